@@ -1,0 +1,79 @@
+# Every target builds its own virtual environment in .venv first; nothing has to be installed before.
+SHELL := /bin/bash
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+MINIO := v0.0.0-20260212201848-7aac2a2c5b7c
+export HYPOTHESIS_STORAGE_DIRECTORY ?= .cache/hypothesis
+
+.PHONY: help setup check test test-services test-long test-live bench-watermarks bench-sandbox bench-standin real-mysql format constraints clean
+
+help:           ## show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 20
+
+setup: $(READY) ## build the virtual environment
+
+$(READY): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { echo "error: $(PYTHON) is not on PATH"; echo "hint: install Python 3.11 or newer, or name another: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
+	@if command -v uv >/dev/null; then \
+	  uv venv --quiet --allow-existing --python $(PYTHON) $(VENV) && \
+	  uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[sandbox,dev]'; \
+	else \
+	  $(PYTHON) -m venv $(VENV) && \
+	  $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[sandbox,dev]'; \
+	fi
+	@touch $@
+
+check: $(READY) ## format, lint, types, direction of imports
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/basedpyright
+	$(BIN)/lint-imports
+
+test: $(READY)  ## what every change must pass, under ten minutes
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -m 'not long and not simulation' --ignore=tests/standin --ignore=tests/live --ignore=tests/integration
+	$(BIN)/coverage report
+	$(BIN)/coverage report --include='watermarks/*' --fail-under=95 >/dev/null
+	$(BIN)/pytest -m 'simulation and not long' -n 2 tests/property
+
+test-services: $(READY) ## the sandbox and the Redshift stand-in, through their own servers
+	$(BIN)/pytest tests/standin tests/live tests/integration
+
+test-long: $(READY) ## the long proofs: ten thousand lives of the protocol, every planted fault, MinIO
+	@if command -v go >/dev/null; then $(MAKE) .cache/bin/minio; else echo 'no Go here: the races on MinIO are skipped'; fi
+	$(BIN)/pytest -m 'simulation or long' -n 2 tests/property
+	PATH="$(CURDIR)/.cache/bin:$$PATH" $(BIN)/pytest -m 'not simulation' tests/contracts
+	$(BIN)/pytest -m long tests/integration
+
+.cache/bin/minio:
+	GOBIN=$(CURDIR)/.cache/bin go install github.com/minio/minio@$(MINIO)
+
+bench-watermarks: $(READY) ## what an advance costs, how large a document grows
+	$(BIN)/python -m benchmarks.watermarks
+
+bench-sandbox: $(READY) ## what `sandbox up` takes with everything fetched, how fast the shop is filled
+	$(BIN)/python -m benchmarks.sandbox_up
+	$(BIN)/python -m benchmarks.seed_shop
+
+real-mysql: $(READY) ## build MySQL itself for the tests, beside MariaDB (as root, a minute)
+	$(BIN)/python -m tests.services.real_mysql
+
+test-live: $(READY) ## the stand-in's cases against a real Redshift: SYNCD_LIVE_REDSHIFT, SYNCD_LIVE_S3
+	$(BIN)/pytest tests/live -s
+
+bench-standin: $(READY) ## COPY in the Redshift stand-in: rows a second, and memory as files grow
+	$(BIN)/python -m benchmarks.standin_copy
+
+format: $(READY) ## lay the code out and mend what can be mended
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+constraints:    ## renew constraints.txt from pyproject.toml (needs uv)
+	@{ head -1 constraints.txt; uv pip compile --quiet --upgrade --all-extras --python-version 3.11 --no-header --no-annotate pyproject.toml; } > constraints.new
+	@mv constraints.new constraints.txt
+
+clean:          ## remove what these targets built
+	rm -rf $(VENV) .cache .coverage* .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
