@@ -1,0 +1,159 @@
+"""Names of streams and targets, and the key of every object that belongs to them.
+
+A name becomes part of a key with everything but letters, digits, `_` and `-`
+written as %XX. So the one `.` of a stem parts database from table, the one
+`@` parts stream from target, and no two names share a key.
+"""
+
+import re
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final, Self
+from urllib.parse import unquote_to_bytes
+
+from watermarks.errors import Misuse
+
+LONGEST_KEY: Final = 1024 - 124
+"""Bytes that a stem may take of the 1,024 that S3 allows; the rest is for what is put around it."""
+
+SYSTEM: Final = "_system"
+"""The stem of the system-wide default: it holds no `/`, so it is no stream's."""
+
+_PLAIN: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
+_STEM: Final = re.compile(r"([^/.@]+)/([^/.@]+)\.([^/.@]+)(?:@([^/.@]+))?")
+
+
+class BadName(Misuse):
+    """A name that cannot be part of a key."""
+
+
+@lru_cache(maxsize=4096)
+def escape(name: str) -> str:
+    """The form that a name takes inside a key.
+
+    Raises:
+        BadName: it is empty, or is no Unicode text.
+    """
+    try:
+        raw = name.encode()
+    except UnicodeEncodeError as error:
+        raise BadName(f"name {name!r} is not Unicode text", hint="Use a name without lone surrogates.") from error
+    if not raw:
+        raise BadName("a name is empty", hint="Source, database and table each need a name.")
+    return "".join(chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in raw)
+
+
+def unescape(text: str) -> str:
+    """The name that `escape` made this of; anything else is refused.
+
+    Raises:
+        BadName: no name is written like this.
+    """
+    try:
+        name = unquote_to_bytes(text).decode()
+    except UnicodeError as error:
+        raise BadName(f"{text!r} is not the key of a name") from error
+    if not name or escape(name) != text:
+        raise BadName(f"{text!r} is not the key of a name")
+    return name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class StreamName:
+    """One source table on its way to one target; `target` is empty for the default one."""
+
+    source: str
+    database: str
+    table: str
+    target: str = ""
+
+    def __post_init__(self) -> None:
+        if self.source == SYSTEM:
+            # Its history would lie inside that of the system-wide default, and pass for it.
+            raise BadName(f"no source can be named {SYSTEM!r}", hint="Give the source another name.")
+        if len(self.stem.encode()) > LONGEST_KEY:
+            raise BadName(
+                f"the names of {self} take {len(self.stem.encode())} bytes of a key, {LONGEST_KEY} are allowed",
+                hint="Give the source or the target a shorter name in the configuration.",
+            )
+
+    def __str__(self) -> str:
+        at = f"@{self.target}" if self.target else ""
+        return f"{self.source}/{self.database}.{self.table}{at}"
+
+    @property
+    def stem(self) -> str:
+        """What all keys of this stream and target hold."""
+        return self._at(self.target)
+
+    @property
+    def chain_stem(self) -> str:
+        """What the keys of the chain hold: a chain belongs to the source table, not to a target."""
+        return self._at("")
+
+    @property
+    def default(self) -> Self:
+        """The same stream at its default target."""
+        return replace(self, target="") if self.target else self
+
+    def at(self, target: str) -> Self:
+        """The same stream at another target."""
+        return replace(self, target=target)
+
+    @classmethod
+    def of_stem(cls, stem: str) -> Self:
+        """The name that a stem belongs to.
+
+        Raises:
+            BadName: it belongs to none.
+        """
+        match = _STEM.fullmatch(stem)
+        if match is None:
+            raise BadName(f"{stem!r} is not the key of a stream")
+        source, database, table, target = match.groups()
+        return cls(
+            source=unescape(source),
+            database=unescape(database),
+            table=unescape(table),
+            target=unescape(target) if target else "",
+        )
+
+    def _at(self, target: str) -> str:
+        stem = f"{escape(self.source)}/{escape(self.database)}.{escape(self.table)}"
+        return f"{stem}@{escape(target)}" if target else stem
+
+
+def document_key(stem: str) -> str:
+    return f"watermarks/{stem}.json"
+
+
+def history_prefix(stem: str) -> str:
+    return f"history/{stem}/"
+
+
+def history_key(stem: str, revision: int) -> str:
+    return f"{history_prefix(stem)}{revision}.json"
+
+
+def plan_key(stream: StreamName, batch: object) -> str:
+    return f"plans/{stream.chain_stem}/{batch}.json"
+
+
+def link_key(stream: StreamName, batch: object) -> str:
+    return f"batches/{stream.chain_stem}/{batch}.json"
+
+
+def owner_key(process: str) -> str:
+    return f"owners/{escape(process)}.json"
+
+
+def claim_key(stream: StreamName, stage: str) -> str:
+    at = f"@{escape(stream.target)}" if stream.target else ""
+    return f"claims/{stream.chain_stem}/{escape(stage)}{at}.json"
+
+
+def traces(stream: StreamName) -> tuple[str, ...]:
+    """Prefixes under which a stream that ever ran has left something."""
+    own = (history_prefix(stream.stem),)
+    chain = tuple(f"{what}/{stream.chain_stem}/" for what in ("plans", "batches", "data"))
+    return own if stream.target else own + chain

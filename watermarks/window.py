@@ -1,0 +1,88 @@
+"""Windows: the rows after one cursor, up to and including another."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Self
+
+from watermarks.cursor import Cursor, OrderedByDatabase
+from watermarks.errors import Misuse
+
+
+class BadWindow(Misuse):
+    """Bounds that make no window, or windows that do not fit together."""
+
+
+def _stands_after(low: Cursor, high: Cursor) -> bool:
+    """Whether low is known to come after high; what only the database can judge is believed."""
+    try:
+        return high < low
+    except OrderedByDatabase:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The half-open range `(low, high]`; empty where both are one position."""
+
+    low: Cursor
+    high: Cursor
+
+    def __post_init__(self) -> None:
+        if _stands_after(self.low, self.high):
+            raise BadWindow(f"a window cannot reach from {self.low} back to {self.high}")
+
+    def __str__(self) -> str:
+        return f"({self.low}, {self.high}]"
+
+    @property
+    def empty(self) -> bool:
+        return self.low == self.high
+
+    def __contains__(self, cursor: Cursor) -> bool:
+        """Whether a row at this position belongs to the window.
+
+        Raises:
+            OrderedByDatabase: only SQL can tell.
+        """
+        return self.low < cursor <= self.high
+
+    def abuts(self, other: "Window") -> bool:
+        """Whether the other begins exactly where this one ends: no row between, none in both."""
+        return self.high == other.low
+
+    def split(self, points: Sequence[Cursor]) -> tuple["Window", ...]:
+        """The abutting windows that the points cut this one into, in order.
+
+        Raises:
+            BadWindow: the points are out of order, or outside.
+        """
+        bounds = (self.low, *points, self.high)
+        return tuple(Window(low, high) for low, high in pairwise(bounds))
+
+    @classmethod
+    def join(cls, windows: Sequence["Window"]) -> Self:
+        """The one window that abutting windows cover.
+
+        Raises:
+            BadWindow: there are none, or two neighbours leave a gap or overlap.
+        """
+        if not windows:
+            raise BadWindow("no windows to join")
+        for left, right in pairwise(windows):
+            if not left.abuts(right):
+                raise BadWindow(f"{left} and {right} do not abut")
+        return cls(windows[0].low, windows[-1].high)
+
+    def texts(self) -> list[list[str]]:
+        """Both bounds in their text form."""
+        return [self.low.texts(), self.high.texts()]
+
+    @classmethod
+    def of_texts(cls, bounds: Any) -> Self:  # noqa: ANN401  # whatever JSON gave
+        """The window that `texts` wrote."""
+        match bounds:
+            case [low, high]:
+                return cls(Cursor.of_texts(low), Cursor.of_texts(high))
+            case _:
+                raise BadWindow(f"a window is two cursors, not {str(bounds)[:80]!r}")
