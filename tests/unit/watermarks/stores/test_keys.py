@@ -1,0 +1,43 @@
+import pytest
+
+from watermarks.errors import Misuse
+from watermarks.stores.keys import LONGEST, check_key, is_key, may_start_key
+
+
+@pytest.mark.parametrize("key", ["a", "a/b", "_system.json", ".hidden", "a/..b", "k" * LONGEST, "\U0001f511"])
+def test_names_joined_by_slashes_are_a_key(key: str) -> None:
+    check_key(key)
+
+    assert is_key(key)
+
+
+@pytest.mark.parametrize(
+    ("key", "reason"),
+    [
+        ("", "is empty"),
+        ("/a", "root of a file system"),
+        ("a//b", "empty name"),
+        ("a/", "empty name"),
+        ("a/../b", "climbs"),
+        ("./a", "climbs"),
+        ("a\tb", "control character"),
+        ("a\x7fb", "control character"),
+        ("\ud800", "not Unicode"),
+        ("\u00e9" * 513, "1026 bytes"),
+    ],
+)
+def test_anything_else_is_refused_with_its_reason(key: str, reason: str) -> None:
+    with pytest.raises(Misuse, match=reason):
+        check_key(key)
+
+    assert not is_key(key)
+
+
+@pytest.mark.parametrize("prefix", ["", "a", "a/", "a/b", "a/.", ".."])
+def test_a_prefix_may_end_in_the_middle_of_a_name(prefix: str) -> None:
+    assert may_start_key(prefix)
+
+
+@pytest.mark.parametrize("prefix", ["/", "/a", "a//", "../", "./a"])
+def test_no_key_starts_where_none_can(prefix: str) -> None:
+    assert not may_start_key(prefix)

@@ -1,0 +1,1 @@
+"""Stores that keep documents: in memory, in a directory, on S3."""

@@ -1,0 +1,56 @@
+"""Keys: which ones every store can hold, so that documents can move from one store to another."""
+
+from typing import Final
+
+from watermarks.errors import Misuse
+
+LONGEST: Final = 1024
+"""Bytes of UTF-8; the limit of S3, counted with the prefix of a store."""
+
+
+def check_key(key: str) -> None:
+    """Refuse a key that some store cannot hold, or that would leave the store.
+
+    Raises:
+        Misuse: the key is not names joined by single slashes.
+    """
+    if fault := _fault(key):
+        raise Misuse(
+            f"{key!r} is not a key: it {fault}",
+            hint="A key is names joined by single slashes, such as watermarks/shop/orders.json.",
+            key=key,
+        )
+
+
+def is_key(text: str) -> bool:
+    """Whether a store can have made this key; what strangers leave behind often is none."""
+    return not _fault(text)
+
+
+def may_start_key(prefix: str) -> bool:
+    """Whether some key can start with this prefix; no store has to be asked for others."""
+    folder, slash, _ = prefix.rpartition("/")
+    return not slash or is_key(folder)
+
+
+def _fault(key: str) -> str:
+    names = key.split("/")
+    if not key:
+        return "is empty"
+    if key.startswith("/"):
+        return "starts at the root of a file system"
+    if "" in names:
+        return "holds an empty name"
+    if "." in names or ".." in names:
+        return "climbs between folders"
+    return _fault_of_text(key)
+
+
+def _fault_of_text(key: str) -> str:
+    if any(char < " " or char == "\x7f" for char in key):
+        return "holds a control character"
+    try:
+        length = len(key.encode())
+    except UnicodeEncodeError:
+        return "is not Unicode text"
+    return f"has {length} bytes, more than {LONGEST}" if length > LONGEST else ""

@@ -1,0 +1,318 @@
+"""The store in a directory: one plain file a document, for one machine and any number of processes."""
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import stat
+import time
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from watermarks.errors import AlreadyExists, HintedError, Misuse, OutcomeUnknown, StaleRevision, StoreUnavailable
+from watermarks.store import Revision, Stored
+from watermarks.stores.keys import check_key, is_key, may_start_key
+
+HIDDEN: Final = ".store"
+"""The one name at the root that is no document: locks, and files being written."""
+
+FIRST_PAUSE: Final = 0.001
+LONGEST_PAUSE: Final = 0.02
+
+HINTS: Final = {
+    errno.EACCES: "Does this user own the directory and everything in it? See: ls -laR",
+    errno.EPERM: "Does this user own the directory, and does its file system have hard links?",
+    errno.ENOSPC: "The disk is full: free some space, then try again.",
+    errno.EDQUOT: "The quota of this user is used up: free some space, then try again.",
+    errno.EFBIG: "The document is larger than this process may write. See: ulimit -f",
+    errno.EROFS: "The file system is mounted read-only. See: mount",
+    errno.EIO: "The disk reports an error: see the kernel's log before trusting it again.",
+    errno.EMFILE: "This process has too many files open: raise LimitNOFILE.",
+    errno.ENFILE: "This machine has too many files open.",
+    errno.ELOOP: "A symbolic link in the directory leads back into itself: remove it.",
+    errno.EXDEV: "The directory must be one file system: nothing may be mounted inside it.",
+    errno.EOPNOTSUPP: "The file system must have hard links and locks; choose another directory.",
+    errno.ENOLCK: "The file system must have locks; choose another directory.",
+}
+ELSEWHERE: Final = "Is the disk mounted and in order?"
+
+NOT_DONE: Final = frozenset({*HINTS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EMLINK, errno.ENAMETOOLONG}) - {
+    errno.EIO
+}
+"""What link and rename answer only when they changed nothing; after any other answer nobody knows."""
+
+
+@dataclass(slots=True)
+class LocalStore:
+    """Documents as files under one directory, which must be case-sensitive and have hard links.
+
+    A document is written beside, forced to the disk and then published by
+    one operation of the kernel: `link` for a new key, which refuses a taken
+    name, and `rename` for a known one, which happens under a lock. So a reader
+    sees a whole document or none, and a kill leaves nothing that is read.
+
+    A revision is the digest of the content. It would come back with the
+    content, but every document carries its own number and so never does.
+
+    One of 256 lock files guards a key, chosen by digest: their number does
+    not grow with the documents. A lock ends with its process, however that
+    ends. Who holds a lock owns the scratch file of the same name, so what a
+    kill leaves there is removed by the next writer that comes by. Nothing in
+    `.store` may be removed while a process uses the directory.
+    """
+
+    root: Path
+    patience: float = 30.0
+    """Seconds to wait for the lock of a key before giving up."""
+
+    _settled: set[Path] = field(default_factory=set[Path], repr=False)
+
+    def __post_init__(self) -> None:
+        self.root = self.root.absolute()
+
+    def read(self, key: str) -> Stored | None:
+        path = self._path(key)
+        with _mapped(key, "reading"):
+            body = _content(path)
+        return None if body is None else Stored(body=body, revision=_revision(body))
+
+    def create(self, key: str, body: bytes) -> Revision:
+        path = self._path(key)
+        with self._locked(key) as scratch, self._written(key, scratch, body):
+            with _mapped(key, "making the folder"):
+                self._settle(path.parent)
+            with _publishing(key):
+                taken = not _linked(scratch, path)
+            # A taken name is forced too: the caller may find its own document
+            # there, and whoever published it may have been killed before this line.
+            _settle_name(key, path)
+            if taken:
+                raise _taken(key, path)
+        return _revision(body)
+
+    def replace(self, key: str, body: bytes, *, seen: Revision) -> Revision:
+        path = self._path(key)
+        with self._locked(key) as scratch:
+            with _mapped(key, "comparing"):
+                there = _content(path)
+            if there is None or _revision(there) != seen:
+                raise StaleRevision(f"{key} is {'gone' if there is None else 'not the one that was read'}", key=key)
+            with self._written(key, scratch, body), _publishing(key):
+                scratch.replace(path)
+            _settle_name(key, path)
+        return _revision(body)
+
+    def list(self, prefix: str) -> Iterator[str]:
+        folder, _, _ = prefix.rpartition("/")
+        if not may_start_key(prefix) or _is_hidden(folder):
+            return
+        with _mapped(prefix, "listing"):
+            yield from _walk(self.root, folder, prefix)
+
+    def _path(self, key: str) -> Path:
+        check_key(key)
+        if _is_hidden(key):
+            raise Misuse(f"{key} is where the store keeps its locks", hint="Choose another first name.", key=key)
+        return self.root / key
+
+    @contextlib.contextmanager
+    def _locked(self, key: str) -> Generator[Path]:
+        """Hold the lock of a key; gives the scratch file that comes with it."""
+        stripe = hashlib.sha256(key.encode()).hexdigest()[:2]
+        hidden = self.root / HIDDEN
+        with _mapped(key, "locking"):
+            self._settle(hidden)
+            lock = os.open(hidden / f"{stripe}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            with _mapped(key, "locking"):
+                self._wait_for(lock, key)
+            yield hidden / f"{stripe}.new"
+        finally:
+            # A child forked meanwhile shares the lock and would keep it after the close alone.
+            fcntl.flock(lock, fcntl.LOCK_UN)
+            os.close(lock)
+
+    def _wait_for(self, lock: int, key: str) -> None:
+        # The kernel's own wait has no end, and a stopped process may hold the lock for as long.
+        deadline = time.monotonic() + self.patience
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise StoreUnavailable(
+                        f"{key}: another process has held the lock for {self.patience:g} s",
+                        hint=f"Is a process stopped? See: fuser -v {self.root / HIDDEN}/*.lock",
+                        key=key,
+                    ) from None
+            else:
+                return
+            time.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    @contextlib.contextmanager
+    def _written(self, key: str, scratch: Path, body: bytes) -> Generator[None]:
+        try:
+            with _mapped(key, "writing"):
+                # A scratch file left by a kill may be a second name of a document: it is
+                # removed, never opened, or the document would be written over.
+                scratch.unlink(missing_ok=True)
+                _write(scratch, body)
+            yield
+        finally:
+            # What cannot be removed now is removed by the next writer of this stripe.
+            with contextlib.suppress(OSError):
+                scratch.unlink(missing_ok=True)
+
+    def _settle(self, folder: Path) -> None:
+        """Make a folder and its parents, and force their names to the disk.
+
+        A folder made by another process is forced too: it may not have come
+        that far yet. Each is forced once in the life of this object.
+        """
+        if folder in self._settled and folder.is_dir():
+            return
+        above = folder.parent
+        outside = folder == self.root or self.root not in folder.parents
+        if outside and folder.is_dir():
+            return
+        self._settle(above)
+        folder.mkdir(exist_ok=True)
+        _force(above)
+        self._settled.add(folder)
+
+
+def _is_hidden(key: str) -> bool:
+    return key == HIDDEN or key.startswith(f"{HIDDEN}/")
+
+
+def _revision(body: bytes) -> Revision:
+    return Revision(hashlib.sha256(body).hexdigest())
+
+
+def _open_to_read(path: str, flags: int) -> int:
+    # Without O_NONBLOCK a pipe that somebody left there would be waited for.
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        with open(path, "rb", opener=_open_to_read) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise OSError(errno.EINVAL, "not a plain file")
+            return file.read()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
+
+
+def _write(path: Path, body: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(body)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _force(folder: Path) -> None:
+    """Force the names in a folder to the disk."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _linked(scratch: Path, path: Path) -> bool:
+    try:
+        os.link(scratch, path)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _settle_name(key: str, path: Path) -> None:
+    try:
+        _force(path.parent)
+    except OSError as error:
+        raise OutcomeUnknown(
+            f"{key} is in place, but its folder could not be forced to the disk: {_said(error)}",
+            hint=HINTS.get(error.errno or 0, ELSEWHERE),
+            key=key,
+        ) from error
+
+
+def _walk(root: Path, folder: str, prefix: str) -> Iterator[str]:
+    try:
+        with os.scandir(root / folder) as entries:
+            # With its slash a folder sorts among its neighbours as the keys in it do: a.b, a/x, ab.
+            names = sorted(entry.name + "/" * entry.is_dir() for entry in entries if entry.is_dir() or entry.is_file())
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for name in names:
+        key = f"{folder}/{name}" if folder else name
+        if not key.startswith(prefix) or _is_hidden(key) or not is_key(key.removesuffix("/")):
+            continue
+        if key.endswith("/"):
+            yield from _walk(root, key.removesuffix("/"), prefix)
+        else:
+            yield key
+
+
+def _taken(key: str, path: Path) -> HintedError:
+    if path.is_dir():
+        return _nested(key)
+    return AlreadyExists(f"{key} exists", key=key)
+
+
+def _nested(key: str) -> Misuse:
+    return Misuse(
+        f"{key} cannot be both a document and a folder of documents",
+        hint="Choose keys of which none is another one and a slash and more.",
+        key=key,
+    )
+
+
+@contextlib.contextmanager
+def _mapped(key: str, doing: str) -> Generator[None]:
+    """Give what the kernel refused its name; nothing has been published yet."""
+    try:
+        yield
+    except OSError as error:
+        raise _refused(key, doing, error) from error
+
+
+@contextlib.contextmanager
+def _publishing(key: str) -> Generator[None]:
+    """Tell a publication that was refused from one of which nobody knows."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in NOT_DONE:
+            raise _refused(key, "publishing", error) from error
+        raise OutcomeUnknown(
+            f"{key}: publishing it failed: {_said(error)}",
+            hint=HINTS.get(error.errno or 0, ELSEWHERE),
+            key=key,
+        ) from error
+
+
+def _refused(key: str, doing: str, error: OSError) -> HintedError:
+    match error.errno:
+        case errno.ENAMETOOLONG:
+            return Misuse(f"{key}: a name in it is too long for the file system", hint="Choose a shorter one.", key=key)
+        case errno.ENOTDIR | errno.EISDIR | errno.EEXIST:
+            return _nested(key)
+        case _:
+            return StoreUnavailable(
+                f"{key}: {doing} it failed: {_said(error)}",
+                hint=HINTS.get(error.errno or 0, ELSEWHERE),
+                key=key,
+            )
+
+
+def _said(error: OSError) -> str:
+    reason = (error.strerror or str(error)).lower()
+    return f"{reason}: {error.filename}" if error.filename else reason

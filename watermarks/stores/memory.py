@@ -1,0 +1,49 @@
+"""The store in memory: for tests, and as the plainest reading of the contract."""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from watermarks.errors import AlreadyExists, StaleRevision
+from watermarks.store import Revision, Stored
+from watermarks.stores.keys import check_key
+
+
+@dataclass(slots=True)
+class MemoryStore:
+    """A dictionary under a lock; every write gets a revision that never comes back."""
+
+    _kept: dict[str, Stored] = field(default_factory=dict[str, Stored])
+    _writes: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def read(self, key: str) -> Stored | None:
+        check_key(key)
+        with self._lock:
+            return self._kept.get(key)
+
+    def create(self, key: str, body: bytes) -> Revision:
+        check_key(key)
+        with self._lock:
+            if key in self._kept:
+                raise AlreadyExists(f"{key} exists")
+            return self._write(key, body)
+
+    def replace(self, key: str, body: bytes, *, seen: Revision) -> Revision:
+        check_key(key)
+        with self._lock:
+            there = self._kept.get(key)
+            if there is None or there.revision != seen:
+                raise StaleRevision(f"{key} is not the one that was read")
+            return self._write(key, body)
+
+    def list(self, prefix: str) -> Iterator[str]:
+        with self._lock:
+            keys = sorted(key for key in self._kept if key.startswith(prefix))
+        yield from keys
+
+    def _write(self, key: str, body: bytes) -> Revision:
+        self._writes += 1
+        revision = Revision(str(self._writes))
+        self._kept[key] = Stored(body=bytes(body), revision=revision)
+        return revision

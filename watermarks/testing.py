@@ -1,0 +1,487 @@
+"""What tests of watermarks stand on: a clock to turn by hand, a store that fails on demand, the suite of stores.
+
+It needs pytest, which the library itself does not.
+"""
+
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from functools import partial
+from typing import ClassVar, Final, TypeVar, assert_never
+
+import pytest
+
+from watermarks.errors import AlreadyExists, Misuse, OutcomeUnknown, Stale, StaleRevision, StoreUnavailable
+from watermarks.store import Revision, Store, Stored, put_once
+
+NOON: Final = datetime(2024, 5, 17, 12, 0, tzinfo=UTC)
+
+
+class ManualClock:
+    """A clock that stands still until it is advanced."""
+
+    def __init__(self, start: datetime = NOON) -> None:
+        if start.utcoffset() != timedelta(0):
+            raise Misuse(f"{start} is not an instant in UTC", hint="Give a datetime with tzinfo=UTC.")
+        self._start = start
+        self._passed = timedelta(0)
+
+    def now(self) -> datetime:
+        return self._start + self._passed
+
+    def monotonic(self) -> float:
+        return self._passed.total_seconds()
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass; it never runs back."""
+        if seconds < 0:
+            raise Misuse(f"a clock cannot advance by {seconds} s", hint="Start another clock at the earlier instant.")
+        self._passed += timedelta(seconds=seconds)
+
+
+class Verb(StrEnum):
+    """What is asked of a store."""
+
+    READ = "read"
+    CREATE = "create"
+    REPLACE = "replace"
+    LIST = "list"
+
+
+class Fault(StrEnum):
+    """What can happen to one call on its way to a store and back."""
+
+    DOWN = "down"
+    """The store says that it cannot, and nothing was done: StoreUnavailable."""
+
+    LOST_REQUEST = "lost request"
+    """A write never arrives; its caller knows only that no answer came: OutcomeUnknown."""
+
+    LOST_ANSWER = "lost answer"
+    """A write arrives and is judged; its caller knows only that no answer came: OutcomeUnknown."""
+
+    TWICE = "twice"
+    """A write is sent again below its caller, who gets the second answer."""
+
+    LATE = "late"
+    """A write is held on its way; its caller knows only that no answer came. See `deliver`."""
+
+    STALE_LIST = "stale list"
+    """A listing gives what the same listing gave last time, or nothing if it was never asked."""
+
+
+FAULTS_OF: Final = {
+    Verb.READ: frozenset({Fault.DOWN}),
+    Verb.LIST: frozenset({Fault.DOWN, Fault.STALE_LIST}),
+    Verb.CREATE: frozenset(Fault) - {Fault.STALE_LIST},
+    Verb.REPLACE: frozenset(Fault) - {Fault.STALE_LIST},
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One call of a store; numbers start at 1 and count the calls of one verb and key."""
+
+    verb: Verb
+    key: str
+    number: int
+
+
+Script = Callable[[Call], Fault | None]
+"""Decides what happens to a call; None lets it pass."""
+
+Write = Callable[[], Revision]
+T = TypeVar("T")
+
+
+def on(verb: Verb, key: str, *faults: Fault | None) -> Script:
+    """The calls of this verb and key meet these faults in turn, and later ones meet none."""
+
+    def decide(call: Call) -> Fault | None:
+        if (call.verb, call.key) != (verb, key) or call.number > len(faults):
+            return None
+        return faults[call.number - 1]
+
+    return decide
+
+
+class FaultyStore:
+    """A store that fails as its scripts say, and else is the store inside it.
+
+    The first script that names a fault decides:
+
+        FaultyStore(MemoryStore(), on(Verb.CREATE, "a", Fault.LOST_ANSWER), on(Verb.READ, "a", None, Fault.DOWN))
+    """
+
+    def __init__(self, inner: Store, *scripts: Script) -> None:
+        self.inner = inner
+        self._scripts = scripts
+        self._calls: Counter[tuple[Verb, str]] = Counter()
+        self._held: deque[Write] = deque()
+        self._listed: dict[str, list[str]] = {}
+
+    @property
+    def held(self) -> int:
+        """How many writes are on their way."""
+        return len(self._held)
+
+    def deliver(self) -> Revision | None:
+        """Let the oldest held write arrive; None if the store refused it."""
+        if not self._held:
+            raise Misuse("no write is on its way", hint="Let a script answer Fault.LATE first.")
+        write = self._held.popleft()
+        try:
+            return write()
+        except Stale:
+            return None
+
+    def read(self, key: str) -> Stored | None:
+        self._met(Verb.READ, key)
+        return self.inner.read(key)
+
+    def create(self, key: str, body: bytes) -> Revision:
+        return self._write(self._met(Verb.CREATE, key), key, lambda: self.inner.create(key, body))
+
+    def replace(self, key: str, body: bytes, *, seen: Revision) -> Revision:
+        return self._write(self._met(Verb.REPLACE, key), key, lambda: self.inner.replace(key, body, seen=seen))
+
+    def list(self, prefix: str) -> Iterator[str]:
+        stale = self._met(Verb.LIST, prefix) is Fault.STALE_LIST
+        if not stale:
+            self._listed[prefix] = [*self.inner.list(prefix)]
+        yield from self._listed.get(prefix, [])
+
+    def _met(self, verb: Verb, key: str) -> Fault | None:
+        self._calls[verb, key] += 1
+        call = Call(verb=verb, key=key, number=self._calls[verb, key])
+        fault = next((fault for script in self._scripts if (fault := script(call)) is not None), None)
+        if fault is Fault.DOWN:
+            raise StoreUnavailable(f"{key}: the script says that the store is down", key=key)
+        if fault is not None and fault not in FAULTS_OF[verb]:
+            raise Misuse(f"{verb} cannot meet {fault!r}", hint=f"It can meet: {', '.join(sorted(FAULTS_OF[verb]))}.")
+        return fault
+
+    def _write(self, fault: Fault | None, key: str, write: Write) -> Revision:
+        match fault:
+            case None:
+                return write()
+            case Fault.TWICE:
+                write()
+                return write()
+            case Fault.LOST_ANSWER:
+                # A refusal is lost on its way back like any other answer.
+                with suppress(Stale):
+                    write()
+            case Fault.LATE:
+                self._held.append(write)
+            case Fault.LOST_REQUEST:
+                pass
+            case Fault.DOWN | Fault.STALE_LIST:
+                raise AssertionError(fault)
+            case _:
+                assert_never(fault)
+        raise OutcomeUnknown(f"{key}: the script says {fault}", key=key)
+
+
+BINARY: Final = bytes(range(256))
+LARGE: Final = BINARY * 4096
+ODD_KEYS: Final = (
+    "odd/%2F%41.json",
+    "odd/&amp;<>'\".json",
+    "odd/+plus and space.json",
+    "odd/=?#;,:@!$().json",
+    "odd/[brackets]{braces}.json",
+    "odd/a*b~c|d^e`f.json",
+    "odd/e\u0301.json",
+    "odd/\u00e9.json",
+    "odd/\u4e2d\u6587/\u043a\u043b\u044e\u0447.json",
+    "odd/\ufb01.json",
+    "odd/\U0001f511.json",
+)
+NO_KEYS: Final = (
+    "",
+    "/",
+    "/etc/passwd",
+    "../outside",
+    "a/../../outside",
+    "a/..",
+    ".",
+    "./a",
+    "a//b",
+    "a/",
+    "a\0b",
+    "a\nb",
+    "a\ud800",
+    "k" * 1025,
+)
+
+
+class StoreContract:
+    """The suite that every store must pass: inherit it, and give a fixture `store`, empty for each test."""
+
+    unraced: ClassVar[str] = ""
+    """Why the races are left out; empty where the store judges conditions atomically, as it must."""
+
+    paged: ClassVar[int] = 1_001
+    """How many keys one listing must give; more than S3 gives in one answer."""
+
+    threads: ClassVar[int] = 8
+    rounds: ClassVar[int] = 12
+
+    @pytest.fixture
+    def store(self) -> Store:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def raced(self, store: Store) -> Store:
+        """The store, where a race proves something."""
+        if self.unraced:
+            pytest.skip(self.unraced)
+        return store
+
+    def test_reading_what_was_never_written_gives_none(self, store: Store) -> None:
+        assert store.read("a/missing.json") is None
+
+    @pytest.mark.parametrize("body", [b"{}", b"", BINARY, LARGE], ids=["json", "empty", "binary", "1 MiB"])
+    def test_what_was_created_is_read_back_byte_for_byte(self, store: Store, body: bytes) -> None:
+        revision = store.create("a/doc.json", body)
+
+        assert store.read("a/doc.json") == Stored(body=body, revision=revision)
+
+    def test_a_key_is_created_once(self, store: Store) -> None:
+        first = store.create("a", b"first")
+
+        with pytest.raises(AlreadyExists):
+            store.create("a", b"second")
+
+        assert store.read("a") == Stored(body=b"first", revision=first)
+
+    def test_a_document_is_replaced_again_and_again(self, store: Store) -> None:
+        revisions = [store.create("a", b"0")]
+
+        for number in range(1, 6):
+            revisions.append(store.replace("a", str(number).encode(), seen=revisions[-1]))
+
+        assert store.read("a") == Stored(body=b"5", revision=revisions[-1])
+        assert len(set(revisions)) == len(revisions)
+
+    def test_the_revision_that_was_read_is_good_for_replacing(self, store: Store) -> None:
+        store.create("a", b"first")
+        there = store.read("a")
+        assert there is not None
+
+        store.replace("a", b"second", seen=there.revision)
+
+        assert _body(store, "a") == b"second"
+
+    def test_an_older_revision_replaces_nothing(self, store: Store) -> None:
+        first = store.create("a", b"first")
+        second = store.replace("a", b"second", seen=first)
+
+        with pytest.raises(StaleRevision):
+            store.replace("a", b"third", seen=first)
+
+        assert store.read("a") == Stored(body=b"second", revision=second)
+
+    def test_the_revision_of_another_key_replaces_nothing(self, store: Store) -> None:
+        store.create("a", b"this")
+        other = store.create("b", b"that")
+
+        with pytest.raises(StaleRevision):
+            store.replace("a", b"new", seen=other)
+
+        assert _body(store, "a") == b"this"
+
+    def test_replacing_what_is_missing_makes_nothing(self, store: Store) -> None:
+        seen = store.create("a", b"here")
+
+        with pytest.raises(StaleRevision):
+            store.replace("b", b"new", seen=seen)
+
+        assert store.read("b") is None
+        assert [*store.list("")] == ["a"]
+
+    def test_listing_an_empty_store_gives_nothing(self, store: Store) -> None:
+        assert [*store.list("")] == []
+        assert [*store.list("a/")] == []
+
+    def test_a_prefix_is_a_string_and_not_a_folder(self, store: Store) -> None:
+        for key in ("a/bc", "a/b/2", "b", "a/c", "ab/b", "a/b.json", "a/b/1"):
+            store.create(key, b"x")
+
+        assert [*store.list("a/b")] == ["a/b.json", "a/b/1", "a/b/2", "a/bc"]
+        assert [*store.list("a/b/")] == ["a/b/1", "a/b/2"]
+        assert [*store.list("a/b.json")] == ["a/b.json"]
+        assert [*store.list("")] == ["a/b.json", "a/b/1", "a/b/2", "a/bc", "a/c", "ab/b", "b"]
+
+    def test_a_stream_is_not_taken_for_its_neighbour(self, store: Store) -> None:
+        for stream in ("shop.orders", "shop.orders_old", "shop.orders-2", "shop.order"):
+            store.create(f"plans/{stream}/1-1.json", b"x")
+
+        assert [*store.list("plans/shop.orders/")] == ["plans/shop.orders/1-1.json"]
+
+    @pytest.mark.parametrize("prefix", ["/", "//", "../", "a//", "./", "z"])
+    def test_a_prefix_of_no_key_lists_nothing(self, store: Store, prefix: str) -> None:
+        store.create("a/b", b"x")
+
+        assert [*store.list(prefix)] == []
+
+    def test_keys_come_in_order_of_code_points(self, store: Store) -> None:
+        """Not in that of UTF-16, which puts U+1F511 before U+FB01, nor of any language."""
+        for key in (*ODD_KEYS, "odd/B", "odd/a", "odd/Z", "odd/_"):
+            store.create(key, b"x")
+
+        assert [*store.list("odd/")] == sorted((*ODD_KEYS, "odd/B", "odd/a", "odd/Z", "odd/_"))
+
+    @pytest.mark.parametrize("key", ODD_KEYS)
+    def test_any_text_is_a_key_of_its_own(self, store: Store, key: str) -> None:
+        revision = store.create(key, key.encode())
+        store.replace(key, b"replaced", seen=revision)
+
+        assert _body(store, key) == b"replaced"
+        assert [*store.list("")] == [key]
+        assert [*store.list(key)] == [key]
+
+    @pytest.mark.parametrize("key", NO_KEYS, ids=lambda key: ascii(key[:20]))
+    def test_what_some_store_could_not_hold_is_no_key_of_any(self, store: Store, key: str) -> None:
+        seen = store.create("here", b"x")
+
+        with pytest.raises(Misuse):
+            store.read(key)
+        with pytest.raises(Misuse):
+            store.create(key, b"x")
+        with pytest.raises(Misuse):
+            store.replace(key, b"x", seen=seen)
+
+        assert [*store.list("")] == ["here"]
+
+    def test_a_listing_gives_all_pages(self, store: Store) -> None:
+        keys = [f"many/{number:05}" for number in range(self.paged)]
+        with ThreadPoolExecutor(self.threads) as pool:
+            assert len({*pool.map(partial(store.create, body=b"x"), keys)}) > 0
+        store.create("many-more/1", b"x")
+
+        assert [*store.list("many/")] == keys
+        assert [*store.list("many")] == ["many-more/1", *keys]
+
+    def test_put_once_writes_what_is_not_there(self, store: Store) -> None:
+        kept = put_once(store, "a", b"nonce 1")
+
+        assert kept.ours
+        assert store.read("a") == Stored(body=b"nonce 1", revision=_known(kept.revision))
+
+    def test_put_once_knows_its_own_write_again(self, store: Store) -> None:
+        first = put_once(store, "a", b"nonce 1")
+
+        assert put_once(store, "a", b"nonce 1") == first
+
+    def test_put_once_tells_the_writer_that_came_first(self, store: Store) -> None:
+        put_once(store, "a", b"nonce 1")
+
+        kept = put_once(store, "a", b"nonce 2")
+
+        assert (kept.body, kept.ours) == (b"nonce 1", False)
+        assert _body(store, "a") == b"nonce 1"
+
+    def test_put_once_settles_a_lost_answer(self, store: Store) -> None:
+        kept = put_once(FaultyStore(store, on(Verb.CREATE, "a", Fault.LOST_ANSWER)), "a", b"nonce 1")
+
+        assert kept.ours
+        assert _body(store, "a") == b"nonce 1"
+
+    def test_of_many_creators_one_wins_and_the_others_know(self, raced: Store) -> None:
+        for turn in range(self.rounds):
+            bodies = [f"{turn}-{writer}".encode() for writer in range(self.threads)]
+
+            won = _at_once([_creation(raced, f"race/{turn}", body) for body in bodies])
+
+            assert won.count(True) == 1
+            assert _body(raced, f"race/{turn}") == bodies[won.index(True)]
+
+    def test_of_many_replacers_one_wins_and_the_others_know(self, raced: Store) -> None:
+        seen = raced.create("race", b"start")
+        for turn in range(self.rounds):
+            bodies = [f"{turn}-{writer}".encode() for writer in range(self.threads)]
+
+            won = _at_once([_replacement(raced, "race", body, seen) for body in bodies])
+
+            there = raced.read("race")
+            assert there is not None
+            assert won.count(True) == 1
+            assert there.body == bodies[won.index(True)]
+            seen = there.revision
+
+    def test_no_entry_of_many_writers_is_lost(self, raced: Store) -> None:
+        writers = [f"writer-{number}" for number in range(self.threads)]
+
+        _at_once([partial(enter, raced, "book", writer=writer, times=self.rounds) for writer in writers])
+
+        assert Counter(entries(raced, "book")) == Counter(
+            f"{writer} {number}" for writer in writers for number in range(self.rounds)
+        )
+
+
+def enter(store: Store, key: str, *, writer: str, times: int) -> None:
+    """Add numbered lines to a document that others add to as well, each line once."""
+    for number in range(times):
+        line = f"{writer} {number}"
+        while line not in entries(store, key):
+            with suppress(Stale, OutcomeUnknown):
+                _append(store, key, line)
+
+
+def entries(store: Store, key: str) -> list[str]:
+    """The lines of a document that `enter` wrote."""
+    there = store.read(key)
+    return [] if there is None else there.body.decode().splitlines()
+
+
+def _append(store: Store, key: str, line: str) -> None:
+    there = store.read(key)
+    if there is None:
+        store.create(key, f"{line}\n".encode())
+    else:
+        store.replace(key, there.body + f"{line}\n".encode(), seen=there.revision)
+
+
+def _creation(store: Store, key: str, body: bytes) -> Callable[[], bool]:
+    return lambda: _wins(lambda: store.create(key, body), AlreadyExists)
+
+
+def _replacement(store: Store, key: str, body: bytes, seen: Revision) -> Callable[[], bool]:
+    return lambda: _wins(lambda: store.replace(key, body, seen=seen), StaleRevision)
+
+
+def _wins(write: Write, refusal: type[Stale]) -> bool:
+    try:
+        write()
+    except refusal:
+        return False
+    return True
+
+
+def _at_once(acts: Sequence[Callable[[], T]]) -> list[T]:
+    """What each act gives, all started at the same moment, each in a thread of its own."""
+    gate = threading.Barrier(len(acts))
+
+    def run(act: Callable[[], T]) -> T:
+        gate.wait()
+        return act()
+
+    with ThreadPoolExecutor(len(acts)) as pool:
+        return [*pool.map(run, acts)]
+
+
+def _body(store: Store, key: str) -> bytes | None:
+    there = store.read(key)
+    return None if there is None else there.body
+
+
+def _known(revision: Revision | None) -> Revision:
+    assert revision is not None
+    return revision
