@@ -1,0 +1,410 @@
+"""History: every change of a document is an entry first; the document is the newest entry's cache.
+
+An entry is created at its revision's key if nothing stands there. That is the
+commit point: two writers cannot both own a revision, and whoever finds the
+next entry already there rolls the document forward before anything else. So a
+crash between entry and document is seen by nobody who matters.
+"""
+
+import re
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final, Generic, Protocol, Self, TypeVar
+
+from watermarks.clock import Clock, SystemClock
+from watermarks.cursor import instant_of, instant_text
+from watermarks.errors import HintedError, NotOwner, OutcomeUnknown, Stale, StateUnreadable, Transient
+from watermarks.names import StreamName, document_key, history_key, history_prefix, traces
+from watermarks.sealed import REBUILD, Damaged, Fields, Foreign, blamed, parse, printable, seal, unseal
+from watermarks.store import Kept, Revision, Store, put_once
+
+FORMAT: Final = "watermarks/entry"
+VERSION: Final = 1
+_NUMBER: Final = re.compile(r"[1-9][0-9]{0,17}")
+RESTORE: Final = "Restore history/ from the bucket's versions; never begin anew over traces."
+CONTENTION: Final = 50
+"""How often a change starts over because others were first; far more than any real crowd needs."""
+
+
+class StateMissing(StateUnreadable):
+    """A document is gone although it was there: never a reason to begin anew."""
+
+
+class Contended(Stale):
+    """Others changed the document again and again meanwhile."""
+
+
+class Fenced(NotOwner):
+    """Another process has taken the stage over since."""
+
+
+class Change(StrEnum):
+    """What an entry did."""
+
+    TAKE = "take"
+    EXTRACT = "extract"
+    ABANDON = "abandon"
+    LOAD = "load"
+    FAIL = "fail"
+    SET = "set"
+    RESET = "reset"
+    SKIP = "skip"
+    UNDO = "undo"
+    IMPORT = "import"
+
+
+BY_HAND: Final = frozenset({Change.SET, Change.RESET, Change.SKIP, Change.UNDO, Change.IMPORT})
+"""Changes that only a person makes, with a reason, and can take back."""
+
+
+class Document(Protocol):
+    """What a journal keeps: a value with a revision that can be written and read."""
+
+    @property
+    def revision(self) -> int: ...
+    @property
+    def stem(self) -> str: ...
+    def stamped(self, revision: int, *, at: datetime) -> Self: ...
+    def to_bytes(self) -> bytes: ...
+    @classmethod
+    def of_bytes(cls, body: bytes, *, at: str, stem: str) -> Self: ...
+
+
+D = TypeVar("D", bound=Document)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """Who changes a document, what for and why; of a stage also with which epoch."""
+
+    change: Change
+    who: str
+    why: str = ""
+    stage: str | None = None
+    epoch: int = 0
+    evidence: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What an import was made from, word by word."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One change of one document, for ever."""
+
+    document: str
+    revision: int
+    nonce: str
+    at: datetime
+    note: Note
+    before: Mapping[str, Any]
+    """Revision and digest of what was changed."""
+    after: Mapping[str, Any]
+    """The whole document as it became: from here it is rebuilt."""
+
+    def to_bytes(self) -> bytes:
+        return seal(FORMAT, VERSION, {
+            "document": self.document,
+            "revision": self.revision,
+            "nonce": self.nonce,
+            "at": instant_text(self.at),
+            "change": self.note.change,
+            "who": printable(self.note.who),
+            "why": printable(self.note.why),
+            "stage": self.note.stage,
+            "epoch": self.note.epoch,
+            "evidence": dict(self.note.evidence),
+            "from": dict(self.before),
+            "to": dict(self.after),
+        })  # fmt: skip
+
+    @classmethod
+    def of_bytes(cls, body: bytes, *, at: str, stem: str, revision: int) -> Self:
+        """The entry in the bytes.
+
+        Raises:
+            StateUnreadable: there is none, or it is another document's or revision's.
+        """
+        read = Fields(unseal(body, FORMAT, VERSION, at=at), at=at)
+        if (found := (read.text("document"), read.number("revision"))) != (stem, revision):
+            raise Foreign(f"{at} is entry {found[1]} of {found[0]}", hint="Was it copied or moved by hand?")
+        with blamed(at):
+            entry = cls(
+                document=stem,
+                revision=revision,
+                nonce=read.text("nonce"),
+                at=instant_of(read.text("at")),
+                note=Note(
+                    change=Change(read.text("change")),
+                    who=read.text("who"),
+                    why=read.text("why"),
+                    stage=read.maybe_text("stage"),
+                    epoch=read.number("epoch"),
+                    evidence=read.inner("evidence"),
+                ),
+                before=read.inner("from"),
+                after=read.inner("to"),
+            )
+        read.known()
+        return entry
+
+    def document_bytes(self) -> bytes:
+        """The document of this revision, byte for byte as its writer would have written it."""
+        fields = {name: value for name, value in self.after.items() if name != "digest"}
+        form, version = fields.pop("format", None), fields.pop("format_version", None)
+        if not isinstance(form, str) or not isinstance(version, int):
+            raise Damaged(
+                f"entry {self.revision} of {self.document} holds no document", hint="Audit the history: syncd audit"
+            )
+        return seal(form, version, fields)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen(Generic[D]):
+    """A document as it stood, and under which revision of the store."""
+
+    state: D
+    body: bytes
+    revision: Revision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """A change of which nobody knows whether it happened: by this it is recognised."""
+
+    revision: int
+    nonce: str
+
+
+def new_nonce() -> str:
+    return secrets.token_hex(12)
+
+
+class Journal(Generic[D]):
+    """Reads and changes the documents of one type, entry first."""
+
+    def __init__(
+        self,
+        store: Store,
+        kind: type[D],
+        *,
+        clock: Clock | None = None,
+        nonce: Callable[[], str] = new_nonce,
+    ) -> None:
+        self.store = store
+        self.clock = clock or SystemClock()
+        self.nonce = nonce
+        self._kind = kind
+
+    def read(self, stem: str) -> D | None:
+        """The document as it stands; it may lag behind its newest entry. None only for one that never was.
+
+        Raises:
+            StateUnreadable: it is there and cannot be trusted, or was there and is gone.
+        """
+        seen = self._seen(stem)
+        return seen.state if seen else None
+
+    def newest(self, stem: str) -> D | None:
+        """The document as its newest entry has it; writes nothing."""
+        state = self.read(stem)
+        while entry := self.entry(stem, (state.revision if state else 0) + 1):
+            state = self._state_of(entry)
+        return state
+
+    def entry(self, stem: str, revision: int) -> Entry | None:
+        """One entry; None where there is none.
+
+        Raises:
+            StateUnreadable: it is there and cannot be trusted.
+        """
+        key = history_key(stem, revision)
+        stored = self.store.read(key)
+        return Entry.of_bytes(stored.body, at=key, stem=stem, revision=revision) if stored else None
+
+    def entries(self, stem: str, *, newest: int) -> Iterator[Entry]:
+        """The entries from a revision back to the first.
+
+        Raises:
+            StateMissing: one of them is gone.
+        """
+        for revision in range(newest, 0, -1):
+            yield self._required(stem, revision)
+
+    def commit(
+        self, stem: str, change: Callable[[D | None], D | None], note: Note, *, again: Attempt | None = None
+    ) -> D | None:
+        """Change a document: the entry first, then the document. Three requests when nobody is in the way.
+
+        `change` gets the state as it is and gives the state as it should be,
+        or None where nothing is to be done; it may be called again, for
+        another state, when others come first. The state that holds is returned.
+
+        Raises:
+            StateUnreadable: the document cannot be trusted; nothing was changed.
+            OutcomeUnknown: the entry was sent and no answer came. Its `attempt`
+                among the facts is what to give as `again`: then an entry that
+                got through after all is found, and not made twice.
+            Contended: others were always first.
+        """
+        nonce = again.nonce if again else self.nonce()
+        if again and self._made(stem, again.revision, nonce):
+            return self.newest(stem)
+        for _ in range(CONTENTION):
+            seen = self._seen(stem)
+            try:
+                wanted = change(seen.state if seen else None)
+            except HintedError:
+                # Only the newest state may refuse: a document that lags behind its entries knows too little.
+                if not self._overtaken(stem, seen):
+                    raise
+                continue
+            if wanted is None:
+                return seen.state if seen else None
+            entry = self._entry(wanted, seen, note, nonce)
+            kept = self._sent(entry)
+            if kept.ours:
+                self._cache(seen, entry)
+                return self._state_of(entry)
+            self._roll_forward(stem, seen, entry.revision, kept.body)
+            if again and self._made(stem, entry.revision, nonce):
+                return self.newest(stem)
+        raise Contended(f"{stem}: others changed it {CONTENTION} times meanwhile", hint="Try again in a moment.")
+
+    def _sent(self, entry: Entry) -> Kept:
+        try:
+            return put_once(self.store, history_key(entry.document, entry.revision), entry.to_bytes())
+        except OutcomeUnknown as error:
+            attempt = Attempt(revision=entry.revision, nonce=entry.nonce)
+            raise OutcomeUnknown(error.message, hint=error.hint, attempt=attempt) from error
+
+    def _made(self, stem: str, revision: int, nonce: str) -> bool:
+        """Whether an entry of ours stands there."""
+        entry = self.entry(stem, revision)
+        return entry is not None and entry.nonce == nonce
+
+    def rebuild(self, stem: str) -> D:
+        """Write the document anew from its history alone, whatever stands in its place.
+
+        Raises:
+            StateMissing: there is no history.
+        """
+        key = document_key(stem)
+        there = self.store.read(key)  # first: what is written meanwhile makes the replacement fail, and is not undone
+        newest = self.last_revision(stem)
+        if newest == 0:
+            raise StateMissing(f"{stem} has no history", hint="Nothing can be rebuilt from nothing.")
+        entry = self._required(stem, newest)
+        state, body = self._state_of(entry), entry.document_bytes()
+        if there is None:
+            put_once(self.store, key, body)
+        elif there.body != body:
+            self._require_not_newer(stem, there.body, newest)
+            self.store.replace(key, body, seen=there.revision)
+        return state
+
+    def _require_not_newer(self, stem: str, body: bytes, newest: int) -> None:
+        key = document_key(stem)
+        try:
+            found = self._kind.of_bytes(body, at=key, stem=stem).revision
+        except StateUnreadable:
+            return
+        if found > newest:
+            raise StateMissing(
+                f"{key} is whole at revision {found}, its history ends at {newest}",
+                hint="Restore history/ from the bucket's versions.",
+            )
+
+    def last_revision(self, stem: str) -> int:
+        """The number of the newest entry, whatever is missing before it; 0 when there is none. It lists."""
+        prefix = history_prefix(stem)
+        numbers = (key.removeprefix(prefix).removesuffix(".json") for key in self.store.list(prefix))
+        return max((int(number) for number in numbers if _NUMBER.fullmatch(number)), default=0)
+
+    def _seen(self, stem: str) -> Seen[D] | None:
+        key = document_key(stem)
+        stored = self.store.read(key)
+        if stored is None:
+            return self._recovered(stem)
+        state = self._kind.of_bytes(stored.body, at=key, stem=stem)
+        return Seen(state=state, body=stored.body, revision=stored.revision)
+
+    def _recovered(self, stem: str) -> Seen[D] | None:
+        """A document that is not there: never begun, begun and not written yet, or lost."""
+        key = document_key(stem)
+        first = self.entry(stem, 1)
+        # Whatever but the first entry is a trace was written by someone who had read the document.
+        if (trace := self._trace(stem)) is not None:
+            if self.store.read(key) is not None:
+                return self._seen(stem)
+            raise StateMissing(
+                f"{key} {'is' if first else 'and its first entry are'} gone, yet {trace} is there",
+                hint=f"{REBUILD} -t {stem}" if first else RESTORE,
+            )
+        if first is None:
+            return None
+        self._state_of(first)
+        put_once(self.store, key, first.document_bytes())
+        return self._seen(stem)
+
+    def _trace(self, stem: str) -> str | None:
+        prefixes = traces(StreamName.of_stem(stem)) if "/" in stem else (history_prefix(stem),)
+        first = history_key(stem, 1)
+        return next((found for prefix in prefixes for found in self.store.list(prefix) if found != first), None)
+
+    def _entry(self, wanted: D, seen: Seen[D] | None, note: Note, nonce: str) -> Entry:
+        now = self.clock.now()
+        stamped = wanted.stamped(seen.state.revision + 1 if seen else 1, at=now)
+        before: dict[str, Any] = {"revision": 0, "digest": None}
+        if seen:
+            before = {"revision": seen.state.revision, "digest": parse(seen.body, at="seen")["digest"]}
+        return Entry(
+            document=stamped.stem,
+            revision=stamped.revision,
+            nonce=nonce,
+            at=now,
+            note=note,
+            before=before,
+            after=parse(stamped.to_bytes(), at="new"),
+        )
+
+    def _state_of(self, entry: Entry) -> D:
+        at = history_key(entry.document, entry.revision)
+        state = self._kind.of_bytes(entry.document_bytes(), at=at, stem=entry.document)
+        if state.revision != entry.revision:
+            raise Damaged(f"{at} holds revision {state.revision}", hint="Audit the history: syncd audit")
+        return state
+
+    def _overtaken(self, stem: str, seen: Seen[D] | None) -> bool:
+        """Whether a newer entry stood, to which the document was now brought forward."""
+        entry = self.entry(stem, (seen.state.revision if seen else 0) + 1)
+        if entry is None:
+            return False
+        self._state_of(entry)
+        self._cache(seen, entry)
+        return True
+
+    def _roll_forward(self, stem: str, seen: Seen[D] | None, revision: int, body: bytes) -> None:
+        at = history_key(stem, revision)
+        entry = Entry.of_bytes(body, at=at, stem=stem, revision=revision)
+        self._state_of(entry)
+        self._cache(seen, entry)
+
+    def _cache(self, seen: Seen[D] | None, entry: Entry) -> None:
+        """Bring the document up to an entry that stands. What fails here, the next writer does."""
+        key, body = document_key(entry.document), entry.document_bytes()
+        try:
+            if seen is None:
+                self.store.create(key, body)
+            else:
+                self.store.replace(key, body, seen=seen.revision)
+        except (Stale, OutcomeUnknown, Transient):
+            # The entry is the truth: whoever reads this document next meets it and rolls forward.
+            return
+
+    def _required(self, stem: str, revision: int) -> Entry:
+        entry = self.entry(stem, revision)
+        if entry is None:
+            raise StateMissing(f"{history_key(stem, revision)} is gone", hint="Restore it from the bucket's versions.")
+        return entry
