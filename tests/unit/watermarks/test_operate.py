@@ -1,0 +1,283 @@
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from tests.builders import NOON, ORDERS, RUN, Script, a_chunk, at, extract, hold, make_process
+from watermarks.batch import BatchId
+from watermarks.cursor import START, Cursor
+from watermarks.document import Stage, Watermark
+from watermarks.errors import Misuse, OutcomeUnknown
+from watermarks.extraction import Extraction
+from watermarks.halves import Skipped, Strategy
+from watermarks.history import Attempt, Change, Journal, Note
+from watermarks.legacy import read_legacy
+from watermarks.names import SYSTEM, history_key
+from watermarks.operate import NothingToUndo, Operator, set_default
+from watermarks.stores.memory import MemoryStore
+from watermarks.system import SystemDefault
+from watermarks.testing import Fault, FaultyStore, ManualClock, Verb, on
+
+LEGACY = b"""{"table_name": "US_DW:Shop.Orders", "last_mysql_data_timestamp": "2026-01-31 12:00:05",
+ "mysql_status": "success", "redshift_status": "success", "backup_strategy": "sequential",
+ "processed_s3_files": ["s3://bucket/a.parquet"]}"""
+
+
+@dataclass
+class Desk:
+    """A stream with three batches, two of them landed, and a person at the controls."""
+
+    store: MemoryStore = field(default_factory=MemoryStore)
+
+    def __post_init__(self) -> None:
+        self.journal = Journal(self.store, Watermark, clock=ManualClock())
+        self.held = hold(make_process(self.store), self.journal)
+        extract(self.journal, self.held, at(1, 1), at(2, 2), at(3, 3))
+        self.land(2)
+        self.person = Operator(journal=self.journal, who="ann", why="backfill")
+
+    def land(self, count: int) -> None:
+        half = self.state().chain
+        batches = list(half.ids(after=self.state().loaded.last))[:count]
+        extraction = Extraction(self.journal, self.held, Script())
+        for batch in batches:
+            link = extraction.chain.required(batch)
+
+            def landed(state: Watermark | None, link: object = link) -> Watermark:
+                assert state
+                return state.with_landed(link, rows=3, run=RUN, at=NOON)  # type: ignore[arg-type]
+
+            self.journal.commit(ORDERS.stem, landed, Note(change=Change.LOAD, who="p1"))
+
+    def state(self) -> Watermark:
+        state = self.journal.newest(ORDERS.stem)
+        assert state
+        return state
+
+
+def test_a_set_mark_opens_a_generation_and_closes_the_old_one() -> None:
+    desk = Desk()
+
+    state = desk.person.set_extracted(ORDERS, at(1))
+
+    half = state.chain
+    assert (half.generation, half.seq, half.cursor, half.began) == (2, 0, at(1), at(1))
+    assert half.closed == {1: 3}
+    assert half.strategy is Strategy.MANUAL
+    assert state.loaded == desk.state().loaded
+
+
+def test_a_change_by_a_person_carries_name_and_reason() -> None:
+    desk = Desk()
+
+    state = desk.person.reset_extracted(ORDERS)
+
+    entry = desk.journal.entry(ORDERS.stem, state.revision)
+    assert entry
+    assert (entry.note.change, entry.note.who, entry.note.why) == (Change.RESET, "ann", "backfill")
+
+
+def test_a_reset_begins_as_on_the_first_run() -> None:
+    desk = Desk()
+
+    half = desk.person.reset_extracted(ORDERS).chain
+
+    assert (half.cursor, half.snapshot, half.seq) == (START, None, 0)
+    assert list(half.ids(after=BatchId(1, 2))) == [BatchId(1, 3)]
+
+
+def test_a_mark_can_be_set_before_the_first_run() -> None:
+    store = MemoryStore()
+    journal = Journal(store, Watermark, clock=ManualClock())
+
+    state = Operator(journal=journal, who="ann", why="start here").set_extracted(ORDERS, at(0))
+
+    assert (state.revision, state.chain.generation, state.chain.cursor) == (1, 2, at(0))
+
+
+@pytest.mark.parametrize("what", ["set_loaded", "skip"])
+def test_only_batches_of_the_chain_can_be_named(what: str) -> None:
+    desk = Desk()
+
+    with pytest.raises(Misuse, match="1-9 is no batch of"):
+        getattr(desk.person, what)(ORDERS, BatchId(1, 9))
+
+
+def test_of_a_stream_that_never_ran_nothing_can_be_skipped() -> None:
+    desk = Desk()
+
+    with pytest.raises(Misuse, match="has never run"):
+        desk.person.skip(type(ORDERS)(source="shop", database="shop", table="lines"), BatchId(1, 1))
+
+
+def test_a_loaded_mark_set_back_lands_again_what_comes_after() -> None:
+    desk = Desk()
+
+    half = desk.person.set_loaded(ORDERS, BatchId(1, 1), cursor=at(1, 1)).loaded
+
+    assert (half.load_generation, half.base, half.last, half.cursor) == (2, BatchId(1, 1), BatchId(1, 1), at(1, 1))
+    assert half.skipped == ()
+
+
+def test_setting_the_loaded_mark_leaves_the_extracted_half() -> None:
+    desk = Desk()
+    before = desk.state().extracted
+
+    assert desk.person.reset_loaded(ORDERS).extracted == before
+
+
+def test_undo_takes_back_a_set_of_the_extracted_mark() -> None:
+    desk = Desk()
+    desk.person.set_extracted(ORDERS, at(1))
+
+    half = desk.person.undo(ORDERS).chain
+
+    assert (half.generation, half.cursor, half.seq) == (3, at(3, 3), 0)
+    assert half.closed == {1: 3, 2: 0}
+    assert half.strategy is Strategy.SEQUENTIAL
+
+
+def test_undo_of_an_undo_brings_the_change_back() -> None:
+    desk = Desk()
+    desk.person.set_extracted(ORDERS, at(1))
+    desk.person.undo(ORDERS)
+
+    half = desk.person.undo(ORDERS).chain
+
+    assert (half.generation, half.cursor) == (4, at(1))
+
+
+def test_undo_takes_back_a_reset_of_the_loaded_mark() -> None:
+    desk = Desk()
+    desk.person.reset_loaded(ORDERS)
+
+    half = desk.person.undo(ORDERS).loaded
+
+    assert (half.load_generation, half.last, half.base, half.cursor) == (3, BatchId(1, 2), BatchId(1, 2), at(2, 2))
+
+
+def test_undo_takes_back_a_skip() -> None:
+    desk = Desk()
+    assert desk.person.skip(ORDERS, BatchId(1, 3)).loaded.last == BatchId(1, 3)
+
+    half = desk.person.undo(ORDERS).loaded
+
+    assert half.last == BatchId(1, 2)
+    assert list(desk.state().chain.ids(after=half.last)) == [BatchId(1, 3)]
+    assert half.skipped == ()
+
+
+def test_undo_keeps_what_stages_did_since_to_the_other_half() -> None:
+    desk = Desk()
+    desk.person.set_extracted(ORDERS, at(1))
+    desk.land(1)
+
+    state = desk.person.undo(ORDERS)
+
+    assert state.loaded.last == BatchId(1, 3)
+
+
+def test_undo_of_the_very_first_change_begins_anew() -> None:
+    journal = Journal(MemoryStore(), Watermark, clock=ManualClock())
+    person = Operator(journal=journal, who="ann", why="a test")
+    person.set_extracted(ORDERS, at(0))
+
+    assert person.undo(ORDERS).chain.cursor == START
+
+
+def test_undo_brings_a_first_pass_back_to_where_it_was() -> None:
+    desk = Desk()
+    desk.person.reset_extracted(ORDERS)
+    script = Script(drafts=[a_chunk(10, horizon=at(9))])
+    Extraction(desk.journal, desk.held, script).turn(RUN)
+    snapshot = desk.state().chain.snapshot
+    desk.person.set_extracted(ORDERS, at(1))
+
+    half = desk.person.undo(ORDERS).chain
+
+    assert half.snapshot == snapshot
+    assert half.snapshot is not None
+
+
+def test_nothing_changed_by_hand_is_nothing_to_undo() -> None:
+    desk = Desk()
+
+    with pytest.raises(NothingToUndo):
+        desk.person.undo(ORDERS)
+
+
+def test_an_import_keeps_the_old_document_word_by_word() -> None:
+    desk = Desk()
+    legacy = read_legacy(LEGACY, at="old")
+
+    state = desk.person.take_over(ORDERS, legacy, cursor=legacy.cursor)
+
+    entry = desk.journal.entry(ORDERS.stem, state.revision)
+    assert entry
+    assert state.chain.cursor == Cursor.of(NOON.replace(second=5))
+    assert entry.note.evidence == {"form": "flat", "document": LEGACY.decode()}
+
+
+def test_an_import_of_another_table_is_refused() -> None:
+    desk = Desk()
+    legacy = read_legacy(LEGACY.replace(b"Orders", b"Orders_old"), at="old")
+
+    with pytest.raises(Misuse, match=r"is of US_DW:Shop\.Orders_old"):
+        desk.person.take_over(ORDERS, legacy, cursor=legacy.cursor)
+
+
+@pytest.mark.parametrize("arrives", ["never", "at once", "late"])
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_change_without_an_answer_is_recognised_when_it_is_asked_again(arrives: str, others: int) -> None:
+    """An undo made twice would be no undo."""
+    desk = Desk()
+    desk.person.set_extracted(ORDERS, at(1))
+    key = history_key(ORDERS.stem, desk.state().revision + 1)
+    fault = {"never": Fault.LOST_REQUEST, "at once": Fault.LOST_ANSWER, "late": Fault.LATE}[arrives]
+    line = FaultyStore(desk.store, on(Verb.CREATE, key, fault), on(Verb.READ, key, Fault.DOWN))
+    person = Operator(journal=Journal(line, Watermark), who="ann", why="undo")
+    with pytest.raises(OutcomeUnknown) as caught:
+        person.undo(ORDERS)
+    attempt = caught.value.facts["attempt"]
+    assert isinstance(attempt, Attempt)
+    if arrives == "late" and not others:
+        line.deliver()
+    for _ in range(others):
+        desk.land(1)
+
+    state = replace(person, again=attempt).undo(ORDERS)
+
+    assert state.chain.cursor == at(3, 3)
+    assert state.chain.generation == 3
+
+
+def test_an_unfinished_skip_counts_as_left_out() -> None:
+    desk = Desk()
+
+    half = desk.person.skip(ORDERS, BatchId(1, 3)).loaded
+
+    assert half.skipped == (Skipped(after=BatchId(1, 2), upto=BatchId(1, 3)),)
+    assert not half.expects(BatchId(1, 3))
+
+
+def test_the_system_wide_default_is_set_and_taken_away() -> None:
+    journal = Journal(MemoryStore(), SystemDefault, clock=ManualClock())
+
+    set_default(journal, NOON, who="ann", why="begin with January")
+    set_default(journal, None, who="ann", why="from the first row")
+
+    state = journal.newest(SYSTEM)
+    assert state is not None
+    assert (state.revision, state.start) == (2, None)
+    entry = journal.entry(SYSTEM, 1)
+    assert entry
+    assert entry.after["last_run_timestamp"] == "2026-01-31T12:00:00.000000Z"
+
+
+def test_stages_meet_a_change_at_their_next_entry() -> None:
+    desk = Desk()
+    desk.person.set_extracted(ORDERS, at(1))
+
+    extract(desk.journal, desk.held, at(2, 2))
+
+    assert desk.state().chain.last == BatchId(2, 1)
+    assert desk.state().status(Stage.EXTRACT) == "success"

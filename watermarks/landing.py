@@ -1,0 +1,209 @@
+"""Landing: the order of effects by which the links of a chain reach one target, each of them once.
+
+The target's own ledger, written in one transaction with the rows, is the truth
+about what landed; the loaded mark follows it. What is due is counted from the
+document, in the order of reading, and never found by listing.
+"""
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, Protocol
+
+from watermarks.batch import BatchId, Link
+from watermarks.document import Failure, Stage, Watermark
+from watermarks.errors import Stale
+from watermarks.extraction import Chain
+from watermarks.halves import ORIGIN, Extracted, Loaded, Run
+from watermarks.history import Change, Fenced, Journal, Note, StateMissing
+from watermarks.lease import Held, read_held, require_epoch
+from watermarks.names import StreamName
+
+
+class FenceLost(Stale):
+    """The target's fence is older than our claim: it was restored, or never got ours. Raise it again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class LedgerKey:
+    """What names one landed batch in a ledger. The load generation belongs to it: a reset lands everything anew."""
+
+    stream: StreamName
+    load_generation: int
+    batch: BatchId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cycle:
+    """What one transaction is to bring about in a target."""
+
+    stream: StreamName
+    epoch: int
+    half: Loaded
+    extracted: Extracted
+    due: tuple[Link, ...]
+    chain: Chain
+
+    def key(self, batch: BatchId) -> LedgerKey:
+        return LedgerKey(stream=self.stream, load_generation=self.half.landed_under(batch), batch=batch)
+
+    def to_land(self, ledger: Container[LedgerKey]) -> tuple[Link, ...]:
+        """What the ledger, read under the lock, lacks: first what it lost, then what is due, in order of reading.
+
+        Raises:
+            StateMissing: it lost a batch whose link is gone.
+        """
+        lost = (self.chain.required(batch) for batch in self.lost(ledger))
+        return (*lost, *(link for link in self.due if self.key(link.id) not in ledger))
+
+    def lost(self, ledger: Container[LedgerKey]) -> tuple[BatchId, ...]:
+        """Batches at or below the loaded mark that the ledger no longer holds: an older state was restored.
+
+        What a ledger lacks is its newest: every cycle lands all of it, in order,
+        in one transaction. So the first batch that is found ends the search,
+        and its cost does not grow with age.
+        """
+        lost: list[BatchId] = []
+        for batch in self.extracted.ids_back(upto=self.half.last, after=ORIGIN):
+            if self.half.expects(batch):
+                if self.key(batch) in ledger:
+                    break
+                lost.append(batch)
+        return tuple(reversed(lost))
+
+
+class Target(Protocol):
+    """Where batches land. One transaction a cycle; nobody else writes there under this stream's fence."""
+
+    def raise_fence(self, epoch: int) -> None:
+        """Write the epoch into the fence under its lock, only over a lower one, and end older sessions.
+
+        Raises:
+            Fenced: a higher one stands there.
+        """
+        ...
+
+    def land(self, cycle: Cycle) -> Mapping[BatchId, int]:
+        """Lock, compare the fence, read the ledger, apply `cycle.to_land`, write ledger rows last, commit.
+
+        Returns the rows of each batch of the cycle that the ledger now holds.
+        Rows rank by `Link.rank`, then by cursor within one batch.
+
+        Raises:
+            OutcomeUnknown: the commit was sent and no answer came. The next cycle settles it under the lock.
+            Fenced, FenceLost: the fence is not at our epoch (`require_fence`).
+        """
+        ...
+
+
+def require_fence(stored: int, epoch: int) -> None:
+    """Refuse to write through a fence that is not exactly ours.
+
+    Raises:
+        Fenced: a later owner has raised it.
+        FenceLost: it is below ours.
+    """
+    if stored > epoch:
+        raise Fenced(
+            f"the target's fence is at epoch {stored}, ours is {epoch}", hint="Another process has taken over."
+        )
+    if stored != epoch:
+        raise FenceLost(f"the target's fence is at epoch {stored}, ours is {epoch}", hint="Was the warehouse restored?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Landed:
+    """What one turn did."""
+
+    links: tuple[Link, ...] = ()
+    watermark: Watermark | None = None
+
+
+NOTHING: Final = Landed()
+
+
+class Landing:
+    """The load stage of one stream into one target, for as long as its claim is held."""
+
+    def __init__(self, journal: Journal[Watermark], held: Held, target: Target) -> None:
+        self.chain = Chain(journal, held.stream)
+        self._journal = journal
+        self._held = held
+        self._target = target
+        self._fenced = False
+
+    def turn(self, run: Run, *, most: int, compare: bool) -> Landed:
+        """Land the next batches, at most so many, in one transaction; then, and only then, move the mark.
+
+        `compare` asks the ledger even though nothing is due: a restored
+        warehouse shows itself in no other way.
+
+        Raises:
+            Fenced: another process has taken the stage over; nothing of ours counts any more.
+        """
+        state = self._mine(read_held(self._journal, self._held))
+        extracted = state.extracted or self._extracted(state.loaded)
+        due = tuple(islice(extracted.ids(after=state.loaded.last), most))
+        if not due and not compare:
+            return NOTHING
+        links = tuple(self.chain.required(batch) for batch in due)
+        cycle = Cycle(
+            stream=self._held.stream,
+            epoch=self._held.epoch,
+            half=state.loaded,
+            extracted=extracted,
+            due=links,
+            chain=self.chain,
+        )
+        rows = self._land(cycle)
+        return Landed(links=links, watermark=self._advance(cycle, rows, run))
+
+    def fail(self, message: str, *, failure: Failure) -> None:
+        """Note a failure in history. No position moves."""
+
+        def failed(state: Watermark | None) -> Watermark:
+            return self._mine(state).with_failure(Stage.LOAD, failure)
+
+        self._journal.commit(self._held.stream.stem, failed, self._note(Change.FAIL, message))
+
+    def _extracted(self, half: Loaded) -> Extracted:
+        state = self._journal.read(self._held.stream.default.stem)
+        if state is None:
+            if half.last == ORIGIN:
+                return Extracted()  # its first extraction is yet to come
+            raise StateMissing(f"{self._held.stream.default} has no watermark", hint="Extract first.")
+        return state.chain
+
+    def _mine(self, state: Watermark | None) -> Watermark:
+        if state is None:
+            raise StateMissing(f"{self._held.stream} has no watermark, yet its stage is held")
+        require_epoch(state, Stage.LOAD, self._held.epoch)
+        return state
+
+    def _land(self, cycle: Cycle) -> Mapping[BatchId, int]:
+        if not self._fenced:
+            self._target.raise_fence(self._held.epoch)
+            self._fenced = True
+        try:
+            return self._target.land(cycle)
+        except FenceLost:
+            self._fenced = False  # our claim still stands, or the next entry would say so: raise it anew
+            raise
+
+    def _advance(self, cycle: Cycle, rows: Mapping[BatchId, int], run: Run) -> Watermark | None:
+        """Move the loaded mark over what the ledger holds (I4), unless a person moved it meanwhile."""
+
+        def advanced(state: Watermark | None) -> Watermark | None:
+            state = self._mine(state)
+            if state.loaded.load_generation != cycle.half.load_generation:
+                return None
+            left = [link for link in cycle.due if link.id > state.loaded.last]
+            for link in left:
+                state = state.with_landed(link, rows=rows[link.id], run=run, at=self._journal.clock.now())
+            return state if left else None
+
+        return self._journal.commit(self._held.stream.stem, advanced, self._note(Change.LOAD))
+
+    def _note(self, change: Change, why: str = "") -> Note:
+        held = self._held
+        return Note(change=change, who=held.process, why=why, stage=held.stage, epoch=held.epoch)

@@ -1,0 +1,168 @@
+"""Operating: what only a person does to a watermark: set, reset, skip, undo, and the system-wide default.
+
+Each is an entry of history like any other, with a name and a reason. A change
+of the extracted half opens a new generation and closes the old one where it
+stands; a change of the loaded half opens a new load generation. Changing one
+half leaves the other as it is, and stages meet the change at their next entry.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from types import MappingProxyType
+from typing import Final
+
+from watermarks.batch import BatchId
+from watermarks.cursor import START, Cursor
+from watermarks.document import Watermark
+from watermarks.errors import Misuse
+from watermarks.halves import ORIGIN, Extracted, Loaded
+from watermarks.history import Attempt, Change, Journal, Note, StateMissing
+from watermarks.legacy import Legacy
+from watermarks.names import SYSTEM, StreamName
+from watermarks.system import SystemDefault
+
+_NO_EVIDENCE: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class NothingToUndo(Misuse):
+    """No person has changed this watermark yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """A person at the controls: whatever they change carries their name and their reason."""
+
+    journal: Journal[Watermark]
+    who: str
+    why: str
+    again: Attempt | None = None
+    """A change that was sent before and not answered: it is not made twice."""
+
+    def set_extracted(self, stream: StreamName, cursor: Cursor) -> Watermark:
+        """Read from another position on. Targets land what was read so far first."""
+        return self._change(stream, Change.SET, lambda state: replace(state, extracted=_moved(state.chain, cursor)))
+
+    def reset_extracted(self, stream: StreamName) -> Watermark:
+        """Read everything again, as on the first run."""
+        self._state(stream)
+        return self._change(stream, Change.RESET, lambda state: replace(state, extracted=_moved(state.chain, START)))
+
+    def set_loaded(self, stream: StreamName, after: BatchId, *, cursor: Cursor = START) -> Watermark:
+        """Land what comes after a batch: earlier ones are left out, later ones land although they may have before."""
+        if after != ORIGIN:
+            self._require_link(stream, after)
+        return self._change(
+            stream, Change.SET, lambda state: replace(state, loaded=state.loaded.anew(after, cursor=cursor))
+        )
+
+    def reset_loaded(self, stream: StreamName) -> Watermark:
+        """Land the whole chain again from its files."""
+        self._state(stream)
+        return self._change(
+            stream, Change.RESET, lambda state: replace(state, loaded=state.loaded.anew(ORIGIN, cursor=START))
+        )
+
+    def skip(self, stream: StreamName, upto: BatchId) -> Watermark:
+        """Leave out batches that are due, up to and including one, for ever."""
+        self._require_link(stream, upto)
+        return self._change(stream, Change.SKIP, lambda state: replace(state, loaded=state.loaded.skipping(upto)))
+
+    def undo(self, stream: StreamName) -> Watermark:
+        """Take back the last change by a person: positions become what they were, in new generations.
+
+        Raises:
+            NothingToUndo: there was none.
+        """
+
+        def undone(state: Watermark) -> Watermark:
+            earlier = self._before(state)
+            return _undone(state, earlier)
+
+        return self._change(stream, Change.UNDO, undone)
+
+    def take_over(self, stream: StreamName, legacy: Legacy, *, cursor: Cursor) -> Watermark:
+        """Go on where an earlier tool stood: from a cursor that the caller has checked, with its document as evidence.
+
+        Raises:
+            Misuse: that document is another table's.
+        """
+        table = (legacy.table or "").rpartition(":")[2]
+        if table and table.lower() != f"{stream.database}.{stream.table}".lower():
+            raise Misuse(f"that document is of {legacy.table}, not of {stream}", hint="Import each table from its own.")
+        evidence = {"form": legacy.form, "document": legacy.text}
+        return self._change(
+            stream, Change.IMPORT, lambda state: replace(state, extracted=_moved(state.chain, cursor)), evidence
+        )
+
+    def _before(self, state: Watermark) -> Watermark:
+        """The state that the last change by a person found."""
+        if state.set_at == 0:
+            raise NothingToUndo(f"nobody has changed {state.stream} by hand", hint="See: syncd watermark history")
+        if state.set_at == 1:
+            return Watermark.new(state.stream, at=state.created_at)
+        entry = self.journal.entry(state.stem, state.set_at - 1)
+        if entry is None:
+            raise StateMissing(f"entry {state.set_at - 1} of {state.stream} is gone")
+        return Watermark.of_bytes(entry.document_bytes(), at="history", stem=state.stem)
+
+    def _require_link(self, stream: StreamName, batch: BatchId) -> None:
+        chain = self._state(stream.default).chain
+        opened = batch.seq == 0 and batch.generation in {*chain.closed, chain.generation}
+        if not (opened or chain.holds(batch)):
+            raise Misuse(f"{batch} is no batch of {stream}", hint=f"The chain ends at {chain.last}.")
+
+    def _state(self, stream: StreamName) -> Watermark:
+        state = self.journal.newest(stream.stem)
+        if state is None:
+            raise Misuse(f"{stream} has never run", hint="Is the name right? See: syncd watermark list")
+        return state
+
+    def _change(
+        self,
+        stream: StreamName,
+        change: Change,
+        wanted: Callable[[Watermark], Watermark],
+        evidence: Mapping[str, str] = _NO_EVIDENCE,
+    ) -> Watermark:
+        def changed(state: Watermark | None) -> Watermark:
+            state = state or Watermark.new(stream, at=self.journal.clock.now())
+            return replace(wanted(state), set_at=state.revision + 1)
+
+        done = self.journal.commit(
+            stream.stem,
+            changed,
+            Note(change=change, who=self.who, why=self.why, evidence=evidence),
+            again=self.again,
+        )
+        assert done is not None
+        return done
+
+
+def set_default(journal: Journal[SystemDefault], start: datetime | None, *, who: str, why: str) -> SystemDefault:
+    """Set the instant from which streams start that were told no other; None takes it away."""
+
+    def changed(state: SystemDefault | None) -> SystemDefault:
+        now = journal.clock.now()
+        return replace(state or SystemDefault(start=None, created_at=now, updated_at=now), start=start)
+
+    done = journal.commit(SYSTEM, changed, Note(change=Change.SET, who=who, why=why))
+    assert done is not None
+    return done
+
+
+def _moved(half: Extracted, cursor: Cursor) -> Extracted:
+    return half.anew(cursor, snapshot=None)
+
+
+def _undone(state: Watermark, earlier: Watermark) -> Watermark:
+    if state.extracted and earlier.extracted and state.extracted.generation != earlier.extracted.generation:
+        half = state.extracted.anew(earlier.extracted.cursor, snapshot=earlier.extracted.snapshot)
+        state = replace(state, extracted=replace(half, strategy=earlier.extracted.strategy))
+    if state.loaded != earlier.loaded and _by_hand(state.loaded, earlier.loaded):
+        state = replace(state, loaded=state.loaded.back_at(earlier.loaded))
+    return state
+
+
+def _by_hand(now: Loaded, earlier: Loaded) -> bool:
+    return now.load_generation != earlier.load_generation or now.skipped != earlier.skipped
