@@ -1,0 +1,1 @@
+"""The whole system on one machine: real servers on loopback ports, a shop to fill them, faults on demand."""

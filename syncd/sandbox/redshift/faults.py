@@ -1,0 +1,165 @@
+"""Faults on demand: what a test asks the stand-in to do wrong, and when."""
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from syncd.sandbox.redshift.refusal import INTERNAL
+
+COPY: Final = r"^\s*copy\b"
+COMMIT: Final = r"^\s*(commit|end)\b"
+
+
+class When(StrEnum):
+    """Before the statement is carried out, or after it was and before the client hears of it."""
+
+    BEFORE = "before"
+    AFTER = "after"
+
+
+class Deed(StrEnum):
+    DROP = "drop"
+    DELAY = "delay"
+    FAIL = "fail"
+    HOLD = "hold"
+
+
+@dataclass(slots=True, eq=False)
+class Fault:
+    """One fault for the n-th statement, from now on, whose text matches; it happens once."""
+
+    deed: Deed
+    statement: str
+    when: When = When.BEFORE
+    nth: int = 1
+    seconds: float = 0.0
+    code: str = INTERNAL
+    message: str = ""
+    detail: str = ""
+    seen: int = 0
+    reached: threading.Event = field(default_factory=threading.Event)
+    released: threading.Event = field(default_factory=threading.Event)
+
+    def wait_reached(self, timeout: float = 10.0) -> None:
+        """Return when the fault has happened; a held statement then stands still.
+
+        Raises:
+            TimeoutError: it did not happen in time.
+        """
+        if not self.reached.wait(timeout):
+            raise TimeoutError(f"no statement met the fault {self.deed} on {self.statement!r} in {timeout} s")
+
+    def release(self) -> None:
+        """Let a held statement go on."""
+        self.released.set()
+
+
+class Faults:
+    """Every fault asked for and not yet met; safe to use from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._asked: list[Fault] = []
+        self._thawed = threading.Event()
+        self._thawed.set()
+        self._open = threading.Event()
+        self._open.set()
+        self.closed = threading.Event()  # the server's word on its port, as is `listening`
+        self.listening = threading.Event()
+
+    def drop(self, statement: str = COMMIT, *, when: When = When.BEFORE, nth: int = 1) -> Fault:
+        """Cut the connection; before: the statement is not carried out; after: it is, and no answer comes."""
+        return self.ask(Fault(Deed.DROP, statement, when, nth))
+
+    def delay(self, statement: str, seconds: float, *, when: When = When.BEFORE, nth: int = 1) -> Fault:
+        return self.ask(Fault(Deed.DELAY, statement, when, nth, seconds=seconds))
+
+    def hold(self, statement: str, *, when: When = When.BEFORE, nth: int = 1) -> Fault:
+        """Stand still at the statement until the fault is released."""
+        return self.ask(Fault(Deed.HOLD, statement, when, nth))
+
+    def fail(self, statement: str, message: str, *, code: str = INTERNAL, detail: str = "", nth: int = 1) -> Fault:
+        """Answer with an error instead of carrying the statement out; its transaction has failed then."""
+        return self.ask(Fault(Deed.FAIL, statement, nth=nth, code=code, message=message, detail=detail))
+
+    def fail_copy(self, message: str, *, nth: int = 1, code: str = INTERNAL, detail: str = "") -> Fault:
+        return self.fail(COPY, message, code=code, detail=detail, nth=nth)
+
+    def conflict(self, statement: str = COMMIT, *, nth: int = 1) -> Fault:
+        """Error 1023: a serializable isolation violation."""
+        detail = "Serializable isolation violation on table in Redshift"
+        return self.fail(statement, "1023", detail=detail, nth=nth)
+
+    def freeze(self) -> None:
+        """Answer nobody, and read from nobody, until `thaw`; connections stay open."""
+        self._thawed.clear()
+
+    def thaw(self) -> None:
+        self._thawed.set()
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        self.freeze()
+        try:
+            yield
+        finally:
+            self.thaw()
+
+    def refuse_connections(self) -> None:
+        """Turn new connections away; those that stand are left alone."""
+        self._open.clear()
+
+    def accept_connections(self) -> None:
+        self._open.set()
+
+    def wait_refusing(self, timeout: float = 10.0) -> None:
+        """Return when the port is closed."""
+        if not self.closed.wait(timeout):
+            raise TimeoutError("the port did not close")
+
+    def wait_listening(self, timeout: float = 10.0) -> None:
+        """Return when the port is open."""
+        if not self.listening.wait(timeout):
+            raise TimeoutError("the port did not open")
+
+    def clear(self) -> None:
+        """Forget every fault; whatever was held or frozen goes on."""
+        with self._lock:
+            asked, self._asked = self._asked, []
+        for fault in asked:
+            fault.release()
+        self.thaw()
+        self.accept_connections()
+
+    def ask(self, fault: Fault) -> Fault:
+        re.compile(fault.statement)
+        with self._lock:
+            self._asked.append(fault)
+        return fault
+
+    @property
+    def accepting(self) -> bool:
+        return self._open.is_set()
+
+    def wait_accepting(self, seconds: float) -> None:
+        self._open.wait(seconds)
+
+    def wait_thawed(self) -> None:
+        self._thawed.wait()
+
+    def due(self, sql: str, when: When) -> Fault | None:
+        """The fault that this statement meets now; it is spent by that."""
+        with self._lock:
+            for fault in self._asked:
+                if fault.when is when and re.search(fault.statement, sql, re.IGNORECASE):
+                    fault.seen += 1
+                    if fault.seen == fault.nth:
+                        if fault.deed is not Deed.HOLD:
+                            self._asked.remove(fault)
+                        fault.reached.set()
+                        return fault
+        return None

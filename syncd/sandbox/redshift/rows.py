@@ -1,0 +1,258 @@
+"""Rows of a Parquet file, checked value by value and written as CSV for PostgreSQL's COPY."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from syncd.sandbox.redshift.refusal import not_in_stand_in
+from syncd.sandbox.redshift.scan_errors import DATA, INVALID_TEXT, TOO_LARGE, LoadRefused, null_value, scan_error
+from syncd.sandbox.redshift.target import TargetColumn
+
+BATCH_ROWS: Final = 16384
+READ_BYTES: Final = 8 << 20
+WHOLE_GROUP: Final = 64 << 20
+LONGEST_ROW: Final = 4 << 20
+LONGEST_STRING: Final = 65535
+FIRST_INSTANT: Final = -62_135_596_800_000_000  # 0001-01-01 in microseconds
+LAST_INSTANT: Final = 253_402_300_799_999_999  # the end of 9999
+FIRST_DAY: Final = -719_162
+LAST_DAY: Final = 2_932_896
+AS_CSV: Final = pyarrow.csv.WriteOptions(include_header=False, quoting_style="needed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filling:
+    """How the rows of one file are to be written."""
+
+    columns: Sequence[TargetColumn]
+    defaults: dict[str, str]
+    invalid_character: str
+    file: str
+
+
+class ParquetSource:
+    """A Parquet file on S3, read row group by row group.
+
+    A group is fetched in one piece, which spares requests, unless it is so large that memory would show it.
+    """
+
+    def __init__(self, stream: Any) -> None:  # noqa: ANN401  # pyarrow gives no types
+        self._stream = stream
+        self.whole = pq.ParquetFile(stream, pre_buffer=True, coerce_int96_timestamp_unit="us")
+
+    def batches(self) -> Iterator[Any]:
+        pieces = None
+        for group in range(self.whole.num_row_groups):
+            file = self.whole
+            if self._size(group) > WHOLE_GROUP:
+                pieces = pieces or self._in_pieces()
+                file = pieces
+            yield from file.iter_batches(batch_size=BATCH_ROWS, row_groups=[group])
+
+    def _size(self, group: int) -> int:
+        told = self.whole.metadata.row_group(group)
+        return sum(told.column(place).total_compressed_size for place in range(told.num_columns))
+
+    def _in_pieces(self) -> Any:  # noqa: ANN401  # as above
+        return pq.ParquetFile(
+            self._stream,
+            metadata=self.whole.metadata,
+            buffer_size=READ_BYTES,
+            pre_buffer=False,
+            coerce_int96_timestamp_unit="us",
+        )
+
+
+def csv_of(file: "ParquetSource", filling: Filling) -> Iterator[tuple[int, memoryview]]:
+    """The file's rows in pieces: how many, and their CSV; memory does not grow with the file."""
+    for batch in file.batches():
+        arrays = [
+            _column(array, column, filling) for array, column in zip(batch.columns, filling.columns, strict=False)
+        ]
+        arrays += [pa.nulls(batch.num_rows)] * (len(filling.columns) - len(arrays))
+        _check_row_size(arrays, filling.file)
+        sink = pa.BufferOutputStream()
+        table = pa.RecordBatch.from_arrays(arrays, names=[f"c{i}" for i in range(len(arrays))])
+        pyarrow.csv.write_csv(table, sink, AS_CSV)
+        yield batch.num_rows, memoryview(sink.getvalue())
+
+
+def _column(array: Any, column: TargetColumn, filling: Filling) -> Any:  # noqa: ANN401  # as above
+    if column.not_null and array.null_count:
+        if column.name not in filling.defaults:
+            raise null_value(column.name, filling.file)
+        array = pc.fill_null(array, pa.scalar(filling.defaults[column.name]).cast(array.type))
+    write = WRITERS.get(column.type.name)
+    return array if write is None else write(array, column, filling)
+
+
+def _text(array: Any, column: TargetColumn, filling: Filling) -> Any:  # noqa: ANN401
+    array = _valid_text(array, column, filling)
+    _check_width(array, column, filling)
+    return array
+
+
+def _char(array: Any, column: TargetColumn, filling: Filling) -> Any:  # noqa: ANN401
+    array = _valid_text(array, column, filling)
+    wide = pc.not_equal(pc.binary_length(array), pc.utf8_length(array))
+    if pc.any(wide).as_py():
+        value = array.filter(wide)[0].as_py()
+        first = next(c for c in value if not c.isascii())
+        bad = first.encode().hex(" ")
+        sentence = f"Multibyte character not supported for CHAR (Hint: Try using VARCHAR). Invalid char: {bad}"
+        raise _value_error(INVALID_TEXT, sentence, column, filling)
+    _check_width(array, column, filling)
+    return array
+
+
+def _valid_text(array: Any, column: TargetColumn, filling: Filling) -> Any:  # noqa: ANN401
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        array = _without_invalid(array, column, filling)
+    if pc.any(pc.match_substring(array, "\0")).as_py():
+        raise _value_error(
+            INVALID_TEXT, "a NUL byte in a string: what Redshift makes of it is not known", column, filling
+        )
+    return array
+
+
+def _without_invalid(array: Any, column: TargetColumn, filling: Filling) -> Any:  # noqa: ANN401
+    values = [v.as_py() for v in array.cast(pa.binary())]
+    if not filling.invalid_character or column.type.name != "VARCHAR":
+        raise _invalid_text(values, column, filling)
+    mended = [None if v is None else _mended(v, filling.invalid_character) for v in values]
+    return pa.array(mended, pa.string())
+
+
+def _mended(value: bytes, mark: str) -> str:
+    out, at = [], 0
+    while True:
+        try:
+            out.append(value[at:].decode())
+        except UnicodeDecodeError as error:
+            out.append(value[at : at + error.start].decode() + mark * (error.end - error.start))
+            at += error.end
+        else:
+            return "".join(out)
+
+
+def _invalid_text(values: Sequence[bytes | None], column: TargetColumn, filling: Filling) -> LoadRefused:
+    for value in values:
+        try:
+            (value or b"").decode()
+        except UnicodeDecodeError as error:
+            bad = (value or b"")[error.start : error.end].hex(" ")
+            sentence = (
+                f"String contains invalid or unsupported UTF-8 codepoints. Bad UTF-8 hex sequence: {bad} (error 3)"
+            )
+            return _value_error(INVALID_TEXT, sentence, column, filling)
+    raise AssertionError("pyarrow found invalid UTF-8 and Python did not")
+
+
+def _check_width(array: Any, column: TargetColumn, filling: Filling) -> None:  # noqa: ANN401
+    longest = pc.max(pc.binary_length(array)).as_py()
+    if longest is not None and longest > column.type.width:
+        sentence = (
+            f"The length of the data column {column.name} is longer than the length defined in the table."
+            f" Table: {column.type.width}, Data: {longest}, File name: {filling.file}"
+        )
+        raise _value_error(DATA, sentence, column, filling)
+
+
+def _value_error(number: int, sentence: str, column: TargetColumn, filling: Filling) -> LoadRefused:
+    refused = scan_error(number, sentence, file=filling.file, column=column.name)
+    return refused.about(column.type.name.lower(), str(column.type.width or ""))
+
+
+def _bytes(array: Any, column: TargetColumn, filling: Filling) -> Any:  # noqa: ANN401
+    _check_width(array, column, filling)
+    return pa.array([None if v is None else "\\x" + v.hex() for v in array.to_pylist()], pa.string())
+
+
+def _instants(array: Any, column: TargetColumn, filling: Filling) -> Any:  # noqa: ANN401
+    _check_range(array.cast(pa.int64()), (FIRST_INSTANT, LAST_INSTANT), column, filling)
+    return array
+
+
+def _days(array: Any, column: TargetColumn, filling: Filling) -> Any:  # noqa: ANN401
+    _check_range(array.cast(pa.int32()), (FIRST_DAY, LAST_DAY), column, filling)
+    return array
+
+
+def _check_range(numbers: Any, bounds: tuple[int, int], column: TargetColumn, filling: Filling) -> None:  # noqa: ANN401
+    found = pc.min_max(numbers).as_py()
+    if found["min"] is not None and not bounds[0] <= found["min"] <= found["max"] <= bounds[1]:
+        sentence = (
+            f"a value of column {column.name} lies outside the years 1 to 9999, where Redshift's word is in doubt"
+        )
+        raise _value_error(DATA, sentence, column, filling)
+
+
+def _documents(array: Any, column: TargetColumn, filling: Filling) -> Any:  # noqa: ANN401
+    """Values of a SUPER column: a string becomes a string scalar, a nested value its JSON (fact 11.6)."""
+    if pa.types.is_string(array.type):
+        _valid_text(array, column, filling)
+    return pa.array([None if v is None else _document(v, column, filling) for v in array.to_pylist()], pa.string())
+
+
+def _document(value: Any, column: TargetColumn, filling: Filling) -> str:  # noqa: ANN401
+    for text in _strings(value):
+        if len(text.encode()) > LONGEST_STRING:
+            sentence = f"String value exceeds the max size of {LONGEST_STRING} bytes"
+            raise _value_error(TOO_LARGE, sentence, column, filling)
+    return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def _strings(value: Any) -> Iterator[str]:  # noqa: ANN401
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from _strings(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _strings(inner)
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401
+    if isinstance(value, list) and value and all(isinstance(pair, tuple) for pair in value):
+        return {str(key): _plain(inner) for key, inner in value}  # a map
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    kind = "a decimal" if isinstance(value, Decimal) else f"a {type(value).__name__}"
+    raise not_in_stand_in(f"{kind} inside a SUPER value")
+
+
+def _check_row_size(arrays: Sequence[Any], file: str) -> None:
+    wide = [a for a in arrays if pa.types.is_string(a.type)]
+    lengths = [pc.fill_null(pc.binary_length(a), 0) for a in wide]
+    if not lengths or sum(pc.max(length).as_py() or 0 for length in lengths) <= LONGEST_ROW:
+        return
+    total = lengths[0]
+    for length in lengths[1:]:
+        total = pc.add(total, length)
+    if pc.max(total).as_py() > LONGEST_ROW:
+        raise scan_error(DATA, f"a row is longer than {LONGEST_ROW} bytes in file {file}", file=file)
+
+
+WRITERS: Final[dict[str, Callable[[Any, TargetColumn, Filling], Any]]] = {
+    "VARCHAR": _text,
+    "CHAR": _char,
+    "VARBYTE": _bytes,
+    "TIMESTAMP": _instants,
+    "TIMESTAMPTZ": _instants,
+    "DATE": _days,
+    "SUPER": _documents,
+}

@@ -1,0 +1,69 @@
+"""Keeps one server process no longer than its starter lives; run as a script of its own.
+
+    python watch.py USER_ID GROUP_ID PROGRAM ARGUMENT...
+
+The program runs as that user. When standard input ends, because the starter closed it or is gone,
+the program is asked to stop, and this process ends after it. Standard library only.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+from typing import Final
+
+PR_SET_PDEATHSIG: Final = 1
+PATIENCE: Final = 10.0
+
+
+def die_with_parent(parent: int) -> None:
+    """Ask the kernel to end this process with the watcher, where the kernel can (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGQUIT, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def become(user: int, group: int) -> None:
+    if os.geteuid() == 0 and user != 0:
+        os.setgroups([])
+        os.setgid(group)
+        os.setuid(user)
+
+
+def launch(user: int, group: int, command: list[str]) -> int:
+    watcher = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()
+        become(user, group)
+        die_with_parent(watcher)
+        os.close(0)
+        os.open(os.devnull, os.O_RDONLY)
+        os.execv(command[0], command)  # noqa: S606  # no shell is wanted: the words are ours
+    return pid
+
+
+def stop_at_end_of_input(pid: int) -> None:
+    """Wait for the starter to go, then ask for a fast stop, then insist."""
+    while os.read(0, 1024):
+        pass
+    os.kill(pid, signal.SIGINT)
+    insist = threading.Timer(PATIENCE, os.kill, (pid, signal.SIGKILL))
+    insist.daemon = True
+    insist.start()
+
+
+def main() -> int:
+    user, group, *command = sys.argv[1:]
+    for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(ignored, signal.SIG_IGN)
+    pid = launch(int(user), int(group), command)
+    threading.Thread(target=stop_at_end_of_input, args=(pid,), daemon=True).start()
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
