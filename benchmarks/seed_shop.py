@@ -1,0 +1,33 @@
+"""How fast the shop is filled, and how fast one writer changes it.
+
+python -m benchmarks.seed_shop [ORDERS]
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+from syncd.sandbox.shop.seed import Size, seed_shop
+from syncd.sandbox.shop.writer import Writer
+from syncd.sandbox.whole import Sandbox
+
+ORDERS = 200_000
+TRANSACTIONS = 5_000
+
+
+def main() -> None:
+    orders = int(sys.argv[1]) if len(sys.argv) > 1 else ORDERS
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        Sandbox(Path(scratch) / "box", services=["mysql"]) as box,
+        box.mysql.connect() as connection,
+    ):
+        seeded = seed_shop(connection, Size(orders=orders))
+        rows = sum(seeded.rows.values())
+        print(f"seeded {rows} rows in {seeded.seconds:.1f} s: {seeded.rows_per_second:,.0f} rows/s")
+        done = Writer(box.mysql, rate=1e9, at_most=TRANSACTIONS).start().wait(within=600)
+        print(f"wrote {done.rows} rows in {done.transactions} transactions: {done.transactions / done.seconds:,.0f}/s")
+
+
+if __name__ == "__main__":
+    main()

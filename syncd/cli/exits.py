@@ -1,0 +1,51 @@
+"""Exit codes: one for each thing that a scheduler would do differently."""
+
+from enum import IntEnum
+
+from syncd.sandbox.errors import LakeDown, NotFetched, SourceDown, WarehouseDown
+from watermarks.errors import (
+    DataInDoubt,
+    HintedError,
+    Misuse,
+    NotOwner,
+    OutcomeUnknown,
+    Stale,
+    StateUnreadable,
+    Transient,
+)
+
+
+class Exit(IntEnum):
+    """The contract with whoever called."""
+
+    DONE = 0
+    BUG = 1
+    USAGE = 2
+    SOURCE = 4
+    LAKE = 5
+    WAREHOUSE = 6
+    DOUBT = 7
+    DRIFT = 8
+    OTHER_OWNER = 11
+    STATE = 12
+    INTERRUPTED = 130
+
+
+_GROUPS: tuple[tuple[type[HintedError], Exit], ...] = (
+    (StateUnreadable, Exit.STATE),
+    (DataInDoubt, Exit.DOUBT),
+    (NotOwner, Exit.OTHER_OWNER),
+    (Misuse, Exit.USAGE),
+    (NotFetched, Exit.SOURCE),  # archives are what reads the source
+    (SourceDown, Exit.SOURCE),
+    (LakeDown, Exit.LAKE),
+    (WarehouseDown, Exit.WAREHOUSE),
+    (Transient, Exit.LAKE),
+    (Stale, Exit.LAKE),
+    (OutcomeUnknown, Exit.LAKE),
+)
+
+
+def exit_for(error: BaseException) -> Exit:
+    """The code of an error; whatever has no group is a bug."""
+    return next((code for group, code in _GROUPS if isinstance(error, group)), Exit.BUG)

@@ -1,0 +1,37 @@
+"""The command `syncd`: reads the words, runs one command, tells how it ended."""
+
+import sys
+from importlib.metadata import version
+
+import click
+
+from syncd.cli.exits import Exit, exit_for
+from syncd.cli.jars import jars
+from syncd.cli.sandbox import sandbox
+from watermarks.errors import HintedError
+
+
+@click.group(context_settings={"auto_envvar_prefix": "SYNCD", "help_option_names": ["-h", "--help"]})
+@click.version_option(version("syncd"), prog_name="syncd")
+def syncd() -> None:
+    """Keep Amazon Redshift equal to MySQL, through Parquet files on S3."""
+
+
+syncd.add_command(jars)
+syncd.add_command(sandbox)
+
+
+def entry() -> None:
+    """Run, and leave with the code that tells a scheduler what to do."""
+    try:
+        syncd(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(Exit.USAGE)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(Exit.INTERRUPTED)
+    except HintedError as error:
+        click.echo(f"error: {error.message}", err=True)
+        if error.hint:
+            click.echo(f"hint: {error.hint}", err=True)
+        sys.exit(exit_for(error))

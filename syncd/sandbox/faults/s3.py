@@ -1,0 +1,238 @@
+"""An S3 that misbehaves: a proxy in front of a real one, told request by request what to do wrong.
+
+Signatures stay valid, for headers and bytes are passed on as they came.
+"""
+
+import contextlib
+import http.client
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Final, Self
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from syncd.sandbox.ports import LOOPBACK
+
+_RESET: Final = struct.pack("ii", 1, 0)
+_PER_HOP: Final = frozenset({"connection", "keep-alive", "proxy-connection", "transfer-encoding", "expect"})
+ANSWERED_WITHIN: Final = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a fault may choose by."""
+
+    method: str
+    bucket: str
+    key: str
+    query: dict[str, list[str]]
+
+
+class Wrong(StrEnum):
+    """What goes wrong."""
+
+    ERROR = "error"  # an error answer, and the request is never passed on
+    ERROR_AFTER = "error after"  # passed on and carried out, then an error answer
+    LOST = "lost"  # passed on and carried out, then the connection is reset without an answer
+    CUT = "cut"  # the connection is reset, and the request is never passed on
+    SLOW = "slow"  # everything works, later
+    TRUNCATED = "truncated"  # the answer's body breaks off
+
+
+@dataclass(slots=True, kw_only=True)
+class Fault:
+    """One thing to do wrong, to the next `times` requests that it applies to."""
+
+    wrong: Wrong
+    applies: Callable[[Request], bool] = lambda _request: True
+    times: int = 1
+    status: int = 500
+    code: str = "InternalError"
+    seconds: float = 0.0
+    body_bytes: int = 0
+    met: list[Request] = field(default_factory=list)
+
+
+class S3Proxy:
+    """Passes requests to an S3 endpoint, and does wrong what it was told to, once or as often as told."""
+
+    def __init__(self, endpoint: str) -> None:
+        parts = urlsplit(endpoint)
+        self._server = (parts.hostname or LOOPBACK, parts.port or 80)
+        self._guard = threading.Lock()
+        self._faults: list[Fault] = []
+        self._released = threading.Event()
+        self._http = _Http((LOOPBACK, 0), self._handler())
+        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        self.seen: list[Request] = []
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._released.set()
+        self._http.shutdown()
+        self._http.server_close()
+        self._thread.join()
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://{LOOPBACK}:{self._http.server_address[1]}"
+
+    def tell(self, fault: Fault) -> Fault:
+        """Do this wrong from now on; the fault remembers what it met."""
+        with self._guard:
+            self._faults.append(fault)
+        return fault
+
+    def behave(self) -> None:
+        """Forget every fault that was told, and let waiting requests go on."""
+        with self._guard:
+            self._faults.clear()
+        self._released.set()
+        self._released.clear()
+
+    def _meet(self, request: Request) -> Fault | None:
+        with self._guard:
+            self.seen.append(request)
+            for fault in self._faults:
+                if len(fault.met) < fault.times and fault.applies(request):
+                    fault.met.append(request)
+                    return fault
+        return None
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        proxy = self
+
+        class Handler(_Handler):
+            upstream = proxy._server
+            released = proxy._released
+
+            def meet(self, request: Request) -> Fault | None:
+                return proxy._meet(request)
+
+        return Handler
+
+
+class _Http(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Nothing: a client that leaves in the middle is what these tests are about."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    upstream: tuple[str, int]
+    released: threading.Event
+
+    def meet(self, request: Request) -> Fault | None:
+        raise NotImplementedError
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in the standard library
+        """Nothing: the proxy remembers what it saw."""
+
+    def do_GET(self) -> None:
+        request = _read_request(self.command, self.path)
+        fault = self.meet(request)
+        body = b"".join(self._body())
+        if fault is None:
+            self._answer(self._forward(body))
+            return
+        if fault.wrong is Wrong.SLOW:
+            self.released.wait(fault.seconds)
+        if fault.wrong is Wrong.ERROR:
+            self._refuse(fault, request)
+        elif fault.wrong is Wrong.CUT:
+            self._reset()
+        else:
+            self._answer_wrongly(fault, request, self._forward(body))
+
+    do_PUT = do_POST = do_DELETE = do_HEAD = do_GET  # noqa: N815 - the names that the standard library calls
+
+    def _answer_wrongly(self, fault: Fault, request: Request, answer: "_Answer") -> None:
+        if fault.wrong is Wrong.LOST:
+            self._reset()
+        elif fault.wrong is Wrong.ERROR_AFTER:
+            self._refuse(fault, request)
+        elif fault.wrong is Wrong.TRUNCATED:
+            self._answer(answer, at_most=fault.body_bytes)
+            self._reset()
+        else:
+            self._answer(answer)
+
+    def _body(self) -> Iterator[bytes]:
+        if "chunked" in self.headers.get("Transfer-Encoding", "").lower():
+            while size := int(self.rfile.readline().split(b";")[0], 16):
+                yield self.rfile.read(size)
+                self.rfile.readline()
+            while self.rfile.readline().strip():
+                pass
+            return
+        yield self.rfile.read(int(self.headers.get("Content-Length") or 0))
+
+    def _forward(self, body: bytes) -> "_Answer":
+        host, port = self.upstream
+        upstream = http.client.HTTPConnection(host, port, timeout=ANSWERED_WITHIN)
+        try:
+            upstream.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+            for name, value in self.headers.items():
+                if name.lower() not in _PER_HOP | {"content-length"}:
+                    upstream.putheader(name, value)
+            if body or self.command in ("PUT", "POST"):
+                upstream.putheader("Content-Length", str(len(body)))
+            upstream.endheaders(body or None)
+            got = upstream.getresponse()
+            return _Answer(status=got.status, reason=got.reason, headers=got.getheaders(), body=got.read())
+        finally:
+            upstream.close()
+
+    def _answer(self, answer: "_Answer", *, at_most: int | None = None) -> None:
+        self.send_response_only(answer.status, answer.reason)
+        for name, value in answer.headers:
+            if name.lower() not in _PER_HOP | {"content-length"}:
+                self.send_header(name, value)
+        length = {name.lower(): value for name, value in answer.headers}.get("content-length")
+        self.send_header("Content-Length", length if self.command == "HEAD" and length else str(len(answer.body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(answer.body if at_most is None else answer.body[:at_most])
+        self.wfile.flush()
+
+    def _refuse(self, fault: Fault, request: Request) -> None:
+        text = f"<Error><Code>{fault.code}</Code><Message>told to fail</Message><Key>{request.key}</Key></Error>"
+        body = b"" if self.command == "HEAD" else text.encode()
+        self.send_response_only(fault.status)
+        self.send_header("Content-Type", "application/xml")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _reset(self) -> None:
+        self.close_connection = True
+        with contextlib.suppress(OSError):
+            self.wfile.flush()
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self.connection.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    status: int
+    reason: str
+    headers: list[tuple[str, str]]
+    body: bytes
+
+
+def _read_request(method: str, target: str) -> Request:
+    parts = urlsplit(target)
+    bucket, _, key = unquote(parts.path).lstrip("/").partition("/")
+    return Request(method=method, bucket=bucket, key=key, query=parse_qs(parts.query, keep_blank_values=True))

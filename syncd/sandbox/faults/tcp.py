@@ -1,0 +1,145 @@
+"""A wire that can be cut, frozen and taken away, in front of any server."""
+
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final, Self
+
+from syncd.sandbox.ports import LOOPBACK
+
+PIECE: Final = 65_536
+_RESET: Final = struct.pack("ii", 1, 0)  # close by reset, not by a polite end
+
+
+class _Wire:
+    """One client's connection and the one made for it."""
+
+    def __init__(self, client: socket.socket, server: socket.socket) -> None:
+        self.client = client
+        self.server = server
+        self.was_cut = False
+        self.open_ways = 2
+
+    def cut(self) -> None:
+        self.was_cut = True
+        for end in (self.client, self.server):
+            with contextlib.suppress(OSError):
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            # Wakes the thread that reads; the close that follows sends the reset.
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RD)
+            end.close()
+
+    def ended(self) -> bool:
+        return self.client.fileno() < 0 and self.server.fileno() < 0
+
+
+class TcpProxy:
+    """Passes bytes between clients and one server; a test says when it stops doing so.
+
+    Cut connections end with a reset, as when a router forgets them. A frozen wire
+    takes what is sent and delivers nothing until it thaws: the dead tunnel that
+    only a time limit notices.
+    """
+
+    def __init__(self, port: int, *, host: str = LOOPBACK) -> None:
+        self._server = (host, port)
+        self._flowing = threading.Event()
+        self._flowing.set()
+        self._guard = threading.Lock()
+        self._wires: list[_Wire] = []
+        self._threads: list[threading.Thread] = []
+        self._listener: socket.socket | None = None
+        self.port = 0
+
+    def __enter__(self) -> Self:
+        self.accept()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.refuse()
+        self.cut()
+        self.thaw()
+        for thread in self._threads:
+            thread.join()
+
+    def accept(self) -> None:
+        """Take connections, on the same port as before."""
+        listener = socket.create_server((LOOPBACK, self.port))
+        self.port = int(listener.getsockname()[1])
+        self._listener = listener
+        self._start(lambda: self._take(listener))
+
+    def refuse(self) -> None:
+        """Let new connections be refused; the standing ones go on."""
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            # Wakes the thread that waits in accept(); closing alone would not.
+            with contextlib.suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)
+            listener.close()
+
+    def cut(self) -> int:
+        """Reset every standing connection, on both sides; how many there were."""
+        with self._guard:
+            standing = [wire for wire in self._wires if not wire.ended()]
+            self._wires = []
+        for wire in standing:
+            wire.cut()
+        return len(standing)
+
+    def freeze(self) -> None:
+        """Deliver nothing more, in either direction, until it thaws."""
+        self._flowing.clear()
+
+    def thaw(self) -> None:
+        """Deliver again, what was held back first."""
+        self._flowing.set()
+
+    def _start(self, work: Callable[[], None]) -> None:
+        thread = threading.Thread(target=work, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _take(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                return
+            self._join(client)
+
+    def _join(self, client: socket.socket) -> None:
+        try:
+            server = socket.create_connection(self._server, timeout=10)
+        except OSError:
+            client.close()
+            return
+        server.settimeout(None)
+        wire = _Wire(client, server)
+        with self._guard:
+            self._wires.append(wire)
+        self._start(lambda: self._pass(wire, client, server))
+        self._start(lambda: self._pass(wire, server, client))
+
+    def _pass(self, wire: _Wire, source: socket.socket, sink: socket.socket) -> None:
+        try:
+            while piece := source.recv(PIECE):
+                self._flowing.wait()
+                sink.sendall(piece)
+        except OSError:
+            pass  # cut, by us or by one of the sides: nothing more comes this way
+        if wire.was_cut:
+            return
+        with contextlib.suppress(OSError):
+            sink.shutdown(socket.SHUT_WR)
+        with self._guard:
+            wire.open_ways -= 1
+            if wire.open_ways == 0:
+                wire.client.close()
+                wire.server.close()

@@ -1,0 +1,132 @@
+"""The sandbox's MySQL as its clients see it: an address, connections, and ways to cut them."""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+from urllib.parse import quote, unquote, urlsplit
+
+from syncd.sandbox.errors import NotReady
+from syncd.sandbox.ports import LOOPBACK
+
+if TYPE_CHECKING:
+    import pymysql
+
+    Connection: TypeAlias = pymysql.Connection[Any]
+    Cursor: TypeAlias = Any  # the driver's stubs are not installed
+
+ASKED_WITHIN: Final = 3.0
+CONNECTED_WITHIN: Final = 10
+NO_SUCH_THREAD: Final = 1094
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MySqlAddress:
+    """Where a MySQL server is, and as whom one enters."""
+
+    host: str
+    port: int
+    user: str
+    password: str
+    database: str
+
+    @classmethod
+    def parse(cls, url: str) -> Self:
+        """Read `mysql://user:password@host:port/database`, with percent escapes."""
+        parts = urlsplit(url)
+        if parts.scheme not in ("mysql", "mariadb") or not parts.hostname:
+            raise NotReady("the MySQL address is not of the form mysql://user:password@host:port/database")
+        return cls(
+            host=parts.hostname,
+            port=parts.port or 3306,
+            user=unquote(parts.username or "root"),
+            password=unquote(parts.password or ""),
+            database=parts.path.strip("/") or "shop",
+        )
+
+    @property
+    def url(self) -> str:
+        secret = f":{quote(self.password, safe='')}" if self.password else ""
+        return f"mysql://{quote(self.user, safe='')}{secret}@{self.host}:{self.port}/{self.database}"
+
+    @property
+    def shown(self) -> str:
+        """The address without its password, for messages and tables."""
+        return replace(self, password="").url
+
+    def connect(self, *, database: str | None = None, silence: float | None = None) -> "Connection":
+        """A connection in UTC that commits each statement by itself.
+
+        `silence` is how many seconds an answer may take; without it, as long as it takes.
+        `database` names another one than the address does; an empty name is none.
+        """
+        import pymysql
+
+        return pymysql.connect(
+            host=self.host,
+            port=self.port,
+            user=self.user,
+            password=self.password,
+            database=self.database if database is None else database or None,
+            charset="utf8mb4",
+            connect_timeout=CONNECTED_WITHIN,
+            read_timeout=silence,
+            write_timeout=silence,
+            init_command="SET time_zone = '+00:00'",
+            autocommit=True,
+        )
+
+    def ask_version(self) -> str | None:
+        """What the server calls itself; none while nobody answers to this name and password."""
+        import pymysql
+
+        try:
+            with self.connect(database="", silence=ASKED_WITHIN) as connection, connection.cursor() as cursor:
+                cursor.execute("SELECT VERSION()")
+                return version_name(cursor.fetchone()[0])
+        except (pymysql.Error, OSError):
+            return None
+
+    def cut_connections(self) -> int:
+        """End every other connection, as an administrator would (KILL); how many there were."""
+        with self.connect(database="") as connection, connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT id FROM information_schema.processlist"
+                " WHERE id <> CONNECTION_ID() AND user NOT IN ('system user', 'event_scheduler')"
+            )
+            others = [row[0] for row in cursor.fetchall()]
+            return sum(_kill(cursor, other) for other in others)
+
+
+def _kill(cursor: "Cursor", connection_id: int) -> bool:
+    import pymysql
+
+    try:
+        cursor.execute(f"KILL {connection_id:d}")
+    except pymysql.err.OperationalError as error:
+        if error.args[0] != NO_SUCH_THREAD:
+            raise
+        return False  # it ended by itself meanwhile
+    return True
+
+
+def version_name(version: str) -> str:
+    """`11.4.5-MariaDB` is MariaDB 11.4.5, `9.7.4-2` is MySQL 9.7.4."""
+    number = version.partition("-")[0]
+    return f"{'MariaDB' if 'mariadb' in version.lower() else 'MySQL'} {number}"
+
+
+def loopback(port: int, *, user: str, password: str) -> MySqlAddress:
+    return MySqlAddress(host=LOOPBACK, port=port, user=user, password=password, database="shop")
+
+
+def refusals() -> tuple[type[Exception], ...]:
+    """What a driver raises when the server refuses for now, or is gone: deadlocks, lost and refused connections."""
+    import pymysql
+
+    return (pymysql.err.OperationalError, pymysql.err.InterfaceError, pymysql.err.InternalError, OSError)
+
+
+def failures() -> tuple[type[Exception], ...]:
+    """Everything that a driver raises."""
+    import pymysql
+
+    return (pymysql.err.MySQLError, OSError)

@@ -1,0 +1,40 @@
+"""Which loopback port a server gets."""
+
+import socket
+from typing import Final
+
+from syncd.sandbox.errors import PortBusy
+
+LOOPBACK: Final = "127.0.0.1"
+
+
+def choose_port(*, asked: int | None, last: int | None) -> int:
+    """The port asked for, else the one of last time if it is free, else any free one.
+
+    Raises:
+        PortBusy: the port asked for is taken.
+    """
+    if asked is not None:
+        if not is_free(asked):
+            raise PortBusy(
+                f"port {asked} on {LOOPBACK} is taken by another program",
+                hint="Ask for another port, or for none: a free one is found then.",
+            )
+        return asked
+    if last is not None and is_free(last):
+        return last
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return int(probe.getsockname()[1])
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen there now."""
+    with socket.socket() as probe:
+        # As servers do: connections that linger after their server's end do not count.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,135 @@
+"""Which process is meant, whether it still runs, and how it is ended."""
+
+import contextlib
+import os
+import platform
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from syncd.sandbox.wait import until
+
+PROC: Final = Path("/proc")
+MARKER: Final = "SYNCD_SANDBOX_SERVICE"
+OWNER_READS: Final = 0o600
+KILLED_WITHIN: Final = 10.0
+_THREADS, _STARTED = 17, 19  # places in /proc/PID/stat, counted after the name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessId:
+    """A process number that cannot be mistaken for a later process of the same number."""
+
+    boot: str
+    pid: int
+    started: str
+
+    @classmethod
+    def of(cls, pid: int) -> Self | None:
+        """The identity of a running process; none if there is no such process, or only its remains."""
+        started = _start_of(pid)
+        return None if started is None else cls(boot=_boot(), pid=pid, started=started)
+
+    def alive(self) -> bool:
+        """Whether this very process still runs; a child of ours that ended is reaped."""
+        _reap(self.pid)
+        return ProcessId.of(self.pid) == self
+
+    def send(self, number: signal.Signals) -> None:
+        """Signal this process, and no other that inherited its number."""
+        if not hasattr(os, "pidfd_open"):
+            if self.alive():
+                os.kill(self.pid, number)
+            return
+        try:
+            handle = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return
+        try:
+            if self.alive():
+                signal.pidfd_send_signal(handle, number)
+        except ProcessLookupError:
+            pass  # it ended between the look and the signal
+        finally:
+            os.close(handle)
+
+    def end(self, *, patience: float) -> None:
+        """Ask it to end, and after `patience` seconds make it."""
+        self.send(signal.SIGTERM)
+        if until(lambda: not self.alive(), within=patience):
+            return
+        self.kill()
+
+    def kill(self) -> None:
+        """Make it end, and wait until it has."""
+        self.send(signal.SIGKILL)
+        until(lambda: not self.alive(), within=KILLED_WITHIN)
+
+
+def launch(argv: Sequence[str], *, environ: Mapping[str, str], log: Path, marker: str) -> ProcessId:
+    """Start a process in a session of its own, which writes to a log and outlives us.
+
+    `marker` stands in its environment and in that of its children: what a killed
+    sandbox left is found by it, whoever its parent is by then.
+    """
+    writing = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    pid = os.posix_spawnp(
+        argv[0],
+        list(argv),
+        {**environ, MARKER: marker},
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(log), writing, OWNER_READS),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+    )
+    # A process that ended at once has no start time any more: its number alone says that it is gone.
+    return ProcessId.of(pid) or ProcessId(boot=_boot(), pid=pid, started="")
+
+
+def find_marked(ends_with: str) -> Iterator[tuple[str, ProcessId]]:
+    """Every running process whose marker ends like this, with its marker; only Linux lets one look."""
+    for entry in PROC.glob("[0-9]*"):
+        try:
+            variables = (entry / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue  # it has ended, or belongs to somebody else
+        name = f"{MARKER}=".encode()
+        marker = next((v.removeprefix(name).decode(errors="replace") for v in variables if v.startswith(name)), "")
+        if marker.endswith(ends_with) and (found := ProcessId.of(int(entry.name))):
+            yield marker, found
+
+
+def _boot() -> str:
+    """What changes when the machine starts again."""
+    if platform.system() == "Linux":
+        # Containers share the kernel's boot, and number their processes apart.
+        return f"{(PROC / 'sys/kernel/random/boot_id').read_text().strip()}/{(PROC / 'self/ns/pid').readlink()}"
+    return _ask("sysctl", "-n", "kern.bootsessionuuid")
+
+
+def _start_of(pid: int) -> str | None:
+    """When a process started, in its system's own terms; none for one that has ended."""
+    if platform.system() != "Linux":
+        state, _, started = _ask("ps", "-o", "stat=,lstart=", "-p", str(pid)).partition(" ")
+        return started.strip() or None if not state.startswith("Z") else None
+    try:
+        fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    # A killed server's first thread is a zombie while the others still let go of sockets and files.
+    over = fields[0] in "ZX" and int(fields[_THREADS]) <= 1
+    return None if over else fields[_STARTED]
+
+
+def _ask(*argv: str) -> str:
+    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=10).stdout.strip()
+
+
+def _reap(pid: int) -> None:
+    with contextlib.suppress(ChildProcessError):  # not a child of ours: its parent reaps it
+        os.waitpid(pid, os.WNOHANG)

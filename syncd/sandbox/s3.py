@@ -1,0 +1,159 @@
+"""The sandbox's S3 as its clients see it, and the service that runs it."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from syncd.sandbox.errors import LakeDown
+from syncd.sandbox.places import make_writable
+from syncd.sandbox.ports import LOOPBACK
+from watermarks.errors import HintedError
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+GIVEN: Final = "SYNCD_SANDBOX_S3"
+BUCKET: Final = "lake"
+REGION: Final = "us-east-1"
+ASKED_WITHIN: Final = 3.0
+NOT_FOUND: Final = 404
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class S3Address:
+    """Where an S3 endpoint is, and as whom one enters; without a key, as the default chain says."""
+
+    endpoint: str
+    bucket: str = BUCKET
+    region: str = REGION
+    access_key: str | None = None
+    secret_key: str | None = None
+
+    @property
+    def url(self) -> str:
+        """The lake, as `syncd` is configured with it."""
+        return f"s3://{self.bucket}"
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """What lets another program's default chain reach it."""
+        found = {"AWS_ENDPOINT_URL_S3": self.endpoint, "AWS_DEFAULT_REGION": self.region}
+        if self.access_key and self.secret_key:
+            found |= {"AWS_ACCESS_KEY_ID": self.access_key, "AWS_SECRET_ACCESS_KEY": self.secret_key}
+        return found
+
+    def client(self, *, attempts: int = 5, silence: float = 60.0) -> "S3Client":
+        """A client of this endpoint: how often it tries, and how many seconds an answer may take."""
+        import boto3
+        from botocore.config import Config
+
+        return boto3.client(
+            "s3",
+            endpoint_url=self.endpoint,
+            region_name=self.region,
+            aws_access_key_id=self.access_key,
+            aws_secret_access_key=self.secret_key,
+            config=Config(
+                connect_timeout=silence,
+                read_timeout=silence,
+                retries={"mode": "standard", "total_max_attempts": attempts},
+                s3={"addressing_style": "path"},
+            ),
+        )
+
+    def ask(self) -> str | None:
+        """What the endpoint says of the bucket, made if it is missing; none while there is no answer."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        client = self.client(attempts=1, silence=ASKED_WITHIN)
+        try:
+            client.head_bucket(Bucket=self.bucket)
+        except ClientError as error:
+            if error.response["ResponseMetadata"]["HTTPStatusCode"] != NOT_FOUND:
+                return None
+            return self._make_bucket(client)
+        except BotoCoreError:
+            return None
+        finally:
+            client.close()
+        return f"bucket {self.bucket}"
+
+    def _make_bucket(self, client: "S3Client") -> str | None:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            client.create_bucket(Bucket=self.bucket)
+        except (BotoCoreError, ClientError):
+            return None
+        return f"bucket {self.bucket}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenS3:
+    """Somebody else's endpoint; its key and region come from the default chain."""
+
+    address: S3Address
+    name: str = "s3"
+    given: bool = True
+    port: int | None = None
+    down: type[HintedError] = LakeDown
+
+    def prepare(self) -> None:
+        """Nothing: it is there, or it is not."""
+
+    def command(self, port: int) -> Sequence[str]:
+        raise NotImplementedError(f"{self.name} at port {port} is not ours to start")
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        return {}
+
+    def ask(self, port: int) -> str | None:  # noqa: ARG002 - it has its own
+        return self.address.ask()
+
+    def url(self, port: int) -> str:  # noqa: ARG002
+        return self.address.endpoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnS3:
+    """Moto's server in a process of its own, its objects in a directory."""
+
+    home: Path
+    port: int | None = None
+    name: str = "s3"
+    given: bool = False
+    down: type[HintedError] = LakeDown
+
+    def prepare(self) -> None:
+        make_writable(self.home, hint="Make the directory writable, or name another one with --dir.")
+
+    def command(self, port: int) -> Sequence[str]:
+        return [sys.executable, "-m", "syncd.sandbox.s3_server", "--port", str(port), "--dir", str(self.home)]
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        return {}
+
+    def ask(self, port: int) -> str | None:
+        return self.address(port).ask()
+
+    def url(self, port: int) -> str:
+        return self.address(port).endpoint
+
+    def address(self, port: int) -> S3Address:
+        # Moto takes any key: this one shows whose it is.
+        return S3Address(endpoint=f"http://{LOOPBACK}:{port}", access_key="sandbox", secret_key="sandbox")  # noqa: S106
+
+
+def given_address(endpoint: str, environ: Mapping[str, str]) -> S3Address:
+    """The endpoint of `SYNCD_SANDBOX_S3`, with the bucket of `SYNCD_SANDBOX_BUCKET` if it is not `lake`."""
+    return S3Address(
+        endpoint=endpoint,
+        bucket=environ.get("SYNCD_SANDBOX_BUCKET") or BUCKET,
+        region=environ.get("AWS_DEFAULT_REGION") or REGION,
+        access_key=environ.get("AWS_ACCESS_KEY_ID"),
+        secret_key=environ.get("AWS_SECRET_ACCESS_KEY"),
+    )

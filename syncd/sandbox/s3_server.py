@@ -1,0 +1,218 @@
+"""The process that serves S3: moto's application, made atomic and given a disk.
+
+Three things that S3 promises and moto alone does not: a conditional write is one
+step (moto looks, then writes, and its threads run between), an upload that breaks
+off stores nothing, and what was acknowledged is there after the process was killed.
+Of a bucket with versions only the newest versions are kept on disk.
+"""
+
+import argparse
+import hashlib
+import io
+import json
+import resource
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import parse_qs
+from xml.etree import ElementTree as ET
+
+from syncd.sandbox.ports import LOOPBACK
+from syncd.sandbox.s3 import REGION
+
+CHANGES: Final = frozenset({"PUT", "POST", "DELETE"})
+SUCCESS: Final = ("2",)
+DRAFT: Final = ".new"
+REFUSED: Final = b"<Error><Code>IncompleteBody</Code><Message>the body ended before its length</Message></Error>"
+
+Environ = dict[str, Any]
+StartResponse = Callable[..., Any]
+Application = Callable[[Environ, StartResponse], Iterable[bytes]]
+
+
+class Disk:
+    """Objects as files: one line of what S3 knows of an object, then its bytes."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def restore(self) -> int:
+        """Give the backend every bucket and object that stands here; how many objects."""
+        backend = _backend()
+        count = 0
+        for folder in sorted(self._root.iterdir()):
+            backend.create_bucket(folder.name, REGION)
+            for path in sorted(folder.glob("*/*")):
+                if path.suffix == DRAFT:
+                    path.unlink()  # a kill came before its rename: it was never acknowledged
+                    continue
+                _put_back(backend, folder.name, path)
+                count += 1
+        return count
+
+    def keep(self, bucket: str, key: str) -> None:
+        """Make the disk hold what the backend holds under this key: an object, or none."""
+        found = _backend().buckets[bucket].keys.get(key)
+        path = self._path(bucket, key)
+        if found is None or not hasattr(found, "etag"):  # a delete marker has none
+            path.unlink(missing_ok=True)
+            return
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = path.with_suffix(DRAFT)
+        with draft.open("wb") as file:
+            file.write(json.dumps(_facts(found)).encode() + b"\n")
+            file.write(found.value)
+        draft.replace(path)
+
+    def keep_bucket(self, bucket: str) -> None:
+        """Make the disk hold the bucket if the backend does."""
+        folder = self._root / bucket
+        if bucket in _backend().buckets:
+            folder.mkdir(mode=0o700, exist_ok=True)
+        elif folder.is_dir():
+            for empty in folder.iterdir():
+                empty.rmdir()
+            folder.rmdir()
+
+    def _path(self, bucket: str, key: str) -> Path:
+        name = hashlib.sha256(key.encode()).hexdigest()
+        return self._root / bucket / name[:2] / name
+
+
+class Atomic:
+    """A WSGI application that answers one request at a time, with its body read in full before."""
+
+    def __init__(self, application: Application, disk: Disk) -> None:
+        self._application = application
+        self._disk = disk
+        self._turn = threading.Lock()
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        body = _read_whole(environ)
+        if body is None:
+            start_response("400 Bad Request", [("Content-Length", str(len(REFUSED)))])
+            return [REFUSED]
+        answered: list[tuple[str, Any]] = []
+
+        def remember(status: str, headers: list[tuple[str, str]], error: object = None) -> None:  # noqa: ARG001
+            answered.append((status, headers))
+
+        with self._turn:
+            answer = b"".join(self._application(environ, remember))
+            status, headers = answered[-1]
+            if environ["REQUEST_METHOD"] in CHANGES and status.startswith(SUCCESS):
+                self._remember_on_disk(environ, body)
+        start_response(status, headers)
+        return [answer]
+
+    def _remember_on_disk(self, environ: Environ, body: bytes) -> None:
+        # WSGI hands the path over as Latin-1, whatever the client meant.
+        bucket, _, key = environ["PATH_INFO"].encode("latin-1").decode().lstrip("/").partition("/")
+        query = parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True)
+        if not bucket or bucket == "moto-api":
+            return
+        if not key and "delete" in query:
+            for named in _keys_in(body):
+                self._disk.keep(bucket, named)
+        elif not key:
+            self._disk.keep_bucket(bucket)
+        elif "partNumber" not in query:  # a part is no object until its upload is completed
+            self._disk.keep(bucket, key)
+
+
+def _read_whole(environ: Environ) -> bytes | None:
+    """The request's body; none if it broke off."""
+    stream = environ["wsgi.input"]
+    if environ.get("wsgi.input_terminated"):
+        try:
+            body = bytes(stream.read())
+        except OSError:
+            return None
+    else:
+        length = int(environ.get("CONTENT_LENGTH") or 0)
+        body = bytes(stream.read(length)) if length else b""
+        if len(body) < length:
+            return None
+    environ.pop("wsgi.input_terminated", None)
+    environ.pop("HTTP_TRANSFER_ENCODING", None)
+    environ["CONTENT_LENGTH"] = str(len(body))
+    environ["wsgi.input"] = io.BytesIO(body)
+    return body
+
+
+def _keys_in(request: bytes) -> Iterator[str]:
+    """The keys of a DeleteObjects request."""
+    for element in ET.fromstring(request).iter():  # noqa: S314 - from our own clients on loopback
+        if element.tag.rpartition("}")[2] == "Key" and element.text:
+            yield element.text
+
+
+def _facts(found: Any) -> dict[str, Any]:  # noqa: ANN401 - moto gives no types
+    return {
+        "key": found.name,
+        "etag": found.etag.strip('"'),
+        "last_modified": found.last_modified.isoformat(),
+        "metadata": dict(found.metadata),
+        "storage_class": found.storage_class,
+        "checksum_algorithm": found.checksum_algorithm,
+        "checksum_value": found.checksum_value,
+    }
+
+
+def _put_back(backend: Any, bucket: str, path: Path) -> None:  # noqa: ANN401 - moto gives no types
+    with path.open("rb") as file:
+        facts = json.loads(file.readline())
+        restored = backend.put_object(
+            bucket,
+            facts["key"],
+            file.read(),
+            etag=facts["etag"],
+            storage=facts["storage_class"],
+            checksum_value=facts["checksum_value"],
+        )
+    restored.last_modified = datetime.fromisoformat(facts["last_modified"])
+    restored.checksum_algorithm = facts["checksum_algorithm"]
+    restored.set_metadata(facts["metadata"])
+
+
+def _backend() -> Any:  # noqa: ANN401 - moto gives no types
+    from moto.core.models import DEFAULT_ACCOUNT_ID
+    from moto.s3.models import s3_backends
+
+    return s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
+
+
+def serve(port: int, directory: Path) -> None:
+    """Serve until killed."""
+    from moto.moto_server.werkzeug_app import (
+        DomainDispatcherApplication,
+        MotoRequestHandler,
+        create_backend_app,
+    )
+    from werkzeug.serving import make_server
+
+    class Quiet(MotoRequestHandler):
+        def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+            """Nothing: a log line a request would be the largest file of the sandbox."""
+
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # moto holds a file open for each large object
+    disk = Disk(directory / "objects")
+    print(f"{disk.restore()} objects restored", flush=True)  # noqa: T201 - the process's log
+    application = Atomic(DomainDispatcherApplication(create_backend_app), disk)
+    make_server(LOOPBACK, port, application, threaded=True, request_handler=Quiet).serve_forever()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m syncd.sandbox.s3_server")
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--dir", type=Path, required=True)
+    asked = parser.parse_args()
+    serve(asked.port, asked.dir)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,169 @@
+"""Fills the shop: as many rows as asked for, the same ones for the same seed.
+
+The server itself makes the rows, from their number and the seed: nothing is sent
+to it but one statement per chunk. No clock and no random function is asked.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from syncd.sandbox.shop.schema import count_rows, create_tables
+
+if TYPE_CHECKING:
+    from syncd.sandbox.mysql import Connection
+
+CHUNK: Final = 50_000
+SPAN: Final = 365 * 86_400 * 1_000_000  # microseconds: the shop's first year
+LINES_AT_MOST: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How large the shop is, counted in orders; the other tables follow."""
+
+    orders: int
+
+    @property
+    def customers(self) -> int:
+        return max(1, self.orders // 10)
+
+    @property
+    def events(self) -> int:
+        return 2 * self.orders
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seeded:
+    """What stands in the shop now, and how long it took to put it there."""
+
+    rows: Mapping[str, int]
+    seconds: float
+
+    @property
+    def rows_per_second(self) -> float:
+        return sum(self.rows.values()) / self.seconds
+
+
+def seed_shop(
+    connection: "Connection",
+    size: Size,
+    *,
+    seed: int = 1,
+    tell: Callable[[str], None] = lambda _line: None,
+) -> Seeded:
+    """Fill empty tables; they are made if they are missing."""
+    began = time.monotonic()
+    create_tables(connection)
+    for table, statement, numbers in (
+        ("customers", _CUSTOMERS, size.customers),
+        ("orders", _ORDERS, size.orders),
+        ("order_lines", _ORDER_LINES, size.orders),
+        ("events", _EVENTS, size.events),
+    ):
+        for low, high in _chunks(numbers):
+            with connection.cursor() as cursor:
+                cursor.execute(_fill(statement, low=low, high=high, size=size, seed=seed))
+            tell(f"{table}: {high} of {numbers}")
+    return Seeded(rows=count_rows(connection), seconds=time.monotonic() - began)
+
+
+def _chunks(numbers: int) -> Iterator[tuple[int, int]]:
+    for low in range(0, numbers, CHUNK):
+        yield low, min(low + CHUNK, numbers)
+
+
+def _fill(statement: str, *, low: int, high: int, size: Size, seed: int) -> str:
+    numbers = max(size.orders, 1)
+    # Rows are spread evenly over the year that ends with 2025, in the order of their numbers.
+    return (
+        statement.replace("{NUMBERS}", _NUMBERS.format(low=low, count=high - low))
+        .replace("{SEED}", str(seed))
+        .replace("{CUSTOMERS}", str(size.customers))
+        .replace("{STEP}", str(SPAN // numbers))
+        .replace("{STEP/10}", str(SPAN // max(size.customers, 1)))
+        .replace("{STEP/2}", str(SPAN // max(size.events, 1)))
+    )
+
+
+# Ten digits joined with themselves count further than any chunk, on every server alike.
+_DIGITS: Final = " UNION ALL ".join(f"SELECT {digit} AS i" for digit in range(10))
+_NUMBERS: Final = (
+    "(SELECT {low} + n AS n FROM (SELECT a.i + 10 * b.i + 100 * c.i + 1000 * d.i + 10000 * e.i AS n FROM "
+    + " CROSS JOIN ".join(f"({_DIGITS}) AS {name}" for name in "abcde")
+    + ") AS counted WHERE n < {count} ORDER BY n) AS numbers"
+)
+_DICE: Final = ", ".join(f"CRC32(CONCAT('{{SEED}}{name}', n)) AS {name}" for name in ("r", "s", "t"))
+_FROM: Final = f"FROM (SELECT n, {_DICE} FROM {{NUMBERS}}) AS dice"
+
+
+def _at(step: str) -> str:
+    return f"'2025-01-01 00:00:00' + INTERVAL n * {step} MICROSECOND"
+
+
+_CUSTOMERS: Final = f"""
+INSERT INTO customers
+  (id, email, name, country, tier, interests, is_active, credit, born, picture, settings, created_at, update_at)
+SELECT n + 1,
+  CONCAT('c', n + 1, '@shop.example'),
+  CONCAT(
+    ELT(1 + r % 6, 'Åsa', 'Bjørn', 'Chloé', '陽子', 'Дарья', 'José'), ' ',
+    ELT(1 + s % 4, 'O''Hara', 'Müller', 'Łuczak', '王')),
+  ELT(1 + r % 5, 'DE', 'SE', 'JP', 'PL', 'BR'),
+  ELT(1 + s % 3, 'basic', 'silver', 'gold'),
+  t % 16,
+  r % 8 <> 0,
+  IF(s % 5 = 0, NULL, CAST(t / 1000 AS DECIMAL(12,2)) - 500000),
+  IF(t % 7 = 0, NULL, DATE '1930-01-01' + INTERVAL r % 27000 DAY),
+  IF(r % 3 = 0, NULL, UNHEX(SHA2(CONCAT('{{SEED}}', n), 224))),
+  JSON_OBJECT('mail', r % 2, 'theme', ELT(1 + s % 2, 'hell', 'dunkel'), 'limit', t % 1000),
+  {_at("{STEP/10}")},
+  {_at("{STEP/10}")}
+{_FROM}"""
+
+_ORDERS: Final = f"""
+INSERT INTO orders
+  (id, customer_id, status, total, currency, is_gift, flags, placed_at, deliver_by, note, details, update_at)
+SELECT n + 1,
+  1 + r % {{CUSTOMERS}},
+  ELT(1 + s % 5, 'new', 'paid', 'packed', 'sent', 'returned'),
+  CAST(t / 10000 AS DECIMAL(18,4)),
+  ELT(1 + t % 3, 'EUR', 'USD', 'JPY'),
+  r % 9 = 0,
+  s % 256,
+  {_at("{STEP}")},
+  IF(r % 6 = 0, NULL, SEC_TO_TIME(s % 86400)),
+  ELT(1 + s % 5, NULL, '', 'please ring twice', 'à déposer chez le voisin, 3e étage', 'お届け先は二階です 🎁'),
+  JSON_OBJECT(
+    'channel', ELT(1 + r % 3, 'web', 'app', 'phone'),
+    'coupon', IF(s % 4 = 0, CONCAT('C', s % 1000), NULL),
+    'points', t % 500),
+  {_at("{STEP}")}
+{_FROM}"""
+
+_ORDER_LINES: Final = f"""
+INSERT INTO order_lines (order_id, line_no, sku, quantity, price, discount, weight, update_at)
+SELECT n + 1,
+  line_no,
+  CONCAT('SKU-', LPAD((r + 7919 * line_no) % 100000, 5, '0')),
+  1 + (s + line_no) % 9,
+  CAST(((t + 104729 * line_no) % 10000000) / 100 AS DECIMAL(10,2)),
+  ((r + line_no) % 30) / 100,
+  IF((s + line_no) % 10 = 0, NULL, ((t + line_no) % 50000) / 1000),
+  {_at("{STEP}")}
+{_FROM} JOIN ({" UNION ALL ".join(f"SELECT {no} AS line_no" for no in range(1, LINES_AT_MOST + 1))}) AS line
+WHERE line_no <= 1 + r % {LINES_AT_MOST}"""
+
+_EVENTS: Final = f"""
+INSERT INTO events (id, customer_id, kind, fingerprint, took, body, payload, occurred_at, update_at)
+SELECT n + 1,
+  IF(s % 4 = 0, NULL, 1 + r % {{CUSTOMERS}}),
+  ELT(1 + s % 4, 'visit', 'search', 'basket', 'order'),
+  CAST(r AS UNSIGNED) * 4294967296 + s,
+  IF(t % 5 = 0, NULL, SEC_TO_TIME((t % 3600000) / 1000)),
+  IF(r % 4 = 0, NULL, UNHEX(SHA2(CONCAT('{{SEED}}', n), 256))),
+  IF(t % 6 = 0, NULL, JSON_OBJECT('page', r % 400, 'from', ELT(1 + t % 3, 'mail', 'search', 'friend'))),
+  {_at("{STEP/2}")},
+  {_at("{STEP/2}")}
+{_FROM}"""

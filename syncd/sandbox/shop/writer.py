@@ -1,0 +1,222 @@
+"""Keeps the shop busy: inserts, updates and deletes at a given rate, counting what it did."""
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from syncd.sandbox.mysql import MySqlAddress, refusals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from syncd.sandbox.mysql import Connection, Cursor
+
+AT_MOST: Final = 10_000_000
+STOPS_WITHIN: Final = 30.0
+SILENCE: Final = 30.0
+NOTES: Final = (None, "", "leave at the door", "schnell, bitte", "ありがとう 🎉")
+# Of a hundred transactions: a shop that grows, changes more than it grows, and forgets a little.
+INSERTS: Final = 35
+DELETES: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """What a writer did, by the server's own word.
+
+    `unknown` transactions were sent and their COMMIT got no answer: each may
+    stand or not. `failed` ones were refused, and changed nothing.
+    """
+
+    inserted: Mapping[str, int]
+    updated: Mapping[str, int]
+    deleted: Mapping[str, int]
+    transactions: int
+    unknown: int
+    failed: int
+    seconds: float
+
+    @property
+    def rows(self) -> int:
+        return sum(sum(counts.values()) for counts in (self.inserted, self.updated, self.deleted))
+
+
+class Writer:
+    """One writer over one connection, in a thread; several may run, each with a seed of its own.
+
+    The rate is in transactions a second, and is kept over time: after a pause of
+    the server it catches up. It ends when told to, or after `at_most` transactions.
+    """
+
+    def __init__(self, address: MySqlAddress, *, rate: float, seed: int = 1, at_most: int = AT_MOST) -> None:
+        self._address = address
+        self._rate = rate
+        self._dice = random.Random(seed)
+        self._at_most = at_most
+        self._told = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="shop-writer", daemon=True)
+        self._counts: dict[str, Counter[str]] = {"insert": Counter(), "update": Counter(), "delete": Counter()}
+        self._outcomes: Counter[str] = Counter()
+        self._began = 0.0
+        self._ended: float | None = None
+        self._refusals = refusals()
+        self._bug: BaseException | None = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> Self:
+        self._began = time.monotonic()
+        self._thread.start()
+        return self
+
+    def stop(self) -> Done:
+        """Let the transaction at hand end, and tell what was done."""
+        self._told.set()
+        return self.wait(STOPS_WITHIN)
+
+    def wait(self, within: float) -> Done:
+        """Wait until it has done what it was bounded by."""
+        self._thread.join(within)
+        if self._bug is not None:
+            raise self._bug
+        return self.done()
+
+    def done(self) -> Done:
+        """What was done so far."""
+        return Done(
+            inserted=dict(self._counts["insert"]),
+            updated=dict(self._counts["update"]),
+            deleted=dict(self._counts["delete"]),
+            transactions=self._outcomes["done"],
+            unknown=self._outcomes["unknown"],
+            failed=self._outcomes["failed"],
+            seconds=(self._ended or time.monotonic()) - self._began,
+        )
+
+    def _run(self) -> None:
+        try:
+            self._write_until_told()
+        except BaseException as bug:  # noqa: BLE001 - carried to whoever waits, for a thread dies unseen
+            self._bug = bug
+        finally:
+            self._ended = time.monotonic()
+
+    def _write_until_told(self) -> None:
+        connection: Connection | None = None
+        try:
+            for number in range(self._at_most):
+                due = self._began + number / self._rate
+                if self._told.wait(max(0.0, due - time.monotonic())):
+                    return
+                try:
+                    connection = connection or self._address.connect(silence=SILENCE)
+                except self._refusals:
+                    self._outcomes["failed"] += 1
+                    continue
+                if not self._one(connection):
+                    _close(connection)
+                    connection = None
+        finally:
+            if connection is not None:
+                _close(connection)
+
+    def _one(self, connection: "Connection") -> bool:
+        """One transaction; whether the connection is still good."""
+        committing = False
+        try:
+            connection.begin()
+            with connection.cursor() as cursor:
+                kind, counts = self._choose()(cursor)
+            committing = True
+            connection.commit()
+        except self._refusals:
+            # A deadlock or a lost connection: before COMMIT it changed nothing, after it nobody can say from here.
+            self._outcomes["unknown" if committing else "failed"] += 1
+            return False
+        self._counts[kind].update(counts)
+        self._outcomes["done"] += 1
+        return True
+
+    def _choose(self) -> "Callable[[Cursor], tuple[str, dict[str, int]]]":
+        thrown = self._dice.randrange(100)
+        if thrown < INSERTS:
+            return self._insert
+        return self._delete if thrown < INSERTS + DELETES else self._update
+
+    def _insert(self, cursor: "Cursor") -> tuple[str, dict[str, int]]:
+        dice = self._dice
+        cursor.execute(
+            "INSERT INTO orders (customer_id, status, total, currency, is_gift, flags, placed_at, note, details)"
+            " VALUES (%s, 'new', %s, 'EUR', %s, %s, NOW(6), %s, %s)",
+            (
+                dice.randrange(1, 1000),
+                f"{dice.randrange(10**9)}.{dice.randrange(10**4):04}",
+                dice.randrange(2),
+                dice.randrange(256),
+                dice.choice(NOTES),
+                f'{{"points": {dice.randrange(500)}}}',
+            ),
+        )
+        order, lines = cursor.lastrowid, dice.randrange(1, 4)
+        cursor.executemany(
+            "INSERT INTO order_lines (order_id, line_no, sku, quantity, price, discount, weight)"
+            " VALUES (%s, %s, %s, %s, %s, %s, %s)",
+            [
+                (order, no, f"SKU-{dice.randrange(10**5):05}", dice.randrange(1, 9), dice.randrange(10**4), 0.05, None)
+                for no in range(1, lines + 1)
+            ],
+        )
+        cursor.execute(
+            "INSERT INTO events (customer_id, kind, fingerprint, took) VALUES (%s, 'order', %s, '00:00:01.250')",
+            (dice.randrange(1, 1000), dice.getrandbits(64)),
+        )
+        return "insert", {"orders": 1, "order_lines": lines, "events": 1}
+
+    def _update(self, cursor: "Cursor") -> tuple[str, dict[str, int]]:
+        if self._dice.randrange(5) == 0:
+            # MySQL counts rows that changed, not rows that matched: a tick of the credit always changes one.
+            changed = cursor.execute(
+                "UPDATE customers SET credit = COALESCE(credit, 0) + 0.01 WHERE id = %s",
+                (self._some(cursor, "customers"),),
+            )
+            return "update", {"customers": changed}
+        changed = cursor.execute(
+            "UPDATE orders SET status = ELT(1 + (status + 0) %% 5, 'new', 'paid', 'packed', 'sent', 'returned')"
+            " WHERE id = %s",
+            (self._some(cursor, "orders"),),
+        )
+        return "update", {"orders": changed}
+
+    def _delete(self, cursor: "Cursor") -> tuple[str, dict[str, int]]:
+        order = self._some(cursor, "orders")
+        lines = cursor.execute("DELETE FROM order_lines WHERE order_id = %s", (order,))
+        return "delete", {"orders": cursor.execute("DELETE FROM orders WHERE id = %s", (order,)), "order_lines": lines}
+
+    def _some(self, cursor: "Cursor", table: str) -> int:
+        """The key of some row: the first one at or after a point thrown between the ends."""
+        cursor.execute(f"SELECT MIN(id), MAX(id) FROM {table}")
+        low, high = cursor.fetchone() or (None, None)
+        if low is None or high is None:
+            return 0
+        cursor.execute(
+            f"SELECT id FROM {table} WHERE id >= %s ORDER BY id LIMIT 1",
+            (self._dice.randint(low, high),),
+        )
+        found = cursor.fetchone()
+        return int(found[0]) if found else 0
+
+
+def _close(connection: "Connection") -> None:
+    if connection.open:
+        connection.close()

@@ -1,0 +1,114 @@
+"""The sandbox's Redshift as its clients see it, and the service that runs the stand-in."""
+
+import secrets
+import socket
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from syncd.sandbox.errors import WarehouseDown
+from syncd.sandbox.places import make_writable, read_secret, write_once
+from syncd.sandbox.ports import LOOPBACK
+from syncd.sandbox.s3 import S3Address
+from watermarks.errors import HintedError
+
+PROGRAM: Final = "syncd.sandbox.redshift"
+USER: Final = "loader"
+DATABASE: Final = "dev"
+ASKED_WITHIN: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedshiftAddress:
+    """Where the stand-in is, and as whom one enters; it speaks without TLS."""
+
+    host: str
+    port: int
+    user: str
+    password: str
+    database: str
+
+    @property
+    def url(self) -> str:
+        return f"redshift://{self.user}:{quote(self.password, safe='')}@{self.host}:{self.port}/{self.database}"
+
+    def ask_version(self) -> str | None:
+        """What the server calls itself; none while nobody answers."""
+        if not self._listens():
+            return None
+        import redshift_connector
+
+        try:
+            with redshift_connector.connect(
+                host=self.host,
+                port=self.port,
+                user=self.user,
+                password=self.password,
+                database=self.database,
+                ssl=False,
+                timeout=ASKED_WITHIN,
+            ) as connection:
+                cursor = connection.cursor()
+                cursor.execute("SELECT version()")
+                (version,) = cursor.fetchone() or ("",)
+        except (redshift_connector.error.Error, OSError):
+            return None
+        return f"Redshift {version.rpartition('Redshift ')[2].strip()}, a stand-in"
+
+    def _listens(self) -> bool:
+        """Whether anybody takes connections: asked before the driver is loaded."""
+        try:
+            socket.create_connection((self.host, self.port), timeout=ASKED_WITHIN).close()
+        except OSError:
+            return False
+        return True
+
+
+class StandIn:
+    """The stand-in in a process of its own; it ends its PostgreSQL itself, and finds one that a kill left."""
+
+    name = "redshift"
+    given = False
+    down: type[HintedError] = WarehouseDown
+
+    def __init__(self, home: Path, *, lake: Callable[[], S3Address], port: int | None = None) -> None:
+        self.port = port
+        self._home = home
+        self._lake = lake
+
+    def prepare(self) -> None:
+        make_writable(self._home, hint="Make the directory writable, or name another one with --dir.")
+        write_once(self._home / "password", secrets.token_urlsafe(18))
+
+    def command(self, port: int) -> Sequence[str]:
+        lake = self._lake()
+        place = ("--directory", str(self._home / "cluster"), "--port", str(port))
+        entry = ("--database", DATABASE, "--user", USER)
+        return [
+            sys.executable,
+            "-m",
+            PROGRAM,
+            *place,
+            *entry,
+            "--s3-endpoint",
+            lake.endpoint,
+            "--s3-region",
+            lake.region,
+        ]
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        return {**self._lake().environ, "SYNCD_SANDBOX_REDSHIFT_PASSWORD": read_secret(self._home / "password")}
+
+    def ask(self, port: int) -> str | None:
+        return self.address(port).ask_version()
+
+    def url(self, port: int) -> str:
+        return self.address(port).url
+
+    def address(self, port: int) -> RedshiftAddress:
+        password = read_secret(self._home / "password")
+        return RedshiftAddress(host=LOOPBACK, port=port, user=USER, password=password, database=DATABASE)

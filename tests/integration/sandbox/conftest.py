@@ -1,0 +1,43 @@
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from syncd.sandbox.process import ProcessId, find_marked
+from syncd.sandbox.whole import Sandbox
+from tests.services.real_mysql import Unavailable, real_mysql
+
+ENVIRON = {name: value for name, value in os.environ.items() if not name.startswith("SYNCD_SANDBOX")}
+
+
+@pytest.fixture(scope="session")
+def environ() -> dict[str, str]:
+    """Ours, without servers that a developer works with."""
+    return ENVIRON
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    """MySQL and S3 for tests that end nothing."""
+    with Sandbox(tmp_path_factory.mktemp("shared"), services=["mysql", "s3"], environ=ENVIRON) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture(scope="module", params=["mariadb", "mysql"])
+def own(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    """A server to end and to restart: MariaDB, then MySQL itself where it can be had."""
+    environ = ENVIRON
+    if request.param == "mysql":
+        try:
+            environ = {**ENVIRON, "PATH": f"{real_mysql()}:{ENVIRON['PATH']}"}
+        except Unavailable as error:
+            pytest.skip(str(error))
+    with Sandbox(tmp_path_factory.mktemp("own"), services=["mysql"], environ=environ) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def remains() -> Callable[[Path], list[ProcessId]]:
+    """What still runs for a sandbox's directory, whoever started it."""
+    return lambda directory: [process for _, process in find_marked(f"@{directory}")]
