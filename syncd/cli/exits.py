@@ -2,7 +2,8 @@
 
 from enum import IntEnum
 
-from syncd.sandbox.errors import LakeDown, NotFetched, SourceDown, WarehouseDown
+from syncd.core.errors import LakeDown, LakeUnfit, SchemaDrift, SourceDown, SourceUnfit, WarehouseDown
+from syncd.sandbox.errors import NotFetched
 from watermarks.errors import (
     DataInDoubt,
     HintedError,
@@ -37,8 +38,11 @@ _GROUPS: tuple[tuple[type[HintedError], Exit], ...] = (
     (NotOwner, Exit.OTHER_OWNER),
     (Misuse, Exit.USAGE),
     (NotFetched, Exit.SOURCE),  # archives are what reads the source
+    (SchemaDrift, Exit.DRIFT),
     (SourceDown, Exit.SOURCE),
+    (SourceUnfit, Exit.SOURCE),
     (LakeDown, Exit.LAKE),
+    (LakeUnfit, Exit.LAKE),
     (WarehouseDown, Exit.WAREHOUSE),
     (Transient, Exit.LAKE),
     (Stale, Exit.LAKE),

@@ -41,15 +41,3 @@ class NotFetched(Transient):
 
 class SandboxBusy(NotOwner):
     """Another command is at work in the same directory."""
-
-
-class SourceDown(Transient):
-    """MySQL did not start, or does not answer."""
-
-
-class LakeDown(Transient):
-    """S3 did not start, or does not answer."""
-
-
-class WarehouseDown(Transient):
-    """The Redshift stand-in did not start, or does not answer."""

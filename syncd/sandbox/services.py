@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from syncd.core.errors import LakeDown, SourceDown, WarehouseDown
 from syncd.sandbox import mysqld, s3
-from syncd.sandbox.errors import LakeDown, SourceDown, WarehouseDown
 from syncd.sandbox.mysql import MySqlAddress
 from syncd.sandbox.places import Places, find_places
 from syncd.sandbox.s3 import S3Address

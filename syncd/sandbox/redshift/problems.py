@@ -1,6 +1,6 @@
 """What can keep the stand-in from starting, and what to do about it."""
 
-from syncd.sandbox.errors import WarehouseDown
+from syncd.core.errors import WarehouseDown
 
 
 class CannotStart(WarehouseDown):

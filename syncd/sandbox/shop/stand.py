@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from syncd.sandbox.errors import SourceDown
+from syncd.core.errors import SourceDown
 from syncd.sandbox.mysql import MySqlAddress, failures
 from syncd.sandbox.shop.schema import TABLES, count_rows, drop_tables
 from syncd.sandbox.shop.seed import Size, seed_shop

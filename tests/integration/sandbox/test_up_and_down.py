@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from syncd.sandbox.errors import LakeDown, SourceDown
+from syncd.core.errors import LakeDown, SourceDown
 from syncd.sandbox.ports import LOOPBACK
 from syncd.sandbox.process import ProcessId
 from syncd.sandbox.state import FILE, read_state

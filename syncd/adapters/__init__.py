@@ -1,0 +1,1 @@
+"""The outside systems, each wrapped in one place; their drivers are imported nowhere else."""

@@ -1,0 +1,43 @@
+"""What can go wrong outside of state, grouped by what to do about it."""
+
+from watermarks.errors import DataInDoubt, HintedError, Misuse, Transient
+
+
+class ConfigError(Misuse):
+    """The configuration asks for something that cannot be: mend the file."""
+
+
+class SourceDown(Transient):
+    """MySQL did not start, does not answer, or cut the connection."""
+
+
+class LakeDown(Transient):
+    """S3 did not start, does not answer, or refuses for now."""
+
+
+class WarehouseDown(Transient):
+    """The warehouse did not start, or does not answer."""
+
+
+class SourceUnfit(HintedError):
+    """A person has to mend the source first: a table, key, index or right is missing."""
+
+
+class LakeUnfit(HintedError):
+    """A person has to mend the lake first: a bucket, right or credential is missing."""
+
+
+class SchemaDrift(HintedError):
+    """The table is not the one it was: ask a person."""
+
+
+class SourceReplaced(DataInDoubt):
+    """Another server answers than the one whose positions are kept, or its clock went back."""
+
+
+class RowOutside(DataInDoubt):
+    """A row was read that is not in its window."""
+
+
+class ValueRefused(DataInDoubt):
+    """A value that no policy lets pass."""

@@ -1,0 +1,97 @@
+"""What the extract stage asks of the outside, in its own words."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from syncd.core.reading import Read, Reading
+from syncd.core.schema import Server, Table
+
+
+class Source(Protocol):
+    """The server that rows come from; every wait is bounded, and every call begins on a live connection."""
+
+    def server(self) -> Server:
+        """Which server answers now.
+
+        Raises:
+            SourceDown: none does.
+        """
+        ...
+
+    def table(self, database: str, name: str) -> Table:
+        """The table as it is now.
+
+        Raises:
+            SourceUnfit: there is none, or it may not be seen; the hint names the grant.
+        """
+        ...
+
+    def created_by(self, database: str, name: str) -> str:
+        """The statement that SHOW CREATE TABLE prints."""
+        ...
+
+    def rows(self, sql: str) -> Sequence[tuple[object, ...]]:
+        """All rows of a small answer, values as the driver has them; a streaming read is the reader's work."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Horizon:
+    """The bound below which no open transaction can still commit a row that the server stamped."""
+
+    bound: datetime | None
+    """An instant; rows stamped before it are complete. None: not known yet."""
+    proven: bool
+    t0: datetime
+    """The server's clock when the poll began."""
+    reason: str = ""
+    """What holds it, in words: `held by transaction 4711, user app, 40 s`."""
+
+
+class Horizons(Protocol):
+    """The horizons of all tables of one server."""
+
+    def of(self, database: str, table: str, *, mark: datetime | None) -> Horizon:
+        """The horizon of one table now; one poll may serve many tables.
+
+        `mark` is the instant up to which the stream is complete already, if it has one.
+
+        Raises:
+            SourceReplaced: the server's clock went back.
+            SourceDown: it gave no answer.
+        """
+        ...
+
+
+class Reader(Protocol):
+    """Reads windows and writes parts; the one port behind which Spark stands."""
+
+    def read(self, reading: Reading, *, tell: Callable[[int], None] = lambda _rows: None) -> Read:
+        """Read every window whole and write its rows to parts that no one knows of yet.
+
+        All of it or an error: after one, parts may stand that nobody names. `tell`
+        hears how many rows have arrived, now and then.
+
+        Raises:
+            SourceDown: a connection broke, or did not answer in time.
+            LakeDown, LakeUnfit: a part could not be written.
+            SourceReplaced: another server answered.
+            SchemaDrift: the columns are not those of the passages any more.
+            RowOutside: a row is not in its window.
+            ValueRefused: a value met the policy `fail`.
+        """
+        ...
+
+
+class Parts(Protocol):
+    """The lake, as far as parts are concerned; documents are the affair of `watermarks.Store`."""
+
+    def drop(self, keys: Sequence[str]) -> None:
+        """Remove objects; one that is gone already is removed."""
+        ...
+
+    def stray(self, prefix: str) -> Sequence[tuple[str, datetime]]:
+        """Every object below a prefix with the instant of its last change."""
+        ...

@@ -1,0 +1,155 @@
+"""The settings of one run, whole and checked: what `config` makes of the file and the environment."""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+
+from syncd.core.columns import Policies
+
+
+class Tls(StrEnum):
+    """How far a connection is encrypted, and how far the other side is believed."""
+
+    DISABLE = "disable"
+    PREFER = "prefer"
+    REQUIRE = "require"
+    VERIFY = "verify"
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A text that no log, plan or error may show."""
+
+    value: str = field(repr=False)
+
+    def __str__(self) -> str:
+        return "***"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunnelSettings:
+    """A way to the source through a bastion."""
+
+    host: str
+    user: str
+    port: int = 22
+    key_file: Path | None = None
+    known_hosts: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceSettings:
+    """One MySQL server."""
+
+    name: str
+    host: str
+    port: int = 3306
+    user: str
+    password: Secret
+    database: str | None = None
+    tls: Tls = Tls.VERIFY
+    ca: Path | None = None
+    zone: str | None = None
+    """The session zone of those who write; needed where DATETIME stamps are to be proven."""
+    max_connections: int = 4
+    tunnel: TunnelSettings | None = None
+    primary: "SourceSettings | None" = None
+    """Where rows are stamped, when this server is a replica."""
+    silence: timedelta = timedelta(seconds=60)
+    """How long the server may send nothing."""
+    longest_read: timedelta = timedelta(hours=1)
+    """How long one statement, and so one snapshot, may live."""
+    max_threads_running: int | None = None
+    max_replica_lag: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LakeSettings:
+    """One bucket and prefix."""
+
+    bucket: str
+    prefix: str = ""
+    region: str | None = None
+    endpoint: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkSettings:
+    """The Spark that reads."""
+
+    master: str = "local[*]"
+    driver_memory: str = "1g"
+    idle_stop: timedelta = timedelta(minutes=10)
+    driver: str = "mysql"
+    """Which JDBC driver: `mysql` (Connector/J) or `mariadb`."""
+    conf: dict[str, str] = field(default_factory=dict[str, str])
+
+
+class FirstRun(StrEnum):
+    """Where a stream begins."""
+
+    SNAPSHOT = "snapshot"
+    FROM = "from"
+    NOW = "now"
+
+
+class NullCursor(StrEnum):
+    """What becomes of rows whose order column is NULL."""
+
+    SNAPSHOT_ONLY = "snapshot_only"
+    FAIL = "fail"
+
+
+class EpochUnit(StrEnum):
+    """What an integer order column counts."""
+
+    SECONDS = "s"
+    MILLISECONDS = "ms"
+    MICROSECONDS = "us"
+
+
+class Mode(StrEnum):
+    """How rows are applied in the warehouse."""
+
+    UPSERT = "upsert"
+    APPEND = "append"
+    HISTORY = "history"
+    REPLACE = "replace"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamSettings:
+    """One source table."""
+
+    source: str
+    database: str
+    table: str
+    cursor: str = "update_at"
+    """The order column, or `id` (the key of a table that only grows), or `none` (the whole table each time)."""
+    cursor_unit: EpochUnit | None = None
+    key: tuple[str, ...] = ()
+    """Where the table declares none."""
+    query: str | None = None
+    """SQL of one's own, with `${window}` where the window's condition goes."""
+    mode: Mode = Mode.UPSERT
+    batch_rows: int = 1_000_000
+    settle: timedelta = timedelta(seconds=60)
+    ahead_after: timedelta = timedelta(seconds=30)
+    first_run: FirstRun = FirstRun.SNAPSHOT
+    start: datetime | None = None
+    """With `first_run: from`."""
+    null_cursor: NullCursor = NullCursor.SNAPSHOT_ONLY
+    policies: Policies = field(default_factory=Policies)
+    boolean: tuple[str, ...] = ()
+    """Columns of TINYINT(1) that hold nothing but 0 and 1, and are to be BOOLEAN."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything that was configured."""
+
+    sources: tuple[SourceSettings, ...]
+    lake: LakeSettings
+    spark: SparkSettings = field(default_factory=SparkSettings)
+    streams: tuple[StreamSettings, ...] = ()

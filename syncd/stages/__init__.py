@@ -1,0 +1,1 @@
+"""What each stage supplies to the order of effects that `watermarks` holds."""
