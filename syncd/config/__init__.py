@@ -1,0 +1,1 @@
+"""The configuration: read once, checked as a whole, told with file and line, frozen."""

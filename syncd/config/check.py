@@ -1,0 +1,258 @@
+"""The configuration as a whole: every mistake at once, or the settings."""
+
+import ipaddress
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from syncd.config.mistakes import told, written
+from syncd.config.model import DEFAULTED, Defaults, File, Lake, Source, Table, Tunnel
+from syncd.config.read import Misconfigured, Mistake, Path_, Text, key_of, read_text
+from syncd.config.words import address, user_of
+from syncd.core.columns import Policies
+from syncd.core.settings import (
+    LakeSettings,
+    Secret,
+    Settings,
+    SourceSettings,
+    SparkSettings,
+    StreamSettings,
+    Tls,
+    TunnelSettings,
+)
+
+ONLY_SOURCE: Final = "mysql"
+"""What the one server of `source:` is called in keys of the lake."""
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def read_settings(path: Path, environ: Mapping[str, str]) -> Settings:
+    """The settings that a file and the environment ask for.
+
+    Raises:
+        Misconfigured: with every mistake at once, each with its line.
+        ConfigError: the file cannot be read at all.
+    """
+    return check(read_text(path, environ))
+
+
+def check(text: Text) -> Settings:
+    """The settings of a text that was read.
+
+    Raises:
+        Misconfigured: with every mistake at once.
+    """
+    return _Checker(text).settings()
+
+
+class _Checker:
+    """Collects mistakes on the way to the settings."""
+
+    def __init__(self, text: Text) -> None:
+        self._text = text
+        self._mistakes = list(text.mistakes)
+
+    def settings(self) -> Settings:
+        file = self._model(File, self._text.values, ())
+        tables = self._tables()
+        if file is None:
+            raise self._refusal()
+        sources = tuple(self._sources(file))
+        streams = tuple(self._streams(file, tables, {source.name: source for source in sources}))
+        if self._mistakes:
+            raise self._refusal()
+        spark = SparkSettings(**file.spark.model_dump())
+        return Settings(sources=sources, lake=_lake(file.lake), spark=spark, streams=streams)
+
+    def _refusal(self) -> Misconfigured:
+        return Misconfigured(self._text.path, self._mistakes)
+
+    def _mistake(self, place: Path_, message: str, remedy: str = "") -> None:
+        line = self._text.line_of(place)
+        if any(mistake.line == line and mistake.key == key_of(place) for mistake in self._mistakes):
+            return  # one word a place: what follows from a first mistake is no second one
+        self._mistakes.append(Mistake(line=line, key=key_of(place), message=message, remedy=remedy))
+
+    def _model(self, kind: type[M], values: object, place: Path_) -> M | None:
+        try:
+            return kind.model_validate(values)
+        except ValidationError as error:
+            for found in error.errors(include_url=False, include_input=False):
+                self._mistake((*place, *written(found["loc"])), *told(found, kind))
+            return None
+
+    def _tables(self) -> dict[str, Table]:
+        """Each table with the defaults filled in where it is silent."""
+        values = self._text.values if isinstance(self._text.values, dict) else {}
+        defaults = values.get("defaults") or {}
+        if isinstance(defaults, dict):
+            self._model(Defaults, defaults, ("defaults",))
+        shared = (
+            {key: value for key, value in defaults.items() if key in DEFAULTED} if isinstance(defaults, dict) else {}
+        )
+        tables = values.get("tables")
+        found: dict[str, Table] = {}
+        for name, own in (tables if isinstance(tables, dict) else {}).items():
+            said = {} if own is None else own
+            if not isinstance(said, dict):
+                continue  # the model of the file has told it
+            table = self._model(Table, {**_without_beginning(shared, said), **said}, ("tables", name))
+            if table is not None:
+                found[name] = table
+        return found
+
+    def _sources(self, file: File) -> Iterator[SourceSettings]:
+        if file.source is not None and file.sources:
+            self._mistake(("sources",), "stands beside `source`", "Name every server under `sources`.")
+        if file.source is None and not file.sources:
+            self._mistake((), "there is no source", "Add: source: {url: mysql://user:${MYSQL_PASSWORD}@host/database}")
+        named: dict[str, tuple[Source, Path_]] = {name: (one, ("sources", name)) for name, one in file.sources.items()}
+        if file.source is not None:
+            named[ONLY_SOURCE] = (file.source, ("source",))
+        for name, (source, place) in named.items():
+            yield self._source(name, source, place)
+
+    def _source(self, name: str, source: Source, place: Path_) -> SourceSettings:
+        parts = address(source.url, "mysql", "mariadb")
+        user, password = user_of(parts)
+        host = parts.hostname or ""
+        primary = self._source(name, source.primary, (*place, "primary")) if source.primary else None
+        self._require_zone(source.zone, (*place, "zone"))
+        return SourceSettings(
+            name=name,
+            host=host,
+            port=parts.port or 3306,
+            user=user,
+            password=Secret(password),
+            database=parts.path.strip("/") or None,
+            tls=source.tls or (Tls.PREFER if _is_loopback(host) and source.tunnel is None else Tls.VERIFY),
+            ca=self._beside(source.ca),
+            zone=source.zone,
+            max_connections=source.max_connections,
+            tunnel=self._tunnel(source.tunnel),
+            primary=primary,
+            silence=source.silence,
+            longest_read=source.longest_read,
+            max_threads_running=source.max_threads_running,
+            max_replica_lag=source.max_replica_lag,
+        )
+
+    def _tunnel(self, tunnel: Tunnel | None) -> TunnelSettings | None:
+        if tunnel is None:
+            return None
+        return TunnelSettings(
+            host=tunnel.host,
+            user=tunnel.user,
+            port=tunnel.port,
+            key_file=self._beside(tunnel.key_file),
+            known_hosts=self._beside(tunnel.known_hosts),
+        )
+
+    def _beside(self, path: Path | None) -> Path | None:
+        """A path as the file means it: from where the file lies."""
+        return None if path is None else Path(self._text.path).parent / path.expanduser()
+
+    def _require_zone(self, name: str | None, place: Path_) -> None:
+        if name is None:
+            return
+        from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # noqa: PLC0415  # rare, and it reads files
+
+        try:
+            ZoneInfo(name)
+        except (ZoneInfoNotFoundError, ValueError):
+            self._mistake(place, f"{name!r} is no time zone", "Write a name such as UTC or Europe/Berlin.")
+
+    def _streams(
+        self, file: File, tables: dict[str, Table], sources: dict[str, SourceSettings]
+    ) -> Iterator[StreamSettings]:
+        taken: dict[tuple[str | None, str], str] = {}
+        for name, table in tables.items():
+            place = ("tables", name)
+            stream = self._stream(name, table, sources, place)
+            self._require_known_warehouse(file, table, place)
+            if stream is None:
+                continue
+            target = (table.to, (table.target or stream.table).lower())
+            if (other := taken.setdefault(target, name)) != name:
+                self._mistake(
+                    place, f"has the same target as {other}: {target[1]}", "Give one of them a `target` of its own."
+                )
+            yield stream
+
+    def _require_known_warehouse(self, file: File, table: Table, place: Path_) -> None:
+        if table.to is not None and table.to not in file.warehouses:
+            known = ", ".join(file.warehouses) or "none"
+            self._mistake((*place, "to"), f"no warehouse is called {table.to!r}", f"There are: {known}.")
+
+    def _stream(
+        self, name: str, table: Table, sources: dict[str, SourceSettings], place: Path_
+    ) -> StreamSettings | None:
+        source = self._source_of(table, sources, place)
+        if source is None:
+            return None
+        database, dot, short = name.partition(".")
+        if not dot:
+            database, short = source.database or "", name
+        if not database:
+            self._mistake(
+                place, "names no database", f"Write it as database.{name}, or end the source's url in /database."
+            )
+            return None
+        first_run, start = table.beginning
+        return StreamSettings(
+            source=source.name,
+            database=database,
+            table=short,
+            cursor=table.cursor,
+            cursor_unit=table.cursor_unit,
+            key=table.key,
+            query=table.query,
+            mode=table.mode,
+            batch_rows=table.batch_rows,
+            settle=table.settle,
+            ahead_after=table.ahead_after,
+            first_run=first_run,
+            start=start,
+            null_cursor=table.null_cursor,
+            boolean=table.boolean,
+            policies=Policies(
+                zero_dates=table.zero_dates,
+                oversize=table.oversize,
+                out_of_range=table.out_of_range,
+                invalid_text=table.invalid_text,
+            ),
+        )
+
+    def _source_of(self, table: Table, sources: dict[str, SourceSettings], place: Path_) -> SourceSettings | None:
+        if table.source is not None:
+            if table.source not in sources:
+                self._mistake(
+                    (*place, "source"), f"no source is called {table.source!r}", f"There are: {', '.join(sources)}."
+                )
+            return sources.get(table.source)
+        if len(sources) > 1:
+            self._mistake(place, "there are several sources", f"Add `source:` with one of {', '.join(sources)}.")
+            return None
+        return next(iter(sources.values()), None)
+
+
+def _lake(lake: Lake) -> LakeSettings:
+    parts = address(lake.url, "s3")
+    return LakeSettings(bucket=parts.netloc, prefix=parts.path.strip("/"), region=lake.region, endpoint=lake.endpoint)
+
+
+def _without_beginning(shared: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """The defaults for a table; its own beginning, in either of its two forms, replaces both."""
+    if own.keys() & {"start", "first_run"}:
+        return {key: value for key, value in shared.items() if key not in {"start", "first_run"}}
+    return dict(shared)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

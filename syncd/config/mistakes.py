@@ -1,0 +1,52 @@
+"""What pydantic finds wrong, in our words and at the place where a person would mend it."""
+
+import difflib
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import BaseModel
+
+
+def written(place: tuple[str | int, ...]) -> tuple[str | int, ...]:
+    """The place without what pydantic adds to it: the names of alternatives."""
+    return tuple(part for part in place if not _is_alternative(part))
+
+
+def _is_alternative(part: str | int) -> bool:
+    return isinstance(part, str) and part.startswith(("literal[", "function-", "From"))
+
+
+def told(found: Any, kind: type[BaseModel]) -> tuple[str, str]:  # noqa: ANN401  # a TypedDict of pydantic's core
+    """One mistake of pydantic's in our words, and what would mend it."""
+    last = str((written(found["loc"]) or ("",))[-1])
+    match found["type"]:
+        case "extra_forbidden":
+            close = difflib.get_close_matches(last, _keys(kind, found["loc"][:-1]), n=1)
+            return "is not a key that is known here", f"Do you mean `{close[0]}`?" if close else "Remove it."
+        case "missing":
+            return "is missing", ""
+        case "literal_error" if last == "first_run":
+            return "must be snapshot, now or {from: INSTANT}", ""
+        case "enum" | "literal_error":
+            return f"must be {found['ctx']['expected']}", ""
+        case "value_error":
+            return str(found["ctx"]["error"]), ""
+        case _:
+            return str(found["msg"])[:1].lower() + str(found["msg"])[1:], ""
+
+
+def _keys(kind: type[BaseModel], place: tuple[str | int, ...]) -> list[str]:
+    """The keys that may stand at a place of a model."""
+    for part in place:
+        inner = kind.model_fields.get(str(part))
+        model = next(_models(inner.annotation), None) if inner is not None else None
+        if model is None:
+            break
+        kind = model
+    return [field.alias or name for name, field in kind.model_fields.items()]
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:  # noqa: ANN401  # whatever typing made
+    for one in (annotation, *getattr(annotation, "__args__", ())):
+        if isinstance(one, type) and issubclass(one, BaseModel):
+            yield one

@@ -1,0 +1,180 @@
+"""The keys of `syncd.yaml`: what may stand where, and what each is when it is left out."""
+
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt, model_validator
+
+from syncd.config.words import address, duration, instant, interval_or_cron, user_of
+from syncd.core.columns import Policy
+from syncd.core.settings import EpochUnit, FirstRun, Mode, NullCursor, Tls
+
+Duration = Annotated[timedelta, BeforeValidator(duration)]
+Instant = Annotated[datetime, BeforeValidator(instant)]
+Every = Annotated[str, BeforeValidator(interval_or_cron)]
+Text = Annotated[str, Field(min_length=1)]
+
+
+def _source_url(text: object) -> object:
+    if not user_of(address(text, "mysql", "mariadb"))[0]:
+        raise ValueError("the address names no user: mysql://user:${MYSQL_PASSWORD}@host:3306/database")
+    return text
+
+
+def _lake_url(text: object) -> object:
+    address(text, "s3")
+    return text
+
+
+def _listed(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+Names = Annotated[tuple[Text, ...], BeforeValidator(_listed)]
+
+
+class Part(BaseModel):
+    """Any part of the file: a key that is not known is a mistake."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class Tunnel(Part):
+    host: Text
+    user: Text
+    port: PositiveInt = 22
+    key_file: Path | None = None
+    known_hosts: Path | None = None
+
+
+class Source(Part):
+    url: Annotated[str, BeforeValidator(_source_url)]
+    tls: Tls | None = None
+    ca: Path | None = None
+    zone: Text | None = None
+    max_connections: PositiveInt = 4
+    tunnel: Tunnel | None = None
+    primary: "Source | None" = None
+    silence: Duration = timedelta(seconds=60)
+    longest_read: Duration = timedelta(hours=1)
+    max_threads_running: PositiveInt | None = None
+    max_replica_lag: Duration | None = None
+
+
+class Lake(Part):
+    url: Annotated[str, BeforeValidator(_lake_url)]
+    region: Text | None = None
+    endpoint: Text | None = None
+
+
+class Warehouse(Part):
+    url: Text
+    tls: Literal["disable", "verify"] | None = None
+    ca: Path | None = None
+    schema_: Text = Field(default="public", alias="schema")
+    iam_role: Text | None = None
+    tunnel: Tunnel | None = None
+
+
+class Spark(Part):
+    master: Text = "local[*]"
+    driver_memory: Annotated[str, Field(pattern=r"^\d+[mg]$")] = "1g"
+    driver: Literal["mysql", "mariadb"] = "mysql"
+    idle_stop: Duration = timedelta(minutes=10)
+    conf: dict[str, str] = Field(default_factory=dict)
+
+
+class Daemon(Part):
+    http: Text = "127.0.0.1:8080"
+    stop_timeout: Duration = timedelta(seconds=60)
+    notify: tuple[Text, ...] = ()
+
+
+class From(Part):
+    """`first_run: {from: INSTANT}`."""
+
+    instant: Instant = Field(alias="from")
+
+
+class Defaults(Part):
+    """What a table may say, and what all tables may say at once."""
+
+    every: Every = "5m"
+    batch_rows: PositiveInt = 1_000_000
+    mode: Mode = Mode.UPSERT
+    first_run: Literal["snapshot", "now"] | From = "snapshot"
+    start: Instant | None = None
+    settle: Duration = timedelta(seconds=60)
+    ahead_after: Duration = timedelta(seconds=30)
+    deletes: Literal["ignore", "soft", "hard"] = "ignore"
+    fresh_within: Duration | None = None
+    null_cursor: NullCursor = NullCursor.SNAPSHOT_ONLY
+    zero_dates: Policy = Policy.NULL
+    oversize: Policy = Policy.QUARANTINE
+    out_of_range: Policy = Policy.QUARANTINE
+    invalid_text: Policy = Policy.FAIL
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_beginning(cls, found: Any) -> Any:  # noqa: ANN401  # whatever the file holds
+        if isinstance(found, dict) and "start" in found and "first_run" in found:
+            raise ValueError("`start` is short for `first_run: {from: ...}`: keep one of the two")
+        return found
+
+    @property
+    def beginning(self) -> tuple[FirstRun, datetime | None]:
+        """How the stream begins, and from when."""
+        if self.start is not None:
+            return FirstRun.FROM, self.start
+        if isinstance(self.first_run, From):
+            return FirstRun.FROM, self.first_run.instant
+        return FirstRun(self.first_run), None
+
+
+class Table(Defaults):
+    """One table: what it says itself, and what `defaults` says where it is silent."""
+
+    source: Text | None = None
+    to: Text | None = None
+    target: Text | None = None
+    cursor: Text = "update_at"
+    cursor_unit: EpochUnit | None = None
+    key: Names = ()
+    query: Text | None = None
+    boolean: Names = ()
+    after: Names = ()
+    zone: Text | None = None
+    distkey: Text | None = None
+    sortkey: Names = ()
+    first_query: Text | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Table":
+        if self.cursor == "none" and self.mode is not Mode.REPLACE:
+            raise ValueError("a table without a cursor is read whole each time: set `mode: replace`")
+        if self.mode is Mode.REPLACE and self.cursor != "none":
+            raise ValueError("`mode: replace` reads the whole table each time: set `cursor: none`")
+        if self.mode is Mode.HISTORY and self.cursor == "id":
+            raise ValueError("`mode: history` needs a cursor that tells when a row changed, not `id`")
+        if self.query is not None and "${window}" not in self.query:
+            raise ValueError("`query` has no ${window}, the place of the condition that picks a batch's rows")
+        return self
+
+
+class File(Part):
+    """The whole file."""
+
+    source: Source | None = None
+    sources: dict[Text, Source] = Field(default_factory=dict)
+    lake: Lake
+    warehouse: Warehouse | None = None
+    warehouses: dict[Text, Warehouse] = Field(default_factory=dict)
+    spark: Spark = Spark()
+    daemon: Daemon = Daemon()
+    defaults: dict[str, Any] = Field(default_factory=dict)
+    tables: dict[Text, dict[str, Any] | None] = Field(min_length=1)
+
+
+DEFAULTED: Final = frozenset(Defaults.model_fields)
+"""The keys that `defaults` may hold."""

@@ -1,0 +1,63 @@
+"""The small words of the configuration: durations, instants, addresses."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+from urllib.parse import SplitResult, unquote, urlsplit
+
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
+_CRON: Final = re.compile(r"\S+( \S+){4}")
+
+
+def duration(text: object) -> timedelta:
+    """`30s`, `5m`, `1h30m`, `7d` as a span of time."""
+    pieces = _DURATION.findall(text) if isinstance(text, str) else []
+    if not pieces or "".join(number + unit for number, unit in pieces) != text:
+        raise ValueError("write a duration such as 30s, 5m, 12h or 7d")
+    return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in pieces))
+
+
+def interval_or_cron(text: object) -> str:
+    """A duration or five fields of cron, as written."""
+    if isinstance(text, str) and _CRON.fullmatch(text):
+        return text
+    try:
+        duration(text)
+    except ValueError as error:
+        raise ValueError("write a duration such as 5m, or five fields of cron such as '0 3 * * *'") from error
+    return str(text)
+
+
+def instant(text: object) -> datetime:
+    """`2026-01-31` or `2026-01-31T12:00:00Z` as an instant; without a zone it is UTC."""
+    try:
+        moment = datetime.fromisoformat(str(text))
+    except ValueError as error:
+        raise ValueError("write an instant such as 2026-01-31 or 2026-01-31T12:00:00Z") from error
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def address(text: object, *schemes: str) -> SplitResult:
+    """A URL of one of the schemes, with a host."""
+    form = f"{schemes[0]}://..."
+    if not isinstance(text, str):
+        raise ValueError(f"write an address such as {form}")  # noqa: TRY004  # pydantic collects no TypeError
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError as error:
+        raise ValueError(f"this is no address: {_reason(error)}") from None
+    if parts.scheme not in schemes or not parts.hostname or port == 0:
+        # The address itself may hold a password, so it is not repeated.
+        raise ValueError(f"write an address such as {form}")
+    return parts
+
+
+def _reason(error: ValueError) -> str:
+    return "its port is no number" if "ort" in str(error) else "it cannot be taken apart"
+
+
+def user_of(parts: SplitResult) -> tuple[str, str]:
+    """User and password of an address, without their percent escapes."""
+    return unquote(parts.username or ""), unquote(parts.password or "")

@@ -1,0 +1,194 @@
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from syncd.config.check import check, read_settings
+from syncd.config.read import Misconfigured, parse_text
+from syncd.core.columns import Policy
+from syncd.core.errors import ConfigError
+from syncd.core.settings import FirstRun, Settings, StreamSettings, Tls
+
+ENVIRON = {"MYSQL_PASSWORD": "p@ss:/word", "REDSHIFT_PASSWORD": "x"}
+WHOLE = """
+source:    {url: "mysql://sync:${MYSQL_PASSWORD}@db:3306/shop", tls: verify, ca: rds.pem, zone: UTC, max_connections: 4,
+            tunnel: {host: bastion, user: ops, key_file: /keys/ops}}
+lake:      {url: "s3://acme-lake/syncd", region: eu-west-1, endpoint: null}
+warehouse: {url: "redshift://loader:${REDSHIFT_PASSWORD}@cluster:5439/dev", tls: verify, schema: public, iam_role: arn}
+spark:     {master: "local[*]", driver_memory: 1g, idle_stop: 10m, conf: {spark.a: b}}
+daemon:    {http: "127.0.0.1:8080", stop_timeout: 60s, notify: []}
+defaults:  {every: 5m, batch_rows: 1000000, mode: upsert, first_run: snapshot, settle: 60s, deletes: ignore}
+tables:
+  shop.orders:    {cursor: update_at, every: 1m, fresh_within: 10m, deletes: soft}
+  shop.events:    {cursor: id, mode: append, first_run: {from: 2025-01-01}}
+  shop.countries: {cursor: none, mode: replace, every: "0 3 * * *", after: [shop.orders]}
+"""
+LEAST = """
+source: {url: "mysql://sync@db/shop"}
+lake: {url: "s3://acme-lake"}
+tables:
+  orders:
+"""
+
+
+def settings_of(body: str, environ: Mapping[str, str] = ENVIRON) -> Settings:
+    return check(parse_text(body, path="syncd.yaml", environ=environ))
+
+
+def mistakes_of(body: str, environ: Mapping[str, str] = ENVIRON) -> list[tuple[int, str]]:
+    with pytest.raises(Misconfigured) as refused:
+        settings_of(body, environ)
+    return [(mistake.line, mistake.key) for mistake in refused.value.mistakes]
+
+
+def stream_of(table: str, *, defaults: str = "{}") -> StreamSettings:
+    top = "source: {url: 'mysql://s@db/shop'}\nlake: {url: 's3://b'}"
+    return settings_of(f"{top}\ndefaults: {defaults}\ntables: {{orders: {table}}}").streams[0]
+
+
+def test_the_example_of_the_design_is_read_whole() -> None:
+    settings = settings_of(WHOLE)
+
+    source = settings.sources[0]
+    assert (source.name, source.host, source.user, source.password.value) == ("mysql", "db", "sync", "p@ss:/word")
+    assert source.tunnel is not None
+    assert source.tunnel.key_file == Path("/keys/ops")
+    assert (settings.lake.bucket, settings.lake.prefix, settings.lake.region) == ("acme-lake", "syncd", "eu-west-1")
+    assert settings.spark.conf == {"spark.a": "b"}
+    assert [(stream.database, stream.table, stream.cursor) for stream in settings.streams] == [
+        ("shop", "orders", "update_at"),
+        ("shop", "events", "id"),
+        ("shop", "countries", "none"),
+    ]
+    assert settings.streams[1].first_run is FirstRun.FROM
+    assert settings.streams[1].start == datetime(2025, 1, 1, tzinfo=UTC)
+
+
+def test_three_lines_are_enough() -> None:
+    stream = settings_of(LEAST).streams[0]
+
+    assert (stream.database, stream.table, stream.cursor, stream.batch_rows) == ("shop", "orders", "update_at", 10**6)
+
+
+def test_a_table_says_more_than_the_defaults() -> None:
+    stream = stream_of("{settle: 5s}", defaults="{settle: 90s, batch_rows: 10, zero_dates: fail}")
+
+    assert (stream.settle, stream.batch_rows) == (timedelta(seconds=5), 10)
+    assert stream.policies.zero_dates is Policy.FAIL
+
+
+@pytest.mark.parametrize("own", ["{start: 2025-06-01}", "{first_run: {from: 2025-06-01}}"])
+def test_a_table_replaces_either_form_of_the_default_beginning(own: str) -> None:
+    for defaults in ("{start: 2020-01-01}", "{first_run: now}"):
+        assert stream_of(own, defaults=defaults).start == datetime(2025, 6, 1, tzinfo=UTC)
+
+
+def test_every_mistake_is_told_at_once_with_its_line_and_a_remedy() -> None:
+    body = """source: {url: "mysql://sync@db/shop", tsl: verify}
+lake: {url: "http://acme"}
+tables:
+  orders: {curso: id, mode: upset}
+  events:
+    every: 5x
+    first_run: yesterday
+"""
+    with pytest.raises(Misconfigured) as refused:
+        settings_of(body)
+
+    told = refused.value.message.splitlines()
+    assert told[0] == "6 mistakes"
+    assert "syncd.yaml:2: lake.url: write an address such as s3://..." in told[2]
+    assert "syncd.yaml:1: source.tsl: is not a key that is known here (Do you mean `tls`?)" in told[1]
+    assert any("syncd.yaml:4: tables.orders.curso: is not a key" in line and "`cursor`" in line for line in told)
+    assert any("syncd.yaml:4: tables.orders.mode: must be 'upsert', 'append'" in line for line in told)
+    assert any("syncd.yaml:6: tables.events.every: write a duration such as 5m" in line for line in told)
+    assert any("syncd.yaml:7: tables.events.first_run: must be snapshot, now or" in line for line in told)
+
+
+@pytest.mark.parametrize(
+    ("body", "places"),
+    [
+        (LEAST.replace("  orders:", "  orders:\n  orders:"), [(6, "tables.orders")]),
+        (LEAST.replace("  orders:", "  orders:\n  Orders: {}"), [(6, "tables.Orders")]),
+        (LEAST.replace("/shop", ""), [(5, "tables.orders")]),
+        (LEAST.replace("sync@", ""), [(2, "source.url")]),
+        (LEAST.replace("mysql:", "postgres:"), [(2, "source.url")]),
+        (LEAST.replace("db/", "db:x/"), [(2, "source.url")]),
+        (LEAST.replace('sync@db/shop"', 'sync@db/shop", zone: Mars/Base'), [(2, "source.zone")]),
+        (LEAST.replace("s3:", "ftp:"), [(3, "lake.url")]),
+        (LEAST.replace("lake:", "lakes:"), [(2, "lake"), (3, "lakes")]),
+        (LEAST.replace("  orders:", "  orders: {to: abroad}"), [(5, "tables.orders.to")]),
+        (LEAST.replace("  orders:", "  orders: {source: abroad}"), [(5, "tables.orders.source")]),
+        (LEAST.replace("  orders:", "  orders: {cursor: none}"), [(5, "tables.orders")]),
+        (LEAST.replace("  orders:", "  orders: {mode: history, cursor: id}"), [(5, "tables.orders")]),
+        (LEAST.replace("  orders:", "  orders: {query: SELECT 1}"), [(5, "tables.orders")]),
+        (LEAST.replace("  orders:", "  orders: {start: 2025-01-01, first_run: now}"), [(5, "tables.orders")]),
+        (LEAST.replace("  orders:", "  orders: 5"), [(5, "tables.orders")]),
+        (LEAST.replace("sync@", "sync:${NOWHERE}@"), [(2, "source.url")]),
+        (LEAST.replace("sync@", "sync:${file:/no/such/file}@"), [(2, "source.url")]),
+        ("tables: [", [(1, "")]),
+        ("", [(1, "")]),
+    ],
+)
+def test_a_mistake_is_told_where_it_stands(body: str, places: list[tuple[int, str]]) -> None:
+    assert mistakes_of(body) == places
+
+
+def test_several_sources_want_a_name_at_each_table() -> None:
+    body = """
+sources: {a: {url: "mysql://s@a/shop"}, b: {url: "mysql://s@b/shop"}}
+lake: {url: "s3://b"}
+tables: {orders: {source: a}, shop.orders: {source: b, target: orders_b}, lines: {}}
+"""
+    assert mistakes_of(body) == [(4, "tables.lines")]
+    assert [s.source for s in settings_of(body.replace("lines: {}", "lines: {source: b}")).streams] == ["a", "b", "b"]
+
+
+@pytest.mark.parametrize("secret", ["plain", "a b", "p@ss:w/ord", "ä€", "%41", "q?x#y"])
+def test_any_password_can_stand_in_the_environment_or_a_file(secret: str, tmp_path: Path) -> None:
+    kept = tmp_path / "password"
+    kept.write_text(secret + "\n")
+
+    for reference in ("${MYSQL_PASSWORD}", f"${{file:{kept}}}"):
+        body = LEAST.replace("sync@", f"sync:{reference}@")
+        assert settings_of(body, {"MYSQL_PASSWORD": secret}).sources[0].password.value == secret
+
+
+def test_no_message_repeats_a_password() -> None:
+    for url in ("mysql://sync:${MYSQL_PASSWORD}@db:port/shop", "postgres://sync:${MYSQL_PASSWORD}@db/shop"):
+        with pytest.raises(Misconfigured) as refused:
+            settings_of(LEAST.replace("mysql://sync@db/shop", url), {"MYSQL_PASSWORD": "hunter2"})
+        assert "hunter2" not in refused.value.message + repr(refused.value.mistakes)
+    assert "hunter2" not in repr(settings_of(WHOLE, {**ENVIRON, "MYSQL_PASSWORD": "hunter2"}))
+
+
+@pytest.mark.parametrize(
+    ("host", "tls"),
+    [
+        ("db", Tls.VERIFY),
+        ("127.0.0.1", Tls.PREFER),
+        ("localhost", Tls.PREFER),
+        ("[::1]", Tls.PREFER),
+        ("10.0.0.1", Tls.VERIFY),
+    ],
+)
+def test_certificates_are_checked_but_for_this_machine(host: str, tls: Tls) -> None:
+    assert settings_of(LEAST.replace("@db/", f"@{host}/")).sources[0].tls is tls
+
+
+def test_beyond_a_tunnel_loopback_is_another_machine() -> None:
+    body = LEAST.replace('sync@db/shop"', 'sync@127.0.0.1/shop", tunnel: {host: bastion, user: ops}')
+
+    assert settings_of(body).sources[0].tls is Tls.VERIFY
+
+
+def test_paths_are_meant_from_where_the_file_lies(tmp_path: Path) -> None:
+    (tmp_path / "syncd.yaml").write_text(LEAST.replace('shop"', 'shop", ca: own.pem'))
+
+    assert read_settings(tmp_path / "syncd.yaml", {}).sources[0].ca == tmp_path / "own.pem"
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is not there"):
+        read_settings(tmp_path / "none.yaml", {})

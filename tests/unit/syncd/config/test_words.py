@@ -1,0 +1,45 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from syncd.config.words import duration, instant, interval_or_cron
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("30s", 30), ("5m", 300), ("1h30m", 5400), ("7d", 604800), ("250ms", 0.25), ("0s", 0)]
+)
+def test_a_duration_is_read(text: str, seconds: float) -> None:
+    assert duration(text) == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize("text", ["", "5", "5 m", "m", "-5m", "5M", "5m3", "inf", 5, None, True])
+def test_what_is_no_duration_is_refused(text: object) -> None:
+    with pytest.raises(ValueError, match="write a duration"):
+        duration(text)
+
+
+@pytest.mark.parametrize("text", ["5m", "0 3 * * *", "*/5 8-18 * * 1-5"])
+def test_an_interval_or_a_cron_is_kept_as_written(text: str) -> None:
+    assert interval_or_cron(text) == text
+
+
+def test_what_is_neither_is_refused() -> None:
+    with pytest.raises(ValueError, match="or five fields of cron"):
+        interval_or_cron("0 3 * *")
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2026-01-31", datetime(2026, 1, 31, tzinfo=UTC)),
+        ("2026-01-31T12:00:00Z", datetime(2026, 1, 31, 12, tzinfo=UTC)),
+        ("2026-01-31 12:00:00.5+02:00", datetime(2026, 1, 31, 10, 0, 0, 500000, tzinfo=UTC)),
+    ],
+)
+def test_an_instant_is_read_and_without_a_zone_it_is_utc(text: str, moment: datetime) -> None:
+    assert instant(text) == moment
+
+
+def test_what_is_no_instant_is_refused() -> None:
+    with pytest.raises(ValueError, match="write an instant"):
+        instant("yesterday")
