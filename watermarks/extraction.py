@@ -7,7 +7,7 @@ next one, whoever takes it, and no two writers can both be right.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from watermarks.batch import BatchId, Draft, Filled, Kind, Link, Plan
@@ -116,12 +116,14 @@ class Extraction:
         Raises:
             Fenced: another process has taken the stage over; nothing of ours counts any more.
         """
+        began = self._journal.clock.monotonic()
         watermark = self._read()
         plan = self.chain.plan(watermark.chain.next) or self._planned(watermark)
         if plan is None:
             return IDLE
         link = self.chain.link(plan.id) or self._made(plan, watermark)
-        return Turn(state=_end_of(link), link=link, watermark=self._advance(link, run))
+        timed = replace(run, seconds=run.seconds + self._journal.clock.monotonic() - began)
+        return Turn(state=_end_of(link), link=link, watermark=self._advance(link, timed))
 
     def fail(self, message: str, *, retry_in: Callable[[int], Failure]) -> None:
         """Note a failure in history. No position moves; `retry_in` turns the attempt's number into the failure."""

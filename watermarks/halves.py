@@ -32,7 +32,7 @@ class Run:
     id: str
     strategy: Strategy = Strategy.SEQUENTIAL
     seconds: float = 0.0
-    """Time that this batch took."""
+    """Time that was spent on this batch before its turn; the turn adds its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,8 @@
 """Exit codes: one for each thing that a scheduler would do differently."""
 
+from collections.abc import Iterable
 from enum import IntEnum
+from typing import Final
 
 from syncd.core.errors import LakeDown, LakeUnfit, SchemaDrift, SourceDown, SourceUnfit, WarehouseDown
 from syncd.sandbox.errors import NotFetched
@@ -53,3 +55,22 @@ _GROUPS: tuple[tuple[type[HintedError], Exit], ...] = (
 def exit_for(error: BaseException) -> Exit:
     """The code of an error; whatever has no group is a bug."""
     return next((code for group, code in _GROUPS if isinstance(error, group)), Exit.BUG)
+
+
+_WORST_FIRST: Final = (
+    Exit.BUG,
+    Exit.STATE,
+    Exit.DOUBT,
+    Exit.DRIFT,
+    Exit.USAGE,
+    Exit.WAREHOUSE,
+    Exit.LAKE,
+    Exit.SOURCE,
+    Exit.OTHER_OWNER,
+    Exit.DONE,
+)
+
+
+def worst(codes: Iterable[Exit]) -> Exit:
+    """Of several streams the worst decides."""
+    return min(codes, key=_WORST_FIRST.index)

@@ -55,8 +55,8 @@ MUTANTS: dict[str, tuple[Edit, ...]] = {
         Edit("extraction.py", "        link = self.chain.close(mine)\n", "        link = mine\n"),
         Edit(
             "extraction.py",
-            "        return Turn(state=_end_of(link), link=link, watermark=self._advance(link, run))\n",
-            "        moved = self._advance(link, run)\n"
+            "        return Turn(state=_end_of(link), link=link, watermark=self._advance(link, timed))\n",
+            "        moved = self._advance(link, timed)\n"
             "        self.chain.close(link)\n"
             "        return Turn(state=_end_of(link), link=link, watermark=moved)\n",
         ),

@@ -324,6 +324,19 @@ def test_counts_of_a_run_begin_anew_and_those_of_the_life_go_on() -> None:
     assert (tally.run, tally.run_rows, tally.rows, tally.batches, tally.milliseconds) == ("r2", 3, 9, 3, 1500)
 
 
+def test_the_time_that_a_turn_takes_is_counted() -> None:
+    lake = Lake()
+
+    class Slow(Script):
+        def fill(self, plan: Plan) -> Filled:
+            lake.clock.advance(2.0)
+            return super().fill(plan)
+
+    lake.extraction(Slow(drafts=[upto(at(1, 1))])).turn(Run(id="r1", seconds=0.5))
+
+    assert lake.state().chain.tally.milliseconds == 2500
+
+
 def test_a_link_that_is_gone_is_named() -> None:
     lake = Lake()
     extract(lake.journal, lake.held, at(1, 1))

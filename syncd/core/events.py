@@ -1,0 +1,96 @@
+"""Everything that can happen to a stream, as values; log, progress and metrics are readers of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from watermarks.batch import BatchId
+from watermarks.cursor import Cursor
+from watermarks.names import StreamName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened to a stream."""
+
+    stream: StreamName
+
+    @property
+    def name(self) -> str:
+        """Noun and past verb, as logs call it: `batch.extracted`."""
+        return _NAMES[type(self)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchPlanned(Event):
+    """A batch was sealed, or found sealed by an earlier run."""
+
+    batch: BatchId
+    kind: str
+    windows: int
+    high: Cursor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsArrived(Event):
+    """So many rows of a batch have been read so far."""
+
+    batch: BatchId
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchExtracted(Event):
+    """A batch is a link of the chain, and the mark says so."""
+
+    batch: BatchId
+    kind: str
+    rows: int
+    files: int
+    bytes: int
+    quarantined: int
+    mark: Cursor
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchAbandoned(Event):
+    """A sealed batch belonged to a world that is gone."""
+
+    batch: BatchId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrphansSwept(Event):
+    """Files that no link names were removed."""
+
+    files: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamWaited(Event):
+    """There was nothing to read yet, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamFailed(Event):
+    """A run of the stream ended in an error."""
+
+    error: str
+    hint: str
+
+
+_NAMES: dict[type, str] = {
+    BatchPlanned: "batch.planned",
+    RowsArrived: "rows.arrived",
+    BatchExtracted: "batch.extracted",
+    BatchAbandoned: "batch.abandoned",
+    OrphansSwept: "orphans.swept",
+    StreamWaited: "stream.waited",
+    StreamFailed: "stream.failed",
+}
+
+Tell: TypeAlias = Callable[[Event], None]
+"""Whoever wants to know."""

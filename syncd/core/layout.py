@@ -1,0 +1,55 @@
+"""The keys of everything that is no document: parts and refused rows, built and parsed here and nowhere else."""
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from watermarks.batch import BatchId, Plan
+from watermarks.names import StreamName
+
+_PART: Final = re.compile(
+    r"(?:data/(?P<data>[^/]+/[^/]+)/\d{4}/\d\d/\d\d|quarantine/(?P<quarantine>[^/]+/[^/]+))"
+    r"/(?P<batch>[0-9]+-[0-9]+)/[0-9]+-[0-9]+-[^/]+\.parquet"
+)
+
+
+def written_prefixes(stream: StreamName) -> tuple[str, ...]:
+    """What the keys of everything that readers write for a stream begin with."""
+    return data_prefix(stream), f"quarantine/{stream.chain_stem}/"
+
+
+def data_prefix(stream: StreamName) -> str:
+    """What the keys of all parts of a stream begin with."""
+    return f"data/{stream.chain_stem}/"
+
+
+def batch_prefix(plan: Plan) -> str:
+    """What the keys of all parts of a batch begin with: under the day of its plan, so that every attempt agrees."""
+    return f"{data_prefix(plan.stream)}{plan.planned_at:%Y/%m/%d}/{plan.id}/"
+
+
+def quarantine_prefix(stream: StreamName, batch: BatchId) -> str:
+    return f"quarantine/{stream.chain_stem}/{batch}/"
+
+
+def part_key(prefix: str, *, window: int, number: int, attempt: str) -> str:
+    """The key of one part: the window it was read from, its number there, and the attempt that wrote it."""
+    return f"{prefix}{window:05d}-{number:05d}-{attempt}.parquet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """One object that a reader wrote, as its key tells."""
+
+    key: str
+    batch: BatchId
+    changed_at: datetime
+
+
+def found_at(stream: StreamName, key: str, changed_at: datetime) -> Found | None:
+    """What a key says; None when no part of this stream is called so."""
+    match = _PART.fullmatch(key)
+    if match is None or stream.chain_stem not in (match["data"], match["quarantine"]):
+        return None
+    return Found(key=key, batch=BatchId.of_text(match["batch"]), changed_at=changed_at)

@@ -1,0 +1,108 @@
+"""The manifest of a batch: what its link says of each file, beyond what `watermarks` itself keeps."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+from syncd.core.columns import Meaning, ParquetType, Passage, Physical, Travel
+from syncd.core.reading import Part, Read
+from watermarks.batch import Filled, Link
+from watermarks.cursor import Cursor
+from watermarks.errors import StateUnreadable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """One batch as the loader, the cleaner and an auditor meet it."""
+
+    schema: str
+    """The fingerprint of the table that was read."""
+    passages: tuple[Passage, ...]
+    """The columns of its files, in the files' order."""
+    parts: tuple[Part, ...]
+    quarantined: tuple[Part, ...] = ()
+    troubles: Mapping[str, int] = field(default_factory=dict[str, int])
+    plan: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What the plan said of itself: its horizon and why, the index, the range of a back-fill."""
+
+    @property
+    def rows(self) -> int:
+        return sum(part.rows for part in self.parts)
+
+    @property
+    def bytes(self) -> int:
+        return sum(part.bytes for part in self.parts)
+
+    @property
+    def refused(self) -> int:
+        """How many rows lie in quarantine."""
+        return sum(part.rows for part in self.quarantined)
+
+    @classmethod
+    def of_read(cls, read: Read, *, schema: str, passages: tuple[Passage, ...], plan: Mapping[str, Any]) -> Self:
+        """The manifest of what a reader wrote; parts in the order of their keys, whatever task ended first."""
+        return cls(
+            schema=schema,
+            passages=passages,
+            parts=tuple(sorted(read.parts, key=lambda part: part.key)),
+            quarantined=tuple(sorted(read.quarantined, key=lambda part: part.key)),
+            troubles=dict(sorted(read.troubles.items())),
+            plan=plan,
+        )
+
+    def filled(self) -> Filled:
+        """What `watermarks` makes a link of."""
+        return Filled(rows=self.rows, files=tuple(part.key for part in self.parts), body=self.fields())
+
+    def fields(self) -> dict[str, Any]:
+        return {
+            "schema": self.schema,
+            "columns": [_passage_fields(passage) for passage in self.passages],
+            "parts": [_part_fields(part) for part in self.parts],
+            "quarantined": [_part_fields(part) for part in self.quarantined],
+            "troubles": dict(self.troubles),
+            "plan": dict(self.plan),
+        }
+
+    @classmethod
+    def of_link(cls, link: Link) -> Self:
+        """The manifest inside a link that was carried out.
+
+        Raises:
+            StateUnreadable: there is none in it.
+        """
+        try:
+            manifest = cls(
+                schema=link.body["schema"],
+                passages=tuple(_passage_of(found) for found in link.body["columns"]),
+                parts=tuple(_part_of(found) for found in link.body["parts"]),
+                quarantined=tuple(_part_of(found) for found in link.body["quarantined"]),
+                troubles=link.body["troubles"],
+                plan=link.body["plan"],
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateUnreadable(f"batch {link.id} of {link.stream} has no manifest of ours: {error!r}") from error
+        if manifest.rows != link.rows or tuple(part.key for part in manifest.parts) != link.files:
+            raise StateUnreadable(f"the manifest of batch {link.id} of {link.stream} contradicts its link")
+        return manifest
+
+
+def _part_fields(part: Part) -> dict[str, Any]:
+    return {**asdict(part), "low": part.low.texts(), "high": part.high.texts(), "widths": dict(part.widths)}
+
+
+def _part_of(found: Mapping[str, Any]) -> Part:
+    typed: dict[str, Any] = {"low": Cursor.of_texts(found["low"]), "high": Cursor.of_texts(found["high"])}
+    return Part(**{**found, **typed})
+
+
+def _passage_fields(passage: Passage) -> dict[str, Any]:
+    parquet = {key: value for key, value in asdict(passage.parquet).items() if value is not None}
+    return {**asdict(passage), "parquet": parquet}
+
+
+def _passage_of(found: Mapping[str, Any]) -> Passage:
+    stored: dict[str, Any] = dict(found["parquet"])
+    stored |= {"physical": Physical(stored["physical"]), "meaning": Meaning(stored["meaning"])}
+    typed: dict[str, Any] = {"travel": Travel(found["travel"]), "parquet": ParquetType(**stored)}
+    return Passage(**{**found, **typed})

@@ -1,0 +1,122 @@
+"""The extract stage: what it supplies to the order of effects of `watermarks.Extraction`."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final, Protocol
+
+from syncd.core.columns import Passage
+from syncd.core.events import BatchPlanned, RowsArrived, Tell
+from syncd.core.layout import batch_prefix, quarantine_prefix
+from syncd.core.manifest import Manifest
+from syncd.core.ports import Parts, Reader, Source
+from syncd.core.reading import OrderField, Reading, WindowQuery
+from syncd.core.schema import Table
+from syncd.core.settings import StreamSettings
+from watermarks.batch import Draft, Filled, Plan
+from watermarks.document import Watermark
+from watermarks.names import StreamName
+
+
+class Planning(Protocol):
+    """Whoever decides what the next batch is, and how a sealed one is read."""
+
+    @property
+    def waits_for(self) -> str:
+        """Why there was nothing more to propose, in words; empty when everything was read."""
+        ...
+
+    def propose(self, watermark: Watermark) -> Draft | None:
+        """What the next batch should move; None when nothing is due now."""
+        ...
+
+    def holds(self, plan: Plan) -> bool:
+        """Whether server, table and mark are those that the plan was made for."""
+        ...
+
+    def queries(self, plan: Plan, passages: tuple[Passage, ...]) -> tuple[WindowQuery, ...]:
+        """The statements of a plan; the same ones whoever asks, and whenever."""
+        ...
+
+    def order_fields(self, plan: Plan) -> tuple[OrderField, ...]:
+        """The columns by which the rows of a plan are held against their windows."""
+        ...
+
+
+class ExtractProducer:
+    """Makes the content of one stream's batches: asks the planner, has Spark read, and writes the manifest down."""
+
+    def __init__(
+        self,
+        *,
+        stream: StreamName,
+        settings: StreamSettings,
+        source: Source,
+        planning: Planning,
+        passages: Callable[[Table, StreamSettings], tuple[Passage, ...]],
+        reader: Reader,
+        parts: Parts,
+        nonce: Callable[[], str],
+        tell: Tell,
+    ) -> None:
+        self.stream: Final = stream
+        self._settings = settings
+        self._source = source
+        self._planning = planning
+        self._passages = passages
+        self._reader = reader
+        self._parts = parts
+        self._nonce = nonce
+        self._tell = tell
+        self._looked: tuple[object, Draft] | None = None
+
+    @property
+    def waits_for(self) -> str:
+        return self._planning.waits_for
+
+    def look(self, watermark: Watermark) -> bool:
+        """Whether there is anything to do. What was found is proposed again without another probe."""
+        draft = self._planning.propose(watermark)
+        self._looked = (_place(watermark), draft) if draft else None
+        return draft is not None
+
+    def propose(self, watermark: Watermark) -> Draft | None:
+        looked, self._looked = self._looked, None
+        if looked and looked[0] == _place(watermark):
+            return looked[1]
+        return self._planning.propose(watermark)
+
+    def holds(self, plan: Plan) -> bool:
+        return self._planning.holds(plan)
+
+    def fill(self, plan: Plan) -> Filled:
+        settings = self._settings
+        draft = plan.draft
+        self._tell(
+            BatchPlanned(
+                stream=self.stream, batch=plan.id, kind=draft.kind, windows=len(draft.windows), high=draft.high
+            )
+        )
+        passages = self._passages(self._source.table(settings.database, settings.table), settings)
+        reading = Reading(
+            queries=self._planning.queries(plan, passages),
+            passages=passages,
+            order=self._planning.order_fields(plan),
+            policies=settings.policies,
+            identity=draft.world.source_identity,
+            prefix=batch_prefix(plan),
+            quarantine=quarantine_prefix(plan.stream, plan.id),
+            nonce=self._nonce(),
+        )
+        read = self._reader.read(reading, tell=lambda rows: self._arrived(plan, rows))
+        return Manifest.of_read(read, schema=draft.world.schema, passages=passages, plan=draft.body).filled()
+
+    def drop(self, files: Sequence[str]) -> None:
+        self._parts.drop(files)
+
+    def _arrived(self, plan: Plan, rows: int) -> None:
+        self._tell(RowsArrived(stream=self.stream, batch=plan.id, rows=rows))
+
+
+def _place(watermark: Watermark) -> object:
+    """What a proposal depends on in the document: not the revision, which the loader moves too."""
+    return replace(watermark.chain, at=None)

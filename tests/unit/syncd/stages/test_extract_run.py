@@ -1,0 +1,324 @@
+"""One pass of the extract stage, with a lake in memory and a table that is a list of windows."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from syncd.core.columns import ParquetType, Passage, Physical, Travel
+from syncd.core.errors import SourceDown
+from syncd.core.events import BatchAbandoned, BatchExtracted, Event, OrphansSwept, StreamFailed
+from syncd.core.manifest import Manifest
+from syncd.core.reading import OrderField, Part, Read, Reading, WindowQuery
+from syncd.core.schema import Server, Table
+from syncd.core.settings import StreamSettings
+from syncd.stages.extract import ExtractProducer
+from syncd.stages.run import ExtractRun, Outcome, State
+from tests.builders import NOON, ORDERS, RUN, at, make_increment, make_process
+from watermarks.batch import BatchId, Draft, Link, Plan
+from watermarks.document import Stage, Watermark
+from watermarks.errors import NotOwner, StateUnreadable
+from watermarks.extraction import Chain
+from watermarks.history import Journal
+from watermarks.lease import Process
+from watermarks.names import claim_key
+from watermarks.stores.memory import MemoryStore
+from watermarks.testing import ManualClock
+
+ID = Passage(
+    column="id",
+    name="id",
+    select="`id`",
+    travel=Travel.INTEGER,
+    parquet=ParquetType(physical=Physical.INT64),
+    redshift="BIGINT",
+)
+ORDERS_TABLE = Table(database="shop", name="orders", kind="BASE TABLE", engine="InnoDB", columns=(), indexes=())
+
+
+@dataclass
+class ScriptedPlanning:
+    """Windows up to these positions, one after another."""
+
+    ends: Sequence[int]
+    probes: int = 0
+    stands: bool = True
+
+    @property
+    def waits_for(self) -> str:
+        return "held by transaction 7"
+
+    def propose(self, watermark: Watermark) -> Draft | None:
+        self.probes += 1
+        end = next((end for end in self.ends if at(end, end) > watermark.chain.cursor), None)
+        return None if end is None else make_increment(watermark.chain.cursor, at(end, end))
+
+    def holds(self, plan: Plan) -> bool:
+        return self.stands
+
+    def queries(self, plan: Plan, passages: tuple[Passage, ...]) -> tuple[WindowQuery, ...]:
+        return tuple(WindowQuery(window=window, sql="SELECT 1") for window in plan.draft.windows)
+
+    def order_fields(self, plan: Plan) -> tuple[OrderField, ...]:
+        return ()
+
+
+@dataclass
+class MemoryLake:
+    """Parts as names, with the instant at which each was written."""
+
+    clock: ManualClock
+    kept: dict[str, datetime] = field(default_factory=dict)
+
+    def drop(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            self.kept.pop(key, None)
+
+    def stray(self, prefix: str) -> Sequence[tuple[str, datetime]]:
+        return [(key, at) for key, at in self.kept.items() if key.startswith(prefix)]
+
+
+@dataclass
+class ScriptedReader:
+    """Writes one part a window, and fails as often as told once it has written."""
+
+    lake: MemoryLake
+    failures: int = 0
+    meanwhile: Callable[[], None] = lambda: None
+
+    def read(self, reading: Reading, *, tell: Callable[[int], None] = lambda _rows: None) -> Read:
+        parts = []
+        for number, query in enumerate(reading.queries):
+            assert query.window is not None
+            key = f"{reading.prefix}{number:05d}-00000-{reading.nonce}.parquet"
+            self.lake.kept[key] = self.lake.clock.now()
+            window = query.window
+            parts.append(Part(key=key, etag="e", bytes=100, rows=10, sha256="s", low=window.high, high=window.high))
+        tell(10)
+        self.meanwhile()
+        if self.failures:
+            self.failures -= 1
+            raise SourceDown("MySQL hung up")
+        return Read(parts=tuple(parts), troubles={"zero_dates.null": 2})
+
+
+class Shop:
+    """The source, as far as it is asked."""
+
+    def server(self) -> Server:
+        return Server(identity="server-1", version=(9, 7, 0), mariadb=False)
+
+    def table(self, database: str, name: str) -> Table:
+        return ORDERS_TABLE
+
+    def created_by(self, database: str, name: str) -> str:
+        raise NotImplementedError
+
+    def rows(self, sql: str) -> Sequence[tuple[object, ...]]:
+        raise NotImplementedError
+
+
+class Bench:
+    """One stream with everything around it."""
+
+    def __init__(self, *ends: int, failures: int = 0) -> None:
+        self.clock = ManualClock(NOON)
+        self.store = MemoryStore()
+        self.journal = Journal(self.store, Watermark, clock=self.clock)
+        self.planning = ScriptedPlanning(ends)
+        self.lake = MemoryLake(self.clock)
+        self.reader = ScriptedReader(self.lake, failures=failures)
+        self.events: list[Event] = []
+        self.asked_for_owner = 0
+        self.process = make_process(self.store, clock=self.clock)
+        self.nonces = iter(f"n{number}" for number in range(1000))
+
+    def owner(self) -> Process:
+        self.asked_for_owner += 1
+        return self.process
+
+    def once(
+        self, *, enough: Callable[[Link, Outcome], bool] = lambda _link, _outcome: False, age: float = 0
+    ) -> Outcome:
+        producer = ExtractProducer(
+            stream=ORDERS,
+            settings=StreamSettings(source="shop", database="shop", table="orders"),
+            source=Shop(),
+            planning=self.planning,
+            passages=lambda _table, _settings: (ID,),
+            reader=self.reader,
+            parts=self.lake,
+            nonce=lambda: next(self.nonces),
+            tell=self.events.append,
+        )
+        run = ExtractRun(
+            stream=ORDERS,
+            journal=self.journal,
+            owner=self.owner,
+            producer=producer,
+            parts=self.lake,
+            clock=self.clock,
+            tell=self.events.append,
+            orphan_age=timedelta(seconds=age),
+        )
+        return run.once(RUN, enough=enough)
+
+    def state(self) -> Watermark:
+        state = self.journal.newest(ORDERS.stem)
+        assert state is not None
+        return state
+
+    def told(self, kind: type[Event]) -> list[Event]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+def test_a_pass_extracts_until_nothing_is_due() -> None:
+    bench = Bench(1, 2, 3)
+
+    outcome = bench.once()
+
+    assert (outcome.state, outcome.batches, outcome.rows, outcome.files, outcome.bytes) == (
+        State.EXTRACTED,
+        3,
+        30,
+        3,
+        300,
+    )
+    assert (outcome.mark, bench.state().chain.cursor) == (at(3, 3), at(3, 3))
+    assert len(bench.told(BatchExtracted)) == 3
+    assert outcome.reason == "held by transaction 7"
+
+
+def test_a_stream_with_nothing_to_do_is_left_as_it_is() -> None:
+    bench = Bench()
+    before = list(bench.store.list(""))
+
+    outcome = bench.once()
+
+    assert (outcome.state, bench.asked_for_owner) == (State.WAITING, 0)
+    assert list(bench.store.list("")) == before
+
+
+def test_what_was_found_is_planned_without_another_probe() -> None:
+    bench = Bench(1)
+
+    bench.once()
+
+    assert bench.planning.probes == 2  # one that found the batch, one that found nothing behind it
+
+
+def test_a_pass_ends_where_it_is_told_that_this_is_enough() -> None:
+    bench = Bench(1, 2, 3)
+
+    outcome = bench.once(enough=lambda _link, outcome: outcome.rows >= 20)
+
+    assert (outcome.batches, bench.state().chain.seq) == (2, 2)
+
+
+def test_the_claim_is_given_back_whatever_happens() -> None:
+    bench = Bench(1, failures=1)
+
+    assert bench.once().state is State.FAILED
+    stored = bench.store.read(claim_key(ORDERS, Stage.EXTRACT))
+
+    assert stored is not None
+    assert b'"released": true' in stored.body or b'"released":true' in stored.body
+
+
+def test_a_failure_is_told_noted_and_tried_again_with_more_patience() -> None:
+    bench = Bench(1, failures=2)
+
+    first, second = bench.once(), bench.once()
+
+    assert isinstance(first.error, SourceDown)
+    assert isinstance(second.error, SourceDown)
+    failure = bench.state().failures[Stage.EXTRACT]
+    assert (failure.attempt, failure.message) == (2, "MySQL hung up")
+    assert failure.next_try is not None
+    assert failure.next_try - failure.at == timedelta(seconds=20)
+    assert len(bench.told(StreamFailed)) == 2
+    assert bench.once().state is State.EXTRACTED
+    assert not bench.state().failures
+
+
+def test_a_batch_that_was_left_behind_is_finished_and_its_orphans_go_once_they_are_old() -> None:
+    bench = Bench(1, failures=1)
+    bench.once(age=60)
+    (orphan,) = bench.lake.kept
+
+    bench.once(age=60)
+    assert orphan in bench.lake.kept
+
+    bench.planning.ends = (1, 2)
+    bench.reader.failures = 1
+    bench.once(age=60)
+    bench.clock.advance(61)
+    bench.once(age=60)
+
+    assert orphan not in bench.lake.kept
+    assert bench.told(OrphansSwept)
+    link = Chain(bench.journal, ORDERS).required(BatchId(1, 2))
+    assert set(link.files) <= set(bench.lake.kept)
+
+
+def test_parts_of_a_number_without_a_link_are_never_swept() -> None:
+    bench = Bench(1, failures=3)
+    for _ in range(2):
+        bench.once()
+        bench.clock.advance(10**6)
+
+    assert bench.once().state is State.FAILED
+    assert len(bench.lake.kept) == 3
+
+
+def test_a_plan_whose_world_is_gone_is_abandoned_and_made_anew() -> None:
+    bench = Bench(1, failures=1)
+    bench.once()
+    bench.planning.stands = False
+
+    outcome = bench.once(enough=lambda link, _outcome: link.kind == "abandoned")
+
+    assert (outcome.batches, outcome.rows, len(bench.told(BatchAbandoned))) == (1, 0, 1)
+    bench.planning.stands = True
+    assert bench.once().rows == 10
+
+
+def test_a_stage_that_was_taken_over_writes_nothing_more() -> None:
+    bench = Bench(1)
+
+    def take_over() -> None:
+        bench.process.release(bench.process.acquire(ORDERS, Stage.EXTRACT, bench.journal))
+        make_process(bench.store, "p2", clock=bench.clock).acquire(ORDERS, Stage.EXTRACT, bench.journal)
+
+    bench.reader.meanwhile = take_over
+    outcome = bench.once()
+
+    assert isinstance(outcome.error, NotOwner)
+    assert bench.state().chain.seq == 0
+    assert not bench.state().failures
+
+
+def test_the_manifest_says_of_each_part_what_the_loader_needs() -> None:
+    bench = Bench(1)
+    bench.once()
+
+    link = Chain(bench.journal, ORDERS).required(BatchId(1, 1))
+    manifest = Manifest.of_link(link)
+
+    assert manifest.passages == (ID,)
+    assert [(part.key, part.etag, part.bytes, part.rows) for part in manifest.parts] == [
+        ("data/shop/shop.orders/2026/01/31/1-1/00000-00000-n0.parquet", "e", 100, 10)
+    ]
+    assert manifest.troubles == {"zero_dates.null": 2}
+    assert manifest.schema == "s1"
+
+
+def test_a_manifest_that_contradicts_its_link_is_refused() -> None:
+    bench = Bench(1)
+    bench.once()
+    link = Chain(bench.journal, ORDERS).required(BatchId(1, 1))
+
+    for broken in (replace(link, rows=11), replace(link, body={})):
+        with pytest.raises(StateUnreadable):
+            Manifest.of_link(broken)
