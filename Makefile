@@ -37,14 +37,14 @@ test: $(READY)  ## what every change must pass, under ten minutes
 	$(BIN)/coverage run -m pytest -m 'not long and not simulation' --ignore=tests/standin --ignore=tests/live --ignore=tests/integration
 	$(BIN)/coverage report
 	$(BIN)/coverage report --include='watermarks/*' --fail-under=95 >/dev/null
-	$(BIN)/pytest -m 'simulation and not long' -n 2 tests/property
+	$(BIN)/pytest -m 'simulation and not long' -n 2 --dist worksteal tests/property
 
 test-services: $(READY) ## the sandbox and the Redshift stand-in, through their own servers
 	$(BIN)/pytest tests/standin tests/live tests/integration
 
 test-long: $(READY) ## the long proofs: ten thousand lives of the protocol, every planted fault, MinIO
 	@if command -v go >/dev/null; then $(MAKE) .cache/bin/minio; else echo 'no Go here: the races on MinIO are skipped'; fi
-	$(BIN)/pytest -m 'simulation or long' -n 2 tests/property
+	$(BIN)/pytest -m 'simulation or long' -n 2 --dist worksteal tests/property
 	PATH="$(CURDIR)/.cache/bin:$$PATH" $(BIN)/pytest -m 'not simulation' tests/contracts
 	$(BIN)/pytest -m long tests/integration
 
