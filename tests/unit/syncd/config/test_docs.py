@@ -1,0 +1,26 @@
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from syncd.config import model
+from syncd.config.check import check
+from syncd.config.read import parse_text
+
+DOCS = (Path(__file__).parents[4] / "docs" / "configuration.md").read_text()
+PARTS = (model.Source, model.Tunnel, model.Lake, model.Warehouse, model.Spark, model.Daemon, model.Table, model.File)
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
+def test_every_key_is_documented(part: type[BaseModel]) -> None:
+    missing = [
+        field.alias or name for name, field in part.model_fields.items() if f"`{field.alias or name}`" not in DOCS
+    ]
+
+    assert not missing
+
+
+def test_the_example_is_accepted() -> None:
+    example = DOCS.split("```yaml\n")[1].split("```")[0]
+
+    assert len(check(parse_text(example, path="syncd.yaml", environ={"MYSQL_PASSWORD": "x"})).streams) == 2
