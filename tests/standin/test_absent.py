@@ -1,5 +1,7 @@
 """What PostgreSQL has and Redshift has not: each is refused, and nothing happens."""
 
+import datetime as dt
+
 import pytest
 
 from tests.standin.clients import Client
@@ -149,3 +151,73 @@ def test_words_of_doubt_are_refused_by_name(client: Client, table: str) -> None:
         "unload ('select 1') to 's3://x'",
     ):
         assert "not carried out by the stand-in" in client.refused(sql)["M"]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select pg_catalog.pg_advisory_lock(1)",
+        'select "pg_advisory_lock"(1)',
+        'select pg_catalog."pg_advisory_lock"(1)',
+        'select "pg_catalog"."gen_random_uuid"()',
+        "select * from pg_catalog.generate_series(1, 3)",
+        'select a from {t}, "generate_series"(1, 3)',
+        "select pg_catalog.now()",
+        "insert into {t} (a) select pg_catalog.pg_backend_pid() from pg_catalog.generate_series(1, 3)",
+    ],
+)
+def test_no_spelling_of_its_name_makes_a_foreign_function_known(client: Client, table: str, sql: str) -> None:
+    assert client.refused(sql.format(t=table))["C"] in {"42883", "42601"}
+
+    assert client.value(f'select "count"(*) from "public"."{table}"') == 1
+
+
+@pytest.mark.parametrize("value", [[1, 2], (1, 2), [1.5], [True]])
+def test_parameter_of_a_type_that_redshift_has_not_is_refused(client: Client, table: str, value: object) -> None:
+    assert client.refused(f"select a from {table} where a = any(%s)", (value,))["C"] == "0A000"
+    assert client.refused("select %s", (value,))["C"] == "0A000"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select jsonb '{{\"a\": 1}}'",
+        "select uuid 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'",
+        "select int4range '[1,2)'",
+        "select bytea 'x'",
+        "select a from {t} where a between symmetric 2 and 0",
+        "with w as materialized (select a from {t}) select a from w",
+        "with w as not materialized (select a from {t}) select a from w",
+        "select b is normalized from {t}",
+        "select b is json from {t}",
+        "select sum(a) over (order by a range between 1 preceding and current row) from {t}",
+        "select sum(a) over (order by a groups 1 preceding) from {t}",
+        "select sum(a) over (order by a rows between 1 preceding and current row exclude current row) from {t}",
+        "select to_timestamp(0)",
+        "select concat('a', 'b', 'c')",
+    ],
+)
+def test_newer_postgresql_grammar_is_refused(client: Client, table: str, sql: str) -> None:
+    client.refused(sql.format(t=table))
+
+
+@pytest.mark.parametrize(
+    ("sql", "value"),
+    [
+        ("select concat('a', null)", None),
+        ("select concat('a', 'b')", "ab"),
+        ("select regexp_replace('aaa', 'a', 'b')", "bbb"),
+        ("select date '2024-01-01'", dt.date(2024, 1, 1)),
+    ],
+)
+def test_functions_answer_as_redshifts(client: Client, sql: str, value: object) -> None:
+    assert client.value(sql) == value
+
+
+@pytest.mark.stricter
+@pytest.mark.parametrize("part", ["month", "mon", "quarter", "year", "decade"])
+def test_months_are_not_added_by_postgresqls_rule(client: Client, part: str) -> None:
+    """Redshift keeps the last day of a month the last day; PostgreSQL does not."""
+    assert (
+        "the stand-in has no DATEADD by" in client.refused(f"select dateadd({part}, 1, '2024-02-29'::timestamp)")["M"]
+    )

@@ -146,3 +146,35 @@ def test_null_becomes_the_default_where_the_column_is_not_null(client: Client, b
     client.copy(table, bucket.manifest_of(row))
 
     assert client.rows(f"select a, b, c from {table}") == [[5, "none", None]]
+
+
+@pytest.mark.fact("1.5")
+@pytest.mark.parametrize(
+    ("column", "default", "kind"),
+    [
+        ("timestamp", "'2024-01-01 02:03:04'", pa.timestamp("us", "UTC")),
+        ("timestamptz", "'2024-01-01 02:03:04+00'", pa.timestamp("us", "UTC")),
+        ("decimal(10,2)", "1.5", pa.decimal128(10, 2)),
+        ("boolean", "true", pa.bool_()),
+        ("char(3)", "'x'", pa.string()),
+    ],
+)
+def test_default_of_every_type_stands_in_for_a_null(
+    client: Client, bucket: Bucket, column: str, default: str, kind: pa.DataType
+) -> None:
+    table = client.table(f"c {column} not null default {default}")
+
+    client.copy(table, bucket.manifest_of(pa.table({"c": pa.array([None], kind)})))
+
+    assert client.value(f"select count(*) from {table} where c = {default}") == 1
+
+
+@pytest.mark.stricter
+@pytest.mark.fact("1.5")
+def test_default_of_a_varbyte_stands_in_for_no_null(client: Client, bucket: Bucket) -> None:
+    table = client.table("c varbyte(4) not null default 'ab'::varbyte")
+    client.copy(table, bucket.manifest_of(pa.table({"c": pa.array([b"x"], pa.binary())})))
+
+    refused = client.copy_refused(table, bucket.manifest_of(pa.table({"c": pa.array([None], pa.binary())})))
+
+    assert "not carried out by the stand-in" in refused["M"]

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from tests.standin.clients import Bucket, Client, Clients, entry
+from tests.standin.clients import Bucket, Client, Clients, entry, ints
 
 pytestmark = pytest.mark.services
 NUMBERS = pa.table({"a": pa.array([1, 2], pa.int32())})
@@ -228,3 +228,27 @@ def test_words_are_read_in_any_case_and_with_a_semicolon(client: Client, table: 
     client.run(f"COPY {table.upper()} FROM '{manifest}' IAM_ROLE DEFAULT FORMAT AS PARQUET MANIFEST;")
 
     assert client.value(f"select count(*) from {table}") == 2
+
+
+@pytest.mark.fact("1.1")
+@pytest.mark.parametrize("words", ["statupdate off", "statupdate on", "statupdate"])
+def test_statupdate_is_for_the_owner(clients: Clients, client: Client, table: str, manifest: str, words: str) -> None:
+    client.run(f"grant insert on {table} to other")
+    other = clients(user="other", password="Other1")
+
+    refused = other.copy_refused(table, manifest, words=f"format as parquet manifest {words}")
+
+    assert (refused["C"], refused["M"]) == ("42501", f"must be owner of relation {table}")
+    assert other.copy(table, manifest) == 2
+
+
+@pytest.mark.fact("1.5")
+def test_count_of_the_last_copy_is_left_by_one_without_the_right(
+    clients: Clients, bucket: Bucket, table: str, manifest: str
+) -> None:
+    other = clients(user="other", password="Other1")
+    other.copy(other.table("a integer"), bucket.manifest_of(ints(a=1), ints(a=2)))
+
+    other.copy_refused(table, manifest)
+
+    assert other.value("select pg_last_copy_count()") == 2

@@ -355,3 +355,117 @@ def test_s3_out_of_reach_is_an_error_to_try_again(client: Client, bucket: Bucket
     gone = bucket.manifest([entry(location.replace("lake", "no-such-bucket"), size)])
 
     assert client.copy_refused(client.table("c varchar(3)"), gone)["M"].startswith("Spectrum Scan Error")
+
+
+@pytest.mark.fact("3")
+def test_decimal_of_19_digits_holds_what_eight_bytes_hold(client: Client, bucket: Bucket) -> None:
+    def file(*values: str) -> pa.Table:
+        return pa.table({"c": pa.array([Decimal(v) for v in values], pa.decimal128(19, 4))})
+
+    table = client.table("c decimal(19,4)")
+
+    assert client.copy(table, bucket.manifest_of(file("922337203685477.5807", "-922337203685477.5807"))) == 2
+    client.copy_refused(table, bucket.manifest_of(file("1", "922337203685477.5808")))
+    client.copy_refused(table, bucket.manifest_of(file("-999999999999999.9999")))
+
+    assert "out of range" in client.load_error()
+
+
+@pytest.mark.fact("2.1")
+@pytest.mark.parametrize("column", ["timestamp", "timestamptz"])
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "+05:30"])
+def test_zone_that_only_arrow_knows_changes_no_instant(client: Client, bucket: Bucket, column: str, zone: str) -> None:
+    """The file holds microseconds in UTC; the zone stands in pyarrow's own note, which Redshift does not read."""
+    table = client.table(f"c {column}")
+    file = pa.table({"c": pa.array([dt.datetime(2024, 7, 1, 12, tzinfo=dt.UTC)], pa.timestamp("us", zone))})
+
+    client.copy(table, bucket.manifest_of(file))
+
+    assert client.value(f"select to_char(c, 'YYYY-MM-DD HH24:MI') from {table}") == "2024-07-01 12:00"
+
+
+@pytest.mark.fact("3")
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_zone_of_the_session_changes_no_instant(client: Client, bucket: Bucket, zone: str | None) -> None:
+    table = client.table("c timestamptz")
+    kind = pa.timestamp("us", zone)
+    file = pa.table({"c": pa.array([1_719_835_200_000_000], pa.int64()).cast(kind)})
+    client.run("set timezone to 'Europe/Berlin'")
+
+    client.copy(table, bucket.manifest_of(file, use_deprecated_int96_timestamps=zone is None))
+
+    assert client.value(f"select c from {table}") == dt.datetime(2024, 7, 1, 12, tzinfo=dt.UTC)
+
+
+@pytest.mark.fact("2.1")
+@pytest.mark.parametrize(
+    "array",
+    [
+        pa.array(["a", "b"]).dictionary_encode(),
+        pa.array(["a", "b"], pa.large_string()),
+        pa.array(["a", "b"], pa.string_view()),
+    ],
+)
+def test_note_of_arrow_on_a_string_is_not_read(client: Client, bucket: Bucket, array: pa.Array) -> None:
+    table = client.table("c varchar(1)")
+
+    assert client.copy(table, bucket.manifest_of(pa.table({"c": array}))) == 2
+    assert client.rows(f"select c from {table} order by c") == [["a"], ["b"]]
+
+
+@pytest.mark.stricter
+@pytest.mark.fact("11.6")
+@pytest.mark.parametrize(
+    "array",
+    [
+        pa.array([{"x": float("nan")}]),
+        pa.array([[float("inf")]]),
+        pa.array([{"x": "a\0b"}]),
+        pa.array([[(1, 2)]], pa.map_(pa.int32(), pa.int32())),
+        pa.array([[{"y": [(True, "z")]}]], pa.list_(pa.struct([("y", pa.map_(pa.bool_(), pa.string()))]))),
+        pa.array([{"x": b"bytes"}]),
+    ],
+)
+def test_nested_value_that_json_cannot_say_is_refused(client: Client, bucket: Bucket, array: pa.Array) -> None:
+    client.copy_refused(client.table("c super"), bucket.manifest_of(pa.table({"c": array})), words=JSON)
+
+    assert client.value("select 1") == 1
+
+
+@pytest.mark.fact("2.3")
+def test_invalid_utf8_inside_a_nested_value_is_refused(client: Client, bucket: Bucket) -> None:
+    strings = pa.Array.from_buffers(pa.string(), 1, pa.array([b"a\xa4b"], pa.binary()).buffers())
+    file = pa.table({"c": pa.StructArray.from_arrays([strings], ["x"])})
+
+    client.copy_refused(client.table("c super"), bucket.manifest_of(file), words=JSON)
+
+    assert "invalid or unsupported UTF-8" in client.load_error()
+
+
+@pytest.mark.fact("11.6")
+def test_map_without_entries_is_an_object(client: Client, bucket: Bucket) -> None:
+    table = client.table("n integer, c super")
+    maps = pa.array([[("k", 1)], [], None], pa.map_(pa.string(), pa.int32()))
+
+    client.copy(table, bucket.manifest_of(pa.table({"n": pa.array([1, 2, 3], pa.int32()), "c": maps})), words=JSON)
+
+    assert client.rows(f"select c from {table} order by n") == [['{"k":1}'], ["{}"], [None]]
+
+
+@pytest.mark.fact("1.4")
+def test_row_of_bytes_is_measured_in_bytes(client: Client, bucket: Bucket) -> None:
+    table = client.table("c varbyte(16777216)")
+
+    client.copy(table, bucket.manifest_of(pa.table({"c": pa.array([b"x" * (4 << 20)], pa.binary())})))
+    client.copy_refused(table, bucket.manifest_of(pa.table({"c": pa.array([b"x" * ((4 << 20) + 1)], pa.binary())})))
+
+    assert client.value(f"select octet_length(c) from {table}") == 4 << 20
+
+
+@pytest.mark.fact("1.4")
+def test_numbers_count_in_the_length_of_a_row(client: Client, bucket: Bucket) -> None:
+    file = pa.table({"n": pa.array([1], pa.int64()), "c": pa.array([b"x" * ((4 << 20) - 7)], pa.binary())})
+
+    client.copy_refused(client.table("n bigint, c varbyte(16777216)"), bucket.manifest_of(file))
+
+    assert "a row is longer than 4194304 bytes" in client.load_error()

@@ -157,3 +157,37 @@ def test_update_takes_an_alias_and_picks_one_of_several_matches(client: Client, 
     client.run(f"insert into {s} values (1, 'other')")
 
     assert client.run(f"update {t} x set v = s.v from {s} s where x.k = s.k") == 1
+
+
+@pytest.mark.stricter
+@pytest.mark.fact("5")
+@pytest.mark.parametrize("name", ["error_on_nondeterministic_update", "describe_field_name_in_uppercase"])
+def test_setting_that_would_change_an_answer_is_not_taken_in_silence(client: Client, name: str) -> None:
+    client.run(f"set {name} to off")
+
+    for value in ("true", "on", "t", "1", "'yes'"):
+        assert "not carried out by the stand-in" in client.refused(f"set {name} to {value}")["M"]
+
+
+def test_remove_duplicates_wants_as_many_columns_on_both_sides(client: Client, tables: tuple[str, str]) -> None:
+    t, _ = tables
+    for columns in ("k integer", "k integer, v varchar(10), w integer"):
+        source = client.table(columns)
+        client.run(f"insert into {source} (k) values (1)")
+        before = content(client, t)
+
+        client.refused(f"merge into {t} using {source} s on {t}.k = s.k remove duplicates")
+
+        assert content(client, t) == before
+
+
+@pytest.mark.parametrize(("target", "source"), [("{t}", "public.{t} x"), ("public.{t}", "{t} x")])
+def test_source_that_is_the_target_by_another_name_is_refused(
+    client: Client, tables: tuple[str, str], target: str, source: str
+) -> None:
+    t, _ = tables
+    left, right = target.format(t=t), source.format(t=t)
+
+    refused = client.refused(f"merge into {left} using {right} on {t}.k = x.k {UPSERT.replace('s.', 'x.')}")
+
+    assert refused["M"] == "Source view/subquery in Merge statement cannot reference target table."

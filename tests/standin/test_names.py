@@ -117,3 +117,13 @@ def test_name_that_begins_with_a_hash_is_a_temporary_table(clients: Clients, cli
 
     assert client.rows("select a from #scratch") == [[1]]
     clients().refused("select a from #scratch")
+
+
+@pytest.mark.stricter
+def test_row_too_wide_for_the_server_behind_is_refused_by_name(client: Client) -> None:
+    table = client.table(", ".join(f"c{i} bigint" for i in range(1600)))
+
+    refused = client.refused(f"insert into {table} values ({', '.join(['1'] * 1600)})")
+
+    assert refused["C"] == "0A000"
+    assert refused["M"].endswith("is not carried out by the stand-in")

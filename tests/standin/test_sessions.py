@@ -82,3 +82,14 @@ def test_sessions_tell_their_application(clients: Clients, client: Client) -> No
 def test_activity_has_the_columns_of_postgresql_8(client: Client) -> None:
     assert client.value("select count(*) from pg_stat_activity where procpid = pg_backend_pid()") == 1
     client.refused("select pid from pg_stat_activity")
+
+
+def test_locked_table_keeps_nobody_from_the_list_of_tables(clients: Clients, client: Client) -> None:
+    table = client.table("a integer")
+    client.run(f"insert into {table} values (1)")
+    holder = clients()
+    holder.run("begin")
+    holder.run(f"lock {table}")
+    client.run("set statement_timeout to 5000")
+
+    assert client.value(f"select count(*) from svv_table_info where \"table\" <> '{table}'") >= 0

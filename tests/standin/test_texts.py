@@ -1,5 +1,7 @@
 """Text: default widths, bytes, trailing spaces; numbers: default precision."""
 
+from decimal import Decimal
+
 import pytest
 
 from tests.standin.clients import Client
@@ -115,3 +117,37 @@ def test_excess_scale_is_rounded_and_excess_digits_refused(client: Client) -> No
 
     assert [str(r[0]) for r in client.rows(f"select n from {table} order by n")] == ["1.00", "1.01"]
     assert client.refused(f"insert into {table} values (1000)")["C"] == "22003"
+
+
+@pytest.mark.fact("3")
+def test_decimals_of_19_digits_end_where_eight_bytes_end(client: Client) -> None:
+    table = client.table("a decimal(19,0), b decimal(19,4)")
+    client.run(f"insert into {table} values (9223372036854775807, -922337203685477.5807)")
+
+    for values in ("(9223372036854775808, 0)", "(0, 922337203685477.5808)", "(-9999999999999999999, 0)"):
+        assert client.refused(f"insert into {table} values {values}")["C"] == "22003"
+    client.refused(f"insert into {table} values (%s, 0)", (2**63,))
+    client.refused(f"update {table} set b = b * 2")
+    client.refused("select cast('9999999999999999999' as decimal(19,0))")
+
+    assert client.value("select cast('9999999999999999999' as decimal(20,0))") == 9999999999999999999
+    assert client.value(f"select count(*) from {table}") == 1
+
+
+@pytest.mark.stricter
+@pytest.mark.fact("3")
+def test_decimal_is_always_a_number(client: Client) -> None:
+    table = client.table("a decimal(10,2)")
+
+    client.refused(f"insert into {table} values ('NaN')")
+    client.refused(f"insert into {table} values (%s)", (Decimal("NaN"),))
+    client.refused("select cast('NaN' as decimal(10,2))")
+
+
+@pytest.mark.fact("3")
+def test_text_becomes_its_own_bytes_and_is_never_read_as_hexadecimal(client: Client) -> None:
+    table = client.table("c varbyte(20)")
+    client.run(f"insert into {table} values (%s)", ("\\x6162",))
+
+    assert client.value(f"select to_hex(c) from {table}") == b"\\x6162".hex()
+    assert client.value("select to_hex(cast('\\\\x6162' as varbyte))") == b"\\x6162".hex()

@@ -10,7 +10,7 @@ import pytest
 from redshift_connector.error import ProgrammingError
 
 from syncd.sandbox.redshift import Isolation, Lake, RedshiftStandIn
-from tests.standin.clients import Bucket, Client, Clients
+from tests.standin.clients import Bucket, Client, Clients, numbers
 
 pytestmark = [pytest.mark.services, pytest.mark.fact("11.12")]
 SOON = 20.0
@@ -326,3 +326,36 @@ def test_serializable_database_refuses_a_cycle(s3_url: str) -> None:
         assert second.refused("commit")["M"] == "1023"
         assert first.value("select isolation_level from stv_db_isolation_level") == "Serializable"
         clients.close()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select set_config('default_transaction_isolation', 'read committed', false)",
+        "select set_config('transaction_isolation', 'read committed', true)",
+        "select pg_catalog.set_config('default_transaction_isolation', 'read committed', false)",
+    ],
+)
+def test_no_session_talks_itself_out_of_its_snapshot(clients: Clients, client: Client, table: str, sql: str) -> None:
+    reader = clients()
+    reader.refused(sql)
+
+    reader.run("begin")
+    reader.value(f"select count(*) from {table}")
+    client.run(f"insert into {table} values (3, 3)")
+
+    assert reader.value(f"select count(*) from {table}") == 2
+
+
+@pytest.mark.fact("11.8")
+def test_table_that_two_sessions_make_at_once_exists_already(server: RedshiftStandIn, clients: Clients) -> None:
+    first, second = clients(), clients()
+    name = f"t{next(numbers)}"
+    first.run("begin")
+    first.run(f"create table {name} (a integer)")
+
+    with waits(server, second, lambda: second.run(f"create table {name} (a integer)")) as waiting:
+        first.run("commit")
+        fields = waiting.fields()
+
+    assert (fields["C"], fields["M"]) == ("42P07", f'Relation "{name}" already exists')

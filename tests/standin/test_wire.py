@@ -305,3 +305,26 @@ def test_case_sensitive_identifiers_are_not_offered(client: Client) -> None:
     client.run("set enable_case_sensitive_identifier to off")
     client.refused("set enable_case_sensitive_identifier to true")
     client.refused("set no_such_setting to 1")
+
+
+@pytest.mark.parametrize("values", ["(%s,%s)", "(%s,%s),(%s,%s)", "( %s ,%s )"])
+def test_parameters_may_stand_without_spaces(client: Client, values: str) -> None:
+    table = client.table("a integer, b integer")
+    rows = values.count("(")
+
+    assert client.run(f"insert into {table}(a,b)values{values}", [1, 2] * rows) == rows
+    assert client.value(f"select count(*) from {table} where a=%s and b=%s", (1, 2)) == rows
+
+
+def test_every_way_to_ask_for_the_version_tells_the_same(client: Client) -> None:
+    assert client.value("show server_version") == "8.0.2"
+    assert client.value("select current_setting('server_version')") == "8.0.2"
+
+
+@pytest.mark.parametrize("name", ["latin1", "win1252", "sql_ascii"])
+def test_encoding_of_the_session_stays_unicode(client: Client, name: str) -> None:
+    client.refused(f"set client_encoding to '{name}'")
+    client.run("set client_encoding to 'utf8'")
+    client.run("set client_encoding to unicode")
+
+    assert client.value("select 'é'") == "é"

@@ -7,7 +7,7 @@ from syncd.sandbox.redshift.functions import BEFORE_NAMES, DATE_PARTS_FIRST, KNO
 from syncd.sandbox.redshift.names import LongNames, folded
 from syncd.sandbox.redshift.objects import quoted
 from syncd.sandbox.redshift.refusal import Refusal, not_in_stand_in, not_supported, syntax_error
-from syncd.sandbox.redshift.sqltypes import LONGEST_VARBYTE, SqlType, read_type
+from syncd.sandbox.redshift.sqltypes import FOREIGN, LONGEST_VARBYTE, SqlType, read_type
 from syncd.sandbox.redshift.tokens import Kind, Reader, Token
 
 FOREIGN_MARKS = frozenset({"->", "->>", "#>", "#>>", "@>", "<@", "?", "?|", "?&", "&&", "^@"})
@@ -25,7 +25,21 @@ ABSENT = {
     "ONLY": "ONLY",
 }
 ABSENT_PAIRS = frozenset(
-    {("EXCEPT", "ALL"), ("INTERSECT", "ALL"), ("MINUS", "ALL"), ("SET", "("), ("BY", "DISTINCT"), ("DISTINCT", "(")}
+    {
+        ("EXCEPT", "ALL"),
+        ("INTERSECT", "ALL"),
+        ("MINUS", "ALL"),
+        ("SET", "("),
+        ("BY", "DISTINCT"),
+        ("DISTINCT", "("),
+        ("BETWEEN", "SYMMETRIC"),
+        ("AS", "MATERIALIZED"),
+        ("NOT", "MATERIALIZED"),
+        ("IS", "NORMALIZED"),
+        ("NOT", "NORMALIZED"),
+        ("IS", "JSON"),
+        ("NOT", "JSON"),
+    }
 )
 NUMBER = re.compile(r"\d+(\.\d*)?([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?")
 NOT_HERE = frozenset({"QUALIFY", "PIVOT", "UNPIVOT", "LISTAGG", "DECODE", "CONNECT", "APPROXIMATE"})
@@ -75,13 +89,36 @@ class Editor:
     def _one(self) -> None:
         token = self._reader.next()
         if token.kind is Kind.QUOTED:
-            self._change(token, quoted(self._names.behind(folded(token.text))))
+            self._quoted(token)
         elif token.kind is Kind.WORD:
             self._word(token)
         elif token.kind is Kind.MARK:
             self._mark(token)
         elif token.kind is Kind.NUMBER:
             self._number(token)
+        elif (before := self._before(2)) is not None and before.is_word(*FOREIGN):
+            raise not_supported(f'Column type "{before.raw.lower()}" is not supported.')
+
+    def _quoted(self, token: Token) -> None:
+        if self._is_qualified_call():
+            self._known(token)
+        self._change(token, quoted(self._names.behind(folded(token.text))))
+
+    def _is_qualified_call(self) -> bool:
+        """Whether the name just read, in quotes or after a schema's, is that of a function and not of a table."""
+        after = self._reader.peek()
+        if after is None or not after.is_mark("("):
+            return False
+        back = 2
+        while (dot := self._before(back)) is not None and dot.is_mark("."):
+            back += 2
+        before = self._before(back)
+        return before is None or not (before.is_word(*BEFORE_NAMES) or before.is_mark(")"))
+
+    def _known(self, token: Token) -> None:
+        name = folded(token.text if token.kind is Kind.QUOTED else token.raw)
+        if name.upper() not in KNOWN:
+            raise Refusal("42883", f"function {name}() does not exist")
 
     def _number(self, token: Token) -> None:
         """Digits, a point, an exponent: no 0x1F and no 1_000, which come as a number and a word that touch."""
@@ -96,6 +133,8 @@ class Editor:
     def _mark(self, token: Token) -> None:
         if token.text in FOREIGN_MARKS:
             raise Refusal("42883", f"operator does not exist: {token.text}")
+        if token.text == "$" and not ((after := self._reader.peek()) is not None and after.kind is Kind.NUMBER):
+            raise not_supported("a constant in dollar quotes is not supported")
         if token.text == "(":
             before = self._before(2)
             self._casts.append(before is not None and before.is_word("CAST"))
@@ -122,6 +161,8 @@ class Editor:
         after = self._reader.peek()
         dotted = (before := self._before(2)) is not None and before.is_mark(".")
         if dotted:
+            if self._is_qualified_call():
+                self._known(token)
             self._name(token)
         elif token.is_word("AS") and self._casts and self._casts[-1]:
             self._type()
@@ -181,8 +222,8 @@ def _is_type(word: str) -> bool:
     return word in {"VARCHAR", "CHAR", "NUMERIC", "DECIMAL", "CHARACTER", "VARBYTE", "NVARCHAR"}
 
 
-def refuse_null_order_in_windows(tokens: Sequence[Token]) -> None:
-    """NULLS FIRST and NULLS LAST stand in no window of Redshift's (facts, section 5)."""
+def refuse_foreign_windows(tokens: Sequence[Token]) -> None:
+    """NULLS FIRST and NULLS LAST stand in no window of Redshift's (facts, section 5), and frames are of ROWS."""
     depth, windows = 0, []
     for before, token in zip([None, *tokens], tokens, strict=False):
         if token.is_mark("("):
@@ -195,3 +236,5 @@ def refuse_null_order_in_windows(tokens: Sequence[Token]) -> None:
             depth -= 1
         elif windows and token.is_word("NULLS"):
             raise not_supported("NULLS FIRST and NULLS LAST are not supported in a window function")
+        elif windows and token.is_word("RANGE", "GROUPS", "EXCLUDE"):
+            raise not_supported(f"{token.text} is not supported in the frame of a window function")

@@ -23,8 +23,17 @@ from syncd.sandbox.redshift.scan_errors import DATA, OLDER_DATA, LoadRefused, sc
 from syncd.sandbox.redshift.target import TargetColumn, filled_columns, target_columns
 from syncd.sandbox.redshift.wire import PeerGone
 
+MICROSECONDS: Final = "(extract(epoch FROM ({})) * 1000000)::bigint"
+AS_READ: Final = {
+    "TIMESTAMP": MICROSECONDS,
+    "TIMESTAMPTZ": MICROSECONDS,
+    "VARBYTE": "''",  # refused when it would be needed: PostgreSQL prints such a constant in hexadecimal
+}
+DENIED: Final = "42501"
 PIECES_AHEAD: Final = 4
 PATIENCE: Final = 0.2
+# What COPY of PostgreSQL's fills for a type that takes no such text itself, and what makes the type of it.
+INTERIM: Final = {"SUPER": ("json", "super"), "VARBYTE": ("bytea", "varbyte")}
 Piece = tuple[int, memoryview]
 
 
@@ -36,6 +45,7 @@ def carry_out(desk: Desk, load: Load) -> str:
     """
     table = name_behind(load.table, desk.names)
     desk.enter(writes=[table])
+    _check_rights(desk, load, table)
     columns = filled_columns(target_columns(desk, table), load)
     entry = _entry(desk, load, table)
     try:
@@ -57,6 +67,15 @@ def carry_out(desk: Desk, load: Load) -> str:
     return f"COPY {entry.rows}"
 
 
+def _check_rights(desk: Desk, load: Load, table: str) -> None:
+    """Who may not load fails before the load begins: the count of the last one stays (facts, 1.5)."""
+    known = f"to_regclass({literal(table)})"
+    if desk.value(f"SELECT has_table_privilege({known}, 'INSERT')") == "f":
+        raise Refusal(DENIED, f"permission denied for relation {load.table[-1]}")
+    if load.statistics:
+        desk.run(f"SELECT pg_catalog.redshift_own({known}) WHERE {known} IS NOT NULL")
+
+
 def _entry(desk: Desk, load: Load, table: str) -> LoadEntry:
     return LoadEntry(
         query=desk.log.next_id(),
@@ -73,7 +92,7 @@ def _entry(desk: Desk, load: Load, table: str) -> LoadEntry:
 def _defaults(desk: Desk, columns: Sequence[TargetColumn]) -> dict[str, str]:
     """The value that a NULL becomes where a column has both NOT NULL and DEFAULT (facts, 1.5)."""
     wanted = [c for c in columns if c.not_null and c.default]
-    return {c.name: desk.known(f"SELECT ({c.default})::text") for c in wanted}
+    return {c.name: desk.known(f"SELECT {AS_READ.get(c.type.name, '({})::text').format(c.default)}") for c in wanted}
 
 
 def _pieces(
@@ -147,14 +166,14 @@ def _check_schema(file: Any, load: Load, filling: Filling, source: Source) -> No
 
 
 def _into_table(desk: Desk, table: str, columns: Sequence[TargetColumn], pieces: Iterator[Piece]) -> int:
-    """Send the pieces; JSON for a SUPER column, which takes no text, goes through a table of the stand-in's own."""
+    """Send the pieces; what must become a SUPER or a VARBYTE goes through a table of the stand-in's own."""
     quoted = [name_behind([c.name], desk.names) for c in columns]
     names = ", ".join(quoted)
-    if not any(c.type.name == "SUPER" for c in columns):
+    if not any(c.type.name in INTERIM for c in columns):
         return _send(desk, f"COPY {table} ({names}) FROM STDIN (FORMAT csv)", pieces)
-    kinds = ["json" if c.type.name == "SUPER" else behind(c.type) for c in columns]
-    definitions = ", ".join(f"{name} {kind}" for name, kind in zip(quoted, kinds, strict=True))
-    values = ", ".join(f"{name}::super" if kind == "json" else name for name, kind in zip(quoted, kinds, strict=True))
+    kinds = [INTERIM.get(c.type.name) or (behind(c.type), behind(c.type)) for c in columns]
+    definitions = ", ".join(f"{name} {kind}" for name, (kind, _) in zip(quoted, kinds, strict=True))
+    values = ", ".join(f"{name}::{kind}" for name, (_, kind) in zip(quoted, kinds, strict=True))
     desk.run(f"CREATE TEMPORARY TABLE redshift_documents ({definitions})")
     rows = _send(desk, "COPY pg_temp.redshift_documents FROM STDIN (FORMAT csv)", pieces)
     desk.run(f"INSERT INTO {table} ({names}) SELECT {values} FROM pg_temp.redshift_documents")

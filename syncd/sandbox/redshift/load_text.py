@@ -37,6 +37,7 @@ class Load:
     fill_record: bool = False
     explicit_ids: bool = False
     serialize_to_json: bool = False
+    statistics: bool = False
     invalid_character: str = ""
 
 
@@ -119,7 +120,8 @@ def _serialize(_: Reader, load: Load) -> None:
     load.serialize_to_json = True
 
 
-def _statistics(reader: Reader, _: Load) -> None:
+def _statistics(reader: Reader, load: Load) -> None:
+    load.statistics = True
     for word in ("ON", "OFF", "TRUE", "FALSE"):
         if reader.takes(word):
             return

@@ -56,7 +56,7 @@ def plan_merge(reader: Reader, names: LongNames) -> Plan:
 def _source(reader: Reader, names: LongNames, target: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     if not reader.sees_mark("("):
         source = reader.relation()
-        if source[-1] == target[-1] and (len(source) == 1 or source == target):
+        if source[-1] == target[-1] and (len(source) != len(target) or source == target):
             raise not_supported(READS_TARGET)
         return name_behind(source, names), (name_behind(source, names),)
     start = reader.at
@@ -164,6 +164,17 @@ def _replace_matched(desk: Desk, merge: Merge) -> str:
     ):
         # What Redshift does with such a source is not known (facts, section 12).
         raise not_in_stand_in("MERGE REMOVE DUPLICATES from a source with duplicate keys")
+    if _width(desk, source) != _width(desk, target):
+        raise not_supported("MERGE REMOVE DUPLICATES needs the same number of columns in source and target")
     desk.run(f"DELETE FROM {target} USING {source} WHERE {merge.on}")
     desk.run(f"INSERT INTO {target} SELECT * FROM {source}")
     return "MERGE"
+
+
+def _width(desk: Desk, relation: str) -> str:
+    """The number of columns of a table or a subquery."""
+    desk.run(f"CREATE TEMPORARY TABLE redshift_shape AS SELECT * FROM {relation} LIMIT 0")
+    count = "SELECT count(*) FROM pg_attribute WHERE attrelid = 'pg_temp.redshift_shape'::regclass AND attnum > 0"
+    width = desk.known(count)
+    desk.run("DROP TABLE pg_temp.redshift_shape")
+    return width

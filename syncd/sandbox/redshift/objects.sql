@@ -69,6 +69,22 @@ END $$;
 UPDATE pg_cast SET castfunc = 'pg_catalog.redshift_char(bpchar,int,boolean)'::regprocedure
   WHERE castsource = 'bpchar'::regtype AND casttarget = 'bpchar'::regtype;
 
+-- A decimal of up to 19 digits stands in 8 bytes, so that not all of 19 digits fit (facts, section 3); none is NaN.
+CREATE FUNCTION pg_catalog.redshift_numeric(value numeric, typmod int) RETURNS numeric LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+DECLARE
+  kept numeric := pg_catalog.numeric(value, typmod);
+BEGIN
+  IF kept = 'NaN' THEN
+    RAISE EXCEPTION USING ERRCODE = '22P02', MESSAGE = 'NaN is no value of type numeric';
+  END IF;
+  IF (typmod - 4) >> 16 = 19 AND abs(kept) * power(10::numeric, (typmod - 4) & 2047) > 9223372036854775807 THEN
+    RAISE EXCEPTION USING ERRCODE = '22003', MESSAGE = 'Numeric data overflow (result precision): out of range for 8 bytes';
+  END IF;
+  RETURN kept;
+END $$;
+UPDATE pg_cast SET castfunc = 'pg_catalog.redshift_numeric(numeric,int)'::regprocedure
+  WHERE castsource = 'numeric'::regtype AND casttarget = 'numeric'::regtype;
+
 -- SUPER keeps the JSON text it was given, without the spaces between its marks. A text constant would become a
 -- string scalar in Redshift, not JSON (fact 11.6): here it is refused, by an input function that accepts nothing.
 CREATE TYPE pg_catalog.super;
@@ -102,7 +118,7 @@ BEGIN
   IF octet_length(value) > 65535 THEN
     PERFORM redshift_check_strings(value::jsonb);
   END IF;
-  RETURN regexp_replace(value::json::text, E'("(?:[^"\\\\]|\\\\.)*")|\\s+', E'\\1', 'g')::json::super;
+  RETURN redshift_replace_behind(value::json::text, E'("(?:[^"\\\\]|\\\\.)*")|\\s+', E'\\1', 'g')::json::super;
 EXCEPTION WHEN invalid_text_representation OR untranslatable_character THEN
   RAISE EXCEPTION USING ERRCODE = 'XX000', MESSAGE = 'Invalid input',
     DETAIL = 'code: 8001, context: JSON_PARSE() error: ' || SQLERRM;
@@ -121,9 +137,9 @@ CREATE FUNCTION pg_catalog.is_valid_json(value text) RETURNS boolean LANGUAGE sq
 CREATE FUNCTION pg_catalog.is_valid_json_array(value text) RETURNS boolean LANGUAGE sql IMMUTABLE STRICT
   RETURN value IS JSON ARRAY;
 
--- VARBYTE: bytes, with a length.
+-- VARBYTE: bytes, with a length. A text becomes its own bytes, never those that its digits would spell.
 CREATE TYPE pg_catalog.varbyte;
-CREATE FUNCTION pg_catalog.varbyte_in(cstring) RETURNS varbyte LANGUAGE internal IMMUTABLE STRICT AS 'byteain';
+CREATE FUNCTION pg_catalog.varbyte_in(cstring) RETURNS varbyte LANGUAGE internal IMMUTABLE STRICT AS 'textin';
 CREATE FUNCTION pg_catalog.varbyte_out(varbyte) RETURNS cstring LANGUAGE internal STABLE STRICT AS 'byteaout';
 CREATE FUNCTION pg_catalog.varbyte_recv(internal) RETURNS varbyte LANGUAGE internal IMMUTABLE STRICT AS 'bytearecv';
 CREATE FUNCTION pg_catalog.varbyte_send(varbyte) RETURNS bytea LANGUAGE internal IMMUTABLE STRICT AS 'byteasend';
@@ -183,6 +199,16 @@ CREATE OPERATOR CLASS pg_catalog.varbyte_ops DEFAULT FOR TYPE varbyte USING hash
   OPERATOR 1 =, FUNCTION 1 pg_catalog.varbyte_hash(varbyte);
 
 -- Functions that Redshift has and PostgreSQL has not, or has otherwise.
+ALTER FUNCTION pg_catalog.to_timestamp(double precision) RENAME TO redshift_to_timestamp_behind;
+ALTER FUNCTION pg_catalog.concat(VARIADIC "any") RENAME TO redshift_concat_behind;
+CREATE FUNCTION pg_catalog.concat(first text, second text) RETURNS text LANGUAGE sql IMMUTABLE STRICT RETURN first || second;
+ALTER FUNCTION pg_catalog.regexp_replace(text, text, text, int) RENAME TO redshift_replace_behind;
+ALTER FUNCTION pg_catalog.regexp_replace(text, text, text, int, int) RENAME TO redshift_replace_behind;
+ALTER FUNCTION pg_catalog.regexp_replace(text, text, text, int, int, text) RENAME TO redshift_replace_behind;
+ALTER FUNCTION pg_catalog.regexp_replace(text, text, text, text) RENAME TO redshift_replace_behind;
+ALTER FUNCTION pg_catalog.regexp_replace(text, text, text) RENAME TO redshift_replace_behind;
+CREATE FUNCTION pg_catalog.regexp_replace(value text, pattern text, other text) RETURNS text LANGUAGE sql IMMUTABLE STRICT
+  RETURN redshift_replace_behind(value, pattern, other, 'g');
 CREATE FUNCTION pg_catalog.getdate() RETURNS timestamp LANGUAGE sql STABLE
   RETURN date_trunc('second', statement_timestamp() AT TIME ZONE 'UTC');
 CREATE FUNCTION pg_catalog.redshift_sysdate() RETURNS timestamp LANGUAGE sql STABLE
@@ -211,6 +237,10 @@ BEGIN
 END $$;
 CREATE FUNCTION pg_catalog.dateadd(part text, number bigint, value timestamp) RETURNS timestamp LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
+  IF rtrim(lower(part), 's') NOT IN ('microsecond', 'millisecond', 'second', 'minute', 'hour', 'day', 'week') THEN
+    -- The last day of a month stays the last day in Redshift, and does not in PostgreSQL.
+    RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'the stand-in has no DATEADD by ' || part;
+  END IF;
   RETURN value + (number || ' ' || part)::interval;
 END $$;
 CREATE FUNCTION pg_catalog.datediff(part text, first timestamp, last timestamp) RETURNS bigint LANGUAGE plpgsql IMMUTABLE STRICT AS $$
@@ -230,6 +260,9 @@ CREATE FUNCTION pg_catalog.convert_timezone(source text, target text, value time
 CREATE FUNCTION pg_catalog.pg_last_copy_count(value bigint) RETURNS bigint LANGUAGE sql IMMUTABLE RETURN value;
 CREATE FUNCTION pg_catalog.pg_last_copy_id(value bigint) RETURNS bigint LANGUAGE sql IMMUTABLE RETURN value;
 CREATE FUNCTION pg_catalog.is_large_string_enabled() RETURNS boolean LANGUAGE sql STABLE RETURN false;
+ALTER FUNCTION pg_catalog.current_setting(text) RENAME TO redshift_setting_behind;
+CREATE FUNCTION pg_catalog.current_setting(name text) RETURNS text LANGUAGE sql STABLE STRICT RETURN
+  CASE lower(name) WHEN 'server_version' THEN '8.0.2' ELSE redshift_setting_behind(name) END;
 ALTER FUNCTION pg_catalog.version() RENAME TO redshift_version_behind;
 CREATE FUNCTION pg_catalog.version() RETURNS text LANGUAGE sql STABLE RETURN {version};
 
@@ -396,7 +429,7 @@ CREATE VIEW pg_catalog.stv_sessions AS
   SELECT backend_start AT TIME ZONE 'UTC' AS starttime, pid AS process, usename::text AS user_name, datname::text AS db_name
   FROM redshift_activity_behind WHERE backend_type = 'client backend' AND usename = session_user;
 CREATE FUNCTION pg_catalog.redshift_isolation() RETURNS varchar LANGUAGE sql STABLE RETURN
-  CASE current_setting('default_transaction_isolation') WHEN 'serializable' THEN 'Serializable' ELSE 'Snapshot Isolation' END;
+  CASE redshift_setting_behind('default_transaction_isolation') WHEN 'serializable' THEN 'Serializable' ELSE 'Snapshot Isolation' END;
 CREATE VIEW pg_catalog.svv_redshift_databases AS
   SELECT {database}::varchar AS database_name, 100 AS database_owner, 'local'::varchar AS database_type,
          NULL::varchar AS database_acl, NULL::varchar AS database_options, redshift_isolation() AS database_isolation_level;
@@ -421,10 +454,16 @@ CREATE VIEW pg_catalog.svv_columns AS
   SELECT table_catalog, table_schema, redshift_long_name(table_name)::varchar AS table_name, redshift_long_name(column_name)::varchar AS column_name,
          ordinal_position, column_default, is_nullable, data_type, character_maximum_length, numeric_precision, numeric_scale, datetime_precision
   FROM information_schema.columns WHERE table_name NOT LIKE 'redshift\_%';
-CREATE FUNCTION pg_catalog.redshift_count(relation oid) RETURNS bigint LANGUAGE plpgsql STABLE SECURITY DEFINER AS $$
+-- Rows are counted where that waits for nobody; a locked table tells what the last ANALYZE found.
+CREATE FUNCTION pg_catalog.redshift_count(relation oid) RETURNS bigint LANGUAGE plpgsql VOLATILE SECURITY DEFINER AS $$
 DECLARE
   counted bigint;
 BEGIN
+  BEGIN
+    EXECUTE 'LOCK TABLE ' || relation::regclass || ' IN ACCESS SHARE MODE NOWAIT';
+  EXCEPTION WHEN lock_not_available THEN
+    RETURN (SELECT greatest(reltuples, 0)::bigint FROM pg_class WHERE oid = relation);
+  END;
   EXECUTE 'SELECT count(*) FROM ' || relation::regclass INTO counted;
   RETURN counted;
 END $$;

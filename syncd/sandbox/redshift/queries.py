@@ -12,6 +12,7 @@ from sqlglot.errors import SqlglotError
 from syncd.sandbox.redshift.edits import name_behind
 from syncd.sandbox.redshift.names import RESERVED, SYSTEM_COLUMNS, LongNames, folded
 from syncd.sandbox.redshift.refusal import SYNTAX_ERROR, Refusal, not_in_stand_in, not_supported, syntax_error
+from syncd.sandbox.redshift.tokens import StandIn
 
 WRITES: Final = (exp.Insert, exp.Update, exp.Delete)
 ALLOWED: Final = (exp.Select, exp.SetOperation, exp.Subquery, *WRITES)
@@ -31,7 +32,7 @@ class Touched:
 def checked(sql: str, names: LongNames) -> Touched:
     """Refuse what Redshift would refuse; tell the tables of the rest."""
     try:
-        tree = sqlglot.parse_one(sql, read="redshift")
+        tree = sqlglot.parse_one(sql, read=StandIn)
     except SqlglotError as error:
         raise Refusal(SYNTAX_ERROR, f"syntax error: {_near(error)}") from error
     except RecursionError as error:

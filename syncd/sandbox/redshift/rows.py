@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from math import isfinite
 from typing import Any, Final
 
 import pyarrow as pa
@@ -20,6 +21,8 @@ READ_BYTES: Final = 8 << 20
 WHOLE_GROUP: Final = 64 << 20
 LONGEST_ROW: Final = 4 << 20
 LONGEST_STRING: Final = 65535
+EIGHT_BYTE_DIGITS: Final = 19
+MOST_IN_EIGHT_BYTES: Final = 2**63 - 1
 FIRST_INSTANT: Final = -62_135_596_800_000_000  # 0001-01-01 in microseconds
 LAST_INSTANT: Final = 253_402_300_799_999_999  # the end of 9999
 FIRST_DAY: Final = -719_162
@@ -74,23 +77,49 @@ def csv_of(file: "ParquetSource", filling: Filling) -> Iterator[tuple[int, memor
     """The file's rows in pieces: how many, and their CSV; memory does not grow with the file."""
     for batch in file.batches():
         arrays = [
-            _column(array, column, filling) for array, column in zip(batch.columns, filling.columns, strict=False)
+            _column(_plainly(array), column, filling)
+            for array, column in zip(batch.columns, filling.columns, strict=False)
         ]
         arrays += [pa.nulls(batch.num_rows)] * (len(filling.columns) - len(arrays))
-        _check_row_size(arrays, filling.file)
+        _check_row_size([_measured(*pair) for pair in zip(batch.columns, arrays, strict=False)], filling.file)
         sink = pa.BufferOutputStream()
         table = pa.RecordBatch.from_arrays(arrays, names=[f"c{i}" for i in range(len(arrays))])
         pyarrow.csv.write_csv(table, sink, AS_CSV)
         yield batch.num_rows, memoryview(sink.getvalue())
 
 
+def _plainly(array: Any) -> Any:  # noqa: ANN401  # as above
+    """The values as the file's own schema has them; pyarrow reads more into them from its note beside it.
+
+    An instant is one of UTC, whatever zone the note names, and INT96 has none at all; a string is a string.
+    """
+    kind = array.type
+    if pa.types.is_timestamp(kind):
+        return array.cast(pa.int64()).cast(pa.timestamp("us", "UTC"))
+    if pa.types.is_dictionary(kind):
+        return _plainly(array.cast(kind.value_type))
+    if pa.types.is_large_string(kind) or kind == pa.string_view():
+        return array.cast(pa.string())
+    if pa.types.is_large_binary(kind) or kind == pa.binary_view():
+        return array.cast(pa.binary())
+    return array.cast(pa.int64()) if pa.types.is_duration(kind) else array
+
+
 def _column(array: Any, column: TargetColumn, filling: Filling) -> Any:  # noqa: ANN401  # as above
     if column.not_null and array.null_count:
         if column.name not in filling.defaults:
             raise null_value(column.name, filling.file)
-        array = pc.fill_null(array, pa.scalar(filling.defaults[column.name]).cast(array.type))
+        array = pc.fill_null(array, _default(filling.defaults[column.name], array.type))
     write = WRITERS.get(column.type.name)
     return array if write is None else write(array, column, filling)
+
+
+def _default(told: str, kind: Any) -> Any:  # noqa: ANN401  # as above
+    if pa.types.is_timestamp(kind):
+        return pa.scalar(int(told)).cast(kind)
+    if pa.types.is_binary(kind):
+        raise not_in_stand_in("a NULL that becomes the DEFAULT of a VARBYTE column")
+    return pa.scalar(told).cast(kind)
 
 
 def _text(array: Any, column: TargetColumn, filling: Filling) -> Any:  # noqa: ANN401
@@ -196,19 +225,39 @@ def _check_range(numbers: Any, bounds: tuple[int, int], column: TargetColumn, fi
         raise _value_error(DATA, sentence, column, filling)
 
 
+def _decimals(array: Any, column: TargetColumn, filling: Filling) -> Any:  # noqa: ANN401
+    """Up to 19 digits stand in 8 bytes, and not all of 19 fit (facts, section 3)."""
+    if column.type.width == EIGHT_BYTE_DIGITS:
+        found = pc.min_max(array).as_py()
+        most = Decimal(MOST_IN_EIGHT_BYTES).scaleb(-column.type.scale)
+        if found["min"] is not None and not -most <= found["min"] <= found["max"] <= most:
+            raise _value_error(
+                DATA, f"a value of column {column.name} is out of range: at most {most}", column, filling
+            )
+    return array
+
+
 def _documents(array: Any, column: TargetColumn, filling: Filling) -> Any:  # noqa: ANN401
     """Values of a SUPER column: a string becomes a string scalar, a nested value its JSON (fact 11.6)."""
     if pa.types.is_string(array.type):
         _valid_text(array, column, filling)
-    return pa.array([None if v is None else _document(v, column, filling) for v in array.to_pylist()], pa.string())
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid as error:
+        sentence = f"String contains invalid or unsupported UTF-8 codepoints inside a nested value: {error}"
+        raise _value_error(INVALID_TEXT, sentence, column, filling) from error
+    documents = [None if v is None else _document(v, array.type, column, filling) for v in array.to_pylist()]
+    return pa.array(documents, pa.string())
 
 
-def _document(value: Any, column: TargetColumn, filling: Filling) -> str:  # noqa: ANN401
+def _document(value: Any, kind: Any, column: TargetColumn, filling: Filling) -> str:  # noqa: ANN401
     for text in _strings(value):
         if len(text.encode()) > LONGEST_STRING:
             sentence = f"String value exceeds the max size of {LONGEST_STRING} bytes"
             raise _value_error(TOO_LARGE, sentence, column, filling)
-    return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        if "\0" in text:
+            raise _value_error(INVALID_TEXT, "a NUL inside a SUPER value: its effect is not known", column, filling)
+    return json.dumps(_plain(value, kind), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def _strings(value: Any) -> Iterator[str]:  # noqa: ANN401
@@ -222,29 +271,50 @@ def _strings(value: Any) -> Iterator[str]:  # noqa: ANN401
             yield from _strings(inner)
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401
-    if isinstance(value, list) and value and all(isinstance(pair, tuple) for pair in value):
-        return {str(key): _plain(inner) for key, inner in value}  # a map
-    if isinstance(value, list):
-        return [_plain(inner) for inner in value]
-    if isinstance(value, dict):
-        return {key: _plain(inner) for key, inner in value.items()}
-    if value is None or isinstance(value, str | bool | int | float):
+def _plain(value: Any, kind: Any) -> Any:  # noqa: ANN401
+    """A nested value as JSON has it, by the type it has in the file."""
+    if value is None or isinstance(value, str | bool | int):
         return value
-    kind = "a decimal" if isinstance(value, Decimal) else f"a {type(value).__name__}"
-    raise not_in_stand_in(f"{kind} inside a SUPER value")
+    if isinstance(value, float):
+        if not isfinite(value):
+            raise not_in_stand_in(f"{value} inside a SUPER value")
+        return value
+    if pa.types.is_map(kind):
+        if not pa.types.is_string(kind.key_type):
+            raise not_in_stand_in("a map whose keys are no strings, in a SUPER value,")
+        return {key: _plain(inner, kind.item_type) for key, inner in value}
+    if pa.types.is_struct(kind):
+        return {inner.name: _plain(value[inner.name], inner.type) for inner in kind}
+    if isinstance(value, list):
+        return [_plain(inner, kind.value_type) for inner in value]
+    raise not_in_stand_in(f"a {type(value).__name__} inside a SUPER value")
 
 
 def _check_row_size(arrays: Sequence[Any], file: str) -> None:
-    wide = [a for a in arrays if pa.types.is_string(a.type)]
+    """Every value counts with its bytes, before hexadecimal digits or JSON make it longer or shorter."""
+    wide = [a for a in arrays if pa.types.is_string(a.type) or pa.types.is_binary(a.type)]
+    narrow = sum(_width(a.type) for a in arrays)
     lengths = [pc.fill_null(pc.binary_length(a), 0) for a in wide]
-    if not lengths or sum(pc.max(length).as_py() or 0 for length in lengths) <= LONGEST_ROW:
+    if not lengths or narrow + sum(pc.max(length).as_py() or 0 for length in lengths) <= LONGEST_ROW:
         return
     total = lengths[0]
     for length in lengths[1:]:
         total = pc.add(total, length)
-    if pc.max(total).as_py() > LONGEST_ROW:
+    if narrow + pc.max(total).as_py() > LONGEST_ROW:
         raise scan_error(DATA, f"a row is longer than {LONGEST_ROW} bytes in file {file}", file=file)
+
+
+def _measured(read: Any, written: Any) -> Any:  # noqa: ANN401
+    """What of a column is measured: its bytes as read, and the document that a nested value became."""
+    plain = _plainly(read)
+    return written if pa.types.is_nested(plain.type) else plain
+
+
+def _width(kind: Any) -> int:  # noqa: ANN401
+    """The bytes of a number or an instant; none of what has a length of its own."""
+    if pa.types.is_boolean(kind):
+        return 1
+    return int(kind.bit_width) // 8 if pa.types.is_primitive(kind) or pa.types.is_decimal(kind) else 0
 
 
 WRITERS: Final[dict[str, Callable[[Any, TargetColumn, Filling], Any]]] = {
@@ -254,5 +324,6 @@ WRITERS: Final[dict[str, Callable[[Any, TargetColumn, Filling], Any]]] = {
     "TIMESTAMP": _instants,
     "TIMESTAMPTZ": _instants,
     "DATE": _days,
+    "NUMERIC": _decimals,
     "SUPER": _documents,
 }

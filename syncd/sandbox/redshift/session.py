@@ -22,6 +22,10 @@ FLUSH: Final = wire.pack(b"H")
 SYNC: Final = wire.pack(b"S")
 NO_DATA: Final = wire.pack(b"n")
 ENTERING: Final = b"redshift_enter"
+# What a parameter may be declared as: unknown, and the types that Redshift shares with PostgreSQL.
+PARAMETER_TYPES: Final = frozenset(
+    {0, 16, 20, 21, 23, 25, 700, 701, 705, 1042, 1043, 1082, 1083, 1114, 1184, 1266, 1700}
+)
 SILENT_IN_SIMPLE: Final = frozenset({b"1", b"2", b"3", b"n", b"t"})
 
 
@@ -146,6 +150,8 @@ class Session:
         self.house.write_new_names()
         if name and name in self.prepared:
             raise Refusal("42P05", f'prepared statement "{name.decode()}" already exists')
+        if foreign := set(types) - PARAMETER_TYPES:
+            raise not_supported(f"a bind parameter of the type with number {min(foreign)} is not supported")
         prepared = Prepared(sql, plan, types)
         if plan.program is not None and types:
             raise not_supported("bind parameters are not supported in this statement")

@@ -33,9 +33,17 @@ REDSHIFT_ONLY: Final = {
     "describe_field_name_in_uppercase": "off",
 }
 FIXED: Final = frozenset(
-    {"enable_case_sensitive_identifier", "enable_large_strings_opt_in", "json_parse_truncate_strings"}
+    {
+        "enable_case_sensitive_identifier",
+        "enable_large_strings_opt_in",
+        "json_parse_truncate_strings",
+        "error_on_nondeterministic_update",
+        "describe_field_name_in_uppercase",
+    }
 )
-ON: Final = frozenset({"on", "true", "1", "yes"})
+OFF: Final = frozenset({"off", "false", "0", "no", "f", "n", "of", "default"})
+UNICODE: Final = frozenset({"utf8", "utf-8", "unicode"})
+VERSION: Final = "8.0.2"
 TIMEOUT: Final = re.compile(r"\d+")
 
 
@@ -75,6 +83,8 @@ def plan_show(reader: Reader, _: LongNames) -> Plan:
         default = literal(REDSHIFT_ONLY[name])
         sql = f"SELECT coalesce(nullif(current_setting('{_behind(name)}', true), ''), {default})::varchar AS {name}"
         return Plan(sql=sql, tag="SHOW")
+    if name == "server_version":
+        return Plan(sql=f"SELECT {literal(VERSION)}::varchar AS server_version", tag="SHOW")
     return Plan(sql=f"SHOW {_behind(name)}")
 
 
@@ -102,8 +112,10 @@ def _value(reader: Reader) -> str:
 
 
 def _check(name: str, value: str) -> None:
-    if name in FIXED and value.lower() in ON:
+    if name in FIXED and value.lower() not in OFF:
         raise not_in_stand_in(f"{name} TO {value}")
+    if name == "client_encoding" and value.lower() not in UNICODE:
+        raise not_in_stand_in(f"client_encoding TO {value}")
     if name == "statement_timeout" and not TIMEOUT.fullmatch(value):
         raise Refusal("22023", f'parameter "statement_timeout" requires an integer value, not "{value}"')
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from syncd.sandbox.redshift import alter, create, load_text, merge
 from syncd.sandbox.redshift.desk import Desk
-from syncd.sandbox.redshift.edits import Editor, name_behind, refuse_null_order_in_windows
+from syncd.sandbox.redshift.edits import Editor, name_behind, refuse_foreign_windows
 from syncd.sandbox.redshift.names import LongNames
 from syncd.sandbox.redshift.plan import LATE_MARK, Plan
 from syncd.sandbox.redshift.queries import checked
@@ -42,7 +42,7 @@ def plan_of(sql: str, names: LongNames) -> Plan:
 
 
 def _query(reader: Reader, names: LongNames) -> Plan:
-    refuse_null_order_in_windows(reader.tokens)
+    refuse_foreign_windows(reader.tokens)
     editor = Editor(reader, names)
     sql = editor.edit()
     touched = checked(reader.sql, names)

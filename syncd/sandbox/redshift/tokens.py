@@ -33,7 +33,6 @@ KINDS: Final = {
 }
 FOREIGN_STRINGS: Final = frozenset(
     {
-        TokenType.HEREDOC_STRING,
         TokenType.UNICODE_STRING,
         TokenType.RAW_STRING,
         TokenType.NATIONAL_STRING,
@@ -44,10 +43,22 @@ FOREIGN_STRINGS: Final = frozenset(
 Listed = TypeVar("Listed")
 
 
-class Words(Redshift.Tokenizer):
-    """sqlglot's, without the commands whose rest it takes for one string."""
+class StandIn(Redshift):
+    """sqlglot's Redshift, without what its tokenizer takes from PostgreSQL.
 
-    COMMANDS: ClassVar[set[TokenType]] = set()
+    It takes the rest of some commands for one string, and what stands between the `$` of two parameters,
+    as in `($1,$2)`, for a string in dollar quotes.
+    """
+
+    class Tokenizer(Redshift.Tokenizer):
+        """Its words and marks."""
+
+        COMMANDS: ClassVar[set[TokenType]] = set()
+        HEREDOC_STRINGS: ClassVar[list[str | tuple[str, str]]] = []
+        SINGLE_TOKENS: ClassVar[dict[str, TokenType]] = {
+            **Redshift.Tokenizer.SINGLE_TOKENS,
+            "$": TokenType.PARAMETER,
+        }
 
 
 WORD: Final = re.compile(r"[^\W\d]|#", re.UNICODE)
@@ -73,7 +84,7 @@ class Token:
 def tokens_of(sql: str) -> list[Token]:
     """The tokens of one statement, without a semicolon at its end."""
     try:
-        parsed = Words(dialect=Redshift()).tokenize(sql)
+        parsed = StandIn.Tokenizer(dialect=StandIn()).tokenize(sql)
     except TokenError as error:
         raise Refusal(SYNTAX_ERROR, f"syntax error: {error}") from error
     tokens = [token for p in parsed for token in _split(p, sql)]

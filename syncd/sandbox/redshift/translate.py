@@ -1,5 +1,6 @@
 """From PostgreSQL's answers to Redshift's: errors, types of results, command tags."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
@@ -15,6 +16,7 @@ VARCHAR: Final = 1043
 TEXT: Final = 25
 SUPER_MODIFIER: Final = 16384000
 KEPT_FIELDS: Final = "SCMDHPFLR"
+NAMED_TWICE: Final = re.compile(r"Key \(\w+, \w+\)=\((.*), \d+\)")
 MULTIPLE_MATCHES: Final = "Found multiple matches to update the same tuple."
 
 
@@ -90,12 +92,28 @@ def _no_input(fields: dict[str, str], _: int) -> dict[str, str]:
     }
 
 
+def _exists(fields: dict[str, str], _: int) -> dict[str, str]:
+    """Only catalogs have unique keys here: two sessions made a thing of one name."""
+    found = NAMED_TWICE.match(fields.get("D", ""))
+    name = f'"{found.group(1)}" ' if found else ""
+    return {"S": "ERROR", "C": "42P07", "M": f"Relation {name}already exists"}
+
+
+def _too_wide(fields: dict[str, str], _: int) -> dict[str, str]:
+    if not fields["M"].startswith("row is too big"):
+        return fields
+    sentence = "a row of more than 8160 bytes, long values aside, is not carried out by the stand-in"
+    return {"S": "ERROR", "C": NOT_SUPPORTED, "M": sentence}
+
+
 PUT: Final = {
     "40001": _conflict,
     "23502": _null,
     "57014": _canceled,
     "42501": _denied,
     "21000": _twice,
+    "23505": _exists,
+    "54000": _too_wide,
     "0A000": _no_input,
 }
 
