@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 from watermarks.cursor import Cursor, instant_of, instant_text
 from watermarks.errors import DataInDoubt, Misuse
 from watermarks.names import StreamName
-from watermarks.sealed import Fields, Foreign, blamed, digest_of, seal, unseal
+from watermarks.sealed import Fields, Foreign, blamed, seal, sealed_digest, unseal
 from watermarks.window import Window
 
 PLAN_FORMAT: Final = "watermarks/plan"
@@ -205,8 +205,8 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        """The digest by which a link names its plan."""
-        return digest_of(self._fields())
+        """The digest by which a link names its plan: the one that stands in the plan itself."""
+        return sealed_digest(PLAN_FORMAT, VERSION, self._fields())
 
     @classmethod
     def of_bytes(cls, body: bytes, *, at: str, stream: StreamName, id: BatchId) -> Self:  # noqa: A002  # its name
@@ -332,8 +332,8 @@ class Link:
 
     @property
     def digest(self) -> str:
-        """The digest by which the next link names this one."""
-        return digest_of(self._fields())
+        """The digest by which the next link names this one: the one that stands in the link itself."""
+        return sealed_digest(LINK_FORMAT, VERSION, self._fields())
 
     @classmethod
     def of_bytes(cls, body: bytes, *, at: str, stream: StreamName, id: BatchId) -> Self:  # noqa: A002  # its name

@@ -287,7 +287,11 @@ class Process:
         if stored is None:
             if self._silent_for(claim.owner, None, self._mine.ttl_ms):
                 put_once(self._store, key, replace(self._mine, process=claim.owner, ended_by=self.name).to_bytes())
-            raise OtherOwner(f"{claim.owner} holds {claim.stage} of {claim.stream}", hint="It shows no sign: wait.")
+            raise OtherOwner(
+                f"{claim.owner} holds {claim.stage} of {claim.stream}",
+                hint="It shows no sign: wait.",
+                owner=claim.owner,
+            )
         owner = Owner.of_bytes(stored.body, at=key)
         if owner.ended_by is not None:
             return

@@ -58,6 +58,11 @@ def _encoded(fields: Json) -> dict[str, str]:
 _ENCODE: Final = json.JSONEncoder(sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
+def sealed_digest(form: str, version: int, fields: Json) -> str:
+    """The digest that stands in the document which `seal` makes of the same."""
+    return digest_of({**fields, "format": form, "format_version": version})
+
+
 def seal(form: str, version: int, fields: Json) -> bytes:
     """The bytes of a document of this format: one field a line, so that a person can read it."""
     encoded = _encoded({**fields, "format": form, "format_version": version})
