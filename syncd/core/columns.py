@@ -1,7 +1,18 @@
 """How each MySQL type travels: from the server to Parquet to Redshift, and what may befall it on the way."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
+
+from syncd.core.errors import ConfigError
+
+LONGEST_TEXT: Final = 65_535
+"""Bytes that VARCHAR holds."""
+LONGEST_BYTES: Final = 16_777_216
+"""Bytes that VARBYTE holds."""
+LONGEST_ROW: Final = 4 << 20
+"""Bytes of one row that COPY takes."""
 
 
 class Travel(StrEnum):
@@ -66,6 +77,15 @@ class Trouble(StrEnum):
     INVALID_TEXT = "invalid_text"
 
 
+POLICIES: Final[Mapping[Trouble, frozenset[Policy]]] = {
+    Trouble.ZERO_DATE: frozenset({Policy.NULL, Policy.QUARANTINE, Policy.FAIL}),
+    Trouble.OVERSIZE: frozenset(Policy),
+    Trouble.OUT_OF_RANGE: frozenset({Policy.NULL, Policy.QUARANTINE, Policy.FAIL}),
+    Trouble.INVALID_TEXT: frozenset({Policy.NULL, Policy.QUARANTINE, Policy.FAIL}),
+}
+"""What can be done about each; only what is too long can be cut."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policies:
     """The policies of one stream, by trouble."""
@@ -74,6 +94,23 @@ class Policies:
     oversize: Policy = Policy.QUARANTINE
     out_of_range: Policy = Policy.QUARANTINE
     invalid_text: Policy = Policy.FAIL
+
+    def __post_init__(self) -> None:
+        for trouble, allowed in POLICIES.items():
+            if self.of(trouble) not in allowed:
+                words = ", ".join(sorted(allowed))
+                raise ConfigError(
+                    f"{trouble} cannot be met by {self.of(trouble)}", hint=f"Choose one of {words} for {trouble}."
+                )
+
+    def of(self, trouble: Trouble) -> Policy:
+        """The policy for one trouble."""
+        return {
+            Trouble.ZERO_DATE: self.zero_dates,
+            Trouble.OVERSIZE: self.oversize,
+            Trouble.OUT_OF_RANGE: self.out_of_range,
+            Trouble.INVALID_TEXT: self.invalid_text,
+        }[trouble]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,3 +127,22 @@ class Passage:
     parquet: ParquetType
     redshift: str
     """The type of the target's column."""
+    limit: int | None = None
+    """Bytes of one value that the target holds, where its length varies."""
+    befalls: tuple[Trouble, ...] = ()
+    """What its values can suffer from."""
+    whole: bool = False
+    """Whether a piece of a value is worth nothing, so that none is ever cut."""
+
+    @property
+    def whole_number(self) -> bool:
+        """Whether its values are integers, with 64 bits at most."""
+        return self.parquet.meaning in {Meaning.NONE, Meaning.INT_16, Meaning.DECIMAL} and not self.parquet.scale
+
+    @property
+    def scratch(self) -> str:
+        """The type of the column that COPY fills, before rows are applied.
+
+        Documents go through VARBYTE, which holds more than VARCHAR; JSON_PARSE makes SUPER of it.
+        """
+        return f"VARBYTE({LONGEST_BYTES})" if self.redshift == "SUPER" else self.redshift

@@ -41,3 +41,7 @@ class RowOutside(DataInDoubt):
 
 class ValueRefused(DataInDoubt):
     """A value that no policy lets pass."""
+
+
+class ReaderDown(Transient):
+    """Spark did not start, or ended in the middle of a reading."""

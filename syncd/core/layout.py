@@ -10,7 +10,7 @@ from watermarks.names import StreamName
 
 _PART: Final = re.compile(
     r"(?:data/(?P<data>[^/]+/[^/]+)/\d{4}/\d\d/\d\d|quarantine/(?P<quarantine>[^/]+/[^/]+))"
-    r"/(?P<batch>[0-9]+-[0-9]+)/[0-9]+-[0-9]+-[^/]+\.parquet"
+    r"/(?P<batch>[0-9]+-[0-9]+)/[0-9]+\.[0-9]+-[^/]+\.parquet"
 )
 
 
@@ -35,7 +35,7 @@ def quarantine_prefix(stream: StreamName, batch: BatchId) -> str:
 
 def part_key(prefix: str, *, window: int, number: int, attempt: str) -> str:
     """The key of one part: the window it was read from, its number there, and the attempt that wrote it."""
-    return f"{prefix}{window:05d}-{number:05d}-{attempt}.parquet"
+    return f"{prefix}{window:05d}.{number:03d}-{attempt}.parquet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
-from syncd.core.columns import Meaning, ParquetType, Passage, Physical, Travel
+from syncd.core.columns import Meaning, ParquetType, Passage, Physical, Travel, Trouble
 from syncd.core.reading import Part, Read
 from watermarks.batch import Filled, Link
 from watermarks.cursor import Cursor
@@ -104,5 +104,9 @@ def _passage_fields(passage: Passage) -> dict[str, Any]:
 def _passage_of(found: Mapping[str, Any]) -> Passage:
     stored: dict[str, Any] = dict(found["parquet"])
     stored |= {"physical": Physical(stored["physical"]), "meaning": Meaning(stored["meaning"])}
-    typed: dict[str, Any] = {"travel": Travel(found["travel"]), "parquet": ParquetType(**stored)}
+    typed: dict[str, Any] = {
+        "travel": Travel(found["travel"]),
+        "parquet": ParquetType(**stored),
+        "befalls": tuple(map(Trouble, found["befalls"])),
+    }
     return Passage(**{**found, **typed})

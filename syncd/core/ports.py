@@ -1,8 +1,8 @@
 """What the extract stage asks of the outside, in its own words."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from syncd.core.reading import Read, Reading
@@ -32,9 +32,44 @@ class Source(Protocol):
         """The statement that SHOW CREATE TABLE prints."""
         ...
 
+    def busy(self) -> str | None:
+        """Why the source should not be read from now, in words; None where it may be."""
+        ...
+
     def rows(self, sql: str) -> Sequence[tuple[object, ...]]:
         """All rows of a small answer, values as the driver has them; a streaming read is the reader's work."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class TableName:
+    """A table of one server."""
+
+    database: str
+    table: str
+
+    def __str__(self) -> str:
+        return f"{self.database}.{self.table}"
+
+    @property
+    def folded(self) -> "TableName":
+        """The same for every spelling that a server may take for the same table."""
+        return TableName(database=self.database.casefold(), table=self.table.casefold())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One table whose horizon is wanted."""
+
+    table: TableName
+    mark: datetime | None = None
+    """The instant up to which the stream is proven complete already, if it is."""
+    settle: timedelta = timedelta(seconds=60)
+    """How far behind now to stay where nothing can be proven."""
+    transactional: bool = True
+    """Whether its engine is InnoDB: of others the server does not tell who is at work."""
+    id_column: str | None = None
+    """The column that only grows, where ids are the order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,19 +83,30 @@ class Horizon:
     """The server's clock when the poll began."""
     reason: str = ""
     """What holds it, in words: `held by transaction 4711, user app, 40 s`."""
+    ids: int | None = None
+    """Where an id column was asked for: rows with ids up to this one are complete."""
 
 
 class Horizons(Protocol):
     """The horizons of all tables of one server."""
 
-    def of(self, database: str, table: str, *, mark: datetime | None) -> Horizon:
-        """The horizon of one table now; one poll may serve many tables.
+    def of(self, asked: Sequence[Asked]) -> Mapping[TableName, Horizon]:
+        """The horizons of these tables now, by one poll of the server.
 
-        `mark` is the instant up to which the stream is complete already, if it has one.
+        The snapshot that reads up to a bound must be opened after this returns.
 
         Raises:
             SourceReplaced: the server's clock went back.
+            SourceUnfit: rows are stamped on another server, or this one may not be asked.
             SourceDown: it gave no answer.
+        """
+        ...
+
+    def known(self, asked: Sequence[Asked], *, within: timedelta) -> Mapping[TableName, Horizon]:
+        """The same, but wait until every bound is known.
+
+        Raises:
+            SourceUnfit: it was not in that time; the message names who holds it.
         """
         ...
 

@@ -1,0 +1,248 @@
+"""The rule of the horizon: the readings of one poll and the notes of the one before -> a bound for each table.
+
+Each statement that runs and each transaction that changed rows gets a lower bound of the stamps that it can
+still bring; the horizon of a table is the lowest of those that may write to it. Why that is sound, and in which
+order the readings must be taken, is argued in `docs/horizon.md`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from syncd.core.errors import SourceReplaced
+from syncd.core.horizon.notes import Candidate, Notes, thinned
+from syncd.core.horizon.readings import NO_CLIENT, Readings, Sight, Thread, Writer
+from syncd.core.ports import Asked, Horizon, TableName
+
+PATIENCE: Final = timedelta(seconds=30)
+"""How long the notes of a fuller sight are kept for while only some tables can be seen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """Something that may still bring stamps."""
+
+    since: datetime | None
+    """Not after the first of them; None where that is not known."""
+    who: str
+    tables: frozenset[TableName] | None
+    """The only tables it may write to, folded; None: any."""
+
+    def touches(self, table: TableName) -> bool:
+        return self.tables is None or table in self.tables
+
+
+def judge(
+    readings: Readings, before: Notes | None, asked: Sequence[Asked]
+) -> tuple[Mapping[TableName, Horizon], Notes | None]:
+    """The horizon of each table asked for, and the notes for the next poll.
+
+    Raises:
+        SourceReplaced: the server's clock went back since the notes were taken.
+    """
+    known, replaced = _usable(readings, before)
+    if readings.sight in {Sight.NOTHING, Sight.BLIND}:
+        # Old notes stay right: whatever they bound, they bound it too low rather than too high.
+        return {each.table: _without_sight(each, readings, known, doubted=replaced) for each in asked}, before
+    writers = _writers_since(readings, known)
+    holds = (*_statements(readings, known), *_transactions(readings, writers))
+    unseen = [Hold(since=None, who="whoever wrote there unseen", tables=_unseen(asked, readings))]
+    answers = {each.table: _horizon(each, readings.t0, (*unseen, *holds), known, doubted=replaced) for each in asked}
+    seen = Notes(
+        identity=readings.identity,
+        t0=readings.t0,
+        running={thread.connection: _since(thread, readings, known) for thread in readings.threads if thread.stamps},
+        writers=writers,
+        tables=readings.tables,
+        replaced=replaced and None in writers.values(),
+    )
+    return _with_ids(answers, asked, readings, _next_notes(seen, readings, known))
+
+
+def _unseen(asked: Sequence[Asked], readings: Readings) -> frozenset[TableName]:
+    """Tables that were asked for after the server had been."""
+    return frozenset(each.table.folded for each in asked if readings.tables is not None) - (
+        readings.tables or frozenset()
+    )
+
+
+def _usable(readings: Readings, before: Notes | None) -> tuple[Notes | None, bool]:
+    """The notes, if they are of this server; and whether it took another's place."""
+    if before is None:
+        return None, False
+    if before.identity != readings.identity:
+        return None, True
+    if readings.t0 < before.t0:
+        raise SourceReplaced(
+            f"the server's clock went back from {before.t0} to {readings.t0}",
+            hint="Rows stamped in between lie behind the mark: set it back to the lower time, and slew the clock.",
+        )
+    return before, before.replaced
+
+
+def _next_notes(seen: Notes, readings: Readings, known: Notes | None) -> Notes:
+    """What was seen, unless a fuller sight is worth waiting for; answers and candidates live on either way."""
+    if known is None:
+        return seen
+    narrower = known.tables is None and readings.tables is not None
+    kept = known if narrower and readings.passing and readings.t0 - known.t0 < PATIENCE else seen
+    return replace(kept, answers=known.answers, candidates=known.candidates)
+
+
+# Lower bounds.
+
+
+def _since(thread: Thread, readings: Readings, known: Notes | None) -> datetime:
+    """An instant not after the start of the thread's statement."""
+    began = readings.began(thread)
+    if known is not None and thread.connection not in known.running:
+        # It did not run when the last poll listed statements, and that was after its t0.
+        return max(began, known.t0)
+    return began
+
+
+def _writers_since(readings: Readings, known: Notes | None) -> dict[str, datetime | None]:
+    """Of each transaction that changed rows, an instant not after its first stamp."""
+    if known is None or not _covers(known, readings):
+        # A transaction may have changed rows of a table that nobody looked at.
+        return {writer.trx_id: None for writer in readings.writers}
+    return {
+        writer.trx_id: known.writers[writer.trx_id] if writer.trx_id in known.writers else _first_seen(writer, known)
+        for writer in readings.writers
+    }
+
+
+def _covers(known: Notes, readings: Readings) -> bool:
+    return known.tables is None or (readings.tables is not None and readings.tables <= known.tables)
+
+
+def _first_seen(writer: Writer, known: Notes) -> datetime:
+    """None of its statements had changed rows when the last poll looked: each began since, or ran at that time."""
+    if writer.xa or writer.connection == NO_CLIENT or writer.table is not None:
+        # Which connection began it is not known any more, so every statement of that time counts.
+        return min((known.t0, *known.running.values()))
+    return min(known.t0, known.running.get(writer.connection, known.t0))
+
+
+# Who may write where.
+
+
+def _statements(readings: Readings, known: Notes | None) -> list[Hold]:
+    return [
+        Hold(
+            since=_since(thread, readings, known),
+            who=f"a statement of connection {thread.connection}, user {thread.user or 'unknown'}",
+            tables=_tables_of_statement(thread, readings),
+        )
+        for thread in readings.threads
+        if thread.stamps and thread.connection not in readings.read_only
+    ]
+
+
+def _tables_of_statement(thread: Thread, readings: Readings) -> frozenset[TableName] | None:
+    if readings.locks is None or not thread.past_locking:
+        return None
+    return readings.locks.get(thread.holder, frozenset())
+
+
+def _transactions(readings: Readings, since: Mapping[str, datetime | None]) -> list[Hold]:
+    users = {thread.connection: thread.user for thread in readings.threads}
+    holders = frozenset(thread.holder for thread in readings.threads)
+    return [
+        Hold(
+            since=since[writer.trx_id],
+            who=f"transaction {writer.trx_id}, {_client(writer, users)}",
+            tables=_tables_of_writer(writer, readings, holders),
+        )
+        for writer in readings.writers
+    ]
+
+
+def _client(writer: Writer, users: Mapping[int, str]) -> str:
+    if writer.connection == NO_CLIENT:
+        return "prepared, without a client (XA RECOVER lists it)"
+    return f"user {users.get(writer.connection) or 'unknown'}"
+
+
+def _tables_of_writer(writer: Writer, readings: Readings, holders: frozenset[int]) -> frozenset[TableName] | None:
+    if writer.table is not None:
+        return frozenset({writer.table.folded})
+    detached = writer.xa or writer.connection == NO_CLIENT or writer.holder not in holders
+    if readings.locks is None or detached:
+        return None
+    # Who changed rows holds a write lock; where none is seen, locks are kept under another name (a prepared XA).
+    return readings.locks.get(writer.holder) or None
+
+
+# Answers.
+
+
+def _horizon(asked: Asked, t0: datetime, holds: Sequence[Hold], known: Notes | None, *, doubted: bool) -> Horizon:
+    if not asked.transactional:
+        return _settled(asked, t0, f"{asked.table} is not of InnoDB")
+    table = asked.table.folded
+    last = known.answers.get(table) if known else None
+    floor = max((instant for instant in (last, asked.mark) if instant is not None), default=None)
+    bound, who = t0, ""
+    for hold in holds:
+        if not hold.touches(table):
+            continue
+        since = hold.since or floor
+        if since is None:
+            return Horizon(
+                bound=None, proven=False, t0=t0, reason=f"waits for {hold.who}, open since before it was asked"
+            )
+        if since < bound:
+            bound, who = since, hold.who
+    if last is not None and last > bound:
+        bound = last  # only a stamp set by hand could lie below what was complete once
+    reason = f"held by {who}, {_seconds(t0 - bound)}" if who else ""
+    if doubted:
+        reason = "; ".join(filter(None, ("another server took this one's place", reason)))
+    return Horizon(bound=bound, proven=not doubted, t0=t0, reason=reason)
+
+
+def _seconds(age: timedelta) -> str:
+    return f"{age.total_seconds():.0f} s"
+
+
+def _without_sight(asked: Asked, readings: Readings, known: Notes | None, *, doubted: bool) -> Horizon:
+    if readings.sight is Sight.NOTHING or not asked.transactional:
+        return _settled(asked, readings.t0, readings.trouble)
+    last = known.answers.get(asked.table.folded) if known else None
+    bound = max((instant for instant in (last, asked.mark) if instant is not None), default=None)
+    return Horizon(bound=bound, proven=bound is not None and not doubted, t0=readings.t0, reason=readings.trouble)
+
+
+def _settled(asked: Asked, t0: datetime, why: str) -> Horizon:
+    reason = f"not proven: {why}; stays {_seconds(asked.settle)} behind"
+    return Horizon(bound=t0 - asked.settle, proven=False, t0=t0, reason=reason)
+
+
+# Ids, which commit out of order: those up to MAX(id) are complete once a later horizon has passed that reading.
+
+
+def _with_ids(
+    answers: Mapping[TableName, Horizon],
+    asked: Sequence[Asked],
+    readings: Readings,
+    notes: Notes,
+) -> tuple[Mapping[TableName, Horizon], Notes]:
+    """Give each answer the ids that it proves, and note the answers."""
+    bounds, candidates = dict(notes.answers), dict(notes.candidates)
+    told: dict[TableName, Horizon] = {}
+    for each in asked:
+        name, answer = each.table.folded, answers[each.table]
+        if answer.proven and answer.bound is not None:
+            bounds[name] = answer.bound
+        found = candidates.get(name, ())
+        passed = [one for one in found if answer.bound is not None and one.t0 < answer.bound]
+        if each.id_column is not None and passed:
+            answer = replace(answer, ids=passed[-1].highest)
+        if name in readings.ids:
+            found = (*found, Candidate(t0=readings.t0, highest=readings.ids[name]))
+        if found:
+            candidates[name] = thinned((*passed[-1:], *(one for one in found if one not in passed)))
+        told[each.table] = answer
+    return told, replace(notes, answers=bounds, candidates=candidates)

@@ -1,0 +1,38 @@
+"""Whether the server itself stamps a column at every insert and update: only then can a horizon prove anything."""
+
+import re
+from enum import StrEnum
+from typing import Final
+
+from syncd.core.schema import Column
+
+_NOW: Final = re.compile(r"(?:current_timestamp|now|localtimestamp|localtime)(?:\((\d?)\))?", re.IGNORECASE)
+_ON_UPDATE: Final = re.compile(r"\bon update ([^\s,]+)", re.IGNORECASE)
+
+
+class Stamp(StrEnum):
+    """What stands in a column that the server stamps."""
+
+    INSTANT = "instant"
+    """TIMESTAMP: no zone is needed."""
+    WALL = "wall"
+    """DATETIME: the session zone of the writers is needed to find the instant."""
+
+
+def stamp_of(column: Column) -> Stamp | None:
+    """How the server stamps the column, at insert and at update; None where either is left to others.
+
+    Fractions must be the column's own: a stamp cut shorter than the column would lie below the bound.
+    """
+    kind = {"timestamp": Stamp.INSTANT, "datetime": Stamp.WALL}.get(column.data_type.lower())
+    on_update = _ON_UPDATE.search(column.extra)
+    if kind is None or column.default is None or on_update is None:
+        return None
+    fractions = (_fraction(column.default), _fraction(on_update[1]))
+    return kind if fractions == (column.fraction, column.fraction) else None
+
+
+def _fraction(call: str) -> int | None:
+    """The digits after the second that a call of the clock gives; None where it is no such call."""
+    match = _NOW.fullmatch(call.strip())
+    return int(match[1] or 0) if match else None

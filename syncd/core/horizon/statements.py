@@ -1,0 +1,87 @@
+"""What a running statement is, and how far it has come, judged by what a process list says of it."""
+
+import re
+from typing import Final
+
+REPLICATION_USER: Final = "system user"
+
+_IDLE: Final = frozenset({"sleep", "daemon", "binlog dump", "binlog dump gtid"})
+_DDL: Final = frozenset({"drop", "alter", "truncate", "rename", "optimize"})
+_EVALUATES_FIRST: Final = frozenset({"set", "execute"})
+"""By their text: MariaDB's SET STATEMENT and EXECUTE IMMEDIATE compute values before tables are opened."""
+
+PAST_LOCKING: Final = frozenset(
+    {
+        "copying to tmp table",
+        "creating sort index",
+        "deleting from main table",
+        "deleting from reference tables",
+        "executing",
+        "sending data",
+        "sorting result",
+        "statistics",
+        "update",
+        "updating",
+        "updating main table",
+        "updating reference tables",
+        "user lock",
+        "user sleep",
+    }
+)
+"""States that a statement has only once all its metadata locks are taken; a state not named here proves nothing."""
+
+# Comments that the server runs are statements, not comments.
+_LEADING: Final = re.compile(r"(?:\s|/\*(?!M?!).*?\*/)*([a-z]+)(?:\s+([a-z]+))?", re.IGNORECASE | re.DOTALL)
+
+
+def kind_of_event(name: str | None) -> str:
+    """The kind in the name of a statement event: `statement/sql/drop_table` is a `drop_table`."""
+    return name.rpartition("/")[2].lower() if name else ""
+
+
+def kind_of_text(text: str | None) -> str:
+    """The kind that the first words of a statement tell; empty where they tell none."""
+    match = _LEADING.match(text or "")
+    if match is None:
+        return ""
+    first, second = match[1].lower(), (match[2] or "").lower()
+    if first == "drop":
+        return f"drop_{second}"
+    return "lock_tables" if first == "lock" and second in {"table", "tables"} else first
+
+
+def is_ddl(kind: str) -> bool:
+    """Whether the statement changes tables and not rows: it waits long, and stamps nothing.
+
+    CREATE is none of them (it may SELECT), nor is ANALYZE (MariaDB's `ANALYZE UPDATE` updates), nor DROP TEMPORARY:
+    a function may run that while the statement around it has stamped.
+    """
+    if kind in {"drop_", "drop_temporary"}:
+        return False
+    return kind == "lock_tables" or kind.partition("_")[0] in _DDL
+
+
+def is_ignored(command: str, user: str, kind: str) -> bool:
+    """Whether nothing that stamps runs there."""
+    # The performance schema shows the event scheduler as Connect, the information schema as Daemon.
+    return command.lower() in _IDLE or user == "event_scheduler" or is_ddl(kind)
+
+
+def is_replication(command: str, user: str) -> bool:
+    """Whether the connection applies what another server did: then rows are stamped there."""
+    return user == REPLICATION_USER and command.lower() not in {"sleep", "daemon"}
+
+
+def is_past_locking(state: str, kind: str) -> bool:
+    """Whether the statement has every lock that it will have."""
+    return state.lower() in PAST_LOCKING and kind not in _EVALUATES_FIRST
+
+
+def is_xa(text: str | None) -> bool:
+    """Whether a transaction's statement is about XA: its work may have been another connection's."""
+    return text is not None and re.search(r"\bxa\b", text, re.IGNORECASE) is not None
+
+
+def is_write_lock(kind: str) -> bool:
+    """Whether a metadata lock of this kind lets its holder change rows; `MDL_` before it is MariaDB's."""
+    return kind.upper().removeprefix("MDL_") not in {"SHARED", "SHARED_HIGH_PRIO", "SHARED_READ", "SHARED_READ_ONLY"}

@@ -1,0 +1,181 @@
+"""All SQL that the extract stage sends to MySQL and MariaDB."""
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Final, TypeAlias
+
+from syncd.core.columns import Passage
+from syncd.core.errors import ConfigError
+from syncd.core.order import Order
+from syncd.core.order_column import OrderColumn
+from syncd.core.quoting import qualified, quoted
+from watermarks.cursor import Cursor, Kind, Value
+from watermarks.window import Window
+
+Terms: TypeAlias = tuple[str, ...]
+"""Conditions that hold together: equal on the first columns, a range on one more. One range of an index."""
+
+Ranges: TypeAlias = tuple[Terms, ...]
+"""Disjoint ranges of one index; none is no row, one without conditions is every row."""
+
+NO_ROWS: Final[Ranges] = ()
+ALL_ROWS: Final[Ranges] = ((),)
+
+_Columns: TypeAlias = Sequence[OrderColumn]
+_Values: TypeAlias = Sequence[Value]
+
+
+def within(columns: _Columns, window: Window) -> str:
+    """The condition of a window's rows, as disjoint ranges expanded column by column.
+
+    Neither optimiser reads a row constructor as a range, and `c >= w AND (c > w OR ...)`
+    reads a deep tie from its start.
+    """
+    return _sql(_between(columns, window.low.values, window.high.values))
+
+
+def after(columns: _Columns, low: Cursor) -> str:
+    """The condition of all rows that stand behind a cursor."""
+    return _sql(_after(columns, low.values))
+
+
+def _after(columns: _Columns, low: _Values) -> Ranges:
+    if not low:
+        # A shorter cursor stands before every row that begins with it; an equal row does not stand behind.
+        return ALL_ROWS if columns else NO_ROWS
+    column, literal = columns[0], columns[0].literal(low[0])
+    rest = _after(columns[1:], low[1:])
+    if rest == ALL_ROWS:
+        return ((f"{column.sql} >= {literal}",),)
+    return (*_under(f"{column.sql} = {literal}", rest), (f"{column.sql} > {literal}",))
+
+
+def _upto(columns: _Columns, high: _Values) -> Ranges:
+    if not high:
+        return NO_ROWS if columns else ALL_ROWS
+    column, literal = columns[0], columns[0].literal(high[0])
+    rest = _upto(columns[1:], high[1:])
+    if rest == ALL_ROWS:
+        return ((f"{column.sql} <= {literal}",),)
+    return ((f"{column.sql} < {literal}",), *_under(f"{column.sql} = {literal}", rest))
+
+
+def _between(columns: _Columns, low: _Values, high: _Values) -> Ranges:
+    if not low or not high:
+        return _upto(columns, high) if columns and not low else NO_ROWS
+    column = columns[0]
+    if low[0] == high[0]:
+        return _under(f"{column.sql} = {column.literal(low[0])}", _between(columns[1:], low[1:], high[1:]))
+    if column.kind is Kind.COLLATED:
+        # Texts that differ can still be one to their collation: both ends have to hold at once.
+        return tuple((*one, *other) for one, other in product(_after(columns, low), _upto(columns, high)))
+    begin, end = column.literal(low[0]), column.literal(high[0])
+    first, last = _after(columns[1:], low[1:]), _upto(columns[1:], high[1:])
+    from_begin, to_end = first == ALL_ROWS, last == ALL_ROWS
+    middle = (f"{column.sql} {'>=' if from_begin else '>'} {begin}", f"{column.sql} {'<=' if to_end else '<'} {end}")
+    return (
+        *(NO_ROWS if from_begin else _under(f"{column.sql} = {begin}", first)),
+        middle,
+        *(NO_ROWS if to_end else _under(f"{column.sql} = {end}", last)),
+    )
+
+
+def _under(prefix: str, ranges: Ranges) -> Ranges:
+    return tuple((prefix, *terms) for terms in ranges)
+
+
+def _sql(ranges: Ranges) -> str:
+    if ranges == ALL_ROWS:
+        return "TRUE"
+    if ranges == NO_ROWS:
+        return "FALSE"
+    return "(" + " OR ".join(f"({' AND '.join(terms)})" for terms in ranges) + ")"
+
+
+def below(column: OrderColumn, horizon: Value, *, nulls: bool) -> str:
+    """The condition of the rows of a first pass; those without a position belong to it, when wanted."""
+    condition = f"{column.sql} < {column.literal(horizon)}"
+    return f"({condition} OR {column.sql} IS NULL)" if nulls else condition
+
+
+def probe(order: Order, columns: _Columns, index: str, where: str, *, rows: int) -> str:
+    """Reads the position of the row with this number among those of the condition, counted from 1."""
+    by = ", ".join(column.sql for column in columns)
+    return f"{_positions(order, columns, index, where)} ORDER BY {by} LIMIT 1 OFFSET {rows - 1:d}"
+
+
+def last_position(order: Order, columns: _Columns, index: str, where: str) -> str:
+    """Reads the position of the last row of the condition."""
+    by = ", ".join(f"{column.sql} DESC" for column in columns)
+    return f"{_positions(order, columns, index, where)} ORDER BY {by} LIMIT 1"
+
+
+def _positions(order: Order, columns: _Columns, index: str, where: str) -> str:
+    # Without names: ORDER BY would find a name before the column, and sort by the travelling form.
+    selects = ", ".join(column.select for column in columns)
+    return f"SELECT {selects} FROM {hinted(order.database, order.table, index)} WHERE {where}"
+
+
+def any_null(order: Order) -> str:
+    """Reads one row whose order column is NULL."""
+    column = order.columns[0]
+    return f"SELECT 1 FROM {hinted(order.database, order.table, order.index)} WHERE {column.sql} IS NULL LIMIT 1"
+
+
+def hinted(database: str, table: str, index: str) -> str:
+    """The table, to be read by this index: a large window tempts both optimisers into a full scan."""
+    return f"{qualified(database, table)} FORCE INDEX ({quoted(index)})"
+
+
+def read_rows(selects: Sequence[tuple[str, str]], source: str, where: str) -> str:
+    """Reads expressions under the names given; no ORDER BY and no LIMIT, so that it can be wrapped and merges."""
+    shown = ", ".join(f"{expression} AS {quoted(name)}" for expression, name in selects)
+    return f"SELECT {shown} FROM {source} WHERE {where}"
+
+
+def own_rows(query: str, where: str) -> str:
+    """SQL of one's own, with the window's condition put in its place, as a table to read from.
+
+    Raises:
+        ConfigError: it has no such place: every batch would read everything.
+    """
+    if "${window}" not in query:
+        raise ConfigError(
+            "the stream's own query has no ${window}",
+            hint="Write the window's condition into it, such as: SELECT ... FROM orders WHERE ${window}",
+        )
+    return f"({query.strip().rstrip(';').replace('${window}', where)}) AS own"
+
+
+def selects_of(passages: Sequence[Passage]) -> list[tuple[str, str]]:
+    return [(passage.select, passage.name) for passage in passages]
+
+
+MARIADB: Final = "mariadb:"
+"""What identities of MariaDB begin with: it has no `server_uuid`."""
+
+
+def identity_sql(*, mariadb: bool) -> str:
+    """An expression whose value tells one server's data from every other's, and outlives a restart.
+
+    MariaDB has no identity of its own: where it runs and where its data lies stand for one. (Its start time would
+    change with every restart, after which notes and plans are as good as before.)
+    """
+    return (
+        f"CONCAT('{MARIADB}', @@hostname, ':', @@port, ':', @@server_id, ':', @@datadir)"
+        if mariadb
+        else "@@server_uuid"
+    )
+
+
+def expression_of(identity: str) -> str:
+    """The expression whose value this identity must be."""
+    return identity_sql(mariadb=identity.startswith(MARIADB))
+
+
+SERVER_CLOCK: Final = "SELECT CAST(UTC_TIMESTAMP(6) AS CHAR)"
+
+SERVER_ZONE: Final = (
+    "SELECT TIMESTAMPDIFF(MINUTE, UTC_TIMESTAMP(), CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', @@global.time_zone))"
+)
+"""How many minutes the server's own zone is ahead of UTC; NULL where it does not know that zone."""

@@ -1,0 +1,46 @@
+import pytest
+
+from syncd.core.horizon import Stamp, stamp_of
+from syncd.core.schema import Column
+
+
+def column(data_type: str, default: str | None, extra: str, fraction: int = 0) -> Column:
+    return Column(
+        name="update_at", data_type=data_type, column_type=data_type, default=default, extra=extra, fraction=fraction
+    )
+
+
+@pytest.mark.parametrize(
+    ("default", "extra", "fraction"),
+    [
+        ("CURRENT_TIMESTAMP", "on update current_timestamp", 0),  # MySQL 5.7
+        ("CURRENT_TIMESTAMP", "default_generated on update current_timestamp", 0),  # MySQL 8 and 9
+        ("CURRENT_TIMESTAMP(6)", "default_generated on update current_timestamp(6)", 6),
+        ("current_timestamp()", "on update current_timestamp()", 0),  # MariaDB
+        ("current_timestamp(3)", "on update current_timestamp(3)", 3),
+        ("current_timestamp(3)", "on update current_timestamp(3), invisible", 3),
+        ("now(3)", "default_generated on update current_timestamp(3) invisible", 3),
+    ],
+)
+def test_what_the_server_stamps_is_proven(default: str, extra: str, fraction: int) -> None:
+    assert stamp_of(column("datetime", default, extra, fraction)) is Stamp.WALL
+    assert stamp_of(column("timestamp", default, extra, fraction)) is Stamp.INSTANT
+
+
+@pytest.mark.parametrize(
+    ("data_type", "default", "extra", "fraction"),
+    [
+        ("datetime", None, "on update current_timestamp", 0),
+        ("datetime", "CURRENT_TIMESTAMP", "", 0),
+        ("datetime", "CURRENT_TIMESTAMP", "default_generated", 0),
+        ("datetime", "2026-01-01 00:00:00", "on update current_timestamp", 0),
+        ("datetime", "(current_timestamp() - interval 1 day)", "on update current_timestamp", 0),
+        ("datetime", "sysdate()", "default_generated on update current_timestamp", 0),
+        ("datetime", "CURRENT_TIMESTAMP(3)", "on update current_timestamp(6)", 6),
+        ("datetime", "CURRENT_TIMESTAMP(6)", "on update current_timestamp(3)", 6),
+        ("date", "CURRENT_TIMESTAMP", "on update current_timestamp", 0),
+        ("bigint", "CURRENT_TIMESTAMP", "on update current_timestamp", 0),
+    ],
+)
+def test_what_is_left_to_others_is_not(data_type: str, default: str | None, extra: str, fraction: int) -> None:
+    assert stamp_of(column(data_type, default, extra, fraction)) is None
