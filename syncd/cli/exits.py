@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final
 
-from syncd.core.errors import LakeDown, LakeUnfit, SchemaDrift, SourceDown, SourceUnfit, WarehouseDown
-from syncd.sandbox.errors import NotFetched
+from syncd.adapters.machine import NotFetched
+from syncd.core.errors import LakeDown, LakeUnfit, ReaderDown, SchemaDrift, SourceDown, SourceUnfit, WarehouseDown
 from watermarks.errors import (
     DataInDoubt,
     HintedError,
@@ -40,6 +40,7 @@ _GROUPS: tuple[tuple[type[HintedError], Exit], ...] = (
     (NotOwner, Exit.OTHER_OWNER),
     (Misuse, Exit.USAGE),
     (NotFetched, Exit.SOURCE),  # archives are what reads the source
+    (ReaderDown, Exit.SOURCE),
     (SchemaDrift, Exit.DRIFT),
     (SourceDown, Exit.SOURCE),
     (SourceUnfit, Exit.SOURCE),

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
+from syncd.adapters.cache import make_writable
 from syncd.core.errors import WarehouseDown
-from syncd.sandbox.places import make_writable, read_secret, write_once
+from syncd.sandbox.places import read_secret, write_once
 from syncd.sandbox.ports import LOOPBACK
 from syncd.sandbox.s3 import S3Address
 from watermarks.errors import HintedError

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from syncd.sandbox.lock import WAIT
+from syncd.adapters.lock import WAIT
 from syncd.sandbox.mysql import MySqlAddress
 from syncd.sandbox.places import find_places
 from syncd.sandbox.s3 import S3Address

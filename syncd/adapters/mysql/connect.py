@@ -1,37 +1,31 @@
 """Connections to a source, and what its driver's errors mean."""
 
+import socket
 import ssl
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
 
 import pymysql
-from pymysql.constants import CR, ER
 
+from syncd.adapters.mysql.codes import AWAY, HINTS, passes
+from syncd.adapters.mysql.tls import handshake_error, tls_options
 from syncd.core.errors import SourceDown, SourceUnfit
-from syncd.core.settings import SourceSettings, Tls
+from syncd.core.settings import SourceSettings
 from watermarks.errors import HintedError
 
 Connection: TypeAlias = "pymysql.Connection[Any]"
 
 CONNECTED_WITHIN: Final = 10
-SESSION: Final = (
-    "SET SESSION time_zone = '+00:00', sql_mode = '', transaction_isolation = 'REPEATABLE-READ',"
-    " character_set_results = utf8mb4"
-)
+SESSION: Final = "SET SESSION time_zone = '+00:00', sql_mode = '', character_set_results = utf8mb4"
 """No mode that turns a value into something else, or a strange stamp into an error."""
+ISOLATION: Final = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"
+"""A statement of its own: the variable has another name on MariaDB before 11.1."""
 
 FOREIGN: Final = (pymysql.err.MySQLError, OSError)
-
-_UNFIT: Final[dict[int, str]] = {
-    ER.ACCESS_DENIED_ERROR: "Is the user known to the server from this host, and is the password right?",
-    ER.DBACCESS_DENIED_ERROR: "GRANT SELECT ON {database}.* TO {user}",
-    ER.TABLEACCESS_DENIED_ERROR: "GRANT SELECT ON {database}.* TO {user}",
-    ER.COLUMNACCESS_DENIED_ERROR: "GRANT SELECT ON {database}.* TO {user}",
-    ER.SPECIFIC_ACCESS_DENIED_ERROR: "GRANT PROCESS ON *.* TO {user}",
-    ER.BAD_DB_ERROR: "Is the database's name right in the configuration?",
-    ER.NO_SUCH_TABLE: "Is the table's name right in the configuration?",
-}
+_STRANGE: Final = (struct.error, IndexError, ValueError)
+"""What the driver raises over bytes that are no greeting of MySQL's."""
 
 
 def connect(settings: SourceSettings, *, at: tuple[str, int] | None = None) -> Connection:
@@ -41,24 +35,60 @@ def connect(settings: SourceSettings, *, at: tuple[str, int] | None = None) -> C
 
     Raises:
         SourceDown: nobody answers.
-        SourceUnfit: the server does not let this user in.
+        SourceUnfit: the server does not let this user in, or is not believed.
+        ConfigError: the file of the certificate authority is none.
     """
-    host, port = at or (settings.host, settings.port)
-    silence = settings.silence.total_seconds()
+    connection = _prepared(settings)
     with mapped(settings):
-        return pymysql.connect(
-            host=host,
-            port=port,
-            user=settings.user,
-            password=settings.password.value,
-            charset="utf8mb4",
-            connect_timeout=CONNECTED_WITHIN,
-            read_timeout=silence,
-            write_timeout=silence,
-            init_command=SESSION,
-            autocommit=True,
-            **_tls(settings),
-        )
+        try:
+            # The driver would check the certificate against the tunnel's end.
+            connection.connect(_socket(at or (settings.host, settings.port)))
+        except _STRANGE as error:
+            raise SourceDown(
+                f"{settings.host}:{settings.port} does not answer as MySQL does",
+                hint="Is the port right in the configuration?",
+            ) from error
+        except RuntimeError as error:
+            raise SourceUnfit(f"MySQL at {settings.host}:{settings.port}: {error}") from error
+        with closed_on_error(connection), connection.cursor() as cursor:
+            cursor.execute(ISOLATION)
+    return connection
+
+
+@contextmanager
+def closed_on_error(connection: Connection) -> Iterator[None]:
+    """No connection stays open whose session could not be made ready."""
+    try:
+        yield
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _prepared(settings: SourceSettings) -> Connection:
+    silence = settings.silence.total_seconds()
+    return pymysql.connect(
+        host=settings.host,
+        port=settings.port,
+        user=settings.user,
+        # The driver would write a text in Latin-1, and show the password when it cannot.
+        password=settings.password.value.encode(),
+        database=settings.database,
+        charset="utf8mb4",
+        read_timeout=silence,
+        write_timeout=silence,
+        init_command=SESSION,
+        autocommit=True,
+        defer_connect=True,
+        **tls_options(settings),
+    )
+
+
+def _socket(place: tuple[str, int]) -> socket.socket:
+    made = socket.create_connection(place, CONNECTED_WITHIN)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    return made
 
 
 @contextmanager
@@ -70,34 +100,21 @@ def mapped(settings: SourceSettings) -> Iterator[None]:
         raise error_of(error, settings) from error
 
 
-def error_of(error: BaseException, settings: SourceSettings) -> HintedError:
-    """What an error of the driver says about the source."""
-    code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
-    told = str(error.args[1]) if len(error.args) > 1 else str(error) or type(error).__name__
+def error_of(error: BaseException, settings: SourceSettings, *, database: str | None = None) -> HintedError:
+    """What an error of the driver says about the source; `database` is the one that was asked about."""
+    origin = getattr(error, "original_exception", error)
+    if isinstance(origin, ssl.SSLError):
+        return handshake_error(origin, settings)
+    # Of an OSError the number is the system's, not MySQL's.
+    numbered = isinstance(error, pymysql.err.MySQLError) and error.args and isinstance(error.args[0], int)
+    code: int = error.args[0] if numbered else 0
+    told = str(error.args[1] if len(error.args) > 1 else error) or type(error).__name__
     place = f"{settings.host}:{settings.port}"
-    if code in _UNFIT:
-        names = {"user": settings.user, "database": settings.database or "the database"}
-        return SourceUnfit(f"MySQL at {place} refuses: {told}", hint=_UNFIT[code].format(**names), code=code)
-    hint = "Is the server up, and is there a way to it from this machine?" if code in _AWAY or not code else ""
+    if not passes(code):
+        names = {"user": settings.user, "database": database or settings.database or "the database"}
+        return SourceUnfit(f"MySQL at {place} refuses: {told}", hint=HINTS.get(code, "").format(**names), code=code)
+    hint = "Is the server up, and is there a way to it from this machine?" if code in AWAY or not code else ""
     return SourceDown(f"MySQL at {place}: {told}", hint=hint, code=code)
-
-
-_AWAY: Final = frozenset({CR.CR_CONNECTION_ERROR, CR.CR_CONN_HOST_ERROR, CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST})
-
-
-def _tls(settings: SourceSettings) -> dict[str, Any]:
-    match settings.tls:
-        case Tls.DISABLE:
-            return {"ssl_disabled": True}
-        case Tls.PREFER:
-            return {}
-        case Tls.REQUIRE:
-            context = ssl.create_default_context()
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-            return {"ssl": context}
-        case Tls.VERIFY:
-            return {"ssl": ssl.create_default_context(cafile=str(settings.ca) if settings.ca else None)}
 
 
 Opener: TypeAlias = Callable[[], Connection]

@@ -69,6 +69,15 @@ def seed_shop(
     return Seeded(rows=count_rows(connection), seconds=time.monotonic() - began)
 
 
+def seed_orders(connection: "Connection", orders: int, *, seed: int = 1, step: int | None = None) -> None:
+    """Fill the table of orders alone, for those who read nothing else; `step` microseconds from one to the next."""
+    create_tables(connection)
+    statement = _ORDERS if step is None else _ORDERS.replace("{STEP}", str(step))
+    for low, high in _chunks(orders):
+        with connection.cursor() as cursor:
+            cursor.execute(_fill(statement, low=low, high=high, size=Size(orders=orders), seed=seed))
+
+
 def _chunks(numbers: int) -> Iterator[tuple[int, int]]:
     for low in range(0, numbers, CHUNK):
         yield low, min(low + CHUNK, numbers)

@@ -2,8 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from syncd.sandbox.errors import NotWritable
-from syncd.sandbox.places import find_cache, find_places, make_writable, sweep
+from syncd.adapters.cache import find_cache, make_writable, sweep
+from syncd.adapters.machine import NotWritable
+from syncd.sandbox.places import find_places
 
 
 def test_the_xdg_directories_decide() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from syncd.adapters.wait import until
 from syncd.sandbox.process import ProcessId, find_marked, launch
-from syncd.sandbox.wait import until
 
 STUBBORN = (
     "import signal, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); signal.pause()"

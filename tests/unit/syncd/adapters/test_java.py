@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from syncd.sandbox.errors import JavaTooOld, NoJava
-from syncd.sandbox.java import find_java
+from syncd.adapters.java import find_java
+from syncd.adapters.machine import JavaTooOld, NoJava
 
 
 def program(folder: Path, script: str) -> str:

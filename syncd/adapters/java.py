@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from syncd.sandbox.errors import JavaTooOld, NoJava
+from syncd.adapters.machine import JavaTooOld, NoJava
 
 OLDEST: Final = 17  # Spark 4 runs on nothing older
 _INSTALL: Final = f"Install a Java runtime of version {OLDEST} or newer and put it on PATH, or set JAVA_HOME to it."

@@ -16,10 +16,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from syncd.sandbox.errors import MissingPackage, NotFetched, WrongDigest
-from syncd.sandbox.java import find_java
-from syncd.sandbox.lock import held
-from syncd.sandbox.places import make_writable, sweep
+from syncd.adapters.cache import make_writable, sweep
+from syncd.adapters.java import find_java
+from syncd.adapters.lock import held
+from syncd.adapters.machine import MissingPackage, NotFetched, WrongDigest
 
 FETCHED_WITHIN: Final = 900.0  # seconds: 149 MB over a slow line
 FETCHING: Final = "fetching-"

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from syncd.sandbox.errors import SandboxBusy
-from syncd.sandbox.lock import held
+from syncd.adapters.lock import held
+from syncd.adapters.machine import Busy
 
 HOLDER = """
 import sys
 from pathlib import Path
-from syncd.sandbox.lock import held
+from syncd.adapters.lock import held
 with held(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
@@ -18,7 +18,7 @@ with held(Path(sys.argv[1])):
 
 
 def test_a_second_command_waits_and_then_says_who_is_in_the_way(tmp_path: Path) -> None:
-    with held(tmp_path), pytest.raises(SandboxBusy, match="another command"), held(tmp_path, within=0.1):
+    with held(tmp_path), pytest.raises(Busy, match="another command"), held(tmp_path, within=0.1):
         pass
 
 

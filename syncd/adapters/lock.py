@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from syncd.sandbox.errors import SandboxBusy
-from syncd.sandbox.wait import until
+from syncd.adapters.machine import Busy
+from syncd.adapters.wait import until
 
 WAIT: Final = 60.0
 
@@ -18,13 +18,13 @@ def held(directory: Path, *, within: float = WAIT) -> Iterator[None]:
     """Hold the lock of a directory; the system frees it with its holder, so that it is never stale.
 
     Raises:
-        SandboxBusy: another command held it all the time.
+        Busy: another command held it all the time.
     """
     path = directory / "lock"
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         if not until(lambda: _take(handle), within=within):
-            raise SandboxBusy(
+            raise Busy(
                 f"another command has been at work in {directory} for {within:.0f} s",
                 hint="Wait for it to end, or use another --dir.",
             )

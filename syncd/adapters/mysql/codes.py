@@ -1,0 +1,123 @@
+"""What each error of MySQL, MariaDB and PyMySQL means: it passes by itself, or a person has to mend something."""
+
+from typing import Final
+
+from pymysql.constants import CR, ER
+
+_CLIENT_CODES: Final = range(CR.CR_ERROR_FIRST, CR.CR_ERROR_LAST + 1)
+
+# Numbers without a name here are younger than the driver's lists.
+_TRANSIENT: Final = frozenset(
+    {
+        ER.DISK_FULL,
+        ER.ERROR_ON_READ,
+        ER.ERROR_ON_WRITE,
+        ER.GET_ERRNO,  # of the storage engine: a full disk, a lock that was lost
+        ER.CHECKREAD,  # MariaDB: the row changed since the snapshot was opened
+        ER.OUTOFMEMORY,
+        ER.OUT_OF_SORTMEMORY,
+        ER.CON_COUNT_ERROR,
+        ER.OUT_OF_RESOURCES,
+        ER.BAD_HOST_ERROR,
+        ER.HANDSHAKE_ERROR,
+        ER.SERVER_SHUTDOWN,
+        ER.NORMAL_SHUTDOWN,
+        ER.GOT_SIGNAL,
+        ER.SHUTDOWN_COMPLETE,
+        ER.FORCING_CLOSE,
+        ER.IPSOCK_ERROR,
+        ER.UNKNOWN_ERROR,
+        ER.RECORD_FILE_FULL,
+        ER.CANT_CREATE_THREAD,
+        ER.ABORTING_CONNECTION,
+        ER.NET_READ_ERROR_FROM_PIPE,
+        ER.NET_FCNTL_ERROR,
+        ER.NET_PACKETS_OUT_OF_ORDER,
+        ER.NET_UNCOMPRESS_ERROR,
+        ER.NET_READ_ERROR,
+        ER.NET_READ_INTERRUPTED,
+        ER.NET_ERROR_ON_WRITE,
+        ER.NET_WRITE_INTERRUPTED,
+        ER.ERROR_DURING_COMMIT,
+        ER.ERROR_DURING_ROLLBACK,
+        ER.ERROR_DURING_CHECKPOINT,
+        ER.NEW_ABORTING_CONNECTION,
+        ER.MASTER_NET_READ,
+        ER.MASTER_NET_WRITE,
+        ER.TOO_MANY_USER_CONNECTIONS,
+        ER.LOCK_WAIT_TIMEOUT,
+        ER.LOCK_TABLE_FULL,
+        ER.LOCK_DEADLOCK,
+        ER.USER_LIMIT_REACHED,
+        ER.OPTION_PREVENTS_STATEMENT,  # read_only, while another server takes over
+        ER.QUERY_INTERRUPTED,
+        ER.TABLE_DEF_CHANGED,  # since the snapshot: the next one sees the new table
+        ER.STATEMENT_TIMEOUT,
+        ER.QUERY_TIMEOUT,
+        1613,  # ER_XA_RBTIMEOUT
+        1614,  # ER_XA_RBDEADLOCK
+        1615,  # ER_NEED_REPREPARE
+        1637,  # ER_TOO_MANY_CONCURRENT_TRXS
+        1836,  # ER_READ_ONLY_MODE
+        1927,  # MariaDB: ER_CONNECTION_KILLED
+        3032,  # ER_SERVER_OFFLINE_MODE
+        3101,  # ER_TRANSACTION_ROLLBACK_DURING_COMMIT
+        3168,  # ER_SERVER_ISNT_AVAILABLE
+        3169,  # ER_SESSION_WAS_KILLED
+        3572,  # ER_LOCK_NOWAIT
+        3854,  # a running statement with a 4-byte character spoils INNODB_TRX for all
+        4031,  # ER_CLIENT_INTERACTION_TIMEOUT
+    }
+)
+
+AWAY: Final = frozenset(
+    {
+        CR.CR_CONNECTION_ERROR,
+        CR.CR_CONN_HOST_ERROR,
+        CR.CR_UNKNOWN_HOST,
+        CR.CR_SERVER_GONE_ERROR,
+        CR.CR_SERVER_LOST,
+    }
+)
+"""Nobody answers, or not any more."""
+
+_LOGIN: Final = "Is the user known to the server from this host, and is the password right?"
+_PLUGIN: Final = (
+    "Give the user a way of logging in that this client knows: caching_sha2_password, or mysql_native_password."
+)
+
+HINTS: Final[dict[int, str]] = {
+    ER.ACCESS_DENIED_ERROR: _LOGIN,
+    1698: _LOGIN,  # ER_ACCESS_DENIED_NO_PASSWORD_ERROR
+    ER.DBACCESS_DENIED_ERROR: "GRANT SELECT ON {database}.* TO {user}",
+    ER.TABLEACCESS_DENIED_ERROR: "GRANT SELECT ON {database}.* TO {user}",
+    ER.COLUMNACCESS_DENIED_ERROR: "GRANT SELECT ON {database}.* TO {user}",
+    ER.SPECIFIC_ACCESS_DENIED_ERROR: "GRANT PROCESS ON *.* TO {user}",
+    ER.BAD_DB_ERROR: "Is the database's name right in the configuration?",
+    ER.NO_SUCH_TABLE: "Is the table's name right in the configuration?",
+    ER.BAD_FIELD_ERROR: "Is the column's name right in the configuration?",
+    ER.HOST_IS_BLOCKED: "There, once the reason is mended: mysqladmin flush-hosts",
+    ER.HOST_NOT_PRIVILEGED: "CREATE USER '{user}'@'<this host>', or let the server resolve it.",
+    ER.MUST_CHANGE_PASSWORD: "The password has expired: ALTER USER {user} IDENTIFIED BY ...",
+    ER.MUST_CHANGE_PASSWORD_LOGIN: "The password has expired: ALTER USER {user} IDENTIFIED BY ...",
+    3118: "ALTER USER {user} ACCOUNT UNLOCK",  # ER_ACCOUNT_HAS_BEEN_LOCKED
+    4151: "ALTER USER {user} ACCOUNT UNLOCK",  # MariaDB: the same
+    3159: "The server takes no login without TLS: set `tls: require`, or `verify`.",  # ER_SECURE_TRANSPORT_REQUIRED
+    CR.CR_SSL_CONNECTION_ERROR: "Turn TLS on at the server, or ask for less in the configuration: `tls: disable`.",
+    CR.CR_AUTH_PLUGIN_CANNOT_LOAD: _PLUGIN,
+    CR.CR_AUTH_PLUGIN_ERR: _PLUGIN,
+    CR.CR_SECURE_AUTH: _PLUGIN,
+    CR.CR_VERSION_ERROR: "syncd reads MySQL from 5.7 and MariaDB from 10.6 on.",
+}
+"""What to do about what does not pass, with names to fill in."""
+
+
+def passes(code: int) -> bool:
+    """Whether an error of this number may be gone in a moment.
+
+    The server's refusals that we do not know are given again as long as nobody mends
+    their reason. The client's tell of a bad line, but for those that have a hint.
+    """
+    if code <= 0 or code in _CLIENT_CODES:
+        return code not in HINTS
+    return code in _TRANSIENT

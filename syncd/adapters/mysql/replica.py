@@ -1,0 +1,192 @@
+"""A replica as source: whom it follows, how far behind it is, and when it has applied what its primary has committed.
+
+A horizon is found at the primary, and rows are read here. Between the two lies a
+position in the primary's binary log: taken after the poll, it stands behind every
+transaction that the poll knew to be over, because a server writes its log before it
+lets others see the rows. GTIDs of MySQL do not serve: they are added after that.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from time import monotonic
+from typing import Any, Final
+
+from pymysql.constants import ER
+from pymysql.cursors import DictCursor
+
+from syncd.adapters.mysql.connect import Connection, mapped
+from syncd.core.errors import SourceDown, SourceUnfit
+from syncd.core.schema import Server
+from syncd.core.settings import SourceSettings
+
+_LONGEST_QUESTION: Final = 5.0
+"""Seconds: one question stays far below what a connection's silence may be."""
+_NO_ANSWER_YET: Final = -1
+_RIGHT_MISSING: Final = ER.SPECIFIC_ACCESS_DENIED_ERROR
+_NEWER_SHOW: Final = (8, 2, 0)
+_NEWER_WAIT: Final = (8, 0, 26)
+_NEWER_STATUS: Final = (8, 0, 22)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """A place in a primary's binary log."""
+
+    file: str
+    offset: int
+    gtid: str = ""
+    """MariaDB's, which counts in the same order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replication:
+    """How a server follows its primary."""
+
+    host: str
+    """The primary, as the replica calls it."""
+    primary: str
+    """Its `server_uuid`; of MariaDB its `server_id`."""
+    running: bool
+    """Whether it both fetches and applies."""
+    lag: timedelta | None
+    """None while it does not know."""
+    error: str
+    """Why it stopped; empty if nobody knows of an error."""
+    by_gtid: bool
+
+
+def position_of(primary: Connection, server: Server, settings: SourceSettings) -> Position:
+    """Where the binary log ends now; everything that was seen before lies before it.
+
+    Raises:
+        SourceUnfit: no such log is written, or it may not be seen.
+    """
+    newer = not server.mariadb and server.version >= _NEWER_SHOW
+    found = _one(primary, "SHOW BINARY LOG STATUS" if newer else "SHOW MASTER STATUS", server, settings)
+    if found is None:
+        raise SourceUnfit(
+            f"{settings.host}:{settings.port} writes no binary log: nothing tells what its replicas have applied",
+            hint="Turn log_bin on there, or read from the primary itself.",
+        )
+    gtid = _one(primary, "SELECT @@GLOBAL.gtid_binlog_pos AS gtid", server, settings) if server.mariadb else None
+    return Position(file=found["File"], offset=found["Position"], gtid=gtid["gtid"] if gtid else "")
+
+
+def replication_of(connection: Connection, server: Server, settings: SourceSettings) -> Replication | None:
+    """How a server follows another; none if it does not.
+
+    Raises:
+        SourceUnfit: it may not be seen.
+    """
+    newer = not server.mariadb and server.version >= _NEWER_STATUS
+    found = _one(connection, "SHOW REPLICA STATUS" if newer else "SHOW SLAVE STATUS", server, settings)
+    if found is None:
+        return None
+    told = {name.lower().replace("master", "source").replace("slave", "replica"): found[name] for name in found}
+    lag = told["seconds_behind_source"]
+    return Replication(
+        host=f"{told['source_host']}:{told['source_port']}",
+        primary=str(told["source_server_id"] if server.mariadb else told["source_uuid"]),
+        running=told["replica_io_running"] == "Yes" and told["replica_sql_running"] == "Yes",
+        lag=None if lag is None else timedelta(seconds=int(lag)),
+        error=told["last_sql_error"] or told["last_io_error"],
+        by_gtid=server.mariadb and told["using_gtid"] != "No",
+    )
+
+
+def name_of(primary: Connection, server: Server, settings: SourceSettings) -> str:
+    """What replicas know this server by."""
+    variable = "server_id" if server.mariadb else "server_uuid"
+    found = _one(primary, f"SELECT @@GLOBAL.{variable} AS name", server, settings)
+    assert found is not None
+    return str(found["name"])
+
+
+def require_follows(found: Replication | None, *, primary: str, settings: SourceSettings) -> Replication:
+    """That a server follows this very primary: positions mean nothing to one that follows another, or none.
+
+    Raises:
+        SourceUnfit: it does not.
+    """
+    if found is None:
+        raise SourceUnfit(
+            f"{settings.host}:{settings.port} is no replica that tells what it has applied",
+            hint="Read from the primary itself, or leave `primary` out.",
+        )
+    if found.primary != primary:
+        raise SourceUnfit(
+            f"{settings.host}:{settings.port} follows {found.host}, which is not the server named as its primary",
+            hint="Name the server that it follows directly as `primary`.",
+        )
+    return found
+
+
+def wait_until_applied(
+    replica: Connection,
+    server: Server,
+    settings: SourceSettings,
+    position: Position,
+    *,
+    within: timedelta,
+    clock: Callable[[], float] = monotonic,
+) -> None:
+    """Return once every transaction before a position can be seen here; a snapshot must be opened after that.
+
+    Raises:
+        SourceDown: it was not there in time, or replication does not run.
+        SourceUnfit: replication met an error that a person has to mend.
+    """
+    followed = replication_of(replica, server, settings)
+    question, arguments = _question(server, position, by_gtid=followed is not None and followed.by_gtid)
+    end = clock() + within.total_seconds()
+    longest = min(_LONGEST_QUESTION, settings.silence.total_seconds() / 2)
+    while True:
+        # Whole seconds: MySQL takes a fraction for none, and none for ever.
+        seconds = max(1, int(min(longest, end - clock())))
+        found = _one(replica, question, server, settings, (*arguments, seconds))
+        answer = None if found is None else found["answer"]
+        if answer is not None and int(answer) > _NO_ANSWER_YET:
+            return
+        _require_running(replica, server, settings)
+        if clock() >= end:
+            raise SourceDown(
+                f"the replica {settings.host}:{settings.port} has not applied"
+                f" {position.file}:{position.offset} of its primary in {within.total_seconds():g} s",
+                hint="It is behind: see SHOW REPLICA STATUS there.",
+            )
+
+
+def _require_running(replica: Connection, server: Server, settings: SourceSettings) -> None:
+    found = replication_of(replica, server, settings)
+    if found is not None and found.running:
+        return
+    told = f"replication at {settings.host}:{settings.port} does not run"
+    hint = "See SHOW REPLICA STATUS there; then START REPLICA."
+    if found is not None and found.error:
+        raise SourceUnfit(f"{told}: {found.error.rstrip('.')}", hint=hint)
+    raise SourceDown(told, hint=hint)
+
+
+def _question(server: Server, position: Position, *, by_gtid: bool) -> tuple[str, tuple[object, ...]]:
+    if by_gtid and position.gtid:
+        # Of several workers on several domains, only this knows the last.
+        return "SELECT MASTER_GTID_WAIT(%s, %s) AS answer", (position.gtid,)
+    newer = not server.mariadb and server.version >= _NEWER_WAIT
+    name = "SOURCE_POS_WAIT" if newer else "MASTER_POS_WAIT"
+    return f"SELECT {name}(%s, %s, %s) AS answer", (position.file, position.offset)
+
+
+def _one(
+    connection: Connection, sql: str, server: Server, settings: SourceSettings, arguments: tuple[object, ...] = ()
+) -> Mapping[str, Any] | None:
+    try:
+        with mapped(settings), connection.cursor(DictCursor) as cursor:
+            cursor.execute(sql, arguments or None)
+            found: Mapping[str, Any] | None = cursor.fetchone()
+            return found
+    except SourceUnfit as error:
+        rights = "BINLOG MONITOR, REPLICA MONITOR" if server.mariadb else "REPLICATION CLIENT"
+        if error.facts.get("code") != _RIGHT_MISSING:
+            raise
+        raise SourceUnfit(error.message, hint=f"GRANT {rights} ON *.* TO {settings.user}", **error.facts) from error

@@ -1,0 +1,144 @@
+"""The source over PyMySQL: who answers, what a table looks like, and small answers."""
+
+import re
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any, Final, TypeAlias
+
+import pymysql
+from pymysql.constants import CR, ER
+
+from syncd.adapters.mysql.connect import FOREIGN, Connection, Opener, error_of
+from syncd.adapters.mysql.describe import describe
+from syncd.adapters.mysql.throttle import reason_to_wait
+from syncd.core.errors import SourceUnfit
+from syncd.core.mysql_sql import identity_sql
+from syncd.core.quoting import qualified
+from syncd.core.schema import Server, Table
+from syncd.core.settings import SourceSettings
+
+_VERSION: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
+_LOST: Final = frozenset({CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, CR.CR_SERVER_LOST_EXTENDED, 4031, 1927})
+"""The connection is gone; 4031 and 1927 are what MySQL and MariaDB say last to one that they ended."""
+_NO_STATEMENT: Final = frozenset({ER.PARSE_ERROR, ER.SPECIFIC_ACCESS_DENIED_ERROR, ER.SYNTAX_ERROR})
+
+Version: TypeAlias = tuple[tuple[int, int, int], bool]
+"""A server's version, and whether it is MariaDB."""
+
+
+class MySqlSource:
+    """One server, over one connection that is opened when it is first needed, and again when it was lost."""
+
+    def __init__(self, settings: SourceSettings, opener: Opener) -> None:
+        self._settings = settings
+        self._open = opener
+        self._connection: Connection | None = None
+        self._version: Version | None = None
+
+    def server(self) -> Server:
+        """Which server answers now."""
+        version, mariadb = self._known()
+        [(identity, read_only)] = self.rows(f"SELECT {identity_sql(mariadb=mariadb)}, @@global.read_only")
+        return Server(
+            identity=identity.decode() if isinstance(identity, bytes) else str(identity),
+            version=version,
+            mariadb=mariadb,
+            read_only=bool(int(str(read_only))),
+        )
+
+    def table(self, database: str, name: str) -> Table:
+        """The table as it is now, with every column."""
+        # Whoever may read but some columns is shown only these; the server says so when all are asked for.
+        self._ask(f"SELECT * FROM {qualified(database, name)} LIMIT 0", database)
+        version, mariadb = self._known()
+        found = describe(self._bare, database, name, version=version, mariadb=mariadb)
+        if found is None:
+            raise SourceUnfit(f"{database}.{name} is not to be seen", hint=self._grant(database))
+        return found
+
+    def _known(self) -> Version:
+        """What answers on this connection: asked once, for it cannot become another."""
+        self._bare("DO 0")
+        if self._version is None:
+            [(named,)] = self._bare("SELECT VERSION()")
+            self._version = _version_of(str(named))
+        return self._version
+
+    def created_by(self, database: str, name: str) -> str:
+        """The statement that SHOW CREATE TABLE prints."""
+        [row] = self._ask(f"SHOW CREATE TABLE {qualified(database, name)}", database)
+        return str(row[1])
+
+    def rows(self, sql: str) -> Sequence[tuple[object, ...]]:
+        """All rows of a small answer."""
+        return self._bare(sql)
+
+    def busy(self) -> str | None:
+        """Why not to read now; None where no bound is set, or none is passed."""
+        server = self.server()
+        reason: str | None = self._run(lambda connection: reason_to_wait(connection, server, self._settings))
+        return reason
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None and connection.open:
+            connection.close()
+
+    def _bare(self, sql: str) -> Sequence[tuple[Any, ...]]:
+        return self._ask(sql, None)
+
+    def _ask(self, sql: str, database: str | None) -> Sequence[tuple[Any, ...]]:
+        try:
+            rows: Sequence[tuple[Any, ...]] = self._run(lambda connection: _fetched(connection, sql))
+        except FOREIGN as error:
+            raise self._meant(error, database) from error
+        return rows
+
+    def _run(self, ask: Callable[[Connection], Any]) -> Any:  # noqa: ANN401  # whatever is asked for
+        """Ask on a live connection: one that was cut while nothing was asked is replaced, once."""
+        if self._connection is not None:
+            try:
+                return ask(self._connection)
+            except FOREIGN as error:
+                if error.args[:1] and error.args[0] not in {*_LOST, 0}:
+                    raise
+                self.close()
+        self._connection, self._version = self._open(), None
+        return ask(self._connection)
+
+    def _meant(self, error: BaseException, database: str | None) -> Exception:
+        meant = error_of(error, self._settings, database=database)
+        if not isinstance(meant, SourceUnfit):
+            # After a cut in the midst of an answer nothing sensible follows on this connection.
+            self.close()
+        return meant
+
+    def _grant(self, database: str) -> str:
+        return f"Is its name right? If so: GRANT SELECT ON {database}.* TO {self._settings.user}"
+
+
+def _version_of(named: str) -> Version:
+    match = _VERSION.match(named)
+    if match is None:
+        raise SourceUnfit(f"the source calls its version {named!r}", hint="Is it MySQL or MariaDB?")
+    return (int(match[1]), int(match[2]), int(match[3])), "mariadb" in named.lower()
+
+
+def _fetched(connection: Connection, sql: str) -> Sequence[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+        return tuple(cursor.fetchall())
+
+
+def _named(connection: Connection, sql: str) -> Sequence[dict[str, Any]]:
+    with connection.cursor(pymysql.cursors.DictCursor) as cursor:
+        cursor.execute(sql)
+        return tuple(cursor.fetchall())
+
+
+def _lag_of(told: Sequence[dict[str, Any]]) -> timedelta | None:
+    """The longest lag of all channels; one that stands still is behind for ever."""
+    lags = [row.get("Seconds_Behind_Source", row.get("Seconds_Behind_Master")) for row in told]
+    if not lags:
+        return None
+    return max(timedelta.max if lag is None else timedelta(seconds=int(lag)) for lag in lags)

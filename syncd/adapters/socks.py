@@ -1,0 +1,50 @@
+"""As much of SOCKS 5 as a JDBC driver speaks, for one place and no other.
+
+Connector/J checks a certificate for the host of its URL. Through a proxy that URL
+names the host beyond the tunnel; at a plain port it could only name 127.0.0.1.
+"""
+
+import asyncio
+from ipaddress import IPv4Address, IPv6Address
+from typing import Final
+
+VERSION: Final = 5
+GRANTED: Final = bytes([VERSION, 0, 0, 1, 0, 0, 0, 0, 0, 0])
+_WITHOUT_PASSWORD: Final = 0
+_CONNECT: Final = 1
+_V4, _NAME, _V6 = 1, 3, 4
+
+
+class NotAsked(Exception):
+    """The client speaks something else, or wants to go elsewhere."""
+
+
+async def require_asks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, place: tuple[str, int]) -> None:
+    """Hear a client out; the answer is sent by whoever connects it.
+
+    Raises:
+        NotAsked: it does not ask for this place.
+    """
+    try:
+        version, count = await reader.readexactly(2)
+        methods = await reader.readexactly(count)
+        if version != VERSION or _WITHOUT_PASSWORD not in methods:
+            raise NotAsked
+        writer.write(bytes([VERSION, _WITHOUT_PASSWORD]))
+        version, command, _, kind = await reader.readexactly(4)
+        host = await _host(reader, kind)
+        port = int.from_bytes(await reader.readexactly(2), "big")
+    except (asyncio.IncompleteReadError, OSError, UnicodeDecodeError) as error:
+        raise NotAsked from error
+    if (version, command) != (VERSION, _CONNECT) or (host.casefold(), port) != (place[0].casefold(), place[1]):
+        raise NotAsked
+
+
+async def _host(reader: asyncio.StreamReader, kind: int) -> str:
+    if kind == _V4:
+        return str(IPv4Address(await reader.readexactly(4)))
+    if kind == _V6:
+        return str(IPv6Address(await reader.readexactly(16)))
+    if kind == _NAME:
+        return (await reader.readexactly((await reader.readexactly(1))[0])).decode("ascii")
+    raise NotAsked

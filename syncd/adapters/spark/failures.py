@@ -1,0 +1,83 @@
+"""What an error that comes out of Spark means: the driver's own code inside of it, if there is one."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from syncd.adapters.spark.jdbc import STRANGER
+from syncd.core.errors import ReaderDown, SchemaDrift, SourceDown, SourceReplaced, SourceUnfit
+from syncd.core.settings import SourceSettings
+from watermarks.errors import HintedError
+
+LONG: Final = "Raise longest_read of the source, or make batches smaller."
+GRANT: Final = "Is the password right, and may this user come from this host and read this table? See: syncd doctor"
+DRIFTED: Final = "Was the table altered, renamed or dropped since the plan was made?"
+ALIVE: Final = "Is the server up, and is there a way to it from this machine?"
+MEMORY: Final = "Give spark.driver_memory more, or read fewer windows at once (source.max_connections)."
+
+_NO_VARIABLE: Final = 1193
+"""MariaDB is asked for the `server_uuid` of MySQL."""
+_NO_TABLE: Final = "GLOBAL_STATUS"
+"""MySQL is asked for the start of a MariaDB."""
+_DRIFT: Final = frozenset({1049, 1051, 1054, 1146, 1176, 1356, 1412})
+"""No such database, table, column or index; a view of what is gone; a definition that changed."""
+_UNFIT: Final = frozenset({1044, 1045, 1142, 1143, 1227, 1370, 1698})
+"""Not let in, or not allowed."""
+_LONG: Final = frozenset({1969, 3024})
+"""The statement took longer than it may: MariaDB's code, and MySQL's."""
+
+
+def error_of(error: BaseException, source: SourceSettings) -> HintedError:
+    """The error of ours that one from Spark stands for."""
+    place = f"MySQL at {source.host}:{source.port}"
+    for cause in _causes(error):
+        if (code := _code_of(cause)) is not None:
+            return _of_code(code, _said(cause), place)
+    if isinstance(error, TimeoutError):
+        longest = source.longest_read.total_seconds()
+        return SourceDown(f"{place}: a read took longer than {longest:.0f} s and was given up", hint=LONG)
+    first = next(_causes(error), None)
+    told = _said(first) if first is not None else f"{type(error).__name__}: {error}"
+    if "Unsupported type" in told or "UNRECOGNIZED_SQL_TYPE" in told:
+        return SchemaDrift(f"{place}: {told}", hint=DRIFTED)
+    return ReaderDown(f"the reading ended in the middle: {told}", hint=MEMORY)
+
+
+def _of_code(code: int, told: str, place: str) -> HintedError:
+    message = f"{place}: {told}"
+    if code == _NO_VARIABLE or any(word in told for word in (STRANGER, _NO_TABLE)):
+        return SourceReplaced(
+            f"{place} is not the server that the plan was made for",
+            hint="Was there a failover, or does the address lead to several servers?",
+            code=code,
+        )
+    if code in _DRIFT:
+        return SchemaDrift(message, hint=DRIFTED, code=code)
+    if code in _UNFIT:
+        return SourceUnfit(message, hint=GRANT, code=code)
+    return SourceDown(message, hint=LONG if code in _LONG else ALIVE, code=code)
+
+
+def _causes(error: BaseException) -> Iterator[Any]:
+    """The Java exceptions behind a Python one, the outermost first."""
+    cause = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    for _ in range(20):
+        if cause is None:
+            return
+        yield cause
+        cause = cause.getCause()
+
+
+def _code_of(cause: Any) -> int | None:  # noqa: ANN401  # of Java
+    from py4j.java_gateway import is_instance_of
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway  # noqa: SLF001  # there is no public way
+    if gateway is None or not is_instance_of(gateway, cause, "java.sql.SQLException"):
+        return None
+    return int(cause.getErrorCode())
+
+
+def _said(cause: Any) -> str:  # noqa: ANN401  # of Java
+    """The first line of what it says; stacks of Java are for nobody."""
+    lines = str(cause.getMessage() or cause.getClass().getName()).strip().splitlines()
+    return " ".join(line.strip() for line in lines[:1])[:500] or "no word"

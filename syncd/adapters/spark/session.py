@@ -1,0 +1,250 @@
+"""One warm Spark session: started when something is to be read, ended when nothing was for long."""
+
+import os
+import signal
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from syncd.adapters.cache import find_cache, find_jars
+from syncd.adapters.jars import MARIADB_DRIVER, MYSQL_DRIVER, fetch
+from syncd.adapters.spark.jvm import Jvm, start_jvm
+from syncd.core.errors import ReaderDown
+from syncd.core.settings import SparkSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+T = TypeVar("T")
+
+GREETED_WITHIN: Final = 10
+CANCELLED_WITHIN: Final = 10.0
+MOST_ROWS_OF_A_BATCH: Final = 16_384
+MOST_BYTES_OF_A_BATCH: Final = 16 << 20
+
+TRIMMED: Final[Mapping[str, str]] = {
+    "spark.app.name": "syncd",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.eventLog.enabled": "false",
+    "spark.metrics.staticSources.enabled": "false",
+    "spark.speculation": "false",
+    "spark.task.maxFailures": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.readSideCharPadding": "false",
+    "spark.sql.legacy.charVarcharAsString": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(MOST_ROWS_OF_A_BATCH),
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(MOST_BYTES_OF_A_BATCH),
+    # A plan is never shown whole: it holds the statements, and so values of keys.
+    "spark.sql.maxMetadataStringLength": "40",
+    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|url",
+    "spark.python.worker.reuse": "true",
+    "spark.python.worker.faulthandler.enabled": "false",
+}
+"""Settings of every session; those of the configuration come after and win."""
+
+LOCAL: Final[Mapping[str, str]] = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+"""Nobody else has a part in a session on this machine alone."""
+
+
+class Session:
+    """The session of one process; any thread may use it.
+
+    Nothing starts before the first `use`, and everything ends with this process,
+    whichever way that ends.
+    """
+
+    def __init__(
+        self,
+        settings: SparkSettings,
+        *,
+        environ: Mapping[str, str] | None = None,
+        now: Callable[[], float] = time.monotonic,
+        tell: Callable[[str], None] = lambda _line: None,
+    ) -> None:
+        self._settings = settings
+        self._environ = os.environ if environ is None else environ
+        self._now = now
+        self._tell = tell
+        self._guard = threading.RLock()
+        self._jvm: Jvm | None = None
+        self._spark: SparkSession | None = None
+        self._busy = 0
+        self._last_used = now()
+
+    @property
+    def running(self) -> bool:
+        return self._spark is not None
+
+    @property
+    def said(self) -> str:
+        """What its JVM wrote last."""
+        return self._jvm.said if self._jvm else ""
+
+    @property
+    def pid(self) -> int | None:
+        """The process of the JVM, or of the shell around it."""
+        return self._jvm.process.pid if self._jvm else None
+
+    def run(self, job: "Callable[[SparkSession], T]", *, within: float) -> T:
+        """What a job gives; cancelled when it takes longer than `within` seconds.
+
+        Raises:
+            ReaderDown: there is no session, or it ended.
+            TimeoutError: the job took longer, and was cancelled.
+        """
+        with self._guard:
+            spark = self._spark or self._start()
+            self._busy += 1
+        try:
+            return self._watched(spark, job, within)
+        finally:
+            with self._guard:
+                self._busy -= 1
+                self._last_used = self._now()
+
+    def stop_if_idle(self) -> bool:
+        """End the session when nothing ran for `idle_stop`; whether it was ended."""
+        with self._guard:
+            idle = self._now() - self._last_used
+            if self._spark is None or self._busy or idle < self._settings.idle_stop.total_seconds():
+                return False
+            self.stop()
+            return True
+
+    def stop(self) -> None:
+        """End the session and its JVM; the next `run` starts another."""
+        with self._guard:
+            spark, jvm = self._spark, self._jvm
+            self._spark = self._jvm = None
+            if jvm is not None:
+                _forget(spark)
+                jvm.end()
+
+    def leave(self) -> None:
+        """Let the session end by itself, and do not wait: for a process that ends now."""
+        with self._guard:
+            jvm, self._spark, self._jvm = self._jvm, None, None
+            if jvm is not None:
+                jvm.leave()
+
+    def _start(self) -> "SparkSession":
+        jars = [fetch(jar, find_jars(self._environ), environ=self._environ, tell=self._tell) for jar in _DRIVERS]
+        conf = self._conf(jars)
+        jvm = start_jvm(conf, environ=self._environ, cache=find_cache(self._environ), drivers=jars)
+        try:
+            self._spark = _connect(jvm, local=self._settings.master.startswith("local"))
+        except BaseException as error:
+            jvm.kill()
+            if isinstance(error, Exception):
+                raise ReaderDown(f"no session of Spark: {jvm.said or error}") from error
+            raise
+        self._jvm = jvm
+        return self._spark
+
+    def _conf(self, jars: Sequence[Path]) -> dict[str, str]:
+        settings = self._settings
+        local = settings.master.startswith("local")
+        place = ":".join(map(str, jars))
+        return {
+            **TRIMMED,
+            **(LOCAL if local else {"spark.jars": ",".join(map(str, jars))}),
+            "spark.master": settings.master,
+            "spark.driver.memory": settings.driver_memory,
+            # Beside Spark's own archives, so that the drivers' classes are archived with them.
+            "spark.driver.extraClassPath": place,
+            "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:-UsePerfData",
+            **settings.conf,
+        }
+
+    def _watched(self, spark: "SparkSession", job: "Callable[[SparkSession], T]", within: float) -> T:
+        tag = uuid.uuid4().hex
+        outcome: Future[T] = Future()
+
+        def work() -> None:
+            try:
+                spark.sparkContext.addJobTag(tag)
+                outcome.set_result(job(spark))
+            except BaseException as error:  # noqa: BLE001  # it is raised again where the answer is awaited
+                outcome.set_exception(error)
+
+        threading.Thread(target=work, name=f"spark-{tag[:6]}", daemon=True).start()
+        try:
+            return outcome.result(within)
+        except BaseException:
+            if not outcome.done():
+                self._cancel(spark, tag, outcome)
+            raise
+
+    def _cancel(self, spark: "SparkSession", tag: str, outcome: "Future[Any]") -> None:
+        """Give the job up; a JVM that does not even hear of it is killed, and with it the session."""
+        threading.Thread(target=lambda: spark.sparkContext.cancelJobsWithTag(tag), daemon=True).start()
+        try:
+            outcome.exception(CANCELLED_WITHIN)
+        except TimeoutError:
+            with self._guard:
+                if self._jvm is not None and self._spark is spark:
+                    self._jvm.kill()
+                    self.stop()
+
+
+_DRIVERS: Final = (MYSQL_DRIVER, MARIADB_DRIVER)
+
+
+def _connect(jvm: Jvm, *, local: bool) -> "SparkSession":
+    """PySpark's own session on a JVM that it did not start."""
+    from pyspark.conf import SparkConf
+    from pyspark.core.context import SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    # The one way in which PySpark takes a JVM that stands already.
+    os.environ |= {"PYSPARK_GATEWAY_PORT": str(jvm.port), "PYSPARK_GATEWAY_SECRET": jvm.secret}
+    try:
+        gateway = launch_gateway()  # type: ignore[no-untyped-call]
+    finally:
+        del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
+    with _own_interrupt():
+        context = SparkContext(gateway=gateway, conf=SparkConf(_jvm=gateway.jvm))
+    # Connector/J bounds the greeting of a server by this alone: neither of its own two limits holds for it.
+    gateway.jvm.java.sql.DriverManager.setLoginTimeout(GREETED_WITHIN)
+    if local and "PYSPARK_PYTHON" not in os.environ:
+        # PySpark would take whichever Python is first on PATH.
+        context.pythonExec = sys.executable
+    return SparkSession(context)
+
+
+@contextmanager
+def _own_interrupt() -> Iterator[None]:
+    """Keep the handler of Ctrl-C: PySpark sets one of its own, which cancels the jobs of everyone."""
+    ours = signal.getsignal(signal.SIGINT)
+    yield
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, ours)
+
+
+def _forget(spark: "SparkSession | None") -> None:
+    """Make PySpark ready for another JVM; it keeps the first one for ever otherwise."""
+    from py4j.protocol import Py4JError
+    from pyspark.core.context import SparkContext
+
+    gateway = SparkContext._gateway  # noqa: SLF001  # there is no public way
+    if spark is not None:
+        try:
+            spark.stop()
+        except (Py4JError, OSError):
+            SparkContext._active_spark_context = None  # noqa: SLF001  # the JVM is gone, and cannot be asked
+    if gateway is not None:
+        gateway.shutdown()
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001

@@ -1,0 +1,154 @@
+"""What runs inside a Spark task: the rows of one window become parts in the lake."""
+
+import functools
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+
+from syncd.adapters.arrow import Conversion
+from syncd.adapters.order import Span, WindowCheck
+from syncd.adapters.parquet import PartWriter
+from syncd.adapters.s3 import Lake, NewObject
+from syncd.core.columns import Passage, Policies
+from syncd.core.layout import part_key
+from syncd.core.reading import OrderField, Part
+from syncd.core.settings import LakeSettings
+from watermarks.cursor import Cursor
+from watermarks.errors import HintedError
+from watermarks.window import Window
+
+SHRINKS: Final = 4
+"""How much smaller Arrow's bytes become in a file, about: what waits for its row group counts for so much."""
+TOLD: Final = "told"
+"""The one column that a task yields, with one row of JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """All that the tasks of one reading are told; the statements are the JVM's affair."""
+
+    windows: tuple[Window | None, ...]
+    first: int
+    """The number of the first of these windows in its batch."""
+    passages: tuple[Passage, ...]
+    order: tuple[OrderField, ...]
+    policies: Policies
+    prefix: str
+    quarantine: str
+    nonce: str
+    part_bytes: int
+    lake: LakeSettings
+
+
+def write_window(work: Work, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write the rows of this task's window, and tell what came of it.
+
+    What goes wrong here is told as data: through Spark, an error would come out as text.
+    """
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    place, attempt = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
+    window = _WindowWriter(work, place, attempt)
+    try:
+        told = window.write(batches)
+    except HintedError as error:
+        window.abort()
+        told = {"error": type(error).__name__, "message": error.message, "hint": error.hint}
+    except Exception:
+        # The stream from the JVM broke, or this is a bug: in both cases Spark says so.
+        window.abort()
+        raise
+    yield pa.record_batch({TOLD: pa.array([json.dumps(told)])})
+
+
+@functools.cache
+def _lake(settings: LakeSettings) -> Lake:
+    """One client for all tasks that a worker runs: making one takes longer than a small window."""
+    return Lake.of(settings)
+
+
+class _WindowWriter:
+    """Parts of one window, one after the other; and its refused rows."""
+
+    def __init__(self, work: Work, place: int, attempt: int) -> None:
+        number = work.first + place
+        self._conversion = Conversion(work.passages, work.policies, frozenset(field.name for field in work.order))
+        self._check = WindowCheck(work.windows[place], work.order, work.passages)
+        attempted = f"{work.nonce}-{attempt}"
+        self._parts = _Parts(
+            work, functools.partial(part_key, work.prefix, window=number, attempt=attempted), refused=False
+        )
+        self._refused = _Parts(
+            work, functools.partial(part_key, work.quarantine, window=number, attempt=attempted), refused=True
+        )
+        self._troubles: Counter[str] = Counter()
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> dict[str, Any]:
+        for batch in batches:
+            self._check.check(batch)
+            done = self._conversion.convert(batch)
+            self._troubles.update(done.troubles)
+            self._parts.write(done.batch, self._check.span(done.travelled))
+            if done.refused is not None:
+                self._refused.write(done.refused, None)
+        return {
+            "parts": self._parts.finish(),
+            "quarantined": self._refused.finish(),
+            "troubles": dict(self._troubles),
+        }
+
+    def abort(self) -> None:
+        self._parts.abort()
+        self._refused.abort()
+
+
+@dataclass(slots=True)
+class _Parts:
+    """Files of one kind; none without rows."""
+
+    work: Work
+    key: Callable[..., str]
+    refused: bool
+    _done: list[dict[str, Any]] = field(default_factory=list)
+    _object: NewObject | None = None
+    _writer: PartWriter | None = None
+
+    def write(self, batch: pa.RecordBatch, span: Span | None) -> None:
+        if not batch.num_rows:
+            return
+        if self._writer is None:
+            self._object = _lake(self.work.lake).new(self.key(number=len(self._done)))
+            self._writer = PartWriter(self._object, self.work.passages, refused=self.refused)
+        self._writer.write(batch, span)
+        if self._writer.bytes_written + self._writer.bytes_waiting // SHRINKS >= self.work.part_bytes:
+            self._close()
+
+    def finish(self) -> list[dict[str, Any]]:
+        if self._writer is not None:
+            self._close()
+        return self._done
+
+    def _close(self) -> None:
+        assert self._writer is not None
+        assert self._object is not None
+        written, stood = self._writer.close(), self._object.finish()
+        assert stood.bytes == written.bytes
+        told = {**asdict(written), "low": written.low.texts(), "high": written.high.texts()}
+        self._done.append({**told, "key": self._object.key, "etag": stood.etag})
+        self._object = self._writer = None
+
+    def abort(self) -> None:
+        if self._writer is not None:
+            self._writer.abandon()
+        if self._object is not None:
+            self._object.abort()
+
+
+def part_of(told: Mapping[str, Any]) -> Part:
+    """A part as a task told it."""
+    return Part(**{**told, "low": Cursor.of_texts(told["low"]), "high": Cursor.of_texts(told["high"])})

@@ -1,0 +1,57 @@
+"""The file of authorities in the form that each JDBC driver reads."""
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from syncd.adapters.spark.jdbc import TRUSTED
+from syncd.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def trust_of(spark: "SparkSession", ca: Path | None, *, driver: str) -> str | None:
+    """Where the driver finds the authorities of `ca`; none where none is named.
+
+    The MariaDB driver reads PEM. Connector/J wants a key store, which Java itself makes
+    beside the session's other files.
+
+    Raises:
+        ConfigError: the file cannot be read, or holds no certificate.
+    """
+    if ca is None or driver == "mariadb":
+        return str(ca.absolute()) if ca else None
+    try:
+        pem = ca.read_bytes()
+    except OSError as error:
+        raise ConfigError(
+            f"cannot read the authorities of the source: {error.strerror}: {ca}",
+            hint="Mend `ca` of the source in the configuration.",
+        ) from error
+    return _key_store(spark, ca, pem)
+
+
+def _key_store(spark: "SparkSession", ca: Path, pem: bytes) -> str:
+    from py4j.protocol import Py4JJavaError
+
+    java: Any = spark.sparkContext._jvm.java  # type: ignore[union-attr]  # noqa: SLF001  # there is no public way
+    try:
+        source = java.io.ByteArrayInputStream(bytearray(pem))
+        found = java.security.cert.CertificateFactory.getInstance("X.509").generateCertificates(source).toArray()
+        store = java.security.KeyStore.getInstance("PKCS12")
+        word = spark.sparkContext._jvm.java.lang.String(TRUSTED).toCharArray()  # type: ignore[union-attr]  # noqa: SLF001
+        store.load(None, word)
+        for number, certificate in enumerate(found):
+            store.setCertificateEntry(f"authority-{number}", certificate)
+    except Py4JJavaError as error:
+        raise ConfigError(f"{ca} holds no certificates that Java reads", hint="It has to be a PEM file.") from error
+    if not len(found):
+        raise ConfigError(f"{ca} holds no certificate", hint="It has to be a PEM file.")
+    path = Path(spark.conf.get("spark.local.dir") or tempfile.gettempdir()) / f"authorities-{hash(pem):x}.p12"
+    out = java.io.FileOutputStream(str(path))
+    try:
+        store.store(out, word)
+    finally:
+        out.close()
+    return str(path)
