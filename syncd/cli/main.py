@@ -7,6 +7,7 @@ import click
 
 from syncd.cli.exits import Exit, exit_for
 from syncd.cli.jars import jars
+from syncd.cli.run import run
 from syncd.cli.sandbox import sandbox
 from watermarks.errors import HintedError
 
@@ -18,6 +19,7 @@ def syncd() -> None:
 
 
 syncd.add_command(jars)
+syncd.add_command(run)
 syncd.add_command(sandbox)
 
 

@@ -68,7 +68,7 @@ class _Checker:
         return Settings(sources=sources, lake=_lake(file.lake), spark=spark, streams=streams)
 
     def _refusal(self) -> Misconfigured:
-        return Misconfigured(self._text.path, self._mistakes)
+        return Misconfigured.of(self._text.path, self._mistakes)
 
     def _mistake(self, place: Path_, message: str, remedy: str = "") -> None:
         line = self._text.line_of(place)

@@ -1,10 +1,10 @@
 """The text of `syncd.yaml` as plain values, each with its place; secrets filled in from the environment and files."""
 
 import re
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 from urllib.parse import quote
 
 import yaml
@@ -31,10 +31,16 @@ class Mistake:
 class Misconfigured(ConfigError):
     """Every mistake of the file at once."""
 
-    def __init__(self, path: str, mistakes: list[Mistake]) -> None:
-        self.mistakes = sorted(mistakes, key=lambda mistake: mistake.line)
-        lines = [_told(path, mistake) for mistake in self.mistakes]
-        super().__init__("; ".join(lines) if len(lines) == 1 else "\n  ".join((f"{len(lines)} mistakes", *lines)))
+    mistakes: tuple[Mistake, ...] = ()
+
+    @classmethod
+    def of(cls, path: str, mistakes: Sequence[Mistake]) -> Self:
+        """The error that tells these mistakes of a file, in the order of their lines."""
+        ordered = tuple(sorted(mistakes, key=lambda mistake: mistake.line))
+        lines = [_told(path, mistake) for mistake in ordered]
+        error = cls(lines[0] if len(lines) == 1 else "\n  ".join((f"{len(lines)} mistakes", *lines)))
+        error.mistakes = ordered
+        return error
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,10 +82,10 @@ def parse_text(body: str, *, path: str, environ: Mapping[str, str]) -> Text:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else 1
         told = getattr(error, "problem", None) or "not YAML"
-        raise Misconfigured(path, [Mistake(line=line, key="", message=f"this is no YAML: {told}")]) from error
+        raise Misconfigured.of(path, [Mistake(line=line, key="", message=f"this is no YAML: {told}")]) from error
     text = Text(path=path)
     if root is None:
-        raise Misconfigured(path, [Mistake(line=1, key="", message="the file is empty", remedy="See: syncd init")])
+        raise Misconfigured.of(path, [Mistake(line=1, key="", message="the file is empty", remedy="See: syncd init")])
     text.values = _Reader(text, environ).value(root, ())
     return text
 

@@ -21,8 +21,8 @@ class Planning(Protocol):
     """Whoever decides what the next batch is, and how a sealed one is read."""
 
     @property
-    def waits_for(self) -> str:
-        """Why there was nothing more to propose, in words; empty when everything was read."""
+    def waiting(self) -> str:
+        """What is in the way, where the last proposal was none; empty when everything was read."""
         ...
 
     def propose(self, watermark: Watermark) -> Draft | None:
@@ -33,12 +33,12 @@ class Planning(Protocol):
         """Whether server, table and mark are those that the plan was made for."""
         ...
 
-    def queries(self, plan: Plan, passages: tuple[Passage, ...]) -> tuple[WindowQuery, ...]:
+    def queries(self, plan: Plan, passages: Sequence[Passage]) -> tuple[WindowQuery, ...]:
         """The statements of a plan; the same ones whoever asks, and whenever."""
         ...
 
-    def order_fields(self, plan: Plan) -> tuple[OrderField, ...]:
-        """The columns by which the rows of a plan are held against their windows."""
+    def order(self, plan: Plan, passages: Sequence[Passage]) -> tuple[OrderField, ...]:
+        """The fields of those statements by which rows are held against their windows."""
         ...
 
 
@@ -71,13 +71,13 @@ class ExtractProducer:
 
     @property
     def waits_for(self) -> str:
-        return self._planning.waits_for
+        return self._planning.waiting
 
-    def look(self, watermark: Watermark) -> bool:
-        """Whether there is anything to do. What was found is proposed again without another probe."""
+    def look(self, watermark: Watermark) -> Draft | None:
+        """What there is to do. It is proposed again without another probe, if nothing has moved until then."""
         draft = self._planning.propose(watermark)
         self._looked = (_place(watermark), draft) if draft else None
-        return draft is not None
+        return draft
 
     def propose(self, watermark: Watermark) -> Draft | None:
         looked, self._looked = self._looked, None
@@ -100,7 +100,7 @@ class ExtractProducer:
         reading = Reading(
             queries=self._planning.queries(plan, passages),
             passages=passages,
-            order=self._planning.order_fields(plan),
+            order=self._planning.order(plan, passages),
             policies=settings.policies,
             identity=draft.world.source_identity,
             prefix=batch_prefix(plan),

@@ -1,5 +1,6 @@
 """One pass of the extract stage over one stream: look, claim, extract batch after batch, give the claim back."""
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -7,24 +8,33 @@ from enum import StrEnum
 from functools import partial
 from typing import Final
 
+from syncd.core.errors import SchemaDrift
 from syncd.core.events import BatchAbandoned, BatchExtracted, OrphansSwept, StreamFailed, Tell
 from syncd.core.manifest import Manifest
 from syncd.core.ports import Parts
 from syncd.stages.extract import ExtractProducer
 from syncd.stages.sweep import OLD, orphans
-from watermarks.batch import Kind, Link
+from watermarks.batch import Kind, Link, Plan
 from watermarks.clock import Clock
 from watermarks.cursor import START, Cursor
 from watermarks.document import Failure, Stage, Watermark
 from watermarks.errors import HintedError, NotOwner, StateUnreadable
-from watermarks.extraction import Chain, Extraction, Turn
+from watermarks.extraction import Chain, Extraction
 from watermarks.halves import Run
 from watermarks.history import Journal
-from watermarks.lease import Held, Process
-from watermarks.names import StreamName
+from watermarks.lease import Held, OtherOwner, Process
+from watermarks.names import StreamName, owner_key
 
 RETRY_FIRST: Final = timedelta(seconds=10)
 RETRY_MOST: Final = timedelta(minutes=15)
+
+MOST_ABANDONED: Final = 3
+LOOKED_AGAIN: Final = 0.5
+"""Seconds."""
+
+
+class RestlessWorld(SchemaDrift):
+    """Whatever is planned, the world is another one a moment later."""
 
 
 class State(StrEnum):
@@ -83,6 +93,8 @@ class Outcome:
 class ExtractRun:
     """Runs the extract stage of one stream, as often as asked.
 
+    `patience` is how long it waits for the silence of another owner to become certain.
+
     `owner` gives the process under whose lease it is done; it is asked only when there is something to do.
     """
 
@@ -97,6 +109,8 @@ class ExtractRun:
         clock: Clock,
         tell: Tell,
         orphan_age: timedelta = OLD,
+        patience: timedelta = timedelta(0),
+        pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._stream = stream
         self._journal = journal
@@ -106,51 +120,91 @@ class ExtractRun:
         self._clock = clock
         self._tell = tell
         self._orphan_age = orphan_age
+        self._patience = patience
+        self._pause = pause
         self._chain = Chain(journal, stream)
+        self._so_far = Outcome(stream=stream)
 
-    def once(self, run: Run, *, enough: Callable[[Link, Outcome], bool]) -> Outcome:
-        """Extract until nothing is due or `enough` says so; what goes wrong is part of the outcome.
+    def look(self) -> Outcome:
+        """What the next batch would be. Nothing is written."""
+        return self._timed(self._look)
+
+    def once(self, run: Run) -> Outcome:
+        """Extract until nothing is due; what goes wrong is part of the outcome.
 
         A stream with nothing to do is left as it is: no claim, no entry, no session.
         """
+        return self._timed(partial(self._pass, run))
+
+    def _timed(self, act: Callable[[], Outcome]) -> Outcome:
         began = self._clock.monotonic()
-        outcome = Outcome(stream=self._stream)
+        self._so_far = Outcome(stream=self._stream)
         try:
-            outcome = self._pass(run, outcome, enough=enough)
+            outcome = act()
         except HintedError as error:
             self._tell(StreamFailed(stream=self._stream, error=error.message, hint=error.hint))
-            outcome = replace(outcome, error=error)
+            outcome = replace(self._so_far, error=error)
         return replace(outcome, seconds=self._clock.monotonic() - began)
 
-    def _pass(self, run: Run, outcome: Outcome, *, enough: Callable[[Link, Outcome], bool]) -> Outcome:
+    def _begun(self) -> tuple[Watermark, Plan | None]:
+        """Where the stream stands, and the plan that somebody sealed for its next number."""
         watermark = self._journal.read(self._stream.stem) or Watermark.new(self._stream, at=self._clock.now())
-        outcome = replace(
-            outcome, began=watermark.chain.cursor, mark=watermark.chain.cursor, proven=watermark.chain.proven
-        )
-        left_behind = self._chain.plan(watermark.chain.next) is not None
-        if not left_behind and not self._producer.look(watermark):
-            return replace(outcome, reason=self._producer.waits_for)
+        half = watermark.chain
+        self._so_far = replace(self._so_far, began=half.cursor, mark=half.cursor, proven=half.proven)
+        return watermark, self._chain.plan(half.next)
+
+    def _look(self) -> Outcome:
+        watermark, plan = self._begun()
+        draft = plan.draft if plan else self._producer.look(watermark)
+        if draft is None:
+            return replace(self._so_far, reason=self._producer.waits_for)
+        return replace(self._so_far, planned={"sealed": plan is not None, **draft.fields()})
+
+    def _pass(self, run: Run) -> Outcome:
+        watermark, plan = self._begun()
+        if plan is None and self._producer.look(watermark) is None:
+            return replace(self._so_far, reason=self._producer.waits_for)
         process = self._owner()
-        held = process.acquire(self._stream, Stage.EXTRACT, self._journal)
+        held = self._acquired(process)
         try:
-            return self._extract(held, run, outcome, enough=enough, sweep=left_behind)
+            self._extract(held, run, sweep=plan is not None)
         finally:
             process.release(held)
+        return replace(self._so_far, reason=self._producer.waits_for)
 
-    def _extract(
-        self, held: Held, run: Run, outcome: Outcome, *, enough: Callable[[Link, Outcome], bool], sweep: bool
-    ) -> Outcome:
+    def _acquired(self, process: Process) -> Held:
+        """The claim. While its owner shows no sign of life we wait: only who watches can tell that it is gone."""
+        deadline = self._clock.monotonic() + self._patience.total_seconds()
+        seen = None
+        while True:
+            try:
+                return process.acquire(self._stream, Stage.EXTRACT, self._journal)
+            except OtherOwner as error:
+                owner = error.facts.get("owner")
+                sign = self._journal.store.read(owner_key(owner)) if isinstance(owner, str) else None
+                alive = owner is None or (seen is not None and sign != seen)
+                if alive or self._clock.monotonic() >= deadline:
+                    raise
+                seen = sign
+                self._pause(LOOKED_AGAIN)
+
+    def _extract(self, held: Held, run: Run, *, sweep: bool) -> None:
         extraction = Extraction(self._journal, held, self._producer)
+        abandoned = 0
         try:
             while True:
                 began = self._clock.monotonic()
                 turn = extraction.turn(run)
                 if turn.link is None or turn.watermark is None:
                     break
-                outcome = outcome.after(turn.link, turn.watermark)
-                self._told(turn, outcome, seconds=self._clock.monotonic() - began)
-                if enough(turn.link, outcome):
-                    break
+                abandoned = abandoned + 1 if turn.link.kind is Kind.ABANDONED else 0
+                if abandoned > MOST_ABANDONED:
+                    raise RestlessWorld(
+                        f"{abandoned} plans of {self._stream} in a row were out of date before they were carried out",
+                        hint="Does somebody alter the table, or do two servers answer at one address?",
+                    )
+                self._so_far = self._so_far.after(turn.link, turn.watermark)
+                self._told(turn.link, seconds=self._clock.monotonic() - began)
         except (NotOwner, StateUnreadable):
             raise  # not ours to write any more, or not to be written to at all
         except HintedError as error:
@@ -158,16 +212,13 @@ class ExtractRun:
             raise
         if sweep:
             self._sweep()
-        return replace(outcome, reason=self._producer.waits_for)
 
     def _failure(self, message: str, attempt: int) -> Failure:
         now = self._clock.now()
         wait = min(RETRY_FIRST * 2 ** min(attempt - 1, 10), RETRY_MOST)
         return Failure(message=message, attempt=attempt, at=now, next_try=now + wait)
 
-    def _told(self, turn: Turn, outcome: Outcome, *, seconds: float) -> None:
-        link = turn.link
-        assert link is not None
+    def _told(self, link: Link, *, seconds: float) -> None:
         if link.kind is Kind.ABANDONED:
             self._tell(BatchAbandoned(stream=self._stream, batch=link.id))
             return
@@ -181,7 +232,7 @@ class ExtractRun:
                 files=len(link.files),
                 bytes=manifest.bytes,
                 quarantined=manifest.refused,
-                mark=outcome.mark,
+                mark=self._so_far.mark,
                 seconds=seconds,
             )
         )

@@ -16,7 +16,7 @@ from syncd.core.settings import StreamSettings
 from syncd.stages.extract import ExtractProducer
 from syncd.stages.run import ExtractRun, Outcome, State
 from tests.builders import NOON, ORDERS, RUN, at, make_increment, make_process
-from watermarks.batch import BatchId, Draft, Link, Plan
+from watermarks.batch import BatchId, Draft, Plan
 from watermarks.document import Stage, Watermark
 from watermarks.errors import NotOwner, StateUnreadable
 from watermarks.extraction import Chain
@@ -46,7 +46,7 @@ class ScriptedPlanning:
     stands: bool = True
 
     @property
-    def waits_for(self) -> str:
+    def waiting(self) -> str:
         return "held by transaction 7"
 
     def propose(self, watermark: Watermark) -> Draft | None:
@@ -57,10 +57,10 @@ class ScriptedPlanning:
     def holds(self, plan: Plan) -> bool:
         return self.stands
 
-    def queries(self, plan: Plan, passages: tuple[Passage, ...]) -> tuple[WindowQuery, ...]:
+    def queries(self, plan: Plan, passages: Sequence[Passage]) -> tuple[WindowQuery, ...]:
         return tuple(WindowQuery(window=window, sql="SELECT 1") for window in plan.draft.windows)
 
-    def order_fields(self, plan: Plan) -> tuple[OrderField, ...]:
+    def order(self, plan: Plan, passages: Sequence[Passage]) -> tuple[OrderField, ...]:
         return ()
 
 
@@ -91,7 +91,7 @@ class ScriptedReader:
         parts = []
         for number, query in enumerate(reading.queries):
             assert query.window is not None
-            key = f"{reading.prefix}{number:05d}-00000-{reading.nonce}.parquet"
+            key = f"{reading.prefix}{number:05d}.000-{reading.nonce}.parquet"
             self.lake.kept[key] = self.lake.clock.now()
             window = query.window
             parts.append(Part(key=key, etag="e", bytes=100, rows=10, sha256="s", low=window.high, high=window.high))
@@ -115,6 +115,9 @@ class Shop:
     def created_by(self, database: str, name: str) -> str:
         raise NotImplementedError
 
+    def busy(self) -> str | None:
+        return None
+
     def rows(self, sql: str) -> Sequence[tuple[object, ...]]:
         raise NotImplementedError
 
@@ -130,6 +133,7 @@ class Bench:
         self.lake = MemoryLake(self.clock)
         self.reader = ScriptedReader(self.lake, failures=failures)
         self.events: list[Event] = []
+        self.heard: Callable[[Event], None] = lambda _event: None
         self.asked_for_owner = 0
         self.process = make_process(self.store, clock=self.clock)
         self.nonces = iter(f"n{number}" for number in range(1000))
@@ -138,9 +142,14 @@ class Bench:
         self.asked_for_owner += 1
         return self.process
 
-    def once(
-        self, *, enough: Callable[[Link, Outcome], bool] = lambda _link, _outcome: False, age: float = 0
-    ) -> Outcome:
+    def hear(self, event: Event) -> None:
+        self.events.append(event)
+        self.heard(event)
+
+    def once(self, *, age: float = 0) -> Outcome:
+        return self.run(age=age).once(RUN)
+
+    def run(self, *, age: float = 0) -> ExtractRun:
         producer = ExtractProducer(
             stream=ORDERS,
             settings=StreamSettings(source="shop", database="shop", table="orders"),
@@ -150,19 +159,18 @@ class Bench:
             reader=self.reader,
             parts=self.lake,
             nonce=lambda: next(self.nonces),
-            tell=self.events.append,
+            tell=self.hear,
         )
-        run = ExtractRun(
+        return ExtractRun(
             stream=ORDERS,
             journal=self.journal,
             owner=self.owner,
             producer=producer,
             parts=self.lake,
             clock=self.clock,
-            tell=self.events.append,
+            tell=self.hear,
             orphan_age=timedelta(seconds=age),
         )
-        return run.once(RUN, enough=enough)
 
     def state(self) -> Watermark:
         state = self.journal.newest(ORDERS.stem)
@@ -208,12 +216,16 @@ def test_what_was_found_is_planned_without_another_probe() -> None:
     assert bench.planning.probes == 2  # one that found the batch, one that found nothing behind it
 
 
-def test_a_pass_ends_where_it_is_told_that_this_is_enough() -> None:
-    bench = Bench(1, 2, 3)
+def test_a_look_says_what_would_be_read_and_writes_nothing() -> None:
+    bench = Bench(1)
+    before = list(bench.store.list(""))
 
-    outcome = bench.once(enough=lambda _link, outcome: outcome.rows >= 20)
+    outcome = bench.run().look()
 
-    assert (outcome.batches, bench.state().chain.seq) == (2, 2)
+    assert (outcome.state, bench.asked_for_owner) == (State.PLANNED, 0)
+    assert outcome.planned is not None
+    assert (outcome.planned["kind"], outcome.planned["sealed"]) == ("increment", False)
+    assert list(bench.store.list("")) == before
 
 
 def test_the_claim_is_given_back_whatever_happens() -> None:
@@ -277,11 +289,13 @@ def test_a_plan_whose_world_is_gone_is_abandoned_and_made_anew() -> None:
     bench.once()
     bench.planning.stands = False
 
-    outcome = bench.once(enough=lambda link, _outcome: link.kind == "abandoned")
+    def stand_again(event: Event) -> None:
+        bench.planning.stands = bench.planning.stands or isinstance(event, BatchAbandoned)
 
-    assert (outcome.batches, outcome.rows, len(bench.told(BatchAbandoned))) == (1, 0, 1)
-    bench.planning.stands = True
-    assert bench.once().rows == 10
+    bench.heard = stand_again
+    outcome = bench.once()
+
+    assert (outcome.batches, outcome.rows, len(bench.told(BatchAbandoned))) == (2, 10, 1)
 
 
 def test_a_stage_that_was_taken_over_writes_nothing_more() -> None:
@@ -308,7 +322,7 @@ def test_the_manifest_says_of_each_part_what_the_loader_needs() -> None:
 
     assert manifest.passages == (ID,)
     assert [(part.key, part.etag, part.bytes, part.rows) for part in manifest.parts] == [
-        ("data/shop/shop.orders/2026/01/31/1-1/00000-00000-n0.parquet", "e", 100, 10)
+        ("data/shop/shop.orders/2026/01/31/1-1/00000.000-n0.parquet", "e", 100, 10)
     ]
     assert manifest.troubles == {"zero_dates.null": 2}
     assert manifest.schema == "s1"

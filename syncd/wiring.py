@@ -1,0 +1,255 @@
+"""From settings to a service that works: the only place where adapters are made, each when it is first needed."""
+
+import secrets
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cached_property, partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from syncd.adapters.mysql.horizon import ServerHorizons
+from syncd.adapters.mysql.source import MySqlSource
+from syncd.adapters.mysql.way import Way, way_to
+from syncd.adapters.notes import StoredNotes
+from syncd.core.events import Tell
+from syncd.core.passages import passages
+from syncd.core.planner import Request
+from syncd.core.reading import Read, Reading
+from syncd.core.settings import LakeSettings, Settings, SourceSettings, StreamSettings
+from syncd.stages.extract import ExtractProducer
+from syncd.stages.heartbeat import Heartbeat
+from syncd.stages.planning import Planner
+from syncd.stages.run import ExtractRun, Outcome
+from syncd.stages.sweep import OLD
+from watermarks.clock import Clock, SystemClock
+from watermarks.document import Watermark
+from watermarks.extraction import Chain
+from watermarks.halves import Run, Strategy
+from watermarks.history import Journal
+from watermarks.lease import Process
+from watermarks.names import StreamName
+from watermarks.store import Store
+
+if TYPE_CHECKING:
+    from syncd.adapters.s3 import Lake
+    from syncd.adapters.spark.session import Session
+    from syncd.core.ports import Reader
+
+TTL: Final = 30.0
+"""Seconds of silence after which another process may take over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pass:
+    """What one run asks for beyond the configuration."""
+
+    request: Request = field(default_factory=Request)
+    wait: timedelta = timedelta(seconds=60)
+    """How long to wait for what only watching can tell: the end of transactions of which nothing is known, before a
+    first run, and the silence of an owner that may be gone."""
+    dry: bool = False
+
+
+def open_lake(settings: LakeSettings) -> "Lake":
+    from syncd.adapters.s3 import Lake  # noqa: PLC0415  # boto3 takes long to load
+
+    return Lake.of(settings)
+
+
+def open_store(lake: "Lake") -> Store:
+    from watermarks.stores.s3 import S3Store  # noqa: PLC0415  # as above
+
+    return S3Store(lake.client, bucket=lake.settings.bucket, prefix=lake.settings.prefix)
+
+
+class Service:
+    """All that a run stands on. What is made here is ended here, whatever happens."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        environ: Mapping[str, str],
+        tell: Tell,
+        clock: Clock | None = None,
+        store: "Callable[[Lake], Store]" = open_store,
+        orphan_age: timedelta = OLD,
+        ttl: float = TTL,
+    ) -> None:
+        self._settings = settings
+        self._environ = environ
+        self._tell = tell
+        self._clock = clock or SystemClock()
+        self._make_store = store
+        self._orphan_age = orphan_age
+        self._ttl = ttl
+        self._stack = ExitStack()
+        self._sources: dict[str, Server] = {}
+        self._process: Process | None = None
+        self._guard = threading.Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    @cached_property
+    def lake(self) -> "Lake":
+        return open_lake(self._settings.lake)
+
+    @cached_property
+    def store(self) -> Store:
+        return self._make_store(self.lake)
+
+    @cached_property
+    def journal(self) -> Journal[Watermark]:
+        return Journal(self.store, Watermark, clock=self._clock)
+
+    @cached_property
+    def session(self) -> "Session":
+        """The one session of Spark; it starts with the first batch that is read."""
+        from syncd.adapters.spark.session import Session  # noqa: PLC0415  # only those who read need it
+
+        session = Session(self._settings.spark, environ=self._environ)
+        self._stack.callback(session.stop)
+        return session
+
+    def extract(self, settings: StreamSettings, wanted: Pass) -> Outcome:
+        """Run the extract stage of one stream once."""
+        stream = stream_of(settings)
+        server = self._server(settings.source)
+        planner = Planner(
+            source=server.source,
+            horizons=server.horizons,
+            settings=settings,
+            past=Chain(self.journal, stream),
+            zone=server.settings.zone,
+            windows=server.settings.max_connections,
+            request=wanted.request,
+            wait=wanted.wait,
+        )
+        producer = ExtractProducer(
+            stream=stream,
+            settings=settings,
+            source=server.source,
+            planning=planner,
+            passages=passages,
+            reader=server.reader,
+            parts=self.lake,
+            nonce=_nonce,
+            tell=self._tell,
+        )
+        run = ExtractRun(
+            stream=stream,
+            journal=self.journal,
+            owner=self._owner,
+            producer=producer,
+            parts=self.lake,
+            clock=self._clock,
+            tell=self._tell,
+            orphan_age=self._orphan_age,
+            patience=wanted.wait,
+        )
+        if wanted.dry:
+            return run.look()
+        return run.once(Run(id=_run_id(self._clock.now()), strategy=Strategy.SEQUENTIAL))
+
+    def _server(self, name: str) -> "Server":
+        if name not in self._sources:
+            settings = next(source for source in self._settings.sources if source.name == name)
+            self._sources[name] = self._stack.enter_context(Server(settings, self))
+        return self._sources[name]
+
+    def reader_of(self, server: "Server") -> "Reader":
+        return _LateReader(partial(self._reader, server))
+
+    def _reader(self, server: "Server") -> "Reader":
+        from syncd.adapters.spark.jdbc import driver_of  # noqa: PLC0415  # only those who read need it
+        from syncd.adapters.spark.reader import SparkReader  # noqa: PLC0415  # as above
+
+        driver = driver_of(server.settings, self._settings.spark.driver)
+        return SparkReader(self.session, server.settings, self._settings.lake, driver=driver, proxy=server.way.proxy)
+
+    def _owner(self) -> Process:
+        """This process as an owner, its lease renewed from now on."""
+        with self._guard:
+            if self._process is None:
+                process = Process(self.store, clock=self._clock, ttl=self._ttl)
+                self._stack.enter_context(Heartbeat(process, ttl=self._ttl, lost=self._give_up))
+                self._process = process
+            return self._process
+
+    def _give_up(self) -> None:
+        """Our lease was ended: whatever is being read would be dropped, so it is not read on."""
+        if "session" in self.__dict__:
+            self.session.stop()
+
+
+class Server:
+    """One source with the connections that lead to it."""
+
+    def __init__(self, settings: SourceSettings, service: Service) -> None:
+        self.settings: Final = settings
+        self._service = service
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    @cached_property
+    def way(self) -> Way:
+        return self._stack.enter_context(way_to(self.settings))
+
+    @cached_property
+    def source(self) -> MySqlSource:
+        source = MySqlSource(self.settings, self.way.open)
+        self._stack.callback(source.close)
+        return source
+
+    @cached_property
+    def horizons(self) -> ServerHorizons:
+        """The horizons of where rows are stamped."""
+        stamping = self.settings.primary or self.settings
+        way = self.way if stamping is self.settings else self._stack.enter_context(way_to(stamping))
+        horizons = ServerHorizons(stamping, way.open, StoredNotes(self._service.store, self.settings.name))
+        self._stack.callback(horizons.close)
+        return horizons
+
+    @cached_property
+    def reader(self) -> "Reader":
+        return self._service.reader_of(self)
+
+
+class _LateReader:
+    """A reader that is made with the first reading, and with it all that it stands on."""
+
+    def __init__(self, make: "Callable[[], Reader]") -> None:
+        self._make = make
+        self._made: Reader | None = None
+
+    def read(self, reading: Reading, *, tell: Callable[[int], None] = lambda _rows: None) -> Read:
+        self._made = self._made or self._make()
+        return self._made.read(reading, tell=tell)
+
+
+def stream_of(settings: StreamSettings) -> StreamName:
+    return StreamName(source=settings.source, database=settings.database, table=settings.table)
+
+
+def _nonce() -> str:
+    return secrets.token_hex(6)
+
+
+def _run_id(now: datetime) -> str:
+    return f"{now:%Y%m%dT%H%M%SZ}-{_nonce()}"
