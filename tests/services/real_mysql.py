@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from syncd.sandbox.lock import held
+from syncd.adapters.lock import held
 
 SUITE: Final = "sid"
 PACKAGE: Final = "mysql-server-core"

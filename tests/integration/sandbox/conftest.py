@@ -1,4 +1,3 @@
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -6,9 +5,7 @@ import pytest
 
 from syncd.sandbox.process import ProcessId, find_marked
 from syncd.sandbox.whole import Sandbox
-from tests.services.real_mysql import Unavailable, real_mysql
-
-ENVIRON = {name: value for name, value in os.environ.items() if not name.startswith("SYNCD_SANDBOX")}
+from tests.services.servers import ENVIRON, environ_of
 
 
 @pytest.fixture(scope="session")
@@ -27,12 +24,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
 @pytest.fixture(scope="module", params=["mariadb", "mysql"])
 def own(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     """A server to end and to restart: MariaDB, then MySQL itself where it can be had."""
-    environ = ENVIRON
-    if request.param == "mysql":
-        try:
-            environ = {**ENVIRON, "PATH": f"{real_mysql()}:{ENVIRON['PATH']}"}
-        except Unavailable as error:
-            pytest.skip(str(error))
+    environ = environ_of(request.param)
     with Sandbox(tmp_path_factory.mktemp("own"), services=["mysql"], environ=environ) as sandbox:
         yield sandbox
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 import pymysql
 import pytest
 
+from syncd.adapters.wait import until
 from syncd.sandbox.faults.tcp import TcpProxy
 from syncd.sandbox.mysql import MySqlAddress
 from syncd.sandbox.shop.schema import count_rows, drop_tables
 from syncd.sandbox.shop.seed import Size, seed_shop
 from syncd.sandbox.shop.writer import Writer
-from syncd.sandbox.wait import until
 from syncd.sandbox.whole import Sandbox
 
 pytestmark = pytest.mark.services

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import redshift_connector
 
+from syncd.adapters.wait import until
 from syncd.sandbox.process import ProcessId, find_marked
 from syncd.sandbox.shop.stand import stand_up
 from syncd.sandbox.shop.writer import Writer
 from syncd.sandbox.supervisor import Stand
-from syncd.sandbox.wait import until
 from syncd.sandbox.warehouse import RedshiftAddress
 from syncd.sandbox.whole import Sandbox
 

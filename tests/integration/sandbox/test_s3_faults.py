@@ -13,9 +13,9 @@ from botocore.exceptions import (
     ResponseStreamingError,
 )
 
+from syncd.adapters.wait import until
 from syncd.sandbox.faults.s3 import Fault, Request, S3Proxy, Wrong
 from syncd.sandbox.s3 import S3Address
-from syncd.sandbox.wait import until
 from syncd.sandbox.whole import Sandbox
 
 if TYPE_CHECKING:

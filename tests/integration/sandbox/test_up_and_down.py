@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from syncd.adapters.wait import until
 from syncd.core.errors import LakeDown, SourceDown
 from syncd.sandbox.ports import LOOPBACK
 from syncd.sandbox.process import ProcessId
 from syncd.sandbox.state import FILE, read_state
 from syncd.sandbox.supervisor import Stand, take_down
-from syncd.sandbox.wait import until
 from syncd.sandbox.whole import Sandbox
 
 pytestmark = pytest.mark.services

@@ -1,0 +1,87 @@
+"""The life of the JVM: started when wanted, gone with its parent, and never waited for without an end."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from syncd.adapters.spark.session import Session
+from syncd.adapters.wait import until
+
+pytestmark = pytest.mark.services
+
+PARENT = """
+import sys
+from syncd.adapters.spark.session import Session
+from syncd.core.settings import SparkSettings
+session = Session(SparkSettings())
+frame = lambda spark: spark.range(3).mapInArrow(lambda batches: batches, 'id long').count()
+assert session.run(frame, within=120) == 3
+print(session.pid, flush=True)
+sys.stdin.read()
+"""
+
+LIFE = """
+from datetime import timedelta
+from syncd.adapters.spark.session import Session
+from syncd.core.settings import SparkSettings
+now = [0.0]
+session = Session(SparkSettings(idle_stop=timedelta(minutes=10)), now=lambda: now[0])
+assert not session.running
+assert not session.stop_if_idle()
+for _ in range(2):
+    assert session.run(lambda spark: spark.range(3).count(), within=120) == 3
+    now[0] += 599
+    assert not session.stop_if_idle()
+    now[0] += 1
+    assert session.stop_if_idle()
+    assert not session.running
+"""
+
+
+def members_of(session: int) -> list[int]:
+    """Its living processes: a JVM, the shell around it, its Python workers, which have a group of their own."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[3]) == session and fields[0] not in "ZX":
+            found.append(int(stat.parent.name))
+    return found
+
+
+def test_a_killed_parent_takes_its_jvm_along() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        started = int(parent.stdout.readline())
+        assert members_of(started)
+
+        parent.send_signal(signal.SIGKILL)
+
+        assert until(lambda: not members_of(started), within=120)
+
+
+def test_an_idle_session_ends_and_the_next_job_starts_another_without_a_word() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LIFE], capture_output=True, text=True, check=False, timeout=300, env=os.environ
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_job_that_takes_too_long_is_cancelled_and_the_session_goes_on(session: Session) -> None:
+    began = time.monotonic()
+
+    with pytest.raises(TimeoutError):
+        session.run(lambda spark: spark.range(1 << 50).selectExpr("sum(id % 7)").collect(), within=1)
+
+    assert session.run(lambda spark: spark.range(3).count(), within=120) == 3
+    assert time.monotonic() - began < 60

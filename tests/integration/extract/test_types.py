@@ -1,0 +1,60 @@
+"""Each type and edge value through Spark, on both servers and both drivers, against what the server itself prints."""
+
+import io
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from syncd.adapters.mysql.connect import SESSION
+from syncd.adapters.s3 import Lake
+from syncd.adapters.spark.reader import SparkReader
+from syncd.core.columns import Policies, Policy
+from syncd.core.mysql_sql import MARIADB
+from syncd.core.passages import passages
+from syncd.core.reading import Part, WindowQuery
+from syncd.core.settings import StreamSettings
+from tests.services.orders import Orders
+from tests.services.type_table import CASES, Case, canonical, create, described, expected
+
+pytestmark = pytest.mark.services
+
+
+@pytest.fixture(scope="module")
+def cursor(orders: Orders) -> Iterator[Any]:
+    with orders.address.connect() as connection, connection.cursor() as opened:
+        opened.execute(SESSION)
+        yield opened
+
+
+def table_of(lake: Lake, part: Part) -> pa.Table:
+    body = lake.client.get_object(Bucket=lake.settings.bucket, Key=lake.name(part.key))["Body"].read()
+    return pq.read_table(io.BytesIO(body))
+
+
+@pytest.mark.parametrize("driver", ["mysql", pytest.param("mariadb", marks=pytest.mark.long)])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_value_arrives_through_spark_as_the_server_prints_it(
+    case: Case, driver: str, reader_of: Callable[..., SparkReader], orders: Orders, cursor: Any, lake: Lake, nonce: str
+) -> None:
+    server = "mariadb" if orders.identity.startswith(MARIADB) else "mysql"
+    if server not in case.on:
+        pytest.skip(f"{server} has no such type or value")
+    create(cursor, case)
+    boolean = ("c",) if case.boolean else ()
+    settings = StreamSettings(source="main", database="shop", table=case.table, boolean=boolean)
+    ways = passages(described(cursor, case.table), settings)
+    selects = ", ".join(f"{way.select} AS `{way.name}`" for way in ways)
+    query = WindowQuery(window=None, sql=f"SELECT {selects} FROM `{orders.address.database}`.{case.table}")
+    policies = Policies(invalid_text=Policy.QUARANTINE)
+    reading = orders.reading(nonce, queries=(query,), passages=ways, order=(), policies=policies)
+
+    read = reader_of(driver=driver).read(reading)
+
+    arrived = [table_of(lake, part) for part in read.parts]
+    found = [canonical(part["n"].to_pylist(), part["c"]) for part in arrived]
+    assert dict(each for one in found for each in one.items()) == expected(cursor, case)
+    assert read.troubles == case.troubles
+    assert {n for part in read.quarantined for n in table_of(lake, part)["n"].to_pylist()} == case.refused

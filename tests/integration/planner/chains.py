@@ -1,0 +1,168 @@
+"""A stream driven end to end without Spark: batches are read with PyMySQL and kept in memory."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from syncd.adapters.mysql.connect import connect
+from syncd.core.columns import ParquetType, Passage, Physical, Travel
+from syncd.core.planner import Request
+from syncd.core.ports import Asked, Horizon, TableName
+from syncd.core.settings import StreamSettings
+from syncd.stages.growing import Notes, Remembered
+from syncd.stages.planning import Planner
+from tests.builders import Here
+from tests.integration.planner.servers import Server, rows_of
+from watermarks.batch import Draft, Filled, Plan
+from watermarks.document import Stage, Watermark
+from watermarks.extraction import Chain, Extraction, Turn
+from watermarks.halves import Run
+from watermarks.history import Journal
+from watermarks.lease import Process
+from watermarks.names import StreamName
+from watermarks.stores.memory import MemoryStore
+from watermarks.testing import ManualClock
+
+
+@dataclass
+class Told:
+    """A horizon as a test says it; else the server's own clock, for nobody else writes."""
+
+    server: Server
+    bound: datetime | None = None
+    held: timedelta = timedelta()
+    """How long something holds it."""
+    marks: list[datetime | None] = field(default_factory=list[datetime | None])
+    seen: list[tuple[datetime, int | None]] = field(default_factory=list[tuple[datetime, int | None]])
+
+    def of(self, asked: Sequence[Asked]) -> Mapping[TableName, Horizon]:
+        return {each.table: self._told(each) for each in asked}
+
+    def known(self, asked: Sequence[Asked], *, within: timedelta) -> Mapping[TableName, Horizon]:
+        return self.of(asked)
+
+    def _told(self, asked: Asked) -> Horizon:
+        self.marks.append(asked.mark)
+        if asked.id_column:
+            self.seen.append((self._now(), self._highest(asked)))
+        bound = self.bound or self._now() - self.held
+        ids = max((highest for when, highest in self.seen if when <= bound and highest is not None), default=None)
+        return Horizon(bound=bound, proven=True, t0=bound + self.held, reason="as told", ids=ids)
+
+    def _highest(self, asked: Asked) -> int | None:
+        with self.server.admin() as connection:
+            [(highest,)] = rows_of(connection, f"SELECT MAX(`{asked.id_column}`) FROM `lab`.`{asked.table.table}`")
+        assert highest is None or isinstance(highest, int)
+        return highest
+
+    def _now(self) -> datetime:
+        with self.server.admin() as connection:
+            [(now,)] = rows_of(connection, "SELECT UTC_TIMESTAMP(6)")
+        assert isinstance(now, datetime)
+        return now.replace(tzinfo=UTC)
+
+
+def passage(column: str, select: str | None = None, travel: Travel = Travel.TEXT) -> Passage:
+    return Passage(
+        column=column,
+        name=column.lower(),
+        select=select or f"`{column}`",
+        travel=travel,
+        parquet=ParquetType(physical=Physical.BYTE_ARRAY),
+        redshift="VARCHAR",
+    )
+
+
+@dataclass
+class Rows:
+    """A producer that reads each window over a connection of its own, and remembers what it read."""
+
+    planner: Planner
+    server: Server
+    passages: tuple[Passage, ...]
+    batches: list[tuple[Plan, list[tuple[Any, ...]]]] = field(default_factory=list)
+    before_reading: Callable[[Plan], None] = lambda _plan: None
+    drafts: list[Draft] = field(default_factory=list)
+
+    def propose(self, watermark: Watermark) -> Draft | None:
+        draft = self.planner.propose(watermark)
+        if draft is not None:
+            self.drafts.append(draft)
+        return draft
+
+    def holds(self, plan: Plan) -> bool:
+        return self.planner.holds(plan)
+
+    def fill(self, plan: Plan) -> Filled:
+        self.before_reading(plan)
+        read = list[tuple[Any, ...]]()
+        fields = self.planner.order(plan, self.passages)
+        for query in self.planner.queries(plan, self.passages):
+            with connect(self.server.settings) as connection, connection.cursor() as cursor:
+                cursor.execute(query.sql)
+                names = [told[0] for told in cursor.description or ()]
+                assert {place.name for place in fields} <= set(names)
+                read += cursor.fetchall()
+        self.batches.append((plan, read))
+        return Filled(rows=len(read), files=(f"data/{plan.id}.parquet",) if read else ())
+
+    def drop(self, files: Sequence[str]) -> None:
+        raise AssertionError(files)
+
+    @property
+    def rows(self) -> list[tuple[Any, ...]]:
+        return [row for _, read in self.batches for row in read]
+
+
+@dataclass
+class Stream:
+    """One stream's documents in memory, over any number of runs."""
+
+    server: Server
+    settings: StreamSettings
+    passages: tuple[Passage, ...]
+    horizons: Told
+    zone: str | None = "+00:00"
+    windows: int = 3
+    notes: Notes = field(default_factory=Remembered)
+
+    def __post_init__(self) -> None:
+        store, clock = MemoryStore(), ManualClock()
+        self.journal = Journal(store, Watermark, clock=clock)
+        name = StreamName(source="lab", database="lab", table=self.settings.table)
+        process = Process(store, "p1", ttl=30, clock=clock, host=Here("p1"))
+        process.renew()
+        self.held = process.acquire(name, Stage.EXTRACT, self.journal)
+        self.chain = Chain(self.journal, name)
+        self.turns = list[Turn]()
+
+    def rows(self, request: Request | None = None) -> Rows:
+        planner = Planner(
+            source=self.server.source(),
+            horizons=self.horizons,
+            settings=self.settings,
+            past=self.chain,
+            zone=self.zone,
+            windows=self.windows,
+            request=request or Request(),
+            notes=self.notes,
+        )
+        return Rows(planner, self.server, self.passages)
+
+    def run(self, rows: Rows | None = None, *, turns: int = 200) -> Rows:
+        """Turn until there is nothing to do."""
+        rows = rows or self.rows()
+        extraction = Extraction(self.journal, self.held, rows)
+        for _ in range(turns):
+            turn = extraction.turn(Run(id="r"))
+            self.turns.append(turn)
+            if turn.state is None:
+                break
+        return rows
+
+    @property
+    def watermark(self) -> Watermark:
+        state = self.journal.newest(self.chain.stream.stem)
+        assert state
+        return state

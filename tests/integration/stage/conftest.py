@@ -1,0 +1,133 @@
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pytest
+
+from syncd.adapters.spark.session import Session
+from syncd.config.check import read_settings
+from syncd.core.events import Event
+from syncd.core.planner import Request
+from syncd.core.settings import Settings, SparkSettings
+from syncd.sandbox.whole import Sandbox
+from syncd.stages.run import Outcome
+from syncd.wiring import Pass, Service
+from tests.services.chain_check import Lake
+from tests.services.servers import environ_of
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+
+class WarmService(Service):
+    """The service as it is wired, on a session of Spark that others use too."""
+
+    shared: Session
+
+    @cached_property
+    def session(self) -> Session:
+        return self.shared
+
+
+@dataclass
+class Pipe:
+    """A database, a lake of its own for each test, and the stage between them."""
+
+    box: Sandbox
+    kind: str
+    directory: Path
+    client: "S3Client"
+    warm: Session
+    options: str = ""
+    tables: str = "orders:"
+    events: list[Event] = field(default_factory=list)
+    prefix: str = field(default_factory=lambda: uuid4().hex[:8])
+
+    @property
+    def config(self) -> Path:
+        path = self.directory / f"{self.prefix}.yaml"
+        s3 = self.box.s3
+        path.write_text(
+            f"source: {{url: '{self.box.mysql.url}', zone: UTC, {self.options}}}\n"
+            f"lake: {{url: 's3://{s3.bucket}/{self.prefix}', endpoint: '{s3.endpoint}', region: '{s3.region}'}}\n"
+            f"tables: {{{self.tables}}}\n"
+        )
+        return path
+
+    @property
+    def lake(self) -> Lake:
+        return Lake(self.client, self.box.s3.bucket, self.prefix)
+
+    @property
+    def settings(self) -> Settings:
+        return read_settings(self.config, {})
+
+    def run(self, table: str = "orders", *, ttl: float = 30.0, **wanted: Any) -> Outcome:
+        """One pass in this process, orphans swept at once."""
+        settings = self.settings
+        stream = next(stream for stream in settings.streams if stream.table == table)
+        age = timedelta(0)
+        with WarmService(settings, environ=os.environ, tell=self.events.append, orphan_age=age, ttl=ttl) as service:
+            service.shared = self.warm
+            return service.extract(stream, Pass(request=Request(**wanted), wait=timedelta(seconds=20)))
+
+    def victim(self, point: str, signal: int, *, ttl: float = 30.0) -> "subprocess.Popen[str]":
+        """A process that stops at the point."""
+        words = [str(self.config), "orders", point, str(int(signal)), str(ttl)]
+        return subprocess.Popen(
+            [sys.executable, "-m", "tests.services.victim", *words],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def sql(self, *statements: str) -> list[tuple[Any, ...]]:
+        with self.box.mysql.connect() as connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+            return list(cursor.fetchall())
+
+
+@pytest.fixture(scope="session")
+def warm() -> Iterator[Session]:
+    session = Session(SparkSettings())
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session", params=["mariadb", "mysql"])
+def box(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    """MariaDB and S3, then MySQL itself where it can be had."""
+    environ = environ_of(request.param)
+    with Sandbox(tmp_path_factory.mktemp("stage"), services=["mysql", "s3"], environ=environ) as box:
+        with box.mysql.connect(database="") as connection, connection.cursor() as cursor:
+            cursor.execute("CREATE DATABASE IF NOT EXISTS shop CHARACTER SET utf8mb4")
+        os.environ |= {"AWS_ACCESS_KEY_ID": str(box.s3.access_key), "AWS_SECRET_ACCESS_KEY": str(box.s3.secret_key)}
+        yield box
+
+
+@pytest.fixture
+def pipe(box: Sandbox, warm: Session, tmp_path: Path, request: pytest.FixtureRequest) -> Pipe:
+    kind = request.node.callspec.params["box"]
+    return Pipe(box=box, kind=kind, directory=tmp_path, client=box.s3.client(), warm=warm)
+
+
+@pytest.fixture
+def until() -> Callable[[Callable[[], bool]], None]:
+    """Ask until it is so, and fail when it is not within a minute."""
+
+    def wait(asked: Callable[[], bool], *, within: float = 60.0) -> None:
+        deadline = time.monotonic() + within
+        while not asked():
+            assert time.monotonic() < deadline, "it did not come about"
+
+    return wait

@@ -1,0 +1,162 @@
+"""`syncd run` as an engineer and a scheduler meet it: words, JSON, exit codes."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.stage.conftest import Pipe
+
+pytestmark = [pytest.mark.services, pytest.mark.parametrize("box", ["mariadb"], indirect=True)]
+
+STREAM = "mysql/shop.orders"
+
+
+def syncd(*words: str, config: Path, **environ: str) -> "subprocess.CompletedProcess[str]":
+    entry = "from syncd.cli.main import entry; entry()"
+    return subprocess.run(
+        [sys.executable, "-c", entry, "run", "--config", str(config), *words],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, **environ},
+    )
+
+
+def told(done: "subprocess.CompletedProcess[str]", table: str = "shop.orders") -> dict[str, Any]:
+    found: dict[str, Any] = next(one for one in json.loads(done.stdout)["streams"] if one["table"] == table)
+    return found
+
+
+@pytest.fixture
+def shop(pipe: Pipe) -> Pipe:
+    pipe.tables = "orders: "
+    pipe.sql(
+        "DROP TABLE IF EXISTS orders, plain",
+        "CREATE TABLE plain (id INT)",
+        "CREATE TABLE orders (id INT PRIMARY KEY, born DATE, update_at DATETIME(3) NOT NULL"
+        " DEFAULT CURRENT_TIMESTAMP(3) ON UPDATE CURRENT_TIMESTAMP(3), KEY (update_at))",
+        "INSERT INTO orders VALUES (1, '2020-01-01', '2026-01-01'), (2, NULL, '2026-01-02'), (3, NULL, '2026-01-03')",
+    )
+    return pipe
+
+
+def test_a_first_session(shop: Pipe) -> None:
+    config = shop.config
+
+    dry = syncd("-t", "orders", "--extract-only", "--dry-run", "--json", config=config)
+    assert (dry.returncode, told(dry)["state"]) == (0, "planned")
+    assert told(dry)["planned"]["kind"] == "snapshot"
+    assert not [key for key in shop.lake.keys("") if not key.startswith("notes/")]
+
+    first = syncd("-t", "shop.orders", "--extract-only", config=config)
+    assert first.returncode == 0, first.stderr
+    assert re.search(r"shop\.orders +extracted +3 +1 ", first.stdout)
+    assert "snapshot 1-1: 3 rows in 1 file" in first.stderr
+
+    second = syncd("--all", "--extract-only", "--json", config=config)
+    assert (second.returncode, told(second)["state"], told(second)["rows"]) == (0, "nothing new", 0)
+    assert told(second)["proven"] is True
+
+    again = syncd(
+        "-t", "orders", "--extract-only", "--json", "--from", "2026-01-02", "--until", "2026-01-03", config=config
+    )
+    assert (again.returncode, told(again)["rows"]) == (0, 1), again.stderr
+    assert told(again)["mark"] == told(second)["mark"]
+    assert shop.lake.rows(STREAM, "id")[(2,)] == 2
+    assert shop.lake.links(STREAM)[-1]["kind"] == "repair"
+
+
+def test_a_limit_ends_a_run_and_the_next_one_goes_on(shop: Pipe) -> None:
+    config = shop.config
+
+    counts = [
+        told(syncd("-t", "orders", "--extract-only", "--json", "--limit", "2", config=config))["rows"] for _ in range(3)
+    ]
+
+    assert counts == [2, 1, 0]
+    assert set(shop.lake.rows(STREAM, "id").values()) == {1}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "word"),
+    [
+        (["-t", "orders"], 2, "add --extract-only"),
+        (["--extract-only"], 2, "name tables with -t"),
+        (["--all", "-t", "orders", "--extract-only"], 2, "exclude each other"),
+        (["-t", "ordes", "--extract-only"], 2, "no table ordes is configured"),
+        (["-t", "orders", "--extract-only", "--from", "2026-01-01"], 2, "--from wants --until"),
+        (["-t", "orders", "--extract-only", "--until", "tomorrow"], 2, "write an instant"),
+        (["-t", "orders", "--extract-only", "--wait", "soon"], 2, "write a duration"),
+        (["-t", "plain", "--extract-only"], 4, "plain has no"),
+        (["-t", "gone", "--extract-only"], 4, "doesn't exist"),
+        (["-t", "gone", "-t", "orders", "--extract-only"], 4, "doesn't exist"),
+    ],
+)
+def test_what_is_wrong_is_said_in_two_lines(shop: Pipe, words: list[str], code: int, word: str) -> None:
+    shop.tables = "orders: , plain: , gone: "
+
+    done = syncd(*words, config=shop.config)
+
+    assert done.returncode == code
+    assert word in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_one_bad_stream_does_not_stop_the_others(shop: Pipe) -> None:
+    shop.tables = "gone: , orders: "
+
+    done = syncd("--all", "--extract-only", "--json", config=shop.config)
+
+    assert done.returncode == 4
+    assert told(done, "shop.gone")["error"]["exit"] == 4
+    assert told(done)["rows"] == 3
+
+
+def test_a_source_that_is_away_is_exit_4_and_a_lake_that_is_away_exit_5(shop: Pipe) -> None:
+    body = shop.config.read_text()
+
+    away = Path(shop.directory, "away.yaml")
+    away.write_text(body.replace(str(shop.box.mysql.port), "9"))
+    assert syncd("-t", "orders", "--extract-only", config=away).returncode == 4
+    away.write_text(body.replace(f"s3://{shop.box.s3.bucket}", "s3://no-such-bucket"))
+    assert syncd("-t", "orders", "--extract-only", config=away).returncode == 5
+
+
+def test_a_damaged_document_stops_the_stream_with_exit_12(shop: Pipe) -> None:
+    config = shop.config
+    assert syncd("-t", "orders", "--extract-only", config=config).returncode == 0
+    key = f"{shop.prefix}/watermarks/{STREAM}.json"
+    shop.client.put_object(Bucket=shop.box.s3.bucket, Key=key, Body=b"{}")
+
+    done = syncd("-t", "orders", "--extract-only", config=config)
+
+    assert done.returncode == 12
+    assert "hint: " in done.stderr
+
+
+def test_rows_in_quarantine_are_counted_and_strict_runs_tell_them_apart(shop: Pipe) -> None:
+    shop.tables = "orders: {zero_dates: quarantine}"
+    shop.sql("SET sql_mode = ''", "INSERT INTO orders (id, born) VALUES (9, '0000-00-00')")
+    config = shop.config
+
+    done = syncd("-t", "orders", "--extract-only", "--json", "--strict", config=config)
+
+    assert (done.returncode, told(done)["rows"], told(done)["quarantined"]) == (7, 3, 1)
+
+
+def test_the_password_is_in_no_output_and_in_no_object(shop: Pipe) -> None:
+    config = shop.config
+    secret = re.search(r"://[^:]+:([^@]+)@", config.read_text())
+    assert secret is not None
+
+    done = syncd("-t", "orders", "--extract-only", "--debug", config=config)
+
+    assert secret[1] not in done.stdout + done.stderr
+    assert not [key for key in shop.lake.keys("") if secret[1].encode() in shop.lake.bytes(key)]

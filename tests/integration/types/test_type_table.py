@@ -1,0 +1,59 @@
+"""Each type and edge value: from a real server to Parquet by the product, against what the server itself prints."""
+
+import io
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from syncd.adapters.arrow import Conversion, Converted
+from syncd.adapters.parquet import PartWriter
+from syncd.adapters.values import TRAVELS
+from syncd.core.columns import Passage, Policies, Policy
+from syncd.core.passages import passages
+from syncd.core.settings import StreamSettings
+from syncd.sandbox.whole import Sandbox
+from tests.services.type_table import CASES, Case, canonical, create, described, expected
+
+pytestmark = pytest.mark.services
+POLICIES = Policies(invalid_text=Policy.QUARANTINE)
+
+
+def ways(cursor: Any, case: Case) -> tuple[Passage, ...]:
+    boolean = ("c",) if case.boolean else ()
+    settings = StreamSettings(source="main", database="shop", table=case.table, boolean=boolean)
+    return passages(described(cursor, case.table), settings)
+
+
+def read(cursor: Any, table: str, ways: tuple[Passage, ...]) -> pa.RecordBatch:
+    """What a driver without opinions gets."""
+    fields = ", ".join(f"{way.select} AS `{way.name}`" for way in ways)
+    cursor.execute(f"SELECT {fields} FROM {table} ORDER BY n")
+    columns = zip(*cursor.fetchall(), strict=True)
+    arrays = [pa.array(column, TRAVELS[way.travel]) for way, column in zip(ways, columns, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, names=[way.name for way in ways])
+
+
+def through_parquet(converted: Converted, ways: tuple[Passage, ...]) -> pa.Table:
+    sink = io.BytesIO()
+    writer = PartWriter(sink, ways)
+    writer.write(converted.batch)
+    writer.close()
+    return pq.read_table(io.BytesIO(sink.getvalue()))
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_value_arrives_as_the_server_prints_it(server: tuple[str, Sandbox], cursor: Any, case: Case) -> None:
+    if server[0] not in case.on:
+        pytest.skip(f"{server[0]} has no such type or value")
+    create(cursor, case)
+    found = ways(cursor, case)
+
+    converted = Conversion(found, POLICIES).convert(read(cursor, case.table, found))
+
+    arrived = through_parquet(converted, found)
+    assert canonical(arrived["n"].to_pylist(), arrived["c"]) == expected(cursor, case)
+    assert converted.troubles == case.troubles
+    refused = set() if converted.refused is None else set(converted.refused["n"].to_pylist())
+    assert refused == case.refused

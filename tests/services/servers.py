@@ -1,0 +1,21 @@
+"""The two servers that tests of the source run against: MariaDB, and MySQL itself where it can be had."""
+
+import os
+from typing import Final
+
+import pytest
+
+from tests.services.real_mysql import Unavailable, real_mysql
+
+ENVIRON: Final = {name: value for name, value in os.environ.items() if not name.startswith("SYNCD_SANDBOX")}
+"""What a sandbox of a test is started with, whatever the sandbox of whoever runs the tests is."""
+
+
+def environ_of(kind: str) -> dict[str, str]:
+    """The environment in which the sandbox's server is `mariadb` or `mysql`; a test without its server is skipped."""
+    if kind != "mysql":
+        return ENVIRON
+    try:
+        return {**ENVIRON, "PATH": f"{real_mysql()}:{ENVIRON['PATH']}"}
+    except Unavailable as error:
+        pytest.skip(str(error))

@@ -1,0 +1,132 @@
+"""A run of the extract stage that comes to a stop at a named point: killed there, or paused.
+
+python -m tests.services.victim CONFIG TABLE POINT SIGNAL TTL
+
+A point of the store is `before VERB PLACE` or `after VERB PLACE`, PLACE being what a key begins with; its last word may
+be a number, the revision of an entry. A point of the reader is one of READING.
+"""
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from syncd.config.check import read_settings
+from syncd.core.reading import Read, Reading
+from syncd.wiring import Pass, Server, Service, open_store
+from watermarks.store import Revision, Store, Stored
+
+if TYPE_CHECKING:
+    from syncd.adapters.s3 import Lake
+    from syncd.core.ports import Reader
+
+READING: Final = ("before reading", "a part stands", "between windows", "after reading")
+REACHED: Final = "reached the point"
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where to stop, and by which signal."""
+
+    text: str
+    signal: int
+
+    def reached(self, text: str) -> None:
+        if text == self.text:
+            sys.stderr.write(f"{REACHED}\n")
+            sys.stderr.flush()
+            os.kill(os.getpid(), self.signal)
+
+    def about(self, verb: str, key: str, act: Callable[[], Revision]) -> Revision:
+        name = f"{verb} {_place(key)}"
+        self.reached(f"before {name}")
+        done = act()
+        self.reached(f"after {name}")
+        return done
+
+
+def _place(key: str) -> str:
+    """`plans`, or `history 2` of the second entry."""
+    place = key.partition("/")[0]
+    return f"{place} {Path(key).stem}" if place == "history" else place
+
+
+@dataclass(frozen=True)
+class StoppingStore:
+    """A store that is real, and stops the process around one of its writes."""
+
+    inner: Store
+    point: Point
+
+    def read(self, key: str) -> Stored | None:
+        return self.inner.read(key)
+
+    def create(self, key: str, body: bytes) -> Revision:
+        return self.point.about("create", key, lambda: self.inner.create(key, body))
+
+    def replace(self, key: str, body: bytes, *, seen: Revision) -> Revision:
+        return self.point.about("replace", key, lambda: self.inner.replace(key, body, seen=seen))
+
+    def list(self, prefix: str) -> Iterator[str]:
+        return self.inner.list(prefix)
+
+
+@dataclass(frozen=True)
+class StoppingReader:
+    """A reader that is real, and stops the process around or within its work."""
+
+    inner: "Reader"
+    point: Point
+    lake: "Lake"
+
+    def read(self, reading: Reading, *, tell: Callable[[int], None] = lambda _rows: None) -> Read:
+        self.point.reached("before reading")
+        if self.point.text == "a part stands":
+            threading.Thread(target=self._watch, args=(reading,), daemon=True).start()
+
+        def told(rows: int) -> None:
+            self.point.reached("between windows")
+            tell(rows)
+
+        done = self.inner.read(reading, tell=told)
+        self.point.reached("after reading")
+        return done
+
+    def _watch(self, reading: Reading) -> None:
+        while not self.lake.stray(reading.prefix):
+            pass  # each look is a request to S3
+        self.point.reached("a part stands")
+
+
+class StoppingService(Service):
+    """The service as it is wired, but for the point."""
+
+    point: Point
+
+    def reader_of(self, server: Server) -> "Reader":
+        return StoppingReader(super().reader_of(server), self.point, self.lake)
+
+
+def main() -> None:
+    config, table, text, number, ttl = sys.argv[1:]
+    point = Point(text, int(number))
+    settings = read_settings(Path(config), os.environ)
+    stream = next(stream for stream in settings.streams if stream.table == table)
+
+    def store(lake: "Lake") -> Store:
+        return StoppingStore(open_store(lake), point)
+
+    with StoppingService(
+        settings, environ=os.environ, tell=lambda _event: None, store=store, ttl=float(ttl)
+    ) as service:
+        service.point = point
+        outcome = service.extract(stream, Pass())
+    if outcome.error is not None:
+        sys.exit(f"{type(outcome.error).__name__}: {outcome.error.message}")
+
+
+if __name__ == "__main__":
+    main()
