@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 MINIO := v0.0.0-20260212201848-7aac2a2c5b7c
 export HYPOTHESIS_STORAGE_DIRECTORY ?= .cache/hypothesis
 
-.PHONY: help setup check test test-services test-long test-live bench-watermarks bench-sandbox bench-standin real-mysql format constraints clean
+.PHONY: help setup check test test-services test-long test-live bench-watermarks bench-sandbox bench-standin bench-extract real-mysql format constraints clean bench-convert
 
 help:           ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 20
@@ -66,6 +66,12 @@ test-live: $(READY) ## the stand-in's cases against a real Redshift: SYNCD_LIVE_
 
 bench-standin: $(READY) ## COPY in the Redshift stand-in: rows a second, and memory as files grow
 	$(BIN)/python -m benchmarks.standin_copy
+
+bench-extract: $(READY) ## MySQL to Parquet on S3: speed against a dump and plain Spark, memory, cold start
+	$(BIN)/python -m benchmarks.extract
+
+bench-convert: $(READY) ## travelled batches to Parquet on one core: rows a second, zstd against snappy
+	$(BIN)/python -m benchmarks.convert
 
 format: $(READY) ## lay the code out and mend what can be mended
 	$(BIN)/ruff format
