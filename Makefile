@@ -40,7 +40,8 @@ test: $(READY)  ## what every change must pass, under ten minutes
 	$(BIN)/pytest -m 'simulation and not long' -n 2 --dist worksteal tests/property
 
 test-services: $(READY) ## the sandbox and the Redshift stand-in, through their own servers
-	$(BIN)/pytest tests/standin tests/live tests/integration
+	$(BIN)/pytest tests/standin tests/live tests/integration --ignore=tests/integration/stage
+	$(BIN)/pytest tests/integration/stage  # a process has one session of Spark
 
 test-long: $(READY) ## the long proofs: ten thousand lives of the protocol, every planted fault, MinIO
 	@if command -v go >/dev/null; then $(MAKE) .cache/bin/minio; else echo 'no Go here: the races on MinIO are skipped'; fi
