@@ -14,7 +14,7 @@ from syncd.adapters.mysql.horizon import ServerHorizons
 from syncd.adapters.mysql.source import MySqlSource
 from syncd.adapters.mysql.way import Way, way_to
 from syncd.adapters.notes import StoredNotes
-from syncd.core.events import Tell
+from syncd.core.events import StreamFailed, Tell
 from syncd.core.passages import passages
 from syncd.core.planner import Request
 from syncd.core.reading import Read, Reading
@@ -26,6 +26,7 @@ from syncd.stages.run import ExtractRun, Outcome
 from syncd.stages.sweep import OLD
 from watermarks.clock import Clock, SystemClock
 from watermarks.document import Watermark
+from watermarks.errors import HintedError
 from watermarks.extraction import Chain
 from watermarks.halves import Run, Strategy
 from watermarks.history import Journal
@@ -121,8 +122,18 @@ class Service:
         return session
 
     def extract(self, settings: StreamSettings, wanted: Pass) -> Outcome:
-        """Run the extract stage of one stream once."""
+        """Run the extract stage of one stream once; whatever stands in its way is told, and stops no other stream."""
         stream = stream_of(settings)
+        try:
+            run = self._run_of(stream, settings, wanted)
+        except HintedError as error:  # the way to its source may be closed: a bastion, a bucket
+            self._tell(StreamFailed(stream=stream, error=error.message, hint=error.hint))
+            return Outcome(stream=stream, error=error)
+        if wanted.dry:
+            return run.look()
+        return run.once(Run(id=_run_id(self._clock.now()), strategy=Strategy.SEQUENTIAL))
+
+    def _run_of(self, stream: StreamName, settings: StreamSettings, wanted: Pass) -> ExtractRun:
         server = self._server(settings.source)
         planner = Planner(
             source=server.source,
@@ -145,7 +156,7 @@ class Service:
             nonce=_nonce,
             tell=self._tell,
         )
-        run = ExtractRun(
+        return ExtractRun(
             stream=stream,
             journal=self.journal,
             owner=self._owner,
@@ -156,9 +167,6 @@ class Service:
             orphan_age=self._orphan_age,
             patience=wanted.wait,
         )
-        if wanted.dry:
-            return run.look()
-        return run.once(Run(id=_run_id(self._clock.now()), strategy=Strategy.SEQUENTIAL))
 
     def _server(self, name: str) -> "Server":
         if name not in self._sources:

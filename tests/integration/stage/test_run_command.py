@@ -119,6 +119,23 @@ def test_one_bad_stream_does_not_stop_the_others(shop: Pipe) -> None:
     assert told(done)["rows"] == 3
 
 
+def test_a_bastion_that_is_away_stops_its_own_streams_alone(shop: Pipe) -> None:
+    config = shop.config
+    url = shop.box.mysql.url
+    body = config.read_text().split("lake:")[1].split("tables:")[0]
+    config.write_text(
+        f"sources: {{near: {{url: '{url}', zone: UTC}},"
+        f" far: {{url: '{url}', tunnel: {{host: 127.0.0.1, port: 9, user: x}}}}}}\n"
+        f"lake:{body}tables: {{shop.plain: {{source: far}}, shop.orders: {{source: near}}}}\n"
+    )
+
+    done = syncd("--all", "--extract-only", "--json", config=config)
+
+    assert done.returncode == 4, done.stderr
+    assert told(done, "shop.plain")["error"]["exit"] == 4
+    assert told(done)["rows"] == 3
+
+
 def test_a_source_that_is_away_is_exit_4_and_a_lake_that_is_away_exit_5(shop: Pipe) -> None:
     body = shop.config.read_text()
 
