@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import socket
 import threading
+from collections.abc import Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotInTime
 from dataclasses import dataclass
@@ -115,22 +117,43 @@ class Tunnel:
         self._over = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         try:
-            async with (
-                await asyncio.start_server(partial(self._take, proxied=False), LOOPBACK, 0) as plain,
-                await asyncio.start_server(partial(self._take, proxied=True), LOOPBACK, 0) as proxy,
-            ):
-                try:
-                    await self._way()
-                    self._opened.set_result((_port(plain), _port(proxy)))
-                    await self._over.wait()
-                finally:
-                    # Since Python 3.12 a listener waits at its end for all that it let in.
-                    plain.close()
-                    proxy.close()
-                    await self._end()
+            with self._listening(proxied=False) as port, self._listening(proxied=True) as proxy_port:
+                await self._way()
+                self._opened.set_result((port, proxy_port))
+                await self._over.wait()
         except BaseException as error:  # noqa: BLE001 - it is raised where the tunnel is opened
             if not self._opened.done():
                 self._opened.set_exception(error)
+        finally:
+            await self._end()
+
+    @contextlib.contextmanager
+    def _listening(self, *, proxied: bool) -> Iterator[int]:
+        """A port where clients are let in, until the end and not once more.
+
+        Not `asyncio.start_server`: on Python 3.11 it drops what it accepts while it closes, and leaves it open.
+        """
+        with socket.create_server((LOOPBACK, 0)) as listener:
+            listener.settimeout(0)
+            self._loop.add_reader(listener, self._let_in, listener, proxied)
+            try:
+                yield int(listener.getsockname()[1])
+            finally:
+                self._loop.remove_reader(listener)
+
+    def _let_in(self, listener: socket.socket, proxied: bool) -> None:  # noqa: FBT001 - the loop gives it so
+        try:
+            client, _ = listener.accept()
+        except OSError:  # it went away again; or we are out of descriptors, and it waits
+            return
+        flow = asyncio.create_task(self._lead(client, proxied=proxied))
+        self._flows.add(flow)
+        flow.add_done_callback(partial(self._let_go, client=client))
+
+    def _let_go(self, flow: asyncio.Task[None], *, client: socket.socket) -> None:
+        """Whatever ended a flow, even before its first step: its client is not left holding on."""
+        self._flows.discard(flow)
+        client.close()
 
     async def _end(self) -> None:
         for flow in self._flows:
@@ -156,13 +179,21 @@ class Tunnel:
         )
         return self._connection
 
-    def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, proxied: bool) -> None:
-        # Not a coroutine: of one that is cancelled, asyncio 3.11 complains in its log.
-        flow = asyncio.create_task(self._lead(reader, writer, proxied=proxied))
-        self._flows.add(flow)
-        flow.add_done_callback(self._flows.discard)
+    async def _lead(self, client: socket.socket, *, proxied: bool) -> None:
+        client.settimeout(0)
+        with contextlib.suppress(OSError):  # the client went away
+            reader, writer = await asyncio.open_connection(sock=client)
+            try:
+                far = await self._found(reader, writer, proxied=proxied)
+                if far is not None:
+                    await _join((reader, writer), far)
+            finally:
+                writer.transport.abort()
 
-    async def _lead(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, proxied: bool) -> None:
+    async def _found(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, proxied: bool
+    ) -> Stream | None:
+        """The connection beyond for a client that may have one."""
         try:
             if proxied:
                 await asyncio.wait_for(require_asks(reader, writer, place=self._to), self._patience.opened_within)
@@ -170,18 +201,13 @@ class Tunnel:
         except HintedError as error:
             # Before the client sees its end: it asks for the reason then.
             self._trouble = error
-            writer.transport.abort()
-            return
+            return None
         except (NotAsked, TimeoutError):
-            writer.transport.abort()
-            return
-        except BaseException:
-            writer.transport.abort()
-            raise
+            return None
         self._trouble = None
         if proxied:
             writer.write(GRANTED)
-        await _join((reader, writer), far)
+        return far
 
     async def _beyond(self) -> Stream:
         """A connection from the bastion to the source."""
@@ -195,26 +221,20 @@ class Tunnel:
             return await self._bastion.reach(await self._way(), within=self._patience.opened_within)
 
 
-def _port(listener: asyncio.Server) -> int:
-    return int(listener.sockets[0].getsockname()[1])
-
-
 async def _join(near: tuple[asyncio.StreamReader, asyncio.StreamWriter], far: Stream) -> None:
     """Carry both ways until one side ends: MySQL has no use for half a connection."""
     ways = {asyncio.create_task(_carry(near[0], far[1])), asyncio.create_task(_carry(far[0], near[1]))}
-    broken = True
     try:
         done, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        broken = any(way.exception() is not None for way in done)
     finally:
         for way in ways:
             way.cancel()
         await asyncio.gather(*ways, return_exceptions=True)
         far[1].close()
-        if broken:
-            near[1].transport.abort()
-        else:
-            near[1].close()
+    if all(way.exception() is None for way in done):
+        near[1].close()
+        with contextlib.suppress(OSError):  # it ended first
+            await near[1].wait_closed()
 
 
 async def _carry(reader: asyncio.StreamReader | FarReader, writer: asyncio.StreamWriter | FarWriter) -> None:

@@ -1,4 +1,5 @@
 import contextlib
+import gc
 import shutil
 import signal
 import socket
@@ -359,6 +360,15 @@ def test_a_connection_in_use_ends_with_the_tunnel(bastion: BastionServer, echo: 
         assert ended(client)
 
 
+def test_connections_that_come_with_the_end_are_ended_too(bastion: BastionServer, echo: int) -> None:
+    """They are let in, and the end comes before anything is done for them."""
+    with contextlib.ExitStack() as stack:
+        clients = [client for _ in range(20) for client in let_in_at_the_end(bastion, echo, stack)]
+        gc.collect()  # what was left open complains now
+
+        assert all(ended(client) for client in clients)
+
+
 def test_a_tunnel_that_could_not_open_leaves_no_thread(bastion: BastionServer) -> None:
     bastion.known_hosts.write_text("")
 
@@ -408,6 +418,17 @@ def test_a_process_that_ends_takes_its_tunnel_with_it_closed_or_not(
 def entered(tunnel: Tunnel) -> Iterator[socket.socket]:
     with socket.create_connection(tunnel.near_end(), 10) as client:
         yield client
+
+
+def let_in_at_the_end(bastion: BastionServer, echo: int, stack: contextlib.ExitStack) -> list[socket.socket]:
+    held = threading.Event()
+    with Tunnel(bastion.settings(), to=(LOOPBACK, echo)) as tunnel:
+        near = tunnel.near_end()
+        tunnel._loop.call_soon_threadsafe(held.wait)
+        clients = [stack.enter_context(socket.create_connection(near, 10)) for _ in range(5)]
+        tunnel._loop.call_soon_threadsafe(tunnel._over.set)
+        held.set()
+    return clients
 
 
 def received(client: socket.socket, count: int) -> bytes:
