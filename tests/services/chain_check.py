@@ -49,10 +49,11 @@ class Lake:
         found: Counter[tuple[Any, ...]] = Counter()
         for link in self.links(stream):
             for part in link["body"].get("parts", ()):
-                found.update(self._rows(part, names))
+                found.update(self.rows_of(part, names))
         return found
 
-    def _rows(self, part: dict[str, Any], names: tuple[str, ...]) -> list[tuple[Any, ...]]:
+    def rows_of(self, part: dict[str, Any], names: tuple[str, ...]) -> list[tuple[Any, ...]]:
+        """The rows of one part, which is what its manifest says."""
         body = self.bytes(part["key"])
         assert (len(body), hashlib.sha256(body).hexdigest()) == (part["bytes"], part["sha256"])
         table = pq.read_table(io.BytesIO(body), columns=list(names))

@@ -12,6 +12,8 @@ LONG: Final = "Raise longest_read of the source, or make batches smaller."
 GRANT: Final = "Is the password right, and may this user come from this host and read this table? See: syncd doctor"
 DRIFTED: Final = "Was the table altered, renamed or dropped since the plan was made?"
 ALIVE: Final = "Is the server up, and is there a way to it from this machine?"
+AUTHORITY: Final = "Name the authority that signed it: `ca: FILE`, a PEM file as its owner publishes it."
+NAME: Final = "Name the host as its certificate does, or issue one that names {host}."
 MEMORY: Final = "Give spark.driver_memory more, or read fewer windows at once (source.max_connections)."
 
 _NO_VARIABLE: Final = 1193
@@ -22,6 +24,8 @@ _DRIFT: Final = frozenset({1049, 1051, 1054, 1146, 1176, 1356, 1412})
 """No such database, table, column or index; a view of what is gone; a definition that changed."""
 _UNFIT: Final = frozenset({1044, 1045, 1142, 1143, 1227, 1370, 1698})
 """Not let in, or not allowed."""
+_NAMES: Final = ("identity", "No name matching", "subject alternative")
+"""What Java and the drivers say of a certificate for another host."""
 _LONG: Final = frozenset({1969, 3024})
 """The statement took longer than it may: MariaDB's code, and MySQL's."""
 
@@ -29,6 +33,10 @@ _LONG: Final = frozenset({1969, 3024})
 def error_of(error: BaseException, source: SourceSettings) -> HintedError:
     """The error of ours that one from Spark stands for."""
     place = f"MySQL at {source.host}:{source.port}"
+    if (told := _disbelieved(error)) is not None:
+        # To the driver a certificate that it does not believe is a line that broke, which would be tried for ever.
+        hint = NAME.format(host=source.host) if any(word in told for word in _NAMES) else AUTHORITY
+        return SourceUnfit(f"the certificate of {source.host}:{source.port} is not believed: {told}", hint=hint)
     for cause in _causes(error):
         if (code := _code_of(cause)) is not None:
             return _of_code(code, _said(cause), place)
@@ -67,14 +75,22 @@ def _causes(error: BaseException) -> Iterator[Any]:
         cause = cause.getCause()
 
 
-def _code_of(cause: Any) -> int | None:  # noqa: ANN401  # of Java
+def _disbelieved(error: BaseException) -> str | None:
+    """What is wrong with the server's certificate, if that is what is wrong."""
+    found = [cause for cause in _causes(error) if _is(cause, "java.security.cert.CertificateException")]
+    return _said(found[-1]) if found else None
+
+
+def _is(cause: Any, name: str) -> bool:  # noqa: ANN401  # of Java
     from py4j.java_gateway import is_instance_of
     from pyspark import SparkContext
 
     gateway = SparkContext._gateway  # noqa: SLF001  # there is no public way
-    if gateway is None or not is_instance_of(gateway, cause, "java.sql.SQLException"):
-        return None
-    return int(cause.getErrorCode())
+    return gateway is not None and bool(is_instance_of(gateway, cause, name))
+
+
+def _code_of(cause: Any) -> int | None:  # noqa: ANN401  # of Java
+    return int(cause.getErrorCode()) if _is(cause, "java.sql.SQLException") else None
 
 
 def _said(cause: Any) -> str:  # noqa: ANN401  # of Java

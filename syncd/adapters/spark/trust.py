@@ -1,5 +1,7 @@
 """The file of authorities in the form that each JDBC driver reads."""
 
+import hashlib
+import secrets
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,7 +42,8 @@ def _key_store(spark: "SparkSession", ca: Path, pem: bytes) -> str:
         source = java.io.ByteArrayInputStream(bytearray(pem))
         found = java.security.cert.CertificateFactory.getInstance("X.509").generateCertificates(source).toArray()
         store = java.security.KeyStore.getInstance("PKCS12")
-        word = spark.sparkContext._jvm.java.lang.String(TRUSTED).toCharArray()  # type: ignore[union-attr]  # noqa: SLF001
+        # What is a String of Java's is a text of Python's on its way here, and has none of its methods.
+        word = java.nio.CharBuffer.allocate(len(TRUSTED)).put(TRUSTED).array()
         store.load(None, word)
         for number, certificate in enumerate(found):
             store.setCertificateEntry(f"authority-{number}", certificate)
@@ -48,10 +51,14 @@ def _key_store(spark: "SparkSession", ca: Path, pem: bytes) -> str:
         raise ConfigError(f"{ca} holds no certificates that Java reads", hint="It has to be a PEM file.") from error
     if not len(found):
         raise ConfigError(f"{ca} holds no certificate", hint="It has to be a PEM file.")
-    path = Path(spark.conf.get("spark.local.dir") or tempfile.gettempdir()) / f"authorities-{hash(pem):x}.p12"
-    out = java.io.FileOutputStream(str(path))
+    folder = Path(spark.conf.get("spark.local.dir") or tempfile.gettempdir())
+    path = folder / f"authorities-{hashlib.sha256(pem).hexdigest()[:16]}.p12"
+    # Another reading may be opening the file of the same authorities: it meets the whole one, before or after.
+    draft = folder / f"{path.stem}-{secrets.token_hex(6)}"
+    out = java.io.FileOutputStream(str(draft))
     try:
         store.store(out, word)
     finally:
         out.close()
+    draft.replace(path)
     return str(path)

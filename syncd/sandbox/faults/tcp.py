@@ -53,7 +53,11 @@ class TcpProxy:
         self._wires: list[_Wire] = []
         self._threads: list[threading.Thread] = []
         self._listener: socket.socket | None = None
+        self._left: int | None = None
+        self._then: Callable[[], object] = self.cut
         self.port = 0
+        self.delivered = 0
+        """Bytes that clients got of the server."""
 
     def __enter__(self) -> Self:
         self.accept()
@@ -93,6 +97,11 @@ class TcpProxy:
             wire.cut()
         return len(standing)
 
+    def cut_after(self, count: int, then: Callable[[], object] | None = None) -> None:
+        """Reset every connection when clients have got so many more bytes, and not one beyond; or do `then` there."""
+        with self._guard:
+            self._left, self._then = count, then or self.cut
+
     def freeze(self) -> None:
         """Deliver nothing more, in either direction, until it thaws."""
         self._flowing.clear()
@@ -127,11 +136,27 @@ class TcpProxy:
         self._start(lambda: self._pass(wire, client, server))
         self._start(lambda: self._pass(wire, server, client))
 
+    def _deliver(self, piece: bytes, sink: socket.socket, *, counted: bool) -> None:
+        if not counted:
+            sink.sendall(piece)
+            return
+        with self._guard:
+            left, now = self._left, piece if self._left is None else piece[: self._left]
+            self.delivered += len(now)
+            if left is not None:
+                self._left = left - len(now)
+            if due := self._left == 0:
+                self._left = None
+        sink.sendall(now)
+        if due:
+            self._then()
+            sink.sendall(piece[len(now) :])
+
     def _pass(self, wire: _Wire, source: socket.socket, sink: socket.socket) -> None:
         try:
             while piece := source.recv(PIECE):
                 self._flowing.wait()
-                sink.sendall(piece)
+                self._deliver(piece, sink, counted=source is wire.server)
         except OSError:
             pass  # cut, by us or by one of the sides: nothing more comes this way
         if wire.was_cut:

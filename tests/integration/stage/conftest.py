@@ -19,22 +19,28 @@ from syncd.core.planner import Request
 from syncd.core.settings import Settings, SparkSettings
 from syncd.sandbox.whole import Sandbox
 from syncd.stages.run import Outcome
-from syncd.wiring import Pass, Service
+from syncd.wiring import Pass, Server, Service
 from tests.services.chain_check import Lake
 from tests.services.servers import environ_of
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
+    from syncd.core.ports import Reader
+
 
 class WarmService(Service):
     """The service as it is wired, on a session of Spark that others use too."""
 
     shared: Session
+    wrap: "Callable[[Reader], Reader]"
 
     @cached_property
     def session(self) -> Session:
         return self.shared
+
+    def reader_of(self, server: Server) -> "Reader":
+        return self.wrap(super().reader_of(server))
 
 
 @dataclass
@@ -46,8 +52,16 @@ class Pipe:
     directory: Path
     client: "S3Client"
     warm: Session
+    url: str = ""
+    """Of the source, where it is not the server itself that is asked."""
+    endpoint: str = ""
+    """Of the lake, likewise."""
     options: str = ""
+    spark: str = ""
     tables: str = "orders:"
+    wrap: "Callable[[Reader], Reader]" = lambda reader: reader
+    """What a test puts around the reader."""
+    heard: Callable[[Event], None] = lambda _event: None
     events: list[Event] = field(default_factory=list)
     prefix: str = field(default_factory=lambda: uuid4().hex[:8])
 
@@ -55,11 +69,15 @@ class Pipe:
     def config(self) -> Path:
         path = self.directory / f"{self.prefix}.yaml"
         s3 = self.box.s3
-        path.write_text(
-            f"source: {{url: '{self.box.mysql.url}', zone: UTC, {self.options}}}\n"
-            f"lake: {{url: 's3://{s3.bucket}/{self.prefix}', endpoint: '{s3.endpoint}', region: '{s3.region}'}}\n"
+        text = (
+            f"source: {{url: '{self.url or self.box.mysql.url}', zone: UTC, {self.options}}}\n"
+            f"lake: {{url: 's3://{s3.bucket}/{self.prefix}', endpoint: '{self.endpoint or s3.endpoint}',"
+            f" region: '{s3.region}'}}\n"
+            f"spark: {{{self.spark}}}\n"
             f"tables: {{{self.tables}}}\n"
         )
+        if not path.exists() or path.read_text() != text:  # another thread may be reading it
+            path.write_text(text)
         return path
 
     @property
@@ -75,9 +93,13 @@ class Pipe:
         settings = self.settings
         stream = next(stream for stream in settings.streams if stream.table == table)
         age = timedelta(0)
-        with WarmService(settings, environ=os.environ, tell=self.events.append, orphan_age=age, ttl=ttl) as service:
-            service.shared = self.warm
+        with WarmService(settings, environ=os.environ, tell=self.tell, orphan_age=age, ttl=ttl) as service:
+            service.shared, service.wrap = self.warm, self.wrap
             return service.extract(stream, Pass(request=Request(**wanted), wait=timedelta(seconds=20)))
+
+    def tell(self, event: Event) -> None:
+        self.events.append(event)
+        self.heard(event)
 
     def victim(self, point: str, signal: int, *, ttl: float = 30.0) -> "subprocess.Popen[str]":
         """A process that stops at the point."""

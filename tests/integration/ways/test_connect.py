@@ -14,7 +14,7 @@ from syncd.core.errors import SourceDown, SourceUnfit
 from syncd.core.settings import Secret, SourceSettings, Tls
 from syncd.sandbox.faults.tcp import TcpProxy
 from syncd.sandbox.ports import LOOPBACK
-from tests.integration.ways.conftest import Guarded
+from tests.services.guarded import Guarded
 from tests.services.leak import LeakyWire
 
 pytestmark = pytest.mark.services

@@ -24,7 +24,7 @@ from syncd.core.errors import SourceDown, SourceUnfit
 from syncd.core.schema import Server
 from syncd.core.settings import Secret, SourceSettings
 from syncd.sandbox.whole import Sandbox
-from tests.integration.ways.conftest import sandbox_of, settings_of
+from tests.services.guarded import sandbox_of, settings_of
 
 pytestmark = pytest.mark.services
 

@@ -10,8 +10,8 @@ from syncd.core.errors import ConfigError, SourceUnfit
 from syncd.core.settings import Tls
 from syncd.sandbox.ports import LOOPBACK
 from syncd.sandbox.whole import Sandbox
-from tests.integration.ways.conftest import Guarded, settings_of
 from tests.services.certificates import Authority
+from tests.services.guarded import Guarded, settings_of
 
 pytestmark = pytest.mark.services
 

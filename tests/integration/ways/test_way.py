@@ -10,8 +10,8 @@ from syncd.adapters.mysql.way import way_to
 from syncd.core.errors import SourceDown, SourceUnfit
 from syncd.core.settings import SourceSettings, Tls
 from syncd.sandbox.ports import LOOPBACK
-from tests.integration.ways.conftest import Guarded
 from tests.services.bastion import BastionServer
+from tests.services.guarded import Guarded
 
 pytestmark = pytest.mark.services
 
