@@ -5,11 +5,16 @@ transactions and long ones, late commits, prepared transactions whose clients ar
 then sleep, wait or run long, ties, savepoints. Beside them: ALTER and LOCK TABLES, reports, an unrelated open
 transaction, text that MySQL cannot list. Every change adds one to the row's `v`: whoever has seen the highest `v`
 of every row has lost nothing.
+
+A load that is `deep` has, among the twenty, one that stamps that many rows alike by one statement, one that changes
+rows all over these while they are read, and one that changes the same twenty every tenth of a second; and beside
+them a transaction on their table that stays open for a minute.
 """
 
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -21,6 +26,14 @@ from tests.services.clients import Client
 
 TABLES: Final = {"whole": 0, "fine": 6}
 ROWS: Final = 400
+HOT: Final = range(100_001, 100_021)
+HELD: Final = 100_050
+"""The row of the minute's transaction; those between keep its lock from the hot ones."""
+DEEP: Final = 200_001
+"""The first of the rows that are stamped alike."""
+HELD_FOR: Final = 60.0
+GROWN_AT_MOST: Final = 3
+"""How often the rows that are stamped alike are new ones: the table shall end some day."""
 PASSING: Final = frozenset({1205, 1213, 1317, 1399, 1402, 1568, 1613, 1614, 3572})
 """Lock waits that ended, deadlocks, and what they make of an XA transaction."""
 
@@ -32,13 +45,19 @@ class Load:
     address: MySqlAddress
     longest: float
     seed: int = 1
-    done: int = 0
-    """Transactions that were carried through."""
+    deep: int = 0
+    """How many rows one statement stamps alike; none in a short run."""
+    counts: Counter[str] = field(default_factory=Counter[str])
+    """Transactions that were carried through, by what they did."""
     broken: list[BaseException] = field(default_factory=list)
     _over: threading.Event = field(default_factory=threading.Event)
     _threads: list[threading.Thread] = field(default_factory=list)
     _prepared: list[str] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def done(self) -> int:
+        return self.counts.total()
 
     def prepare(self) -> None:
         """The tables, a function and a procedure."""
@@ -58,10 +77,16 @@ class Load:
                     f" UPDATE {table} SET v = v + 1 WHERE id = which; DO SLEEP(pause);"
                     f" UPDATE {table} SET v = v + 1 WHERE id = which + 1; END",
                 )
+                if self.deep:
+                    client.run(
+                        f"INSERT INTO {table} (id) SELECT {HOT.start} + n FROM {_numbers(2)}",
+                        f"INSERT INTO {table} (id) SELECT {DEEP} + n FROM {_numbers(6)} WHERE n < {self.deep}",
+                    )
             client.run("DROP TABLE IF EXISTS aside", "CREATE TABLE aside (id INT PRIMARY KEY)")
 
     def start(self) -> None:
-        for number, deed in enumerate((*WRITERS, *BYSTANDERS)):
+        deeds = (*DEEP_WRITERS, *BYSTANDERS, hold) if self.deep else (*WRITERS, *BYSTANDERS)
+        for number, deed in enumerate(deeds):
             rng = random.Random(f"{self.seed} {number}")
             thread = threading.Thread(target=self._work, args=(deed, rng), name=deed.__name__)
             thread.start()
@@ -102,7 +127,10 @@ class Load:
 
     def pause(self, rng: random.Random, longest: float) -> None:
         """The time that a person or a program takes; cut short at the end."""
-        self._over.wait(rng.uniform(0, longest))
+        self.rest(rng.uniform(0, longest))
+
+    def rest(self, seconds: float) -> None:
+        self._over.wait(seconds)
 
     def lay_down(self, xid: str) -> None:
         with self._lock:
@@ -126,7 +154,8 @@ class Load:
             while client.connection.open and not self._over.is_set():
                 try:
                     deed(self, client, rng)
-                    self.done += 1
+                    with self._lock:
+                        self.counts[deed.__name__] += 1
                 except pymysql.err.MySQLError as error:
                     if error.args[0] not in PASSING:
                         raise
@@ -134,6 +163,13 @@ class Load:
 
 
 Deed = Callable[[Load, Client, random.Random], None]
+
+
+def _numbers(digits: int) -> str:
+    """A table of one column `n` with the numbers of so many digits."""
+    ten = "(" + " UNION ALL ".join(f"SELECT {digit} AS i" for digit in range(10)) + ")"
+    places = [f"{10**place} * d{place}.i" for place in range(digits)]
+    return f"(SELECT {' + '.join(places)} AS n FROM {', '.join(f'{ten} d{place}' for place in range(digits))}) AS ns"
 
 
 def _table(rng: random.Random) -> str:
@@ -241,6 +277,40 @@ def ties(load: Load, client: Client, rng: random.Random) -> None:
     load.pause(rng, load.longest / 2)
 
 
+def deep_ties(load: Load, client: Client, rng: random.Random) -> None:
+    """One statement, one stamp: rows that were there, or as many new ones."""
+    table, last = _table(rng), DEEP + load.deep - 1
+    grows = load.counts["deep_ties"] % 3 == 1 and load.counts["deep_ties"] < 3 * GROWN_AT_MOST
+    rows = f"WHERE id BETWEEN {DEEP} AND {last}"
+    client.run(
+        "BEGIN",
+        f"INSERT INTO {table} (v) SELECT 1 FROM {_numbers(6)} WHERE n < {load.deep}"
+        if grows
+        else f"UPDATE {table} SET v = v + 1 {rows}",
+    )
+    load.pause(rng, load.longest / 10)
+    client.run("COMMIT")
+    load.pause(rng, load.longest / 4)
+
+
+def scattered(load: Load, client: Client, rng: random.Random) -> None:
+    """Rows all over those that are being read."""
+    some = ", ".join(str(rng.randrange(DEEP, DEEP + load.deep)) for _ in range(50))
+    client.run(f"UPDATE {_table(rng)} SET v = v + 1 WHERE id IN ({some})")
+    load.pause(rng, 0.1)
+
+
+def hot(load: Load, client: Client, rng: random.Random) -> None:
+    client.run(f"UPDATE fine SET v = v + 1 WHERE id BETWEEN {HOT.start} AND {HOT[-1]}")
+    load.rest(0.1)
+
+
+def hold(load: Load, client: Client, rng: random.Random) -> None:
+    client.run("BEGIN", f"UPDATE fine SET v = v + 1 WHERE id = {HELD}")
+    load.rest(HELD_FOR)
+    client.run("COMMIT")
+
+
 def alter(load: Load, client: Client, rng: random.Random) -> None:
     load.pause(rng, load.longest)
     client.run(f"ALTER TABLE {_table(rng)} COMMENT = '{rng.random()}'")
@@ -285,7 +355,8 @@ WRITERS: Final[Sequence[Deed]] = (
     ties,
 )
 BYSTANDERS: Final[Sequence[Deed]] = (finish_prepared, alter, lock, report, aside, emoji)
-assert len(WRITERS) == 20
+DEEP_WRITERS: Final[Sequence[Deed]] = (deep_ties, scattered, hot, *WRITERS[3:])
+assert len(WRITERS) == len(DEEP_WRITERS) == 20
 
 
 @dataclass(slots=True)
