@@ -87,8 +87,14 @@ class StoppingReader:
         if self.point.text == "a part stands":
             threading.Thread(target=self._watch, args=(reading,), daemon=True).start()
 
+        last = len(reading.queries)
+        waves = 0
+
         def told(rows: int) -> None:
-            self.point.reached("between windows")
+            nonlocal waves
+            waves += 1
+            if waves < last:
+                self.point.reached("between windows")
             tell(rows)
 
         done = self.inner.read(reading, tell=told)

@@ -10,7 +10,8 @@ from tests.services.victim import REACHED, READING
 
 pytestmark = pytest.mark.services
 
-ROWS = 3000
+COPIES, MANY = 3, 61
+"""How often a thousand rows stand in the table; of many, a batch has two windows."""
 STREAM = "mysql/shop.orders"
 POINTS = (
     *(f"{when} create {place}" for when in ("before", "after") for place in ("owners", "claims", "plans", "batches")),
@@ -23,8 +24,10 @@ FEW = ("after create plans", "a part stands", "between windows", "after create b
 """What every change is held to; `make test-long` plays them all."""
 
 
-def fill(pipe: Pipe) -> None:
-    pipe.options = "max_connections: 1"
+def fill(pipe: Pipe, copies: int = COPIES) -> int:
+    """The table; how many rows it has."""
+    # One window after the other, on any machine.
+    pipe.options, pipe.spark = "max_connections: 2", "master: 'local[1]'"
     pipe.tables = "orders: {batch_rows: 100000}"
     pipe.sql(
         "DROP TABLE IF EXISTS orders",
@@ -35,17 +38,18 @@ def fill(pipe: Pipe) -> None:
         " WHERE i < 999) SELECT i, 'a', '2026-01-01' + INTERVAL i DIV 7 SECOND FROM n",
         *(
             f"INSERT INTO orders SELECT id + {at * 999}, v, note, update_at FROM orders WHERE id < 1000"
-            for at in (1, 2)
+            for at in range(1, copies)
         ),
-        "INSERT INTO orders VALUES (5000, 1, NULL, '2026-02-01'), (5001, 2, '', '2026-02-01'),"
+        "INSERT INTO orders VALUES (500000, 1, NULL, '2026-02-01'), (500001, 2, '', '2026-02-01'),"
         " (18446744073709551615, 3, 'last', '2026-02-01')",
     )
+    return copies * 999 + 3
 
 
-def whole(pipe: Pipe) -> None:
+def whole(pipe: Pipe, count: int) -> None:
     """Every row of the table stands in the lake, once, and nothing else does."""
     rows = pipe.sql("SELECT id, v FROM orders")
-    assert len(rows) == ROWS
+    assert len(rows) == count
     found = pipe.lake.rows(STREAM, "id", "v")
     assert set(found.values()) == {1}
     assert {(int(key), v) for key, v in found} == set(rows)
@@ -53,14 +57,14 @@ def whole(pipe: Pipe) -> None:
     links = pipe.lake.links(STREAM)
     document = pipe.lake.document(f"watermarks/{STREAM}.json")
     assert document["extracted_seq"] == len(links)
-    assert document["mysql_rows_extracted"] == ROWS
+    assert document["mysql_rows_extracted"] == count
 
 
 @pytest.mark.parametrize(
     "point", [pytest.param(point, marks=() if point in FEW else pytest.mark.long) for point in POINTS]
 )
 def test_the_next_run_finishes_what_a_kill_left(pipe: Pipe, point: str) -> None:
-    fill(pipe)
+    count = fill(pipe, MANY if point == "between windows" else COPIES)
     victim = pipe.victim(point, signal.SIGKILL)
     told = victim.communicate(timeout=90)[1]
     assert victim.returncode == -signal.SIGKILL, told
@@ -69,15 +73,15 @@ def test_the_next_run_finishes_what_a_kill_left(pipe: Pipe, point: str) -> None:
     outcome = pipe.run()
 
     assert outcome.error is None
-    whole(pipe)
+    whole(pipe, count)
     again = pipe.run()
     assert (again.state, again.rows) == (State.NOTHING, 0)
-    whole(pipe)
+    whole(pipe, count)
 
 
 @pytest.mark.parametrize("point", ["before create plans", "before create batches", "before create history 2"])
 def test_a_paused_run_that_wakes_after_a_takeover_changes_nothing(pipe: Pipe, point: str) -> None:
-    fill(pipe)
+    count = fill(pipe)
     victim = pipe.victim(point, signal.SIGSTOP, ttl=2.0)
     try:
         assert victim.stderr is not None
@@ -85,7 +89,7 @@ def test_a_paused_run_that_wakes_after_a_takeover_changes_nothing(pipe: Pipe, po
 
         outcome = pipe.run(ttl=2.0)
         assert outcome.error is None
-        whole(pipe)
+        whole(pipe, count)
         before = pipe.lake.keys("")
 
         victim.send_signal(signal.SIGCONT)
@@ -97,4 +101,4 @@ def test_a_paused_run_that_wakes_after_a_takeover_changes_nothing(pipe: Pipe, po
     assert victim.returncode == 1
     assert "Fenced" in told or "Ended" in told
     assert sorted(pipe.lake.keys("")) == sorted(before)
-    whole(pipe)
+    whole(pipe, count)
