@@ -5,7 +5,16 @@ from enum import IntEnum
 from typing import Final
 
 from syncd.adapters.machine import NotFetched
-from syncd.core.errors import LakeDown, LakeUnfit, ReaderDown, SchemaDrift, SourceDown, SourceUnfit, WarehouseDown
+from syncd.core.errors import (
+    LakeDown,
+    LakeUnfit,
+    ReaderDown,
+    SchemaDrift,
+    SourceDown,
+    SourceUnfit,
+    TableAltered,
+    WarehouseDown,
+)
 from watermarks.errors import (
     DataInDoubt,
     HintedError,
@@ -44,6 +53,7 @@ _GROUPS: tuple[tuple[type[HintedError], Exit], ...] = (
     (SchemaDrift, Exit.DRIFT),
     (SourceDown, Exit.SOURCE),
     (SourceUnfit, Exit.SOURCE),
+    (TableAltered, Exit.SOURCE),
     (LakeDown, Exit.LAKE),
     (LakeUnfit, Exit.LAKE),
     (WarehouseDown, Exit.WAREHOUSE),

@@ -31,6 +31,10 @@ class SchemaDrift(HintedError):
     """The table is not the one it was: ask a person."""
 
 
+class TableAltered(Transient):
+    """A table was altered while a batch of it was read: it has to be planned anew, with the columns of now."""
+
+
 class SourceReplaced(DataInDoubt):
     """Another server answers than the one whose positions are kept, or its clock went back."""
 

@@ -5,11 +5,12 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from syncd.core.columns import Passage
+from syncd.core.errors import SchemaDrift, TableAltered
 from syncd.core.events import BatchPlanned, RowsArrived, Tell
 from syncd.core.layout import batch_prefix, quarantine_prefix
 from syncd.core.manifest import Manifest
 from syncd.core.ports import Parts, Reader, Source
-from syncd.core.reading import OrderField, Reading, WindowQuery
+from syncd.core.reading import OrderField, Read, Reading, WindowQuery
 from syncd.core.schema import Table
 from syncd.core.settings import StreamSettings
 from watermarks.batch import Draft, Filled, Plan
@@ -96,7 +97,7 @@ class ExtractProducer:
                 stream=self.stream, batch=plan.id, kind=draft.kind, windows=len(draft.windows), high=draft.high
             )
         )
-        passages = self._passages(self._source.table(settings.database, settings.table), settings)
+        passages = self._passages(self._unaltered(plan), settings)
         reading = Reading(
             queries=self._planning.queries(plan, passages),
             passages=passages,
@@ -107,8 +108,33 @@ class ExtractProducer:
             quarantine=quarantine_prefix(plan.stream, plan.id),
             nonce=self._nonce(),
         )
-        read = self._reader.read(reading, tell=lambda rows: self._arrived(plan, rows))
+        read = self._read(plan, reading)
         return Manifest.of_read(read, schema=draft.world.schema, passages=passages, plan=draft.body).filled()
+
+    def _read(self, plan: Plan, reading: Reading) -> Read:
+        try:
+            read = self._reader.read(reading, tell=lambda rows: self._arrived(plan, rows))
+        except SchemaDrift:
+            self._unaltered(plan)
+            raise
+        # Windows are read one after the other: between two of them a column may have become another type, whose values
+        # the statements of the plan would bend to the old one without a word.
+        self._unaltered(plan)
+        return read
+
+    def _unaltered(self, plan: Plan) -> Table:
+        """The table, with the columns that it was planned with.
+
+        Raises:
+            TableAltered: it has others by now, which the manifest would not tell.
+        """
+        table = self._source.table(self._settings.database, self._settings.table)
+        if table.fingerprint != plan.draft.world.schema:
+            raise TableAltered(
+                f"{table} was altered after batch {plan.id} of it was planned",
+                hint="Run again: the batch is planned anew, with the columns of now.",
+            )
+        return table
 
     def drop(self, files: Sequence[str]) -> None:
         self._parts.drop(files)

@@ -8,7 +8,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Final
 
-from syncd.core.errors import SchemaDrift
+from syncd.core.errors import SchemaDrift, TableAltered
 from syncd.core.events import BatchAbandoned, BatchExtracted, OrphansSwept, StreamFailed, Tell
 from syncd.core.manifest import Manifest
 from syncd.core.ports import Parts
@@ -190,14 +190,24 @@ class ExtractRun:
 
     def _extract(self, held: Held, run: Run, *, sweep: bool) -> None:
         extraction = Extraction(self._journal, held, self._producer)
-        abandoned = 0
+        abandoned = altered = 0
         try:
             while True:
                 began = self._clock.monotonic()
-                turn = extraction.turn(run)
+                try:
+                    turn = extraction.turn(run)
+                except TableAltered:
+                    # The next turn finds the plan's world gone, and abandons it; a table that is altered back is not.
+                    altered += 1
+                    if altered > MOST_ABANDONED:
+                        raise
+                    continue
                 if turn.link is None or turn.watermark is None:
                     break
-                abandoned = abandoned + 1 if turn.link.kind is Kind.ABANDONED else 0
+                if turn.link.kind is Kind.ABANDONED:
+                    abandoned += 1
+                else:
+                    abandoned = altered = 0
                 if abandoned > MOST_ABANDONED:
                     raise RestlessWorld(
                         f"{abandoned} plans of {self._stream} in a row were out of date before they were carried out",

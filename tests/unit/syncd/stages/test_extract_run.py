@@ -7,18 +7,19 @@ from datetime import datetime, timedelta
 import pytest
 
 from syncd.core.columns import ParquetType, Passage, Physical, Travel
-from syncd.core.errors import SourceDown
+from syncd.core.errors import SchemaDrift, SourceDown, TableAltered
 from syncd.core.events import BatchAbandoned, BatchExtracted, Event, OrphansSwept, StreamFailed
 from syncd.core.manifest import Manifest
 from syncd.core.reading import OrderField, Part, Read, Reading, WindowQuery
-from syncd.core.schema import Server, Table
+from syncd.core.schema import Column, Server, Table
 from syncd.core.settings import StreamSettings
 from syncd.stages.extract import ExtractProducer
 from syncd.stages.run import ExtractRun, Outcome, State
 from tests.builders import NOON, ORDERS, RUN, at, make_increment, make_process
 from watermarks.batch import BatchId, Draft, Plan
+from watermarks.cursor import START
 from watermarks.document import Stage, Watermark
-from watermarks.errors import NotOwner, StateUnreadable
+from watermarks.errors import HintedError, NotOwner, StateUnreadable
 from watermarks.extraction import Chain
 from watermarks.history import Journal
 from watermarks.lease import Process
@@ -42,6 +43,7 @@ class ScriptedPlanning:
     """Windows up to these positions, one after another."""
 
     ends: Sequence[int]
+    source: "Shop"
     probes: int = 0
     stands: bool = True
 
@@ -52,10 +54,13 @@ class ScriptedPlanning:
     def propose(self, watermark: Watermark) -> Draft | None:
         self.probes += 1
         end = next((end for end in self.ends if at(end, end) > watermark.chain.cursor), None)
-        return None if end is None else make_increment(watermark.chain.cursor, at(end, end))
+        if end is None:
+            return None
+        draft = make_increment(watermark.chain.cursor, at(end, end))
+        return replace(draft, world=replace(draft.world, schema=self.source.shown.fingerprint))
 
     def holds(self, plan: Plan) -> bool:
-        return self.stands
+        return self.stands and plan.draft.world.schema == self.source.shown.fingerprint
 
     def queries(self, plan: Plan, passages: Sequence[Passage]) -> tuple[WindowQuery, ...]:
         return tuple(WindowQuery(window=window, sql="SELECT 1") for window in plan.draft.windows)
@@ -85,6 +90,7 @@ class ScriptedReader:
 
     lake: MemoryLake
     failures: int = 0
+    error: HintedError = field(default_factory=lambda: SourceDown("MySQL hung up"))
     meanwhile: Callable[[], None] = lambda: None
 
     def read(self, reading: Reading, *, tell: Callable[[int], None] = lambda _rows: None) -> Read:
@@ -99,18 +105,21 @@ class ScriptedReader:
         self.meanwhile()
         if self.failures:
             self.failures -= 1
-            raise SourceDown("MySQL hung up")
+            raise self.error
         return Read(parts=tuple(parts), troubles={"zero_dates.null": 2})
 
 
+@dataclass
 class Shop:
     """The source, as far as it is asked."""
+
+    shown: Table = ORDERS_TABLE
 
     def server(self) -> Server:
         return Server(identity="server-1", version=(9, 7, 0), mariadb=False)
 
     def table(self, database: str, name: str) -> Table:
-        return ORDERS_TABLE
+        return self.shown
 
     def created_by(self, database: str, name: str) -> str:
         raise NotImplementedError
@@ -129,7 +138,8 @@ class Bench:
         self.clock = ManualClock(NOON)
         self.store = MemoryStore()
         self.journal = Journal(self.store, Watermark, clock=self.clock)
-        self.planning = ScriptedPlanning(ends)
+        self.shop = Shop()
+        self.planning = ScriptedPlanning(ends, self.shop)
         self.lake = MemoryLake(self.clock)
         self.reader = ScriptedReader(self.lake, failures=failures)
         self.events: list[Event] = []
@@ -153,7 +163,7 @@ class Bench:
         producer = ExtractProducer(
             stream=ORDERS,
             settings=StreamSettings(source="shop", database="shop", table="orders"),
-            source=Shop(),
+            source=self.shop,
             planning=self.planning,
             passages=lambda _table, _settings: (ID,),
             reader=self.reader,
@@ -298,6 +308,46 @@ def test_a_plan_whose_world_is_gone_is_abandoned_and_made_anew() -> None:
     assert (outcome.batches, outcome.rows, len(bench.told(BatchAbandoned))) == (2, 10, 1)
 
 
+ALTERED_TABLE = replace(ORDERS_TABLE, columns=(Column(name="id", data_type="bigint", column_type="bigint"),))
+
+
+def test_a_table_altered_while_it_is_read_is_planned_anew_at_once() -> None:
+    bench = Bench(1)
+    bench.reader.meanwhile = lambda: setattr(bench.shop, "shown", ALTERED_TABLE)
+
+    outcome = bench.once()
+
+    assert outcome.error is None
+    assert (outcome.batches, outcome.rows, len(bench.told(BatchAbandoned))) == (2, 10, 1)
+    assert len(bench.lake.kept) == 2, "what was read of the table as it was waits for its sweep"
+
+
+def test_a_read_that_fails_because_the_table_was_altered_is_no_failure() -> None:
+    bench = Bench(1, failures=1)
+    bench.reader.error = SchemaDrift("no column v")
+    bench.reader.meanwhile = lambda: setattr(bench.shop, "shown", ALTERED_TABLE)
+
+    assert bench.once().error is None
+
+    bench = Bench(1, failures=1)
+    bench.reader.error = SchemaDrift("no column v")
+    assert isinstance(bench.once().error, SchemaDrift)
+
+
+def test_a_table_that_is_altered_all_the_time_stops_its_stream() -> None:
+    bench = Bench(1)
+
+    def alter() -> None:
+        bench.shop.shown = ORDERS_TABLE if bench.shop.shown is ALTERED_TABLE else ALTERED_TABLE
+
+    bench.reader.meanwhile = alter
+
+    outcome = bench.once()
+
+    assert isinstance(outcome.error, TableAltered)
+    assert outcome.mark == START
+
+
 def test_a_stage_that_was_taken_over_writes_nothing_more() -> None:
     bench = Bench(1)
 
@@ -325,7 +375,7 @@ def test_the_manifest_says_of_each_part_what_the_loader_needs() -> None:
         ("data/shop/shop.orders/2026/01/31/1-1/00000.000-n0.parquet", "e", 100, 10)
     ]
     assert manifest.troubles == {"zero_dates.null": 2}
-    assert manifest.schema == "s1"
+    assert manifest.schema == ORDERS_TABLE.fingerprint
 
 
 def test_a_manifest_that_contradicts_its_link_is_refused() -> None:
