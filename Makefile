@@ -41,7 +41,7 @@ test: $(READY)  ## what every change must pass, under ten minutes
 
 test-services: $(READY) ## the sandbox and the Redshift stand-in, through their own servers
 	$(BIN)/pytest tests/standin tests/live tests/integration --ignore=tests/integration/stage
-	$(BIN)/pytest tests/integration/stage  # a process has one session of Spark
+	$(BIN)/pytest tests/integration/stage  # a process has one session of Spark, as PySpark has one context
 
 test-long: $(READY) ## the long proofs: ten thousand lives of the protocol, every planted fault, MinIO
 	@if command -v go >/dev/null; then $(MAKE) .cache/bin/minio; else echo 'no Go here: the races on MinIO are skipped'; fi

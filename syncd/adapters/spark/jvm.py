@@ -1,6 +1,7 @@
 """The JVM that Spark's driver runs in: started without a shell script, and never older than its parent."""
 
 import os
+import shutil
 import signal
 import struct
 import subprocess
@@ -17,6 +18,9 @@ from syncd.core.errors import ReaderDown
 
 STARTED_WITHIN: Final = 120.0
 ENDED_WITHIN: Final = 20.0
+ROOM: Final = 4 << 20
+"""Bytes: far more than a session writes by itself; rows never come to this disk."""
+ROOM_HINT: Final = "Free some space there, or name another directory: TMPDIR, or spark.local.dir in `spark: {conf: }`."
 _SUBMIT: Final = "org.apache.spark.deploy.SparkSubmit"
 _SAID_AT_MOST: Final = 2_000
 
@@ -42,6 +46,11 @@ class Jvm:
     home: tempfile.TemporaryDirectory[str]
     port: int = 0
     secret: str = field(default="", repr=False)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process is gone."""
+        return self.process.poll() is not None
 
     @property
     def said(self) -> str:
@@ -80,7 +89,7 @@ def start_jvm(conf: Mapping[str, str], *, environ: Mapping[str, str], cache: Pat
         ReaderDown: it ended, or did not come up in time.
     """
     java = find_java(environ)
-    home = tempfile.TemporaryDirectory(prefix="syncd-spark-", ignore_cleanup_errors=True)
+    home = _make_home(conf)
     place = Path(home.name)
     archive = find_archive(cache, java=java, class_path=[*sorted(_jars().glob("*.jar")), *drivers])
     command = _command(java, _properties(conf, place, archive), environ)
@@ -95,6 +104,23 @@ def start_jvm(conf: Mapping[str, str], *, environ: Mapping[str, str], cache: Pat
         )
     jvm.port, jvm.secret = _read_port(told)
     return jvm
+
+
+def _make_home(conf: Mapping[str, str]) -> tempfile.TemporaryDirectory[str]:
+    """A directory for this process alone, on a disk with room: on a full one Java waits, and does not say for what.
+
+    Raises:
+        ReaderDown: there is no room.
+    """
+    try:
+        home = tempfile.TemporaryDirectory(prefix="syncd-spark-", ignore_cleanup_errors=True)
+    except OSError as error:
+        raise ReaderDown(f"no place for the files of Spark: {error.strerror or error}", hint=ROOM_HINT) from error
+    for place in dict.fromkeys((home.name, *conf.get("spark.local.dir", home.name).split(","))):
+        if Path(place).is_dir() and shutil.disk_usage(place).free < ROOM:
+            home.cleanup()
+            raise ReaderDown(f"no space left for the files of Spark on the disk of {place}", hint=ROOM_HINT)
+    return home
 
 
 def _home() -> Path:

@@ -28,6 +28,9 @@ CANCELLED_WITHIN: Final = 10.0
 MOST_ROWS_OF_A_BATCH: Final = 16_384
 MOST_BYTES_OF_A_BATCH: Final = 16 << 20
 
+ENOUGH: Final = (
+    "Was the machine out of memory? Give spark.driver_memory less than it has, or read fewer windows at once."
+)
 TRIMMED: Final[Mapping[str, str]] = {
     "spark.app.name": "syncd",
     "spark.ui.enabled": "false",
@@ -105,14 +108,31 @@ class Session:
             TimeoutError: the job took longer, and was cancelled.
         """
         with self._guard:
+            if self._jvm is not None and self._jvm.ended:
+                self.stop()  # it ended while nobody asked it for anything
             spark = self._spark or self._start()
             self._busy += 1
         try:
             return self._watched(spark, job, within)
+        except Exception as error:
+            if not self._lost(spark):
+                raise
+            raise ReaderDown("the JVM of Spark ended in the middle of its work", hint=ENOUGH) from error
         finally:
             with self._guard:
                 self._busy -= 1
                 self._last_used = self._now()
+
+    def _lost(self, spark: "SparkSession") -> bool:
+        """Whether this session is over, whatever its job said of that; the next `run` starts another."""
+        with self._guard:
+            jvm = self._jvm
+            if self._spark is not spark or jvm is None:
+                return True
+            if not jvm.ended:
+                return False
+            self.stop()
+            return True
 
     def stop_if_idle(self) -> bool:
         """End the session when nothing ran for `idle_stop`; whether it was ended."""
@@ -140,15 +160,18 @@ class Session:
                 jvm.leave()
 
     def _start(self) -> "SparkSession":
+        _require_none()
         jars = [fetch(jar, find_jars(self._environ), environ=self._environ, tell=self._tell) for jar in _DRIVERS]
         conf = self._conf(jars)
         jvm = start_jvm(conf, environ=self._environ, cache=find_cache(self._environ), drivers=jars)
         try:
             self._spark = _connect(jvm, local=self._settings.master.startswith("local"))
         except BaseException as error:
+            said = jvm.said
             jvm.kill()
+            jvm.end()
             if isinstance(error, Exception):
-                raise ReaderDown(f"no session of Spark: {jvm.said or error}") from error
+                raise ReaderDown(f"no session of Spark: {said or error}") from error
             raise
         self._jvm = jvm
         return self._spark
@@ -200,6 +223,21 @@ class Session:
 
 
 _DRIVERS: Final = (MYSQL_DRIVER, MARIADB_DRIVER)
+
+
+def _require_none() -> None:
+    """Make sure that no other session runs here: of PySpark's state, a process has one.
+
+    Raises:
+        ReaderDown: one does.
+    """
+    from pyspark.core.context import SparkContext
+
+    if SparkContext._active_spark_context is not None:  # noqa: SLF001  # there is no public way
+        raise ReaderDown(
+            "another session of Spark runs in this process",
+            hint="End that one first, or give each a process of its own.",
+        )
 
 
 def _connect(jvm: Jvm, *, local: bool) -> "SparkSession":

@@ -11,6 +11,8 @@ import pytest
 
 from syncd.adapters.spark.session import Session
 from syncd.adapters.wait import until
+from syncd.core.errors import ReaderDown
+from syncd.core.settings import SparkSettings
 
 pytestmark = pytest.mark.services
 
@@ -75,6 +77,15 @@ def test_an_idle_session_ends_and_the_next_job_starts_another_without_a_word() -
     )
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_process_has_one_session_and_a_second_one_says_so(session: Session) -> None:
+    session.run(lambda spark: spark.range(3).count(), within=120)
+
+    with pytest.raises(ReaderDown, match="another session"):
+        Session(SparkSettings()).run(lambda spark: spark.range(3).count(), within=120)
+
+    assert session.run(lambda spark: spark.range(3).count(), within=120) == 3
 
 
 def test_a_job_that_takes_too_long_is_cancelled_and_the_session_goes_on(session: Session) -> None:
