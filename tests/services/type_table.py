@@ -478,3 +478,51 @@ def _word(value: Any) -> str | None:  # noqa: PLR0911  # one answer a type
             return value.hex().upper()
         case _:
             raise AssertionError(f"no words for {type(value)}")
+
+
+def loadable(redshift: str, leaf: Any) -> bool:
+    """Whether COPY fills a column of this type from that of a file, by the facts of Redshift (section 2) alone."""
+    name, _, digits = redshift.rstrip(")").partition("(")
+    found = (leaf.physical_type, leaf.converted_type)
+    match name:
+        case "DECIMAL":
+            precision, scale = map(int, digits.split(","))
+            return _decimal(leaf) == (precision, scale, _shortest(precision))
+        case "TIMESTAMP":
+            marked = "isAdjustedToUTC=true" in str(leaf.logical_type)
+            return found == ("INT96", "NONE") or (found == ("INT64", "TIMESTAMP_MICROS") and marked)
+        case _:
+            return found in _LOADABLE[name]
+
+
+_LOADABLE: Mapping[str, frozenset[tuple[str, str]]] = {
+    "BOOLEAN": frozenset({("BOOLEAN", "NONE")}),
+    "SMALLINT": frozenset({("INT32", "INT_16"), ("INT32", "INT_8")}),
+    "INTEGER": frozenset({("INT32", "NONE"), ("INT32", "INT_32")}),
+    "BIGINT": frozenset({("INT64", "NONE"), ("INT64", "INT_64")}),
+    "DOUBLE PRECISION": frozenset({("DOUBLE", "NONE")}),
+    "DATE": frozenset({("INT32", "DATE")}),
+    "VARCHAR": frozenset({("BYTE_ARRAY", "UTF8")}),
+    "VARBYTE": frozenset({("BYTE_ARRAY", "NONE")}),
+    # Its text comes by way of a VARBYTE: of a string COPY would make a SUPER that holds a string.
+    "SUPER": frozenset({("BYTE_ARRAY", "NONE")}),
+}
+
+
+def _decimal(leaf: Any) -> tuple[int, int, int | None]:
+    """Precision, scale and bytes; integers may hold what fits in them."""
+    assert leaf.converted_type == "DECIMAL"
+    match leaf.physical_type:
+        case "INT32" if leaf.precision <= 9:
+            return leaf.precision, leaf.scale, _shortest(leaf.precision)
+        case "INT64" if leaf.precision <= 18:
+            return leaf.precision, leaf.scale, _shortest(leaf.precision)
+        case "FIXED_LEN_BYTE_ARRAY":
+            return leaf.precision, leaf.scale, leaf.length
+        case _:
+            return leaf.precision, leaf.scale, None
+
+
+def _shortest(precision: int) -> int:
+    """The fewest bytes that hold so many digits with a sign."""
+    return next(size for size in range(1, 17) if 10**precision - 1 <= 2 ** (8 * size - 1) - 1)

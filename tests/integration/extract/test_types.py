@@ -4,7 +4,6 @@ import io
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -17,7 +16,7 @@ from syncd.core.passages import passages
 from syncd.core.reading import Part, WindowQuery
 from syncd.core.settings import StreamSettings
 from tests.services.orders import Orders
-from tests.services.type_table import CASES, Case, canonical, create, described, expected
+from tests.services.type_table import CASES, Case, canonical, create, described, expected, loadable
 
 pytestmark = pytest.mark.services
 
@@ -29,9 +28,9 @@ def cursor(orders: Orders) -> Iterator[Any]:
         yield opened
 
 
-def table_of(lake: Lake, part: Part) -> pa.Table:
+def file_of(lake: Lake, part: Part) -> pq.ParquetFile:
     body = lake.client.get_object(Bucket=lake.settings.bucket, Key=lake.name(part.key))["Body"].read()
-    return pq.read_table(io.BytesIO(body))
+    return pq.ParquetFile(io.BytesIO(body))
 
 
 @pytest.mark.parametrize("driver", ["mysql", pytest.param("mariadb", marks=pytest.mark.long)])
@@ -53,8 +52,11 @@ def test_value_arrives_through_spark_as_the_server_prints_it(
 
     read = reader_of(driver=driver).read(reading)
 
-    arrived = [table_of(lake, part) for part in read.parts]
+    files = [file_of(lake, part) for part in read.parts]
+    arrived = [file.read() for file in files]
     found = [canonical(part["n"].to_pylist(), part["c"]) for part in arrived]
     assert dict(each for one in found for each in one.items()) == expected(cursor, case)
     assert read.troubles == case.troubles
-    assert {n for part in read.quarantined for n in table_of(lake, part)["n"].to_pylist()} == case.refused
+    assert {n for part in read.quarantined for n in file_of(lake, part).read()["n"].to_pylist()} == case.refused
+    for place, way in enumerate(ways):
+        assert all(loadable(way.redshift, file.schema.column(place)) for file in files), way
