@@ -119,7 +119,11 @@ class ExtractProducer:
             raise
         # Windows are read one after the other: between two of them a column may have become another type, whose values
         # the statements of the plan would bend to the old one without a word.
-        self._unaltered(plan)
+        try:
+            self._unaltered(plan)
+        except TableAltered:
+            self._parts.drop([part.key for part in (*read.parts, *read.quarantined)])
+            raise
         return read
 
     def _unaltered(self, plan: Plan) -> Table:

@@ -201,6 +201,7 @@ class ExtractRun:
                     altered += 1
                     if altered > MOST_ABANDONED:
                         raise
+                    sweep = True
                     continue
                 if turn.link is None or turn.watermark is None:
                     break

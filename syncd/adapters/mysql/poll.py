@@ -204,7 +204,8 @@ class Poller:
                 return Writers(sight=Sight.TABLES, found=tuple(found), passing=bool(instead_of))
         if instead_of:
             return Writers(sight=Sight.BLIND, trouble=instead_of)
-        return Writers(sight=Sight.NOTHING, trouble="the account lacks the right PROCESS")
+        user = self._one("SELECT SUBSTRING_INDEX(USER(), '@', 1)")[0]
+        return Writers(sight=Sight.NOTHING, trouble=f"the account lacks a right: GRANT PROCESS ON *.* TO {user}")
 
     def _writers_of_table(self, threads: Sequence[Thread], table: TableName) -> list[Writer]:
         connections = {thread.holder: thread.connection for thread in threads}
