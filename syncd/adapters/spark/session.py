@@ -114,6 +114,8 @@ class Session:
             self._busy += 1
         try:
             return self._watched(spark, job, within)
+        except TimeoutError:
+            raise  # ours: where the JVM did not even hear of the end, it is gone by now
         except Exception as error:
             if not self._lost(spark):
                 raise
