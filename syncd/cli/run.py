@@ -12,6 +12,7 @@ import click
 
 from syncd.cli.exits import Exit, exit_for, worst
 from syncd.cli.output import say, show_json, show_table
+from syncd.cli.signals import ended_by_sigterm
 from syncd.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def run(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by nam
         raise click.BadParameter(str(error), param_hint="--wait") from error
     request = Request(limit=words["limit"], since=words["start"], until=words["until"])
     wanted = Pass(request=request, wait=wait, dry=words["dry_run"])
-    with ExitStack() as stack:
+    with ended_by_sigterm(), ExitStack() as stack:
         progress = stack.enter_context(_progress(quiet=words["as_json"]))
         service = stack.enter_context(Service(settings, environ=os.environ, tell=progress))
         outcomes = [service.extract(stream, wanted) for stream in streams]

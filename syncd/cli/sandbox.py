@@ -1,15 +1,14 @@
 """`syncd sandbox`: real servers on this machine, up, down, and how they stand."""
 
 import os
-import signal
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from syncd.cli.output import say, show_json, show_table
+from syncd.cli.signals import ended_by_sigterm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,7 +68,7 @@ def up(
 
     asked = {"mysql": mysql_port, "s3": s3_port, "redshift": redshift_port}
     ports = {name: port for name, port in asked.items() if port is not None}
-    with _ended_by_sigterm():
+    with ended_by_sigterm():
         box = Sandbox(directory, ports=ports, wait=wait, tell=say)
         standing = box.up()
         started = [found.name for found in standing if found.started_now]
@@ -133,17 +132,3 @@ def _fields(found: "Standing") -> dict[str, object]:
         "log": found.log,
         "started_now": found.started_now,
     }
-
-
-@contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM unwind as Ctrl-C does, so that what was started is ended again."""
-
-    def interrupt(_number: int, _frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -1,5 +1,8 @@
 """What can go wrong outside of state, grouped by what to do about it."""
 
+import traceback
+from pathlib import PurePath
+
 from watermarks.errors import DataInDoubt, HintedError, Misuse, Transient
 
 
@@ -49,3 +52,24 @@ class ValueRefused(DataInDoubt):
 
 class ReaderDown(Transient):
     """Spark did not start, or ended in the middle of a reading."""
+
+
+class Bug(HintedError):
+    """A fault of syncd itself: an error that nobody foresaw, which is its cause."""
+
+
+def hinted(error: Exception) -> HintedError:
+    """The error itself where it says what to do; else the bug that it is.
+
+    What such an error says is left to its traceback: it was written for nobody, and may hold a value or a secret.
+    """
+    if isinstance(error, HintedError):
+        return error
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {PurePath(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    bug = Bug(
+        f"a bug in syncd: {type(error).__name__}{place}",
+        hint="Run it again with --debug, and report what that shows. The mark is where it was.",
+    )
+    bug.__cause__ = error
+    return bug

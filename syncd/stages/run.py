@@ -8,7 +8,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Final
 
-from syncd.core.errors import SchemaDrift, TableAltered
+from syncd.core.errors import SchemaDrift, hinted
 from syncd.core.events import BatchAbandoned, BatchExtracted, OrphansSwept, StreamFailed, Tell
 from syncd.core.manifest import Manifest
 from syncd.core.ports import Parts
@@ -130,7 +130,7 @@ class ExtractRun:
         return self._timed(self._look)
 
     def once(self, run: Run) -> Outcome:
-        """Extract until nothing is due; what goes wrong is part of the outcome.
+        """Extract until nothing is due; what goes wrong, a bug too, is part of the outcome.
 
         A stream with nothing to do is left as it is: no claim, no entry, no session.
         """
@@ -141,9 +141,10 @@ class ExtractRun:
         self._so_far = Outcome(stream=self._stream)
         try:
             outcome = act()
-        except HintedError as error:
-            self._tell(StreamFailed(stream=self._stream, error=error.message, hint=error.hint))
-            outcome = replace(self._so_far, error=error)
+        except Exception as error:  # noqa: BLE001  # no stream may stop another, not even by a bug of ours
+            failure = hinted(error)
+            self._tell(StreamFailed(stream=self._stream, error=failure.message, hint=failure.hint))
+            outcome = replace(self._so_far, error=failure)
         return replace(outcome, seconds=self._clock.monotonic() - began)
 
     def _begun(self) -> tuple[Watermark, Plan | None]:
@@ -190,39 +191,32 @@ class ExtractRun:
 
     def _extract(self, held: Held, run: Run, *, sweep: bool) -> None:
         extraction = Extraction(self._journal, held, self._producer)
-        abandoned = altered = 0
         try:
-            while True:
-                began = self._clock.monotonic()
-                try:
-                    turn = extraction.turn(run)
-                except TableAltered:
-                    # The next turn finds the plan's world gone, and abandons it; a table that is altered back is not.
-                    altered += 1
-                    if altered > MOST_ABANDONED:
-                        raise
-                    sweep = True
-                    continue
-                if turn.link is None or turn.watermark is None:
-                    break
-                if turn.link.kind is Kind.ABANDONED:
-                    abandoned += 1
-                else:
-                    abandoned = altered = 0
-                if abandoned > MOST_ABANDONED:
-                    raise RestlessWorld(
-                        f"{abandoned} plans of {self._stream} in a row were out of date before they were carried out",
-                        hint="Does somebody alter the table, or do two servers answer at one address?",
-                    )
-                self._so_far = self._so_far.after(turn.link, turn.watermark)
-                self._told(turn.link, seconds=self._clock.monotonic() - began)
+            self._take_turns(extraction, run)
         except (NotOwner, StateUnreadable):
             raise  # not ours to write any more, or not to be written to at all
-        except HintedError as error:
-            extraction.fail(error.message, retry_in=partial(self._failure, error.message))
-            raise
+        except Exception as error:  # noqa: BLE001  # a bug is noted as any failure is
+            failure = hinted(error)
+            extraction.fail(failure.message, retry_in=partial(self._failure, failure.message))
+            raise failure from failure.__cause__
         if sweep:
             self._sweep()
+
+    def _take_turns(self, extraction: Extraction, run: Run) -> None:
+        abandoned = 0
+        while True:
+            began = self._clock.monotonic()
+            turn = extraction.turn(run)
+            if turn.link is None or turn.watermark is None:
+                return
+            abandoned = abandoned + 1 if turn.link.kind is Kind.ABANDONED else 0
+            if abandoned > MOST_ABANDONED:
+                raise RestlessWorld(
+                    f"{abandoned} plans of {self._stream} in a row were out of date before they were carried out",
+                    hint="Does somebody alter the table, or do two servers answer at one address?",
+                )
+            self._so_far = self._so_far.after(turn.link, turn.watermark)
+            self._told(turn.link, seconds=self._clock.monotonic() - began)
 
     def _failure(self, message: str, attempt: int) -> Failure:
         now = self._clock.now()

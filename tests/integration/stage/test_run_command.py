@@ -17,8 +17,8 @@ pytestmark = [pytest.mark.services, pytest.mark.parametrize("box", ["mariadb"], 
 STREAM = "mysql/shop.orders"
 
 
-def syncd(*words: str, config: Path, **environ: str) -> "subprocess.CompletedProcess[str]":
-    entry = "from syncd.cli.main import entry; entry()"
+def syncd(*words: str, config: Path, before: str = "", **environ: str) -> "subprocess.CompletedProcess[str]":
+    entry = f"{before}\nfrom syncd.cli.main import entry; entry()"
     return subprocess.run(
         [sys.executable, "-c", entry, "run", "--config", str(config), *words],
         capture_output=True,
@@ -117,6 +117,45 @@ def test_one_bad_stream_does_not_stop_the_others(shop: Pipe) -> None:
     assert done.returncode == 4
     assert told(done, "shop.gone")["error"]["exit"] == 4
     assert told(done)["rows"] == 3
+
+
+STUMBLES = """
+import syncd.wiring as wiring
+made = wiring.passages
+def passages(table, settings):
+    return made(table, settings) if table.name != "items" else {}["a value of some row"]
+wiring.passages = passages
+"""
+
+
+def test_a_bug_in_one_stream_does_not_stop_the_others(shop: Pipe) -> None:
+    shop.sql("CREATE OR REPLACE TABLE items LIKE orders", "INSERT INTO items SELECT * FROM orders")
+    shop.tables = "items: , orders: "
+
+    done = syncd("--all", "--extract-only", "--json", config=shop.config, before=STUMBLES)
+
+    assert done.returncode == 1, done.stderr
+    assert told(done, "shop.items")["error"]["exit"] == 1
+    assert told(done)["rows"] == 3
+    assert re.search(r"error: shop\.items: a bug in syncd: KeyError at ", done.stderr)
+    assert "Traceback" not in done.stderr
+    assert "a value of some row" not in done.stdout + done.stderr
+    again = syncd("-t", "items", "--extract-only", "--debug", config=shop.config, before=STUMBLES)
+    assert again.returncode == 1
+    assert "Traceback" in again.stderr
+    assert "KeyError: 'a value of some row'" in again.stderr
+
+
+def test_sigterm_ends_a_run_of_all_streams_and_gives_its_claim_back(shop: Pipe) -> None:
+    before = """
+import os, signal
+import syncd.wiring as wiring
+wiring.passages = lambda table, settings: os.kill(os.getpid(), signal.SIGTERM)
+"""
+    done = syncd("--all", "--extract-only", "--json", config=shop.config, before=before)
+
+    assert (done.returncode, done.stdout) == (130, "")
+    assert syncd("--all", "--extract-only", "--wait", "0s", config=shop.config).returncode == 0
 
 
 def test_a_bastion_that_is_away_stops_its_own_streams_alone(shop: Pipe) -> None:

@@ -1,5 +1,6 @@
 """One pass of the extract stage, with a lake in memory and a table that is a list of windows."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -7,7 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from syncd.core.columns import ParquetType, Passage, Physical, Travel
-from syncd.core.errors import SchemaDrift, SourceDown, TableAltered
+from syncd.core.errors import Bug, SourceDown
 from syncd.core.events import BatchAbandoned, BatchExtracted, Event, OrphansSwept, StreamFailed
 from syncd.core.manifest import Manifest
 from syncd.core.reading import OrderField, Part, Read, Reading, WindowQuery
@@ -261,6 +262,54 @@ def test_a_failure_is_told_noted_and_tried_again_with_more_patience() -> None:
     assert failure.next_try - failure.at == timedelta(seconds=20)
     assert len(bench.told(StreamFailed)) == 2
     assert bench.once().state is State.EXTRACTED
+    assert not bench.state().failures
+
+
+def test_a_bug_fails_its_own_stream_and_is_noted_without_the_values_it_speaks_of() -> None:
+    bench = Bench(1)
+
+    def stumble() -> None:
+        raise KeyError("a value of some row")
+
+    bench.reader.meanwhile = stumble
+    outcome = bench.once()
+
+    assert isinstance(outcome.error, Bug)
+    assert re.fullmatch(r"a bug in syncd: KeyError at test_extract_run\.py:\d+", outcome.error.message)
+    assert isinstance(outcome.error.__cause__, KeyError)
+    assert "--debug" in outcome.error.hint
+    assert bench.state().failures[Stage.EXTRACT].message == outcome.error.message
+    assert (outcome.mark, len(bench.told(StreamFailed))) == (START, 1)
+    stored = bench.store.read(claim_key(ORDERS, Stage.EXTRACT))
+    assert stored is not None
+    assert b'"released": true' in stored.body or b'"released":true' in stored.body
+
+
+def test_a_bug_before_there_is_a_claim_is_an_outcome_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(1)
+
+    def stumble(_watermark: Watermark) -> Draft | None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(bench.planning, "propose", stumble)
+
+    assert isinstance(bench.once().error, Bug)
+    assert isinstance(bench.run().look().error, Bug)
+
+
+def test_an_interrupt_ends_the_run_and_gives_the_claim_back() -> None:
+    bench = Bench(1)
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    bench.reader.meanwhile = interrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        bench.once()
+    stored = bench.store.read(claim_key(ORDERS, Stage.EXTRACT))
+    assert stored is not None
+    assert b'"released": true' in stored.body or b'"released":true' in stored.body
     assert not bench.state().failures
 
 
