@@ -73,6 +73,20 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Break:
+    """A break in a server's time: another server took its place, or its clock went back.
+
+    Rows that were stamped anew below marks are behind them: each stream reads that time again.
+    """
+
+    id: str
+    low: datetime | None = None
+    """Where its clock went back to, or earlier; None where it did not."""
+    other: bool = False
+    """Whether another server answers since: how far its clock is behind, nobody knows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Horizon:
     """The bound below which no open transaction can still commit a row that the server stamped."""
 
@@ -85,6 +99,8 @@ class Horizon:
     """What holds it, in words: `held by transaction 4711, user app, 40 s`."""
     ids: int | None = None
     """Where an id column was asked for: rows with ids up to this one are complete."""
+    breaks: tuple[Break, ...] = ()
+    """Every break in the server's time that is known of, oldest first."""
 
 
 class Horizons(Protocol):
@@ -96,7 +112,6 @@ class Horizons(Protocol):
         The snapshot that reads up to a bound must be opened after this returns.
 
         Raises:
-            SourceReplaced: the server's clock went back.
             SourceUnfit: rows are stamped on another server, or this one may not be asked.
             SourceDown: it gave no answer.
         """

@@ -86,6 +86,11 @@ class ServerHorizons:
                 raise _not_known(*waiting[0], within)
             self._pause(min(ASKED_AGAIN, left))
 
+    def rest(self) -> None:
+        """End the connection until the next poll, so that others may have its place."""
+        with self._lock:
+            self._drop()
+
     def close(self) -> None:
         """Keep the notes, and end the connection."""
         with self._lock:
@@ -121,7 +126,7 @@ class ServerHorizons:
             with mapped(self._settings):
                 if self._poller is None:
                     self._poller = Poller(self._opener(), pause=self._pause)
-                return self._poller.poll(self._tables, ids=ids)
+                return replace(self._poller.poll(self._tables, ids=ids), here=self._clock.now())
         except BaseException:
             self._drop()  # whatever is left on the line belongs to a poll that nobody reads
             raise
@@ -141,9 +146,10 @@ class ServerHorizons:
                 answers={**self._notes.answers, **notes.answers},
                 candidates={**self._notes.candidates, **notes.candidates},
             )
+        broken = poll.before is not None and notes.breaks != poll.before.breaks
         self._notes = notes
         sighted = poll.readings.sight in {Sight.SERVER, Sight.TABLES}
-        if sighted and (self._kept is None or notes.t0 - self._kept >= KEPT_EVERY or notes.t0 < self._kept):
+        if sighted and (self._kept is None or notes.t0 - self._kept >= KEPT_EVERY or notes.t0 < self._kept or broken):
             self._keeper.keep(notes)
             self._kept = notes.t0
 

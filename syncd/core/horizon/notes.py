@@ -2,17 +2,18 @@
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, Protocol, Self
 
-from syncd.core.ports import TableName
+from syncd.core.ports import Break, TableName
 from watermarks.cursor import instant_of, instant_text
-from watermarks.sealed import Damaged, Fields, blamed, seal, unseal
+from watermarks.sealed import Damaged, Fields, blamed, parse, seal, unseal
 
 FORMAT: Final = "syncd/notes"
-VERSION: Final = 1
+VERSION: Final = 2
 MOST_CANDIDATES: Final = 16
+MOST_BREAKS: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +42,11 @@ class Notes:
         default_factory=dict[TableName, tuple[Candidate, ...]]
     )
     replaced: bool = False
-    """Whether the server took another's place, and had transactions open by then that still are."""
+    """Whether the server's time had a break, and transactions that were open at first sight of it still are."""
+    here: datetime | None = None
+    """This machine's clock at that poll."""
+    breaks: tuple[Break, ...] = ()
+    """What streams have to read again for, oldest first."""
 
     @property
     def unknown_writers(self) -> bool:
@@ -64,6 +69,8 @@ class Notes:
                 for table, found in sorted(self.candidates.items())
             ],
             "replaced": self.replaced,
+            "here": self.here and instant_text(self.here),
+            "breaks": [[each.id, each.low and instant_text(each.low), each.other] for each in self.breaks],
         }
 
     @classmethod
@@ -73,9 +80,9 @@ class Notes:
         Raises:
             StateUnreadable: there are none.
         """
-        read = Fields(unseal(body, FORMAT, VERSION, at=at), at=at)
+        read = Fields(_upgraded(body, at=at), at=at)
         with blamed(at), _shaped(at):
-            tables = read.maybe_inner("tables")
+            tables, here = read.maybe_inner("tables"), read.maybe_text("here")
             notes = cls(
                 identity=read.text("identity"),
                 t0=instant_of(read.text("t0")),
@@ -88,9 +95,21 @@ class Notes:
                     for *names, found in read.items("candidates")
                 },
                 replaced=read.flag("replaced"),
+                here=instant_of(here) if here else None,
+                breaks=tuple(
+                    Break(id=str(name), low=instant_of(low) if low else None, other=bool(other))
+                    for name, low, other in read.items("breaks")
+                ),
             )
         read.known()
         return notes
+
+
+def _upgraded(body: bytes, *, at: str) -> dict[str, Any]:
+    """The fields in the newest form; the first knew of no breaks."""
+    if parse(body, at=at).get("format_version") == 1:
+        return unseal(body, FORMAT, 1, at=at) | {"here": None, "breaks": []}
+    return unseal(body, FORMAT, VERSION, at=at)
 
 
 @contextmanager
@@ -125,6 +144,17 @@ def _names(table: TableName) -> tuple[str, str]:
 
 def _table(database: str, table: str) -> TableName:
     return TableName(database=database, table=table)
+
+
+def joined(one: tuple[Break, ...], other: tuple[Break, ...]) -> tuple[Break, ...]:
+    """All breaks of both; of many the oldest go, and what they demand goes to the oldest that stays."""
+    every = tuple({each.id: each for each in (*one, *other)}.values())
+    gone, kept = every[:-MOST_BREAKS], every[-MOST_BREAKS:]
+    if not gone:
+        return kept
+    folded = (*gone, kept[0])
+    low = min((each.low for each in folded if each.low is not None), default=None)
+    return (replace(kept[0], low=low, other=any(each.other for each in folded)), *kept[1:])
 
 
 def thinned(candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:

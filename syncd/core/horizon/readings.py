@@ -88,6 +88,8 @@ class Readings:
     """Whether a fuller sight is to be expected soon."""
     ids: Mapping[TableName, int] = field(default_factory=dict[TableName, int])
     """MAX(id) of tables, read before t0, by folded name."""
+    here: datetime | None = None
+    """This machine's clock when the answers were there."""
 
     def began(self, thread: Thread) -> datetime:
         """An instant before or at the start of the thread's statement."""

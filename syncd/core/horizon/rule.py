@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from syncd.core.errors import SourceReplaced
-from syncd.core.horizon.notes import Candidate, Notes, thinned
+from syncd.core.horizon.notes import Candidate, Notes, joined, thinned
 from syncd.core.horizon.readings import NO_CLIENT, Readings, Sight, Thread, Writer
-from syncd.core.ports import Asked, Horizon, TableName
+from syncd.core.ports import Asked, Break, Horizon, TableName
+from watermarks.cursor import instant_text
 
 PATIENCE: Final = timedelta(seconds=30)
 """How long the notes of a fuller sight are kept for while only some tables can be seen."""
@@ -36,12 +36,21 @@ class Hold:
 def judge(
     readings: Readings, before: Notes | None, asked: Sequence[Asked]
 ) -> tuple[Mapping[TableName, Horizon], Notes | None]:
-    """The horizon of each table asked for, and the notes for the next poll.
+    """The horizon of each table asked for, and the notes for the next poll."""
+    known, replaced, breaks = _usable(readings, before)
+    horizons, notes = _judged(readings, before, asked, known=known, replaced=replaced, breaks=breaks)
+    return {table: replace(horizon, breaks=breaks) for table, horizon in horizons.items()}, notes
 
-    Raises:
-        SourceReplaced: the server's clock went back since the notes were taken.
-    """
-    known, replaced = _usable(readings, before)
+
+def _judged(
+    readings: Readings,
+    before: Notes | None,
+    asked: Sequence[Asked],
+    *,
+    known: Notes | None,
+    replaced: bool,
+    breaks: tuple[Break, ...],
+) -> tuple[Mapping[TableName, Horizon], Notes | None]:
     if readings.sight in {Sight.NOTHING, Sight.BLIND}:
         # Old notes stay right: whatever they bound, they bound it too low rather than too high.
         return {each.table: _without_sight(each, readings, known, doubted=replaced) for each in asked}, before
@@ -56,6 +65,8 @@ def judge(
         writers=writers,
         tables=readings.tables,
         replaced=replaced and None in writers.values(),
+        here=readings.here,
+        breaks=breaks,
     )
     return _with_ids(answers, asked, readings, _next_notes(seen, readings, known))
 
@@ -67,18 +78,26 @@ def _unseen(asked: Sequence[Asked], readings: Readings) -> frozenset[TableName]:
     )
 
 
-def _usable(readings: Readings, before: Notes | None) -> tuple[Notes | None, bool]:
-    """The notes, if they are of this server; and whether it took another's place."""
+def _usable(readings: Readings, before: Notes | None) -> tuple[Notes | None, bool, tuple[Break, ...]]:
+    """The notes, if they are of this server's time; whether that is still in doubt; and every break in it."""
     if before is None:
-        return None, False
+        return None, False, ()
+    found = _break(readings, before)
+    if found is None:
+        return before, before.replaced, before.breaks
+    return None, True, joined(before.breaks, (found,))
+
+
+def _break(readings: Readings, before: Notes) -> Break | None:
+    """What came between the notes and this poll."""
+    told = f"{instant_text(before.t0)} {before.identity}, {instant_text(readings.t0)} {readings.identity}"
     if before.identity != readings.identity:
-        return None, True
-    if readings.t0 < before.t0:
-        raise SourceReplaced(
-            f"the server's clock went back from {before.t0} to {readings.t0}",
-            hint="Rows stamped in between lie behind the mark: set it back to the lower time, and slew the clock.",
-        )
-    return before, before.replaced
+        return Break(id=told, other=True)
+    if readings.t0 >= before.t0:
+        return None
+    # It may have gone on for a while before it went back, and for a while since: no longer than we were away.
+    away = readings.here - before.here if readings.here and before.here else timedelta()
+    return Break(id=told, low=readings.t0 - max(away, timedelta()))
 
 
 def _next_notes(seen: Notes, readings: Readings, known: Notes | None) -> Notes:
@@ -87,7 +106,7 @@ def _next_notes(seen: Notes, readings: Readings, known: Notes | None) -> Notes:
         return seen
     narrower = known.tables is None and readings.tables is not None
     kept = known if narrower and readings.passing and readings.t0 - known.t0 < PATIENCE else seen
-    return replace(kept, answers=known.answers, candidates=known.candidates)
+    return replace(kept, answers=known.answers, candidates=known.candidates, breaks=seen.breaks)
 
 
 # Lower bounds.
@@ -183,7 +202,9 @@ def _horizon(asked: Asked, t0: datetime, holds: Sequence[Hold], known: Notes | N
         return _settled(asked, t0, f"{asked.table} is not of InnoDB")
     table = asked.table.folded
     last = known.answers.get(table) if known else None
-    floor = max((instant for instant in (last, asked.mark) if instant is not None), default=None)
+    # The mark is of the time before: what is open since then may stamp rows below it.
+    mark = None if doubted else asked.mark
+    floor = max((instant for instant in (last, mark) if instant is not None), default=None)
     bound, who = t0, ""
     for hold in holds:
         if not hold.touches(table):
@@ -199,7 +220,7 @@ def _horizon(asked: Asked, t0: datetime, holds: Sequence[Hold], known: Notes | N
         bound = last  # only a stamp set by hand could lie below what was complete once
     reason = f"held by {who}, {_seconds(t0 - bound)}" if who else ""
     if doubted:
-        reason = "; ".join(filter(None, ("another server took this one's place", reason)))
+        reason = "; ".join(filter(None, ("another server answers, or its clock went back", reason)))
     return Horizon(bound=bound, proven=not doubted, t0=t0, reason=reason)
 
 
@@ -211,7 +232,8 @@ def _without_sight(asked: Asked, readings: Readings, known: Notes | None, *, dou
     if readings.sight is Sight.NOTHING or not asked.transactional:
         return _settled(asked, readings.t0, readings.trouble)
     last = known.answers.get(asked.table.folded) if known else None
-    bound = max((instant for instant in (last, asked.mark) if instant is not None), default=None)
+    mark = None if doubted else asked.mark
+    bound = max((instant for instant in (last, mark) if instant is not None), default=None)
     return Horizon(bound=bound, proven=bound is not None and not doubted, t0=readings.t0, reason=readings.trouble)
 
 

@@ -1,9 +1,11 @@
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from syncd.adapters.notes import StoredNotes
 from syncd.core.horizon import Notes
+from syncd.core.ports import Break
 from watermarks.errors import OutcomeUnknown, StateUnreadable, StoreUnavailable
 from watermarks.store import Revision, Stored
 from watermarks.stores.memory import MemoryStore
@@ -45,6 +47,23 @@ def test_losing_to_another_process_is_silent_and_does_not_last() -> None:
 
     assert lost == notes(1)
     assert mine.load() == notes(5)
+
+
+def test_a_break_that_one_process_saw_outlives_the_notes_of_another() -> None:
+    store = MemoryStore()
+    mine, theirs = StoredNotes(store=store, source="shop"), StoredNotes(store=store, source="shop")
+    mine.load()
+    theirs.load()
+    seen, also = Break(id="a", other=True), Break(id="b", low=T0)
+    theirs.keep(replace(notes(1), breaks=(seen,)))
+
+    mine.keep(replace(notes(2), breaks=(also,)))
+    theirs.keep(notes(3))
+    theirs.keep(notes(4))
+
+    kept = mine.load()
+    assert kept is not None
+    assert (kept.t0, kept.breaks) == (notes(4).t0, (seen, also))
 
 
 class Ailing(MemoryStore):

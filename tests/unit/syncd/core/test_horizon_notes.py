@@ -1,11 +1,12 @@
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from syncd.core.horizon import Candidate, Notes
-from syncd.core.horizon.notes import FORMAT, MOST_CANDIDATES, thinned
-from syncd.core.ports import TableName
+from syncd.core.horizon.notes import FORMAT, MOST_CANDIDATES, VERSION, thinned
+from syncd.core.ports import Break, TableName
 from watermarks.errors import StateUnreadable
 from watermarks.sealed import seal
 
@@ -20,12 +21,22 @@ FULL = Notes(
     tables=frozenset({ORDERS}),
     candidates={ORDERS: (Candidate(t0=T0, highest=42),)},
     replaced=True,
+    here=T0 + timedelta(seconds=1),
+    breaks=(Break(id="one, two", other=True), Break(id="two, two", low=T0)),
 )
 
 
 @pytest.mark.parametrize("notes", [FULL, Notes(identity="one", t0=T0)])
 def test_notes_come_back_as_they_were(notes: Notes) -> None:
     assert Notes.of_bytes(notes.to_bytes(), at="notes/shop.json") == notes
+
+
+def test_notes_of_the_first_form_know_of_no_breaks() -> None:
+    fields = json.loads(FULL.to_bytes())
+    for name in ("digest", "format", "format_version", "here", "breaks"):
+        del fields[name]
+
+    assert Notes.of_bytes(seal(FORMAT, 1, fields), at="notes/shop.json") == replace(FULL, here=None, breaks=())
 
 
 def test_unknown_writers_are_told() -> None:
@@ -44,6 +55,8 @@ def test_unknown_writers_are_told() -> None:
         ("candidates", [["shop", "orders", [1]]]),
         ("candidates", [1]),
         ("replaced", None),
+        ("breaks", [["one"]]),
+        ("breaks", [["one", "noon", False]]),
         ("strange", 1),
     ],
 )
@@ -52,7 +65,7 @@ def test_notes_of_another_shape_are_damage(field: str, value: object) -> None:
     del fields["digest"], fields["format"], fields["format_version"]
 
     with pytest.raises(StateUnreadable):
-        Notes.of_bytes(seal(FORMAT, 1, {**fields, field: value}), at="notes/shop.json")
+        Notes.of_bytes(seal(FORMAT, VERSION, {**fields, field: value}), at="notes/shop.json")
 
 
 def test_too_many_candidates_lose_every_second_but_not_the_ends() -> None:

@@ -1,13 +1,13 @@
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from syncd.core.errors import SourceReplaced
 from syncd.core.horizon import NO_CLIENT, Notes, Readings, Sight, Thread, Writer, judge
-from syncd.core.horizon.notes import MOST_CANDIDATES
+from syncd.core.horizon.notes import MOST_BREAKS, MOST_CANDIDATES, joined
 from syncd.core.horizon.rule import PATIENCE
-from syncd.core.ports import Asked, Horizon, TableName
+from syncd.core.ports import Asked, Break, Horizon, TableName
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ORDERS = TableName(database="shop", table="orders")
@@ -313,12 +313,21 @@ def test_answers_of_one_table_are_no_floor_for_another() -> None:
 # Another server, another time.
 
 
-def test_another_server_drops_the_notes_and_proves_nothing() -> None:
+def test_another_server_drops_the_notes_and_knows_nothing_of_what_is_open_there() -> None:
     _, notes = chain(poll(0), poll(10, idle(), writers=(writer(),)))
 
     horizon, _ = chain(poll(-100, idle(), writers=(writer(),), identity="two"), notes=notes, mark=at(-200))
 
-    assert (horizon.bound, horizon.proven) == (at(-200), False)
+    assert (horizon.bound, horizon.proven) == (None, False)
+    assert "transaction 4711" in horizon.reason
+
+
+def test_another_server_proves_nothing_at_first_sight() -> None:
+    _, notes = chain(poll(0))
+
+    horizon, _ = chain(poll(10, identity="two"), notes=notes, mark=at(-200))
+
+    assert (horizon.bound, horizon.proven) == (at(10), False)
     assert "another server" in horizon.reason
 
 
@@ -344,9 +353,40 @@ def test_another_server_that_shows_nothing_at_first_is_still_another_server() ->
     assert not later.proven
 
 
-def test_clock_that_went_back_stops_everything() -> None:
-    with pytest.raises(SourceReplaced, match="went back"):
-        after(poll(0), poll(-0.001))
+def test_every_break_is_told_to_everyone_who_asks_from_then_on() -> None:
+    _, notes = chain(poll(0))
+    replaced, notes = chain(poll(5, identity="two"), notes=notes)
+    back, notes = chain(poll(4, identity="two"), notes=notes)
+
+    later, _ = chain(poll(9, identity="two"), notes=notes)
+
+    assert [each.low for each in replaced.breaks] == [None]
+    assert [each.low for each in back.breaks] == [None, at(4)]
+    assert later.breaks == back.breaks
+    assert len({each.id for each in later.breaks}) == 2
+    assert later.proven
+
+
+def test_a_clock_that_went_back_may_have_done_so_as_long_ago_as_we_were_away() -> None:
+    _, notes = chain(replace(poll(0), here=at(1000)))
+
+    horizon, _ = chain(replace(poll(-10, idle(), writers=(writer(),)), here=at(1300)), notes=notes, mark=at(-1))
+
+    assert [each.low for each in horizon.breaks] == [at(-310)]
+    assert (horizon.bound, horizon.proven) == (None, False), "what is open may carry stamps of the repeated time"
+
+
+def test_of_many_breaks_the_oldest_hands_on_what_it_demands() -> None:
+    breaks = tuple(
+        Break(id=str(number), low=at(-number) if number else None, other=not number)
+        for number in range(MOST_BREAKS + 3)
+    )
+
+    kept = joined(breaks[: MOST_BREAKS + 1], breaks[2:])  # the second and third are in both
+
+    assert [each.id for each in kept] == [each.id for each in breaks[3:]]
+    assert (kept[0].low, kept[0].other, kept[1].other) == (at(-3), True, False)
+    assert joined((), breaks[:2]) == breaks[:2]
 
 
 # Little or no sight.
