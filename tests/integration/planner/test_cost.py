@@ -1,12 +1,15 @@
 """What each statement costs the server, on a table with deep ties: no entry is read that is not given."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from syncd.adapters.spark.jdbc import session_of, table_of
 from syncd.core.columns import ParquetType, Passage, Physical, Travel
-from syncd.core.mysql_sql import after, last_position, probe, within
+from syncd.core.explained import explain
+from syncd.core.mysql_sql import after, last_position, own_rows, probe, within
 from syncd.core.order import Order, order_of
 from syncd.core.planner import Bounds, Ground, chunk, increment, queries_of
 from syncd.core.settings import StreamSettings
@@ -179,3 +182,39 @@ def test_the_measure_tells_a_costly_statement(deep: Deep) -> None:
     with deep.server.admin() as connection:
         _, cost = examined(connection, by_tie)
     assert cost > deep.at(0.04)
+
+
+@pytest.fixture
+def gathering(server: Server) -> Iterator[Server]:
+    """A server whose administrator turned the merging of derived tables off."""
+    with server.admin() as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT @@GLOBAL.optimizer_switch")
+        [(before,)] = cursor.fetchall()
+        cursor.execute("SET GLOBAL optimizer_switch = 'derived_merge=off'")
+        try:
+            yield server
+        finally:
+            cursor.execute(f"SET GLOBAL optimizer_switch = '{before}'")
+
+
+def test_a_window_is_no_table_of_its_own_whatever_the_server_is_set_to(gathering: Server) -> None:
+    small = build(gathering, 2_000)
+    where = within(small.order.columns, small.window(0.2, 0.3))
+    sql = explain(as_spark_wraps(f"SELECT amount AS `amount` FROM {small.order.table} WHERE {where}"))
+    identity = gathering.source().server().identity
+    with gathering.admin() as connection:
+        plain = len(rows_of(connection, sql))
+        rows_of(connection, session_of(gathering.settings, identity))
+        ready = len(rows_of(connection, sql))
+
+    assert (plain, ready) == (2, 1)
+
+
+def test_spark_asking_for_names_and_types_has_nothing_evaluated(gathering: Server) -> None:
+    """It asks before the session is made ready, and about SQL of one's own too, which may group and sort."""
+    small = build(gathering, 2_000)
+    own = own_rows(f"SELECT a, COUNT(*) AS n FROM {small.order.table} WHERE ${{window}} GROUP BY a", "TRUE")
+    asked = table_of(f"SELECT a AS `a` FROM {own} WHERE TRUE")
+    with gathering.admin() as connection:
+        assert examined(connection, f"SELECT * FROM {asked} WHERE 1=0") == (0, 0)
+        assert examined(connection, f"SELECT a FROM {asked}")[1] > 0
