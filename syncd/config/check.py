@@ -138,6 +138,8 @@ class _Checker:
             longest_read=source.longest_read,
             max_threads_running=source.max_threads_running,
             max_replica_lag=source.max_replica_lag,
+            reread=source.reread,
+            catch_up=source.catch_up,
         )
 
     def _tunnel(self, tunnel: Tunnel | None) -> TunnelSettings | None:
@@ -216,6 +218,7 @@ class _Checker:
             ahead_after=table.ahead_after,
             first_run=first_run,
             start=start,
+            start_by=table.begins_by,
             null_cursor=table.null_cursor,
             boolean=table.boolean,
             policies=Policies(

@@ -60,6 +60,8 @@ class Source(Part):
     longest_read: Duration = timedelta(hours=1)
     max_threads_running: PositiveInt | None = None
     max_replica_lag: Duration | None = None
+    reread: Duration = timedelta(minutes=10)
+    catch_up: Duration = timedelta(seconds=60)
 
 
 class Lake(Part):
@@ -92,9 +94,10 @@ class Daemon(Part):
 
 
 class From(Part):
-    """`first_run: {from: INSTANT}`."""
+    """`first_run: {from: INSTANT}`; with `by: COLUMN` for a table that is read by its key."""
 
     instant: Instant = Field(alias="from")
+    by: Text | None = None
 
 
 class Defaults(Part):
@@ -121,6 +124,10 @@ class Defaults(Part):
         if isinstance(found, dict) and "start" in found and "first_run" in found:
             raise ValueError("`start` is short for `first_run: {from: ...}`: keep one of the two")
         return found
+
+    @property
+    def begins_by(self) -> str | None:
+        return self.first_run.by if isinstance(self.first_run, From) else None
 
     @property
     def beginning(self) -> tuple[FirstRun, datetime | None]:

@@ -62,6 +62,11 @@ class SourceSettings:
     """How long one statement, and so one snapshot, may live."""
     max_threads_running: int | None = None
     max_replica_lag: timedelta | None = None
+    reread: timedelta = timedelta(minutes=10)
+    """How far before a mark to read again after another server took this one's place, or its clock went back: the
+    greatest difference of the clocks and the longest transaction together."""
+    catch_up: timedelta = timedelta(seconds=60)
+    """How long to wait until a replica has applied what its primary has committed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +144,8 @@ class StreamSettings:
     first_run: FirstRun = FirstRun.SNAPSHOT
     start: datetime | None = None
     """With `first_run: from`."""
+    start_by: str | None = None
+    """With `cursor: id` too: the column that tells when a row was born, where it is not the only one that may."""
     null_cursor: NullCursor = NullCursor.SNAPSHOT_ONLY
     policies: Policies = field(default_factory=Policies)
     boolean: tuple[str, ...] = ()

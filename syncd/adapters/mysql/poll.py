@@ -64,6 +64,10 @@ _OWN_LOCK: Final = TableName(database="performance_schema", table="metadata_lock
 Locks = Mapping[int, frozenset[TableName]]
 
 
+class StampedElsewhere(SourceUnfit):
+    """Rows are not stamped on this server."""
+
+
 class Poller:
     """Polls over one connection, and remembers what that connection may not see."""
 
@@ -84,7 +88,7 @@ class Poller:
         `ids` names the columns whose highest value is wanted, by table.
 
         Raises:
-            SourceUnfit: rows are stamped on another server.
+            StampedElsewhere: rows are stamped on another server.
             pymysql.MySQLError, OSError: the connection is of no use any more.
         """
         highest = self._highest(ids)
@@ -254,7 +258,7 @@ def _require_primary(threads: Sequence[Thread], read_only: object) -> None:
     replicates = any(is_replication(thread.command, thread.user) for thread in threads)
     if replicates or str(read_only).upper() not in {"0", "OFF"}:
         what = "applies what another server did" if replicates else "is read-only"
-        raise SourceUnfit(
+        raise StampedElsewhere(
             f"this server {what}: rows are not stamped here, so it cannot tell which are still to come",
             hint="Name the server where they are stamped: source.primary.",
         )

@@ -3,15 +3,24 @@
 import re
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import pymysql
 from pymysql.constants import CR, ER
 
 from syncd.adapters.mysql.connect import FOREIGN, Connection, Opener, error_of
 from syncd.adapters.mysql.describe import describe
+from syncd.adapters.mysql.replica import (
+    Position,
+    Replication,
+    name_of,
+    position_of,
+    replication_of,
+    require_follows,
+    wait_until_applied,
+)
 from syncd.adapters.mysql.throttle import reason_to_wait
-from syncd.core.errors import SourceUnfit
+from syncd.core.errors import SourceDown, SourceUnfit
 from syncd.core.mysql_sql import identity_sql
 from syncd.core.quoting import qualified
 from syncd.core.schema import Server, Table
@@ -24,6 +33,8 @@ _NO_STATEMENT: Final = frozenset({ER.PARSE_ERROR, ER.SPECIFIC_ACCESS_DENIED_ERRO
 
 Version: TypeAlias = tuple[tuple[int, int, int], bool]
 """A server's version, and whether it is MariaDB."""
+
+Told = TypeVar("Told")
 
 
 class MySqlSource:
@@ -78,6 +89,48 @@ class MySqlSource:
         server = self.server()
         reason: str | None = self._run(lambda connection: reason_to_wait(connection, server, self._settings))
         return reason
+
+    # Replication, where the source is a primary or its replica.
+
+    def logged(self) -> tuple[Position, str]:
+        """Where this server's binary log ends now, and what replicas know the server by.
+
+        Raises:
+            SourceUnfit: it writes no such log, or does not let it be seen.
+        """
+        server = self.server()
+        return self._told(
+            lambda connection: (
+                position_of(connection, server, self._settings),
+                name_of(connection, server, self._settings),
+            )
+        )
+
+    def following(self) -> Replication | None:
+        """How this server follows another; None if it does not."""
+        server = self.server()
+        return self._told(lambda connection: replication_of(connection, server, self._settings))
+
+    def catch_up(self, position: Position, *, primary: str) -> None:
+        """Return once all that stands before a position of this very primary can be seen here.
+
+        Raises:
+            SourceDown: it could not in the time of `catch_up`, or replication does not run.
+            SourceUnfit: it follows another server, or none.
+        """
+        settings = self._settings
+        require_follows(self.following(), primary=primary, settings=settings)
+        server = self.server()
+        within = settings.catch_up
+        self._told(lambda connection: wait_until_applied(connection, server, settings, position, within=within))
+
+    def _told(self, ask: Callable[[Connection], Told]) -> Told:
+        try:
+            told: Told = self._run(ask)
+        except SourceDown:
+            self.close()  # what comes next on this line may answer an older question
+            raise
+        return told
 
     def close(self) -> None:
         connection, self._connection = self._connection, None

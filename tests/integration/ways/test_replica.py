@@ -23,8 +23,8 @@ from syncd.adapters.wait import until
 from syncd.core.errors import SourceDown, SourceUnfit
 from syncd.core.schema import Server
 from syncd.core.settings import Secret, SourceSettings
-from syncd.sandbox.whole import Sandbox
-from tests.services.guarded import sandbox_of, settings_of
+from tests.integration.ways.conftest import sandbox_of, settings_of
+from tests.services.replication import follow, rows, run, server_of
 
 pytestmark = pytest.mark.services
 
@@ -74,7 +74,7 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         run(at_primary, "CREATE TABLE shop.noted (id INT PRIMARY KEY)")
         run(at_replica, "CREATE TABLE shop.noted (id INT PRIMARY KEY)")
         server = server_of(at_primary)
-        follow(upper, at_primary, at_replica, server, by_gtid=way == "gtid")
+        follow(settings_of(upper), at_primary, at_replica, server, by_gtid=way == "gtid")
         made = Pair(
             primary=settings_of(upper),
             replica=settings_of(lower),
@@ -235,41 +235,3 @@ def held_back(pair: Pair) -> Iterator[None]:
     with closing(connect(pair.replica)) as other:
         run(other, "LOCK TABLES shop.noted READ")
         yield
-
-
-def follow(upper: Sandbox, at_primary: Connection, at_replica: Connection, server: Server, *, by_gtid: bool) -> None:
-    settings = settings_of(upper)
-    position = position_of(at_primary, server, settings)
-    name = "MASTER" if server.mariadb else "SOURCE"
-    options: dict[str, str | int] = {"HOST": settings.host, "PORT": settings.port, "USER": settings.user}
-    options |= {"PASSWORD": settings.password.value, "CONNECT_RETRY": 1}
-    if by_gtid:
-        run(at_replica, f"SET GLOBAL gtid_slave_pos = '{position.gtid}'")
-    else:
-        options |= {"LOG_FILE": position.file, "LOG_POS": position.offset}
-    told = [f"{name}_{key} = {value!r}" for key, value in options.items()]
-    if server.mariadb:
-        told += [f"MASTER_USE_GTID = {'slave_pos' if by_gtid else 'no'}", "MASTER_SSL = 0"]
-        told += ["MASTER_SSL_VERIFY_SERVER_CERT = 0"]
-    else:
-        told += ["GET_SOURCE_PUBLIC_KEY = 1"]
-    change = "CHANGE MASTER TO" if server.mariadb else "CHANGE REPLICATION SOURCE TO"
-    run(at_replica, f"{change} {', '.join(told)}", "START REPLICA")
-
-
-def server_of(connection: Connection) -> Server:
-    version = str(rows(connection, "SELECT VERSION()")[0][0])
-    major, minor, patch = (int(part) for part in re.findall(r"\d+", version)[:3])
-    return Server(identity="", version=(major, minor, patch), mariadb="MariaDB" in version)
-
-
-def run(connection: Connection, *statements: str) -> None:
-    with connection.cursor() as cursor:
-        for statement in statements:
-            cursor.execute(statement)
-
-
-def rows(connection: Connection, sql: str) -> list[tuple[object, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(sql)
-        return list(cursor.fetchall())

@@ -1,0 +1,102 @@
+"""Horizons for rows that are read from a replica: its primary's where that may be asked, else of what is applied."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from syncd.adapters.mysql.poll import StampedElsewhere
+from syncd.adapters.mysql.replica import Replication
+from syncd.adapters.mysql.source import MySqlSource
+from syncd.core.errors import SourceDown
+from syncd.core.mysql_sql import SERVER_CLOCK
+from syncd.core.ports import Asked, Horizon, Horizons, TableName
+
+PROVABLE: Final = "source.primary would prove it"
+
+
+class FollowedHorizons:
+    """The horizons of a primary, each told once its replica has applied all that it covers.
+
+    The primary is polled, then its binary log's end is taken, then the replica is waited for. So every probe and every
+    snapshot at the replica sees at least what one at the primary would have seen when the poll was over.
+    """
+
+    def __init__(self, horizons: Horizons, *, primary: MySqlSource, replica: MySqlSource) -> None:
+        self._horizons = horizons
+        self._primary = primary
+        self._replica = replica
+
+    def of(self, asked: Sequence[Asked]) -> Mapping[TableName, Horizon]:
+        """The horizons of these tables now.
+
+        Raises:
+            SourceDown: the replica has not applied them in time, or replication does not run.
+            SourceUnfit: it follows another server, or met an error that a person has to mend.
+        """
+        found = self._horizons.of(asked)
+        self._catch_up()
+        return found
+
+    def known(self, asked: Sequence[Asked], *, within: timedelta) -> Mapping[TableName, Horizon]:
+        """The same, but wait until every bound is known."""
+        found = self._horizons.known(asked, within=within)
+        self._catch_up()
+        return found
+
+    def _catch_up(self) -> None:
+        position, name = self._primary.logged()
+        self._replica.catch_up(position, primary=name)
+
+
+class AppliedHorizons:
+    """The horizons of a server that may be a replica whose primary nobody named.
+
+    What is open at its primary a replica does not know. So nothing is proven there: the bound stays behind what has
+    been applied by the delay of each stream, as wherever nothing can be proven.
+    """
+
+    def __init__(self, horizons: Horizons, source: MySqlSource) -> None:
+        self._horizons = horizons
+        self._source = source
+
+    def of(self, asked: Sequence[Asked]) -> Mapping[TableName, Horizon]:
+        """The horizons of these tables now.
+
+        Raises:
+            SourceDown: replication does not run.
+            SourceUnfit: the server is neither where rows are stamped, nor a replica that tells how far it is.
+        """
+        try:
+            return self._horizons.of(asked)
+        except StampedElsewhere as error:
+            return self._applied(asked, error)
+
+    def known(self, asked: Sequence[Asked], *, within: timedelta) -> Mapping[TableName, Horizon]:
+        """The same, but wait until every bound is known."""
+        try:
+            return self._horizons.known(asked, within=within)
+        except StampedElsewhere as error:
+            return self._applied(asked, error)
+
+    def _applied(self, asked: Sequence[Asked], error: StampedElsewhere) -> Mapping[TableName, Horizon]:
+        [(text,)] = self._source.rows(SERVER_CLOCK)
+        t0 = datetime.fromisoformat(str(text)).replace(tzinfo=UTC)
+        found = self._source.following()
+        if found is None:
+            raise error  # it is read-only, and follows nobody
+        if found.lag is None:
+            why = f": {found.error.rstrip('.')}" if found.error else ""
+            raise SourceDown(
+                f"the replica does not know how far behind {found.host} it is{why}",
+                hint="See SHOW REPLICA STATUS there; then START REPLICA.",
+            )
+        return {each.table: _settled(each, t0, found, found.lag) for each in asked}
+
+
+def _settled(asked: Asked, t0: datetime, found: Replication, lag: timedelta) -> Horizon:
+    behind = lag + asked.settle
+    reason = (
+        f"not proven: rows are stamped on {found.host}, and this is its replica, {lag.total_seconds():.0f} s behind it;"
+        f" stays {behind.total_seconds():.0f} s behind; {PROVABLE}"
+    )
+    return Horizon(bound=t0 - behind, proven=False, t0=t0, reason=reason)
