@@ -10,10 +10,12 @@ from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
+from syncd.adapters.mysql.following import AppliedHorizons, FollowedHorizons
 from syncd.adapters.mysql.horizon import ServerHorizons
 from syncd.adapters.mysql.source import MySqlSource
 from syncd.adapters.mysql.way import Way, way_to
-from syncd.adapters.notes import StoredNotes
+from syncd.adapters.notes import StoredNotes, StoredSeen
+from syncd.core.errors import hinted
 from syncd.core.events import StreamFailed, Tell
 from syncd.core.passages import passages
 from syncd.core.planner import Request
@@ -26,7 +28,6 @@ from syncd.stages.run import ExtractRun, Outcome
 from syncd.stages.sweep import OLD
 from watermarks.clock import Clock, SystemClock
 from watermarks.document import Watermark
-from watermarks.errors import HintedError
 from watermarks.extraction import Chain
 from watermarks.halves import Run, Strategy
 from watermarks.history import Journal
@@ -37,7 +38,7 @@ from watermarks.store import Store
 if TYPE_CHECKING:
     from syncd.adapters.s3 import Lake
     from syncd.adapters.spark.session import Session
-    from syncd.core.ports import Reader
+    from syncd.core.ports import Horizons, Reader
 
 TTL: Final = 30.0
 """Seconds of silence after which another process may take over."""
@@ -126,9 +127,10 @@ class Service:
         stream = stream_of(settings)
         try:
             run = self._run_of(stream, settings, wanted)
-        except HintedError as error:  # the way to its source may be closed: a bastion, a bucket
-            self._tell(StreamFailed(stream=stream, error=error.message, hint=error.hint))
-            return Outcome(stream=stream, error=error)
+        except Exception as error:  # noqa: BLE001  # the way to its source may be closed: a bastion, a bucket; or a bug
+            failure = hinted(error)
+            self._tell(StreamFailed(stream=stream, error=failure.message, hint=failure.hint))
+            return Outcome(stream=stream, error=failure)
         if wanted.dry:
             return run.look()
         return run.once(Run(id=_run_id(self._clock.now()), strategy=Strategy.SEQUENTIAL))
@@ -144,6 +146,8 @@ class Service:
             windows=server.settings.max_connections,
             request=wanted.request,
             wait=wanted.wait,
+            reread=server.settings.reread,
+            notes=StoredSeen(self.store, stream),
         )
         producer = ExtractProducer(
             stream=stream,
@@ -175,7 +179,7 @@ class Service:
         return self._sources[name]
 
     def reader_of(self, server: "Server") -> "Reader":
-        return _LateReader(partial(self._reader, server))
+        return _LateReader(partial(self._reader, server), alone=server.rest)
 
     def _reader(self, server: "Server") -> "Reader":
         from syncd.adapters.spark.jdbc import driver_of  # noqa: PLC0415  # only those who read need it
@@ -206,6 +210,7 @@ class Server:
         self.settings: Final = settings
         self._service = service
         self._stack = ExitStack()
+        self._asking = list[Callable[[], None]]()
 
     def __enter__(self) -> Self:
         return self
@@ -226,13 +231,26 @@ class Server:
         return source
 
     @cached_property
-    def horizons(self) -> ServerHorizons:
-        """The horizons of where rows are stamped."""
-        stamping = self.settings.primary or self.settings
-        way = self.way if stamping is self.settings else self._stack.enter_context(way_to(stamping))
-        horizons = ServerHorizons(stamping, way.open, StoredNotes(self._service.store, self.settings.name))
+    def horizons(self) -> "Horizons":
+        """The horizons of where rows are stamped; for a replica, once it has what they cover."""
+        primary = self.settings.primary
+        if primary is None:
+            return AppliedHorizons(self._polled(self.settings, self.way), self.source)
+        way = self._stack.enter_context(way_to(primary))
+        at_primary = MySqlSource(primary, way.open)
+        self._stack.callback(at_primary.close)
+        return FollowedHorizons(self._polled(primary, way), primary=at_primary, replica=self.source)
+
+    def _polled(self, settings: SourceSettings, way: Way) -> ServerHorizons:
+        horizons = ServerHorizons(settings, way.open, StoredNotes(self._service.store, self.settings.name))
         self._stack.callback(horizons.close)
+        self._asking.append(horizons.rest)
         return horizons
+
+    def rest(self) -> None:
+        """End every connection that waits for a question: readers may have `max_connections`, and that is all."""
+        for end in (self.source.close, *self._asking):
+            end()
 
     @cached_property
     def reader(self) -> "Reader":
@@ -240,14 +258,16 @@ class Server:
 
 
 class _LateReader:
-    """A reader that is made with the first reading, and with it all that it stands on."""
+    """A reader that is made with the first reading, and with it all that it stands on; `alone` makes room for it."""
 
-    def __init__(self, make: "Callable[[], Reader]") -> None:
+    def __init__(self, make: "Callable[[], Reader]", *, alone: Callable[[], None]) -> None:
         self._make = make
+        self._alone = alone
         self._made: Reader | None = None
 
     def read(self, reading: Reading, *, tell: Callable[[int], None] = lambda _rows: None) -> Read:
         self._made = self._made or self._make()
+        self._alone()
         return self._made.read(reading, tell=tell)
 
 

@@ -1,5 +1,6 @@
 """All SQL that the extract stage sends to MySQL and MariaDB."""
 
+import re
 from collections.abc import Sequence
 from itertools import product
 from typing import Final, TypeAlias
@@ -8,7 +9,7 @@ from syncd.core.columns import Passage
 from syncd.core.errors import ConfigError
 from syncd.core.order import Order
 from syncd.core.order_column import OrderColumn
-from syncd.core.quoting import qualified, quoted
+from syncd.core.quoting import qualified, quoted, text_literal
 from watermarks.cursor import Cursor, Kind, Value
 from watermarks.window import Window
 
@@ -17,6 +18,8 @@ Terms: TypeAlias = tuple[str, ...]
 
 Ranges: TypeAlias = tuple[Terms, ...]
 """Disjoint ranges of one index; none is no row, one without conditions is every row."""
+
+_AS_IT_IS: Final = re.compile(r"\w+", re.ASCII)
 
 NO_ROWS: Final[Ranges] = ()
 ALL_ROWS: Final[Ranges] = ((),)
@@ -104,10 +107,12 @@ def probe(order: Order, columns: _Columns, index: str, where: str, *, rows: int)
     return f"{_positions(order, columns, index, where)} ORDER BY {by} LIMIT 1 OFFSET {rows - 1:d}"
 
 
-def last_position(order: Order, columns: _Columns, index: str, where: str) -> str:
-    """Reads the position of the last row of the condition."""
+def last_position(order: Order, columns: _Columns, index: str, where: str, *, before: int = 0) -> str:
+    """Reads the position of the last row of the condition, or of the one so many rows before it."""
     by = ", ".join(f"{column.sql} DESC" for column in columns)
-    return f"{_positions(order, columns, index, where)} ORDER BY {by} LIMIT 1"
+    return f"{_positions(order, columns, index, where)} ORDER BY {by} LIMIT 1" + (
+        f" OFFSET {before:d}" if before else ""
+    )
 
 
 def _positions(order: Order, columns: _Columns, index: str, where: str) -> str:
@@ -120,6 +125,39 @@ def any_null(order: Order) -> str:
     """Reads one row whose order column is NULL."""
     column = order.columns[0]
     return f"SELECT 1 FROM {hinted(order.database, order.table, order.index)} WHERE {column.sql} IS NULL LIMIT 1"
+
+
+def row_at(order: Order, at: Cursor, names: Sequence[str]) -> str:
+    """Reads 1, and these columns as text, of the row at a position."""
+    shown = "".join(f", CAST({quoted(name)} AS CHAR)" for name in names)
+    where = " AND ".join(
+        f"{column.sql} = {column.literal(value)}" for column, value in zip(order.columns, at.values, strict=True)
+    )
+    return f"SELECT 1{shown} FROM {hinted(order.database, order.table, order.index)} WHERE {where} LIMIT 1"
+
+
+def first_from(order: Order, since: str, *, low: int | None, end: int) -> str:
+    """Reads the first key from one number up to, not including, another; and whether a condition holds for its row."""
+    key, table = order.columns[0].sql, hinted(order.database, order.table, order.index)
+    where = f"{key} < {end:d}" + ("" if low is None else f" AND {key} >= {low:d}")
+    return f"SELECT {key}, {since} FROM {table} WHERE {where} ORDER BY {key} LIMIT 1"
+
+
+def first_among_last(order: Order, since: str, *, before: int, rows: int) -> str:
+    """Reads the lowest key for whose row a condition holds, among the last so many rows before a key."""
+    key, table = order.columns[0].sql, hinted(order.database, order.table, order.index)
+    last = (
+        f"SELECT {key} AS k, {since} AS holds FROM {table} WHERE {key} < {before:d} ORDER BY {key} DESC LIMIT {rows:d}"
+    )
+    return f"SELECT MIN(k) FROM ({last}) AS late WHERE holds"
+
+
+def table_id(database: str, table: str, *, mariadb: bool) -> str | None:
+    """Reads InnoDB's own number of a table; None where InnoDB writes its name in another way."""
+    if not (_AS_IT_IS.fullmatch(database) and _AS_IT_IS.fullmatch(table)):
+        return None
+    shown = "INNODB_SYS_TABLES" if mariadb else "INNODB_TABLES"
+    return f"SELECT TABLE_ID FROM information_schema.{shown} WHERE NAME = {text_literal(f'{database}/{table}')}"
 
 
 def hinted(database: str, table: str, index: str) -> str:

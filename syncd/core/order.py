@@ -1,5 +1,6 @@
 """The order of a stream: which columns make it, what instants mean in it, and which index serves it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from typing import Final
@@ -93,6 +94,31 @@ def order_of(table: Table, settings: StreamSettings, *, zone: tzinfo = UTC) -> O
         clock=clock,
         nullable=stamp.nullable,
     )
+
+
+def born_by(table: Table, settings: StreamSettings, *, zone: tzinfo) -> tuple[OrderColumn, Clock]:
+    """The column that tells when a row was born, and what instants mean in it: the one named, else the only one.
+
+    Raises:
+        ConfigError: there is none, or there are several.
+    """
+    if settings.start_by is not None:
+        column = _column(table, settings.start_by, "first_run: by")
+        return order_column(column), _clock(column, settings, zone)
+    found = [column for column in table.columns if _is_stamped_once(column)]
+    if len(found) != 1:
+        shown = ", ".join(column.name for column in found) or "none"
+        raise ConfigError(
+            f"{table} is read by its key, and which of its columns tells when a row was born is not clear: {shown}",
+            hint="Name it: first_run: {from: INSTANT, by: COLUMN}. Or begin with `snapshot` or `now`.",
+        )
+    return order_column(found[0]), _clock(found[0], settings, zone)
+
+
+def _is_stamped_once(column: Column) -> bool:
+    told = f"{column.default or ''} {column.extra}".lower()
+    stamped = "current_timestamp" in (column.default or "").lower()
+    return column.data_type in {"datetime", "timestamp"} and stamped and "on update" not in told and not column.nullable
 
 
 def require_no_nulls(order: Order, settings: StreamSettings) -> bool:
@@ -203,6 +229,12 @@ def _serving(table: Table, columns: tuple[Column, ...]) -> str:
         f"{table} has no index on ({', '.join(names)}): each batch would scan the whole table",
         hint=f"CREATE INDEX {quoted(f'syncd_{names[0]}')} ON {where} ({_list(enough)})",
     )
+
+
+def serves(table: Table, index: str, columns: Sequence[str]) -> bool:
+    """Whether an index of this name still sorts the table by these columns first, and may be used."""
+    names = tuple(columns)
+    return any(one.name == index and one.visible and _held(table, one)[: len(names)] == names for one in table.indexes)
 
 
 def _held(table: Table, index: Index) -> tuple[str, ...]:

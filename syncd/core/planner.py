@@ -1,7 +1,7 @@
 """What a stream's next batch is: decisions over the watermark, the horizon and the positions that probes found."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
@@ -9,12 +9,13 @@ from typing import Any, Final
 from syncd.core.columns import Passage, Travel
 from syncd.core.errors import ConfigError
 from syncd.core.mysql_sql import below, hinted, own_rows, read_rows, selects_of, within
-from syncd.core.order import WHOLE, Order
+from syncd.core.order import WHOLE, Order, serves
 from syncd.core.order_column import OrderColumn
 from syncd.core.ports import Horizon
 from syncd.core.quoting import qualified
 from syncd.core.reading import OrderField, WindowQuery
-from syncd.core.settings import FirstRun, Mode, StreamSettings
+from syncd.core.schema import Table
+from syncd.core.settings import Mode, StreamSettings
 from watermarks.batch import Draft, Kind, Plan, Snapshot, World
 from watermarks.cursor import START, Cursor, OrderedByDatabase, instant_text
 from watermarks.cursor import Kind as ValueKind
@@ -166,13 +167,13 @@ def require_keys_only(request: Request, settings: StreamSettings) -> None:
     """A table that is read by its key knows no time.
 
     Raises:
-        ConfigError: the run or the configuration names one.
+        ConfigError: the run names one.
     """
-    if request.since is None and request.until is None and settings.first_run is not FirstRun.FROM:
+    if request.since is None and request.until is None:
         return
     raise ConfigError(
         f"{settings.database}.{settings.table} is read by its key, which tells no time",
-        hint="Leave out --from, --until and `first_run: from`; to begin at a key: syncd watermark set --id",
+        hint="Leave out --from and --until; to begin at a key: syncd watermark set --id",
     )
 
 
@@ -231,6 +232,12 @@ def beside(kind: Kind, ground: Ground, order: Order, bounds: Bounds, *, proven: 
     )
 
 
+def again(ground: Ground, order: Order, bounds: Bounds, why: Mapping[str, Any]) -> Draft:
+    """What was read before a break in the server's time, once more: it moves no mark, and knows of the break."""
+    made = beside(Kind.REPAIR, ground, order, bounds)
+    return replace(made, body={**made.body, "again": dict(why)})
+
+
 def whole(ground: Ground, database: str, table: str) -> Draft:
     """The whole table, in one statement and so in one snapshot."""
     facts = _facts(ground) | {"span": Span.ALL, "database": database, "table": table}
@@ -273,6 +280,7 @@ def _shown(horizon: Horizon) -> dict[str, Any]:
         "t0": instant_text(horizon.t0),
         "proven": horizon.proven,
         "reason": horizon.reason,
+        "breaks": [each.id for each in horizon.breaks],
     }
 
 
@@ -303,6 +311,13 @@ def _condition(body: Mapping[str, Any], columns: Sequence[OrderColumn], window: 
     time = OrderColumn.of_fields(body["time"])
     horizon = Cursor.of_texts([body["below"]])
     return f"{where} AND {below(time, horizon.values[0], nulls=body['nulls'])}"
+
+
+def is_served(body: Mapping[str, Any], table: Table) -> bool:
+    """Whether the index that a plan's statements name is still there for the columns they need it for."""
+    if Span(body["span"]) is Span.ALL:
+        return True
+    return serves(table, body["index"], [column["name"] for column in body["columns"]])
 
 
 def order_fields(plan: Plan, passages: Sequence[Passage]) -> tuple[OrderField, ...]:

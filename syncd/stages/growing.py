@@ -1,66 +1,26 @@
-"""Tables that only grow: which keys are complete, although they are committed out of order."""
+"""Whether a table that is read by its key is still the one whose rows were read.
 
+Keys that begin anew below the mark would be taken for read. That a table was emptied or made anew, a server shows
+only to those who may see InnoDB's own tables. So each plan keeps a witness: the last row that it reads, by column.
+"""
+
+import hashlib
 import re
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Final, Protocol
+from collections.abc import Mapping
+from typing import Any, Final
 
-from syncd.core.errors import SchemaDrift
-from syncd.core.ports import Horizon, Source
-from syncd.core.schema import Table
+from syncd.core.errors import SchemaDrift, SourceUnfit
+from syncd.core.mysql_sql import row_at, table_id
+from syncd.core.order import Order
+from syncd.core.ports import Source
+from syncd.core.schema import Column, Table
 from watermarks.cursor import Cursor
 
-MOST_NOTES: Final = 64
+MOST_COLUMNS: Final = 32
 
 _NEXT: Final = re.compile(r"\bAUTO_INCREMENT=(\d+)")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """The last key of a table, as it stood before an instant of the server's clock."""
-
-    high: Cursor
-    before: datetime
-
-
-class Notes(Protocol):
-    """What was seen of a growing table; kept where a restart finds it, a restart costs no waiting."""
-
-    def read(self) -> tuple[Seen, ...]: ...
-
-    def write(self, seen: tuple[Seen, ...]) -> None: ...
-
-
-@dataclass
-class Remembered:
-    """Notes for as long as a process lives."""
-
-    kept: tuple[Seen, ...] = ()
-
-    def read(self) -> tuple[Seen, ...]:
-        return self.kept
-
-    def write(self, seen: tuple[Seen, ...]) -> None:
-        self.kept = seen
-
-
-def complete(notes: Notes, horizon: Horizon) -> Cursor | None:
-    """The highest key below which nothing can be missing any more.
-
-    Whoever holds a number below one that was seen had drawn it before, by a
-    statement that had begun before: once the horizon has passed the instant, it
-    has ended.
-    """
-    seen, bound = notes.read(), horizon.bound
-    passed = [] if bound is None else [note for note in seen if note.before <= bound]
-    notes.write((*passed[-1:], *(note for note in seen if note not in passed)))
-    return passed[-1].high if passed else None
-
-
-def noted(notes: Notes, seen: Seen) -> None:
-    """Keep what was seen; of many, every second one, for a later one stands for those before it."""
-    kept = (*notes.read(), seen)
-    notes.write(kept if len(kept) <= MOST_NOTES else (*kept[:-1:2], kept[-1]))
+_WHOLE: Final = re.compile(r"(tiny|small|medium|big)?int|decimal|(var)?char|date|datetime|timestamp|time|year|enum|set")
+"""Types whose text is short, and the same whoever asks."""
 
 
 def require_same_numbers(source: Source, table: Table, mark: Cursor, last: Cursor | None) -> None:
@@ -74,8 +34,66 @@ def require_same_numbers(source: Source, table: Table, mark: Cursor, last: Curso
     match = _NEXT.search(source.created_by(table.database, table.name))
     following = int(match[1]) if match else 1
     if following <= int(str(mark.values[0].plain)):
-        raise SchemaDrift(
-            f"{table} counts from {following} again, although its rows are read up to {mark}: "
-            "it was emptied or made anew",
-            hint=f"Read it from its start: syncd watermark reset -t {table} --mysql-only --reason 'made anew'",
-        )
+        raise _made_anew(f"{table} counts from {following} again, although its rows are read up to {mark}", table)
+
+
+def witness_of(source: Source, order: Order, table: Table, at: Cursor) -> dict[str, Any]:
+    """What the next plan is to find again, or to be excused from finding by InnoDB's number of the table."""
+    return {"at": at.texts(), "row": _row(source, order, table, at), "id": _id(source, table)}
+
+
+def require_same_rows(source: Source, order: Order, table: Table, told: Mapping[str, Any]) -> None:
+    """Make sure that the row of a witness is there, as it was.
+
+    Raises:
+        SchemaDrift: it is not, and nothing tells that the table is the same.
+    """
+    at = Cursor.of_texts(told["at"])
+    if not at or told["row"] is None:
+        return
+    row = _row(source, order, table, at)
+    if row is not None and all(row[name] == digest for name, digest in told["row"].items() if name in row):
+        return
+    if told["id"] is not None and told["id"] == _id(source, table):
+        return
+    what = "is gone" if row is None else "is another one"
+    raise _made_anew(f"the row of {table} at {at}, up to which it is read, {what}", table)
+
+
+def _made_anew(message: str, table: Table) -> SchemaDrift:
+    return SchemaDrift(
+        f"{message}: was it emptied or made anew?",
+        hint=f"Read it from its start: syncd watermark reset -t {table} --mysql-only --reason 'made anew'. "
+        "(With the right PROCESS a row that was only deleted or changed is told from that.)",
+    )
+
+
+def _row(source: Source, order: Order, table: Table, at: Cursor) -> dict[str, str] | None:
+    names = [column.name for column in table.columns if _tells(column, order)][:MOST_COLUMNS]
+    rows = source.rows(row_at(order, at, names))
+    if not rows:
+        return None
+    return {name: _digest(value) for name, value in zip(names, rows[0][1:], strict=True)}
+
+
+def _tells(column: Column, order: Order) -> bool:
+    """Whether the column's value is likely to differ in another row, and to stay in this one."""
+    key = {each.name for each in order.key}
+    stays = not column.generated and "on update" not in column.extra
+    return stays and column.name not in key and _WHOLE.fullmatch(column.data_type) is not None
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(repr(value).encode()).hexdigest()[:16]
+
+
+def _id(source: Source, table: Table) -> str | None:
+    """InnoDB's number of the table: another one once it is emptied, made anew or rebuilt; None where it is not told."""
+    sql = table_id(table.database, table.name, mariadb=source.server().mariadb)
+    if sql is None:
+        return None
+    try:
+        rows = source.rows(sql)
+    except SourceUnfit:
+        return None  # without the right PROCESS
+    return str(rows[0][0]) if len(rows) == 1 else None

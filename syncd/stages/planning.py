@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final, Protocol
 
 from syncd.core import planner
 from syncd.core.clocks import Clock
 from syncd.core.columns import Passage
-from syncd.core.errors import SourceUnfit
+from syncd.core.errors import SourceReplaced, SourceUnfit
+from syncd.core.growing import Notes, Remembered, Seen, complete, noted
 from syncd.core.horizon import Stamp, stamp_of, zone_of
 from syncd.core.mysql_sql import after, within
 from syncd.core.order import Order, order_of, require_no_nulls
@@ -17,8 +19,10 @@ from syncd.core.ports import Asked, Horizon, Horizons, Source, TableName
 from syncd.core.reading import OrderField, WindowQuery
 from syncd.core.schema import Table
 from syncd.core.settings import FirstRun, NullCursor, StreamSettings
-from syncd.stages.growing import Notes, Remembered, Seen, complete, noted, require_same_numbers
+from syncd.stages.growing import require_same_numbers, require_same_rows, witness_of
 from syncd.stages.probing import Path, Prober
+from syncd.stages.rereading import Due, due, is_again
+from syncd.stages.starting import start_of
 from watermarks.batch import BatchId, Draft, Kind, Link, Plan
 from watermarks.cursor import START, Cursor, instant_text
 from watermarks.document import Watermark
@@ -50,6 +54,12 @@ class _Scene:
     def mark(self) -> Cursor:
         return self.ground.mark
 
+    @property
+    def reached(self) -> Cursor:
+        """The mark; in the midst of a first pass what it will be."""
+        snapshot = self.watermark.chain.snapshot
+        return self.mark if snapshot is None or snapshot.done else snapshot.horizon
+
     def under(self, horizon: Horizon) -> "_Scene":
         return replace(self, ground=replace(self.ground, horizon=horizon))
 
@@ -69,6 +79,8 @@ class Planner:
     request: Request = field(default_factory=Request)
     wait: timedelta = timedelta(0)
     """How long a stream without a mark waits for transactions of which nothing is known."""
+    reread: timedelta = timedelta(minutes=10)
+    """How far before the mark to read again, where a server's time has a break."""
     notes: Notes = field(default_factory=Remembered)
     waiting: str = ""
     """What is in the way, where the last proposal was none."""
@@ -110,14 +122,14 @@ class Planner:
         return self._next(_Scene(watermark=watermark, table=table, ground=ground, order=order, rows=rows))
 
     def holds(self, plan: Plan) -> bool:
-        """Whether the server, the table and its columns are those that the plan was made for."""
+        """Whether the server, the table, its columns and the plan's index are those that the plan was made for."""
         world, body = plan.draft.world, plan.draft.body
         try:
             table = self.source.table(body["database"], body["table"])
         except SourceUnfit:
             return False
         created = instant_text(table.created) if table.created else None
-        same = world.schema == table.fingerprint and body["created"] == created
+        same = world.schema == table.fingerprint and body["created"] == created and planner.is_served(body, table)
         return same and world.source_identity == self.source.server().identity
 
     def queries(self, plan: Plan, passages: Sequence[Passage]) -> tuple[WindowQuery, ...]:
@@ -137,17 +149,89 @@ class Planner:
             return self._grown(scene, way)
         horizon = self._horizon(scene, clock)
         scene = scene.under(horizon)
+        if (due := self._due(scene, way, horizon)) is not None and self._lies_behind(scene, clock, due):
+            return self._reread(scene, clock, due, horizon)
         if way is Way.CHUNKS and self.request.since is None:
             # Its horizon is fixed already, whatever holds the one of now.
             return self._chunk(scene)
         if horizon.bound is None:
             self.waiting = horizon.reason
             return None
+        return self._onward(scene, way, clock, horizon, horizon.bound)
+
+    def _onward(self, scene: _Scene, way: Way, clock: Clock, horizon: Horizon, bound: datetime) -> Draft | None:
         if self.request.since is not None:
-            return self._repair(scene, clock, horizon.bound)
+            return self._repair(scene, clock, bound)
         if way is Way.BEGIN:
-            return self._begin(scene, clock, self._until(horizon.bound))
-        return self._follow(scene, clock, horizon, self._until(horizon.bound))
+            return self._begin(scene, clock, self._until(bound))
+        return self._follow(scene, clock, horizon, self._until(bound))
+
+    # Reading again, after a break in the server's time.
+
+    def _due(self, scene: _Scene, way: Way, horizon: Horizon) -> Due | None:
+        if way is Way.BEGIN or not scene.reached:
+            return None
+        chain = scene.watermark.chain
+        return due(chain, horizon, identity=scene.ground.identity, newest=partial(self._newest, scene.watermark))
+
+    def _newest(self, watermark: Watermark) -> Plan | None:
+        """The plan of the newest link that was carried out."""
+        chain = watermark.chain
+        for batch in chain.ids_back(upto=chain.last, after=BatchId(chain.generation, 0)):
+            link = self.past.link(batch)
+            if link is not None and link.kind is not Kind.ABANDONED:
+                return self.past.plan(batch)
+        return None
+
+    def _since(self, scene: _Scene, clock: Clock, due: Due) -> Cursor:
+        return Cursor((clock.ceil(due.since(clock.instant(scene.reached.values[0]), allowance=self.reread)),))
+
+    def _lies_behind(self, scene: _Scene, clock: Clock, due: Due) -> bool:
+        """Whether any of that time has been read."""
+        return planner.reaches(scene.reached, self._since(scene, clock, due))
+
+    def _reread(self, scene: _Scene, clock: Clock, due: Due, horizon: Horizon) -> Draft | None:
+        top, low = scene.reached, self._since(scene, clock, due)
+        if horizon.bound is None or planner.reaches(top, Cursor((clock.floor(horizon.bound),))):
+            self._wait_for_its_clock(scene, due, horizon, low)
+            return None
+        path = Path.of_order(scene.order)
+        where = partial(self._within, path, top)
+        found = self._prober.every(path, low, where, rows=self.settings.batch_rows)
+        return planner.again(scene.ground, scene.order, found, due.fields())
+
+    def _wait_for_its_clock(self, scene: _Scene, due: Due, horizon: Horizon, low: Cursor) -> None:
+        """What is below the mark can still change: it is read again once it cannot.
+
+        Raises:
+            SourceReplaced: a clock went back, which a person should know.
+        """
+        shown = f"{horizon.t0:%Y-%m-%d %H:%M:%S} UTC"
+        if due.clock:
+            raise SourceReplaced(
+                f"the server's clock went back: it shows {shown}, and {scene.table} is read up to {scene.reached}",
+                hint=f"Once it has passed that, everything from {low} on is read again. To go on now: "
+                f"syncd watermark set -t {scene.table} --mysql-only --reason 'the clock went back'",
+            )
+        held = f": {horizon.reason}" if horizon.reason else ""
+        self.waiting = f"another server answers; what was read from {low} on is read again once it is complete{held}"
+
+    def _reread_keys(self, scene: _Scene, due: Due, top: Cursor | None) -> Draft | None:
+        """The last keys before the mark: what numbers another server gave again, nobody knows."""
+        if top is None or planner.reaches(scene.mark, top):
+            self.waiting = "another server answers; its last rows are read again once they are complete"
+            return None
+        path = Path.of_order(scene.order)
+        rows = self.settings.batch_rows
+        low = self._prober.last(path, self._within(path, scene.mark, START), before=rows) or START
+        found = self._prober.every(path, low, partial(self._within, path, scene.mark), rows=rows)
+        return planner.again(scene.ground, scene.order, found, due.fields())
+
+    @staticmethod
+    def _within(path: Path, top: Cursor, low: Cursor) -> str:
+        return within(path.columns, Window(low, top))
+
+    # The ways on.
 
     def _whole(self, watermark: Watermark, ground: Ground, table: Table) -> Draft | None:
         planner.require_no_bounds(self.request, self.settings)
@@ -208,7 +292,7 @@ class Planner:
         path = Path.of_order(scene.order)
         if not planner.reaches(top, low):
             return Bounds(low=low)
-        return self._prober.bounds(path, low, lambda begin: within(path.columns, Window(begin, top)), rows=scene.rows)
+        return self._prober.bounds(path, low, partial(self._within, path, top), rows=scene.rows)
 
     def _ahead(self, scene: _Scene, clock: Clock, horizon: Horizon, top: Cursor) -> Draft | None:
         path = Path.of_order(scene.order)
@@ -233,37 +317,67 @@ class Planner:
 
     def _grown(self, scene: _Scene, way: Way) -> Draft | None:
         planner.require_keys_only(self.request, self.settings)
-        path = Path.of_order(scene.order)
-        last = self._prober.last(path, "TRUE")
+        last = self._prober.last(Path.of_order(scene.order), "TRUE")
         if scene.order.counted:
             require_same_numbers(self.source, scene.table, scene.mark, last)
-        elif last is not None:
-            # The clock is read after the key, and here: a poll may be shared, and older than the key.
-            noted(self.notes, Seen(high=last, before=self._prober.clock()))
+        self._require_same_rows(scene)
+        # The clock is read after the key, and here: a poll may be shared, and older than the key.
+        seen = None if last is None else Seen(high=last, before=self._prober.clock(), server=scene.ground.identity)
         horizon = self._horizon(scene, None)
         scene = scene.under(replace(horizon, proven=horizon.proven and scene.order.counted))
-        top = _complete_ids(horizon) if scene.order.counted else complete(self.notes, horizon)
+        draft = self._grown_upto(scene, way, self._complete(scene, horizon, seen))
+        if draft is None:
+            self.waiting = self.waiting or (horizon.reason if last is not None else "")
+            return None
+        witness = witness_of(self.source, scene.order, scene.table, draft.high)
+        return replace(draft, body={**draft.body, "witness": witness})
+
+    def _complete(self, scene: _Scene, horizon: Horizon, seen: Seen | None) -> Cursor | None:
+        """The highest key below which none can still come."""
+        if scene.order.counted and (horizon.proven or horizon.ids is not None):
+            return None if horizon.ids is None else Cursor.of(horizon.ids)
+        if seen is not None:
+            noted(self.notes, seen)
+        return complete(self.notes, horizon)
+
+    def _grown_upto(self, scene: _Scene, way: Way, top: Cursor | None) -> Draft | None:
+        horizon = scene.ground.horizon
+        assert horizon
+        if (due := self._due(scene, way, horizon)) is not None and due.other_server:
+            return self._reread_keys(scene, due, top)
         if top is None:
-            self.waiting = horizon.reason if last is not None else ""
             return None
         if way is Way.BEGIN and self.settings.first_run is FirstRun.NOW:
             return planner.beginning(scene.ground, scene.order, top)
+        if way is Way.BEGIN and self.settings.first_run is FirstRun.FROM:
+            return self._begun_at(scene, planner.required_start(self.settings), top)
         found = self._between(scene, scene.mark, top)
         return planner.increment(scene.ground, scene.order, found) if found.ends else None
 
+    def _begun_at(self, scene: _Scene, instant: datetime, top: Cursor) -> Draft | None:
+        zone = zone_of(self.zone or self._prober.zone())
+        start = start_of(self.source, scene.order, scene.table, self.settings, instant=instant, zone=zone)
+        before = start.before(top)
+        if before is None:
+            self.waiting = f"no row of {scene.table} is of {instant:%Y-%m-%d %H:%M:%S} UTC or later yet"
+            return None
+        return planner.beginning(scene.ground, scene.order, before)
+
+    def _require_same_rows(self, scene: _Scene) -> None:
+        chain = scene.watermark.chain
+        plan = self.past.plan(chain.last) if chain.seq and scene.mark else None
+        if plan is not None and (witness := plan.draft.body.get("witness")):
+            require_same_rows(self.source, scene.order, scene.table, witness)
+
     def _repair(self, scene: _Scene, clock: Clock, bound: datetime) -> Draft | None:
         since, until = planner.required_range(self.request)
-        done = self._read_in_this_run(scene.watermark, Kind.REPAIR)
-        low = self._end_of(done[-1].id) if done else Cursor((clock.ceil(since),))
+        plans = [self.past.plan(link.id) for link in self._read_in_this_run(scene.watermark, Kind.REPAIR)]
+        done = [plan for plan in plans if plan is not None and not is_again(plan)]
+        low = done[-1].draft.windows[-1].high if done else Cursor((clock.ceil(since),))
         top = min(Cursor((clock.ceil(until),)), Cursor((clock.floor(bound),)))
         found = self._between(scene, low, top)
         proven = scene.ground.horizon is not None and scene.ground.horizon.proven
         return planner.beside(Kind.REPAIR, scene.ground, scene.order, found, proven=proven) if found.ends else None
-
-    def _end_of(self, batch: BatchId) -> Cursor:
-        plan = self.past.plan(batch)
-        assert plan
-        return plan.draft.windows[-1].high
 
     def _horizon(self, scene: _Scene, clock: Clock | None) -> Horizon:
         """The horizon of the stream's table; of stamps that others make it is a guess, and says so."""
@@ -295,7 +409,3 @@ class Planner:
 
     def _until(self, bound: datetime) -> datetime:
         return bound if self.request.until is None else min(bound, self.request.until)
-
-
-def _complete_ids(horizon: Horizon) -> Cursor | None:
-    return None if horizon.ids is None else Cursor.of(horizon.ids)

@@ -1,7 +1,7 @@
 """Probes: short statements that ask where rows stand, each along one index."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from syncd.core.errors import SourceUnfit, ValueRefused
@@ -59,9 +59,17 @@ class Prober:
             counted += step
         return Bounds(low=low, ends=tuple(ends), rows=counted, more=True)
 
-    def last(self, path: Path, where: str) -> Cursor | None:
-        """The position of the last row of a condition."""
-        return self._position(path, last_position(path.order, path.columns, path.index, where))
+    def every(self, path: Path, low: Cursor, where: Condition, *, rows: int) -> Bounds:
+        """As `bounds`, but up to the last row of the condition, however many there are."""
+        found = self.bounds(path, low, where, rows=rows)
+        while found.more:
+            more = self.bounds(path, found.high, where, rows=rows)
+            found = replace(more, low=low, ends=(*found.ends, *more.ends), rows=found.rows + more.rows)
+        return found
+
+    def last(self, path: Path, where: str, *, before: int = 0) -> Cursor | None:
+        """The position of the last row of a condition, or of the one so many rows before it."""
+        return self._position(path, last_position(path.order, path.columns, path.index, where, before=before))
 
     def refuse_nulls(self, order: Order) -> None:
         """Make sure that every row has a position.

@@ -7,10 +7,10 @@ from typing import Any
 
 from syncd.adapters.mysql.connect import connect
 from syncd.core.columns import ParquetType, Passage, Physical, Travel
+from syncd.core.growing import Notes, Remembered
 from syncd.core.planner import Request
-from syncd.core.ports import Asked, Horizon, TableName
+from syncd.core.ports import Asked, Break, Horizon, TableName
 from syncd.core.settings import StreamSettings
-from syncd.stages.growing import Notes, Remembered
 from syncd.stages.planning import Planner
 from tests.builders import Here
 from tests.integration.planner.servers import Server, rows_of
@@ -34,6 +34,8 @@ class Told:
     held: timedelta = timedelta()
     """How long something holds it."""
     marks: list[datetime | None] = field(default_factory=list[datetime | None])
+    breaks: tuple[Break, ...] = ()
+    proven: bool = True
     seen: list[tuple[datetime, int | None]] = field(default_factory=list[tuple[datetime, int | None]])
 
     def of(self, asked: Sequence[Asked]) -> Mapping[TableName, Horizon]:
@@ -48,7 +50,11 @@ class Told:
             self.seen.append((self._now(), self._highest(asked)))
         bound = self.bound or self._now() - self.held
         ids = max((highest for when, highest in self.seen if when <= bound and highest is not None), default=None)
-        return Horizon(bound=bound, proven=True, t0=bound + self.held, reason="as told", ids=ids)
+        if not self.proven:
+            ids = None
+        return Horizon(
+            bound=bound, proven=self.proven, t0=bound + self.held, reason="as told", ids=ids, breaks=self.breaks
+        )
 
     def _highest(self, asked: Asked) -> int | None:
         with self.server.admin() as connection:

@@ -233,6 +233,41 @@ def test_a_column_added_between_plan_and_read_makes_a_new_plan(server: Server) -
     assert len(rows.rows) == 1
 
 
+ALTERED = {
+    "dropped": ("DROP INDEX k", "k", "k2"),
+    "made of other columns": ("DROP INDEX k, ADD INDEX k (v)", "k", "k2"),
+    "hidden": ("ALTER INDEX k {hidden}", "k", "k2"),
+}
+
+
+@pytest.mark.parametrize("change", ALTERED)
+def test_an_index_altered_between_plan_and_read_makes_a_new_plan(server: Server, change: str) -> None:
+    statement, first, then = ALTERED[change]
+    make(
+        server,
+        "id INT NOT NULL PRIMARY KEY, v INT NOT NULL, update_at DATETIME NOT NULL,"
+        " KEY k (update_at), KEY k2 (update_at, id, v)",
+    )
+    run_sql(server, "INSERT INTO s VALUES (1, 1, '2025-01-01'), (2, 2, '2025-01-01')")
+    stream = lab(server, first_run=FirstRun.FROM, start=NEW_YEAR - timedelta(days=3650))
+    rows = stream.rows()
+    propose = rows.propose
+
+    def altered(watermark: object) -> object:
+        draft = propose(watermark)  # type: ignore[arg-type]
+        if len(rows.drafts) == 2:
+            hidden = "IGNORED" if server.name == "mariadb" else "INVISIBLE"
+            run_sql(server, f"ALTER TABLE s {statement.format(hidden=hidden)}")
+        return draft
+
+    rows.propose = altered  # type: ignore[method-assign,assignment]
+    stream.run(rows)
+
+    assert [turn.state for turn in stream.turns] == [State.NOOP, State.ABANDONED, State.DONE, None]
+    assert [draft.body["index"] for draft in rows.drafts[1:]] == [first, then]
+    assert len(rows.rows) == 2
+
+
 def test_a_table_made_anew_or_gone_between_plan_and_read_is_not_read(server: Server) -> None:
     make(server, "id INT PRIMARY KEY, update_at DATETIME, KEY (update_at)")
     run_sql(server, "INSERT INTO s VALUES (1, '2025-01-01')")

@@ -3,13 +3,16 @@
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from time import monotonic
 from typing import Any
 
 import pytest
 
+from syncd.adapters.notes import StoredSeen
 from syncd.core.columns import Travel
-from syncd.core.errors import ConfigError, SchemaDrift, SourceUnfit, ValueRefused
+from syncd.core.errors import ConfigError, SchemaDrift, SourceReplaced, SourceUnfit, ValueRefused
 from syncd.core.planner import Request
+from syncd.core.ports import Break
 from syncd.core.settings import EpochUnit, FirstRun, Mode, NullCursor, StreamSettings
 from tests.integration.planner.chains import Stream, Told, passage
 from tests.integration.planner.servers import Server, rows_of
@@ -17,6 +20,7 @@ from watermarks.batch import Kind, Plan
 from watermarks.cursor import START, Cursor, Value
 from watermarks.cursor import Kind as ValueKind
 from watermarks.moves import State
+from watermarks.stores.memory import MemoryStore
 
 pytestmark = pytest.mark.services
 
@@ -296,6 +300,92 @@ def test_a_growing_table_made_anew_stops_its_stream(server: Server) -> None:
     assert "watermark reset" in stopped.value.hint
 
 
+COUNTED = "id INT AUTO_INCREMENT PRIMARY KEY, v INT NOT NULL DEFAULT 1, born DATETIME(6)"
+GIVEN = "id INT PRIMARY KEY, v INT NOT NULL DEFAULT 1, born DATETIME(6)"
+
+
+def fill(server: Server, rows: int) -> None:
+    run_sql(server, f"INSERT INTO t (id, born) SELECT n + 1, NOW(6) FROM {NUMBERS} WHERE n < {rows}")
+
+
+@pytest.mark.parametrize("columns", [COUNTED, GIVEN])
+@pytest.mark.parametrize("rows", [200, 350])
+@pytest.mark.parametrize("how", ["dropped", "truncated"])
+def test_a_growing_table_that_began_anew_below_the_mark_is_never_taken_for_the_one_that_was_read(
+    server: Server, how: str, rows: int, columns: str
+) -> None:
+    make(server, columns)
+    fill(server, 300)
+    lab = stream(server, Told(server), cursor="id")
+    assert len(lab.run().rows) == 300
+
+    if how == "dropped":
+        make(server, columns)
+    else:
+        run_sql(server, "TRUNCATE t")
+    fill(server, rows)
+
+    with pytest.raises(SchemaDrift, match="made anew") as stopped:
+        lab.run()
+    assert "watermark reset" in stopped.value.hint
+
+
+@pytest.mark.parametrize("columns", [COUNTED, GIVEN])
+def test_a_growing_table_that_was_altered_or_copied_goes_on(server: Server, columns: str) -> None:
+    make(server, columns)
+    fill(server, 300)
+    lab = stream(server, Told(server), cursor="id")
+    lab.run()
+
+    run_sql(server, "ALTER TABLE t ADD COLUMN more INT, ENGINE=InnoDB", "INSERT INTO t (id) VALUES (301)")
+    assert len(lab.run().rows) == 1
+    run_sql(
+        server,
+        "DROP TABLE IF EXISTS t_old, t_new",
+        "CREATE TABLE t_new LIKE t",
+        "INSERT INTO t_new SELECT * FROM t",
+        "RENAME TABLE t TO t_old, t_new TO t",
+        "INSERT INTO t (id) VALUES (302)",
+    )
+
+    assert len(lab.run().rows) == 1
+
+
+def test_numbers_that_an_application_gives_are_complete_over_runs_that_remember_nothing(server: Server) -> None:
+    """Each run is a process of its own, and something is always open: what was seen is kept between them."""
+    make(server, GIVEN)
+    fill(server, 100)
+    lab = stream(server, Told(server, held=timedelta(seconds=1)), cursor="id", batch_rows=1000)
+    store = MemoryStore()
+
+    def once() -> int:
+        lab.notes = StoredSeen(store, lab.chain.stream)
+        return len(lab.run().rows)
+
+    assert once() == 0
+    found = 0
+    deadline = monotonic() + 20
+    while not found and monotonic() < deadline:
+        found = once()
+
+    assert found == 100
+    assert not lab.watermark.chain.proven
+    assert list(store.list("notes/")) == ["notes/lab/lab.t.json"]
+
+
+def test_numbers_of_a_server_that_shows_no_writers_are_read_behind_a_delay(server: Server) -> None:
+    make(server, COUNTED)
+    fill(server, 100)
+    lab = stream(server, Told(server, held=timedelta(seconds=1), proven=False), cursor="id", batch_rows=1000)
+    deadline = monotonic() + 20
+    found = 0
+    while not found and monotonic() < deadline:
+        found = len(lab.run().rows)
+
+    assert found == 100
+    assert not lab.watermark.chain.proven
+
+
 def test_deleting_the_last_rows_of_a_growing_table_stops_nothing(server: Server) -> None:
     make(
         server, "id INT AUTO_INCREMENT PRIMARY KEY, v INT NOT NULL DEFAULT 1", "INSERT INTO t (id) VALUES (500), (501)"
@@ -307,10 +397,193 @@ def test_deleting_the_last_rows_of_a_growing_table_stops_nothing(server: Server)
     assert lab.run().rows == []
 
 
-def test_a_growing_table_tells_no_time(server: Server) -> None:
+OTHER = Break(id="another server", other=True)
+
+
+@pytest.mark.parametrize("kind", ["DATETIME(3)", "TIMESTAMP NULL"])
+def test_what_another_server_stamped_with_a_slower_clock_is_read_again_once_it_is_complete(
+    server: Server, kind: str
+) -> None:
+    versioned(server, kind, per_tie=1, rows=1000)
+    lab = stream(server, Told(server, bound=NEW_YEAR + timedelta(seconds=990)))
+    lab.run()
+    mark = lab.watermark.chain.cursor
+    run_sql(server, "UPDATE t SET v = 2, update_at = '2026-01-01 00:10:00' WHERE id = 5")
+    run_sql(server, "UPDATE t SET v = 2, update_at = '2026-01-01 00:16:20' WHERE id = 6")
+    lab.horizons.breaks = (OTHER,)
+    lab.horizons.bound = NEW_YEAR + timedelta(seconds=985)
+
+    early = lab.run()
+    waited = early.planner.waiting
+    lab.horizons.bound = NEW_YEAR + timedelta(seconds=995)
+    late = lab.run()
+    again = lab.run()
+
+    assert (early.rows, lab.watermark.chain.proven) == ([], True)
+    assert "another server" in waited
+    assert [plan.draft.kind for plan, _ in late.batches] == [Kind.REPAIR, Kind.INCREMENT]
+    assert {(5, 2), (6, 2)} <= set(pairs(late.rows))
+    assert {row[0] for row in late.batches[0][1]} == {*range(390, 990), 5, 6}, "ten minutes below the mark, and no more"
+    assert not late.batches[0][0].draft.proven
+    assert late.batches[1][0].draft.world.mark == mark
+    assert again.rows == [], "once is enough"
+
+
+def test_a_clock_that_went_back_stops_a_stream_until_it_has_passed_the_mark_again(server: Server) -> None:
+    versioned(server, per_tie=1, rows=1000)
+    lab = stream(server, Told(server, bound=NEW_YEAR + timedelta(seconds=990)))
+    lab.run()
+    lab.horizons.breaks = (Break(id="went back", low=NEW_YEAR + timedelta(seconds=700)),)
+    lab.horizons.bound = NEW_YEAR + timedelta(seconds=750)
+    run_sql(server, "UPDATE t SET v = 2, update_at = '2026-01-01 00:12:00' WHERE id = 5")
+
+    with pytest.raises(SourceReplaced, match="clock went back") as stopped:
+        lab.run()
+    lab.horizons.bound = NEW_YEAR + timedelta(seconds=990)
+    late = lab.run()
+
+    assert "00:01:40" in stopped.value.hint
+    assert [plan.draft.kind for plan, _ in late.batches] == [Kind.REPAIR]
+    assert (5, 2) in pairs(late.rows)
+    assert lab.run().rows == []
+
+
+def test_a_break_above_the_mark_is_passed_as_any_time_is(server: Server) -> None:
+    versioned(server, per_tie=1, rows=1000)
+    lab = stream(server, Told(server, bound=NEW_YEAR + timedelta(seconds=100)))
+    lab.run()
+    lab.horizons.breaks = (Break(id="went back", low=NEW_YEAR + timedelta(seconds=900)),)
+    lab.horizons.bound = NEW_YEAR + timedelta(seconds=990)
+
+    assert {plan.draft.kind for plan, _ in lab.run().batches} == {Kind.INCREMENT}
+    lab.horizons.bound = None
+    assert {plan.draft.kind for plan, _ in lab.run().batches} == {Kind.INCREMENT}
+
+
+def test_another_server_in_the_midst_of_a_first_pass_is_no_loss(server: Server) -> None:
+    versioned(server, per_tie=1, rows=400)
+    lab = stream(server, Told(server, bound=NEW_YEAR + timedelta(seconds=390)))
+    lab.run(lab.rows(Request(limit=150)))
+    lab.horizons.breaks = (OTHER,)
+    run_sql(server, "UPDATE t SET v = 2, update_at = '2026-01-01 00:06:20' WHERE id = 5")
+    lab.horizons.bound = NEW_YEAR + timedelta(seconds=500)
+
+    rows = lab.run()
+
+    assert rows.batches[0][0].draft.kind is Kind.REPAIR
+    assert (5, 2) in pairs(rows.rows)
+    assert {row[0] for row in rows.rows} == set(range(400))
+
+
+def test_a_break_does_not_stand_in_the_way_of_a_range_that_a_person_wants(server: Server) -> None:
+    versioned(server, per_tie=1, rows=1000)
+    lab = stream(server, Told(server, bound=NEW_YEAR + timedelta(seconds=999, milliseconds=500)))
+    lab.run()
+    lab.horizons.breaks = (OTHER,)
+    wanted = Request(since=NEW_YEAR, until=NEW_YEAR + timedelta(seconds=10))
+
+    rows = lab.run(lab.rows(wanted))
+
+    assert [(plan.draft.kind, len(read)) for plan, read in rows.batches] == [(Kind.REPAIR, 600), (Kind.REPAIR, 10)]
+
+
+def test_the_last_numbers_are_read_again_from_another_server(server: Server) -> None:
+    """It may give numbers anew that the one before it had given, and lost."""
     make(server, "id INT AUTO_INCREMENT PRIMARY KEY, v INT NOT NULL DEFAULT 1")
+    run_sql(server, f"INSERT INTO t (v) SELECT 1 FROM {NUMBERS} WHERE n < 400")
+    lab = stream(server, Told(server), cursor="id")
+    first = lab.run()
+    highest = max(row[0] for row in first.rows)
+    lab.horizons.breaks = (Break(id="went back", low=NEW_YEAR),)
+    assert lab.run().rows == [], "numbers do not go back with the clock"
+    run_sql(server, f"DELETE FROM t WHERE id = {highest - 2}", f"INSERT INTO t VALUES ({highest - 2}, 2)")
+    lab.horizons.breaks = (*lab.horizons.breaks, OTHER)
+
+    again = lab.run()
+
+    assert [plan.draft.kind for plan, _ in again.batches] == [Kind.REPAIR]
+    assert (highest - 2, 2) in pairs(again.rows)
+    assert len(again.rows) == 150
+    assert lab.run().rows == []
+
+
+def test_a_growing_table_tells_no_time_to_a_run(server: Server) -> None:
+    make(server, "id INT AUTO_INCREMENT PRIMARY KEY, v INT NOT NULL DEFAULT 1")
+    lab = stream(server, cursor="id")
+    rows = lab.rows(Request(until=NEW_YEAR))
+
     with pytest.raises(ConfigError, match="tells no time"):
-        stream(server, cursor="id", first_run=FirstRun.FROM, start=NEW_YEAR).run()
+        lab.run(rows)
+
+
+BORN = (
+    "id BIGINT UNSIGNED AUTO_INCREMENT PRIMARY KEY, v INT NOT NULL DEFAULT 1,"
+    " at {kind} NOT NULL DEFAULT CURRENT_TIMESTAMP"
+)
+
+
+@pytest.mark.parametrize("kind", ["TIMESTAMP", "DATETIME"])
+def test_a_growing_table_begins_at_the_first_row_of_its_time(server: Server, kind: str) -> None:
+    """Late ones are among them, whose numbers are lower than those of rows before that time."""
+    make(
+        server,
+        BORN.format(kind=kind),
+        f"INSERT INTO t (id, at) SELECT 7 * n + 1, '2026-01-01' + INTERVAL n SECOND FROM {NUMBERS} WHERE n < 1000",
+        "UPDATE t SET at = '2026-01-01 00:15:00' WHERE id = 7 * 300 + 1",
+        "DELETE FROM t WHERE id BETWEEN 7 * 480 + 1 AND 7 * 510",
+    )
+    lab = stream(server, Told(server), cursor="id", first_run=FirstRun.FROM, start=NEW_YEAR + timedelta(seconds=500))
+
+    rows = lab.run()
+
+    assert [row[0] for row in rows.rows if row[0] < 7 * 480] == [7 * n + 1 for n in range(300, 480)]
+    assert sorted(row[0] for row in rows.rows if row[0] > 7 * 480) == [7 * n + 1 for n in range(510, 1000)]
+    assert not lab.watermark.chain.proven, "what lies before the start is not promised"
+
+
+@pytest.mark.parametrize(("second", "first"), [(-5, 0), (0, 0), (1, 1), (998.5, 999), (999, 999)])
+def test_the_first_row_of_a_time_is_found_wherever_it_lies(server: Server, second: float, first: int) -> None:
+    make(
+        server,
+        BORN.format(kind="DATETIME"),
+        f"INSERT INTO t (id, at) SELECT n + 1, '2026-01-01' + INTERVAL n SECOND FROM {NUMBERS} WHERE n < 1000",
+    )
+    start = NEW_YEAR + timedelta(seconds=second)
+    lab = stream(server, Told(server), cursor="id", first_run=FirstRun.FROM, start=start, batch_rows=1000)
+
+    assert sorted(row[0] for row in lab.run().rows) == list(range(first + 1, 1001))
+
+
+def test_a_time_of_which_there_is_no_row_yet_is_waited_for(server: Server) -> None:
+    make(server, BORN.format(kind="DATETIME"), "INSERT INTO t (at) VALUES ('2026-01-01'), ('2026-01-02')")
+    lab = stream(
+        server, Told(server), cursor="id", first_run=FirstRun.FROM, start=NEW_YEAR + timedelta(days=5), batch_rows=9
+    )
+
+    early = lab.run()
+    run_sql(server, "INSERT INTO t (at) VALUES ('2026-01-03'), ('2026-01-07')")
+
+    assert (early.rows, lab.watermark.chain.seq) == ([], 0)
+    assert "2026-01-06 00:00:00" in early.planner.waiting
+    assert [row[0] for row in lab.run().rows] == [4]
+
+
+def test_which_column_tells_the_birth_of_a_row_has_to_be_clear(server: Server) -> None:
+    make(server, f"{BORN.format(kind='DATETIME')}, seen DATETIME NOT NULL DEFAULT CURRENT_TIMESTAMP, old DATETIME(3)")
+    run_sql(server, "INSERT INTO t (at, seen, old) VALUES ('2026-01-01', '2026-01-03', '2026-01-01')")
+    wanted = {"cursor": "id", "first_run": FirstRun.FROM, "start": NEW_YEAR + timedelta(days=1)}
+
+    with pytest.raises(ConfigError, match="at, seen"):
+        stream(server, Told(server), **wanted).run()
+
+    assert len(stream(server, Told(server), start_by="seen", **wanted).run().rows) == 1
+    assert stream(server, Told(server), start_by="old", **wanted).run().rows == []
+    with pytest.raises(SourceUnfit, match="no column nil"):
+        stream(server, Told(server), start_by="nil", **wanted).run()
+    make(server, "a INT, b INT, at DATETIME NOT NULL DEFAULT CURRENT_TIMESTAMP, PRIMARY KEY (a, b)")
+    run_sql(server, "INSERT INTO t (a, b) VALUES (1, 1)")
+    with pytest.raises(ConfigError, match="no single number"):
+        stream(server, Told(server), **wanted).run()
 
 
 def test_a_row_without_a_position_is_refused_where_the_policy_says_so(server: Server) -> None:

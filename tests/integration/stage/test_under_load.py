@@ -164,6 +164,29 @@ def test_hot_rows_arrive_ahead_while_something_holds_the_horizon(
     assert all(arrivals.versions.get(row, 0) >= version for row, version in wanted.items())
 
 
+def test_a_source_never_has_more_connections_than_it_was_said(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("syncd.core.planner.FEWEST_ROWS", 100)
+    pipe.options, pipe.tables = "max_connections: 2", "fine: {batch_rows: 400}"
+    Load(pipe.box.mysql, longest=1).prepare()
+    over, seen = threading.Event(), list[int]()
+
+    def count() -> None:
+        with Client(pipe.box.mysql) as client:
+            while not over.is_set():
+                seen.append(int(client.one("SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER = 'syncd'")))
+
+    counter = threading.Thread(target=count)
+    counter.start()
+    try:
+        outcome = pipe.run("fine")
+    finally:
+        over.set()
+        counter.join()
+
+    assert (outcome.error, outcome.rows) == (None, 400)
+    assert max(seen) == 3, "two, and the one that counts"
+
+
 def _ahead(pipe: Pipe, *, look: bool = True) -> int:
     """How many batches were read ahead, after one more pass."""
     if look:

@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
+from syncd.core.growing import MOST_NOTES, Remembered, Seen, complete, noted
 from syncd.core.ports import Horizon
-from syncd.stages.growing import MOST_NOTES, Remembered, Seen, complete, noted
 from watermarks.cursor import Cursor
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
