@@ -239,6 +239,7 @@ class Server:
         way = self._stack.enter_context(way_to(primary))
         at_primary = MySqlSource(primary, way.open)
         self._stack.callback(at_primary.close)
+        self._asking.append(at_primary.close)
         return FollowedHorizons(self._polled(primary, way), primary=at_primary, replica=self.source)
 
     def _polled(self, settings: SourceSettings, way: Way) -> ServerHorizons:
@@ -248,7 +249,10 @@ class Server:
         return horizons
 
     def rest(self) -> None:
-        """End every connection that waits for a question: readers may have `max_connections`, and that is all."""
+        """End every connection that waits for a question: readers may have `max_connections`, and that is all.
+
+        Streams of one server run one after another; whoever lets them run at once has to share its connections out.
+        """
         for end in (self.source.close, *self._asking):
             end()
 

@@ -90,14 +90,15 @@ def _usable(readings: Readings, before: Notes | None) -> tuple[Notes | None, boo
 
 def _break(readings: Readings, before: Notes) -> Break | None:
     """What came between the notes and this poll."""
-    told = f"{instant_text(before.t0)} {before.identity}, {instant_text(readings.t0)} {readings.identity}"
+    # Named by the notes alone: as long as they stay, every poll that meets it means the same break.
+    seen = f"{before.identity}, {instant_text(before.t0)}"
     if before.identity != readings.identity:
-        return Break(id=told, other=True)
+        return Break(id=f"{seen}: {readings.identity}", other=True)
     if readings.t0 >= before.t0:
         return None
     # It may have gone on for a while before it went back, and for a while since: no longer than we were away.
     away = readings.here - before.here if readings.here and before.here else timedelta()
-    return Break(id=told, low=readings.t0 - max(away, timedelta()))
+    return Break(id=f"{seen}: clock", low=readings.t0 - max(away, timedelta()))
 
 
 def _next_notes(seen: Notes, readings: Readings, known: Notes | None) -> Notes:

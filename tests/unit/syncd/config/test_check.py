@@ -47,6 +47,13 @@ def stream_of(table: str, *, defaults: str = "{}") -> StreamSettings:
     return settings_of(f"{top}\ndefaults: {defaults}\ntables: {{orders: {table}}}").streams[0]
 
 
+def test_a_beginning_may_name_the_column_that_tells_it() -> None:
+    stream = stream_of("{cursor: id, first_run: {from: 2025-01-01, by: born}}")
+
+    assert (stream.first_run, stream.start_by) == (FirstRun.FROM, "born")
+    assert stream_of("{cursor: id, first_run: {from: 2025-01-01}}").start_by is None
+
+
 def test_the_example_of_the_design_is_read_whole() -> None:
     settings = settings_of(WHOLE)
 

@@ -376,6 +376,17 @@ def test_a_clock_that_went_back_may_have_done_so_as_long_ago_as_we_were_away() -
     assert (horizon.bound, horizon.proven) == (None, False), "what is open may carry stamps of the repeated time"
 
 
+def test_a_break_is_the_same_one_for_as_long_as_the_notes_cannot_be_renewed() -> None:
+    _, notes = chain(poll(0))
+
+    first, notes = chain(blind(5, Sight.NOTHING, identity="two"), notes=notes)
+    second, notes = chain(blind(6, Sight.NOTHING, identity="two"), notes=notes)
+    seen, _ = chain(poll(7, identity="two"), notes=notes)
+
+    assert first.breaks == second.breaks == seen.breaks
+    assert len(seen.breaks) == 1
+
+
 def test_of_many_breaks_the_oldest_hands_on_what_it_demands() -> None:
     breaks = tuple(
         Break(id=str(number), low=at(-number) if number else None, other=not number)

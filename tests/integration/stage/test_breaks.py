@@ -1,0 +1,99 @@
+"""A server that is another than before, or whose clock went back: real polls, and notes that remember it otherwise.
+
+No server here can have its clock set. What its notes of a poll say can be: to the next poll that is the same.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from syncd.core.events import BatchExtracted
+from syncd.core.horizon import Notes
+from syncd.stages.run import State
+from tests.integration.stage.conftest import Pipe
+from tests.integration.stage.test_under_load import newest
+from tests.services.clients import Client
+from watermarks.batch import Kind
+
+pytestmark = pytest.mark.services
+
+Change = Callable[[Notes], Notes]
+
+
+def another(notes: Notes) -> Notes:
+    return replace(notes, identity="the server before", t0=notes.t0 + timedelta(days=1))
+
+
+def later(notes: Notes) -> Notes:
+    """So the clock went back by a few seconds, and has passed the mark again since."""
+    return replace(notes, t0=notes.t0 + timedelta(seconds=30))
+
+
+@pytest.fixture
+def fine(pipe: Pipe) -> Pipe:
+    """A table of a hundred rows, read, and stamped ten seconds ago; then five of them a little later."""
+    pipe.tables = "fine: {ahead_after: 1h}"
+    pipe.options = "reread: 60s"
+    pipe.sql(
+        "SET time_zone = '+00:00'",
+        "DROP TABLE IF EXISTS fine",
+        "CREATE TABLE fine (id BIGINT AUTO_INCREMENT PRIMARY KEY, v INT NOT NULL DEFAULT 1, update_at DATETIME(6)"
+        " NOT NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6), KEY (update_at, id))",
+        f"INSERT INTO fine (update_at) VALUES {', '.join(['(NOW(6) - INTERVAL 10 SECOND)'] * 100)}",
+    )
+    assert pipe.run("fine").rows == 100
+    pipe.sql("SET time_zone = '+00:00'", "UPDATE fine SET v = 2 WHERE id <= 5")
+    assert pipe.run("fine").rows == 5
+    pipe.events.clear()
+    return pipe
+
+
+def remember(pipe: Pipe, change: Change) -> None:
+    key = f"{pipe.prefix}/notes/mysql.json"
+    body = pipe.client.get_object(Bucket=pipe.box.s3.bucket, Key=key)["Body"].read()
+    changed = change(Notes.of_bytes(body, at=key)).to_bytes()
+    pipe.client.put_object(Bucket=pipe.box.s3.bucket, Key=key, Body=changed)
+
+
+def kinds(pipe: Pipe) -> list[str]:
+    return [event.kind for event in pipe.events if isinstance(event, BatchExtracted)]
+
+
+@pytest.mark.parametrize("change", [another, later])
+def test_rows_stamped_below_the_mark_are_read_after_a_break(fine: Pipe, change: Change) -> None:
+    fine.sql(
+        "SET time_zone = '+00:00'",
+        "UPDATE fine SET v = 7, update_at = NOW(6) - INTERVAL 40 SECOND WHERE id = 50",
+    )
+    assert fine.run("fine").rows == 0, "a cursor does not see it"
+    remember(fine, change)
+
+    first, second = fine.run("fine"), fine.run("fine")
+
+    assert (first.error, kinds(fine)) == (None, [Kind.REPAIR])
+    assert newest(fine, "fine")[50] == 7
+    assert (first.mark, second.rows, second.state) == (second.mark, 0, State.NOTHING)
+
+
+@pytest.mark.parametrize("change", [another, later])
+def test_what_is_open_at_first_sight_of_a_break_is_waited_for(fine: Pipe, change: Change) -> None:
+    remember(fine, change)
+
+    with Client(fine.box.mysql) as client:
+        client.run(
+            "SET time_zone = '+00:00'",
+            "BEGIN",
+            "UPDATE fine SET v = 8, update_at = NOW(6) - INTERVAL 40 SECOND WHERE id = 60",
+        )
+        waiting = [fine.run("fine") for _ in range(2)]
+        client.run("COMMIT")
+    after = fine.run("fine")
+
+    assert [outcome.rows for outcome in waiting] == [0, 0]
+    said = " ".join(outcome.reason or str(outcome.error) for outcome in waiting)
+    assert "another server" in said or "clock went back" in said
+    assert all((outcome.error is None) is (change is another) for outcome in waiting)
+    assert after.error is None
+    assert newest(fine, "fine")[60] == 8
