@@ -1,7 +1,6 @@
 """What can go wrong outside of state, grouped by what to do about it."""
 
-import traceback
-from pathlib import PurePath
+from types import TracebackType
 
 from watermarks.errors import DataInDoubt, HintedError, Misuse, Transient
 
@@ -65,11 +64,18 @@ def hinted(error: Exception) -> HintedError:
     """
     if isinstance(error, HintedError):
         return error
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" at {PurePath(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
     bug = Bug(
-        f"a bug in syncd: {type(error).__name__}{place}",
+        f"a bug in syncd: {type(error).__name__}{_place(error.__traceback__)}",
         hint="Run it again with --debug, and report what that shows. The mark is where it was.",
     )
     bug.__cause__ = error
     return bug
+
+
+def _place(trace: TracebackType | None) -> str:
+    """Where it was raised."""
+    if trace is None:
+        return ""
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    return f" at {trace.tb_frame.f_code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}"
