@@ -18,7 +18,7 @@ $(READY): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "error: $(PYTHON) is not on PATH"; echo "hint: install Python 3.11 or newer, or name another: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
 	@if command -v uv >/dev/null; then \
 	  uv venv --quiet --allow-existing --python $(PYTHON) $(VENV) && \
-	  uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[sandbox,dev]'; \
+	  uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[sandbox,dev]'; \
 	else \
 	  $(PYTHON) -m venv $(VENV) && \
 	  $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[sandbox,dev]'; \

@@ -80,6 +80,7 @@ class Service:
         store: "Callable[[Lake], Store]" = open_store,
         orphan_age: timedelta = OLD,
         ttl: float = TTL,
+        one_shot: bool = False,
     ) -> None:
         self._settings = settings
         self._environ = environ
@@ -88,6 +89,7 @@ class Service:
         self._make_store = store
         self._orphan_age = orphan_age
         self._ttl = ttl
+        self._one_shot = one_shot
         self._stack = ExitStack()
         self._sources: dict[str, Server] = {}
         self._process: Process | None = None
@@ -118,7 +120,7 @@ class Service:
         """The one session of Spark; it starts with the first batch that is read."""
         from syncd.adapters.spark.session import Session  # noqa: PLC0415  # only those who read need it
 
-        session = Session(self._settings.spark, environ=self._environ)
+        session = Session(self._settings.spark, environ=self._environ, one_shot=self._one_shot)
         self._stack.callback(session.stop)
         return session
 
@@ -268,6 +270,10 @@ class _LateReader:
         self._make = make
         self._alone = alone
         self._made: Reader | None = None
+
+    def prepare(self, windows: int) -> None:
+        self._made = self._made or self._make()
+        self._made.prepare(windows)
 
     def read(self, reading: Reading, *, tell: Callable[[int], None] = lambda _rows: None) -> Read:
         self._made = self._made or self._make()

@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +13,7 @@ from syncd.adapters.machine import JavaTooOld, NoJava
 OLDEST: Final = 17  # Spark 4 runs on nothing older
 _INSTALL: Final = f"Install a Java runtime of version {OLDEST} or newer and put it on PATH, or set JAVA_HOME to it."
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
+_RELEASE: Final = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
 
 
 def find_java(environ: Mapping[str, str]) -> str:
@@ -32,6 +34,10 @@ def find_java(environ: Mapping[str, str]) -> str:
 
 
 def _major(java: str, environ: Mapping[str, str]) -> int:
+    """The version that Java's own file names; asked of the program where there is no such file, which takes longer."""
+    with suppress(OSError, UnicodeDecodeError):
+        if found := _RELEASE.search((Path(java).resolve().parent.parent / "release").read_text(encoding="utf-8")):
+            return int(found[1])
     try:
         told = subprocess.run([java, "-version"], env=environ, capture_output=True, text=True, check=False, timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -1,7 +1,6 @@
 """The command `syncd`: reads the words, runs one command, tells how it ended."""
 
 import sys
-from importlib.metadata import version
 
 import click
 
@@ -13,7 +12,7 @@ from watermarks.errors import HintedError
 
 
 @click.group(context_settings={"auto_envvar_prefix": "SYNCD", "help_option_names": ["-h", "--help"]})
-@click.version_option(version("syncd"), prog_name="syncd")
+@click.version_option(package_name="syncd", prog_name="syncd")
 def syncd() -> None:
     """Keep Amazon Redshift equal to MySQL, through Parquet files on S3."""
 

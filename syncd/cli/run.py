@@ -75,7 +75,7 @@ def run(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by nam
     wanted = Pass(request=request, wait=wait, dry=words["dry_run"])
     with ended_by_sigterm(), ExitStack() as stack:
         progress = stack.enter_context(_progress(quiet=words["as_json"]))
-        service = stack.enter_context(Service(settings, environ=os.environ, tell=progress))
+        service = stack.enter_context(Service(settings, environ=os.environ, tell=progress, one_shot=True))
         outcomes = [service.extract(stream, wanted) for stream in streams]
     _show(outcomes, as_json=words["as_json"], dry_run=wanted.dry)
     _leave(outcomes, strict=words["strict"], debug=words["debug"])

@@ -129,6 +129,13 @@ class Horizons(Protocol):
 class Reader(Protocol):
     """Reads windows and writes parts; the one port behind which Spark stands."""
 
+    def prepare(self, windows: int) -> None:
+        """Get ready to read so many windows, beside what the caller does next; a reader may do nothing of it.
+
+        Nothing is raised: what goes wrong is told when something is read.
+        """
+        ...
+
     def read(self, reading: Reading, *, tell: Callable[[int], None] = lambda _rows: None) -> Read:
         """Read every window whole and write its rows to parts that no one knows of yet.
 

@@ -80,6 +80,11 @@ class ExtractProducer:
         self._looked = (_place(watermark), draft) if draft else None
         return draft
 
+    def prepare(self, draft: Draft) -> None:
+        """Let the reader get ready for what is going to be sealed, while claim and plan are written."""
+        if draft.windows:
+            self._reader.prepare(len(draft.windows))
+
     def propose(self, watermark: Watermark) -> Draft | None:
         looked, self._looked = self._looked, None
         if looked and looked[0] == _place(watermark):

@@ -163,8 +163,10 @@ class ExtractRun:
 
     def _pass(self, run: Run) -> Outcome:
         watermark, plan = self._begun()
-        if plan is None and self._producer.look(watermark) is None:
+        draft = plan.draft if plan else self._producer.look(watermark)
+        if draft is None:
             return replace(self._so_far, reason=self._producer.waits_for)
+        self._producer.prepare(draft)
         process = self._owner()
         held = self._acquired(process)
         try:

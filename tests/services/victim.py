@@ -82,6 +82,9 @@ class StoppingReader:
     point: Point
     lake: "Lake"
 
+    def prepare(self, windows: int) -> None:
+        self.inner.prepare(windows)
+
     def read(self, reading: Reading, *, tell: Callable[[int], None] = lambda _rows: None) -> Read:
         self.point.reached("before reading")
         if self.point.text == "a part stands":

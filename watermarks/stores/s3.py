@@ -6,9 +6,9 @@ from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
-import boto3.session
+import botocore.session  # without boto3 around it, which loads a library of transfers that nothing here uses
 from botocore import exceptions as boto
 from botocore.config import Config
 from botocore.parsers import ResponseParserError
@@ -139,10 +139,12 @@ def s3_client(
             )
         )
     try:
-        # A session of its own: the one that boto3 shares may not be used by several threads.
-        return boto3.session.Session().client("s3", region_name=region, endpoint_url=endpoint, config=config)
+        # A session of its own: sessions are not made for several threads, their clients are.
+        session = botocore.session.Session()
+        client = session.create_client("s3", region_name=region, endpoint_url=endpoint, config=config)
     except (boto.BotoCoreError, ValueError) as error:
         raise Misuse(f"no client of S3: {error}", hint="Check region, endpoint and AWS_PROFILE.") from error
+    return cast("S3Client", client)
 
 
 class S3Store:

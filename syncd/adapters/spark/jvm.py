@@ -6,8 +6,10 @@ import signal
 import struct
 import subprocess
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -44,6 +46,8 @@ class Jvm:
 
     process: subprocess.Popen[bytes]
     home: tempfile.TemporaryDirectory[str]
+    archives: bool = False
+    """Whether it makes the archive of its classes when it ends, which takes it longer than anybody should wait."""
     port: int = 0
     secret: str = field(default="", repr=False)
 
@@ -59,7 +63,10 @@ class Jvm:
         return log.read_text(errors="replace")[-_SAID_AT_MOST:].strip() if log.exists() else ""
 
     def end(self) -> None:
-        """Close the pipe that keeps it alive; kill what does not end by itself."""
+        """Close the pipe that keeps it alive; kill what does not end by itself, unless it has an archive to make."""
+        if self.archives:
+            self.leave()
+            return
         if self.process.stdin is not None:
             self.process.stdin.close()
         try:
@@ -72,6 +79,7 @@ class Jvm:
         """Close the pipe and do not wait: it ends, and archives its classes, at its own pace."""
         if self.process.stdin is not None:
             self.process.stdin.close()
+        threading.Thread(target=self.process.wait, name="java-ends", daemon=True).start()
         self.home.cleanup()
 
     def kill(self) -> None:
@@ -94,7 +102,9 @@ def start_jvm(conf: Mapping[str, str], *, environ: Mapping[str, str], cache: Pat
     archive = find_archive(cache, java=java, class_path=[*sorted(_jars().glob("*.jar")), *drivers])
     command = _command(java, _properties(conf, place, archive), environ)
     told = place / "port"
-    jvm = Jvm(process=_spawn(archive, command, place, {**environ, **_environ(told)}), home=home)
+    local = conf.get("spark.master", "local").startswith("local")
+    process = _spawn(archive, command, place, {**environ, **_environ(told, local=local)})
+    jvm = Jvm(process=process, home=home, archives=archive is not None and not archive.made)
     up = until(lambda: told.exists() or jvm.process.poll() is not None, within=STARTED_WITHIN)
     if not up or not told.exists():
         jvm.kill()
@@ -124,9 +134,13 @@ def _make_home(conf: Mapping[str, str]) -> tempfile.TemporaryDirectory[str]:
 
 
 def _home() -> Path:
-    from pyspark.find_spark_home import _find_spark_home
-
-    return Path(_find_spark_home())
+    """Where Spark lies. It is found without loading PySpark, which is loaded while Java starts."""
+    if home := os.environ.get("SPARK_HOME"):
+        return Path(home)
+    found = find_spec("pyspark")
+    if found is None or found.origin is None:
+        raise ReaderDown("PySpark is not installed", hint="Install syncd again: pip install syncd")
+    return Path(found.origin).resolve().parent
 
 
 def _jars() -> Path:
@@ -174,12 +188,11 @@ def _command(java: str, properties: Path, environ: Mapping[str, str]) -> list[st
     return [java, *parts[1:]]
 
 
-def _environ(told: Path) -> dict[str, str]:
-    return {
-        "SPARK_HOME": str(_home()),
-        "SPARK_CONNECT_MODE": "0",
-        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told),
-    }
+def _environ(told: Path, *, local: bool) -> dict[str, str]:
+    told_to_all = {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told)}
+    # Told where Spark lies, it gives its workers PySpark out of an archive of sources, which each of them compiles
+    # anew. On this machine alone they find it where we do.
+    return told_to_all if local else {"SPARK_HOME": str(_home()), **told_to_all}
 
 
 def _spawn(

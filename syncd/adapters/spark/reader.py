@@ -51,6 +51,10 @@ class SparkReader:
         self._connections = threading.BoundedSemaphore(source.max_connections)
         self._taking = threading.Lock()
 
+    def prepare(self, windows: int) -> None:
+        """Start the session; one window holds little."""
+        self._session.prepare(little=windows <= 1)
+
     def read(self, reading: Reading, *, tell: Callable[[int], None] = lambda _rows: None) -> Read:
         """Read every window whole and write its rows to parts; see the port."""
         told: list[dict[str, Any]] = []
@@ -72,7 +76,10 @@ class SparkReader:
 
     def _waves(self, queries: Sequence[WindowQuery]) -> Iterator[tuple[int, Sequence[WindowQuery]]]:
         """As many windows at once as there are connections and slots: then none of them waits, and all end in time."""
-        slots = self._session.run(lambda spark: spark.sparkContext.defaultParallelism, within=ON_TOP) if queries else 1
+        if not queries:
+            return
+        little = len(queries) == 1
+        slots = self._session.run(lambda spark: spark.sparkContext.defaultParallelism, within=ON_TOP, little=little)
         width = max(1, min(self._source.max_connections, slots))
         for first in range(0, len(queries), width):
             yield first, queries[first : first + width]
@@ -121,7 +128,7 @@ class SparkReader:
 
         within = self._source.longest_read.total_seconds() + ON_TOP
         try:
-            told = self._session.run(job, within=within)
+            told = self._session.run(job, within=within, little=len(queries) == 1)
         except HintedError:
             raise
         except Exception as error:  # noqa: BLE001  # PySpark, Py4J and sockets raise what they please

@@ -61,6 +61,11 @@ LOCAL: Final[Mapping[str, str]] = {
 """Nobody else has a part in a session on this machine alone."""
 
 
+JAVA: Final = ("-XX:+UseSerialGC", "-XX:-UsePerfData")
+QUICK: Final = "-XX:TieredStopAtLevel=1"
+"""Java compiles once and at once. Half the work of a start; but what runs for long runs at half its speed."""
+
+
 class Session:
     """The session of one process; any thread may use it.
 
@@ -75,11 +80,17 @@ class Session:
         environ: Mapping[str, str] | None = None,
         now: Callable[[], float] = time.monotonic,
         tell: Callable[[str], None] = lambda _line: None,
+        one_shot: bool = False,
     ) -> None:
+        """Prepare; `one_shot` says that the process ends with its work: a start for little may be a quick one."""
         self._settings = settings
         self._environ = os.environ if environ is None else environ
         self._now = now
         self._tell = tell
+        self._one_shot = one_shot
+        self._quick = False
+        """Whether the session's JVM was started for little."""
+        self._coming: Future[SparkSession] | None = None
         self._guard = threading.RLock()
         self._jvm: Jvm | None = None
         self._spark: SparkSession | None = None
@@ -100,17 +111,29 @@ class Session:
         """The process of the JVM, or of the shell around it."""
         return self._jvm.process.pid if self._jvm else None
 
-    def run(self, job: "Callable[[SparkSession], T]", *, within: float) -> T:
+    def prepare(self, *, little: bool) -> None:
+        """Start the session beside what the caller does next; what goes wrong is told to whoever runs a job.
+
+        `little` is to be read, as far as is known.
+        """
+        with self._guard:
+            if self._spark is None and self._coming is None:
+                self._quick = little and self._one_shot
+                self._coming = beside(self._start, name="spark-start")
+
+    def run(self, job: "Callable[[SparkSession], T]", *, within: float, little: bool = True) -> T:
         """What a job gives; cancelled when it takes longer than `within` seconds.
+
+        A session that was started for little makes way for another when there is more to do.
 
         Raises:
             ReaderDown: there is no session, or it ended.
             TimeoutError: the job took longer, and was cancelled.
         """
         with self._guard:
-            if self._jvm is not None and self._jvm.ended:
-                self.stop()  # it ended while nobody asked it for anything
-            spark = self._spark or self._start()
+            if self._quick and not little and not self._busy:
+                self.stop()
+            spark = self._spark or self._started(little=little)
             self._busy += 1
         try:
             return self._watched(spark, job, within)
@@ -148,8 +171,10 @@ class Session:
     def stop(self) -> None:
         """End the session and its JVM; the next `run` starts another."""
         with self._guard:
+            self._await_start()
             spark, jvm = self._spark, self._jvm
             self._spark = self._jvm = None
+            self._quick = False
             if jvm is not None:
                 _forget(spark)
                 jvm.end()
@@ -157,17 +182,37 @@ class Session:
     def leave(self) -> None:
         """Let the session end by itself, and do not wait: for a process that ends now."""
         with self._guard:
+            self._await_start()
             jvm, self._spark, self._jvm = self._jvm, None, None
             if jvm is not None:
                 jvm.leave()
 
+    def _started(self, *, little: bool) -> "SparkSession":
+        """The session that is on its way, or a new one."""
+        self.prepare(little=little)
+        coming = self._coming
+        assert coming is not None
+        try:
+            self._spark = coming.result()
+        finally:
+            if coming.done():  # else we were interrupted, and whoever stops the session waits for it
+                self._coming = None
+        return self._spark
+
+    def _await_start(self) -> None:
+        """Let a start that nobody waited for come to its end: only what stands can be ended."""
+        coming, self._coming = self._coming, None
+        if coming is not None and coming.exception() is None:
+            self._spark = coming.result()
+
     def _start(self) -> "SparkSession":
-        _require_none()
+        loaded = beside(_load_pyspark, name="load-pyspark")
         jars = [fetch(jar, find_jars(self._environ), environ=self._environ, tell=self._tell) for jar in _DRIVERS]
         conf = self._conf(jars)
         jvm = start_jvm(conf, environ=self._environ, cache=find_cache(self._environ), drivers=jars)
         try:
-            self._spark = _connect(jvm, local=self._settings.master.startswith("local"))
+            loaded.result()
+            spark = _connect(jvm, local=self._settings.master.startswith("local"))
         except BaseException as error:
             said = jvm.said
             jvm.kill()
@@ -176,7 +221,7 @@ class Session:
                 raise ReaderDown(f"no session of Spark: {said or error}") from error
             raise
         self._jvm = jvm
-        return self._spark
+        return spark
 
     def _conf(self, jars: Sequence[Path]) -> dict[str, str]:
         settings = self._settings
@@ -189,22 +234,18 @@ class Session:
             "spark.driver.memory": settings.driver_memory,
             # Beside Spark's own archives, so that the drivers' classes are archived with them.
             "spark.driver.extraClassPath": place,
-            "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:-UsePerfData",
+            "spark.driver.extraJavaOptions": " ".join([*JAVA, *([QUICK] if self._quick else [])]),
             **settings.conf,
         }
 
     def _watched(self, spark: "SparkSession", job: "Callable[[SparkSession], T]", within: float) -> T:
         tag = uuid.uuid4().hex
-        outcome: Future[T] = Future()
 
-        def work() -> None:
-            try:
-                spark.sparkContext.addJobTag(tag)
-                outcome.set_result(job(spark))
-            except BaseException as error:  # noqa: BLE001  # it is raised again where the answer is awaited
-                outcome.set_exception(error)
+        def work() -> T:
+            spark.sparkContext.addJobTag(tag)
+            return job(spark)
 
-        threading.Thread(target=work, name=f"spark-{tag[:6]}", daemon=True).start()
+        outcome = beside(work, name=f"spark-{tag[:6]}")
         try:
             return outcome.result(within)
         except BaseException:
@@ -227,19 +268,25 @@ class Session:
 _DRIVERS: Final = (MYSQL_DRIVER, MARIADB_DRIVER)
 
 
-def _require_none() -> None:
-    """Make sure that no other session runs here: of PySpark's state, a process has one.
+def beside(work: "Callable[[], T]", *, name: str) -> "Future[T]":
+    """The outcome of work that a thread of its own does; no process waits for it to end."""
+    outcome: Future[T] = Future()
 
-    Raises:
-        ReaderDown: one does.
-    """
-    from pyspark.core.context import SparkContext
+    def act() -> None:
+        try:
+            outcome.set_result(work())
+        except BaseException as error:  # noqa: BLE001  # it is raised again where the answer is awaited
+            outcome.set_exception(error)
 
-    if SparkContext._active_spark_context is not None:  # noqa: SLF001  # there is no public way
-        raise ReaderDown(
-            "another session of Spark runs in this process",
-            hint="End that one first, or give each a process of its own.",
-        )
+    threading.Thread(target=act, name=name, daemon=True).start()
+    return outcome
+
+
+def _load_pyspark() -> None:
+    """Load what a first reading wants, while Java starts on the other core."""
+    import pandas  # noqa: ICN001, F401  # PySpark asks for its version
+    import pyarrow  # noqa: ICN001, F401
+    import pyspark.sql  # noqa: F401
 
 
 def _connect(jvm: Jvm, *, local: bool) -> "SparkSession":

@@ -15,6 +15,12 @@ from tests.integration.stage.conftest import Pipe
 pytestmark = [pytest.mark.services, pytest.mark.parametrize("box", ["mariadb"], indirect=True)]
 
 STREAM = "mysql/shop.orders"
+LOADED = """
+import atexit, sys
+atexit.register(lambda: sys.stderr.write(" ".join({name.partition(".")[0] for name in sys.modules})))
+from syncd.cli.main import entry
+entry()
+"""
 
 
 def syncd(*words: str, config: Path, before: str = "", **environ: str) -> "subprocess.CompletedProcess[str]":
@@ -71,6 +77,32 @@ def test_a_first_session(shop: Pipe) -> None:
     assert told(again)["mark"] == told(second)["mark"]
     assert shop.lake.rows(STREAM, "id")[(2,)] == 2
     assert shop.lake.links(STREAM)[-1]["kind"] == "repair"
+
+
+def test_a_run_that_finds_nothing_loads_no_library_for_work_and_starts_no_java(shop: Pipe) -> None:
+    config = shop.config
+    assert syncd("-t", "orders", "--extract-only", config=config).returncode == 0
+    before = [key for key in shop.lake.keys("") if not key.startswith("notes/")]
+
+    idle = subprocess.run(
+        [sys.executable, "-c", LOADED, "run", "--config", str(config), "-t", "orders", "--extract-only"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "JAVA_HOME": "/nowhere"},
+    )
+
+    assert idle.returncode == 0, idle.stderr
+    loaded = set(idle.stderr.split())
+    assert {"botocore", "pymysql"} <= loaded
+    assert loaded.isdisjoint(
+        {
+            *("pyspark", "py4j", "pyarrow", "pandas", "numpy", "boto3", "s3transfer", "asyncssh", "redshift_connector"),
+            *("apscheduler", "rich", "prometheus_client", "structlog", "stamina"),
+        }
+    )
+    assert [key for key in shop.lake.keys("") if not key.startswith("notes/")] == before
 
 
 def test_a_limit_ends_a_run_and_the_next_one_goes_on(shop: Pipe) -> None:

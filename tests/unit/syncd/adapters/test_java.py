@@ -34,6 +34,13 @@ def test_an_old_java_is_refused_by_its_number(tmp_path: Path, version: str, majo
         find_java({"JAVA_HOME": str(tmp_path), "PATH": os.environ["PATH"]})
 
 
+def test_a_java_that_tells_its_version_in_a_file_is_not_started(tmp_path: Path) -> None:
+    java = program(tmp_path, "exit 1")
+    (tmp_path / "release").write_text('IMPLEMENTOR="Debian"\nJAVA_VERSION="17.0.15"\n')
+
+    assert find_java({"JAVA_HOME": str(tmp_path), "PATH": os.environ["PATH"]}) == java
+
+
 def test_no_java_is_said(tmp_path: Path) -> None:
     with pytest.raises(NoJava, match="no java on PATH"):
         find_java({"PATH": str(tmp_path)})

@@ -93,6 +93,10 @@ class ScriptedReader:
     failures: int = 0
     error: HintedError = field(default_factory=lambda: SourceDown("MySQL hung up"))
     meanwhile: Callable[[], None] = lambda: None
+    prepared: list[int] = field(default_factory=list)
+
+    def prepare(self, windows: int) -> None:
+        self.prepared.append(windows)
 
     def read(self, reading: Reading, *, tell: Callable[[int], None] = lambda _rows: None) -> Read:
         parts = []
@@ -216,7 +220,16 @@ def test_a_stream_with_nothing_to_do_is_left_as_it_is() -> None:
     outcome = bench.once()
 
     assert (outcome.state, bench.asked_for_owner) == (State.WAITING, 0)
+    assert bench.reader.prepared == []
     assert list(bench.store.list("")) == before
+
+
+def test_the_reader_gets_ready_as_soon_as_something_is_found() -> None:
+    bench = Bench(1)
+
+    bench.once()
+
+    assert bench.reader.prepared == [1]
 
 
 def test_what_was_found_is_planned_without_another_probe() -> None:
