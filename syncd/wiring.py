@@ -25,7 +25,6 @@ from syncd.stages.extract import ExtractProducer
 from syncd.stages.heartbeat import Heartbeat
 from syncd.stages.planning import Planner
 from syncd.stages.run import ExtractRun, Outcome
-from syncd.stages.sweep import OLD
 from watermarks.clock import Clock, SystemClock
 from watermarks.document import Watermark
 from watermarks.extraction import Chain
@@ -78,7 +77,6 @@ class Service:
         tell: Tell,
         clock: Clock | None = None,
         store: "Callable[[Lake], Store]" = open_store,
-        orphan_age: timedelta = OLD,
         ttl: float = TTL,
         one_shot: bool = False,
     ) -> None:
@@ -87,7 +85,6 @@ class Service:
         self._tell = tell
         self._clock = clock or SystemClock()
         self._make_store = store
-        self._orphan_age = orphan_age
         self._ttl = ttl
         self._one_shot = one_shot
         self._stack = ExitStack()
@@ -170,7 +167,6 @@ class Service:
             parts=self.lake,
             clock=self._clock,
             tell=self._tell,
-            orphan_age=self._orphan_age,
             patience=wanted.wait,
         )
 

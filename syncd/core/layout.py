@@ -1,8 +1,6 @@
 """The keys of everything that is no document: parts and refused rows, built and parsed here and nowhere else."""
 
 import re
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Final
 
 from watermarks.batch import BatchId, Plan
@@ -12,11 +10,6 @@ _PART: Final = re.compile(
     r"(?:data/(?P<data>[^/]+/[^/]+)/\d{4}/\d\d/\d\d|quarantine/(?P<quarantine>[^/]+/[^/]+))"
     r"/(?P<batch>[0-9]+-[0-9]+)/[0-9]+\.[0-9]+-[^/]+\.parquet"
 )
-
-
-def written_prefixes(stream: StreamName) -> tuple[str, ...]:
-    """What the keys of everything that readers write for a stream begin with."""
-    return data_prefix(stream), f"quarantine/{stream.chain_stem}/"
 
 
 def data_prefix(stream: StreamName) -> str:
@@ -38,18 +31,9 @@ def part_key(prefix: str, *, window: int, number: int, attempt: str) -> str:
     return f"{prefix}{window:05d}.{number:03d}-{attempt}.parquet"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """One object that a reader wrote, as its key tells."""
-
-    key: str
-    batch: BatchId
-    changed_at: datetime
-
-
-def found_at(stream: StreamName, key: str, changed_at: datetime) -> Found | None:
-    """What a key says; None when no part of this stream is called so."""
+def batch_of_part(stream: StreamName, key: str) -> BatchId | None:
+    """The batch that a key names; None when no part of this stream is called so."""
     match = _PART.fullmatch(key)
     if match is None or stream.chain_stem not in (match["data"], match["quarantine"]):
         return None
-    return Found(key=key, batch=BatchId.of_text(match["batch"]), changed_at=changed_at)
+    return BatchId.of_text(match["batch"])

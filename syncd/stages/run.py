@@ -8,12 +8,12 @@ from enum import StrEnum
 from functools import partial
 from typing import Final
 
-from syncd.core.errors import SchemaDrift, hinted
+from syncd.core.errors import SchemaDrift, TableAltered, hinted
 from syncd.core.events import BatchAbandoned, BatchExtracted, OrphansSwept, StreamFailed, Tell
 from syncd.core.manifest import Manifest
 from syncd.core.ports import Parts
 from syncd.stages.extract import ExtractProducer
-from syncd.stages.sweep import OLD, orphans
+from syncd.stages.sweep import orphans
 from watermarks.batch import Kind, Link, Plan
 from watermarks.clock import Clock
 from watermarks.cursor import START, Cursor
@@ -108,7 +108,6 @@ class ExtractRun:
         parts: Parts,
         clock: Clock,
         tell: Tell,
-        orphan_age: timedelta = OLD,
         patience: timedelta = timedelta(0),
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -119,11 +118,11 @@ class ExtractRun:
         self._parts = parts
         self._clock = clock
         self._tell = tell
-        self._orphan_age = orphan_age
         self._patience = patience
         self._pause = pause
         self._chain = Chain(journal, stream)
         self._so_far = Outcome(stream=stream)
+        self._tried: list[Plan] = []
 
     def look(self) -> Outcome:
         """What the next batch would be. Nothing is written."""
@@ -166,11 +165,12 @@ class ExtractRun:
         draft = plan.draft if plan else self._producer.look(watermark)
         if draft is None:
             return replace(self._so_far, reason=self._producer.waits_for)
+        self._tried = [plan] if plan else []
         self._producer.prepare(draft)
         process = self._owner()
         held = self._acquired(process)
         try:
-            self._extract(held, run, sweep=plan is not None)
+            self._extract(held, run)
         finally:
             process.release(held)
         return replace(self._so_far, reason=self._producer.waits_for)
@@ -191,7 +191,7 @@ class ExtractRun:
                 seen = sign
                 self._pause(LOOKED_AGAIN)
 
-    def _extract(self, held: Held, run: Run, *, sweep: bool) -> None:
+    def _extract(self, held: Held, run: Run) -> None:
         extraction = Extraction(self._journal, held, self._producer)
         try:
             self._take_turns(extraction, run)
@@ -201,17 +201,27 @@ class ExtractRun:
             failure = hinted(error)
             extraction.fail(failure.message, retry_in=partial(self._failure, failure.message))
             raise failure from failure.__cause__
-        if sweep:
-            self._sweep()
+        self._sweep()
 
     def _take_turns(self, extraction: Extraction, run: Run) -> None:
-        abandoned = 0
+        abandoned = altered = 0
         while True:
             began = self._clock.monotonic()
-            turn = extraction.turn(run)
+            try:
+                turn = extraction.turn(run)
+            except TableAltered:
+                # The next turn finds the plan's world gone, and abandons it; a table that is altered back is not.
+                altered += 1
+                if altered > MOST_ABANDONED:
+                    raise
+                self._take_up()
+                continue
             if turn.link is None or turn.watermark is None:
                 return
-            abandoned = abandoned + 1 if turn.link.kind is Kind.ABANDONED else 0
+            if turn.link.kind is Kind.ABANDONED:
+                abandoned += 1
+            else:
+                abandoned = altered = 0
             if abandoned > MOST_ABANDONED:
                 raise RestlessWorld(
                     f"{abandoned} plans of {self._stream} in a row were out of date before they were carried out",
@@ -219,6 +229,13 @@ class ExtractRun:
                 )
             self._so_far = self._so_far.after(turn.link, turn.watermark)
             self._told(turn.link, seconds=self._clock.monotonic() - began)
+
+    def _take_up(self) -> None:
+        """Remember the next number's plan as one that was tried before: what that left is an orphan once it is done."""
+        watermark = self._journal.read(self._stream.stem)
+        plan = self._chain.plan(watermark.chain.next) if watermark else None
+        if plan is not None:
+            self._tried.append(plan)
 
     def _failure(self, message: str, attempt: int) -> Failure:
         now = self._clock.now()
@@ -245,11 +262,8 @@ class ExtractRun:
         )
 
     def _sweep(self) -> None:
-        """Remove what an earlier attempt left; after a clean one there is nothing, and nothing is listed."""
-        watermark = self._journal.read(self._stream.stem)
-        if watermark is None:
-            return
-        old = list(orphans(self._chain, watermark, self._parts, now=self._clock.now(), age=self._orphan_age))
-        if old:
-            self._parts.drop(old)
-            self._tell(OrphansSwept(stream=self._stream, files=len(old)))
+        """Remove what earlier attempts left of batches that are done now; after a clean one nothing is listed."""
+        left = [key for plan in self._tried for key in orphans(self._chain, plan, self._parts)]
+        if left:
+            self._parts.drop(left)
+            self._tell(OrphansSwept(stream=self._stream, files=len(left)))

@@ -20,6 +20,13 @@ class Arrivals:
     links: int = 0
     rows: int = 0
 
+    @classmethod
+    def of(cls, lake: Lake, stream: str) -> "Arrivals":
+        """Everything that stands by now."""
+        found = cls(lake, stream)
+        found.look()
+        return found
+
     def look(self) -> None:
         """Take up the links that came since the last look."""
         while (link := self._link(self.links + 1)) is not None:

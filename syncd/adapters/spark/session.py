@@ -131,6 +131,8 @@ class Session:
             TimeoutError: the job took longer, and was cancelled.
         """
         with self._guard:
+            if self._jvm is not None and self._jvm.ended:
+                self.stop()  # it ended while nobody asked it for anything
             if self._quick and not little and not self._busy:
                 self.stop()
             spark = self._spark or self._started(little=little)
@@ -206,6 +208,8 @@ class Session:
             self._spark = coming.result()
 
     def _start(self) -> "SparkSession":
+        if "pyspark" in sys.modules:
+            _require_none()
         loaded = beside(_load_pyspark, name="load-pyspark")
         jars = [fetch(jar, find_jars(self._environ), environ=self._environ, tell=self._tell) for jar in _DRIVERS]
         conf = self._conf(jars)
@@ -266,6 +270,21 @@ class Session:
 
 
 _DRIVERS: Final = (MYSQL_DRIVER, MARIADB_DRIVER)
+
+
+def _require_none() -> None:
+    """Make sure that no other session runs here: of PySpark's state, a process has one.
+
+    Raises:
+        ReaderDown: one does.
+    """
+    from pyspark.core.context import SparkContext
+
+    if SparkContext._active_spark_context is not None:  # noqa: SLF001  # there is no public way
+        raise ReaderDown(
+            "another session of Spark runs in this process",
+            hint="End that one first, or give each a process of its own.",
+        )
 
 
 def beside(work: "Callable[[], T]", *, name: str) -> "Future[T]":

@@ -89,11 +89,10 @@ class Pipe:
         return read_settings(self.config, {})
 
     def run(self, table: str = "orders", *, ttl: float = 30.0, **wanted: Any) -> Outcome:
-        """One pass in this process, orphans swept at once."""
+        """One pass in this process."""
         settings = self.settings
         stream = next(stream for stream in settings.streams if stream.table == table)
-        age = timedelta(0)
-        with WarmService(settings, environ=os.environ, tell=self.tell, orphan_age=age, ttl=ttl) as service:
+        with WarmService(settings, environ=os.environ, tell=self.tell, ttl=ttl) as service:
             service.shared, service.wrap = self.warm, self.wrap
             return service.extract(stream, Pass(request=Request(**wanted), wait=timedelta(seconds=20)))
 

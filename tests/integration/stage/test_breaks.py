@@ -13,7 +13,7 @@ from syncd.core.events import BatchExtracted
 from syncd.core.horizon import Notes
 from syncd.stages.run import State
 from tests.integration.stage.conftest import Pipe
-from tests.integration.stage.test_under_load import newest
+from tests.services.arrivals import Arrivals
 from tests.services.clients import Client
 from watermarks.batch import Kind
 
@@ -73,7 +73,7 @@ def test_rows_stamped_below_the_mark_are_read_after_a_break(fine: Pipe, change: 
     first, second = fine.run("fine"), fine.run("fine")
 
     assert (first.error, kinds(fine)) == (None, [Kind.REPAIR])
-    assert newest(fine, "fine")[50] == 7
+    assert Arrivals.of(fine.lake, "mysql/shop.fine").versions[50] == 7
     assert (first.mark, second.rows, second.state) == (second.mark, 0, State.NOTHING)
 
 
@@ -96,4 +96,4 @@ def test_what_is_open_at_first_sight_of_a_break_is_waited_for(fine: Pipe, change
     assert "another server" in said or "clock went back" in said
     assert all((outcome.error is None) is (change is another) for outcome in waiting)
     assert after.error is None
-    assert newest(fine, "fine")[60] == 8
+    assert Arrivals.of(fine.lake, "mysql/shop.fine").versions[60] == 8

@@ -18,9 +18,10 @@ from syncd.sandbox.whole import Sandbox
 from syncd.stages.run import State
 from tests.integration.source.test_horizon_stress import Naive
 from tests.integration.stage.conftest import Pipe
-from tests.integration.stage.test_under_load import newest, passes
-from tests.integration.ways.conftest import settings_of
+from tests.integration.stage.test_under_load import passes
+from tests.services.arrivals import Arrivals
 from tests.services.clients import Client
+from tests.services.guarded import settings_of
 from tests.services.load import TABLES, Load
 from tests.services.replication import follow, run, server_of
 from tests.services.servers import environ_of
@@ -184,7 +185,7 @@ def test_no_row_is_lost_while_a_replica_falls_behind_and_catches_up(
             for table in TABLES:
                 passes(lane, table)
             naive.step()
-            return all(newest(lane, table) == rows for table, rows in now.items())
+            return all(Arrivals.of(lane.lake, f"mysql/shop.{table}").versions == rows for table, rows in now.items())
 
         until(drained)
         assert sum(naive.versions.lost(client).values()) > 0, "the load did not hurt, so nothing is proved"

@@ -188,6 +188,9 @@ class _Armed:
         self._inner = inner
         self._arm = arm
 
+    def prepare(self, windows: int) -> None:
+        self._inner.prepare(windows)
+
     def read(self, reading: Reading, *, tell: Callable[[int], None] = lambda _rows: None) -> Read:
         self._arm()
         return self._inner.read(reading, tell=tell)

@@ -23,7 +23,7 @@ from syncd.adapters.wait import until
 from syncd.core.errors import SourceDown, SourceUnfit
 from syncd.core.schema import Server
 from syncd.core.settings import Secret, SourceSettings
-from tests.integration.ways.conftest import sandbox_of, settings_of
+from tests.services.guarded import sandbox_of, settings_of
 from tests.services.replication import follow, rows, run, server_of
 
 pytestmark = pytest.mark.services
