@@ -50,6 +50,11 @@ def error_of(error: BaseException, source: SourceSettings) -> HintedError:
     return ReaderDown(f"the reading ended in the middle: {told}", hint=MEMORY)
 
 
+def is_too_wide(error: BaseException) -> bool:
+    """Whether Connector/J met a row, or was given a statement, that is longer than it was told to take."""
+    return any(_is(cause, "com.mysql.cj.jdbc.exceptions.PacketTooBigException") for cause in _causes(error))
+
+
 def _of_code(code: int, told: str, place: str) -> HintedError:
     message = f"{place}: {told}"
     if code == _NO_VARIABLE or any(word in told for word in (STRANGER, _NO_TABLE)):

@@ -12,6 +12,8 @@ STREAMING: Final = str(-(2**31))
 """The fetch size that makes Connector/J hand on row by row, instead of keeping the whole result."""
 FETCHED: Final = "1000"
 """Rows that the MariaDB driver holds at a time."""
+NARROW: Final = 32 << 10
+"""Bytes of a row, as it travels, that need no weighing: of such rows Spark hands over 128 MiB at once, at most."""
 STRANGER: Final = "syncd meets another server"
 """Names no time zone: an assignment of it fails, and its error carries the text."""
 
@@ -51,9 +53,12 @@ def properties_of(
     identity: str,
     trust: str | None = None,
     proxy: tuple[str, int] | None = None,
+    narrow: bool = False,
 ) -> dict[str, str]:
     """All that Spark and the driver are told.
 
+    With `narrow` Connector/J gives up at the first row, or statement, that is longer than `NARROW`: to it both are
+    packets, and so the bound costs nothing. The MariaDB driver bounds statements alone.
     `trust` is the file of authorities, as this driver reads it; `proxy` the near end of a tunnel, behind which the
     certificate is still checked for the source's own name.
     """
@@ -73,6 +78,8 @@ def properties_of(
     }
     if proxy is not None:
         common |= {"socksProxyHost": proxy[0], "socksProxyPort": str(proxy[1]), "socksProxyRemoteDns": "true"}
+    if narrow:
+        common |= {"maxAllowedPacket": str(NARROW)}
     return common | (_of_connector_j(trust) if driver == "mysql" else _of_mariadb(trust))
 
 

@@ -9,9 +9,9 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 from syncd.adapters.s3 import Lake
-from syncd.adapters.spark.failures import error_of
+from syncd.adapters.spark.failures import error_of, is_too_wide
 from syncd.adapters.spark.jdbc import address_of, properties_of, table_of
-from syncd.adapters.spark.session import Session
+from syncd.adapters.spark.session import Session, unweighed
 from syncd.adapters.spark.task import TOLD, Work, part_of, write_window
 from syncd.adapters.spark.trust import trust_of
 from syncd.core import errors as ours
@@ -21,6 +21,8 @@ from watermarks.errors import HintedError, Misuse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from syncd.core.columns import Passage
 
 ON_TOP: Final = 30.0
 """Seconds beyond `longest_read` after which a reading is given up: the server, which counts too, ends it first."""
@@ -50,6 +52,8 @@ class SparkReader:
         self._proxy = proxy
         self._connections = threading.BoundedSemaphore(source.max_connections)
         self._taking = threading.Lock()
+        self._wide: set[tuple[Passage, ...]] = set()
+        """What was read here, and has rows that are weighed."""
 
     def prepare(self, windows: int) -> None:
         """Start the session; one window holds little."""
@@ -111,11 +115,19 @@ class SparkReader:
             lake=self._lake,
         )
         statements = [query.sql for query in queries]
+        # The MariaDB driver takes rows of any length.
+        narrow = self._driver == "mysql" and reading.passages not in self._wide
 
         def job(spark: "SparkSession") -> list[dict[str, Any]]:
+            spark = unweighed(spark) if narrow else spark
             trust = trust_of(spark, self._source.ca, driver=self._driver)
             properties = properties_of(
-                self._source, driver=self._driver, identity=reading.identity, trust=trust, proxy=self._proxy()
+                self._source,
+                driver=self._driver,
+                identity=reading.identity,
+                trust=trust,
+                proxy=self._proxy(),
+                narrow=narrow,
             )
             address = address_of(self._source, driver=self._driver)
             # The partitions of a union keep its order, and so a task knows its window by its number.
@@ -132,6 +144,10 @@ class SparkReader:
         except HintedError:
             raise
         except Exception as error:  # noqa: BLE001  # PySpark, Py4J and sockets raise what they please
+            if narrow and is_too_wide(error):
+                self._wide.add(reading.passages)
+                self._abandon(reading)
+                return self._read_wave(reading, first, queries)
             raise error_of(error, self._source) from None  # a trace of Java helps nobody, and shows statements
         for one in told:
             if "error" in one:

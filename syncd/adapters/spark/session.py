@@ -27,6 +27,12 @@ GREETED_WITHIN: Final = 10
 CANCELLED_WITHIN: Final = 10.0
 MOST_ROWS_OF_A_BATCH: Final = 16_384
 MOST_BYTES_OF_A_BATCH: Final = 16 << 20
+ROWS_OF_NARROW: Final = 4_096
+"""Rows that Spark hands over at once where each is known to be narrow, and none is weighed."""
+_UNWEIGHED: Final[Mapping[str, str]] = {
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS_OF_NARROW),
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
+}
 
 ENOUGH: Final = (
     "Was the machine out of memory? Give spark.driver_memory less than it has, or read fewer windows at once."
@@ -285,6 +291,18 @@ def _require_none() -> None:
             "another session of Spark runs in this process",
             hint="End that one first, or give each a process of its own.",
         )
+
+
+def unweighed(spark: "SparkSession") -> "SparkSession":
+    """The session for rows of which each is bounded already.
+
+    To hold a batch to a number of bytes, Spark asks after every row how many each column has by now: a quarter of
+    all that the JVM does. What a job reads is set by its session, and so it is another one on the same JVM.
+    """
+    other = spark.newSession()
+    for name, value in _UNWEIGHED.items():
+        other.conf.set(name, value)
+    return other
 
 
 def beside(work: "Callable[[], T]", *, name: str) -> "Future[T]":

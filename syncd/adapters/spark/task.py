@@ -23,6 +23,9 @@ from watermarks.window import Window
 
 SHRINKS: Final = 4
 """How much smaller Arrow's bytes become in a file, about: what waits for its row group counts for so much."""
+MANY_ROWS: Final = 16_384
+MANY_BYTES: Final = 16 << 20
+"""Batches of so much are worth what is done for each of them."""
 TOLD: Final = "told"
 """The one column that a task yields, with one row of JSON."""
 
@@ -66,6 +69,20 @@ def write_window(work: Work, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
     yield pa.record_batch({TOLD: pa.array([json.dumps(told)])})
 
 
+def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in larger batches: what is done for a batch, and not for a row, costs as much for a small one."""
+    waiting, rows, size = list[pa.RecordBatch](), 0, 0
+    for batch in batches:
+        waiting.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        if rows >= MANY_ROWS or size >= MANY_BYTES:
+            yield pa.concat_batches(waiting)
+            waiting, rows, size = [], 0, 0
+    if waiting:
+        yield pa.concat_batches(waiting)
+
+
 @functools.cache
 def _lake(settings: LakeSettings) -> Lake:
     """One client for all tasks that a worker runs: making one takes longer than a small window."""
@@ -89,11 +106,11 @@ class _WindowWriter:
         self._troubles: Counter[str] = Counter()
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> dict[str, Any]:
-        for batch in batches:
-            self._check.check(batch)
+        for batch in gathered(batches):
+            span = self._check.check(batch)
             done = self._conversion.convert(batch)
             self._troubles.update(done.troubles)
-            self._parts.write(done.batch, self._check.span(done.travelled))
+            self._parts.write(done.batch, span if done.refused is None else self._check.span(done.travelled))
             if done.refused is not None:
                 self._refused.write(done.refused, None)
         return {

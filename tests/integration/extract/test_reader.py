@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -13,8 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from syncd.adapters.s3 import Lake
+from syncd.adapters.spark import reader as reader_module
 from syncd.adapters.spark.reader import SparkReader
-from syncd.adapters.spark.session import Session
+from syncd.adapters.spark.session import Session, unweighed
 from syncd.adapters.wait import until
 from syncd.core.errors import LakeDown, LakeUnfit, RowOutside, SchemaDrift, SourceDown, SourceReplaced, SourceUnfit
 from syncd.core.reading import Part, Reading, WindowQuery
@@ -97,6 +99,29 @@ def test_a_window_rolls_to_the_next_part_when_one_is_large(
     assert max(part.bytes for part in read.parts) < 3 << 20
     assert all(left.high < right.low for left, right in zip(read.parts, read.parts[1:], strict=False))
     assert rows_of(lake, read.parts).num_rows == ROWS
+
+
+def test_wide_rows_among_narrow_ones_are_read_and_from_then_on_all_are_weighed(
+    reader: SparkReader, orders: Orders, lake: Lake, nonce: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that travel in more bytes than a narrow row may have end a reading that weighs none."""
+    wide = "IF(id % 1000 = 0, REPEAT('w', 60000), CAST(`note` AS BINARY)) AS `note`"
+    query = orders.query(Window(START, orders.ends[1]))
+    statement = query.sql.replace("CAST(`note` AS BINARY) AS `note`", wide)
+    assert statement != query.sql
+    began: list[bool] = []
+    monkeypatch.setattr(reader_module, "unweighed", lambda spark: began.append(True) or unweighed(spark))
+    reading = orders.reading(nonce, queries=(replace(query, sql=statement),))
+
+    found = rows_of(lake, reader.read(reading).parts)
+    again = reader.read(replace(reading, nonce=f"{nonce}a"))
+
+    notes = dict(zip(found.column("id").to_pylist(), found.column("note").to_pylist(), strict=True))
+    assert len(notes) == ROWS
+    assert {key for key, note in notes.items() if note == "w" * 60_000} == {*map(Decimal, range(1000, ROWS + 1, 1000))}
+    assert sum(part.rows for part in again.parts) == ROWS
+    assert began == [True]
+    assert "Uploads" not in lake.client.list_multipart_uploads(Bucket=lake.settings.bucket)
 
 
 def test_a_window_without_rows_has_no_part(reader: SparkReader, orders: Orders, nonce: str) -> None:

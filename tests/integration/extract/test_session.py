@@ -44,6 +44,29 @@ for _ in range(2):
     assert not session.running
 """
 
+GROWS = """
+from syncd.adapters.spark.session import QUICK, Session
+from syncd.core.settings import SparkSettings
+told = []
+session = Session(SparkSettings(), one_shot=True)
+def job(spark):
+    beans = spark.sparkContext._jvm.java.lang.management.ManagementFactory
+    told.append((session.pid, QUICK in str(beans.getRuntimeMXBean().getInputArguments())))
+    return spark.range(3).mapInArrow(lambda batches: batches, 'id long').count()
+session.prepare(little=True)
+assert session.run(job, within=120) == 3
+assert session.run(job, within=120, little=True) == 3
+assert session.run(job, within=120, little=False) == 3
+assert session.run(job, within=120, little=True) == 3
+session.stop()
+session.prepare(little=True)
+assert session.run(job, within=120, little=False) == 3
+pids, quick = zip(*told)
+assert quick == (True, True, False, False, False), quick
+assert pids[0] == pids[1] != pids[2] == pids[3] != pids[4], pids
+session.stop()
+"""
+
 
 def members_of(session: int) -> list[int]:
     """Its living processes: a JVM, the shell around it, its Python workers, which have a group of their own."""
@@ -74,6 +97,14 @@ def test_a_killed_parent_takes_its_jvm_along() -> None:
 def test_an_idle_session_ends_and_the_next_job_starts_another_without_a_word() -> None:
     done = subprocess.run(
         [sys.executable, "-c", LIFE], capture_output=True, text=True, check=False, timeout=300, env=os.environ
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_session_that_was_started_for_little_makes_way_for_a_full_one_within_one_run() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", GROWS], capture_output=True, text=True, check=False, timeout=300, env=os.environ
     )
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -1,6 +1,6 @@
 import pytest
 
-from syncd.adapters.spark.jdbc import address_of, properties_of, session_of, table_of
+from syncd.adapters.spark.jdbc import NARROW, address_of, properties_of, session_of, table_of
 from syncd.core.settings import Secret, SourceSettings, Tls
 
 
@@ -41,6 +41,11 @@ def test_a_named_authority_is_the_only_one_that_is_trusted() -> None:
     assert of_connector_j["trustCertificateKeyStoreUrl"] == "file:/run/ca.p12"
     assert of_connector_j["fallbackToSystemTrustStore"] == "false"
     assert properties_of(source(), driver="mariadb", identity="u", trust="/ca.pem")["serverSslCert"] == "/ca.pem"
+
+
+def test_only_what_is_read_unweighed_bounds_its_rows() -> None:
+    assert properties_of(source(), driver="mysql", identity="u", narrow=True)["maxAllowedPacket"] == str(NARROW)
+    assert "maxAllowedPacket" not in properties_of(source(), driver="mysql", identity="u")
 
 
 def test_an_identity_is_quoted() -> None:
