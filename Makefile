@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 MINIO := v0.0.0-20260212201848-7aac2a2c5b7c
 export HYPOTHESIS_STORAGE_DIRECTORY ?= .cache/hypothesis
 
-.PHONY: help setup check test test-services test-long test-live bench-watermarks bench-sandbox bench-standin bench-extract real-mysql format constraints clean bench-convert
+.PHONY: help setup check test test-services test-long test-live bench-watermarks bench-sandbox bench-standin bench-extract bench-start real-mysql format constraints clean bench-convert
 
 help:           ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 20
@@ -70,6 +70,9 @@ bench-standin: $(READY) ## COPY in the Redshift stand-in: rows a second, and mem
 
 bench-extract: $(READY) ## MySQL to Parquet on S3 beside six other tools; ARGS='--tools none --memory 2000000' for memory
 	$(BIN)/python -m benchmarks.extract $(ARGS)
+
+bench-start: $(READY) ## a run that finds nothing, a cold and a warm one of 1,000 rows, an idle cycle
+	$(BIN)/python -m benchmarks.start_up
 
 bench-convert: $(READY) ## travelled batches to Parquet on one core: rows a second, zstd against snappy
 	$(BIN)/python -m benchmarks.convert

@@ -1,0 +1,150 @@
+"""What little costs: a run that finds nothing, one that starts Spark for 1,000 rows, a warm one, an idle cycle.
+
+python -m benchmarks.start_up [ROUNDS]
+
+Programs are timed from their start to their end, as a user has them: with the compiled files of Python, and the
+archive of Java's classes, that a first run leaves behind.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from benchmarks.stage import FIRST, WarmService
+from syncd.adapters.spark.session import Session
+from syncd.config.check import read_settings
+from syncd.core.planner import Request
+from syncd.core.settings import Settings, SparkSettings
+from syncd.sandbox.shop.schema import TABLES
+from syncd.sandbox.shop.seed import Size, seed_shop
+from syncd.sandbox.whole import Sandbox
+from syncd.wiring import Pass, Service
+
+ROUNDS = 5
+ORDERS = 20_000
+LITTLE = 1_000
+CYCLES = 20
+FRESH = timedelta(seconds=20)
+"""How long a first pass may wait for transactions that began before it."""
+ALLOWED = {"idle one-shot": 0.8, "cold one-shot, 1,000 rows": 8.0, "warm, 1,000 rows": 1.0, "idle cycle": 0.030}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """The shop, and where its streams stand."""
+
+    box: Sandbox
+    config: Path
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """A user's own: whoever forbids compiled files measures the compiler."""
+        told = {**os.environ, **self.box.s3.environ}
+        told.pop("PYTHONDONTWRITEBYTECODE", None)
+        return told
+
+    @property
+    def settings(self) -> Settings:
+        return read_settings(self.config, {})
+
+    def program(self) -> float:
+        """Seconds of `syncd run` for the orders."""
+        words = ["-m", "syncd", "run", "-t", "orders", "--extract-only", "--json", "-c", str(self.config)]
+        began = time.perf_counter()
+        done = subprocess.run(  # noqa: S603  # ours
+            [sys.executable, *words], env=self.environ, capture_output=True, text=True, check=False, timeout=300
+        )
+        took = time.perf_counter() - began
+        assert done.returncode == 0, done.stderr
+        return took
+
+    def change(self, rows: int = LITTLE) -> None:
+        """Let so many orders be changed now."""
+        with self.box.mysql.connect() as connection, connection.cursor() as cursor:
+            assert cursor.execute("UPDATE orders SET is_gift = 1 - is_gift ORDER BY id LIMIT %s", (rows,)) == rows
+
+    def passed(self, service: Service, table: str) -> tuple[int, float]:
+        """Rows and seconds of one pass of a table in this process."""
+        (stream,) = (one for one in self.settings.streams if one.table == table)
+        began = time.perf_counter()
+        outcome = service.extract(stream, Pass(request=Request(), wait=FRESH))
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.rows, time.perf_counter() - began
+
+
+def main() -> None:
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
+    print(f"{datetime.now(UTC):%d %B %Y %H:%M} UTC, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}", flush=True)
+    with tempfile.TemporaryDirectory() as scratch, Sandbox(Path(scratch) / "box", services=["mysql", "s3"]) as box:
+        os.environ |= box.s3.environ
+        with box.mysql.connect() as connection:
+            seed_shop(connection, Size(orders=ORDERS))
+        bench = Bench(box=box, config=configured(box, Path(scratch)))
+        bench.program()  # compiles Python, archives Java's classes, and begins the stream
+        tell("idle one-shot", [bench.program() for _ in range(rounds)])
+        tell("cold one-shot, 1,000 rows", [cold(bench) for _ in range(rounds)])
+        warm(bench, rounds)
+
+
+def configured(box: Sandbox, scratch: Path) -> Path:
+    s3, path = box.s3, scratch / "syncd.yaml"
+    told: dict[str, Any] = {
+        "source": {"url": box.mysql.url, "zone": "UTC"},
+        "lake": {"url": s3.url, "endpoint": s3.endpoint, "region": s3.region},
+        "tables": {table: {"first_run": {"from": FIRST}} for table in TABLES},
+    }
+    path.write_text(json.dumps(told))
+    return path
+
+
+def cold(bench: Bench) -> float:
+    bench.change()
+    return bench.program()
+
+
+def warm(bench: Bench, rounds: int) -> None:
+    """Passes of a process that stays, as a daemon's are."""
+    session = Session(SparkSettings())
+    try:
+        with WarmService(bench.settings, environ=os.environ, tell=lambda _event: None) as service:
+            service.shared = session
+            for table in TABLES:
+                bench.passed(service, table)
+            tell("warm, 1,000 rows", [changed(bench, service) for _ in range(rounds)])
+            tell("idle cycle", [each for _ in range(CYCLES) for each in idle(bench, service)])
+    finally:
+        session.stop()
+
+
+def changed(bench: Bench, service: Service) -> float:
+    bench.change()
+    rows, seconds = bench.passed(service, "orders")
+    assert rows >= LITTLE, f"{rows} rows arrived"
+    return seconds
+
+
+def idle(bench: Bench, service: Service) -> list[float]:
+    """Seconds of each stream of a cycle that finds nothing, its poll of the server included."""
+    taken = [bench.passed(service, table) for table in TABLES]
+    assert not any(rows for rows, _ in taken)
+    return [seconds for _, seconds in taken]
+
+
+def tell(name: str, taken: list[float]) -> None:
+    middle = statistics.median(taken)
+    verdict = "met" if middle <= ALLOWED[name] else "MISSED"
+    told = f"median {middle:.3f} s, best {min(taken):.3f} s, slowest {max(taken):.3f} s of {len(taken)}"
+    print(f"{name:26} {told}; at most {ALLOWED[name]} wanted: {verdict}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
