@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,6 +26,9 @@ from syncd.sandbox.faults.tcp import TcpProxy
 from tests.services.orders import Orders
 from watermarks.cursor import START
 from watermarks.window import Window
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.services
 
@@ -109,8 +112,13 @@ def test_wide_rows_among_narrow_ones_are_read_and_from_then_on_all_are_weighed(
     query = orders.query(Window(START, orders.ends[1]))
     statement = query.sql.replace("CAST(`note` AS BINARY) AS `note`", wide)
     assert statement != query.sql
-    began: list[bool] = []
-    monkeypatch.setattr(reader_module, "unweighed", lambda spark: began.append(True) or unweighed(spark))
+    began = list[object]()
+
+    def counted(spark: "SparkSession") -> "SparkSession":
+        began.append(spark)
+        return unweighed(spark)
+
+    monkeypatch.setattr(reader_module, "unweighed", counted)
     reading = orders.reading(nonce, queries=(replace(query, sql=statement),))
 
     found = rows_of(lake, reader.read(reading).parts)
@@ -120,7 +128,7 @@ def test_wide_rows_among_narrow_ones_are_read_and_from_then_on_all_are_weighed(
     assert len(notes) == ROWS
     assert {key for key, note in notes.items() if note == "w" * 60_000} == {*map(Decimal, range(1000, ROWS + 1, 1000))}
     assert sum(part.rows for part in again.parts) == ROWS
-    assert began == [True]
+    assert len(began) == 1
     assert "Uploads" not in lake.client.list_multipart_uploads(Bucket=lake.settings.bucket)
 
 
