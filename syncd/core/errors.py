@@ -29,6 +29,22 @@ class LakeUnfit(HintedError):
     """A person has to mend the lake first: a bucket, right or credential is missing."""
 
 
+class WarehouseUnfit(HintedError):
+    """A person has to mend the warehouse first: a right, a table or a setting is missing."""
+
+
+class Collided(Transient):
+    """Another transaction came between: run this one again, whole."""
+
+
+class FileRefused(DataInDoubt):
+    """COPY did not take a file as a whole: it is gone, cut, another one, or of other types than its table."""
+
+
+class RowRefused(DataInDoubt):
+    """COPY met a value that no row of the table can hold; facts: `file`, `column`, `reason`."""
+
+
 class SchemaDrift(HintedError):
     """The table is not the one it was: ask a person."""
 

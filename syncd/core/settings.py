@@ -1,5 +1,6 @@
 """The settings of one run, whole and checked: what `config` makes of the file and the environment."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -91,6 +92,44 @@ class SparkSettings:
     conf: dict[str, str] = field(default_factory=dict[str, str])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IamLogin:
+    """A login by IAM: a password that is asked for and lives some minutes."""
+
+    cluster: str | None = None
+    """The name of a provisioned cluster."""
+    workgroup: str | None = None
+    """The name of a serverless workgroup."""
+    region: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarehouseSettings:
+    """One Redshift."""
+
+    name: str
+    host: str
+    port: int = 5439
+    database: str
+    user: str
+    password: Secret | None = None
+    iam: IamLogin | None = None
+    secret: str | None = None
+    """The name or ARN of a secret of AWS Secrets Manager that holds user and password."""
+    tls: Tls = Tls.VERIFY
+    """`disable` or `verify`: its driver knows no honest mode between."""
+    ca: Path | None = None
+    tunnel: TunnelSettings | None = None
+    schema: str = "public"
+    iam_role: str | None = None
+    """By which COPY reads the lake: `default`, or ARNs; without it the credentials of the lake stand in the SQL."""
+    query_group: str | None = None
+    silence: timedelta = timedelta(seconds=60)
+    """How long a short answer may take."""
+    longest_statement: timedelta = timedelta(hours=1)
+    """How long COPY, a change of rows or the wait for a lock may take."""
+
+
 class FirstRun(StrEnum):
     """Where a stream begins."""
 
@@ -123,6 +162,41 @@ class Mode(StrEnum):
     REPLACE = "replace"
 
 
+class Deletes(StrEnum):
+    """What becomes of rows in the warehouse that are gone at the source."""
+
+    IGNORE = "ignore"
+    SOFT = "soft"
+    """They stay, and say since when they are gone."""
+    HARD = "hard"
+
+
+class Note(StrEnum):
+    """Columns of our own in a target."""
+
+    BATCH = "batch"
+    """`_syncd_batch`: the batch that read the row."""
+    LOADED_AT = "loaded_at"
+    """`_syncd_loaded_at`: when it was landed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetSettings:
+    """One table in a warehouse, as it shall be; the layout counts only when it is created."""
+
+    warehouse: str
+    schema: str
+    table: str
+    distkey: str | None = None
+    """A column of the source; none: Redshift chooses."""
+    sortkey: tuple[str, ...] = ()
+    encode: Mapping[str, str] = field(default_factory=dict[str, str])
+    grants: tuple[str, ...] = ()
+    """Whom to let read it: `role analysts`, `group bi`, `someone`."""
+    notes: tuple[Note, ...] = (Note.BATCH, Note.LOADED_AT)
+    deletes: Deletes = Deletes.IGNORE
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSettings:
     """One source table."""
@@ -150,6 +224,8 @@ class StreamSettings:
     policies: Policies = field(default_factory=Policies)
     boolean: tuple[str, ...] = ()
     """Columns of TINYINT(1) that hold nothing but 0 and 1, and are to be BOOLEAN."""
+    target: TargetSettings | None = None
+    """None where no warehouse is configured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,3 +236,4 @@ class Settings:
     lake: LakeSettings
     spark: SparkSettings = field(default_factory=SparkSettings)
     streams: tuple[StreamSettings, ...] = ()
+    warehouses: tuple[WarehouseSettings, ...] = ()
