@@ -1,8 +1,6 @@
 """What can go wrong outside of state, grouped by what to do about it."""
 
-from types import TracebackType
-
-from watermarks.errors import DataInDoubt, HintedError, Misuse, Transient
+from watermarks.errors import DataInDoubt, HintedError, Misuse, OutcomeUnknown, Transient
 
 
 class ConfigError(Misuse):
@@ -35,6 +33,10 @@ class WarehouseUnfit(HintedError):
 
 class Collided(Transient):
     """Another transaction came between: run this one again, whole."""
+
+
+class CommitUnknown(OutcomeUnknown):
+    """COMMIT was sent to the warehouse and no answer came: ask the ledger, under the lock."""
 
 
 class FileRefused(DataInDoubt):
