@@ -6,14 +6,16 @@ from typing import Final
 
 from syncd.adapters.machine import NotFetched
 from syncd.core.errors import (
+    Collided,
+    CommitUnknown,
     LakeDown,
     LakeUnfit,
     ReaderDown,
     SchemaDrift,
     SourceDown,
     SourceUnfit,
-    TableAltered,
     WarehouseDown,
+    WarehouseUnfit,
 )
 from watermarks.errors import (
     DataInDoubt,
@@ -57,6 +59,9 @@ _GROUPS: tuple[tuple[type[HintedError], Exit], ...] = (
     (LakeDown, Exit.LAKE),
     (LakeUnfit, Exit.LAKE),
     (WarehouseDown, Exit.WAREHOUSE),
+    (WarehouseUnfit, Exit.WAREHOUSE),
+    (Collided, Exit.WAREHOUSE),
+    (CommitUnknown, Exit.WAREHOUSE),
     (Transient, Exit.LAKE),
     (Stale, Exit.LAKE),
     (OutcomeUnknown, Exit.LAKE),

@@ -1,7 +1,7 @@
 """The configuration as a whole: every mistake at once, or the settings."""
 
-import ipaddress
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -10,7 +10,8 @@ from pydantic import BaseModel, ValidationError
 from syncd.config.mistakes import told, written
 from syncd.config.model import DEFAULTED, Defaults, File, Lake, Source, Table, Tunnel
 from syncd.config.read import Misconfigured, Mistake, Path_, Text, key_of, read_text
-from syncd.config.words import address, user_of
+from syncd.config.targets import Targets, Warehouses
+from syncd.config.words import address, is_loopback, user_of
 from syncd.core.columns import Policies
 from syncd.core.settings import (
     LakeSettings,
@@ -61,11 +62,13 @@ class _Checker:
         if file is None:
             raise self._refusal()
         sources = tuple(self._sources(file))
-        streams = tuple(self._streams(file, tables, {source.name: source for source in sources}))
+        warehouses = tuple(Warehouses(complain=self._mistake, beside=self._beside, tunnel=self._tunnel).all(file))
+        targets = Targets(complain=self._mistake, warehouses={one.name: one for one in warehouses}, taken={})
+        streams = tuple(self._streams(tables, {source.name: source for source in sources}, targets))
         if self._mistakes:
             raise self._refusal()
         spark = SparkSettings(**file.spark.model_dump())
-        return Settings(sources=sources, lake=_lake(file.lake), spark=spark, streams=streams)
+        return Settings(sources=sources, lake=_lake(file.lake), spark=spark, streams=streams, warehouses=warehouses)
 
     def _refusal(self) -> Misconfigured:
         return Misconfigured.of(self._text.path, self._mistakes)
@@ -128,7 +131,7 @@ class _Checker:
             user=user,
             password=Secret(password),
             database=parts.path.strip("/") or None,
-            tls=source.tls or (Tls.PREFER if _is_loopback(host) and source.tunnel is None else Tls.VERIFY),
+            tls=source.tls or (Tls.PREFER if is_loopback(host) and source.tunnel is None else Tls.VERIFY),
             ca=self._beside(source.ca),
             zone=source.zone,
             max_connections=source.max_connections,
@@ -168,26 +171,14 @@ class _Checker:
             self._mistake(place, f"{name!r} is no time zone", "Write a name such as UTC or Europe/Berlin.")
 
     def _streams(
-        self, file: File, tables: dict[str, Table], sources: dict[str, SourceSettings]
+        self, tables: dict[str, Table], sources: dict[str, SourceSettings], targets: Targets
     ) -> Iterator[StreamSettings]:
-        taken: dict[tuple[str | None, str], str] = {}
         for name, table in tables.items():
             place = ("tables", name)
             stream = self._stream(name, table, sources, place)
-            self._require_known_warehouse(file, table, place)
-            if stream is None:
-                continue
-            target = (table.to, (table.target or stream.table).lower())
-            if (other := taken.setdefault(target, name)) != name:
-                self._mistake(
-                    place, f"has the same target as {other}: {target[1]}", "Give one of them a `target` of its own."
-                )
-            yield stream
-
-    def _require_known_warehouse(self, file: File, table: Table, place: Path_) -> None:
-        if table.to is not None and table.to not in file.warehouses:
-            known = ", ".join(file.warehouses) or "none"
-            self._mistake((*place, "to"), f"no warehouse is called {table.to!r}", f"There are: {known}.")
+            target = targets.of(name, table, source=stream.table if stream else name, place=place)
+            if stream is not None:
+                yield replace(stream, target=target)
 
     def _stream(
         self, name: str, table: Table, sources: dict[str, SourceSettings], place: Path_
@@ -252,10 +243,3 @@ def _without_beginning(shared: Mapping[str, Any], own: Mapping[str, Any]) -> dic
     if own.keys() & {"start", "first_run"}:
         return {key: value for key, value in shared.items() if key not in {"start", "first_run"}}
     return dict(shared)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt,
 
 from syncd.config.words import address, duration, instant, interval_or_cron, user_of
 from syncd.core.columns import Policy
-from syncd.core.settings import EpochUnit, FirstRun, Mode, NullCursor, Tls
+from syncd.core.settings import Deletes, EpochUnit, FirstRun, Mode, Note, NullCursor, Tls
 
 Duration = Annotated[timedelta, BeforeValidator(duration)]
 Instant = Annotated[datetime, BeforeValidator(instant)]
@@ -22,6 +22,13 @@ def _source_url(text: object) -> object:
     return text
 
 
+def _warehouse_url(text: object) -> object:
+    database = address(text, "redshift").path.strip("/")
+    if not database or "/" in database:
+        raise ValueError("the address ends in no database: redshift://user:${REDSHIFT_PASSWORD}@host:5439/database")
+    return text
+
+
 def _lake_url(text: object) -> object:
     address(text, "s3")
     return text
@@ -32,6 +39,26 @@ def _listed(value: object) -> object:
 
 
 Names = Annotated[tuple[Text, ...], BeforeValidator(_listed)]
+
+
+def _grantee(text: object) -> object:
+    words = text.split() if isinstance(text, str) else []
+    if len(words) == 1 or (len(words) == len(("role", "name")) and words[0] in {"role", "group"}):
+        return " ".join(words)
+    raise ValueError("write `role NAME`, `group NAME`, or the name of a user")
+
+
+def _encoding(text: object) -> object:
+    if isinstance(text, str) and text.lower() in ENCODINGS:
+        return text.lower()
+    if isinstance(text, str) and text.lower() in {"text255", "text32k"}:
+        raise ValueError("a text of this encoding cannot be widened later: take lzo or zstd")
+    raise ValueError(f"must be one of {', '.join(ENCODINGS)}")
+
+
+ENCODINGS: Final = tuple("raw az64 bytedict delta delta32k lzo mostly8 mostly16 mostly32 runlength zstd".split())
+Grantee = Annotated[str, BeforeValidator(_grantee)]
+Encoding = Annotated[str, BeforeValidator(_encoding)]
 
 
 class Part(BaseModel):
@@ -70,13 +97,32 @@ class Lake(Part):
     endpoint: Text | None = None
 
 
+class Iam(Part):
+    """A login that IAM lends."""
+
+    cluster: Text | None = None
+    workgroup: Text | None = None
+    region: Text | None = None
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> "Iam":
+        if (self.cluster is None) == (self.workgroup is None):
+            raise ValueError("name either a `cluster` or a `workgroup` of Redshift Serverless")
+        return self
+
+
 class Warehouse(Part):
-    url: Text
+    url: Annotated[str, BeforeValidator(_warehouse_url)]
     tls: Literal["disable", "verify"] | None = None
     ca: Path | None = None
     schema_: Text = Field(default="public", alias="schema")
     iam_role: Text | None = None
+    iam: Iam | None = None
+    secret: Text | None = None
     tunnel: Tunnel | None = None
+    query_group: Text | None = None
+    silence: Duration = timedelta(seconds=60)
+    longest_statement: Duration = timedelta(hours=1)
 
 
 class Spark(Part):
@@ -110,7 +156,9 @@ class Defaults(Part):
     start: Instant | None = None
     settle: Duration = timedelta(seconds=60)
     ahead_after: Duration = timedelta(seconds=30)
-    deletes: Literal["ignore", "soft", "hard"] = "ignore"
+    deletes: Deletes = Deletes.IGNORE
+    metadata: Annotated[tuple[Note, ...], BeforeValidator(_listed)] = (Note.BATCH, Note.LOADED_AT)
+    grants: Annotated[tuple[Grantee, ...], BeforeValidator(_listed)] = ()
     fresh_within: Duration | None = None
     null_cursor: NullCursor = NullCursor.SNAPSHOT_ONLY
     zero_dates: Policy = Policy.NULL
@@ -154,6 +202,7 @@ class Table(Defaults):
     zone: Text | None = None
     distkey: Text | None = None
     sortkey: Names = ()
+    encode: dict[Text, Encoding] = Field(default_factory=dict)
     first_query: Text | None = None
 
     @model_validator(mode="after")

@@ -1,5 +1,6 @@
 """The small words of the configuration: durations, instants, addresses."""
 
+import ipaddress
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -61,3 +62,10 @@ def _reason(error: ValueError) -> str:
 def user_of(parts: SplitResult) -> tuple[str, str]:
     """User and password of an address, without their percent escapes."""
     return unquote(parts.username or ""), unquote(parts.password or "")
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -8,7 +8,17 @@ from syncd.config.check import check
 from syncd.config.read import parse_text
 
 DOCS = (Path(__file__).parents[4] / "docs" / "configuration.md").read_text()
-PARTS = (model.Source, model.Tunnel, model.Lake, model.Warehouse, model.Spark, model.Daemon, model.Table, model.File)
+PARTS = (
+    model.Source,
+    model.Tunnel,
+    model.Lake,
+    model.Warehouse,
+    model.Iam,
+    model.Spark,
+    model.Daemon,
+    model.Table,
+    model.File,
+)
 
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
