@@ -469,3 +469,16 @@ def test_numbers_count_in_the_length_of_a_row(client: Client, bucket: Bucket) ->
     client.copy_refused(client.table("n bigint, c varbyte(16777216)"), bucket.manifest_of(file))
 
     assert "a row is longer than 4194304 bytes" in client.load_error()
+
+
+@pytest.mark.fact("11.12")
+def test_a_copy_that_fails_in_a_transaction_says_why_and_lets_it_fail(client: Client, bucket: Bucket) -> None:
+    table = client.table("c varchar(1)")
+    location = bucket.manifest_of(texts("ab"))
+    client.run("begin")
+
+    refused = client.copy_refused(table, location)
+
+    assert refused["M"] == "Spectrum Scan Error"
+    assert client.copy_refused(table, location)["C"] == "25P02"
+    client.run("rollback")

@@ -112,19 +112,20 @@ class Session:
 
     def _guarded(self, step: Callable[[], None]) -> None:
         """Take one step of the extended protocol; after an error, everything up to Sync is passed over."""
+        before = self.backend.status
         try:
             step()
         except Refusal as refusal:
-            self._send_error(self._failed(fields_of_refusal(refusal)))
+            self._send_error(self._failed(fields_of_refusal(refusal), before=before))
             self.skipping = True
         except BackendError as error:
             self._send_error(in_front(error.fields, self.desk.pid))
             self.skipping = True
 
-    def _failed(self, fields: dict[str, str]) -> dict[str, str]:
+    def _failed(self, fields: dict[str, str], *, before: bytes) -> dict[str, str]:
         """Let the transaction fail with our own error, or say that it has failed already."""
-        if self.backend.status == b"I":
-            return fields
+        if self.backend.status == b"I" or (before, self.backend.status) == (b"T", b"E"):
+            return fields  # a COPY that broke off has let it fail by itself
         try:
             self.backend.run("SELECT pg_catalog.redshift_raise('XX000', 'refused', '')")
         except BackendError as error:
