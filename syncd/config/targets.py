@@ -54,7 +54,7 @@ class Warehouses:
             database=parts.path.strip("/"),
             user=user,
             password=Secret(password) if password else None,
-            iam=iam and IamLogin(cluster=iam.cluster, workgroup=iam.workgroup, region=iam.region),
+            iam=None if iam is None else IamLogin(**iam.model_dump()),
             secret=warehouse.secret,
             tls=Tls(warehouse.tls or (Tls.DISABLE if near else Tls.VERIFY)),
             ca=self.beside(warehouse.ca),

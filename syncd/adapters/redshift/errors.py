@@ -52,7 +52,13 @@ class Refusal:
         sentence = message if not context or context in message else f"{message}: {context}"
         return cls(state=fields.get("C", ""), number=int(number), sentence=" ".join(sentence.split()))
 
+    @property
+    def words(self) -> str:
+        """The sentence without the names in it: a table may be called after an error."""
+        return _NAMES.sub("''", self.sentence)
 
+
+_NAMES: Final = re.compile(r"(?:https?|s3)://[^\s'\"]+|'[^']*'|\"[^\"]*\"")
 _BLOCK: Final = re.compile(r"^\s*(error|code|context|query):(.*?)(?=^\s*(?:\w+:|-{5})|\Z)", re.MULTILINE | re.DOTALL)
 
 
@@ -70,7 +76,7 @@ class Rule:
         return (
             refusal.number in self.numbers
             or refusal.state.startswith(self.states or ("-",))
-            or bool(self.words and re.search(self.words, refusal.sentence, re.IGNORECASE))
+            or bool(self.words and re.search(self.words, refusal.words, re.IGNORECASE))
         )
 
 
@@ -82,7 +88,7 @@ RULES: Final = (
         means=Collided,
         numbers=frozenset({1018, 1023, 34510}),
         states=("40", "25P02", "34510", "42P07", "42P12", "55006", "55P03", "57014", "57P01"),
-        words=r"serializable isolation violation|deadlock|cancell?ed on user.?s request|retries exceeded"
+        words=r"serializable isolation violation|deadlock detected|cancell?ed on user.?s request|retries exceeded"
         r"|no more data to read|terminat\w+ (the )?connection|could not open relation with oid"
         r"|concurrent(ly)? (updated|transaction)|current transaction is aborted|slow ?down|service unavailable"
         r"|internalerror.*please try again|wlm queue timeout",
@@ -114,8 +120,8 @@ RULES: Final = (
         numbers=frozenset({15001, 15003, 15007}),
         states=("53002",),
         words=r"spectrum scan error|incompatible parquet|unmatched number of columns|file entry|manifest"
-        r"|invalid version number|prefix .* does not exist|stl_load_errors|duplicate parquet|invalid type length"
-        r"|argument is not supported for|unreachable - invalid type",
+        r"|invalid version number|prefix .* does not exist|load into table \S+ failed|duplicate parquet"
+        r"|invalid type length|argument is not supported for|unreachable - invalid type",
     ),
 )
 
@@ -137,7 +143,7 @@ def refused(fields: Mapping[str, str], site: Site, *, sql: str = "") -> HintedEr
 
 def meaning_of(refusal: Refusal) -> type[HintedError]:
     """The class of a refusal; one that nobody knows is for a person."""
-    if _OF_FILES.search(refusal.sentence):
+    if _OF_FILES.search(refusal.words):
         return FileRefused
     return next((rule.means for rule in RULES if rule.fits(refusal)), WarehouseUnfit)
 

@@ -1,0 +1,141 @@
+"""Why a COPY failed: file, column and the whole sentence, from where the warehouse keeps them."""
+
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from syncd.adapters.redshift.errors import Refusal, key_of, masked, meaning_of, told_of
+from syncd.adapters.redshift.session import Session
+from syncd.core.errors import FileRefused, RowRefused
+from watermarks.errors import HintedError
+
+WITHIN: Final = timedelta(seconds=30)
+"""For one question: the view takes up to 12 s to answer."""
+ASKED_FOR: Final = 15.0
+"""Seconds in which an error of a moment ago may come up in the view."""
+EVERY: Final = 1.0
+_FIELDS: Final = "query_id, file_name, column_name, error_code, error_message, column_length"
+_ASK: Final = (
+    f"SELECT {_FIELDS} FROM sys_load_error_detail"  # noqa: S608  # our own words
+    " WHERE session_id = %s AND query_id > %s AND start_time > dateadd(day, -1, getdate())"
+    " ORDER BY query_id DESC, file_name LIMIT 20"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A row of the view."""
+
+    query: int
+    file: str
+    column: str
+    number: int
+    sentence: str
+    width: str
+
+    @classmethod
+    def of(cls, row: tuple[Any, ...]) -> "Found":
+        query, file, column, number, sentence, width = row
+        return cls(
+            query=int(query),
+            file=key_of(str(file or "")),
+            column=str(column or "").strip(),
+            number=int(number or 0),
+            sentence=" ".join(str(sentence or "").split()),
+            width=str(width or "").strip(),
+        )
+
+
+class LoadErrors:
+    """Tells the failed COPYs of one session, one after another.
+
+    A row of the view that is older than the last one told here belongs to another COPY,
+    and so does one whose file this one did not load: no file is blamed for another.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        *,
+        wait: Callable[[float], None] = time.sleep,
+        now: Callable[[], float] = time.monotonic,
+        patience: float = ASKED_FOR,
+    ) -> None:
+        self._session = session
+        self._wait = wait
+        self._now = now
+        self._patience = patience
+        self._last = -1
+
+    def explained(self, error: HintedError, *, table: str, keys: Collection[str] = ()) -> HintedError:
+        """The error of a COPY that failed last on this session, with all that is known of it.
+
+        `table` is what the stream is called, `keys` are the files that were to be loaded.
+        The transaction must be over. Where the view is empty, closed to us, or silent for
+        too long, the error says what it said before.
+        """
+        if not isinstance(error, FileRefused | RowRefused):
+            return error
+        found = self._found(keys) if self._session.alive and not self._session.in_transaction else None
+        return _from_view(found, error, table) if found is not None else _from_error(error, table)
+
+    def _found(self, keys: Collection[str]) -> Found | None:
+        deadline = self._now() + self._patience
+        while True:
+            try:
+                rows = self._session.rows(_ASK, (self._session.pid, self._last), within=WITHIN)
+            except HintedError:
+                return None  # what failed first is what has to be told
+            found = [Found.of(row) for row in rows]
+            mine = next((one for one in found if _is_among(one.file, keys)), None)
+            if found:
+                self._last = max(one.query for one in found)
+            if mine is not None or self._now() + EVERY > deadline:
+                return mine
+            self._wait(EVERY)
+
+
+def _is_among(file: str, keys: Collection[str]) -> bool:
+    """Whether a file is one of those; a long name may be cut in the view, and a manifest's trouble names none."""
+    return not keys or not file or any(key == file or key.startswith(file) for key in keys)
+
+
+def _from_view(found: Found, error: HintedError, table: str) -> HintedError:
+    refusal = Refusal(state=str(error.facts.get("code", "")), number=found.number, sentence=found.sentence)
+    means = meaning_of(refusal)
+    if means not in {RowRefused, FileRefused}:
+        means = type(error)
+    sentence = masked(found.sentence)
+    facts = {**error.facts, **told_of(sentence), "reason": sentence, "number": found.number}
+    if found.file:
+        facts["file"] = found.file
+    if found.column:
+        facts["column"] = found.column
+    return _told(means, table, facts)
+
+
+def _from_error(error: HintedError, table: str) -> HintedError:
+    return _told(type(error), table, {"reason": error.message, **error.facts})
+
+
+def _told(means: type[HintedError], table: str, facts: dict[str, Any]) -> HintedError:
+    places = [f"{word} {facts[word]}" for word in ("file", "column") if facts.get(word)]
+    where = f" {', '.join(places)}:" if places else ""
+    return means(f"{table}:{where} {_short(facts)}", hint=_hint(means, table, facts), **facts)
+
+
+def _short(facts: dict[str, Any]) -> str:
+    if "size" in facts and "width" in facts:
+        return f"value of {facts['size']:,} bytes, the column holds {facts['width']:,}"
+    return str(facts["reason"])
+
+
+def _hint(means: type[HintedError], table: str, facts: dict[str, Any]) -> str:
+    if means is RowRefused:
+        return f"See what is put aside, once the loader has found the row: syncd quarantine list -t {table}"
+    reason = str(facts["reason"]).lower()
+    if "not found" in reason or "does not exist" in reason:
+        return f"Restore the file in the bucket as it was, then: syncd run -t {table} --load-only"
+    return f"Compare the file with the target: syncd plan -t {table}"
