@@ -166,7 +166,7 @@ class Bastion:
             )
         return SourceDown(
             f"{self} does not reach {host}:{port}: {_told(error)}",
-            hint=f"Is MySQL up, and may the bastion connect to it? There: nc -vz {host} {port}",
+            hint=f"Is the server up, and may the bastion connect to it? There: nc -vz {host} {port}",
         )
 
 

@@ -1,4 +1,4 @@
-"""A way to a source through a bastion: SSH, kept alive, and dialled again when it was lost."""
+"""A way to a server through a bastion: SSH, kept alive, and dialled again when it was lost."""
 
 import asyncio
 import contextlib

@@ -57,6 +57,8 @@ def _encrypted(sock: socket.socket, context: ssl.SSLContext, settings: Warehouse
         try:
             sock.sendall(_ASK_FOR_TLS)
             answer = sock.recv(1)
+            if not answer:
+                raise ConnectionError("the other side ended the connection")
             if answer == b"S":
                 return context.wrap_socket(sock, server_hostname=settings.host)
         except ssl.SSLCertVerificationError as error:
