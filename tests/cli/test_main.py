@@ -10,7 +10,7 @@ import pytest
 
 from syncd.cli import main
 from syncd.cli.exits import Exit, exit_for
-from syncd.core.errors import Bug
+from syncd.core.errors import Collided, CommitUnknown, FileRefused, RowRefused, WarehouseDown, WarehouseUnfit
 from watermarks.errors import HintedError, Misuse
 
 
@@ -93,3 +93,13 @@ def test_the_command_is_installed() -> None:
     )
 
     assert done.stdout.startswith("syncd, version")
+
+
+@pytest.mark.parametrize("kind", [WarehouseDown, WarehouseUnfit, Collided, CommitUnknown])
+def test_whatever_is_wrong_with_the_warehouse_ends_with_its_code(kind: type[HintedError]) -> None:
+    assert exit_for(kind("x")) is Exit.WAREHOUSE == 6
+
+
+@pytest.mark.parametrize("kind", [FileRefused, RowRefused])
+def test_files_and_rows_that_do_not_land_leave_data_in_doubt(kind: type[HintedError]) -> None:
+    assert exit_for(kind("x")) is Exit.DOUBT == 7

@@ -12,8 +12,8 @@ from watermarks.errors import HintedError
 
 T = TypeVar("T")
 
-BOUNDED: Final = Config(connect_timeout=5, read_timeout=10, retries={"max_attempts": 3, "mode": "standard"})
-"""45 seconds at the very most."""
+BOUNDED: Final = Config(connect_timeout=5, read_timeout=10, retries={"total_max_attempts": 3, "mode": "standard"})
+"""45 seconds, and what lies between two attempts."""
 _PASSES: Final = frozenset(
     {
         "Throttling",
