@@ -97,9 +97,9 @@ def test_the_command_is_installed() -> None:
 
 @pytest.mark.parametrize("kind", [WarehouseDown, WarehouseUnfit, Collided, CommitUnknown])
 def test_whatever_is_wrong_with_the_warehouse_ends_with_its_code(kind: type[HintedError]) -> None:
-    assert exit_for(kind("x")) is Exit.WAREHOUSE == 6
+    assert exit_for(kind("x")) is Exit.WAREHOUSE
 
 
 @pytest.mark.parametrize("kind", [FileRefused, RowRefused])
 def test_files_and_rows_that_do_not_land_leave_data_in_doubt(kind: type[HintedError]) -> None:
-    assert exit_for(kind("x")) is Exit.DOUBT == 7
+    assert exit_for(kind("x")) is Exit.DOUBT

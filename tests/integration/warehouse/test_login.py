@@ -128,7 +128,7 @@ class Workgroups:
                 self.end_headers()
                 self.wfile.write(told)
 
-            def log_message(self, *words: object) -> None: ...  # type: ignore[override]
+            def log_message(self, *words: object) -> None: ...
 
         self.server = HTTPServer((LOOPBACK, 0), Handler)
 
