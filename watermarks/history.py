@@ -203,7 +203,7 @@ class Journal(Generic[D]):
         Raises:
             StateUnreadable: it is there and cannot be trusted, or was there and is gone.
         """
-        seen = self._seen(stem)
+        seen = self.seen(stem)
         return seen.state if seen else None
 
     def newest(self, stem: str) -> D | None:
@@ -233,13 +233,21 @@ class Journal(Generic[D]):
             yield self._required(stem, revision)
 
     def commit(
-        self, stem: str, change: Callable[[D | None], D | None], note: Note, *, again: Attempt | None = None
+        self,
+        stem: str,
+        change: Callable[[D | None], D | None],
+        note: Note,
+        *,
+        again: Attempt | None = None,
+        since: Seen[D] | None = None,
     ) -> D | None:
         """Change a document: the entry first, then the document. Three requests when nobody is in the way.
 
         `change` gets the state as it is and gives the state as it should be,
         or None where nothing is to be done; it may be called again, for
         another state, when others come first. The state that holds is returned.
+        `since` is what the caller has just seen of the document, and spares one request;
+        where it is not the newest any more, it counts for nothing.
 
         Raises:
             StateUnreadable: the document cannot be trusted; nothing was changed.
@@ -252,7 +260,7 @@ class Journal(Generic[D]):
         if again and self._made(stem, again.revision, nonce):
             return self.newest(stem)
         for _ in range(CONTENTION):
-            seen = self._seen(stem)
+            seen, since = since or self.seen(stem), None
             try:
                 wanted = change(seen.state if seen else None)
             except HintedError:
@@ -322,7 +330,12 @@ class Journal(Generic[D]):
         numbers = (key.removeprefix(prefix).removesuffix(".json") for key in self.store.list(prefix))
         return max((int(number) for number in numbers if _NUMBER.fullmatch(number)), default=0)
 
-    def _seen(self, stem: str) -> Seen[D] | None:
+    def seen(self, stem: str) -> Seen[D] | None:
+        """The document as it stands, with what it takes to change it; as `read`.
+
+        Raises:
+            StateUnreadable: it is there and cannot be trusted, or was there and is gone.
+        """
         key = document_key(stem)
         stored = self.store.read(key)
         if stored is None:
@@ -337,7 +350,7 @@ class Journal(Generic[D]):
         # Whatever but the first entry is a trace was written by someone who had read the document.
         if (trace := self._trace(stem)) is not None:
             if self.store.read(key) is not None:
-                return self._seen(stem)
+                return self.seen(stem)
             raise StateMissing(
                 f"{key} {'is' if first else 'and its first entry are'} gone, yet {trace} is there",
                 hint=f"{REBUILD} -t {stem}" if first else RESTORE,
@@ -346,7 +359,7 @@ class Journal(Generic[D]):
             return None
         self._state_of(first)
         put_once(self.store, key, first.document_bytes())
-        return self._seen(stem)
+        return self.seen(stem)
 
     def _trace(self, stem: str) -> str | None:
         prefixes = traces(StreamName.of_stem(stem)) if "/" in stem else (history_prefix(stem),)

@@ -5,18 +5,18 @@ about what landed; the loaded mark follows it. What is due is counted from the
 document, in the order of reading, and never found by listing.
 """
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Final, Protocol
 
-from watermarks.batch import BatchId, Link
+from watermarks.batch import BatchId, ChainBroken, Link
 from watermarks.document import Failure, Stage, Watermark
 from watermarks.errors import Stale
 from watermarks.extraction import Chain
 from watermarks.halves import ORIGIN, Extracted, Loaded, Run
-from watermarks.history import Change, Fenced, Journal, Note, StateMissing
-from watermarks.lease import Held, read_held, require_epoch
+from watermarks.history import Change, Fenced, Journal, Note, Seen, StateMissing
+from watermarks.lease import Held, require_epoch
 from watermarks.names import StreamName
 
 
@@ -86,8 +86,10 @@ class Target(Protocol):
     def land(self, cycle: Cycle) -> Mapping[BatchId, int]:
         """Lock, compare the fence, read the ledger, apply `cycle.to_land`, write ledger rows last, commit.
 
-        Returns the rows of each batch of the cycle that the ledger now holds.
-        Rows rank by `Link.rank`, then by cursor within one batch.
+        It may land only the first few of them, where all would be too many for one
+        transaction. Returns the rows of each batch of the cycle that the ledger now holds,
+        and of those that it had lost and holds again. Rows rank by `Link.rank`, then by
+        cursor within one batch.
 
         Raises:
             OutcomeUnknown: the commit was sent and no answer came. The next cycle settles it under the lock.
@@ -116,6 +118,10 @@ class Landed:
     """What one turn did."""
 
     links: tuple[Link, ...] = ()
+    rows: int = 0
+    """Of these links, as the ledger has them."""
+    again: int = 0
+    """Batches at or below the mark that the ledger had lost and that were landed anew; there may be more of them."""
     watermark: Watermark | None = None
 
 
@@ -132,21 +138,22 @@ class Landing:
         self._target = target
         self._fenced = False
 
-    def turn(self, run: Run, *, most: int, compare: bool) -> Landed:
+    def turn(self, run: Run, *, most: int, compare: bool, rows: int | None = None) -> Landed:
         """Land the next batches, at most so many, in one transaction; then, and only then, move the mark.
 
-        `compare` asks the ledger even though nothing is due: a restored
-        warehouse shows itself in no other way.
+        Where `rows` is given, no more batches are taken than have so many, one at least. `compare`
+        asks the ledger even though nothing is due: a restored warehouse shows itself in no other way.
 
         Raises:
             Fenced: another process has taken the stage over; nothing of ours counts any more.
         """
-        state = self._mine(read_held(self._journal, self._held))
+        seen = self._seen()
+        state = self._mine(seen.state if seen else self._journal.newest(self._held.stream.stem))
         extracted = state.extracted or self._extracted(state.loaded)
         due = tuple(islice(extracted.ids(after=state.loaded.last), most))
         if not due and not compare:
             return NOTHING
-        links = tuple(self.chain.required(batch) for batch in due)
+        links = tuple(self._taken(due, rows, extracted))
         cycle = Cycle(
             stream=self._held.stream,
             epoch=self._held.epoch,
@@ -155,8 +162,30 @@ class Landing:
             due=links,
             chain=self.chain,
         )
-        rows = self._land(cycle)
-        return Landed(links=links, watermark=self._advance(cycle, rows, run))
+        rows_of = self._land(cycle)
+        landed = tuple(takewhile(lambda link: link.id in rows_of, links))
+        again = sum(batch <= state.loaded.last for batch in rows_of)
+        rows_landed = sum(rows_of[link.id] for link in landed)
+        watermark = self._advance(cycle, landed, rows_of, run, seen)
+        return Landed(links=landed, rows=rows_landed, again=again, watermark=watermark)
+
+    def _seen(self) -> Seen[Watermark] | None:
+        """The document; None where it lags behind the entry of our own takeover."""
+        seen = self._journal.seen(self._held.stream.stem)
+        behind = seen is None or seen.state.epochs.get(self._held.stage, 0) < self._held.epoch
+        return None if behind else seen
+
+    def _taken(self, due: Iterable[BatchId], rows: int | None, extracted: Extracted) -> Iterator[Link]:
+        taken = 0
+        before: Link | None = None
+        for batch in due:
+            link = self.chain.required(batch)
+            _require_chained(before, link, extracted)
+            if taken and rows is not None and taken + link.rows > rows:
+                return
+            yield link
+            taken += link.rows
+            before = link
 
     def fail(self, message: str, *, failure: Failure) -> None:
         """Note a failure in history. No position moves."""
@@ -190,20 +219,41 @@ class Landing:
             self._fenced = False  # our claim still stands, or the next entry would say so: raise it anew
             raise
 
-    def _advance(self, cycle: Cycle, rows: Mapping[BatchId, int], run: Run) -> Watermark | None:
+    def _advance(
+        self,
+        cycle: Cycle,
+        landed: Sequence[Link],
+        rows: Mapping[BatchId, int],
+        run: Run,
+        seen: Seen[Watermark] | None,
+    ) -> Watermark | None:
         """Move the loaded mark over what the ledger holds (I4), unless a person moved it meanwhile."""
 
         def advanced(state: Watermark | None) -> Watermark | None:
             state = self._mine(state)
             if state.loaded.load_generation != cycle.half.load_generation:
                 return None
-            left = [link for link in cycle.due if link.id > state.loaded.last]
+            left = [link for link in landed if link.id > state.loaded.last]
             for link in left:
                 state = state.with_landed(link, rows=rows[link.id], run=run, at=self._journal.clock.now())
             return state if left else None
 
-        return self._journal.commit(self._held.stream.stem, advanced, self._note(Change.LOAD))
+        return self._journal.commit(self._held.stream.stem, advanced, self._note(Change.LOAD), since=seen)
 
     def _note(self, change: Change, why: str = "") -> Note:
         held = self._held
         return Note(change=change, who=held.process, why=why, stage=held.stage, epoch=held.epoch)
+
+
+def _require_chained(before: Link | None, link: Link, extracted: Extracted) -> None:
+    """Refuse a link that is not the one which was extracted, though it is whole: somebody put it there.
+
+    Raises:
+        ChainBroken: the next link, or the document, names another one.
+    """
+    broken = before is not None and link.previous != before.digest
+    if broken or (link.id == extracted.last and link.digest != extracted.chain):
+        raise ChainBroken(
+            f"batch {link.id} of {link.stream} is not the one that was extracted",
+            hint="Was it edited by hand? Restore it from the bucket's versions.",
+        )

@@ -64,8 +64,9 @@ MUTANTS: dict[str, tuple[Edit, ...]] = {
     "mark before ledger": (
         Edit(
             "landing.py",
-            "        rows = self._land(cycle)\n",
-            "        self._advance(cycle, {link.id: link.rows for link in links}, run)\n        rows = self._land(cycle)\n",
+            "        rows_of = self._land(cycle)\n",
+            "        self._advance(cycle, links, {link.id: link.rows for link in links}, run)\n"
+            "        rows_of = self._land(cycle)\n",
         ),
     ),
     "fence: epoch at least": (
@@ -78,6 +79,13 @@ MUTANTS: dict[str, tuple[Edit, ...]] = {
             "landing.py",
             "islice(extracted.ids(after=state.loaded.last), most)",
             "islice(extracted.ids(after=state.loaded.last), 0, 2 * most, 2)",
+        ),
+    ),
+    "mark past what landed": (
+        Edit(
+            "landing.py",
+            "landed = tuple(takewhile(lambda link: link.id in rows_of, links))",
+            "landed, rows_of = links, {link.id: link.rows for link in links}",
         ),
     ),
     "ledger without load generation": (

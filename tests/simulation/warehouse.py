@@ -139,10 +139,14 @@ class Warehouse:
 class TargetTwin:
     """A warehouse as the library's `Target`."""
 
-    def __init__(self, warehouse: Warehouse, process: str, files: Mapping[str, object]) -> None:
+    def __init__(
+        self, warehouse: Warehouse, process: str, files: Mapping[str, object], *, some: Callable[[int], int]
+    ) -> None:
+        """Prepare; of so many links that it is to land, `some` says how many it takes into one transaction."""
         self._warehouse = warehouse
         self._process = process
         self._files = files
+        self._some = some
 
     def raise_fence(self, epoch: int) -> None:
         house = self._warehouse
@@ -162,7 +166,8 @@ class TargetTwin:
             view = house.view(session)
             require_fence(view.fence, cycle.epoch)
             wanted = view.copy()
-            for link in cycle.to_land(view.ledger.keys()):
+            links = cycle.to_land(view.ledger.keys())
+            for link in links[: self._some(len(links))]:
                 if gone := [name for name in link.files if name not in self._files]:
                     raise Violation(f"{house.name}: files {gone} of batch {link.id} are gone")
                 self._apply(wanted, link.rank, link.body)
@@ -174,7 +179,8 @@ class TargetTwin:
             if house.sessions and session.wanted is None:
                 house.end(session)
             raise
-        return {link.id: wanted.ledger[cycle.key(link.id)] for link in cycle.due}
+        held = (*cycle.due, *links)
+        return {link.id: wanted.ledger[cycle.key(link.id)] for link in held if cycle.key(link.id) in wanted.ledger}
 
     def _apply(self, wanted: State, rank: BatchId, body: Mapping[str, object]) -> None:
         rows = body.get("rows", [])

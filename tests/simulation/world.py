@@ -229,7 +229,8 @@ class Worker:
 
     def _landing(self, held: Held) -> Iterator[None]:
         warehouse = self.world.warehouses[held.stream.target]
-        landing = Landing(self.world.journal, held, TargetTwin(warehouse, held.process, self.world.files))
+        twin = TargetTwin(warehouse, held.process, self.world.files, some=self.world.some)
+        landing = Landing(self.world.journal, held, twin)
         while True:
             try:
                 landing.turn(Run(id=self.incarnation), most=3, compare=self.world.random.random() < 0.3)
@@ -271,6 +272,10 @@ class World:
 
     def nonce(self) -> str:
         return f"n{next(self.numbers)}"
+
+    def some(self, count: int) -> int:
+        """How many of so many links a warehouse lands at once: all of them mostly, or the first few."""
+        return count if self.random.random() < 0.7 else self.random.randint(min(count, 1), count)
 
     def note(self, error: HintedError) -> None:
         if isinstance(error, StateUnreadable | DataInDoubt) and not isinstance(error, OutOfTurn):

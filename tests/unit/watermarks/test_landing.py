@@ -28,6 +28,8 @@ class Ledger:
     order: list[str] = field(default_factory=list)
     cycles: int = 0
     lose_answers: int = 0
+    most: int = 1000
+    """So many batches it lands in one transaction."""
 
     def raise_fence(self, epoch: int) -> None:
         if self.fence > epoch:
@@ -37,13 +39,15 @@ class Ledger:
     def land(self, cycle: Cycle) -> Mapping[BatchId, int]:
         require_fence(self.fence, cycle.epoch)
         self.cycles += 1
-        for link in cycle.to_land(self.rows):
+        links = cycle.to_land(self.rows)[: self.most]
+        for link in links:
             self.order.append(str(link.id))
             self.rows[cycle.key(link.id)] = link.rows
         if self.lose_answers:
             self.lose_answers -= 1
             raise OutcomeUnknown("no answer to commit")
-        return {link.id: self.rows[cycle.key(link.id)] for link in cycle.due}
+        held = ((link.id, self.rows.get(cycle.key(link.id))) for link in (*cycle.due, *links))
+        return {batch: rows for batch, rows in held if rows is not None}
 
 
 @dataclass
@@ -97,6 +101,44 @@ def test_a_cycle_takes_as_many_batches_as_it_may() -> None:
 
     assert lake.ledger.order == ["1-1", "1-2"]
     assert lake.state().loaded.last == BatchId(1, 2)
+
+
+@pytest.mark.parametrize(("rows", "batches"), [(1, 1), (5, 1), (6, 2), (9, 3)])
+def test_a_cycle_takes_whole_batches_of_so_many_rows_and_one_at_least(rows: int, batches: int) -> None:
+    lake = Lake()
+
+    landed = lake.landing.turn(RUN, most=ALL, compare=False, rows=rows)
+
+    assert [link.rows for link in landed.links] == [3] * batches
+    assert lake.state().loaded.last == BatchId(1, batches)
+
+
+def test_a_target_that_lands_the_first_few_moves_the_mark_over_those() -> None:
+    lake = Lake()
+    lake.ledger.most = 2
+
+    landed = lake.landing.turn(RUN, most=ALL, compare=False)
+
+    assert [str(link.id) for link in landed.links] == ["1-1", "1-2"]
+    assert lake.state().loaded.last == BatchId(1, 2)
+    lake.turn()
+    assert lake.ledger.order == ["1-1", "1-2", "1-3"]
+
+
+def test_what_a_restored_target_lost_lands_first_and_a_few_at_a_time() -> None:
+    lake = Lake()
+    lake.turn()
+    lake.ledger.rows.clear()
+    lake.ledger.order.clear()
+    lake.extraction(4)
+    lake.ledger.most = 2
+
+    first = lake.landing.turn(RUN, most=ALL, compare=False)
+    lake.turn()
+
+    assert first.links == ()
+    assert lake.ledger.order == ["1-1", "1-2", "1-3", "1-4"]
+    assert lake.state().loaded.last == BatchId(1, 4)
 
 
 def test_nothing_due_asks_the_target_nothing() -> None:
