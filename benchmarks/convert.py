@@ -113,7 +113,7 @@ def main() -> None:
 
     def write(codec: str) -> int:
         sink = io.BytesIO()
-        writer = PartWriter(sink, ways, codec=codec)
+        writer = PartWriter(sink, ways, batch=1_000000000042, codec=codec)
         for batch in converted:
             writer.write(batch)
         return writer.close().bytes

@@ -6,12 +6,14 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from syncd.adapters.arrow import file_schema, refused_schema
 from syncd.adapters.order import Span
+from syncd.core.batch_number import COLUMN
 from syncd.core.columns import Passage
 from watermarks.cursor import START, Cursor
 
@@ -46,6 +48,7 @@ class Written:
 class PartWriter:
     """Writes batches of one schema to a sink as one Parquet file.
 
+    Every row gets the number of the batch that reads it, in a last column.
     With `refused` it writes rows for quarantine: their columns as they travelled, and why.
     The caller decides when a part is large enough, by `bytes_written`, and closes it.
     The sink is not closed. After an error the file is worth nothing: `abandon` it, or
@@ -57,12 +60,14 @@ class PartWriter:
         sink: Sink,
         passages: Sequence[Passage],
         *,
+        batch: int,
         refused: bool = False,
         group_bytes: int = GROUP_BYTES,
         group_rows: int = GROUP_ROWS,
         codec: str = CODEC,
     ) -> None:
         self._tally = _Tally(sink)
+        self._batch = None if refused else batch
         self._schema = refused_schema(passages) if refused else file_schema(passages)
         self._group_bytes, self._group_rows = group_bytes, group_rows
         self._waiting: list[pa.RecordBatch] = []
@@ -72,12 +77,12 @@ class PartWriter:
         self._widths: dict[str, int] = {}
         self._file = pq.ParquetWriter(
             pa.PythonFile(self._tally, mode="w"),
-            self._schema,
+            self._schema if refused else self._schema.append(pa.field(COLUMN, pa.int64())),
             version="1.0",  # and so the dictionary encoding that every reader knows
             data_page_version="1.0",
             compression=codec,
             compression_level=CODEC_LEVEL if codec == CODEC else None,
-            use_dictionary=(not refused and _repeating(passages)) or False,
+            use_dictionary=False if refused else [*_repeating(passages), COLUMN],
             store_schema=False,
         )
 
@@ -135,6 +140,8 @@ class PartWriter:
         if not self._waiting:
             return
         table = pa.Table.from_batches(self._waiting, schema=self._schema)
+        if self._batch is not None:
+            table = table.append_column(COLUMN, pa.array(np.full(table.num_rows, self._batch)))
         self._waiting.clear()
         self._waiting_bytes = self._waiting_rows = 0
         self._file.write_table(table, row_group_size=table.num_rows)

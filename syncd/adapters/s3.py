@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from botocore import exceptions as boto
 
 from syncd.core.errors import LakeDown, LakeUnfit
+from syncd.core.reading import Part
 from syncd.core.settings import LakeSettings
 from watermarks.errors import HintedError
 from watermarks.stores.s3 import (
@@ -83,6 +84,40 @@ class Lake:
     def new(self, key: str) -> "NewObject":
         """An object to be written at a key that no other attempt has."""
         return NewObject(self, key)
+
+    def put(self, key: str, body: bytes) -> Stood:
+        """Write an object that is at hand as a whole, at a key that nothing else has."""
+        made = self.new(key)
+        made.write(body)
+        return made.finish()
+
+    def read(self, key: str) -> bytes:
+        """All of an object."""
+        with self.mapped(key, "s3:GetObject on the key"):
+            return self.client.get_object(Bucket=self.settings.bucket, Key=self.name(key))["Body"].read()
+
+    def holds(self, part: Part) -> bool:
+        """Whether a part stands as it was written, byte for byte.
+
+        Its tag tells without reading it; where that is another one, as after a copy of the
+        bucket, the bytes do.
+        """
+        place: Any = {"Bucket": self.settings.bucket, "Key": self.name(part.key)}
+        with self.mapped(part.key, "s3:GetObject on the key"):
+            try:
+                found = self.client.head_object(**place)
+            except boto.ClientError as error:
+                if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") == HTTPStatus.NOT_FOUND:
+                    return False
+                raise
+            if found["ContentLength"] != part.bytes:
+                return False
+            if found["ETag"] == part.etag:
+                return True
+            digest = hashlib.sha256()
+            for piece in self.client.get_object(**place)["Body"].iter_chunks(PIECE):
+                digest.update(piece)
+        return digest.hexdigest() == part.sha256
 
     def drop(self, keys: Sequence[str]) -> None:
         """Remove objects; one that is gone already is removed."""

@@ -1,5 +1,7 @@
 """What can go wrong outside of state, grouped by what to do about it."""
 
+from types import TracebackType
+
 from watermarks.errors import DataInDoubt, HintedError, Misuse, OutcomeUnknown, Transient
 
 

@@ -54,6 +54,43 @@ class BatchExtracted(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BatchesLanded(Event):
+    """Batches are rows of the target, in one transaction, and the mark says so."""
+
+    first: BatchId
+    last: BatchId
+    rows: int
+    files: int
+    mark: Cursor
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerBehind(Event):
+    """The warehouse had lost batches that were loaded, as after a restore; they are landed again."""
+
+    batches: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsPutAside(Event):
+    """The warehouse refused rows of a batch; they are in quarantine, and all others land."""
+
+    batch: BatchId
+    rows: int
+    reason: str
+    """Of the first of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LandingRetried(Event):
+    """A transaction came to nothing, or nobody knows to what; it is tried again after a pause."""
+
+    error: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BatchAbandoned(Event):
     """A sealed batch belonged to a world that is gone."""
 
@@ -87,6 +124,10 @@ _NAMES: dict[type, str] = {
     RowsArrived: "rows.arrived",
     BatchExtracted: "batch.extracted",
     BatchAbandoned: "batch.abandoned",
+    BatchesLanded: "batches.landed",
+    LedgerBehind: "ledger.behind",
+    LandingRetried: "landing.retried",
+    RowsPutAside: "rows.put_aside",
     OrphansSwept: "orphans.swept",
     StreamWaited: "stream.waited",
     StreamFailed: "stream.failed",

@@ -4,8 +4,9 @@ import re
 from typing import Final
 
 from watermarks.batch import BatchId, Plan
-from watermarks.names import StreamName
+from watermarks.names import StreamName, escape
 
+DEFAULT_TARGET: Final = "default"
 _PART: Final = re.compile(
     r"(?:data/(?P<data>[^/]+/[^/]+)/\d{4}/\d\d/\d\d|quarantine/(?P<quarantine>[^/]+/[^/]+))"
     r"/(?P<batch>[0-9]+-[0-9]+)/[0-9]+\.[0-9]+-[^/]+\.parquet"
@@ -24,6 +25,17 @@ def batch_prefix(plan: Plan) -> str:
 
 def quarantine_prefix(stream: StreamName, batch: BatchId) -> str:
     return f"quarantine/{stream.chain_stem}/{batch}/"
+
+
+def copy_key(stream: StreamName, batch: BatchId, nonce: str) -> str:
+    """The key of a list of files for COPY; no two attempts share one."""
+    return f"{copy_prefix(stream)}{batch}-{nonce}.manifest"
+
+
+def copy_prefix(stream: StreamName) -> str:
+    """What the keys of everything begin with that is written for one COPY into a stream's target."""
+    target = escape(stream.target) if stream.target else DEFAULT_TARGET
+    return f"copy/{stream.chain_stem}/{target}/"
 
 
 def part_key(prefix: str, *, window: int, number: int, attempt: str) -> str:

@@ -5,10 +5,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from syncd.core.columns import Meaning, ParquetType, Passage, Physical, Travel, Trouble
+from syncd.core.identity import NO_IDENTITY, Identity
 from syncd.core.reading import Part, Read
 from watermarks.batch import Filled, Link
 from watermarks.cursor import Cursor
 from watermarks.errors import StateUnreadable
+from watermarks.window import Window
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,8 +20,11 @@ class Manifest:
     schema: str
     """The fingerprint of the table that was read."""
     passages: tuple[Passage, ...]
-    """The columns of its files, in the files' order."""
+    """The columns of its files, in the files' order; behind them stands the number of the batch."""
     parts: tuple[Part, ...]
+    identity: Identity = NO_IDENTITY
+    windows: tuple[Window, ...] = ()
+    """The ranges of the order that were read; none where the table was read by key, or whole."""
     quarantined: tuple[Part, ...] = ()
     troubles: Mapping[str, int] = field(default_factory=dict[str, int])
     plan: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -39,11 +44,22 @@ class Manifest:
         return sum(part.rows for part in self.quarantined)
 
     @classmethod
-    def of_read(cls, read: Read, *, schema: str, passages: tuple[Passage, ...], plan: Mapping[str, Any]) -> Self:
+    def of_read(
+        cls,
+        read: Read,
+        *,
+        schema: str,
+        passages: tuple[Passage, ...],
+        identity: Identity,
+        windows: tuple[Window, ...],
+        plan: Mapping[str, Any],
+    ) -> Self:
         """The manifest of what a reader wrote; parts in the order of their keys, whatever task ended first."""
         return cls(
             schema=schema,
             passages=passages,
+            identity=identity,
+            windows=windows,
             parts=tuple(sorted(read.parts, key=lambda part: part.key)),
             quarantined=tuple(sorted(read.quarantined, key=lambda part: part.key)),
             troubles=dict(sorted(read.troubles.items())),
@@ -58,8 +74,10 @@ class Manifest:
         return {
             "schema": self.schema,
             "columns": [_passage_fields(passage) for passage in self.passages],
-            "parts": [_part_fields(part) for part in self.parts],
-            "quarantined": [_part_fields(part) for part in self.quarantined],
+            "identity": {"key": list(self.identity.key), "cursor": self.identity.cursor},
+            "windows": [window.texts() for window in self.windows],
+            "parts": [part_fields(part) for part in self.parts],
+            "quarantined": [part_fields(part) for part in self.quarantined],
             "troubles": dict(self.troubles),
             "plan": dict(self.plan),
         }
@@ -75,8 +93,10 @@ class Manifest:
             manifest = cls(
                 schema=link.body["schema"],
                 passages=tuple(_passage_of(found) for found in link.body["columns"]),
-                parts=tuple(_part_of(found) for found in link.body["parts"]),
-                quarantined=tuple(_part_of(found) for found in link.body["quarantined"]),
+                identity=Identity(key=tuple(link.body["identity"]["key"]), cursor=link.body["identity"]["cursor"]),
+                windows=tuple(Window.of_texts(bounds) for bounds in link.body["windows"]),
+                parts=tuple(part_of(found) for found in link.body["parts"]),
+                quarantined=tuple(part_of(found) for found in link.body["quarantined"]),
                 troubles=link.body["troubles"],
                 plan=link.body["plan"],
             )
@@ -87,11 +107,11 @@ class Manifest:
         return manifest
 
 
-def _part_fields(part: Part) -> dict[str, Any]:
+def part_fields(part: Part) -> dict[str, Any]:
     return {**asdict(part), "low": part.low.texts(), "high": part.high.texts(), "widths": dict(part.widths)}
 
 
-def _part_of(found: Mapping[str, Any]) -> Part:
+def part_of(found: Mapping[str, Any]) -> Part:
     typed: dict[str, Any] = {"low": Cursor.of_texts(found["low"]), "high": Cursor.of_texts(found["high"])}
     return Part(**{**found, **typed})
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from syncd.core.reading import Read, Reading
+from syncd.core.reading import Part, Read, Reading
 from syncd.core.schema import Server, Table
 
 
@@ -149,6 +149,26 @@ class Reader(Protocol):
             SchemaDrift: the columns are not those of the passages any more.
             RowOutside: a row is not in its window.
             ValueRefused: a value met the policy `fail`.
+        """
+        ...
+
+
+class Lists(Protocol):
+    """The lake as a loader needs it: where COPY's lists of files are put, and whether the files are those it means."""
+
+    def at(self, key: str) -> str:
+        """The address of an object."""
+        ...
+
+    def put(self, key: str, body: bytes) -> object:
+        """Write an object at a key that nothing else has."""
+        ...
+
+    def holds(self, part: Part) -> bool:
+        """Whether a part stands as it was written, byte for byte.
+
+        Raises:
+            LakeDown, LakeUnfit: that cannot be told.
         """
         ...
 

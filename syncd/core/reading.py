@@ -40,6 +40,8 @@ class Reading:
     """What the keys of all parts begin with: `data/<stream>/<yyyy>/<mm>/<dd>/<id>/`."""
     quarantine: str
     """What the keys of refused rows begin with: `quarantine/<stream>/<id>/`."""
+    batch: int
+    """The number of the batch, which every row of its files carries."""
     nonce: str
     """Of this attempt: in every key, so that no two attempts share one."""
     part_bytes: int = 128 << 20

@@ -213,6 +213,8 @@ class StreamSettings:
     """SQL of one's own, with `${window}` where the window's condition goes."""
     mode: Mode = Mode.UPSERT
     batch_rows: int = 1_000_000
+    max_pending: int = 1_000
+    """So many batches may wait to be loaded; with more the extraction waits. Only where there is a target."""
     settle: timedelta = timedelta(seconds=60)
     ahead_after: timedelta = timedelta(seconds=30)
     first_run: FirstRun = FirstRun.SNAPSHOT

@@ -112,7 +112,8 @@ begins with `_syncd_` are refused by name; a query of your own can rename them. 
 Format 1.0 with data pages of version 1, plain, dictionary and run-length encodings, zstd; all columns optional.
 DECIMAL is a FIXED_LEN_BYTE_ARRAY of the shortest length for its precision, as Redshift's UNLOAD writes it; timestamps
 are INT64 TIMESTAMP_MICROS adjusted to UTC; SMALLINT carries
-INT_16; binary is never of fixed length; nothing is unsigned.
+INT_16; binary is never of fixed length; nothing is unsigned. Behind the columns of the source stands `_syncd_batch`,
+the number of the batch that read the row (decision 0008).
 
 ## In doubt until a live cluster has spoken
 

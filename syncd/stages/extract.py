@@ -2,18 +2,21 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Final, Protocol
 
+from syncd.core.batch_number import number_of
 from syncd.core.columns import Passage
 from syncd.core.errors import SchemaDrift, TableAltered
 from syncd.core.events import BatchPlanned, RowsArrived, Tell
+from syncd.core.identity import identity_of
 from syncd.core.layout import batch_prefix, quarantine_prefix
 from syncd.core.manifest import Manifest
 from syncd.core.ports import Parts, Reader, Source
 from syncd.core.reading import OrderField, Read, Reading, WindowQuery
 from syncd.core.schema import Table
 from syncd.core.settings import StreamSettings
-from watermarks.batch import Draft, Filled, Plan
+from watermarks.batch import Draft, Filled, Kind, Plan
 from watermarks.document import Watermark
 from watermarks.names import StreamName
 
@@ -69,14 +72,15 @@ class ExtractProducer:
         self._nonce = nonce
         self._tell = tell
         self._looked: tuple[object, Draft] | None = None
+        self._backlog = ""
 
     @property
     def waits_for(self) -> str:
-        return self._planning.waiting
+        return self._backlog or self._planning.waiting
 
     def look(self, watermark: Watermark) -> Draft | None:
         """What there is to do. It is proposed again without another probe, if nothing has moved until then."""
-        draft = self._planning.propose(watermark)
+        draft = self._proposed(watermark)
         self._looked = (_place(watermark), draft) if draft else None
         return draft
 
@@ -89,7 +93,11 @@ class ExtractProducer:
         looked, self._looked = self._looked, None
         if looked and looked[0] == _place(watermark):
             return looked[1]
-        return self._planning.propose(watermark)
+        return self._proposed(watermark)
+
+    def _proposed(self, watermark: Watermark) -> Draft | None:
+        self._backlog = _backlog(watermark, self._settings)
+        return None if self._backlog else self._planning.propose(watermark)
 
     def holds(self, plan: Plan) -> bool:
         return self._planning.holds(plan)
@@ -102,7 +110,8 @@ class ExtractProducer:
                 stream=self.stream, batch=plan.id, kind=draft.kind, windows=len(draft.windows), high=draft.high
             )
         )
-        passages = self._passages(self._unaltered(plan), settings)
+        table = self._unaltered(plan)
+        passages = self._passages(table, settings)
         reading = Reading(
             queries=self._planning.queries(plan, passages),
             passages=passages,
@@ -111,10 +120,19 @@ class ExtractProducer:
             identity=draft.world.source_identity,
             prefix=batch_prefix(plan),
             quarantine=quarantine_prefix(plan.stream, plan.id),
+            batch=number_of(draft.origin or plan.id),
             nonce=self._nonce(),
         )
         read = self._read(plan, reading)
-        return Manifest.of_read(read, schema=draft.world.schema, passages=passages, plan=draft.body).filled()
+        manifest = Manifest.of_read(
+            read,
+            schema=draft.world.schema,
+            passages=passages,
+            identity=identity_of(table, settings, passages),
+            windows=() if draft.kind is Kind.SNAPSHOT else draft.windows,
+            plan=draft.body,
+        )
+        return manifest.filled()
 
     def _read(self, plan: Plan, reading: Reading) -> Read:
         try:
@@ -150,6 +168,20 @@ class ExtractProducer:
 
     def _arrived(self, plan: Plan, rows: int) -> None:
         self._tell(RowsArrived(stream=self.stream, batch=plan.id, rows=rows))
+
+
+def _backlog(watermark: Watermark, settings: StreamSettings) -> str:
+    """Why nothing more is extracted while the warehouse is behind; empty where it is not, or there is none."""
+    if settings.target is None:
+        return ""
+    most = settings.max_pending
+    pending = sum(1 for _ in islice(watermark.chain.ids(after=watermark.loaded.last), most))
+    if pending < most:
+        return ""
+    return (
+        f"{most:,} batches or more wait to be loaded, and max_pending allows no more:"
+        f" syncd run -t {settings.database}.{settings.table} --load-only"
+    )
 
 
 def _place(watermark: Watermark) -> object:

@@ -12,6 +12,7 @@ from syncd.core.errors import SchemaDrift, TableAltered, hinted
 from syncd.core.events import BatchAbandoned, BatchExtracted, OrphansSwept, StreamFailed, Tell
 from syncd.core.manifest import Manifest
 from syncd.core.ports import Parts
+from syncd.stages.claim import Claiming
 from syncd.stages.extract import ExtractProducer
 from syncd.stages.sweep import orphans
 from watermarks.batch import Kind, Link, Plan
@@ -22,15 +23,12 @@ from watermarks.errors import HintedError, NotOwner, StateUnreadable
 from watermarks.extraction import Chain, Extraction
 from watermarks.halves import Run
 from watermarks.history import Journal
-from watermarks.lease import Held, OtherOwner, Process
-from watermarks.names import StreamName, owner_key
+from watermarks.lease import Held, Process
+from watermarks.names import StreamName
 
 RETRY_FIRST: Final = timedelta(seconds=10)
 RETRY_MOST: Final = timedelta(minutes=15)
-
 MOST_ABANDONED: Final = 3
-LOOKED_AGAIN: Final = 0.5
-"""Seconds."""
 
 
 class RestlessWorld(SchemaDrift):
@@ -118,8 +116,7 @@ class ExtractRun:
         self._parts = parts
         self._clock = clock
         self._tell = tell
-        self._patience = patience
-        self._pause = pause
+        self._claiming = Claiming(stream, Stage.EXTRACT, journal, clock=clock, patience=patience, pause=pause)
         self._chain = Chain(journal, stream)
         self._so_far = Outcome(stream=stream)
         self._tried: list[Plan] = []
@@ -168,28 +165,12 @@ class ExtractRun:
         self._tried = [plan] if plan else []
         self._producer.prepare(draft)
         process = self._owner()
-        held = self._acquired(process)
+        held = self._claiming.held(process)
         try:
             self._extract(held, run)
         finally:
             process.release(held)
         return replace(self._so_far, reason=self._producer.waits_for)
-
-    def _acquired(self, process: Process) -> Held:
-        """The claim. While its owner shows no sign of life we wait: only who watches can tell that it is gone."""
-        deadline = self._clock.monotonic() + self._patience.total_seconds()
-        seen = None
-        while True:
-            try:
-                return process.acquire(self._stream, Stage.EXTRACT, self._journal)
-            except OtherOwner as error:
-                owner = error.facts.get("owner")
-                sign = self._journal.store.read(owner_key(owner)) if isinstance(owner, str) else None
-                alive = owner is None or (seen is not None and sign != seen)
-                if alive or self._clock.monotonic() >= deadline:
-                    raise
-                seen = sign
-                self._pause(LOOKED_AGAIN)
 
     def _extract(self, held: Held, run: Run) -> None:
         extraction = Extraction(self._journal, held, self._producer)

@@ -51,7 +51,7 @@ def edges(way: Passage) -> list[Any]:
 
 def put(bucket: Bucket, way: Passage, values: list[Any]) -> str:
     sink = io.BytesIO()
-    writer = PartWriter(sink, [way])
+    writer = PartWriter(sink, [way], batch=1_000000000042)
     writer.write(pa.RecordBatch.from_pydict({way.name: values}, schema=file_schema([way])))
     writer.close()
     location = bucket.put(f"data/{next(numbers)}/part.parquet", sink.getvalue())

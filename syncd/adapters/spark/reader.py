@@ -66,7 +66,7 @@ class SparkReader:
         try:
             for first, queries in self._waves(reading.queries):
                 with self._taken(len(queries)):
-                    told += self._read_wave(reading, first, queries)
+                    told += self._read_wave(reading, first, queries, kept=_keys(told))
                 rows = sum(part["rows"] for one in told for part in one["parts"])
                 tell(rows)
         except BaseException:
@@ -101,7 +101,9 @@ class SparkReader:
         finally:
             self._connections.release(count)
 
-    def _read_wave(self, reading: Reading, first: int, queries: Sequence[WindowQuery]) -> list[dict[str, Any]]:
+    def _read_wave(
+        self, reading: Reading, first: int, queries: Sequence[WindowQuery], *, kept: frozenset[str]
+    ) -> list[dict[str, Any]]:
         work = Work(
             windows=tuple(query.window for query in queries),
             first=first,
@@ -110,6 +112,7 @@ class SparkReader:
             policies=reading.policies,
             prefix=reading.prefix,
             quarantine=reading.quarantine,
+            batch=reading.batch,
             nonce=reading.nonce,
             part_bytes=reading.part_bytes,
             lake=self._lake,
@@ -146,8 +149,8 @@ class SparkReader:
         except Exception as error:  # noqa: BLE001  # PySpark, Py4J and sockets raise what they please
             if narrow and is_too_wide(error):
                 self._wide.add(reading.passages)
-                self._abandon(reading)
-                return self._read_wave(reading, first, queries)
+                self._abandon(reading, kept)
+                return self._read_wave(reading, first, queries, kept=kept)
             raise error_of(error, self._source) from None  # a trace of Java helps nobody, and shows statements
         for one in told:
             if "error" in one:
@@ -156,12 +159,21 @@ class SparkReader:
             raise ours.ReaderDown(f"{len(queries)} windows were to be read, and {len(told)} answered")
         return told
 
-    def _abandon(self, reading: Reading) -> None:
-        """Give up uploads of tasks that ended before they could; what stays is swept by its age."""
+    def _abandon(self, reading: Reading, kept: frozenset[str] = frozenset()) -> None:
+        """Give up what this attempt has begun, and take away what it finished, but for what is kept.
+
+        What tasks that are still at work leave after that goes with the batch, when the next attempt is done.
+        """
+        mine = f"-{reading.nonce}-"
         with suppress(HintedError):
             lake = Lake.of(self._lake)
             for prefix in (reading.prefix, reading.quarantine):
-                lake.abandon(prefix, holding=f"-{reading.nonce}-")
+                lake.abandon(prefix, holding=mine)
+                lake.drop([key for key, _ in lake.stray(prefix) if mine in key and key not in kept])
+
+
+def _keys(told: Sequence[dict[str, Any]]) -> frozenset[str]:
+    return frozenset(part["key"] for one in told for kind in ("parts", "quarantined") for part in one[kind])
 
 
 def _parts(told: Sequence[dict[str, Any]], kind: str) -> tuple[Part, ...]:

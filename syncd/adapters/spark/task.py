@@ -42,6 +42,7 @@ class Work:
     policies: Policies
     prefix: str
     quarantine: str
+    batch: int
     nonce: str
     part_bytes: int
     lake: LakeSettings
@@ -140,7 +141,7 @@ class _Parts:
             return
         if self._writer is None:
             self._object = _lake(self.work.lake).new(self.key(number=len(self._done)))
-            self._writer = PartWriter(self._object, self.work.passages, refused=self.refused)
+            self._writer = PartWriter(self._object, self.work.passages, batch=self.work.batch, refused=self.refused)
         self._writer.write(batch, span)
         if self._writer.bytes_written + self._writer.bytes_waiting // SHRINKS >= self.work.part_bytes:
             self._close()

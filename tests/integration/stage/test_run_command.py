@@ -119,7 +119,7 @@ def test_a_limit_ends_a_run_and_the_next_one_goes_on(shop: Pipe) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "word"),
     [
-        (["-t", "orders"], 2, "add --extract-only"),
+        (["-t", "orders"], 2, "add `warehouse:`"),
         (["--extract-only"], 2, "name tables with -t"),
         (["--all", "-t", "orders", "--extract-only"], 2, "exclude each other"),
         (["-t", "ordes", "--extract-only"], 2, "no table ordes is configured"),

@@ -68,6 +68,7 @@ def read(pipe: Pipe, guarded: Guarded, *, driver: str, ca: Path | None = None) -
         identity=identity(pipe),
         prefix=f"data/{driver}/",
         quarantine=f"quarantine/{driver}/",
+        batch=1_000000000001,
         nonce="n",
     )
     return SparkReader(pipe.warm, source, settings.lake, driver=driver).read(reading)

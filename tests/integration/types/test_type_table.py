@@ -37,7 +37,7 @@ def read(cursor: Any, table: str, ways: tuple[Passage, ...]) -> pa.RecordBatch:
 
 def through_parquet(converted: Converted, ways: tuple[Passage, ...]) -> pa.Table:
     sink = io.BytesIO()
-    writer = PartWriter(sink, ways)
+    writer = PartWriter(sink, ways, batch=1_000000000042)
     writer.write(converted.batch)
     writer.close()
     return pq.read_table(io.BytesIO(sink.getvalue()))

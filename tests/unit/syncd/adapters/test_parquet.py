@@ -40,7 +40,7 @@ def people(first: int, count: int) -> pa.RecordBatch:
 def test_file_has_the_physical_type_of_the_table(example: Column) -> None:
     (way,) = ways(example)
     sink = io.BytesIO()
-    writer = PartWriter(sink, (way,))
+    writer = PartWriter(sink, (way,), batch=1_000000000042)
     writer.write(pa.RecordBatch.from_pydict({"c": [None]}, schema=file_schema((way,))))
     writer.close()
 
@@ -61,7 +61,7 @@ def test_file_has_the_physical_type_of_the_table(example: Column) -> None:
 
 def test_file_is_of_the_oldest_format_with_encodings_that_every_reader_knows() -> None:
     sink = io.BytesIO()
-    writer = PartWriter(sink, ways(ID, NAME, BLOB))
+    writer = PartWriter(sink, ways(ID, NAME, BLOB), batch=1_000000000042)
     writer.write(people(0, 10))
     writer.close()
 
@@ -75,7 +75,7 @@ def test_file_is_of_the_oldest_format_with_encodings_that_every_reader_knows() -
 
 def test_writer_tells_all_that_a_manifest_wants() -> None:
     sink = io.BytesIO()
-    writer = PartWriter(sink, ways(ID, NAME, BLOB))
+    writer = PartWriter(sink, ways(ID, NAME, BLOB), batch=1_000000000042)
     writer.write(people(0, 5), Span(Cursor.of(0), Cursor.of(4)))
     writer.write(people(5, 3), Span(Cursor.of(5), Cursor.of(7)))
 
@@ -89,7 +89,7 @@ def test_writer_tells_all_that_a_manifest_wants() -> None:
 
 def test_rows_come_back_in_order_from_groups_of_bounded_size() -> None:
     sink = io.BytesIO()
-    writer = PartWriter(sink, ways(ID, NAME, BLOB), group_rows=100)
+    writer = PartWriter(sink, ways(ID, NAME, BLOB), batch=1_000000000042, group_rows=100)
     for first in range(0, 1_000, 60):
         writer.write(people(first, min(60, 1_000 - first)))
     writer.close()
@@ -101,7 +101,7 @@ def test_rows_come_back_in_order_from_groups_of_bounded_size() -> None:
 
 def test_bytes_leave_as_groups_fill_so_that_memory_is_bounded() -> None:
     sink = io.BytesIO()
-    writer = PartWriter(sink, ways(ID, NAME, BLOB), group_bytes=10_000)
+    writer = PartWriter(sink, ways(ID, NAME, BLOB), batch=1_000000000042, group_bytes=10_000)
     most = 0
     for first in range(0, 10_000, 100):
         writer.write(people(first, 100))
@@ -115,7 +115,7 @@ def test_bytes_leave_as_groups_fill_so_that_memory_is_bounded() -> None:
 def test_part_without_rows_is_a_file_without_rows() -> None:
     sink = io.BytesIO()
 
-    written = PartWriter(sink, ways(ID)).close()
+    written = PartWriter(sink, ways(ID), batch=1_000000000042).close()
 
     assert (written.rows, written.low, written.high) == (0, START, START)
     assert pq.read_table(io.BytesIO(sink.getvalue())).num_rows == 0
@@ -126,7 +126,7 @@ def test_refused_rows_have_a_file_of_their_own() -> None:
     travelled = pa.RecordBatch.from_pydict({"name": [b"x" * 500, b"fits"]}, schema=pa.schema([("name", pa.binary())]))
     refused = Conversion((way,)).convert(travelled).refused
     sink = io.BytesIO()
-    writer = PartWriter(sink, (way,), refused=True)
+    writer = PartWriter(sink, (way,), batch=1_000000000042, refused=True)
 
     writer.write(refused)
     writer.close()
@@ -156,7 +156,7 @@ def test_sink_that_breaks_is_heard_and_left_alone(at: int) -> None:
     sink = Fragile(at)
 
     def write() -> None:
-        writer = PartWriter(sink, ways(ID, NAME, BLOB), group_rows=1)
+        writer = PartWriter(sink, ways(ID, NAME, BLOB), batch=1_000000000042, group_rows=1)
         writer.write(people(0, 10))
         writer.close()
 
@@ -171,7 +171,7 @@ def test_part_that_is_left_by_an_error_sends_nothing_more() -> None:
     sink = io.BytesIO()
 
     def write() -> None:
-        with PartWriter(sink, ways(ID, NAME, BLOB)) as writer:
+        with PartWriter(sink, ways(ID, NAME, BLOB), batch=1_000000000042) as writer:
             writer.write(people(0, 10))
             raise ValueError("elsewhere")
 

@@ -33,4 +33,6 @@ def test_every_key_is_documented(part: type[BaseModel]) -> None:
 def test_the_example_is_accepted() -> None:
     example = DOCS.split("```yaml\n")[1].split("```")[0]
 
-    assert len(check(parse_text(example, path="syncd.yaml", environ={"MYSQL_PASSWORD": "x"})).streams) == 2
+    environ = {"MYSQL_PASSWORD": "x", "REDSHIFT_PASSWORD": "y"}
+
+    assert len(check(parse_text(example, path="syncd.yaml", environ=environ)).streams) == 2

@@ -10,10 +10,11 @@ import pytest
 from syncd.core.columns import ParquetType, Passage, Physical, Travel
 from syncd.core.errors import Bug, SchemaDrift, SourceDown, TableAltered
 from syncd.core.events import BatchAbandoned, BatchExtracted, Event, OrphansSwept, StreamFailed
+from syncd.core.identity import Identity
 from syncd.core.manifest import Manifest
 from syncd.core.reading import OrderField, Part, Read, Reading, WindowQuery
 from syncd.core.schema import Column, Server, Table
-from syncd.core.settings import StreamSettings
+from syncd.core.settings import StreamSettings, TargetSettings
 from syncd.stages.extract import ExtractProducer
 from syncd.stages.run import ExtractRun, Outcome, State
 from tests.builders import NOON, ORDERS, RUN, at, make_increment, make_process
@@ -36,6 +37,7 @@ ID = Passage(
     parquet=ParquetType(physical=Physical.INT64),
     redshift="BIGINT",
 )
+UPDATE_AT = replace(ID, column="update_at", name="update_at")
 ORDERS_TABLE = Table(database="shop", name="orders", kind="BASE TABLE", engine="InnoDB", columns=(), indexes=())
 
 
@@ -149,6 +151,7 @@ class Bench:
         self.reader = ScriptedReader(self.lake, failures=failures)
         self.events: list[Event] = []
         self.heard: Callable[[Event], None] = lambda _event: None
+        self.settings = StreamSettings(source="shop", database="shop", table="orders", key=("id",))
         self.asked_for_owner = 0
         self.process = make_process(self.store, clock=self.clock)
         self.nonces = iter(f"n{number}" for number in range(1000))
@@ -167,10 +170,10 @@ class Bench:
     def run(self) -> ExtractRun:
         producer = ExtractProducer(
             stream=ORDERS,
-            settings=StreamSettings(source="shop", database="shop", table="orders"),
+            settings=self.settings,
             source=self.shop,
             planning=self.planning,
-            passages=lambda _table, _settings: (ID,),
+            passages=lambda _table, _settings: (ID, UPDATE_AT),
             reader=self.reader,
             parts=self.lake,
             nonce=lambda: next(self.nonces),
@@ -229,6 +232,29 @@ def test_the_reader_gets_ready_as_soon_as_something_is_found() -> None:
     bench.once()
 
     assert bench.reader.prepared == [1]
+
+
+def test_extraction_waits_while_too_many_batches_are_not_loaded() -> None:
+    bench = Bench(1, 2, 3, 4)
+    target = TargetSettings(warehouse="redshift", schema="public", table="orders")
+    bench.settings = replace(bench.settings, target=target, max_pending=2)
+
+    first = bench.once()
+    probes = bench.planning.probes
+    second = bench.once()
+
+    assert (first.state, first.batches) == (State.EXTRACTED, 2)
+    assert (second.state, second.batches, bench.planning.probes) == (State.WAITING, 0, probes)
+    for outcome in (first, second):
+        assert "2 batches or more wait to be loaded" in outcome.reason
+        assert "syncd run -t shop.orders --load-only" in outcome.reason
+
+
+def test_without_a_warehouse_nothing_bounds_what_is_extracted() -> None:
+    bench = Bench(1, 2, 3)
+    bench.settings = replace(bench.settings, max_pending=1)
+
+    assert bench.once().batches == 3
 
 
 def test_what_was_found_is_planned_without_another_probe() -> None:
@@ -432,7 +458,9 @@ def test_the_manifest_says_of_each_part_what_the_loader_needs() -> None:
     link = Chain(bench.journal, ORDERS).required(BatchId(1, 1))
     manifest = Manifest.of_link(link)
 
-    assert manifest.passages == (ID,)
+    assert manifest.passages == (ID, UPDATE_AT)
+    assert manifest.identity == Identity(key=("id",), cursor="update_at")
+    assert [str(window) for window in manifest.windows] == [f"({START}, {at(1, 1)}]"]
     assert [(part.key, part.etag, part.bytes, part.rows) for part in manifest.parts] == [
         ("data/shop/shop.orders/2026/01/31/1-1/00000.000-n0.parquet", "e", 100, 10)
     ]

@@ -1,0 +1,30 @@
+"""The number of a batch as one integer: the column of every file, and of targets, that says who read a row.
+
+Integers compare as batches do: the higher one was read later. In decimal the
+generation stands before twelve digits of seq: 1000000000042 is batch 1-42.
+"""
+
+from typing import Final
+
+from watermarks.batch import BatchId
+from watermarks.errors import Misuse
+
+COLUMN: Final = "_syncd_batch"
+SEQS: Final = 10**12
+GENERATIONS: Final = 9_000_000
+
+
+def number_of(batch: BatchId) -> int:
+    """The number of a batch.
+
+    Raises:
+        Misuse: it is larger than any stream grows.
+    """
+    if batch.seq >= SEQS or batch.generation > GENERATIONS:
+        raise Misuse(f"batch {batch} has no number in 64 bits", hint="Begin the stream under a new name.")
+    return batch.generation * SEQS + batch.seq
+
+
+def batch_of(number: int) -> BatchId:
+    """The batch of a number."""
+    return BatchId(*divmod(number, SEQS))

@@ -1,0 +1,252 @@
+"""How rows in scratch tables become rows of the target: the statements of each mode, in their order."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from syncd.core import batch_number
+from syncd.core.errors import SchemaDrift
+from syncd.core.identity import Identity
+from syncd.core.redshift.copy import Load
+from syncd.core.redshift.quoting import TableRef, comparable, listed, literal, quoted
+from syncd.core.redshift.target import LOADED_AT, VALID_TO, Found
+from syncd.core.redshift.types import TargetType
+from syncd.core.settings import Mode
+from watermarks.batch import BatchId, Kind
+from watermarks.window import Window
+
+BATCH: Final = quoted(batch_number.COLUMN)
+_PLACE: Final = quoted("_syncd_place")
+
+
+def column(rows: str, name: str) -> str:
+    return f"{rows}.{quoted(name)}"
+
+
+def batch(rows: str) -> str:
+    """The number of the batch that read a row; rows that were there before us are older than all."""
+    return f"COALESCE({rows}.{BATCH}, 0)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Landing:
+    """Everything that the statements of one landing are made of."""
+
+    table: TableRef
+    found: Found
+    """The target's columns as they are by now."""
+    loads: tuple[Load, ...]
+    anew: BatchId | None = None
+    """Batches up to this one have landed before, and so may what came after them; None: none has."""
+
+    @property
+    def identity(self) -> Identity:
+        return self.loads[-1].manifests[-1].identity
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns of the target that the files fill."""
+        held = {name for load in self.loads for name in load.names}
+        return tuple(name for name in self.found.columns if name in held)
+
+    def same(self, one: str, other: str, *, cursor: bool = False) -> str:
+        """The condition under which two rows are one and the same, or one version of it."""
+        conditions = [self._equal(name, one, other) for name in self.identity.key]
+        if cursor and self.identity.cursor:
+            mine, yours = (column(each, self.identity.cursor) for each in (one, other))
+            conditions.append(f"({mine} = {yours} OR ({mine} IS NULL AND {yours} IS NULL))")
+        return " AND ".join(conditions)
+
+    def _equal(self, name: str, one: str, other: str) -> str:
+        mine, yours = column(one, name), column(other, name)
+        if not self.is_text(name):
+            return f"{mine} = {yours}"
+        # Redshift does not see blanks at the end of a text, and MySQL may.
+        return f"{mine} = {yours} AND OCTET_LENGTH({mine}) = OCTET_LENGTH({yours})"
+
+    def grouping(self, rows: str, *, cursor: bool = False) -> str:
+        """What makes rows one, or one version of it."""
+        found: list[str] = []
+        for name in self.identity.key:
+            mine = column(rows, name)
+            found += [mine, f"OCTET_LENGTH({mine})"] if self.is_text(name) else [mine]
+        if cursor and self.identity.cursor:
+            found.append(column(rows, self.identity.cursor))
+        return ", ".join(found)
+
+    def age(self, rows: str, direction: str) -> str:
+        """The order of the versions of a row; the oldest is lowest."""
+        found = [batch(rows)]
+        if self.identity.cursor:
+            cursor = column(rows, self.identity.cursor)
+            # NULL is older than everything; where it sorts by itself is not the same everywhere.
+            found += [f"CASE WHEN {cursor} IS NULL THEN 0 ELSE 1 END", cursor]
+        return ", ".join(f"{each} {direction}" for each in found)
+
+    def newer(self, one: str, other: str) -> str:
+        """The condition under which the one version came after the other."""
+        mine, yours = batch(one), batch(other)
+        if self.identity.cursor is None:
+            return f"{mine} > {yours}"
+        cursors = f"{column(one, self.identity.cursor)} > {column(other, self.identity.cursor)}"
+        return f"({mine} > {yours} OR ({mine} = {yours} AND {cursors}))"
+
+    def is_text(self, name: str) -> bool:
+        return name in self.found and self.found.columns[name].type.text
+
+    def merged(self) -> str:
+        """All rows of all loads, columns that a load lacks as NULL."""
+        return " UNION ALL ".join(self._rows_of(load) for load in self.loads)
+
+    def _rows_of(self, load: Load) -> str:
+        held = set(load.names)
+        columns = [
+            quoted(name) if name in held else f"CAST(NULL AS {self._scratch_type(name)}) AS {quoted(name)}"
+            for name in self.names
+        ]
+        return f"SELECT {', '.join((*columns, BATCH))} FROM {load.table}"
+
+    def _scratch_type(self, name: str) -> str:
+        return next(each.scratch for load in self.loads for each in load.passages if each.name == name)
+
+    def insert(self, rows: str, *, where: str = "") -> str:
+        """Put rows into the target, typed as it is."""
+        filled = [(quoted(name), self._typed(name)) for name in self.names]
+        if batch_number.COLUMN in self.found:
+            filled.append((BATCH, BATCH))
+        if LOADED_AT in self.found:
+            filled.append((quoted(LOADED_AT), "GETDATE()"))
+        columns, values = zip(*filled, strict=True)
+        condition = f" WHERE {where}" if where else ""
+        return (
+            f"INSERT INTO {self.table.sql} ({', '.join(columns)}) SELECT {', '.join(values)} FROM ({rows}) r{condition}"
+        )
+
+    def _typed(self, name: str) -> str:
+        if self.found.columns[name].type == TargetType("super"):
+            return f"JSON_PARSE({quoted(name)})"
+        return quoted(name)
+
+    def newest(self, *, cursor: bool = False) -> str:
+        """The insertion of the newest version of each row, or of each version once."""
+        numbered = (
+            f"SELECT m.*, ROW_NUMBER() OVER (PARTITION BY {self.grouping('m', cursor=cursor)}"
+            f" ORDER BY {self.age('m', 'DESC')}) AS {_PLACE} FROM ({self.merged()}) m"
+        )
+        return self.insert(numbered, where=f"{_PLACE} = 1")
+
+
+def statements(landing: Landing, mode: Mode) -> tuple[str, ...]:
+    """What makes the scratch tables' rows part of the target."""
+    if mode is Mode.REPLACE:
+        # Not TRUNCATE, which would commit what has been done so far.
+        return (f"DELETE FROM {landing.table.sql}", *((landing.insert(landing.merged()),) if landing.loads else ()))
+    if not landing.loads:
+        return ()
+    return (*_outranked(landing, versions=mode is not Mode.UPSERT), *_MODES[mode](landing))
+
+
+def _outranked(landing: Landing, *, versions: bool) -> Iterator[str]:
+    """Take rows that were read before others of the target out of the way: of the row, or of this version."""
+    ranked = batch_number.COLUMN in landing.found
+    replays = [(load, link) for load in landing.loads for link in load.links if link.kind is Kind.REPLAY]
+    if replays and not ranked:
+        raise SchemaDrift(
+            f"{landing.table} has no column {batch_number.COLUMN}: nothing tells which of two versions is newer",
+            hint=f"ALTER TABLE {landing.table.sql} ADD COLUMN {BATCH} BIGINT;",
+        )
+    older = [(load, "=", link.rank) for load, link in replays]
+    if landing.anew and ranked:
+        # Landed again, over what came after them: no reader shall see a row as it once was.
+        older += [(load, "<=", landing.anew) for load in landing.loads if load.links[0].id <= landing.anew]
+    for load, sign, rank in older:
+        yield (
+            f"DELETE FROM {load.table} USING {landing.table.sql}"
+            f" WHERE {load.table}.{BATCH} {sign} {batch_number.number_of(rank)}"
+            f" AND {landing.newer(landing.table.sql, load.table)}"
+            f" AND {landing.same(load.table, landing.table.sql, cursor=versions)}"
+        )
+
+
+def _upsert(landing: Landing) -> Iterator[str]:
+    yield from _deleted(landing)
+    yield landing.newest()
+
+
+def _deleted(landing: Landing, *, cursor: bool = False) -> Iterator[str]:
+    for load in landing.loads:
+        yield (
+            f"DELETE FROM {landing.table.sql} USING {load.table}"
+            f" WHERE {landing.same(landing.table.sql, load.table, cursor=cursor)}"
+        )
+
+
+def _append(landing: Landing) -> Iterator[str]:
+    """What lies in a range that was read again goes, and what was read there comes."""
+    for load in landing.loads:
+        for window in _ranges(load):
+            condition = _inside(window, landing.identity.cursor or landing.identity.key[0], landing)
+            if condition:
+                yield f"DELETE FROM {landing.table.sql} WHERE {condition}"
+    yield from _deleted(landing, cursor=True)
+    yield landing.newest(cursor=True)
+
+
+def _ranges(load: Load) -> Iterator[Window]:
+    """The windows of a load, joined where one begins at the end of another."""
+    joined: Window | None = None
+    for window in (window for manifest in load.manifests for window in manifest.windows):
+        if joined is not None and joined.abuts(window):
+            joined = Window(joined.low, window.high)
+            continue
+        if joined is not None:
+            yield joined
+        joined = window
+    if joined is not None:
+        yield joined
+
+
+def _inside(window: Window, column: str, landing: Landing) -> str:
+    """The condition of lying well inside a window; of what lies at its ends, only the rows themselves can tell."""
+    if column not in landing.found or landing.found.columns[column].type.text:
+        return ""
+    name = quoted(column)
+    bounds = [(">", window.low), ("<", window.high)]
+    told = [
+        f"{name} {sign} {literal(bound.values[0])}"
+        for sign, bound in bounds
+        if bound.values and comparable(bound.values[0])
+    ]
+    return " AND ".join(told) if window.high.values and comparable(window.high.values[0]) else ""
+
+
+def _history(landing: Landing) -> Iterator[str]:
+    """Every version of a row once; each ends where the next one begins."""
+    yield from _deleted(landing, cursor=True)
+    yield landing.newest(cursor=True)
+    yield _ended(landing)
+
+
+def _ended(landing: Landing) -> str:
+    """Say anew when each version of the touched rows ended: late ones have come between."""
+    assert landing.identity.cursor is not None
+    table, cursor = landing.table.sql, landing.identity.cursor
+    touched = " UNION ".join(f"SELECT {listed(landing.identity.key)} FROM {load.table}" for load in landing.loads)
+    known = ", ".join(column("t", name) for name in (*landing.identity.key, cursor))
+    versions = (
+        f"SELECT {known}, {batch('t')} AS {BATCH}, LEAD({column('t', cursor)}) OVER"
+        f" (PARTITION BY {landing.grouping('t')} ORDER BY {landing.age('t', 'ASC')}) AS {_PLACE}"
+        f" FROM {table} t JOIN ({touched}) k ON {landing.same('t', 'k')}"
+    )
+    return (
+        f"UPDATE {table} SET {quoted(VALID_TO)} ="
+        f" CASE WHEN v.{_PLACE} < {column('v', cursor)} THEN {column('v', cursor)} ELSE v.{_PLACE} END"
+        f" FROM ({versions}) v WHERE {landing.same(table, 'v', cursor=True)} AND {batch(table)} = v.{BATCH}"
+    )
+
+
+_MODES: Final[dict[Mode, Callable[[Landing], Iterator[str]]]] = {
+    Mode.UPSERT: _upsert,
+    Mode.APPEND: _append,
+    Mode.HISTORY: _history,
+}

@@ -1,0 +1,125 @@
+"""Our own tables in the warehouse: the fence of each stream, and the ledger of what landed."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from syncd.core.batch_number import batch_of, number_of
+from syncd.core.redshift.quoting import TableRef, text_literal
+from watermarks.batch import BatchId, Link
+from watermarks.landing import Cycle, LedgerKey
+from watermarks.names import StreamName
+
+LEDGER: Final = "syncd_ledger"
+FENCE: Final = "syncd_fence_"
+_DIGITS: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Controls:
+    """The fence and the ledger of one stream's landings in one target."""
+
+    lake: str
+    """The address of the lake: two lakes may feed one warehouse."""
+    stream: StreamName
+    schema: str
+
+    @property
+    def ledger(self) -> TableRef:
+        return TableRef(schema=self.schema, name=LEDGER)
+
+    @property
+    def fence(self) -> TableRef:
+        told = f"{self.lake}\n{self.stream.stem}"
+        return self.ledger.beside(FENCE + hashlib.sha256(told.encode()).hexdigest()[:_DIGITS])
+
+    @property
+    def create(self) -> tuple[str, ...]:
+        fence = "epoch BIGINT, lake VARCHAR(2048), stream VARCHAR(2048)"
+        ledger = (
+            "lake VARCHAR(2048), stream VARCHAR(2048), target VARCHAR(512), load_generation BIGINT, batch BIGINT,"
+            " epoch BIGINT, kind VARCHAR(32), manifest VARCHAR(128), rows BIGINT, high_cursor VARCHAR(65535),"
+            " table_name VARCHAR(512), landed_at TIMESTAMP"
+        )
+        tables = ((self.fence, fence), (self.ledger, ledger))
+        return tuple(f"CREATE TABLE IF NOT EXISTS {table.sql} ({columns})" for table, columns in tables)
+
+    @property
+    def lock(self) -> str:
+        return f"LOCK TABLE {self.fence.sql}"
+
+    @property
+    def epoch(self) -> str:
+        return f"SELECT MAX(epoch) FROM {self.fence.sql}"
+
+    def raised(self, epoch: int) -> tuple[str, ...]:
+        """The fence at another epoch; under its lock."""
+        told = f"{epoch}, {text_literal(self.lake)}, {text_literal(self.stream.stem)}"
+        return f"DELETE FROM {self.fence.sql}", f"INSERT INTO {self.fence.sql} VALUES ({told})"
+
+    @property
+    def holders(self) -> str:
+        """The sessions that hold the fence, or wait for it."""
+        return (
+            'SELECT DISTINCT t.pid FROM svv_transactions t JOIN pg_class c ON c."oid" = t.relation'
+            ' JOIN pg_namespace n ON n."oid" = c.relnamespace'
+            f" WHERE n.nspname = {text_literal(self.schema)} AND c.relname = {text_literal(self.fence.name)}"
+            " AND t.pid <> pg_backend_pid()"
+        )
+
+    def landed(self, *, since: BatchId | None) -> str:
+        """What the ledger holds of this stream; from one batch on, or all of it."""
+        bound = f" AND batch >= {number_of(since)}" if since else ""
+        return f"SELECT load_generation, batch, rows, table_name FROM {self.ledger.sql} WHERE {self._mine}{bound}"
+
+    @property
+    def _mine(self) -> str:
+        return (
+            f"lake = {text_literal(self.lake)} AND stream = {text_literal(self.stream.chain_stem)}"
+            f" AND target = {text_literal(self.stream.target)}"
+        )
+
+    def enter(self, cycle: Cycle, links: Sequence[Link], rows: Iterable[int], *, table: TableRef) -> str:
+        """The last write of a landing: whoever writes to the ledger makes all others wait until it commits."""
+        values = ", ".join(self._row(cycle, link, count, table) for link, count in zip(links, rows, strict=True))
+        return f"INSERT INTO {self.ledger.sql} VALUES {values}"
+
+    def _row(self, cycle: Cycle, link: Link, rows: int, table: TableRef) -> str:
+        key = cycle.key(link.id)
+        texts = (self.lake, self.stream.chain_stem, self.stream.target)
+        high = " ".join(link.high.texts())
+        fields = (
+            *map(text_literal, texts),
+            key.load_generation,
+            number_of(link.id),
+            cycle.epoch,
+            text_literal(link.kind),
+            text_literal(link.digest),
+            rows,
+            text_literal(high),
+            text_literal(str(table)),
+            "GETDATE()",
+        )
+        return f"({', '.join(map(str, fields))})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One row of the ledger."""
+
+    key: LedgerKey
+    rows: int
+    table: str
+
+
+def entries_of(stream: StreamName, rows: Iterable[Sequence[object]]) -> tuple[Entry, ...]:
+    """What the ledger told."""
+    return tuple(
+        Entry(
+            key=LedgerKey(stream=stream, load_generation=int(str(generation)), batch=batch_of(int(str(batch)))),
+            rows=int(str(count)),
+            table=str(table),
+        )
+        for generation, batch, count, table in rows
+    )

@@ -1,0 +1,244 @@
+"""One pass of the load stage over one stream: claim, land what is due in as few transactions as fit, give it back.
+
+It needs the lake and the warehouse, and nothing of the source.
+"""
+
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from enum import StrEnum
+from functools import partial
+from typing import Final
+
+from syncd.core.errors import Collided, WarehouseDown, hinted
+from syncd.core.events import BatchesLanded, LandingRetried, LedgerBehind, StreamFailed, Tell
+from syncd.stages.claim import Claiming
+from syncd.stages.run import RETRY_FIRST, RETRY_MOST
+from watermarks.batch import BatchId, Link
+from watermarks.clock import Clock
+from watermarks.cursor import START, Cursor
+from watermarks.document import Failure, Stage, Watermark
+from watermarks.errors import HintedError, NotOwner, OutcomeUnknown, StateUnreadable
+from watermarks.extraction import Chain
+from watermarks.halves import ORIGIN, Run
+from watermarks.history import Journal
+from watermarks.landing import NOTHING, FenceLost, Landed, Landing, Target
+from watermarks.lease import Process
+from watermarks.names import StreamName
+
+MOST_BATCHES: Final = 1_000
+"""Of one transaction."""
+TRIES: Final = 6
+FIRST_PAUSE: Final = 0.5
+"""Seconds; each further one is twice as long, give or take."""
+PASSING: Final = (Collided, OutcomeUnknown, FenceLost, WarehouseDown)
+"""What the next try may meet no more."""
+
+
+class LoadState(StrEnum):
+    """How a pass ended, in one word."""
+
+    LOADED = "loaded"
+    NOTHING = "nothing new"
+    PLANNED = "planned"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadOutcome:
+    """What one pass over one stream came to."""
+
+    stream: StreamName
+    batches: int = 0
+    rows: int = 0
+    files: int = 0
+    last: BatchId = ORIGIN
+    """The last batch that is loaded."""
+    mark: Cursor = START
+    waiting: int = 0
+    """Batches that are extracted and not loaded."""
+    seconds: float = 0.0
+    planned: Mapping[str, object] | None = None
+    """Of a dry run: what would be loaded of what is extracted by now."""
+    error: HintedError | None = None
+
+    @property
+    def state(self) -> LoadState:
+        if self.error is not None:
+            return LoadState.FAILED
+        if self.planned is not None:
+            return LoadState.PLANNED
+        return LoadState.LOADED if self.batches else LoadState.NOTHING
+
+
+class LoadRun:
+    """Runs the load stage of one stream, as often as asked; `owner` is asked only when there is something to do."""
+
+    def __init__(
+        self,
+        *,
+        stream: StreamName,
+        journal: Journal[Watermark],
+        owner: Callable[[], Process],
+        target: Target,
+        clock: Clock,
+        tell: Tell,
+        rows: int,
+        patience: timedelta = timedelta(0),
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Prepare; a transaction takes batches of so many `rows`, one batch at least."""
+        self._stream = stream
+        self._journal = journal
+        self._owner = owner
+        self._target = target
+        self._clock = clock
+        self._tell = tell
+        self._rows = rows
+        self._pause = pause
+        self._claiming = Claiming(stream, Stage.LOAD, journal, clock=clock, patience=patience, pause=pause)
+        self._so_far = LoadOutcome(stream=stream)
+
+    def once(self, run: Run, *, limit: int | None = None, compare: bool = False) -> LoadOutcome:
+        """Land until nothing is due; with a `limit`, whole batches up to so many rows, and one at least.
+
+        What goes wrong is part of the outcome.
+
+        With `compare` the warehouse's ledger is asked even though nothing is due.
+        """
+        return self._timed(partial(self._pass, run, limit=limit, compare=compare))
+
+    def look(self, *, limit: int | None = None) -> LoadOutcome:
+        """What `once` would land of what is extracted by now. Nothing is written, and the warehouse is not asked."""
+        return self._timed(partial(self._look, limit=limit))
+
+    def _look(self, *, limit: int | None) -> None:
+        links = tuple(self._within(limit, self._due()))
+        if links:
+            planned = {
+                "first": str(links[0].id),
+                "last": str(links[-1].id),
+                "batches": len(links),
+                "rows": sum(link.rows for link in links),
+                "files": sum(len(link.files) for link in links),
+            }
+            self._so_far = replace(self._so_far, planned=planned)
+
+    def _within(self, limit: int | None, due: Iterable[BatchId]) -> Iterator[Link]:
+        """The first batches that are due, so many that their rows keep to the limit; one at least."""
+        chain = Chain(self._journal, self._stream)
+        rows = 0
+        for number, batch in enumerate(due):
+            link = chain.required(batch)
+            rows += link.rows
+            if number and limit is not None and rows > limit:
+                return
+            yield link
+
+    def _timed(self, act: Callable[[], None]) -> LoadOutcome:
+        began = self._clock.monotonic()
+        self._so_far = LoadOutcome(stream=self._stream)
+        try:
+            act()
+        except Exception as error:  # noqa: BLE001  # no stream may stop another, not even by a bug of ours
+            failure = hinted(error)
+            self._tell(StreamFailed(stream=self._stream, error=failure.message, hint=failure.hint))
+            self._so_far = replace(self._so_far, error=failure)
+        return replace(self._so_far, seconds=self._clock.monotonic() - began)
+
+    def _pass(self, run: Run, *, limit: int | None, compare: bool) -> None:
+        due = self._due()
+        if not due and not compare:
+            return
+        most = None if limit is None else sum(1 for _ in self._within(limit, due))
+        process = self._owner()
+        held = self._claiming.held(process)
+        landing = Landing(self._journal, held, self._target)
+        try:
+            self._land(landing, run, most=most, compare=compare)
+        except (NotOwner, StateUnreadable):
+            raise  # not ours to write any more, or not to be written to at all
+        except HintedError as error:
+            landing.fail(error.message, failure=self._failure(error))
+            raise
+        finally:
+            process.release(held)
+
+    def _due(self) -> tuple[BatchId, ...]:
+        """What waits, as the documents say."""
+        mine = self._journal.read(self._stream.stem)
+        chain = mine.extracted if mine else None
+        if chain is None:
+            first = self._journal.read(self._stream.default.stem)
+            chain = first.extracted if first else None
+        if chain is None:
+            return ()
+        last = mine.loaded.last if mine else ORIGIN
+        if mine is not None:
+            self._so_far = replace(self._so_far, last=last, mark=mine.loaded.cursor)
+        due = tuple(chain.ids(after=last))
+        self._so_far = replace(self._so_far, waiting=len(due))
+        return due
+
+    def _land(self, landing: Landing, run: Run, *, most: int | None, compare: bool) -> None:
+        while True:
+            left = MOST_BATCHES if most is None else min(MOST_BATCHES, most - self._so_far.batches)
+            began = self._clock.monotonic()
+            landed = self._tried(partial(landing.turn, run, most=left, compare=compare, rows=self._rows))
+            if landed is NOTHING:
+                return
+            # What the ledger has lost may be too much for one transaction.
+            compare = compare and landed.again > 0
+            self._counted(landed, seconds=self._clock.monotonic() - began)
+            if landed.links and self._so_far.batches == most:
+                return
+            if landed.links and not compare and not self._so_far.waiting:
+                return
+
+    def _tried(self, turn: Callable[[], Landed]) -> Landed:
+        """A turn, again after what passes by itself; an unknown outcome is settled by the ledger."""
+        for attempt in range(1, TRIES):
+            try:
+                return turn()
+            except PASSING as error:
+                wait = FIRST_PAUSE * 2 ** (attempt - 1) * random.uniform(0.5, 1.5)  # noqa: S311  # jitter, no secret
+                self._tell(LandingRetried(stream=self._stream, error=error.message, seconds=wait))
+                self._pause(wait)
+        return turn()
+
+    def _counted(self, landed: Landed, *, seconds: float) -> None:
+        links, watermark = landed.links, landed.watermark
+        so_far = self._so_far
+        if watermark is not None:
+            waiting = max(so_far.waiting - len(links), 0)
+            if watermark.extracted is not None:
+                waiting = sum(1 for _ in watermark.extracted.ids(after=watermark.loaded.last))
+            so_far = replace(so_far, last=watermark.loaded.last, mark=watermark.loaded.cursor, waiting=waiting)
+        rows, files = landed.rows, sum(len(link.files) for link in links)
+        self._so_far = replace(
+            so_far, batches=so_far.batches + len(links), rows=so_far.rows + rows, files=so_far.files + files
+        )
+        if landed.again:
+            self._tell(LedgerBehind(stream=self._stream, batches=landed.again))
+        if links:
+            self._tell(
+                BatchesLanded(
+                    stream=self._stream,
+                    first=links[0].id,
+                    last=links[-1].id,
+                    rows=rows,
+                    files=files,
+                    mark=self._so_far.mark,
+                    seconds=seconds,
+                )
+            )
+
+    def _failure(self, error: HintedError) -> Failure:
+        state = self._journal.read(self._stream.stem)
+        before = state.failures.get(Stage.LOAD) if state else None
+        attempt = before.attempt + 1 if before else 1
+        now = self._clock.now()
+        wait = min(RETRY_FIRST * 2 ** min(attempt - 1, 10), RETRY_MOST)
+        return Failure(message=error.message, attempt=attempt, at=now, next_try=now + wait)
