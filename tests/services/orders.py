@@ -60,6 +60,7 @@ class Orders:
             "identity": self.identity,
             "prefix": f"data/orders/{nonce}/",
             "quarantine": f"quarantine/orders/{nonce}/",
+            "batch": 1_000000000001,
             "nonce": nonce,
         }
         return Reading(**{**given, **further})

@@ -1,4 +1,4 @@
-"""Short questions to AWS, each of them bounded, and what its refusals mean."""
+"""Short questions to AWS, each of them bounded, and what its refusals mean; and the keys that COPY is given."""
 
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
@@ -7,7 +7,8 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, NoRegionError, PartialCredentialsError
 
-from syncd.core.errors import WarehouseDown, WarehouseUnfit
+from syncd.core.errors import LakeUnfit, WarehouseDown, WarehouseUnfit
+from syncd.core.redshift.copy import key_words
 from watermarks.errors import HintedError
 
 T = TypeVar("T")
@@ -26,8 +27,34 @@ _PASSES: Final = frozenset(
     }
 )
 _CREDENTIALS: Final = "Give this process credentials of AWS: a role of its machine or container, or AWS_PROFILE."
+_KEYS: Final = "Set `warehouse.iam_role`, or give this process credentials of AWS."
 _REGION: Final = "Name the region: `warehouse.iam.region`, or AWS_REGION."
 _FIRST_OF_SERVER: Final = 500
+
+
+class LakeKeys:
+    """The credentials of this process, by which COPY reads the lake where no role is configured.
+
+    They may be lent for some minutes only: so they are asked for at each COPY, and renewed by AWS's library.
+    """
+
+    def __init__(self) -> None:
+        self._credentials: Any = None
+
+    def words(self) -> str:
+        """The words of COPY that hold them.
+
+        Raises:
+            LakeUnfit: there are none.
+        """
+        try:
+            self._credentials = self._credentials or boto3.session.Session().get_credentials()
+            if self._credentials is None:
+                raise NoCredentialsError
+            keys = self._credentials.get_frozen_credentials()
+        except BotoCoreError as error:
+            raise LakeUnfit(f"COPY has no way to read the lake: {error}", hint=_KEYS) from error
+        return key_words(keys.access_key, keys.secret_key, keys.token)
 
 
 def client(service: str, region: str | None) -> Any:  # noqa: ANN401  # boto3 makes its types at run time

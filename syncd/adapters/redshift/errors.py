@@ -50,7 +50,10 @@ class Refusal:
         number = block.get("code") or (message if message.isdigit() else "0")
         context = block.get("context", "" if block else detail)
         sentence = message if not context or context in message else f"{message}: {context}"
-        return cls(state=fields.get("C", ""), number=int(number), sentence=" ".join(sentence.split()))
+        digits = re.match(r"\d+", number)
+        return cls(
+            state=fields.get("C", ""), number=int(digits[0]) if digits else 0, sentence=" ".join(sentence.split())
+        )
 
     @property
     def words(self) -> str:

@@ -1,0 +1,283 @@
+"""One transaction that lands what is due: lock, ledger, COPY, newest version of each row, ledger again, commit."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import accumulate
+from typing import Final
+
+from syncd.adapters.redshift.again import Proofs
+from syncd.adapters.redshift.ledger import Ledger, OtherTable
+from syncd.adapters.redshift.session import Session
+from syncd.core.errors import FileRefused, SchemaDrift, WarehouseUnfit
+from syncd.core.layout import copy_key
+from syncd.core.manifest import Manifest
+from syncd.core.passages import folded
+from syncd.core.ports import Lists
+from syncd.core.redshift.apply import Landing, statements
+from syncd.core.redshift.control import Controls
+from syncd.core.redshift.copy import Load, loads_of, manifest_body
+from syncd.core.redshift.quoting import TableRef
+from syncd.core.redshift.target import (
+    Found,
+    Wanted,
+    add_statements,
+    changes,
+    create_statements,
+    found_of,
+    found_statement,
+    noted,
+    wanted_columns,
+    widen_statements,
+)
+from syncd.core.redshift.types import TargetType
+from syncd.core.settings import Mode, TargetSettings
+from watermarks.batch import BatchId, Kind, Link
+from watermarks.halves import ORIGIN
+from watermarks.landing import Cycle, require_fence
+
+MOST_LINKS: Final = 1_000
+"""Of one transaction: a statement takes 16 MB, and the ledger's names each."""
+
+
+class ControlsMissing(WarehouseUnfit):
+    """Fence or ledger are not there: never made, or dropped by somebody."""
+
+
+class TooNarrow(Exception):
+    """Columns have to be widened first, which no transaction may do."""
+
+    def __init__(self, statements: Sequence[str]) -> None:
+        super().__init__()
+        self.statements = statements
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Which table of which warehouse is kept equal to which stream, and how."""
+
+    controls: Controls
+    table: TableRef
+    mode: Mode
+    settings: TargetSettings
+    credentials: Callable[[], str]
+    """The words by which COPY may read the lake."""
+    longest: timedelta
+    most_rows: int
+    """About so many rows are landed in one transaction."""
+
+
+@contextmanager
+def transaction(session: Session) -> Iterator[None]:
+    """A transaction that is rolled back unless it was committed."""
+    session.begin()
+    try:
+        yield
+    finally:
+        session.rollback()
+
+
+@contextmanager
+def expected() -> Iterator[None]:
+    """Tell tables of our own that are not there from everything else that a warehouse refuses.
+
+    Raises:
+        ControlsMissing: one of them is not.
+    """
+    try:
+        yield
+    except WarehouseUnfit as error:
+        if "does not exist" not in error.message:
+            raise
+        raise ControlsMissing(error.message, hint=error.hint) from error
+
+
+def locked(session: Session, place: Place) -> int | None:
+    """The epoch in the fence, read under its lock; LOCK takes no snapshot, so that all that follows sees the newest.
+
+    It waits no longer than a short statement may: whoever had the right to hold it is
+    done, or was ended, and a session that came in between is to be ended as well.
+    """
+    with expected():
+        session.run(place.controls.lock)
+    [(epoch,)] = session.rows(place.controls.epoch)
+    return None if epoch is None else int(epoch)
+
+
+class Attempt:
+    """One transaction for one cycle."""
+
+    def __init__(
+        self,
+        place: Place,
+        session: Session,
+        cycle: Cycle,
+        *,
+        lists: Lists,
+        proofs: Proofs,
+        nonce: Callable[[], str],
+        manifest: Callable[[Link], Manifest],
+        first: bool,
+    ) -> None:
+        """Prepare; the `first` landing of a process looks at the table more closely."""
+        self._place = place
+        self._session = session
+        self._cycle = cycle
+        self._lists = lists
+        self._proofs = proofs
+        self._nonce = nonce
+        self._manifest = manifest
+        self._first = first
+        self.found = Found()
+        """The target, as it was when rows came to it."""
+        self.loads: tuple[Load, ...] = ()
+        self.copies = False
+        """Whether COPY is at work."""
+
+    def landed(self) -> Mapping[BatchId, int]:
+        """Land what the ledger lacks, and say what it holds now.
+
+        Raises:
+            TooNarrow: nothing was done; the statements it holds come first.
+            ControlsMissing: nothing was done; fence and ledger are to be made first.
+        """
+        with transaction(self._session):
+            stored = locked(self._session, self._place)
+            require_fence(-1 if stored is None else stored, self._cycle.epoch)
+            with expected():
+                ledger = Ledger(self._session, self._place.controls, self._cycle)
+            links = self._enough(self._to_land(ledger))
+            if not links:
+                self._inspect(ledger)
+                return ledger.rows()
+            rows = self._land(links, ledger)
+            self._run(self._place.controls.enter(self._cycle, links, rows, table=self._place.table))
+            self._session.commit(within=self._place.longest)
+        return {**ledger.rows(), **{link.id: count for link, count in zip(links, rows, strict=True)}}
+
+    def _to_land(self, ledger: Ledger) -> tuple[Link, ...]:
+        links = self._cycle.to_land(ledger)
+        # Before the first of them: they may take several transactions, and shall not end in the middle.
+        self._proofs.require_whole(link for link in links if link.id <= self._cycle.half.last)
+        return links
+
+    def _enough(self, links: Sequence[Link]) -> tuple[Link, ...]:
+        """The first of the links, so many that their rows fit into one transaction; one at least."""
+        if self._place.mode is Mode.REPLACE:
+            return tuple(links[:MOST_LINKS])  # the rows of one of them land
+        sums = accumulate(link.rows for link in links[:MOST_LINKS])
+        fit = sum(total <= self._place.most_rows for total in sums)
+        return tuple(links[: max(fit, 1)])
+
+    def _inspect(self, ledger: Ledger) -> None:
+        """Where nothing is to be done but to compare, see whether the table still is what it was."""
+        if self._cycle.due or ledger.newest is None:
+            return
+        there = self._found() is not None
+        ledger.require_same_table(self._place.table, there=there)
+        if there and self._place.mode is not Mode.REPLACE:
+            ledger.require_rows(self._place.table)
+
+    def _land(self, links: Sequence[Link], ledger: Ledger) -> list[int]:
+        """Make the rows of these batches part of the target; how many each of them brought."""
+        read = [(link, self._manifest(link)) for link in links if link.kind is not Kind.ABANDONED]
+        if self._place.mode is Mode.REPLACE:
+            read = read[-1:]  # each is the whole table
+        if not read:
+            return [0 for _ in links]
+        found = self.found = self._reconciled([manifest for _, manifest in read], ledger)
+        loads = self.loads = loads_of(*zip(*read, strict=True))
+        for load in loads:
+            self._copy(load)
+        anew = ledger.furthest if links[0].id <= ledger.furthest else None
+        landing = Landing(table=self._place.table, found=found, loads=loads, anew=anew)
+        for statement in statements(landing, self._place.mode):
+            self._run(statement)
+        for load in loads:
+            self._run(load.drop)
+        brought = {link.id: manifest.rows for link, manifest in read}
+        return [brought.get(link.id, 0) for link in links]
+
+    def _reconciled(self, manifests: Sequence[Manifest], ledger: Ledger) -> Found:
+        """The target with every column that the files have."""
+        place = self._place
+        wanted = (*wanted_columns(manifests), *self._own(manifests[-1]))
+        found = self._found()
+        ledger.require_same_table(place.table, there=found is not None)
+        if found is None:
+            about = f"{self._cycle.stream.database}.{self._cycle.stream.table}, kept equal by syncd"
+            for statement in create_statements(place.table, wanted, place.settings, about=about):
+                self._run(statement)
+            return self._required()
+        if self._first and place.mode is not Mode.REPLACE:
+            ledger.require_rows(place.table)
+        kept = [column for column in wanted if column.name in found or not self._optional(column)]
+        lacking = changes(place.table, found, kept)
+        if lacking.widen:
+            raise TooNarrow(widen_statements(place.table, lacking.widen))
+        if lacking.add:
+            self._require_new(lacking.add, ledger.newest)
+        for statement in add_statements(place.table, lacking.add):
+            self._run(statement)
+        return self._required() if lacking.add else found
+
+    def _require_new(self, columns: Sequence[Wanted], newest: BatchId | None) -> None:
+        """Make sure that columns which are to be added are new to the files as well.
+
+        Raises:
+            SchemaDrift: what has landed had them, and somebody took them out of the table.
+        """
+        landed = newest and next(
+            link
+            for link in map(self._cycle.chain.required, self._cycle.extracted.ids_back(upto=newest, after=ORIGIN))
+            if link.kind is not Kind.ABANDONED
+        )
+        if not landed:
+            return
+        manifest = Manifest.of_link(landed)
+        names = {column.name for column in (*wanted_columns([manifest]), *self._own(manifest))}
+        if gone := [column for column in columns if column.name in names]:
+            table = self._place.table
+            listed = ", ".join(column.name for column in gone)
+            raise SchemaDrift(
+                f"{table} has no column {listed} any more, and {landed.id} landed with it",
+                hint=" ".join(f"{statement};" for statement in add_statements(table, gone))
+                + f"  Then, to fill it again: syncd watermark reset -t {self._cycle.stream.table} --redshift-only",
+            )
+
+    def _own(self, manifest: Manifest) -> tuple[Wanted, ...]:
+        cursor = next((each for each in manifest.passages if each.name == manifest.identity.cursor), None)
+        return noted(self._place.settings, self._place.mode, TargetType.of_text(cursor.redshift) if cursor else None)
+
+    def _optional(self, column: Wanted) -> bool:
+        """Whether a table that somebody else made may go without it."""
+        return column.name.startswith("_syncd_") and self._place.mode is not Mode.HISTORY
+
+    def _found(self) -> Found | None:
+        return found_of(self._session.rows(found_statement(self._place.table)))
+
+    def _required(self) -> Found:
+        found = self._found()
+        if found is None:
+            raise OtherTable(f"{self._place.table} was there, and is not there any more")
+        return found
+
+    def _copy(self, load: Load) -> None:
+        places = ((self._lists.at(part.key), part.bytes) for part in load.parts)
+        key = copy_key(self._cycle.stream, load.links[-1].id, self._nonce())
+        self._lists.put(key, manifest_body(places))
+        self._run(load.create(distkey=folded(self._place.settings.distkey or "")))
+        self.copies = True
+        self._run(load.copy(self._lists.at(key), self._place.credentials()))
+        self.copies = False
+        [(count,)] = self._session.rows("SELECT PG_LAST_COPY_COUNT()")
+        if count != load.rows:
+            batches = " to ".join(dict.fromkeys(str(link.id) for link in (load.links[0], load.links[-1])))
+            raise FileRefused(
+                f"{self._cycle.stream}: the files of {batches} hold {count} rows, their manifests say {load.rows}",
+                hint="Was a file replaced? See which: syncd audit",
+            )
+
+    def _run(self, statement: str) -> None:
+        self._session.run(statement, within=self._place.longest)

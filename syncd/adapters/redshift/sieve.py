@@ -1,0 +1,236 @@
+"""Finds the rows that the warehouse refuses, puts them aside with the reason, and amends their batch."""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from posixpath import dirname
+from typing import Final, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from syncd.adapters.arrow import REASON
+from syncd.adapters.parquet import PartWriter
+from syncd.adapters.redshift.amendments import Amendments
+from syncd.adapters.redshift.landing import Place, transaction
+from syncd.adapters.redshift.session import Session
+from syncd.adapters.s3 import Lake
+from syncd.core import batch_number
+from syncd.core.amendment import Amendment
+from syncd.core.errors import RowRefused
+from syncd.core.layout import copy_prefix, quarantine_prefix
+from syncd.core.manifest import Manifest
+from syncd.core.reading import Part
+from syncd.core.redshift.apply import Landing
+from syncd.core.redshift.copy import Load, manifest_body
+from syncd.core.redshift.quoting import TableRef, quoted
+from syncd.core.redshift.target import Found
+from watermarks.batch import BatchId, Link
+from watermarks.cursor import START
+
+MOST_REFUSED: Final = 200
+"""Of one file. Each is found by some twenty trials, and where more are refused, something else is wrong than rows."""
+SAMPLES: Final = 5
+"""Rows of a larger file that are tried one by one: where none of them lands, it is the table that is wrong."""
+_TRIAL: Final = TableRef(schema="", name="syncd_trial")
+
+
+class Told(Protocol):
+    """Whoever hears of rows that were put aside."""
+
+    def __call__(self, batch: BatchId, rows: int, reason: str, /) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """One row by its place in a file, and why it cannot land."""
+
+    place: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sifted:
+    """A file and the rows of it that do not land."""
+
+    part: Part
+    refused: tuple[Refused, ...]
+
+
+class Sieve:
+    """Sifts the files of one stream's batches."""
+
+    def __init__(
+        self,
+        place: Place,
+        *,
+        lake: Lake,
+        amendments: Amendments,
+        nonce: Callable[[], str],
+        tell: Told = lambda *_: None,
+    ) -> None:
+        self._place = place
+        self._lake = lake
+        self._amendments = amendments
+        self._nonce = nonce
+        self._tell = tell
+
+    def amend(self, session: Session, loads: Sequence[Load], found: Found, error: RowRefused) -> None:
+        """Find out which rows were meant, so that the next attempt lands the others.
+
+        Raises:
+            RowRefused: it is no single row, or too many of them.
+        """
+        suspects = list(_suspects(loads, str(error.facts.get("file", ""))))
+        links = {link.id: link for _, link, _ in suspects}
+        if self._amendments.learn(links.values()):
+            return
+        refused: dict[BatchId, list[Sifted]] = {}
+        for load, link, part in suspects:
+            if rows := tuple(self._sifted(session, load, part, found, error)):
+                refused.setdefault(link.id, []).append(Sifted(part, rows))
+        if not refused:
+            raise error
+        for batch, parts in refused.items():
+            self._put_aside(links[batch], parts)
+
+    def _sifted(self, session: Session, load: Load, part: Part, found: Found, error: RowRefused) -> Iterator[Refused]:
+        """The rows of a file that do not land, one row group after another."""
+        file = pq.ParquetFile(pa.BufferReader(self._lake.read(part.key)))
+        first = count = 0
+        for group in range(file.num_row_groups):
+            rows = file.read_row_group(group)
+            if not group and self._none_lands(session, load, rows, found):
+                raise error
+            for refused in self._halved(session, load, rows, first, found):
+                count += 1
+                if count > MOST_REFUSED:
+                    raise error
+                yield refused
+            first += rows.num_rows
+
+    def _none_lands(self, session: Session, load: Load, rows: pa.Table, found: Found) -> bool:
+        if rows.num_rows <= 2 * SAMPLES:
+            return False
+        places = range(0, rows.num_rows, -(-rows.num_rows // SAMPLES))
+        return all(self._tried(session, load, rows.slice(place, 1), found) for place in places)
+
+    def _halved(self, session: Session, load: Load, rows: pa.Table, first: int, found: Found) -> Iterator[Refused]:
+        reason = self._tried(session, load, rows, found)
+        if reason is None:
+            return
+        if rows.num_rows == 1:
+            yield Refused(first, reason)
+            return
+        half = rows.num_rows // 2
+        yield from self._halved(session, load, rows.slice(0, half), first, found)
+        yield from self._halved(session, load, rows.slice(half), first + half, found)
+
+    def _tried(self, session: Session, load: Load, rows: pa.Table, found: Found) -> str | None:
+        """Why these rows do not land, tried in a transaction of which nothing stays; None where they do."""
+        prefix = f"{copy_prefix(self._place.controls.stream)}trial-{self._nonce()}"
+        part = self._written(f"{prefix}.parquet", load.manifests[0], rows)
+        self._lake.put(f"{prefix}.manifest", manifest_body([(self._lake.at(part.key), part.bytes)]))
+        trial = Landing(table=_TRIAL, found=_without_strangers(found, load), loads=(load,))
+        try:
+            with transaction(session):
+                for statement in (
+                    load.create(),
+                    load.copy(self._lake.at(f"{prefix}.manifest"), self._place.credentials()),
+                    f"CREATE TEMP TABLE {_TRIAL.sql} ({_declared(trial.found)})",
+                    trial.insert(trial.merged()),
+                ):
+                    session.run(statement, within=self._place.longest)
+        except RowRefused as error:
+            return _told(error)
+        finally:
+            self._lake.drop([f"{prefix}.parquet", f"{prefix}.manifest"])
+        return None
+
+    def _put_aside(self, link: Link, parts: Sequence[Sifted]) -> None:
+        """Write the rows that land and those that do not to files of their own, and say so in an amendment."""
+        number = self._amendments.next_of(link)
+        manifest = Manifest.of_link(link)
+        instead: dict[str, Part | None] = {}
+        aside: list[Part] = []
+        for part, refused in ((one.part, one.refused) for one in parts):
+            rows = pq.read_table(pa.BufferReader(self._lake.read(part.key)))
+            nonce = self._nonce()
+            places = {one.place for one in refused}
+            kept = rows.filter(pa.array([place not in places for place in range(rows.num_rows)], pa.bool_()))
+            clean = f"{dirname(part.key)}/amended-{number}-{nonce}.parquet"
+            written = self._written(clean, manifest, kept) if kept.num_rows else None
+            instead[part.key] = replace(written, low=part.low, high=part.high) if written else None
+            key = f"{quarantine_prefix(link.stream, link.id)}amended-{number}-{nonce}.parquet"
+            aside.append(replace(self._reasoned(key, rows, refused), low=part.low, high=part.high))
+        mine = Amendment(
+            stream=link.stream,
+            batch=link.id,
+            nonce=self._nonce(),
+            instead=instead,
+            refused=tuple(aside),
+        )
+        if (
+            self._amendments.make(link, mine) is not mine
+        ):  # another loader was quicker: its files stand, ours never will
+            self._lake.drop([part.key for part in (*instead.values(), *aside) if part is not None])
+        for one in parts:
+            self._tell(link.id, len(one.refused), one.refused[0].reason)
+
+    def _written(self, key: str, manifest: Manifest, rows: pa.Table) -> Part:
+        """Rows of a file as another file of the same columns."""
+        [number] = rows.column(batch_number.COLUMN).unique().to_pylist()
+        made = self._lake.new(key)
+        with PartWriter(made, manifest.passages, batch=number) as writer:
+            for batch in rows.drop_columns([batch_number.COLUMN]).to_batches():
+                writer.write(batch)
+            written = writer.close()
+        stood = made.finish()
+        return Part(
+            key=key,
+            etag=stood.etag,
+            bytes=written.bytes,
+            rows=written.rows,
+            sha256=written.sha256,
+            low=written.low,
+            high=written.high,
+            widths=written.widths,
+        )
+
+    def _reasoned(self, key: str, rows: pa.Table, refused: Sequence[Refused]) -> Part:
+        """Refused rows as files hold them, each with its reason."""
+        reasons = pa.array([one.reason for one in refused], pa.string())
+        table = rows.take([one.place for one in refused]).append_column(REASON, reasons)
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink, store_schema=False)
+        body = sink.getvalue().to_pybytes()
+        stood = self._lake.put(key, body)
+        digest = hashlib.sha256(body).hexdigest()
+        return Part(
+            key=key, etag=stood.etag, bytes=stood.bytes, rows=table.num_rows, sha256=digest, low=START, high=START
+        )
+
+
+def _suspects(loads: Sequence[Load], file: str) -> Iterator[tuple[Load, Link, Part]]:
+    """The files that can have been meant: the one that was named, or all."""
+    for load in loads:
+        for link, manifest in zip(load.links, load.manifests, strict=True):
+            yield from ((load, link, part) for part in manifest.parts if not file or file.endswith(part.key))
+
+
+def _without_strangers(found: Found, load: Load) -> Found:
+    """The target's columns that the load fills."""
+    return Found(columns={name: column for name, column in found.columns.items() if name in load.names})
+
+
+def _declared(found: Found) -> str:
+    return ", ".join(f"{quoted(name)} {column.type}" for name, column in found.columns.items())
+
+
+def _told(error: RowRefused) -> str:
+    """Why, in the words of a person who will look for the row: its column first, where the warehouse names it."""
+    column = error.facts.get("column")
+    if "size" in error.facts and "width" in error.facts:
+        return f"{column}: {error.facts['size']} bytes, the column holds {error.facts['width']}"
+    said = str(error.facts.get("reason", error.message))
+    return f"{column}: {said}" if column else said

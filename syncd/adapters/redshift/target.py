@@ -1,0 +1,147 @@
+"""Where batches land: one transaction in Redshift for all that is due, under the lock of the stream's fence."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, Protocol
+
+from syncd.adapters.redshift.again import Proofs
+from syncd.adapters.redshift.amendments import Amendments
+from syncd.adapters.redshift.landing import Attempt, ControlsMissing, Place, TooNarrow, locked, transaction
+from syncd.adapters.redshift.load_errors import LoadErrors
+from syncd.adapters.redshift.session import Session
+from syncd.core.errors import Collided, FileRefused, RowRefused
+from syncd.core.ports import Lists
+from watermarks.batch import BatchId
+from watermarks.history import Fenced
+from watermarks.landing import Cycle
+
+if TYPE_CHECKING:
+    from syncd.adapters.redshift.sieve import Sieve
+    from watermarks.errors import HintedError
+
+MOST_ATTEMPTS: Final = 8
+"""Of one cycle: each but the last finds columns to widen, tables of our own to make, or rows to put aside."""
+
+
+class Sessions(Protocol):
+    """Whoever keeps a connection to the warehouse."""
+
+    def session(self) -> Session:
+        """A living session; another one than before where that was lost.
+
+        Raises:
+            WarehouseDown, WarehouseUnfit: there is none to be had.
+        """
+        ...
+
+
+class RedshiftTarget:
+    """One stream's table; see `watermarks.landing.Target` for what is promised."""
+
+    def __init__(
+        self,
+        place: Place,
+        *,
+        sessions: Sessions,
+        lists: Lists,
+        amendments: Amendments,
+        sieve: "Callable[[], Sieve]",
+        nonce: Callable[[], str],
+    ) -> None:
+        """Prepare; a sieve is made only where rows are refused."""
+        self._place = place
+        self._controls = place.controls
+        self._sessions = sessions
+        self._lists = lists
+        self._amendments = amendments
+        self._sieve = sieve
+        self._nonce = nonce
+        self._proofs = Proofs(lists)
+        self._landed = False
+        """Whether this process has landed anything here."""
+        self._cleared_by: int | None = None
+        """The session from which the others at the fence were ended."""
+
+    def raise_fence(self, epoch: int) -> None:
+        session = self._sessions.session()
+        self._clear(session)
+        try:
+            self._raise(session, epoch)
+        except ControlsMissing:
+            self._make(session)
+            self._raise(session, epoch)
+
+    def land(self, cycle: Cycle) -> Mapping[BatchId, int]:
+        refused: Collided | ControlsMissing = Collided(
+            f"{self._place.table} was made ready {MOST_ATTEMPTS} times, and does not take the rows still"
+        )
+        for _ in range(MOST_ATTEMPTS):
+            session = self._ready()
+            attempt = self._attempt(session, cycle)
+            try:
+                landed = attempt.landed()
+            except (RowRefused, FileRefused) as error:
+                self._amend(session, attempt, error)
+            except TooNarrow as found:
+                # Refused inside a transaction; and whoever else does the same does no harm.
+                for statement in found.statements:
+                    session.run(statement, within=self._place.longest)
+            except ControlsMissing as error:
+                refused = error
+                self._make(session)
+            else:
+                self._landed = True
+                return landed
+        raise refused
+
+    def _attempt(self, session: Session, cycle: Cycle) -> Attempt:
+        return Attempt(
+            self._place,
+            session,
+            cycle,
+            lists=self._lists,
+            proofs=self._proofs,
+            nonce=self._nonce,
+            manifest=self._amendments.manifest,
+            first=not self._landed,
+        )
+
+    def _amend(self, session: Session, attempt: Attempt, error: RowRefused | FileRefused) -> None:
+        """Put the rows aside that were refused; what else was wrong with the files is for a person."""
+        explained: HintedError = error
+        if attempt.copies:  # of other statements the warehouse keeps no such errors
+            keys = [part.key for load in attempt.loads for part in load.parts]
+            explained = LoadErrors(session).explained(error, table=str(self._controls.stream), keys=keys)
+        if not isinstance(explained, RowRefused) or not attempt.loads:
+            raise explained from error
+        self._sieve().amend(session, attempt.loads, attempt.found, explained)
+
+    def _make(self, session: Session) -> None:
+        """Make fence and ledger, where they are not there; a fence made anew is at no epoch, and has to be raised."""
+        for statement in self._controls.create:
+            session.run(statement)
+
+    def _raise(self, session: Session, epoch: int) -> None:
+        with transaction(session):
+            stored = locked(session, self._place)
+            if stored is not None and stored > epoch:
+                raise Fenced(
+                    f"the fence of {self._place.table} is at epoch {stored}, ours is {epoch}",
+                    hint="Another process has taken over.",
+                )
+            if stored != epoch:
+                for statement in self._controls.raised(epoch):
+                    session.run(statement)
+                session.commit()
+
+    def _ready(self) -> Session:
+        session = self._sessions.session()
+        if session.pid != self._cleared_by:
+            # An earlier session of ours may still be at work, its line broken, and hold the fence.
+            self._clear(session)
+        return session
+
+    def _clear(self, session: Session) -> None:
+        """End the sessions at our fence: we hold the claim, so that they are older ones."""
+        for (pid,) in session.rows(self._controls.holders):
+            session.rows(f"SELECT PG_TERMINATE_BACKEND({int(pid)})")
+        self._cleared_by = session.pid

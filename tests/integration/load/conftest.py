@@ -1,0 +1,164 @@
+"""One stand-in and one S3; each test has streams of its own, their batches prepared without a JVM."""
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from syncd.adapters.redshift.amendments import Amendments
+from syncd.adapters.redshift.connect import connect
+from syncd.adapters.redshift.landing import Place
+from syncd.adapters.redshift.sessions import KeptSession
+from syncd.adapters.redshift.sieve import Sieve
+from syncd.adapters.redshift.target import RedshiftTarget
+from syncd.adapters.s3 import Lake
+from syncd.core.redshift.control import Controls
+from syncd.core.redshift.copy import role_words
+from syncd.core.redshift.quoting import TableRef
+from syncd.core.settings import LakeSettings, Secret, Tls, WarehouseSettings
+from syncd.sandbox.redshift import RedshiftStandIn
+from syncd.stages.load import LoadOutcome, LoadRun
+from tests.builders import RUN, make_process
+from tests.services.prepared import Prepared, numbers
+from tests.standin.clients import BUCKET, Bucket, Client
+from tests.standin.conftest import bucket, client, clients, no_fault_left, s3_url, server
+from watermarks.batch import BatchId
+from watermarks.clock import SystemClock
+from watermarks.document import Watermark
+from watermarks.history import Journal
+from watermarks.lease import Process
+from watermarks.stores.s3 import S3Store
+
+if TYPE_CHECKING:
+    from syncd.core.events import Event
+
+__all__ = ["bucket", "client", "clients", "no_fault_left", "s3_url", "server"]
+
+ROLE = "arn:aws:iam::123456789012:role/load"
+
+
+@pytest.fixture
+def lake(bucket: Bucket, s3_url: str, monkeypatch: pytest.MonkeyPatch) -> Lake:
+    """A prefix of its own."""
+    for name, value in (("AWS_ACCESS_KEY_ID", "sandbox"), ("AWS_SECRET_ACCESS_KEY", "sandbox")):
+        monkeypatch.setenv(name, value)
+    return Lake.of(LakeSettings(bucket=BUCKET, prefix=f"lake{next(numbers)}", region="us-east-1", endpoint=s3_url))
+
+
+@pytest.fixture
+def journal(lake: Lake) -> Journal[Watermark]:
+    store = S3Store(lake.client, bucket=lake.settings.bucket, prefix=lake.settings.prefix)
+    return Journal(store, Watermark, clock=SystemClock())
+
+
+class Loader:
+    """A process that loads streams into the stand-in."""
+
+    def __init__(self, server: RedshiftStandIn, lake: Lake, journal: Journal[Watermark]) -> None:
+        self.warehouse = WarehouseSettings(
+            name="redshift",
+            host=server.host,
+            port=server.port,
+            database=server.database,
+            user=server.user,
+            password=Secret(server.password),
+            tls=Tls.DISABLE,
+            iam_role=ROLE,
+        )
+        self.lake = lake
+        self.journal = journal
+        self.events: list[Event] = []
+        self.put_aside: list[tuple[str, int, str]] = []
+        self.sessions = KeptSession(lambda: connect(self.warehouse, name="test"))
+        self.process = make_process(journal.store, f"load{next(numbers)}")
+
+    def target(self, prepared: Prepared, **more: Any) -> RedshiftTarget:
+        settings = prepared.settings
+        assert settings.target is not None
+        given: dict[str, Any] = {
+            "controls": Controls(lake=self.lake.at(""), stream=prepared.stream, schema=self.warehouse.schema),
+            "table": TableRef(schema=settings.target.schema, name=settings.target.table),
+            "mode": settings.mode,
+            "settings": settings.target,
+            "credentials": lambda: role_words(ROLE),
+            "longest": timedelta(seconds=30),
+            "most_rows": 10_000_000,
+        }
+        place = Place(**{**given, **more})
+        amendments = Amendments(self.journal.store)
+
+        def nonce() -> str:
+            return f"n{next(numbers)}"
+
+        def sieve() -> Sieve:
+            return Sieve(place, lake=self.lake, amendments=amendments, nonce=nonce, tell=self.aside)
+
+        return RedshiftTarget(
+            place, sessions=self.sessions, lists=self.lake, amendments=amendments, sieve=sieve, nonce=nonce
+        )
+
+    def aside(self, batch: BatchId, rows: int, reason: str) -> None:
+        self.put_aside.append((str(batch), rows, reason))
+
+    def run(
+        self,
+        prepared: Prepared,
+        *,
+        process: Process | None = None,
+        patience: timedelta = timedelta(0),
+        pause: Callable[[float], None] = lambda _seconds: None,
+        **more: Any,
+    ) -> LoadRun:
+        return LoadRun(
+            stream=prepared.stream,
+            journal=self.journal,
+            owner=lambda: process or self.process,
+            target=self.target(prepared, **more),
+            clock=SystemClock(),
+            tell=self.events.append,
+            rows=10_000_000,
+            patience=patience,
+            pause=pause,
+        )
+
+    def load(self, prepared: Prepared, **words: Any) -> LoadOutcome:
+        """Load what is due; whatever goes wrong is raised."""
+        outcome = self.run(prepared).once(RUN, **words)
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome
+
+
+@pytest.fixture
+def loader(server: RedshiftStandIn, lake: Lake, journal: Journal[Watermark]) -> Iterator[Loader]:
+    made = Loader(server, lake, journal)
+    yield made
+    made.sessions.close()
+
+
+@pytest.fixture
+def prepared(lake: Lake, journal: Journal[Watermark]) -> Callable[..., Prepared]:
+    def make(**words: Any) -> Prepared:
+        return Prepared(lake, journal, **words)
+
+    return make
+
+
+class Reader:
+    """What a person sees in the warehouse."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    def rows(self, prepared: Prepared, columns: str = "id, name", order: str = "1, 2") -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in self.client.rows(f'select {columns} from "{prepared.table}" order by {order}')]
+
+    def ledger(self, prepared: Prepared) -> list[tuple[Any, ...]]:
+        sql = f"select batch, rows, kind from syncd_ledger where table_name = 'public.{prepared.table}' order by 1"
+        return [tuple(row) for row in self.client.rows(sql)]
+
+
+@pytest.fixture
+def warehouse(client: Client) -> Reader:
+    return Reader(client)

@@ -1,0 +1,221 @@
+"""What each mode makes of batches of every kind."""
+
+from collections.abc import Callable
+from datetime import datetime
+from threading import Thread
+
+import pytest
+
+from syncd.core.settings import Mode
+from syncd.sandbox.redshift import RedshiftStandIn
+from tests.integration.load.conftest import Loader, Reader
+from tests.services.prepared import Prepared, json_column, moment, row
+from watermarks.batch import BatchId, Kind
+from watermarks.cursor import Cursor
+from watermarks.operate import Operator
+from watermarks.window import Window
+
+pytestmark = pytest.mark.services
+
+Prepare = Callable[..., Prepared]
+
+
+def test_batches_land_in_one_transaction_with_the_newest_version_of_each_row(
+    prepared: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    orders = prepared()
+    orders.increment(row(1, 1), row(2, 2))
+    orders.increment(row(1, 3, name="newer"), row(3, 4))
+
+    outcome = loader.load(orders)
+
+    assert (outcome.batches, outcome.rows, str(outcome.last), outcome.waiting) == (2, 4, "1-2", 0)
+    assert warehouse.rows(orders, "id, name, _syncd_batch") == [
+        (1, "newer", 1_000000000002),
+        (2, "row 2", 1_000000000001),
+        (3, "row 3", 1_000000000002),
+    ]
+    assert warehouse.ledger(orders) == [(1_000000000001, 2, "increment"), (1_000000000002, 2, "increment")]
+
+
+def test_a_later_batch_wins_though_its_cursor_is_lower(prepared: Prepare, loader: Loader, warehouse: Reader) -> None:
+    """A long UPDATE carries the stamp of its beginning, and is read later."""
+    orders = prepared()
+    orders.increment(row(1, 5, name="read first"), row(2, 9))
+    orders.beside(Kind.REPAIR, row(1, 3, name="read last"))
+
+    loader.load(orders)
+
+    assert warehouse.rows(orders) == [(1, "read last"), (2, "row 2")]
+
+
+def test_of_one_key_twice_in_a_batch_the_higher_cursor_wins(
+    prepared: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    orders = prepared()
+    orders.increment(row(1, 5, name="higher"), row(1, 3, name="lower"), row(1, 4, name="between"))
+
+    loader.load(orders)
+
+    assert warehouse.rows(orders) == [(1, "higher")]
+
+
+def test_rows_ahead_and_a_snapshot_in_chunks_land_each_row_once(
+    prepared: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    orders = prepared()
+    horizon = Cursor.of(moment(10).replace(tzinfo=None))
+    orders.chunk(row(1, 1), row(2, 2), horizon=horizon)
+    loader.load(orders)
+    orders.beside(Kind.AHEAD, row(2, 12, name="hot"))
+    orders.chunk(row(3, 3), row(2, 2, name="of the snapshot"), horizon=horizon, done=True)
+    orders.increment(row(2, 12, name="hot"), row(4, 13))
+
+    loader.load(orders)
+
+    assert warehouse.rows(orders) == [(1, "row 1"), (2, "hot"), (3, "row 3"), (4, "row 4")]
+
+
+def test_a_replay_lands_only_where_no_later_batch_has_been(
+    prepared: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    orders = prepared()
+    orders.increment(row(1, 1), row(2, 2))
+    orders.increment(row(2, 3, name="newer"))
+    loader.load(orders)
+    orders.beside(Kind.REPLAY, row(2, 2, name="older"), row(3, 2, name="mended"), origin=BatchId(1, 1))
+
+    loader.load(orders)
+
+    assert warehouse.rows(orders, "id, name, _syncd_batch") == [
+        (1, "row 1", 1_000000000001),
+        (2, "newer", 1_000000000002),
+        (3, "mended", 1_000000000001),
+    ]
+
+
+def test_append_keeps_every_version_and_a_range_read_again_does_not_double(
+    prepared: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    events = prepared(mode=Mode.APPEND, cursor="id")
+    events.increment(row(1, 1), row(2, 1), row(3, 1))
+    loader.load(events)
+    Operator(journal=loader.journal, who="ann", why="a test").set_extracted(events.stream, Cursor.of(1))
+    events.increment(row(2, 1, name="again"), row(3, 1), row(4, 2))
+
+    loader.load(events)
+
+    assert warehouse.rows(events) == [(1, "row 1"), (2, "again"), (3, "row 3"), (4, "row 4")]
+
+
+def test_append_takes_out_what_lay_in_a_range_that_was_read_again(
+    prepared: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    events = prepared(mode=Mode.APPEND, cursor="id")
+    events.increment(row(1, 1), row(2, 1), row(3, 1))
+    loader.load(events)
+    window = Window(Cursor.of(0), Cursor.of(3))
+    events.beside(Kind.REPAIR, row(1, 1), row(3, 1), window=window)
+
+    loader.load(events)
+
+    assert warehouse.rows(events) == [(1, "row 1"), (3, "row 3")]
+
+
+def test_history_ends_each_version_where_the_next_begins(prepared: Prepare, loader: Loader, warehouse: Reader) -> None:
+    prices = prepared(mode=Mode.HISTORY)
+    prices.increment(row(1, 1, name="first"), row(2, 1))
+    loader.load(prices)
+    prices.increment(row(1, 5, name="third"))
+    prices.increment(row(1, 6, name="fourth"), row(2, 7, name="other"))
+    loader.load(prices)
+    prices.beside(Kind.REPLAY, row(1, 3, name="second"), origin=BatchId(1, 1))
+
+    loader.load(prices)
+
+    def second(number: int) -> datetime:
+        return moment(number).replace(tzinfo=None)
+
+    assert warehouse.rows(prices, "id, name, _syncd_valid_to", order="1, update_at") == [
+        (1, "first", second(3)),
+        (1, "second", second(5)),
+        (1, "third", second(6)),
+        (1, "fourth", None),
+        (2, "row 2", second(7)),
+        (2, "other", None),
+    ]
+
+
+def test_history_holds_a_version_once_however_often_it_is_read(
+    prepared: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    prices = prepared(mode=Mode.HISTORY)
+    prices.increment(row(1, 1))
+    loader.load(prices)
+    prices.beside(Kind.REPAIR, row(1, 1, name="read again"))
+
+    loader.load(prices)
+
+    assert warehouse.rows(prices, "id, name, _syncd_valid_to") == [(1, "read again", None)]
+
+
+def test_of_whole_tables_only_the_newest_lands_and_no_reader_sees_it_empty(
+    prepared: Prepare, loader: Loader, warehouse: Reader, server: RedshiftStandIn
+) -> None:
+    countries = prepared(mode=Mode.REPLACE, cursor="none")
+    countries.chunk(row(1, 1), row(2, 1), done=True)
+    loader.load(countries)
+    countries.chunk(row(1, 1, name="never"), done=True)
+    countries.chunk(row(3, 1), row(4, 1), done=True)
+
+    held = server.faults.hold("COMMIT", nth=2)  # the first is that of the fence
+    thread = Thread(target=loader.load, args=(countries,))
+    thread.start()
+    held.wait_reached()
+    seen = warehouse.rows(countries)
+    held.release()
+    thread.join(20)
+
+    assert seen == [(1, "row 1"), (2, "row 2")]
+    assert warehouse.rows(countries) == [(3, "row 3"), (4, "row 4")]
+    assert [rows for _, rows, _ in warehouse.ledger(countries)] == [2, 0, 2]
+
+
+def test_a_whole_table_that_is_empty_empties_its_target(prepared: Prepare, loader: Loader, warehouse: Reader) -> None:
+    countries = prepared(mode=Mode.REPLACE, cursor="none")
+    countries.chunk(row(1, 1), done=True)
+    loader.load(countries)
+    countries.chunk(done=True)
+
+    loader.load(countries)
+
+    assert warehouse.rows(countries) == []
+
+
+@pytest.mark.parametrize("mode", [Mode.UPSERT, Mode.APPEND, Mode.HISTORY])
+def test_keys_that_differ_in_trailing_blanks_alone_are_two_rows(
+    prepared: Prepare, loader: Loader, warehouse: Reader, mode: Mode
+) -> None:
+    """Redshift compares without them; MySQL, under a collation without padding, does not."""
+    tags = prepared(mode=mode, key=("name",))
+    tags.increment(row(1, 1, name="a"), row(2, 1, name="a "))
+    loader.load(tags)
+    tags.increment(row(3, 2, name="a"))
+
+    loader.load(tags)
+
+    newest = [(2, "a "), (3, "a")]
+    assert warehouse.rows(tags) == (newest if mode is Mode.UPSERT else [(1, "a"), *newest])
+
+
+def test_documents_become_super_and_files_of_an_older_shape_land_with_newer_ones(
+    prepared: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    orders = prepared()
+    orders.increment(row(1, 1))
+    orders.columns = (*orders.columns, json_column("doc"))
+    orders.increment(row(2, 2, doc=b'{"a": [1, null, "x"]}'), row(3, 3, doc=None))
+
+    loader.load(orders)
+
+    assert warehouse.rows(orders, "id, json_serialize(doc)") == [(1, None), (2, '{"a":[1,null,"x"]}'), (3, None)]

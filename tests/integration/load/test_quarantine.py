@@ -1,0 +1,105 @@
+"""Rows that the warehouse refuses: put aside with the reason, while all others land."""
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from syncd.core.errors import RowRefused
+from tests.integration.load.conftest import Loader, Reader
+from tests.services.prepared import ID, NAME, UPDATE_AT, Prepared, json_column, row
+from watermarks.batch import Link
+from watermarks.operate import Operator
+
+pytestmark = pytest.mark.services
+
+Prepare = Callable[..., Prepared]
+WITH_DOC = (ID, NAME, UPDATE_AT, json_column("doc"))
+
+
+def aside(loader: Loader, link: Link) -> list[dict[str, Any]]:
+    """Every row that was put aside of a batch, its reason with it."""
+    stray = loader.lake.stray(f"quarantine/{link.stream.chain_stem}/{link.id}/")
+    tables = [pq.read_table(io.BytesIO(loader.lake.read(key))) for key, _ in stray]
+    return sorted((found for table in tables for found in table.to_pylist()), key=lambda found: found["id"])
+
+
+def test_rows_that_cannot_land_are_put_aside_and_all_others_land(
+    prepared: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    orders = prepared(columns=WITH_DOC)
+    bad = {7: b"{", 350: b'"' + b"x" * 65_536 + b'"', 351: b"no document"}
+    rows = [row(key, key, doc=bad.get(key, b'{"a": 1}')) for key in range(1, 501)]
+    first = orders.increment(*rows, parts=3)
+    orders.increment(row(900, 900, doc=b"[]"))
+
+    outcome = loader.load(orders)
+
+    assert outcome.rows == 498
+    assert [found for (found,) in warehouse.rows(orders, "id", order="1")] == [
+        *(key for key in range(1, 501) if key not in bad),
+        900,
+    ]
+    assert warehouse.ledger(orders) == [(1_000000000001, 497, "increment"), (1_000000000002, 1, "increment")]
+    found = aside(loader, first)
+    assert [(each["id"], each["doc"], each["_syncd_batch"]) for each in found] == [
+        (key, doc, 1_000000000001) for key, doc in bad.items()
+    ]
+    assert all(each["_syncd_reason"] for each in found)
+    assert {batch for batch, _, _ in loader.put_aside} == {"1-1"}
+    assert sum(rows for _, rows, _ in loader.put_aside) == 3
+
+
+def test_a_text_that_no_copy_takes_is_put_aside_with_what_the_warehouse_says(
+    prepared: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    orders = prepared()
+    link = orders.increment(row(1, 1), row(2, 2, name="a\0b"), row(3, 3))
+
+    loader.load(orders)
+
+    assert warehouse.rows(orders) == [(1, "row 1"), (3, "row 3")]
+    [found] = aside(loader, link)
+    assert "NUL byte" in found["_syncd_reason"]
+
+
+def test_what_was_put_aside_stays_aside_when_the_batch_lands_again(
+    prepared: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    """By another process too, which learns of it from the lake."""
+    orders = prepared(columns=WITH_DOC)
+    link = orders.increment(row(1, 1, doc=b"{"), row(2, 2, doc=b"{}"))
+    loader.load(orders)
+    Operator(journal=loader.journal, who="ann", why="a test").reset_loaded(orders.stream)
+
+    outcome = loader.load(orders)
+
+    assert outcome.rows == 1
+    assert warehouse.rows(orders, "id", order="1") == [(2,)]
+    assert len(aside(loader, link)) == 1
+    assert len(loader.put_aside) == 1
+
+
+def test_a_file_of_which_no_row_lands_is_left_out(prepared: Prepare, loader: Loader, warehouse: Reader) -> None:
+    orders = prepared(columns=WITH_DOC)
+    orders.increment(row(1, 1, doc=b"{"), row(2, 2, doc=b"}"))
+
+    outcome = loader.load(orders)
+
+    assert (outcome.batches, outcome.rows) == (1, 0)
+    assert warehouse.rows(orders, "id", order="1") == []
+
+
+def test_where_all_rows_are_refused_it_is_the_table_that_is_wrong(
+    prepared: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    orders = prepared(columns=WITH_DOC)
+    orders.increment(*(row(key, key, doc=b"{") for key in range(1, 1_200)))
+
+    with pytest.raises(RowRefused):
+        loader.load(orders)
+
+    assert warehouse.ledger(orders) == []
+    assert not loader.put_aside

@@ -1,0 +1,108 @@
+"""Two loaders at the same batch in the same moment, with no lease between them: it lands once, for both."""
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from threading import Barrier, Thread
+
+import pytest
+
+from syncd.sandbox.redshift import RedshiftStandIn
+from syncd.stages.load import PASSING
+from tests.builders import make_process
+from tests.integration.load.conftest import Loader, Reader
+from tests.services.landed import Batches
+from tests.services.prepared import Prepared, numbers, row
+from watermarks.batch import BatchId
+from watermarks.document import Stage, Watermark
+from watermarks.extraction import Chain
+from watermarks.halves import Extracted
+from watermarks.history import Journal
+from watermarks.landing import Cycle, Target
+
+pytestmark = pytest.mark.services
+
+FEW, MANY = 10, 100
+TRIES = 40
+
+
+def cycle_of(batches: Batches, journal: Journal[Watermark], *, epoch: int) -> Cycle:
+    """What both of them believe is to be done."""
+    stream = batches.prepared.stream
+    state = journal.newest(stream.stem)
+    assert state
+    extracted = state.extracted or Extracted()
+    chain = Chain(journal, stream)
+    due = tuple(chain.required(batch) for batch in extracted.ids(after=state.loaded.last))
+    return Cycle(stream=stream, epoch=epoch, half=state.loaded, extracted=extracted, due=due, chain=chain)
+
+
+class Racer:
+    """A loader in a thread of its own, which lands when the others do."""
+
+    def __init__(self, target: Target, cycle: Cycle, barrier: Barrier, *, raises_fence: bool) -> None:
+        self._target = target
+        self._cycle = cycle
+        self._barrier = barrier
+        self._raises_fence = raises_fence
+        self.told = list[Mapping[BatchId, int]]()
+        self.thread = Thread(target=self._run)
+
+    def _run(self) -> None:
+        self._barrier.wait()
+        for _ in range(TRIES):
+            try:
+                if self._raises_fence:
+                    self._target.raise_fence(self._cycle.epoch)
+                self.told.append(self._target.land(self._cycle))
+            except PASSING:
+                self._raises_fence = True
+            else:
+                return
+
+
+def raised(target: Target, epoch: int) -> None:
+    """Raise the fence, with another session where the other loader has ended this one."""
+    for _ in range(TRIES):
+        with suppress(*PASSING):
+            target.raise_fence(epoch)
+            return
+    raise AssertionError("the fence could not be raised")
+
+
+@pytest.mark.parametrize("rounds", [FEW, pytest.param(MANY, marks=pytest.mark.long)])
+@pytest.mark.parametrize("raises_fence", [False, True], ids=["with the fence raised", "from the beginning"])
+def test_two_loaders_that_land_the_same_batch_at_once_land_it_once(
+    prepared: Callable[..., Prepared], server: RedshiftStandIn, loader: Loader, warehouse: Reader,
+    *, rounds: int, raises_fence: bool,
+) -> None:  # fmt: skip
+    batches = Batches(prepared())
+    batches.add(row(1, 1), row(2, 2))
+    loader.load(batches.prepared)
+    process = make_process(loader.journal.store, f"both{next(numbers)}")
+    held = process.acquire(batches.prepared.stream, Stage.LOAD, loader.journal)
+    with ExitStack() as stack:
+        both = [Loader(server, loader.lake, loader.journal) for _ in range(2)]
+        for one in both:
+            stack.callback(one.sessions.close)
+        targets = [one.target(batches.prepared) for one in both]
+        for target in targets:
+            target.raise_fence(held.epoch)
+        for number in range(rounds):
+            batches.add(row(1, 3 + number), row(3 + number, 3 + number))
+            cycle = cycle_of(batches, loader.journal, epoch=held.epoch)
+            barrier = Barrier(2)
+            racers = [Racer(target, cycle, barrier, raises_fence=raises_fence) for target in targets]
+            for racer in racers:
+                racer.thread.start()
+            for racer in racers:
+                racer.thread.join(60)
+
+            assert [racer.told for racer in racers] == 2 * [[{link.id: 2 for link in cycle.due}]]
+            assert warehouse.rows(batches.prepared, "id, update_at, name") == batches.content
+            assert [batch for batch, _, _ in warehouse.ledger(batches.prepared)] == batches.ledger
+            process.release(held)
+            outcome = loader.load(batches.prepared)  # moves the mark over what the ledger holds, and lands nothing
+            assert outcome.batches == 1
+            held = process.acquire(batches.prepared.stream, Stage.LOAD, loader.journal)
+            raised(targets[0], held.epoch)
+    assert [batch for batch, _, _ in warehouse.ledger(batches.prepared)] == batches.ledger

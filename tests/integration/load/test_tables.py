@@ -1,0 +1,192 @@
+"""The target table: how it is made, what it is widened by, and what only a person may change."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from syncd.core.errors import SchemaDrift
+from syncd.core.redshift.quoting import TableRef
+from syncd.core.schema import Column
+from syncd.core.settings import Mode, Note
+from tests.builders import RUN
+from tests.integration.load.conftest import Loader, Reader
+from tests.services.prepared import ID, NAME, UPDATE_AT, Prepared, row, text_column
+from watermarks.errors import HintedError
+
+pytestmark = pytest.mark.services
+
+Prepare = Callable[..., Prepared]
+AMOUNT = Column(name="amount", data_type="int", column_type="int(11)", precision=10, scale=0)
+BIG_AMOUNT = replace(AMOUNT, data_type="bigint", column_type="bigint(20)", precision=19)
+
+
+def described(warehouse: Reader, prepared: Prepared) -> dict[str, str]:
+    found = warehouse.client.rows(f"""select "column", type from pg_table_def where tablename = '{prepared.table}'""")
+    return dict(found)
+
+
+def test_a_table_is_made_as_the_configuration_lays_it_out(prepared: Prepare, loader: Loader, warehouse: Reader) -> None:
+    layout = {"distkey": "ID", "sortkey": ("update_at", "id"), "encode": {"name": "zstd"}, "grants": ("public",)}
+    orders = prepared(layout=layout, notes=(Note.BATCH, Note.LOADED_AT))
+    orders.increment(row(1, 1))
+
+    loader.load(orders)
+
+    found = warehouse.client.rows(
+        'select "column", type, encoding, distkey, sortkey, "notnull" from pg_table_def'
+        f" where tablename = '{orders.table}'"
+    )
+    assert [tuple(each) for each in found] == [
+        ("id", "bigint", "none", True, 2, False),
+        ("name", "character varying(200)", "zstd", False, 0, False),
+        ("update_at", "timestamp without time zone", "none", False, 1, False),
+        ("_syncd_batch", "bigint", "az64", False, 0, False),
+        ("_syncd_loaded_at", "timestamp without time zone", "az64", False, 0, False),
+    ]
+    [[loaded]] = warehouse.client.rows(f"select _syncd_loaded_at > '2026-01-01' from {orders.table}")
+    assert loaded
+    sql = f"select has_table_privilege('other', '{orders.table}', 'select')"
+    assert warehouse.client.value(sql)
+
+
+def test_names_that_are_reserved_or_strange_are_names_like_others(
+    prepared: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    names = ("Order", "select", "2nd place", 'a "quote"', "größe", "x" * 60)
+    columns = tuple(replace(NAME, name=name) for name in names)
+    orders = prepared(table='Select "Odd"', columns=(ID, UPDATE_AT, *columns), notes=())
+    values = {name.lower() if name.isascii() else name: f"v{place}" for place, name in enumerate(names)}
+    orders.increment({"id": 1, "update_at": row(1, 1)["update_at"], **values})
+
+    loader.load(orders)
+
+    [found] = warehouse.client.rows('select * from "select ""odd"""')
+    assert found[2:] == [f"v{place}" for place in range(6)]
+
+
+def test_text_is_as_wide_as_it_needs_and_grows_with_it(prepared: Prepare, loader: Loader, warehouse: Reader) -> None:
+    notes = prepared(columns=(ID, text_column("note"), UPDATE_AT))
+    notes.increment(row(1, 1, note="x" * 1_000))
+    loader.load(notes)
+    widths = [described(warehouse, notes)["note"]]
+    for second, size in ((2, 1_024), (3, 1_025), (4, 16_385), (5, 65_535)):
+        notes.increment(row(second, second, note="ä" * (size // 2) + "x" * (size % 2)))
+        loader.load(notes)
+        widths.append(described(warehouse, notes)["note"])
+
+    assert widths == [f"character varying({width})" for width in (1_024, 1_024, 4_096, 65_535, 65_535)]
+    sizes = warehouse.rows(notes, "id, octet_length(note)")
+    assert sizes == [(1, 1_000), (2, 1_024), (3, 1_025), (4, 16_385), (5, 65_535)]
+
+
+def test_a_column_that_came_lands_with_older_files_and_one_that_went_becomes_null(
+    prepared: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    orders = prepared(columns=(ID, NAME, UPDATE_AT))
+    orders.increment(row(1, 1), row(2, 1))
+    loader.load(orders)
+    orders.increment(row(2, 2))
+    orders.columns = (ID, UPDATE_AT, AMOUNT)
+    orders.increment({"id": 3, "update_at": row(3, 3)["update_at"], "amount": 7})
+
+    loader.load(orders)
+
+    assert warehouse.rows(orders, "id, name, amount") == [(1, "row 1", None), (2, "row 2", None), (3, None, 7)]
+
+
+@pytest.mark.parametrize("declared", ["bigint", "decimal(20,0)", "integer"])
+def test_a_type_that_holds_every_value_takes_them(
+    prepared: Prepare, loader: Loader, warehouse: Reader, declared: str
+) -> None:
+    orders = prepared(columns=(ID, UPDATE_AT, AMOUNT))
+    warehouse.client.run(f'create table "{orders.table}" ("id" bigint, "update_at" timestamp, "amount" {declared})')
+    orders.increment({"id": 1, "update_at": row(1, 1)["update_at"], "amount": -(2**31)})
+
+    loader.load(orders)
+
+    assert warehouse.rows(orders, "id, amount") == [(1, -(2**31))]
+    assert "_syncd_batch" not in described(warehouse, orders)
+
+
+def test_a_changed_type_stops_the_stream_and_the_statements_of_the_hint_mend_it(
+    prepared: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    orders = prepared(columns=(ID, UPDATE_AT, AMOUNT))
+    orders.increment({"id": 1, "update_at": row(1, 1)["update_at"], "amount": 5})
+    loader.load(orders)
+    orders.columns = (ID, UPDATE_AT, BIG_AMOUNT)
+    orders.increment({"id": 2, "update_at": row(2, 2)["update_at"], "amount": 2**40})
+
+    with pytest.raises(SchemaDrift, match=r"amount is INTEGER, and the source's column is BIGINT now") as caught:
+        loader.load(orders)
+    assert warehouse.rows(orders, "id, amount") == [(1, 5)]
+    for statement in filter(str.strip, caught.value.hint.split(";")):
+        warehouse.client.run(statement)
+    loader.load(orders)
+
+    assert warehouse.rows(orders, "id, amount") == [(1, 5), (2, 2**40)]
+
+
+def test_a_column_that_must_not_be_null_and_that_no_file_has_stops_the_stream(
+    prepared: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    orders = prepared(columns=(ID, UPDATE_AT))
+    warehouse.client.run(
+        f'create table "{orders.table}" ("id" bigint, "update_at" timestamp, "mine" int not null, "own" int not null'
+        " default 3)"
+    )
+    orders.increment({"id": 1, "update_at": row(1, 1)["update_at"]})
+
+    with pytest.raises(SchemaDrift, match=r"mine must not be NULL") as caught:
+        loader.load(orders)
+    warehouse.client.run(caught.value.hint.rstrip(";"))
+    loader.load(orders)
+
+    assert warehouse.rows(orders, "id, own") == [(1, 3)]
+
+
+def test_a_text_with_a_default_is_never_widened_behind_its_owners_back(
+    prepared: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    orders = prepared(columns=(ID, NAME, UPDATE_AT))
+    sql = f"""create table "{orders.table}" ("id" bigint, "name" varchar(3) default 'x', "update_at" timestamp)"""
+    warehouse.client.run(sql)
+    orders.increment(row(1, 1, name="long name"))
+
+    with pytest.raises(SchemaDrift) as caught:
+        loader.load(orders)
+    for statement in filter(str.strip, caught.value.hint.split(";")):
+        warehouse.client.run(statement)
+    loader.load(orders)
+
+    assert warehouse.rows(orders) == [(1, "long name")]
+
+
+def test_history_in_a_table_of_somebody_elses_gets_the_columns_it_needs(
+    prepared: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    prices = prepared(mode=Mode.HISTORY)
+    sql = f'create table "{prices.table}" ("id" bigint, "name" varchar(200), "update_at" timestamp)'
+    warehouse.client.run(sql)
+    warehouse.client.run(f"""insert into "{prices.table}" values (1, 'before us', '2020-01-01')""")
+    prices.increment(row(1, 1), row(2, 1))
+
+    loader.load(prices)
+
+    assert warehouse.rows(prices, "id, name, _syncd_valid_to is null", order="1, update_at") == [
+        (1, "before us", False),
+        (1, "row 1", True),
+        (2, "row 2", True),
+    ]
+
+
+def test_a_schema_that_is_not_there_stops_its_stream_alone(prepared: Prepare, loader: Loader) -> None:
+    orders = prepared()
+    orders.increment(row(1, 1))
+    outcome = loader.run(orders, table=TableRef(schema="no_such", name="t")).once(RUN)
+    other = prepared()
+    other.increment(row(1, 1))
+
+    assert isinstance(outcome.error, HintedError)
+    assert loader.load(other).rows == 1

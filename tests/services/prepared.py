@@ -1,0 +1,206 @@
+"""Streams whose batches are made of rows at hand: real Parquet in a real lake, real links, and no JVM."""
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from syncd.adapters.arrow import file_schema
+from syncd.adapters.parquet import PartWriter
+from syncd.adapters.s3 import Lake
+from syncd.core.batch_number import number_of
+from syncd.core.columns import Passage
+from syncd.core.identity import identity_of
+from syncd.core.layout import batch_prefix, part_key
+from syncd.core.manifest import Manifest
+from syncd.core.passages import folded, passages
+from syncd.core.reading import Part, Read
+from syncd.core.schema import Column, Index, Table
+from syncd.core.settings import Mode, Note, StreamSettings, TargetSettings
+from tests.builders import RUN, make_process
+from watermarks.batch import BatchId, Draft, Filled, Kind, Link, Plan, Snapshot, World
+from watermarks.cursor import START, Cursor
+from watermarks.document import Stage, Watermark
+from watermarks.extraction import Extraction
+from watermarks.history import Journal
+from watermarks.names import StreamName
+from watermarks.window import Window
+
+Row = Mapping[str, Any]
+numbers = itertools.count(1)
+
+ID = Column(name="id", data_type="bigint", column_type="bigint(20)", nullable=False, precision=19, scale=0)
+NAME = Column(
+    name="name", data_type="varchar", column_type="varchar(50)", length=50, octets=200, charset="utf8mb4",
+    collation="utf8mb4_0900_ai_ci",
+)  # fmt: skip
+UPDATE_AT = Column(name="update_at", data_type="datetime", column_type="datetime(6)", fraction=6, nullable=False)
+
+
+def text_column(name: str) -> Column:
+    return Column(
+        name=name, data_type="longtext", column_type="longtext", length=2**32 - 1, octets=2**32 - 1, charset="utf8mb4",
+        collation="utf8mb4_0900_ai_ci",
+    )  # fmt: skip
+
+
+def json_column(name: str) -> Column:
+    return Column(name=name, data_type="json", column_type="json")
+
+
+def moment(second: float) -> datetime:
+    """So many seconds into a day; as files hold it, and as a cursor does."""
+    return datetime.fromtimestamp(1_790_000_000 + second, UTC)
+
+
+def row(key: int, second: float, **more: Any) -> Row:
+    return {"id": key, "name": f"row {key}", "update_at": moment(second), **more}
+
+
+def position(found: Row) -> Cursor:
+    return Cursor.of(found["update_at"].replace(tzinfo=None), found["id"])
+
+
+@dataclass
+class Prepared:
+    """One stream, and whoever extracts it."""
+
+    lake: Lake
+    journal: Journal[Watermark]
+    columns: tuple[Column, ...] = (ID, NAME, UPDATE_AT)
+    mode: Mode = Mode.UPSERT
+    notes: tuple[Note, ...] = (Note.BATCH,)
+    cursor: str = "update_at"
+    key: tuple[str, ...] = ()
+    table: str = field(default_factory=lambda: f"t{next(numbers)}")
+    layout: Mapping[str, Any] = field(default_factory=dict)
+    identity: str = "server-1"
+
+    def __post_init__(self) -> None:
+        self.stream = StreamName(source="shop", database="shop", table=self.table)
+        process = make_process(self.journal.store, f"extract-{self.table}")
+        self._held = process.acquire(self.stream, Stage.EXTRACT, self.journal)
+
+    @property
+    def settings(self) -> StreamSettings:
+        target = TargetSettings(
+            warehouse="redshift", schema="public", table=folded(self.table), notes=self.notes, **self.layout
+        )
+        return StreamSettings(
+            source="shop",
+            database="shop",
+            table=self.table,
+            cursor=self.cursor,
+            key=self.key,
+            mode=self.mode,
+            target=target,
+        )
+
+    @property
+    def described(self) -> Table:
+        primary = () if self.cursor == "none" else (Index(name="PRIMARY", columns=("id",), unique=True, whole=True),)
+        return Table(
+            database="shop", name=self.table, kind="BASE TABLE", engine="InnoDB", columns=self.columns, indexes=primary
+        )
+
+    def passages(self) -> tuple[Passage, ...]:
+        return passages(self.described, self.settings)
+
+    def increment(self, *rows: Row, high: Cursor | None = None, parts: int = 1) -> Link:
+        """The rows after the mark; up to the highest of them."""
+
+        def draft(state: Watermark) -> Draft:
+            low = state.chain.cursor
+            end = high or max(map(self.place, rows))
+            return Draft(kind=Kind.INCREMENT, world=self._world(low), windows=(Window(low, end),), high=end)
+
+        return self._made(draft, rows, parts)
+
+    def chunk(self, *rows: Row, horizon: Cursor = START, done: bool = False, parts: int = 1) -> Link:
+        """A chunk of the first pass, or the whole table of a stream without a cursor."""
+
+        def draft(state: Watermark) -> Draft:
+            reached = max((Cursor.of(found["id"]) for found in rows), default=START)
+            snapshot = Snapshot(horizon=horizon, reached=reached, done=done)
+            mark = state.chain.cursor
+            return Draft(kind=Kind.SNAPSHOT, world=self._world(mark), high=horizon if done else mark, snapshot=snapshot)
+
+        return self._made(draft, rows, parts)
+
+    def beside(self, kind: Kind, *rows: Row, window: Window | None = None, origin: BatchId | None = None) -> Link:
+        """A batch that moves no mark."""
+
+        def draft(state: Watermark) -> Draft:
+            mark = state.chain.cursor
+            windows = (window,) if window else ()
+            return Draft(kind=kind, world=self._world(mark), windows=windows, high=mark, origin=origin)
+
+        return self._made(draft, rows, 1)
+
+    def place(self, found: Row) -> Cursor:
+        return Cursor.of(found["id"]) if self.cursor == "id" else position(found)
+
+    def _world(self, mark: Cursor) -> World:
+        return World(mark=mark, source_identity=self.identity, schema=self.described.fingerprint)
+
+    def _made(self, draft: Callable[[Watermark], Draft], rows: Sequence[Row], parts: int) -> Link:
+        turn = Extraction(self.journal, self._held, _Producer(self, draft, rows, parts)).turn(RUN)
+        assert turn.link is not None
+        return turn.link
+
+    def write(self, plan: Plan, rows: Sequence[Row], parts: int) -> Iterator[Part]:
+        """The rows as so many files."""
+        ways = self.passages()
+        each = -(-len(rows) // parts)
+        for number, first in enumerate(range(0, len(rows), each) if rows else ()):
+            key = part_key(batch_prefix(plan), window=0, number=number, attempt=f"a{next(numbers)}")
+            made = self.lake.new(key)
+            writer = PartWriter(made, ways, batch=number_of(plan.draft.origin or plan.id))
+            some = [dict(found) for found in rows[first : first + each]]
+            for batch in pa.Table.from_pylist(some, schema=file_schema(ways)).to_batches():
+                writer.write(batch)
+            written, stood = writer.close(), made.finish()
+            yield Part(
+                key=key,
+                etag=stood.etag,
+                bytes=written.bytes,
+                rows=written.rows,
+                sha256=written.sha256,
+                low=START,
+                high=START,
+                widths=written.widths,
+            )
+
+
+@dataclass
+class _Producer:
+    prepared: Prepared
+    draft: Callable[[Watermark], Draft]
+    rows: Sequence[Row]
+    parts: int
+
+    def propose(self, watermark: Watermark) -> Draft:
+        return self.draft(watermark)
+
+    def holds(self, plan: Plan) -> bool:
+        return True
+
+    def fill(self, plan: Plan) -> Filled:
+        mine = self.prepared
+        ways = mine.passages()
+        read = Read(parts=tuple(mine.write(plan, self.rows, self.parts)))
+        manifest = Manifest.of_read(
+            read,
+            schema=plan.draft.world.schema,
+            passages=ways,
+            identity=identity_of(mine.described, mine.settings, ways),
+            windows=() if plan.draft.kind is Kind.SNAPSHOT else plan.draft.windows,
+            plan={},
+        )
+        return manifest.filled()
+
+    def drop(self, files: Sequence[str]) -> None:
+        raise NotImplementedError
