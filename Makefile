@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 MINIO := v0.0.0-20260212201848-7aac2a2c5b7c
 export HYPOTHESIS_STORAGE_DIRECTORY ?= .cache/hypothesis
 
-.PHONY: help setup check test test-services test-long test-live bench-watermarks bench-sandbox bench-standin bench-extract bench-start real-mysql format constraints clean bench-convert
+.PHONY: help setup demo check test test-services test-long test-live bench-watermarks bench-sandbox bench-standin bench-extract bench-start bench-convert real-mysql format constraints clean
 
 help:           ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 20
@@ -25,6 +25,9 @@ $(READY): pyproject.toml constraints.txt
 	fi
 	@touch $@
 
+demo: $(READY)  ## the whole system on this machine, proven equal at the end; FOR=60s ends by itself
+	@$(BIN)/syncd demo $(if $(FOR),--for $(FOR))
+
 check: $(READY) ## format, lint, types, direction of imports
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
@@ -40,8 +43,9 @@ test: $(READY)  ## what every change must pass, under ten minutes
 	$(BIN)/pytest -m 'simulation and not long' -n 2 --dist worksteal tests/property
 
 test-services: $(READY) ## the sandbox and the Redshift stand-in, through their own servers
-	$(BIN)/pytest tests/standin tests/live tests/integration --ignore=tests/integration/stage
+	$(BIN)/pytest tests/standin tests/live tests/integration --ignore=tests/integration/stage --ignore=tests/integration/demo
 	$(BIN)/pytest tests/integration/stage  # a process has one session of Spark, as PySpark has one context
+	$(BIN)/pytest tests/integration/demo
 
 test-long: $(READY) ## the long proofs: ten thousand lives of the protocol, every planted fault, MinIO
 	@if command -v go >/dev/null; then $(MAKE) .cache/bin/minio; else echo 'no Go here: the races on MinIO are skipped'; fi

@@ -15,32 +15,50 @@ from syncd.adapters.mysql.horizon import ServerHorizons
 from syncd.adapters.mysql.source import MySqlSource
 from syncd.adapters.mysql.way import Way, way_to
 from syncd.adapters.notes import StoredNotes, StoredSeen
-from syncd.core.errors import hinted
-from syncd.core.events import StreamFailed, Tell
+from syncd.core.errors import ConfigError, hinted
+from syncd.core.events import RowsPutAside, StreamFailed, Tell
 from syncd.core.passages import passages
 from syncd.core.planner import Request
 from syncd.core.reading import Read, Reading
-from syncd.core.settings import LakeSettings, Settings, SourceSettings, StreamSettings
+from syncd.core.redshift.control import Controls
+from syncd.core.redshift.copy import role_words
+from syncd.core.redshift.quoting import TableRef
+from syncd.core.settings import (
+    LakeSettings,
+    Settings,
+    SourceSettings,
+    StreamSettings,
+    TargetSettings,
+    WarehouseSettings,
+)
 from syncd.stages.extract import ExtractProducer
 from syncd.stages.heartbeat import Heartbeat
+from syncd.stages.load import LoadOutcome, LoadRun
 from syncd.stages.planning import Planner
 from syncd.stages.run import ExtractRun, Outcome
+from watermarks.batch import BatchId
 from watermarks.clock import Clock, SystemClock
 from watermarks.document import Watermark
 from watermarks.extraction import Chain
 from watermarks.halves import Run, Strategy
 from watermarks.history import Journal
+from watermarks.landing import Cycle, Target
 from watermarks.lease import Process
 from watermarks.names import StreamName
 from watermarks.store import Store
 
 if TYPE_CHECKING:
+    from syncd.adapters.redshift.aws import LakeKeys
+    from syncd.adapters.redshift.sessions import KeptSession
+    from syncd.adapters.redshift.sieve import Sieve
     from syncd.adapters.s3 import Lake
     from syncd.adapters.spark.session import Session
     from syncd.core.ports import Horizons, Reader
 
 TTL: Final = 30.0
 """Seconds of silence after which another process may take over."""
+MOST_ROWS: Final = 10_000_000
+"""About so many rows are landed in one transaction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +107,7 @@ class Service:
         self._one_shot = one_shot
         self._stack = ExitStack()
         self._sources: dict[str, Server] = {}
+        self._warehouses: dict[str, Warehouse] = {}
         self._process: Process | None = None
         self._guard = threading.Lock()
 
@@ -133,6 +152,50 @@ class Service:
         if wanted.dry:
             return run.look()
         return run.once(Run(id=_run_id(self._clock.now()), strategy=Strategy.SEQUENTIAL))
+
+    def load(self, settings: StreamSettings, wanted: Pass) -> LoadOutcome:
+        """Run the load stage of one stream once; it needs nothing of the source, and stops no other stream."""
+        stream = stream_of(settings)
+        try:
+            run = self._load_of(stream, settings, wanted)
+        except Exception as error:  # noqa: BLE001  # as above
+            failure = hinted(error)
+            self._tell(StreamFailed(stream=stream, error=failure.message, hint=failure.hint))
+            return LoadOutcome(stream=stream, error=failure)
+        limit = wanted.request.limit
+        if wanted.dry:
+            return run.look(limit=limit)
+        return run.once(Run(id=_run_id(self._clock.now()), strategy=Strategy.SEQUENTIAL), limit=limit)
+
+    def _load_of(self, stream: StreamName, settings: StreamSettings, wanted: Pass) -> LoadRun:
+        target = settings.target
+        if target is None:
+            raise ConfigError(f"{stream} has no warehouse", hint="Add `warehouse:` to the configuration.")
+        return LoadRun(
+            stream=stream,
+            journal=self.journal,
+            owner=self._owner,
+            target=_LateTarget(lambda: self._warehouse(target.warehouse).target(stream, settings, target)),
+            clock=self._clock,
+            tell=self._tell,
+            rows=MOST_ROWS,
+            patience=wanted.wait,
+        )
+
+    def _warehouse(self, name: str) -> "Warehouse":
+        if name not in self._warehouses:
+            settings = next(warehouse for warehouse in self._settings.warehouses if warehouse.name == name)
+            self._warehouses[name] = self._stack.enter_context(Warehouse(settings, self))
+        return self._warehouses[name]
+
+    def put_aside(self, stream: StreamName, batch: BatchId, rows: int, reason: str) -> None:
+        """Rows that the warehouse refused are in quarantine."""
+        self._tell(RowsPutAside(stream=stream, batch=batch, rows=rows, reason=reason))
+
+    @property
+    def name(self) -> str:
+        """What other processes, and the warehouse, know this one by."""
+        return self._owner().name
 
     def _run_of(self, stream: StreamName, settings: StreamSettings, wanted: Pass) -> ExtractRun:
         server = self._server(settings.source)
@@ -259,6 +322,76 @@ class Server:
         return self._service.reader_of(self)
 
 
+class Warehouse:
+    """One warehouse: the way to it and the session that is kept, both opened with the first landing."""
+
+    def __init__(self, settings: WarehouseSettings, service: Service) -> None:
+        self.settings: Final = settings
+        self._service = service
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    @cached_property
+    def sessions(self) -> "KeptSession":
+        from syncd.adapters.redshift.sessions import KeptSession  # noqa: PLC0415  # only those who land need it
+        from syncd.adapters.redshift.way import way_to  # noqa: PLC0415  # as above
+
+        way = self._stack.enter_context(way_to(self.settings))
+        sessions = KeptSession(lambda: way.open(self._service.name))
+        self._stack.callback(sessions.close)
+        return sessions
+
+    @cached_property
+    def _keys(self) -> "LakeKeys":
+        from syncd.adapters.redshift.aws import LakeKeys  # noqa: PLC0415  # as above
+
+        return LakeKeys()
+
+    def target(self, stream: StreamName, settings: StreamSettings, target: TargetSettings) -> Target:
+        """Where the batches of one stream land.
+
+        Raises:
+            WarehouseDown, WarehouseUnfit: its bastion is away, or refuses us.
+        """
+        from syncd.adapters.redshift.amendments import Amendments  # noqa: PLC0415  # as above
+        from syncd.adapters.redshift.landing import Place  # noqa: PLC0415  # as above
+        from syncd.adapters.redshift.target import RedshiftTarget  # noqa: PLC0415  # as above
+
+        lake = self._service.lake
+        controls = Controls(lake=lake.at("").rstrip("/"), stream=stream, schema=self.settings.schema)
+        place = Place(
+            controls=controls,
+            table=TableRef(schema=target.schema, name=target.table),
+            mode=settings.mode,
+            settings=target,
+            credentials=self._credentials,
+            longest=self.settings.longest_statement,
+            most_rows=MOST_ROWS,
+        )
+        amendments = Amendments(self._service.store)
+
+        def sieve() -> "Sieve":
+            from syncd.adapters.redshift.sieve import Sieve  # noqa: PLC0415  # pyarrow takes long to load
+
+            aside = partial(self._service.put_aside, stream)
+            return Sieve(place, lake=lake, amendments=amendments, nonce=_nonce, tell=aside)
+
+        return RedshiftTarget(
+            place, sessions=self.sessions, lists=lake, amendments=amendments, sieve=sieve, nonce=_nonce
+        )
+
+    def _credentials(self) -> str:
+        role = self.settings.iam_role
+        return self._keys.words() if role is None else role_words(role)
+
+
 class _LateReader:
     """A reader that is made with the first reading, and with it all that it stands on; `alone` makes room for it."""
 
@@ -275,6 +408,24 @@ class _LateReader:
         self._made = self._made or self._make()
         self._alone()
         return self._made.read(reading, tell=tell)
+
+
+class _LateTarget:
+    """A target that is made with the first landing, and with it all that it stands on."""
+
+    def __init__(self, make: Callable[[], Target]) -> None:
+        self._make = make
+        self._made: Target | None = None
+
+    def raise_fence(self, epoch: int) -> None:
+        self._real().raise_fence(epoch)
+
+    def land(self, cycle: Cycle) -> Mapping[BatchId, int]:
+        return self._real().land(cycle)
+
+    def _real(self) -> Target:
+        self._made = self._made or self._make()
+        return self._made
 
 
 def stream_of(settings: StreamSettings) -> StreamName:

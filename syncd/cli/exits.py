@@ -14,6 +14,7 @@ from syncd.core.errors import (
     SchemaDrift,
     SourceDown,
     SourceUnfit,
+    TableAltered,
     WarehouseDown,
     WarehouseUnfit,
 )

@@ -4,6 +4,7 @@ import sys
 
 import click
 
+from syncd.cli.demo import demo
 from syncd.cli.exits import Exit, exit_for
 from syncd.cli.jars import jars
 from syncd.cli.run import run
@@ -17,6 +18,7 @@ def syncd() -> None:
     """Keep Amazon Redshift equal to MySQL, through Parquet files on S3."""
 
 
+syncd.add_command(demo)
 syncd.add_command(jars)
 syncd.add_command(run)
 syncd.add_command(sandbox)

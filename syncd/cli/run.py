@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from syncd.cli.exits import Exit, exit_for, worst
-from syncd.cli.output import say, show_json, show_table
+from syncd.cli.output import say
+from syncd.cli.passes import Passed, show
 from syncd.cli.signals import ended_by_sigterm
 from syncd.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from syncd.core.settings import Settings, StreamSettings
-    from syncd.stages.run import Outcome
+    from syncd.wiring import Pass, Service
+    from watermarks.errors import HintedError
 
 CONFIG: Final = "syncd.yaml"
 
@@ -40,7 +42,13 @@ class InstantType(click.ParamType[datetime]):
 @click.option("-t", "--table", "tables", multiple=True, metavar="TABLE", help="A table; give it again for more.")
 @click.option("--all", "all_", is_flag=True, help="Every table of the configuration.")
 @click.option("--extract-only", "--backup-only", is_flag=True, help="From MySQL to S3, and no further.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Extract at most N rows of each table.")
+@click.option("--load-only", "--redshift-only", is_flag=True, help="From S3 to Redshift; MySQL is not asked.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Extract at most N rows of each table; load whole batches of at most N rows, and one at least.",
+)
 @click.option("--from", "start", type=InstantType(), help="With --until: read this range again; moves no mark.")
 @click.option("--until", type=InstantType(), help="Go no further than this instant.")
 @click.option(
@@ -50,12 +58,12 @@ class InstantType(click.ParamType[datetime]):
     help="How long to wait for an owner that may be gone, and for old transactions.",
 )
 @click.option("--strict", is_flag=True, help="Exit 7 when rows went into quarantine.")
-@click.option("--dry-run", is_flag=True, help="Say what would be read; write nothing.")
+@click.option("--dry-run", is_flag=True, help="Say what would be read and loaded; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option("--debug", is_flag=True, help="Show where in the code an error came up.")
 @click.option("-c", "--config", type=click.Path(path_type=Path), default=CONFIG, show_default=True, help="The file.")
 def run(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by name
-    """Bring the lake up to date with MySQL, once."""
+    """Bring the lake up to date with MySQL, and Redshift with the lake, once."""
     from syncd.config.check import read_settings
     from syncd.config.words import duration
     from syncd.core.planner import Request
@@ -63,10 +71,10 @@ def run(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by nam
 
     settings = read_settings(words["config"], os.environ)
     streams = _chosen(settings, words["tables"], all_=words["all_"])
-    if not words["extract_only"]:
-        raise click.UsageError("loading into the warehouse is not part of this version yet: add --extract-only")
-    if words["start"] and not words["until"]:
-        raise click.UsageError("--from wants --until: a range that is read again has two ends")
+    _require_sense(words)
+    extracts, loads = not words["load_only"], not words["extract_only"]
+    if loads:
+        _require_warehouses(streams)
     try:
         wait = duration(words["wait"])
     except ValueError as error:
@@ -76,9 +84,38 @@ def run(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by nam
     with ended_by_sigterm(), ExitStack() as stack:
         progress = stack.enter_context(_progress(quiet=words["as_json"]))
         service = stack.enter_context(Service(settings, environ=os.environ, tell=progress, one_shot=True))
-        outcomes = [service.extract(stream, wanted) for stream in streams]
-    _show(outcomes, as_json=words["as_json"], dry_run=wanted.dry)
-    _leave(outcomes, strict=words["strict"], debug=words["debug"])
+        passed = [_passed(service, stream, wanted, extracts=extracts, loads=loads) for stream in streams]
+    show(passed, as_json=words["as_json"], dry_run=wanted.dry)
+    _leave(passed, strict=words["strict"], debug=words["debug"])
+
+
+def _require_sense(words: dict[str, Any]) -> None:
+    if words["extract_only"] and words["load_only"]:
+        raise click.UsageError("--extract-only and --load-only exclude each other: without either, both stages run")
+    if words["start"] and not words["until"]:
+        raise click.UsageError("--from wants --until: a range that is read again has two ends")
+    if words["load_only"] and words["until"]:
+        raise click.UsageError("--from and --until are about reading from MySQL: leave them out with --load-only")
+
+
+def _require_warehouses(streams: "Sequence[StreamSettings]") -> None:
+    without = [f"{stream.database}.{stream.table}" for stream in streams if stream.target is None]
+    if without:
+        raise click.UsageError(
+            f"{', '.join(without)}: there is no warehouse to load into:"
+            " add `warehouse:` to the configuration, or run with --extract-only"
+        )
+
+
+def _passed(service: "Service", stream: "StreamSettings", wanted: "Pass", *, extracts: bool, loads: bool) -> Passed:
+    """One stream, stage after stage; whatever befalls the first, the second drains what is there."""
+    return Passed(
+        database=stream.database,
+        table=stream.table,
+        source=stream.source,
+        extract=service.extract(stream, wanted) if extracts else None,
+        load=service.load(stream, wanted) if loads else None,
+    )
 
 
 def _chosen(settings: "Settings", names: Sequence[str], *, all_: bool) -> "list[StreamSettings]":
@@ -87,7 +124,7 @@ def _chosen(settings: "Settings", names: Sequence[str], *, all_: bool) -> "list[
         raise click.UsageError("name tables with -t, or say --all" if not names else "--all and -t exclude each other")
     if all_:
         return list(settings.streams)
-    chosen = []
+    chosen: list[StreamSettings] = []
     for name in names:
         found = [stream for stream in settings.streams if name in {stream.table, f"{stream.database}.{stream.table}"}]
         if not found:
@@ -96,8 +133,8 @@ def _chosen(settings: "Settings", names: Sequence[str], *, all_: bool) -> "list[
         if len(found) > 1:
             several = ", ".join(f"{stream.database}.{stream.table}" for stream in found)
             raise ConfigError(f"{name} is not one table but {len(found)}: {several}", hint="Write database.table.")
-        chosen += found
-    return list(dict.fromkeys(chosen))
+        chosen += [stream for stream in found if stream not in chosen]
+    return chosen
 
 
 def _progress(*, quiet: bool) -> "Any":  # noqa: ANN401  # a context that gives whoever is told
@@ -106,67 +143,24 @@ def _progress(*, quiet: bool) -> "Any":  # noqa: ANN401  # a context that gives 
     return Live() if sys.stderr.isatty() and not quiet else Lines()
 
 
-def _show(outcomes: "Sequence[Outcome]", *, as_json: bool, dry_run: bool) -> None:
-    if as_json:
-        show_json({"dry_run": dry_run, "streams": [_fields(outcome) for outcome in outcomes]})
-        return
-    show_table(
-        ("table", "state", "rows", "files", "MB", "quarantined", "mark", "proven", "seconds"),
-        [
-            (
-                f"{outcome.stream.database}.{outcome.stream.table}",
-                outcome.state,
-                outcome.rows,
-                outcome.files,
-                f"{outcome.bytes / 1e6:.1f}",
-                outcome.quarantined,
-                ", ".join(str(value.plain) for value in outcome.mark.values),
-                "yes" if outcome.proven else "no",
-                f"{outcome.seconds:.1f}",
-            )
-            for outcome in outcomes
-        ],
-    )
-    for outcome in outcomes:
-        if outcome.reason:
-            say(f"{outcome.stream.database}.{outcome.stream.table}: {outcome.reason}")
-
-
-def _fields(outcome: "Outcome") -> dict[str, object]:
-    error = outcome.error
-    return {
-        "table": f"{outcome.stream.database}.{outcome.stream.table}",
-        "source": outcome.stream.source,
-        "state": outcome.state,
-        "batches": outcome.batches,
-        "rows": outcome.rows,
-        "files": outcome.files,
-        "bytes": outcome.bytes,
-        "quarantined": outcome.quarantined,
-        "mark_before": outcome.began.texts(),
-        "mark": outcome.mark.texts(),
-        "proven": outcome.proven,
-        "reason": outcome.reason or None,
-        "seconds": round(outcome.seconds, 3),
-        "planned": outcome.planned,
-        "error": {"message": error.message, "hint": error.hint or None, "exit": exit_for(error)} if error else None,
-    }
-
-
-def _leave(outcomes: "Sequence[Outcome]", *, strict: bool, debug: bool) -> None:
+def _leave(passed: Sequence[Passed], *, strict: bool, debug: bool) -> None:
     """Tell each error in two lines, and end with the worst one's code."""
     codes = [Exit.DONE]
-    for outcome in outcomes:
-        if outcome.error is not None:
-            if debug:
-                import traceback
-
-                say("".join(traceback.format_exception(outcome.error)))
-            say(f"error: {outcome.stream.database}.{outcome.stream.table}: {outcome.error.message}")
-            if outcome.error.hint:
-                say(f"hint: {outcome.error.hint}")
-            codes.append(exit_for(outcome.error))
-        elif strict and outcome.quarantined:
+    for one in passed:
+        for error in one.errors:
+            codes.append(exit_for(error))
+            _tell(one.name, error, debug=debug)
+        if strict and one.extract is not None and one.extract.quarantined:
             codes.append(Exit.DOUBT)
     if (code := worst(codes)) is not Exit.DONE:
         sys.exit(code)
+
+
+def _tell(name: str, error: "HintedError", *, debug: bool) -> None:
+    if debug:
+        import traceback
+
+        say("".join(traceback.format_exception(error)))
+    say(f"error: {name}: {error.message}")
+    if error.hint:
+        say(f"hint: {error.hint}")

@@ -205,6 +205,7 @@ class _Checker:
             query=table.query,
             mode=table.mode,
             batch_rows=table.batch_rows,
+            max_pending=table.max_pending,
             settle=table.settle,
             ahead_after=table.ahead_after,
             first_run=first_run,

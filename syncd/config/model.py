@@ -151,6 +151,7 @@ class Defaults(Part):
 
     every: Every = "5m"
     batch_rows: PositiveInt = 1_000_000
+    max_pending: PositiveInt = 1_000
     mode: Mode = Mode.UPSERT
     first_run: Literal["snapshot", "now"] | From = "snapshot"
     start: Instant | None = None

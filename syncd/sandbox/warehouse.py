@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import quote
 
 from syncd.adapters.cache import make_writable
@@ -15,6 +15,9 @@ from syncd.sandbox.places import read_secret, write_once
 from syncd.sandbox.ports import LOOPBACK
 from syncd.sandbox.s3 import S3Address
 from watermarks.errors import HintedError
+
+if TYPE_CHECKING:
+    Connection: TypeAlias = Any  # the driver brings no types
 
 PROGRAM: Final = "syncd.sandbox.redshift"
 USER: Final = "loader"
@@ -36,6 +39,22 @@ class RedshiftAddress:
     def url(self) -> str:
         return f"redshift://{self.user}:{quote(self.password, safe='')}@{self.host}:{self.port}/{self.database}"
 
+    def connect(self, *, within: int | None = None) -> "Connection":
+        """A connection that commits each statement by itself; an answer may take so many seconds."""
+        import redshift_connector
+
+        connection: Connection = redshift_connector.connect(
+            host=self.host,
+            port=self.port,
+            user=self.user,
+            password=self.password,
+            database=self.database,
+            ssl=False,
+            timeout=within,
+        )
+        connection.autocommit = True
+        return connection
+
     def ask_version(self) -> str | None:
         """What the server calls itself; none while nobody answers."""
         if not self._listens():
@@ -43,21 +62,13 @@ class RedshiftAddress:
         import redshift_connector
 
         try:
-            with redshift_connector.connect(
-                host=self.host,
-                port=self.port,
-                user=self.user,
-                password=self.password,
-                database=self.database,
-                ssl=False,
-                timeout=ASKED_WITHIN,
-            ) as connection:
+            with self.connect(within=ASKED_WITHIN) as connection:
                 cursor = connection.cursor()
                 cursor.execute("SELECT version()")
                 (version,) = cursor.fetchone() or ("",)
         except (redshift_connector.error.Error, OSError):
             return None
-        return f"Redshift {version.rpartition('Redshift ')[2].strip()}, a stand-in"
+        return f"Redshift {version.rpartition('Redshift ')[2].strip(chr(0) + ' ')}, a stand-in"
 
     def _listens(self) -> bool:
         """Whether anybody takes connections: asked before the driver is loaded."""

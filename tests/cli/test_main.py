@@ -10,7 +10,7 @@ import pytest
 
 from syncd.cli import main
 from syncd.cli.exits import Exit, exit_for
-from syncd.core.errors import Collided, CommitUnknown, FileRefused, RowRefused, WarehouseDown, WarehouseUnfit
+from syncd.core.errors import Bug, Collided, CommitUnknown, FileRefused, RowRefused, WarehouseDown, WarehouseUnfit
 from watermarks.errors import HintedError, Misuse
 
 

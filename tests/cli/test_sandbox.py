@@ -91,7 +91,7 @@ def test_the_fields_of_its_json(run: Run, tmp_path: Path) -> None:
     assert set(up) == {"directory", "services", "shop"}
     assert set(status) == {"directory", "services"}
     assert all(set(service) == fields for service in up["services"] + status["services"])
-    assert set(up["shop"]) == {"customers", "orders", "order_lines", "events"}
+    assert set(up["shop"]) == {"customers", "orders", "order_lines", "events", "countries"}
     assert down == {"directory": str(tmp_path / "box"), "ended": ["mysql", "redshift", "s3"]}
 
 

@@ -1,1 +1,1 @@
-"""A small shop: four tables of mixed types, rows of any number, and a load that keeps changing them."""
+"""A small shop: five tables of mixed types, rows of any number, and a load that keeps changing them."""

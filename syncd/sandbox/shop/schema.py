@@ -71,11 +71,20 @@ CREATE TABLE IF NOT EXISTS events (
   KEY by_update (update_at, id)
 ) CHARACTER SET utf8mb4"""
 
+COUNTRIES: Final = """
+CREATE TABLE IF NOT EXISTS countries (
+  code CHAR(2) CHARACTER SET ascii NOT NULL PRIMARY KEY,
+  name VARCHAR(60) NOT NULL,
+  vat DECIMAL(4,2) NOT NULL
+) CHARACTER SET utf8mb4"""
+"""Without a stamp, as small tables often are: nothing tells which of its rows changed."""
+
 TABLES: Final[Mapping[str, str]] = {
     "customers": CUSTOMERS,
     "orders": ORDERS,
     "order_lines": ORDER_LINES,
     "events": EVENTS,
+    "countries": COUNTRIES,
 }
 
 

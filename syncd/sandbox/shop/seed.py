@@ -66,6 +66,8 @@ def seed_shop(
             with connection.cursor() as cursor:
                 cursor.execute(_fill(statement, low=low, high=high, size=size, seed=seed))
             tell(f"{table}: {high} of {numbers}")
+    with connection.cursor() as cursor:
+        cursor.execute(_COUNTRIES)
     return Seeded(rows=count_rows(connection), seconds=time.monotonic() - began)
 
 
@@ -110,6 +112,10 @@ _FROM: Final = f"FROM (SELECT n, {_DICE} FROM {{NUMBERS}}) AS dice"
 def _at(step: str) -> str:
     return f"'2025-01-01 00:00:00' + INTERVAL n * {step} MICROSECOND"
 
+
+_COUNTRIES: Final = """
+INSERT INTO countries (code, name, vat) VALUES
+  ('BR', 'Brasil', 17), ('DE', 'Deutschland', 19), ('JP', '日本', 10), ('PL', 'Polska', 23), ('SE', 'Sverige', 25)"""
 
 _CUSTOMERS: Final = f"""
 INSERT INTO customers

@@ -53,8 +53,12 @@ class Writer:
     the server it catches up. It ends when told to, or after `at_most` transactions.
     """
 
-    def __init__(self, address: MySqlAddress, *, rate: float, seed: int = 1, at_most: int = AT_MOST) -> None:
+    def __init__(
+        self, address: MySqlAddress, *, rate: float, seed: int = 1, at_most: int = AT_MOST, deletes: int = DELETES
+    ) -> None:
+        """Prepare; `deletes` of a hundred transactions delete."""
         self._address = address
+        self._deletes = deletes
         self._rate = rate
         self._dice = random.Random(seed)
         self._at_most = at_most
@@ -152,7 +156,7 @@ class Writer:
         thrown = self._dice.randrange(100)
         if thrown < INSERTS:
             return self._insert
-        return self._delete if thrown < INSERTS + DELETES else self._update
+        return self._delete if thrown < INSERTS + self._deletes else self._update
 
     def _insert(self, cursor: "Cursor") -> tuple[str, dict[str, int]]:
         dice = self._dice

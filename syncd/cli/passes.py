@@ -1,0 +1,137 @@
+"""What `syncd run` shows of one pass over each stream: a table of the stages that ran, or one JSON document."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from syncd.cli.exits import exit_for
+from syncd.cli.output import say, show_json, show_table
+
+if TYPE_CHECKING:
+    from syncd.stages.load import LoadOutcome
+    from syncd.stages.run import Outcome
+    from watermarks.cursor import Cursor
+    from watermarks.errors import HintedError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passed:
+    """One stream and how the stages that were asked for went."""
+
+    database: str
+    table: str
+    source: str
+    extract: "Outcome | None"
+    load: "LoadOutcome | None"
+
+    @property
+    def name(self) -> str:
+        return f"{self.database}.{self.table}"
+
+    @property
+    def errors(self) -> "list[HintedError]":
+        return [done.error for done in (self.extract, self.load) if done is not None and done.error is not None]
+
+    @property
+    def seconds(self) -> float:
+        return sum(done.seconds for done in (self.extract, self.load) if done is not None)
+
+
+def show(passed: Sequence[Passed], *, as_json: bool, dry_run: bool) -> None:
+    """The result on stdout; why a stream waits on stderr."""
+    if as_json:
+        show_json({"dry_run": dry_run, "streams": [_fields(one) for one in passed]})
+        return
+    columns = ("table", *_heads(passed), "seconds")
+    show_table(columns, [(one.name, *_extract_cells(one), *_load_cells(one), f"{one.seconds:.1f}") for one in passed])
+    for one in passed:
+        if one.extract is not None and one.extract.reason:
+            say(f"{one.name}: {one.extract.reason}")
+        if dry_run and one.load is not None and one.load.planned is not None:
+            say(f"{one.name}: {_would_load(one.load)}")
+
+
+def _heads(passed: Sequence[Passed]) -> tuple[str, ...]:
+    """The columns of the stages that ran; the marks are where what was asked for has come to."""
+    extracts = any(one.extract is not None for one in passed)
+    loads = any(one.load is not None for one in passed)
+    if extracts and loads:
+        return ("extract", "rows", "files", "MB", "quarantined", "proven", "load", "rows", "pending", "mark")
+    if loads:
+        return ("state", "rows", "files", "pending", "mark")
+    return ("state", "rows", "files", "MB", "quarantined", "mark", "proven")
+
+
+def _extract_cells(one: Passed) -> tuple[object, ...]:
+    done = one.extract
+    if done is None:
+        return ()
+    size = f"{done.bytes / 1e6:.1f}"
+    proven = "yes" if done.proven else "no"
+    begin = (done.state, done.rows, done.files, size, done.quarantined)
+    return (*begin, proven) if one.load is not None else (*begin, _shown(done.mark), proven)
+
+
+def _load_cells(one: Passed) -> tuple[object, ...]:
+    done = one.load
+    if done is None:
+        return ()
+    files = () if one.extract is not None else (done.files,)
+    return (done.state, done.rows, *files, done.waiting, _shown(done.mark))
+
+
+def _shown(mark: "Cursor") -> str:
+    return ", ".join(str(value.plain) for value in mark.values)
+
+
+def _would_load(done: "LoadOutcome") -> str:
+    planned = done.planned or {}
+    return (
+        f"of what is extracted, batches {planned['first']} to {planned['last']} would be loaded:"
+        f" {planned['rows']:,} rows in {planned['files']:,} files"
+    )
+
+
+def _fields(one: Passed) -> dict[str, object]:
+    named: dict[str, object] = {"table": one.name, "source": one.source}
+    extracted = _extract_fields(one.extract) if one.extract is not None else {"state": "skipped"}
+    return {**named, **extracted, "load": _load_fields(one.load) if one.load is not None else None}
+
+
+def _extract_fields(done: "Outcome") -> dict[str, object]:
+    return {
+        "state": done.state,
+        "batches": done.batches,
+        "rows": done.rows,
+        "files": done.files,
+        "bytes": done.bytes,
+        "quarantined": done.quarantined,
+        "mark_before": done.began.texts(),
+        "mark": done.mark.texts(),
+        "proven": done.proven,
+        "reason": done.reason or None,
+        "seconds": round(done.seconds, 3),
+        "planned": done.planned,
+        "error": _error_fields(done.error),
+    }
+
+
+def _load_fields(done: "LoadOutcome") -> dict[str, object]:
+    return {
+        "state": done.state,
+        "batches": done.batches,
+        "rows": done.rows,
+        "files": done.files,
+        "last": str(done.last),
+        "mark": done.mark.texts(),
+        "pending": done.waiting,
+        "seconds": round(done.seconds, 3),
+        "planned": done.planned,
+        "error": _error_fields(done.error),
+    }
+
+
+def _error_fields(error: "HintedError | None") -> dict[str, object] | None:
+    if error is None:
+        return None
+    return {"message": error.message, "hint": error.hint or None, "exit": exit_for(error)}
