@@ -4,7 +4,7 @@ import secrets
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property, partial
 from types import TracebackType
@@ -109,6 +109,8 @@ class Service:
         self._sources: dict[str, Server] = {}
         self._warehouses: dict[str, Warehouse] = {}
         self._process: Process | None = None
+        self._aside = 0
+        """Rows put aside by the load that is at work."""
         self._guard = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -165,7 +167,9 @@ class Service:
         limit = wanted.request.limit
         if wanted.dry:
             return run.look(limit=limit)
-        return run.once(Run(id=_run_id(self._clock.now()), strategy=Strategy.SEQUENTIAL), limit=limit)
+        self._aside = 0
+        outcome = run.once(Run(id=_run_id(self._clock.now()), strategy=Strategy.SEQUENTIAL), limit=limit)
+        return replace(outcome, quarantined=self._aside)
 
     def _load_of(self, stream: StreamName, settings: StreamSettings, wanted: Pass) -> LoadRun:
         target = settings.target
@@ -190,6 +194,7 @@ class Service:
 
     def put_aside(self, stream: StreamName, batch: BatchId, rows: int, reason: str) -> None:
         """Rows that the warehouse refused are in quarantine."""
+        self._aside += rows
         self._tell(RowsPutAside(stream=stream, batch=batch, rows=rows, reason=reason))
 
     @property

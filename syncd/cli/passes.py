@@ -122,6 +122,7 @@ def _load_fields(done: "LoadOutcome") -> dict[str, object]:
         "batches": done.batches,
         "rows": done.rows,
         "files": done.files,
+        "quarantined": done.quarantined,
         "last": str(done.last),
         "mark": done.mark.texts(),
         "pending": done.waiting,

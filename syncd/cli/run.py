@@ -150,7 +150,7 @@ def _leave(passed: Sequence[Passed], *, strict: bool, debug: bool) -> None:
         for error in one.errors:
             codes.append(exit_for(error))
             _tell(one.name, error, debug=debug)
-        if strict and one.extract is not None and one.extract.quarantined:
+        if strict and any(done is not None and done.quarantined for done in (one.extract, one.load)):
             codes.append(Exit.DOUBT)
     if (code := worst(codes)) is not Exit.DONE:
         sys.exit(code)

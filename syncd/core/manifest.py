@@ -31,6 +31,11 @@ class Manifest:
     """What the plan said of itself: its horizon and why, the index, the range of a back-fill."""
 
     @property
+    def whole(self) -> bool:
+        """Whether it is a whole table, read at once, in which no column says what row it is."""
+        return not self.identity.key
+
+    @property
     def rows(self) -> int:
         return sum(part.rows for part in self.parts)
 

@@ -57,6 +57,8 @@ class LoadOutcome:
     last: BatchId = ORIGIN
     """The last batch that is loaded."""
     mark: Cursor = START
+    quarantined: int = 0
+    """Rows that the warehouse refused, and that were put aside."""
     waiting: int = 0
     """Batches that are extracted and not loaded."""
     seconds: float = 0.0
@@ -160,9 +162,10 @@ class LoadRun:
             self._land(landing, run, most=most, compare=compare)
         except (NotOwner, StateUnreadable):
             raise  # not ours to write any more, or not to be written to at all
-        except HintedError as error:
-            landing.fail(error.message, failure=self._failure(error))
-            raise
+        except Exception as error:  # noqa: BLE001  # a bug is noted as any failure is
+            failure = hinted(error)
+            landing.fail(failure.message, failure=self._failure(failure))
+            raise failure from failure.__cause__
         finally:
             process.release(held)
 

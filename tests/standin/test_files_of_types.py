@@ -62,7 +62,7 @@ def put(bucket: Bucket, way: Passage, values: list[Any]) -> str:
 def test_file_of_the_type_loads_and_arrives(client: Client, bucket: Bucket, column: Column) -> None:
     way = way_of(column)
     values = edges(way)
-    table = client.table(f"c {way.scratch}")
+    table = client.table(f"c {way.scratch}, b bigint")
 
     assert client.copy(table, put(bucket, way, values)) == len(values)
 
@@ -75,14 +75,14 @@ def test_file_of_the_type_loads_and_arrives(client: Client, bucket: Bucket, colu
 
 def test_tinyint_called_boolean_loads_as_boolean(client: Client, bucket: Bucket) -> None:
     way = way_of(Column(name="c", data_type="tinyint", column_type="tinyint(1)"), boolean=True)
-    table = client.table(f"c {way.redshift}")
+    table = client.table(f"c {way.redshift}, b bigint")
 
     assert client.copy(table, put(bucket, way, [True, False, None])) == 3
 
 
 def test_document_reaches_super_through_the_scratch_column(client: Client, bucket: Bucket) -> None:
     way = way_of(Column(name="c", data_type="json", column_type="json"))
-    scratch, target = client.table(f"c {way.scratch}"), client.table(f"c {way.redshift}")
+    scratch, target = client.table(f"c {way.scratch}, b bigint"), client.table(f"c {way.redshift}")
     client.copy(scratch, put(bucket, way, [b'{"a": [1, "\xc3\xa9"]}', None]))
 
     client.run(f"insert into {target} select json_parse(c) from {scratch}")

@@ -18,6 +18,7 @@ class Amendments:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._known: dict[BatchId, tuple[Amendment, ...]] = {}
+        self._looked: set[BatchId] = set()
 
     def manifest(self, link: Link) -> Manifest:
         """What a link names, as far as it is known to land."""
@@ -28,9 +29,15 @@ class Amendments:
         return len(self._known.get(link.id, ())) + 1
 
     def learn(self, links: Iterable[Link]) -> bool:
-        """Take up what others have amended, or we in an earlier life; whether there was any."""
+        """Take up what others have amended, or we in an earlier life; whether there was any.
+
+        Each batch is looked at once: what is amended from now on is amended here, or met when it is made.
+        """
         new = False
         for link in links:
+            if link.id in self._looked:
+                continue
+            self._looked.add(link.id)
             while (found := self._read(link)) is not None:
                 self._add(link, found)
                 new = True

@@ -183,7 +183,14 @@ class Attempt:
         """Make the rows of these batches part of the target; how many each of them brought."""
         read = [(link, self._manifest(link)) for link in links if link.kind is not Kind.ABANDONED]
         if self._place.mode is Mode.REPLACE:
-            read = read[-1:]  # each is the whole table
+            read = [(link, manifest) for link, manifest in read if manifest.whole][-1:]  # the newest is all of it
+        elif wholes := [link.id for link, manifest in read if manifest.whole and manifest.parts]:
+            raise SchemaDrift(
+                f"{self._cycle.stream}: batch {wholes[0]} is the whole table without a key, and {self._place.mode}"
+                " needs one",
+                hint="The mode was changed. Read the table anew under a key: syncd watermark reset"
+                f" -t {self._cycle.stream.table}",
+            )
         if not read:
             return [0 for _ in links]
         found = self.found = self._reconciled([manifest for _, manifest in read], ledger)
@@ -228,12 +235,12 @@ class Attempt:
         Raises:
             SchemaDrift: what has landed had them, and somebody took them out of the table.
         """
-        landed = newest and next(
-            link
-            for link in map(self._cycle.chain.required, self._cycle.extracted.ids_back(upto=newest, after=ORIGIN))
-            if link.kind is not Kind.ABANDONED
-        )
-        if not landed:
+        if newest is None:
+            return
+        before = filter(self._cycle.half.expects, self._cycle.extracted.ids_back(upto=newest, after=ORIGIN))
+        links = map(self._cycle.chain.required, before)
+        landed = next((link for link in links if link.kind is not Kind.ABANDONED), None)
+        if landed is None:
             return
         manifest = Manifest.of_link(landed)
         names = {column.name for column in (*wanted_columns([manifest]), *self._own(manifest))}

@@ -12,12 +12,14 @@ import pyarrow.parquet as pq
 from syncd.adapters.arrow import REASON
 from syncd.adapters.parquet import PartWriter
 from syncd.adapters.redshift.amendments import Amendments
+from syncd.adapters.redshift.errors import key_of
 from syncd.adapters.redshift.landing import Place, transaction
+from syncd.adapters.redshift.load_errors import LoadErrors
 from syncd.adapters.redshift.session import Session
 from syncd.adapters.s3 import Lake
 from syncd.core import batch_number
 from syncd.core.amendment import Amendment
-from syncd.core.errors import RowRefused
+from syncd.core.errors import FileRefused, RowRefused
 from syncd.core.layout import copy_prefix, quarantine_prefix
 from syncd.core.manifest import Manifest
 from syncd.core.reading import Part
@@ -27,11 +29,14 @@ from syncd.core.redshift.quoting import TableRef, quoted
 from syncd.core.redshift.target import Found
 from watermarks.batch import BatchId, Link
 from watermarks.cursor import START
+from watermarks.errors import HintedError
 
 MOST_REFUSED: Final = 200
 """Of one file. Each is found by some twenty trials, and where more are refused, something else is wrong than rows."""
 SAMPLES: Final = 5
 """Rows of a larger file that are tried one by one: where none of them lands, it is the table that is wrong."""
+NAMED: Final = 3
+"""So often the file that the warehouse names is sifted alone; each time, the whole landing is tried once more."""
 _TRIAL: Final = TableRef(schema="", name="syncd_trial")
 
 
@@ -74,6 +79,7 @@ class Sieve:
         self._amendments = amendments
         self._nonce = nonce
         self._tell = tell
+        self._asked = 0
 
     def amend(self, session: Session, loads: Sequence[Load], found: Found, error: RowRefused) -> None:
         """Find out which rows were meant, so that the next attempt lands the others.
@@ -81,10 +87,12 @@ class Sieve:
         Raises:
             RowRefused: it is no single row, or too many of them.
         """
-        suspects = list(_suspects(loads, str(error.facts.get("file", ""))))
-        links = {link.id: link for _, link, _ in suspects}
+        links = {link.id: link for load in loads for link in load.links}
         if self._amendments.learn(links.values()):
             return
+        self._asked += 1
+        named = str(error.facts.get("file", "")) if self._asked <= NAMED else ""
+        suspects = list(_suspects(loads, named)) or list(_suspects(loads, ""))
         refused: dict[BatchId, list[Sifted]] = {}
         for load, link, part in suspects:
             if rows := tuple(self._sifted(session, load, part, found, error)):
@@ -141,11 +149,20 @@ class Sieve:
                     trial.insert(trial.merged()),
                 ):
                     session.run(statement, within=self._place.longest)
-        except RowRefused as error:
-            return _told(error)
+        except (RowRefused, FileRefused) as error:
+            explained = self._explained(session, error, key_of(self._lake.at(part.key)))
+            if not isinstance(explained, RowRefused):
+                raise explained from error
+            return _told(explained)
         finally:
             self._lake.drop([f"{prefix}.parquet", f"{prefix}.manifest"])
         return None
+
+    def _explained(self, session: Session, error: RowRefused | FileRefused, key: str) -> HintedError:
+        """What was refused, in full; a value that the warehouse named is explained already."""
+        if isinstance(error, RowRefused):
+            return error
+        return LoadErrors(session).explained(error, table=str(self._place.controls.stream), keys=[key])
 
     def _put_aside(self, link: Link, parts: Sequence[Sifted]) -> None:
         """Write the rows that land and those that do not to files of their own, and say so in an amendment."""
@@ -224,7 +241,10 @@ def _without_strangers(found: Found, load: Load) -> Found:
 
 
 def _declared(found: Found) -> str:
-    return ", ".join(f"{quoted(name)} {column.type}" for name, column in found.columns.items())
+    demands = {
+        name: " NOT NULL" if column.not_null and not column.default else "" for name, column in found.columns.items()
+    }
+    return ", ".join(f"{quoted(name)} {column.type}{demands[name]}" for name, column in found.columns.items())
 
 
 def _told(error: RowRefused) -> str:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from syncd.adapters.redshift.again import Proofs
 from syncd.adapters.redshift.amendments import Amendments
+from syncd.adapters.redshift.errors import key_of
 from syncd.adapters.redshift.landing import Attempt, ControlsMissing, Place, TooNarrow, locked, transaction
 from syncd.adapters.redshift.load_errors import LoadErrors
 from syncd.adapters.redshift.session import Session
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from watermarks.errors import HintedError
 
 MOST_ATTEMPTS: Final = 8
-"""Of one cycle: each but the last finds columns to widen, tables of our own to make, or rows to put aside."""
+"""Of one cycle: each but the last finds columns to widen, or tables of our own to make."""
 
 
 class Sessions(Protocol):
@@ -53,7 +54,8 @@ class RedshiftTarget:
         self._sessions = sessions
         self._lists = lists
         self._amendments = amendments
-        self._sieve = sieve
+        self._make_sieve = sieve
+        self._sieve: Sieve | None = None
         self._nonce = nonce
         self._proofs = Proofs(lists)
         self._landed = False
@@ -74,13 +76,16 @@ class RedshiftTarget:
         refused: Collided | ControlsMissing = Collided(
             f"{self._place.table} was made ready {MOST_ATTEMPTS} times, and does not take the rows still"
         )
-        for _ in range(MOST_ATTEMPTS):
+        tries = 0
+        while tries < MOST_ATTEMPTS:
             session = self._ready()
             attempt = self._attempt(session, cycle)
+            tries += 1
             try:
                 landed = attempt.landed()
             except (RowRefused, FileRefused) as error:
                 self._amend(session, attempt, error)
+                tries -= 1  # each amends a file, or knows of an amendment more than before
             except TooNarrow as found:
                 # Refused inside a transaction; and whoever else does the same does no harm.
                 for statement in found.statements:
@@ -109,11 +114,12 @@ class RedshiftTarget:
         """Put the rows aside that were refused; what else was wrong with the files is for a person."""
         explained: HintedError = error
         if attempt.copies:  # of other statements the warehouse keeps no such errors
-            keys = [part.key for load in attempt.loads for part in load.parts]
+            keys = [key_of(self._lists.at(part.key)) for load in attempt.loads for part in load.parts]
             explained = LoadErrors(session).explained(error, table=str(self._controls.stream), keys=keys)
         if not isinstance(explained, RowRefused) or not attempt.loads:
             raise explained from error
-        self._sieve().amend(session, attempt.loads, attempt.found, explained)
+        self._sieve = self._sieve or self._make_sieve()
+        self._sieve.amend(session, attempt.loads, attempt.found, explained)
 
     def _make(self, session: Session) -> None:
         """Make fence and ledger, where they are not there; a fence made anew is at no epoch, and has to be raised."""

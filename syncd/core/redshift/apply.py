@@ -41,7 +41,9 @@ class Landing:
 
     @property
     def identity(self) -> Identity:
-        return self.loads[-1].manifests[-1].identity
+        """That of the newest batch: loads are in the order in which shapes came up."""
+        newest = max(self.loads, key=lambda load: load.links[-1].id)
+        return newest.manifests[-1].identity
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -184,24 +186,29 @@ def _deleted(landing: Landing, *, cursor: bool = False) -> Iterator[str]:
 def _append(landing: Landing) -> Iterator[str]:
     """What lies in a range that was read again goes, and what was read there comes."""
     for load in landing.loads:
-        for window in _ranges(load):
+        for window, first in _ranges(load):
             condition = _inside(window, landing.identity.cursor or landing.identity.key[0], landing)
             if condition:
-                yield f"DELETE FROM {landing.table.sql} WHERE {condition}"
+                # What a later batch has read of the range stays, where an earlier one lands again.
+                before = batch_number.number_of(first)
+                known = batch_number.COLUMN in landing.found
+                older = f" AND {batch(landing.table.sql)} < {before}" if known else ""
+                yield f"DELETE FROM {landing.table.sql} WHERE {condition}{older}"
     yield from _deleted(landing, cursor=True)
     yield landing.newest(cursor=True)
 
 
-def _ranges(load: Load) -> Iterator[Window]:
-    """The windows of a load, joined where one begins at the end of another."""
-    joined: Window | None = None
-    for window in (window for manifest in load.manifests for window in manifest.windows):
-        if joined is not None and joined.abuts(window):
-            joined = Window(joined.low, window.high)
+def _ranges(load: Load) -> Iterator[tuple[Window, BatchId]]:
+    """The windows of a load, joined where one begins at the end of another, and the first batch that read there."""
+    joined: tuple[Window, BatchId] | None = None
+    read = zip(load.links, load.manifests, strict=True)
+    for window, link in ((window, link.id) for link, manifest in read for window in manifest.windows):
+        if joined is not None and joined[0].abuts(window):
+            joined = (Window(joined[0].low, window.high), joined[1])
             continue
         if joined is not None:
             yield joined
-        joined = window
+        joined = (window, link)
     if joined is not None:
         yield joined
 

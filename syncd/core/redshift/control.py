@@ -88,7 +88,7 @@ class Controls:
     def _row(self, cycle: Cycle, link: Link, rows: int, table: TableRef) -> str:
         key = cycle.key(link.id)
         texts = (self.lake, self.stream.chain_stem, self.stream.target)
-        high = " ".join(link.high.texts())
+        high = str(link.high)
         fields = (
             *map(text_literal, texts),
             key.load_generation,

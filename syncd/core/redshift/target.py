@@ -88,7 +88,7 @@ def _wanted(passage: Passage, widest: int) -> Wanted:
 
 def _joined(newer: Wanted, older: Wanted) -> Wanted:
     """What holds both; where neither type does, the newer stands, and the files of the older one will not fit."""
-    type_ = older.type if older.type.text and older.type.holds(newer.type) else newer.type
+    type_ = older.type if older.type.holds(newer.type) else newer.type
     needed = older.needed if older.needed.holds(newer.needed) else newer.needed
     return Wanted(name=newer.name, type=type_, needed=needed)
 

@@ -6,6 +6,7 @@ from threading import Thread
 
 import pytest
 
+from syncd.core.errors import SchemaDrift
 from syncd.core.settings import Mode
 from syncd.sandbox.redshift import RedshiftStandIn
 from tests.integration.load.conftest import Loader, Reader
@@ -122,6 +123,20 @@ def test_append_takes_out_what_lay_in_a_range_that_was_read_again(
     assert warehouse.rows(events) == [(1, "row 1"), (3, "row 3")]
 
 
+def test_a_range_that_lands_again_leaves_what_a_later_batch_read_of_it(
+    prepared: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    events = prepared(mode=Mode.APPEND, cursor="id")
+    events.increment(row(1, 1), row(2, 1), row(3, 1))
+    events.beside(Kind.REPAIR, row(2, 1, name="read later"), window=Window(Cursor.of(1), Cursor.of(3)))
+    loader.load(events)
+    Operator(journal=loader.journal, who="ann", why="a test").reset_loaded(events.stream)
+
+    for _ in range(2):  # one batch at a time
+        loader.load(events, limit=1)
+        assert (2, "read later") in warehouse.rows(events)
+
+
 def test_history_ends_each_version_where_the_next_begins(prepared: Prepare, loader: Loader, warehouse: Reader) -> None:
     prices = prepared(mode=Mode.HISTORY)
     prices.increment(row(1, 1, name="first"), row(2, 1))
@@ -190,6 +205,34 @@ def test_a_whole_table_that_is_empty_empties_its_target(prepared: Prepare, loade
     loader.load(countries)
 
     assert warehouse.rows(countries) == []
+
+
+def test_an_increment_that_waits_while_the_mode_becomes_replace_is_no_whole_table(
+    prepared: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    orders = prepared()
+    orders.increment(row(1, 1), row(2, 2))
+    loader.load(orders)
+    orders.increment(row(3, 3))
+    orders.mode, orders.cursor = Mode.REPLACE, "none"
+
+    loader.load(orders)
+    assert warehouse.rows(orders) == [(1, "row 1"), (2, "row 2")]
+    orders.chunk(row(4, 4), done=True)
+    loader.load(orders)
+
+    assert warehouse.rows(orders) == [(4, "row 4")]
+
+
+def test_a_whole_table_that_waits_while_the_mode_becomes_upsert_stops_the_stream_by_name(
+    prepared: Prepare, loader: Loader
+) -> None:
+    orders = prepared(mode=Mode.REPLACE, cursor="none")
+    orders.chunk(row(1, 1), done=True)
+    orders.mode = Mode.UPSERT
+
+    with pytest.raises(SchemaDrift, match="1-1 is the whole table"):
+        loader.load(orders)
 
 
 @pytest.mark.parametrize("mode", [Mode.UPSERT, Mode.APPEND, Mode.HISTORY])

@@ -103,3 +103,33 @@ def test_where_all_rows_are_refused_it_is_the_table_that_is_wrong(
 
     assert warehouse.ledger(orders) == []
     assert not loader.put_aside
+
+
+def test_however_many_files_hold_a_row_that_no_copy_takes_all_others_land_in_one_pass(
+    prepared: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    """COPY names one file at a time; the lake has a prefix, which the warehouse's names of files have too."""
+    orders = prepared()
+    for number in range(12):
+        orders.increment(row(2 * number + 1, number), row(2 * number + 2, number, name="a\0b"))
+
+    outcome = loader.load(orders)
+
+    assert (outcome.batches, outcome.rows) == (12, 12)
+    assert [key for (key,) in warehouse.rows(orders, "id", order="1")] == list(range(1, 25, 2))
+    assert sum(rows for _, rows, _ in loader.put_aside) == 12
+
+
+def test_a_null_where_somebodys_table_takes_none_is_put_aside(
+    prepared: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    orders = prepared()
+    warehouse.client.run(
+        f'create table "{orders.table}" ("id" bigint, "name" varchar(200) not null, "update_at" timestamp)'
+    )
+    link = orders.increment(*(row(key, key, **({"name": None} if key == 7 else {})) for key in range(1, 21)))
+
+    outcome = loader.load(orders)
+
+    assert outcome.rows == 19
+    assert [found["id"] for found in aside(loader, link)] == [7]

@@ -60,6 +60,7 @@ def test_the_fields_of_a_landing(prepared: Prepare, command: Make) -> None:
         "batches": 2,
         "rows": 3,
         "files": 3,
+        "quarantined": 0,
         "last": "1-2",
         "mark": list(link.high.texts()),
         "pending": 0,
