@@ -20,8 +20,10 @@ from syncd.sandbox.mysql import MySqlAddress
 from syncd.sandbox.s3 import S3Address
 from syncd.wiring import Pass, Service
 
-FIRST = "2000-01-01"
+INCREMENTS = {"from": "2000-01-01"}
 """Before any order: increments from there on, in their order, as the dump has them."""
+FIRST_RUN = "snapshot"
+"""The whole table by its key, as a stream begins and as most other tools copy a table each time."""
 FEW = 1_000
 """Rows of the first batch, which is not measured."""
 EVERYTHING = Request()
@@ -56,12 +58,12 @@ class Stage:
     batches: list[Batch] = field(default_factory=list)
 
     @contextmanager
-    def begun(self, prefix: str, *, batch_rows: int) -> Iterator[Callable[..., float]]:
+    def begun(self, prefix: str, *, batch_rows: int, first_run: object = INCREMENTS) -> Iterator[Callable[..., float]]:
         """A stream whose first rows are extracted, as a daemon has it; what is given extracts the rest in one pass.
 
         A first run watches the server for a while before it believes a horizon: that is no part of the speed.
         """
-        settings = self._settings(prefix, batch_rows)
+        settings = self._settings(prefix, batch_rows, first_run)
         (stream,) = settings.streams
         with WarmService(settings, environ=os.environ, tell=self._hear) as service:
             service.shared = self.session
@@ -88,12 +90,12 @@ class Stage:
         if isinstance(event, BatchExtracted):
             self.batches.append(Batch(rows=event.rows, seconds=event.seconds))
 
-    def _settings(self, prefix: str, batch_rows: int) -> Settings:
+    def _settings(self, prefix: str, batch_rows: int, first_run: object) -> Settings:
         s3 = self.s3
         told = {
             "source": {"url": self.mysql.url, "zone": "UTC"},
             "lake": {"url": f"s3://{s3.bucket}/{prefix}", "endpoint": s3.endpoint, "region": s3.region},
-            "tables": {"orders": {"first_run": {"from": FIRST}, "batch_rows": batch_rows}},
+            "tables": {"orders": {"first_run": first_run, "batch_rows": batch_rows}},
         }
         path = self.scratch / f"{uuid4().hex}.yaml"
         path.write_text(json.dumps(told))

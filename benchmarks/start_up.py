@@ -19,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from benchmarks.stage import FIRST, WarmService
+from benchmarks.stage import INCREMENTS, WarmService
 from syncd.adapters.mysql.horizon import SHARED_FOR
 from syncd.adapters.spark.session import Session
 from syncd.config.check import read_settings
@@ -111,7 +111,7 @@ def configured(box: Sandbox, scratch: Path) -> Path:
     told: dict[str, Any] = {
         "source": {"url": box.mysql.url, "zone": "UTC"},
         "lake": {"url": s3.url, "endpoint": s3.endpoint, "region": s3.region},
-        "tables": {table: {"first_run": {"from": FIRST}} for table in TABLES},
+        "tables": {table: {"first_run": INCREMENTS} for table in TABLES},
     }
     path.write_text(json.dumps(told))
     return path

@@ -1,5 +1,6 @@
 """From settings to a service that works: the only place where adapters are made, each when it is first needed."""
 
+import os
 import secrets
 import threading
 from collections.abc import Callable, Mapping
@@ -210,7 +211,7 @@ class Service:
             settings=settings,
             past=Chain(self.journal, stream),
             zone=server.settings.zone,
-            windows=server.settings.max_connections,
+            windows=self._settings.spark.at_once(server.settings.max_connections, cores=os.cpu_count() or 1),
             request=wanted.request,
             wait=wanted.wait,
             reread=server.settings.reread,

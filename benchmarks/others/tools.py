@@ -166,7 +166,18 @@ def client_in(scratch: Path) -> Path:
     return client
 
 
-def plain_spark(place: Place, stack: ExitStack) -> Tool:
+def plain_spark(place: Place, _stack: ExitStack) -> Tool:
+    """A program that ends with its job, as tutorials have it; the start of its session does not count."""
+
+    def run(prefix: str) -> float:
+        with ExitStack() as stack:
+            return warm_spark(place, stack)(prefix)
+
+    return run
+
+
+def warm_spark(place: Place, stack: ExitStack) -> Tool:
+    """The same job in a session that stays."""
     jar = fetch(MYSQL_DRIVER, find_jars(os.environ), environ=os.environ)
     return resident(Path(sys.executable), "with_spark.py", place, stack, jar=str(jar))
 
@@ -176,7 +187,13 @@ def connectorx(place: Place, stack: ExitStack) -> Tool:
 
 
 def dlt(place: Place, stack: ExitStack) -> Tool:
+    """As its documentation has it: one connection."""
     return resident(place.tools / "bin/python", "with_dlt.py", place, stack)
+
+
+def dlt_in_two(place: Place, stack: ExitStack) -> Tool:
+    """Told to split the table by its key, over as many connections as the machine of the comparison has cores."""
+    return resident(place.tools / "bin/python", "with_dlt.py", place, stack, split="id")
 
 
 def ingestr(place: Place, _stack: ExitStack) -> Tool:
@@ -214,6 +231,8 @@ TOOLS: dict[str, Callable[[Place, ExitStack], Tool]] = {
     "connectorx": connectorx,
     "ingestr": ingestr,
     "dlt": dlt,
+    "dlt-in-two": dlt_in_two,
     "sling": sling,
     "spark": plain_spark,
+    "warm-spark": warm_spark,
 }

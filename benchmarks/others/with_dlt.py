@@ -23,12 +23,13 @@ def main() -> None:
 def copy(told: dict[str, str], prefix: str, scratch: str) -> None:
     """A pipeline without a past; its schema is read anew, as in every run of a scheduled one."""
     mysql = told["mysql"]
+    split = {"partition_on": told["split"], "partition_num": 2} if "split" in told else {}
     orders = sql_table(
         credentials=mysql.replace("mysql://", "mysql+pymysql://"),
         table="orders",
         backend="connectorx",
         reflection_level="minimal",
-        backend_kwargs={"conn": mysql, "partition_on": "id", "partition_num": 2},
+        backend_kwargs={"conn": mysql, **split},
     )
     credentials = {
         "aws_access_key_id": os.environ["AWS_ACCESS_KEY_ID"],

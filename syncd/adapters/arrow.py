@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from syncd.adapters.values import TRAVELS, Made, Rows, arrow_type, make, shortened, travelled, without
+from syncd.adapters.values import TRAVELS, Made, Rows, arrow_type, make, shortened, shown, travelled, without
 from syncd.core.columns import LONGEST_ROW, Passage, Policies, Policy, Trouble
 from syncd.core.errors import ValueRefused
 
@@ -121,7 +121,7 @@ class _Work:
     def _failure(self, what: str, trouble: Trouble, rows: Rows) -> ValueRefused:
         first = int(np.flatnonzero(rows)[0])
         keys = sorted(self._conversion.keys & set(self._batch.schema.names))
-        at = ", ".join(f"{key}={str(self._batch.column(key)[first].as_py())[:60]}" for key in keys)
+        at = ", ".join(f"{key}={shown(self._batch.column(key)[first])}" for key in keys)
         return ValueRefused(
             f"{what}: {int(rows.sum())} {_SAYS[trouble]}" + (f", the first at {at}" if at else ""),
             hint=f"Mend them at the source, or let them pass by a policy of the stream: {trouble}: quarantine.",

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from syncd.adapters.values import Rows, make, travelled
+from syncd.adapters.values import Rows, make, shown, travelled
 from syncd.core.columns import Meaning, Passage, Travel
 from syncd.core.errors import RowOutside
 from syncd.core.reading import OrderField
@@ -92,7 +92,7 @@ class WindowCheck:
 
     def _outside(self, batch: pa.RecordBatch, inside: Rows, window: Window) -> RowOutside:
         first = int(np.flatnonzero(~inside)[0])
-        at = ", ".join(f"{f.name}={str(batch.column(f.name)[first].as_py())[:60]}" for f in self.order)
+        at = ", ".join(f"{f.name}={shown(batch.column(f.name)[first])}" for f in self.order)
         return RowOutside(
             f"{int((~inside).sum())} rows lie outside of the window {window}, the first at {at}",
             hint="Do the values of an order or key column change their order on the way, as with another collation?",
@@ -128,7 +128,7 @@ def _comparable(array: pa.Array, kind: Kind, passage: Passage | None) -> pa.Arra
         case Kind.TEXT | Kind.BYTES:
             array = array if pa.types.is_binary(array.type) else array.cast(pa.binary())
         case Kind.TIME:
-            array = pa.array([_microseconds(text) for text in array.to_pylist()], pa.int64())
+            array = pa.array([_microseconds(text) for text in _plain_text(array).to_pylist()], pa.int64())
         case Kind.DECIMAL if passage is None or passage.parquet.meaning is not Meaning.DECIMAL:
             array = _long_decimal(_plain_text(array))
         case Kind.DECIMAL if passage is not None:

@@ -71,6 +71,12 @@ def travelled(passage: Passage, array: pa.Array) -> pa.Array:
     return array if array.type == kind else array.cast(kind)
 
 
+def shown(value: pa.Scalar) -> str:
+    """The beginning of a value that travelled, for a message."""
+    plain = value.as_py()
+    return (plain.decode(errors="backslashreplace") if isinstance(plain, bytes) else str(plain))[:60]
+
+
 def make(passage: Passage, array: pa.Array) -> Made:
     """The typed column of one that has travelled."""
     kind = arrow_type(passage.parquet)

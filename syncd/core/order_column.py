@@ -64,7 +64,7 @@ class OrderColumn:
             return Value(self.kind, _READ[self.kind](raw))
         except (BadCursor, ValueError, TypeError, ArithmeticError) as error:
             raise ValueRefused(
-                f"column {self.name} holds {str(raw)[:80]!r}, which is no position in an order",
+                f"column {self.name} holds {_shown(raw)!r}, which is no position in an order",
                 hint=f"Mend the rows where {self.name} is no date of the calendar.",
             ) from error
 
@@ -124,6 +124,16 @@ def _printed(kind: Kind) -> Callable[[Column, str], _Form]:
     return lambda _, name: (kind, Travel.TEXT, f"CAST({name} AS CHAR(80))")
 
 
+def _plain(kind: Kind) -> Callable[[Column, str], _Form]:
+    # As columns of the file travel, so that they carry the order along.
+    return lambda _, name: (kind, Travel.TEXT, f"CAST({name} AS BINARY)")
+
+
+def _decimal(column: Column, name: str) -> _Form:
+    form = _printed if column.scale == column.precision else _plain
+    return form(Kind.DECIMAL)(column, name)
+
+
 _FORMS: Final[dict[str, Callable[[Column, str], _Form]]] = {
     **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint"), _integer),
     **dict.fromkeys(("enum", "set", "bit", "year"), _numbered),
@@ -131,11 +141,11 @@ _FORMS: Final[dict[str, Callable[[Column, str], _Form]]] = {
     **dict.fromkeys(("binary", "varbinary"), _as_bytes),
     # These of MariaDB have an order of their own, and compare with their text.
     **dict.fromkeys(("uuid", "inet4", "inet6"), _printed(Kind.COLLATED)),
-    "decimal": _printed(Kind.DECIMAL),
-    "date": _printed(Kind.DATE),
-    "datetime": _printed(Kind.WALL),
-    "timestamp": _printed(Kind.INSTANT),
-    "time": _printed(Kind.TIME),
+    "decimal": _decimal,
+    "date": _plain(Kind.DATE),
+    "datetime": _plain(Kind.WALL),
+    "timestamp": _plain(Kind.INSTANT),
+    "time": _plain(Kind.TIME),
 }
 
 
@@ -189,15 +199,20 @@ _LITERALS: Final[dict[Kind, Callable[[OrderColumn, Any], str]]] = {
 }
 
 
+def _digits(raw: object) -> str:
+    """What travelled as text of digits and signs, or as the bytes of one."""
+    return raw.decode("ascii") if isinstance(raw, bytes) else str(raw)
+
+
 def _wall(raw: object) -> datetime:
-    text = str(raw)
+    text = _digits(raw)
     if not _MOMENT.fullmatch(text):
         raise ValueError(text)
     return datetime.fromisoformat(text.ljust(26, "0") if "." in text else text)
 
 
 def _time(raw: object) -> timedelta:
-    match = _TIME.fullmatch(str(raw))
+    match = _TIME.fullmatch(_digits(raw))
     if match is None:
         raise ValueError(raw)
     sign, hours, minutes, seconds, micros = match.groups()
@@ -205,6 +220,10 @@ def _time(raw: object) -> timedelta:
         hours=int(hours), minutes=int(minutes), seconds=int(seconds), microseconds=int((micros or "").ljust(6, "0"))
     )
     return -span if sign else span
+
+
+def _shown(raw: object) -> str:
+    return (raw.decode("ascii", "backslashreplace") if isinstance(raw, bytes) else str(raw))[:80]
 
 
 def _double(raw: object) -> float:
@@ -227,9 +246,9 @@ def _str(raw: object) -> str:
 
 _READ: Final[dict[Kind, Callable[[object], Plain]]] = {
     Kind.INT: lambda raw: int(str(raw)),
-    Kind.DECIMAL: lambda raw: Decimal(str(raw)),
+    Kind.DECIMAL: lambda raw: Decimal(_digits(raw)),
     Kind.DOUBLE: _double,
-    Kind.DATE: lambda raw: date.fromisoformat(str(raw)),
+    Kind.DATE: lambda raw: date.fromisoformat(_digits(raw)),
     Kind.WALL: _wall,
     Kind.INSTANT: lambda raw: _wall(raw).replace(tzinfo=UTC),
     Kind.TIME: _time,

@@ -1,12 +1,16 @@
 """The settings of one run, whole and checked: what `config` makes of the file and the environment."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
+from typing import Final
 
 from syncd.core.columns import Policies
+
+_LOCAL: Final = re.compile(r"local(?:\[(\*|[1-9]\d*)(?:,\d+)?\])?")
 
 
 class Tls(StrEnum):
@@ -90,6 +94,17 @@ class SparkSettings:
     driver: str = "mysql"
     """Which JDBC driver: `mysql` (Connector/J) or `mariadb`."""
     conf: dict[str, str] = field(default_factory=dict[str, str])
+
+    def at_once(self, connections: int, *, cores: int) -> int:
+        """How many windows are read at once over so many connections; no more than there are slots, if that is known.
+
+        More would be read in waves, of which each waits for the slowest of its windows.
+        """
+        local = _LOCAL.fullmatch(self.master)
+        if local is None:
+            return connections
+        slots = local.group(1) or "1"
+        return max(1, min(connections, cores if slots == "*" else int(slots)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

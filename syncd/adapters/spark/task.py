@@ -1,6 +1,7 @@
 """What runs inside a Spark task: the rows of one window become parts in the lake."""
 
 import functools
+import gc
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -55,6 +56,7 @@ def write_window(work: Work, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
     """
     from pyspark import TaskContext
 
+    _forget_what_stays()
     context = TaskContext.get()
     place, attempt = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
     window = _WindowWriter(work, place, attempt)
@@ -82,6 +84,12 @@ def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             waiting, rows, size = [], 0, 0
     if waiting:
         yield pa.concat_batches(waiting)
+
+
+@functools.cache
+def _forget_what_stays() -> None:
+    """Let no collection look at the modules of this worker again: there are many, and none of them goes away."""
+    gc.freeze()
 
 
 @functools.cache

@@ -82,6 +82,15 @@ def test_check_agrees_with_the_window_itself(rows: list[tuple[int, int]], bounds
             check.check(told)
 
 
+def test_moments_that_travel_as_bytes_are_told_as_text() -> None:
+    check = WindowCheck(window(at(0, 5), at(0, 7)), STAMPED)
+    rows = batch(at=pa.array([f"{MOMENT}".encode()] * 2), id=pa.array([6, 8]))
+
+    with pytest.raises(RowOutside, match="the first at at=2024-"):
+        check.check(rows)
+    assert check.check(rows.slice(0, 1)) == Span(at(0, 6), at(0, 6))
+
+
 @pytest.mark.parametrize("digits", range(7))
 def test_moment_of_any_precision_is_compared_as_a_moment(digits: int) -> None:
     fraction = "." + "0" * digits if digits else ""

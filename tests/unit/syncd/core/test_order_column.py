@@ -1,6 +1,6 @@
 """Literals and values of each kind."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -61,6 +61,10 @@ def test_a_literal_is_of_its_columns_type(of: OrderColumn, plain: Any, literal: 
         (column("datetime", fraction=2), "2026-01-31 01:02:03.45", datetime(2026, 1, 31, 1, 2, 3, 450_000)),  # noqa: DTZ001
         (column("timestamp"), "2026-01-31 01:02:03", datetime(2026, 1, 31, 1, 2, 3, tzinfo=UTC)),
         (column("time", fraction=3), "-12:00:00.250", -timedelta(hours=12, milliseconds=250)),
+        (column("time", fraction=3), b"-12:00:00.250", -timedelta(hours=12, milliseconds=250)),
+        (column("timestamp"), b"2026-01-31 01:02:03", datetime(2026, 1, 31, 1, 2, 3, tzinfo=UTC)),
+        (column("date"), b"2026-01-31", date(2026, 1, 31)),
+        (column("decimal"), b"-1.50", Decimal("-1.50")),
         (column("binary"), b"a\0\0", b"a\0\0"),
     ],
 )
@@ -72,6 +76,8 @@ def test_a_value_is_what_travelled(of: OrderColumn, raw: object, plain: Any) -> 
     ("of", "raw"),
     [
         (column("datetime"), "0000-00-00 00:00:00"),
+        (column("datetime"), b"0000-00-00 00:00:00"),
+        (column("date"), b"\xff"),
         (column("datetime"), None),
         (column("date"), "2026-00-31"),
         (column("int"), None),

@@ -144,7 +144,7 @@ def sealed(plan: Plan) -> Plan:
 
 def test_a_sealed_plan_alone_says_what_to_read() -> None:
     draft = increment(GROUND, ORDER, Bounds(low=START, ends=(at(1, 5), at(9, 2)), rows=10))
-    passages = (passage("id", "`id`"), passage("update_at", "CAST(`update_at` AS CHAR(80))"))
+    passages = (passage("id", "`id`"), passage("update_at", "CAST(`update_at` AS BINARY)"))
 
     plan = sealed(make_plan(draft=draft))
 
@@ -153,7 +153,7 @@ def test_a_sealed_plan_alone_says_what_to_read() -> None:
     assert second.window
     assert first.window.abuts(second.window)
     assert first.sql == (
-        "SELECT `id` AS `id`, CAST(`update_at` AS CHAR(80)) AS `update_at`, CAST(`id` AS SIGNED) AS `_syncd_order_1`"
+        "SELECT `id` AS `id`, CAST(`update_at` AS BINARY) AS `update_at`, CAST(`id` AS SIGNED) AS `_syncd_order_1`"
         " FROM `shop`.`orders` FORCE INDEX (`by_time`)"
         " WHERE ((`update_at` < TIMESTAMP'2026-01-31 12:00:01.000')"
         " OR (`update_at` = TIMESTAMP'2026-01-31 12:00:01.000' AND `id` <= 5))"
