@@ -4,7 +4,7 @@ import os
 import secrets
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property, partial
@@ -32,6 +32,7 @@ from syncd.core.settings import (
     TargetSettings,
     WarehouseSettings,
 )
+from syncd.stages.claim import Claiming
 from syncd.stages.extract import ExtractProducer
 from syncd.stages.heartbeat import Heartbeat
 from syncd.stages.load import LoadOutcome, LoadRun
@@ -39,7 +40,8 @@ from syncd.stages.planning import Planner
 from syncd.stages.run import ExtractRun, Outcome
 from watermarks.batch import BatchId
 from watermarks.clock import Clock, SystemClock
-from watermarks.document import Watermark
+from watermarks.document import Stage, Watermark
+from watermarks.errors import HintedError
 from watermarks.extraction import Chain
 from watermarks.halves import Run, Strategy
 from watermarks.history import Journal
@@ -109,6 +111,8 @@ class Service:
         self._stack = ExitStack()
         self._sources: dict[str, Server] = {}
         self._warehouses: dict[str, Warehouse] = {}
+        self._claims: dict[tuple[StreamName, Stage], Claiming] = {}
+        self._loads: dict[StreamName, LoadRun] = {}
         self._process: Process | None = None
         self._aside = 0
         """Rows put aside by the load that is at work."""
@@ -120,7 +124,23 @@ class Service:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stack.close()
+        try:
+            self._give_back()
+        finally:
+            self._stack.close()
+
+    def _give_back(self) -> None:
+        """Give every claim back, while the lease is renewed still."""
+        for claiming in self._claims.values():
+            with suppress(HintedError):  # what stays with us falls to others as soon as we are silent
+                claiming.release()
+
+    def _claiming(self, stream: StreamName, stage: Stage, wanted: Pass) -> Claiming:
+        """The claim of a stage, kept until the end; it is as patient as the first pass wanted it to be."""
+        key = stream, stage
+        if key not in self._claims:
+            self._claims[key] = Claiming(stream, stage, self.journal, clock=self._clock, patience=wanted.wait)
+        return self._claims[key]
 
     @cached_property
     def lake(self) -> "Lake":
@@ -176,6 +196,11 @@ class Service:
         target = settings.target
         if target is None:
             raise ConfigError(f"{stream} has no warehouse", hint="Add `warehouse:` to the configuration.")
+        if stream not in self._loads:
+            self._loads[stream] = self._new_load(stream, settings, target, wanted)
+        return self._loads[stream]
+
+    def _new_load(self, stream: StreamName, settings: StreamSettings, target: TargetSettings, wanted: Pass) -> LoadRun:
         return LoadRun(
             stream=stream,
             journal=self.journal,
@@ -184,7 +209,7 @@ class Service:
             clock=self._clock,
             tell=self._tell,
             rows=MOST_ROWS,
-            patience=wanted.wait,
+            claiming=self._claiming(stream, Stage.LOAD, wanted),
         )
 
     def _warehouse(self, name: str) -> "Warehouse":
@@ -236,7 +261,7 @@ class Service:
             parts=self.lake,
             clock=self._clock,
             tell=self._tell,
-            patience=wanted.wait,
+            claiming=self._claiming(stream, Stage.EXTRACT, wanted),
         )
 
     def _server(self, name: str) -> "Server":
@@ -422,9 +447,6 @@ class _LateTarget:
     def __init__(self, make: Callable[[], Target]) -> None:
         self._make = make
         self._made: Target | None = None
-
-    def raise_fence(self, epoch: int) -> None:
-        self._real().raise_fence(epoch)
 
     def land(self, cycle: Cycle) -> Mapping[BatchId, int]:
         return self._real().land(cycle)

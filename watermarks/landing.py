@@ -43,18 +43,22 @@ class Cycle:
     extracted: Extracted
     due: tuple[Link, ...]
     chain: Chain
+    fenced: bool = False
+    """Whether the target's fence has been at our epoch under this claim; if not, it rises with what lands."""
 
     def key(self, batch: BatchId) -> LedgerKey:
         return LedgerKey(stream=self.stream, load_generation=self.half.landed_under(batch), batch=batch)
 
-    def to_land(self, ledger: Container[LedgerKey]) -> tuple[Link, ...]:
+    def to_land(self, ledger: Container[LedgerKey]) -> Iterator[Link]:
         """What the ledger, read under the lock, lacks: first what it lost, then what is due, in order of reading.
+
+        A link that was lost is read when it is asked for: one transaction takes the first of many.
 
         Raises:
             StateMissing: it lost a batch whose link is gone.
         """
-        lost = (self.chain.required(batch) for batch in self.lost(ledger))
-        return (*lost, *(link for link in self.due if self.key(link.id) not in ledger))
+        yield from (self.chain.required(batch) for batch in self.lost(ledger))
+        yield from (link for link in self.due if self.key(link.id) not in ledger)
 
     def lost(self, ledger: Container[LedgerKey]) -> tuple[BatchId, ...]:
         """Batches at or below the loaded mark that the ledger no longer holds: an older state was restored.
@@ -75,16 +79,11 @@ class Cycle:
 class Target(Protocol):
     """Where batches land. One transaction a cycle; nobody else writes there under this stream's fence."""
 
-    def raise_fence(self, epoch: int) -> None:
-        """Write the epoch into the fence under its lock, only over a lower one, and end older sessions.
-
-        Raises:
-            Fenced: a higher one stands there.
-        """
-        ...
-
     def land(self, cycle: Cycle) -> Mapping[BatchId, int]:
         """Lock, compare the fence, read the ledger, apply `cycle.to_land`, write ledger rows last, commit.
+
+        Where the fence is to rise (`require_fence`), older sessions are ended first, and our epoch
+        is written in the same transaction, which is committed even if nothing is to land.
 
         It may land only the first few of them, where all would be too many for one
         transaction. Returns the rows of each batch of the cycle that the ledger now holds,
@@ -93,24 +92,25 @@ class Target(Protocol):
 
         Raises:
             OutcomeUnknown: the commit was sent and no answer came. The next cycle settles it under the lock.
-            Fenced, FenceLost: the fence is not at our epoch (`require_fence`).
+            Fenced, FenceLost: the fence is not ours (`require_fence`).
         """
         ...
 
 
-def require_fence(stored: int, epoch: int) -> None:
-    """Refuse to write through a fence that is not exactly ours.
+def require_fence(stored: int, epoch: int, *, fenced: bool) -> bool:
+    """Whether the fence, read under its lock, is to rise to our epoch; refuse to write through another's.
 
     Raises:
         Fenced: a later owner has raised it.
-        FenceLost: it is below ours.
+        FenceLost: it is below ours, although it was at ours before.
     """
     if stored > epoch:
         raise Fenced(
             f"the target's fence is at epoch {stored}, ours is {epoch}", hint="Another process has taken over."
         )
-    if stored != epoch:
+    if stored < epoch and fenced:
         raise FenceLost(f"the target's fence is at epoch {stored}, ours is {epoch}", hint="Was the warehouse restored?")
+    return stored != epoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,16 +138,19 @@ class Landing:
         self._target = target
         self._fenced = False
 
-    def turn(self, run: Run, *, most: int, compare: bool, rows: int | None = None) -> Landed:
+    def turn(
+        self, run: Run, *, most: int, compare: bool, rows: int | None = None, since: Seen[Watermark] | None = None
+    ) -> Landed:
         """Land the next batches, at most so many, in one transaction; then, and only then, move the mark.
 
         Where `rows` is given, no more batches are taken than have so many, one at least. `compare`
         asks the ledger even though nothing is due: a restored warehouse shows itself in no other way.
+        `since` is what the caller has just seen of the document, and spares one request.
 
         Raises:
             Fenced: another process has taken the stage over; nothing of ours counts any more.
         """
-        seen = self._seen()
+        seen = self._seen(since)
         state = self._mine(seen.state if seen else self._journal.newest(self._held.stream.stem))
         extracted = state.extracted or self._extracted(state.loaded)
         due = tuple(islice(extracted.ids(after=state.loaded.last), most))
@@ -161,6 +164,7 @@ class Landing:
             extracted=extracted,
             due=links,
             chain=self.chain,
+            fenced=self._fenced,
         )
         rows_of = self._land(cycle)
         landed = tuple(takewhile(lambda link: link.id in rows_of, links))
@@ -169,11 +173,15 @@ class Landing:
         watermark = self._advance(cycle, landed, rows_of, run, seen)
         return Landed(links=landed, rows=rows_landed, again=again, watermark=watermark)
 
-    def _seen(self) -> Seen[Watermark] | None:
+    def _seen(self, since: Seen[Watermark] | None) -> Seen[Watermark] | None:
         """The document; None where it lags behind the entry of our own takeover."""
+        if since is not None and not self._behind(since):
+            return since
         seen = self._journal.seen(self._held.stream.stem)
-        behind = seen is None or seen.state.epochs.get(self._held.stage, 0) < self._held.epoch
-        return None if behind else seen
+        return None if seen is None or self._behind(seen) else seen
+
+    def _behind(self, seen: Seen[Watermark]) -> bool:
+        return seen.state.epochs.get(self._held.stage, 0) < self._held.epoch
 
     def _taken(self, due: Iterable[BatchId], rows: int | None, extracted: Extracted) -> Iterator[Link]:
         taken = 0
@@ -210,14 +218,13 @@ class Landing:
         return state
 
     def _land(self, cycle: Cycle) -> Mapping[BatchId, int]:
-        if not self._fenced:
-            self._target.raise_fence(self._held.epoch)
-            self._fenced = True
         try:
-            return self._target.land(cycle)
+            landed = self._target.land(cycle)
         except FenceLost:
             self._fenced = False  # our claim still stands, or the next entry would say so: raise it anew
             raise
+        self._fenced = True
+        return landed
 
     def _advance(
         self,

@@ -1,11 +1,14 @@
-"""Getting hold of a stage, with patience for an owner that may be gone."""
+"""Getting hold of a stage, with patience for an owner that may be gone, and keeping it from pass to pass."""
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Final
 
 from watermarks.clock import Clock
 from watermarks.document import Stage, Watermark
+from watermarks.errors import NotOwner
 from watermarks.history import Journal
 from watermarks.lease import Held, OtherOwner, Process
 from watermarks.names import StreamName, owner_key
@@ -15,7 +18,10 @@ LOOKED_AGAIN: Final = 0.5
 
 
 class Claiming:
-    """Claims one stage of one stream; while its owner shows no sign of life it waits: only who watches can tell."""
+    """Claims one stage of one stream, and keeps the claim until it is lost or given back: so a pass costs none anew.
+
+    While its owner shows no sign of life it waits: only who watches can tell.
+    """
 
     def __init__(
         self,
@@ -24,22 +30,45 @@ class Claiming:
         journal: Journal[Watermark],
         *,
         clock: Clock,
-        patience: timedelta,
-        pause: Callable[[float], None],
+        patience: timedelta = timedelta(0),
+        pause: Callable[[float], None] = time.sleep,
     ) -> None:
+        """Prepare; `patience` is how long it waits for the silence of another owner to become certain."""
         self._stream = stream
         self._stage = stage
         self._journal = journal
         self._clock = clock
         self._patience = patience
         self._pause = pause
+        self._kept: tuple[Process, Held] | None = None
 
     def held(self, process: Process) -> Held:
-        """The claim.
+        """The claim; one that is kept costs nothing, and history tells with the next entry whether it still holds.
 
         Raises:
             OtherOwner: somebody else has it, and lives as far as one can tell.
         """
+        if self._kept is None or self._kept[0] is not process:
+            self._kept = process, self._acquired(process)
+        return self._kept[1]
+
+    @contextmanager
+    def under(self, process: Process) -> Iterator[Held]:
+        """Work under the claim; where it turns out to be another's by now, the next pass asks anew."""
+        try:
+            yield self.held(process)
+        except NotOwner:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        """Give it back, if it is held; what is another's is left alone."""
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            process, held = kept
+            process.release(held)
+
+    def _acquired(self, process: Process) -> Held:
         deadline = self._clock.monotonic() + self._patience.total_seconds()
         seen = None
         while True:

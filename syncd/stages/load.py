@@ -1,4 +1,4 @@
-"""One pass of the load stage over one stream: claim, land what is due in as few transactions as fit, give it back.
+"""One pass of the load stage over one stream: claim, land what is due in as few transactions as fit.
 
 It needs the lake and the warehouse, and nothing of the source.
 """
@@ -7,7 +7,6 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from enum import StrEnum
 from functools import partial
 from typing import Final
@@ -23,9 +22,9 @@ from watermarks.document import Failure, Stage, Watermark
 from watermarks.errors import HintedError, NotOwner, OutcomeUnknown, StateUnreadable
 from watermarks.extraction import Chain
 from watermarks.halves import ORIGIN, Run
-from watermarks.history import Journal
+from watermarks.history import Journal, Seen
 from watermarks.landing import NOTHING, FenceLost, Landed, Landing, Target
-from watermarks.lease import Process
+from watermarks.lease import Held, Process
 from watermarks.names import StreamName
 
 MOST_BATCHES: Final = 1_000
@@ -76,7 +75,10 @@ class LoadOutcome:
 
 
 class LoadRun:
-    """Runs the load stage of one stream, as often as asked; `owner` is asked only when there is something to do."""
+    """Runs the load stage of one stream, as often as asked; `owner` is asked only when there is something to do.
+
+    The claim stays in `claiming` from pass to pass: whoever made that gives it back.
+    """
 
     def __init__(
         self,
@@ -88,7 +90,7 @@ class LoadRun:
         clock: Clock,
         tell: Tell,
         rows: int,
-        patience: timedelta = timedelta(0),
+        claiming: Claiming,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         """Prepare; a transaction takes batches of so many `rows`, one batch at least."""
@@ -100,7 +102,8 @@ class LoadRun:
         self._tell = tell
         self._rows = rows
         self._pause = pause
-        self._claiming = Claiming(stream, Stage.LOAD, journal, clock=clock, patience=patience, pause=pause)
+        self._claiming = claiming
+        self._landing: tuple[Held, Landing] | None = None
         self._so_far = LoadOutcome(stream=stream)
 
     def once(self, run: Run, *, limit: int | None = None, compare: bool = False) -> LoadOutcome:
@@ -117,7 +120,7 @@ class LoadRun:
         return self._timed(partial(self._look, limit=limit))
 
     def _look(self, *, limit: int | None) -> None:
-        links = tuple(self._within(limit, self._due()))
+        links = tuple(self._within(limit, self._due(self._journal.read(self._stream.stem))))
         if links:
             planned = {
                 "first": str(links[0].id),
@@ -151,27 +154,32 @@ class LoadRun:
         return replace(self._so_far, seconds=self._clock.monotonic() - began)
 
     def _pass(self, run: Run, *, limit: int | None, compare: bool) -> None:
-        due = self._due()
+        seen = self._journal.seen(self._stream.stem)
+        due = self._due(seen.state if seen else None)
         if not due and not compare:
             return
         most = None if limit is None else sum(1 for _ in self._within(limit, due))
-        process = self._owner()
-        held = self._claiming.held(process)
-        landing = Landing(self._journal, held, self._target)
+        with self._claiming.under(self._owner()) as held:
+            self._noted(self._landing_of(held), partial(self._land, run, most=most, compare=compare, since=seen))
+
+    def _noted(self, landing: Landing, land: Callable[[Landing], None]) -> None:
+        """Land; whatever goes wrong is an entry of history."""
         try:
-            self._land(landing, run, most=most, compare=compare)
+            land(landing)
         except (NotOwner, StateUnreadable):
             raise  # not ours to write any more, or not to be written to at all
         except Exception as error:  # noqa: BLE001  # a bug is noted as any failure is
             failure = hinted(error)
             landing.fail(failure.message, failure=self._failure(failure))
             raise failure from failure.__cause__
-        finally:
-            process.release(held)
 
-    def _due(self) -> tuple[BatchId, ...]:
+    def _landing_of(self, held: Held) -> Landing:
+        if self._landing is None or self._landing[0] != held:
+            self._landing = held, Landing(self._journal, held, self._target)
+        return self._landing[1]
+
+    def _due(self, mine: Watermark | None) -> tuple[BatchId, ...]:
         """What waits, as the documents say."""
-        mine = self._journal.read(self._stream.stem)
         chain = mine.extracted if mine else None
         if chain is None:
             first = self._journal.read(self._stream.default.stem)
@@ -185,11 +193,15 @@ class LoadRun:
         self._so_far = replace(self._so_far, waiting=len(due))
         return due
 
-    def _land(self, landing: Landing, run: Run, *, most: int | None, compare: bool) -> None:
+    def _land(
+        self, run: Run, landing: Landing, *, most: int | None, compare: bool, since: Seen[Watermark] | None
+    ) -> None:
         while True:
             left = MOST_BATCHES if most is None else min(MOST_BATCHES, most - self._so_far.batches)
             began = self._clock.monotonic()
-            landed = self._tried(partial(landing.turn, run, most=left, compare=compare, rows=self._rows))
+            turn = partial(landing.turn, run, most=left, compare=compare, rows=self._rows)
+            landed = self._tried(partial(turn, since=since), turn)
+            since = None
             if landed is NOTHING:
                 return
             # What the ledger has lost may be too much for one transaction.
@@ -200,8 +212,9 @@ class LoadRun:
             if landed.links and not compare and not self._so_far.waiting:
                 return
 
-    def _tried(self, turn: Callable[[], Landed]) -> Landed:
+    def _tried(self, first: Callable[[], Landed], again: Callable[[], Landed]) -> Landed:
         """A turn, again after what passes by itself; an unknown outcome is settled by the ledger."""
+        turn = first
         for attempt in range(1, TRIES):
             try:
                 return turn()
@@ -209,6 +222,7 @@ class LoadRun:
                 wait = FIRST_PAUSE * 2 ** (attempt - 1) * random.uniform(0.5, 1.5)  # noqa: S311  # jitter, no secret
                 self._tell(LandingRetried(stream=self._stream, error=error.message, seconds=wait))
                 self._pause(wait)
+                turn = again
         return turn()
 
     def _counted(self, landed: Landed, *, seconds: float) -> None:

@@ -1,6 +1,5 @@
-"""One pass of the extract stage over one stream: look, claim, extract batch after batch, give the claim back."""
+"""One pass of the extract stage over one stream: look, claim, extract batch after batch."""
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -18,7 +17,7 @@ from syncd.stages.sweep import orphans
 from watermarks.batch import Kind, Link, Plan
 from watermarks.clock import Clock
 from watermarks.cursor import START, Cursor
-from watermarks.document import Failure, Stage, Watermark
+from watermarks.document import Failure, Watermark
 from watermarks.errors import HintedError, NotOwner, StateUnreadable
 from watermarks.extraction import Chain, Extraction
 from watermarks.halves import Run
@@ -91,7 +90,7 @@ class Outcome:
 class ExtractRun:
     """Runs the extract stage of one stream, as often as asked.
 
-    `patience` is how long it waits for the silence of another owner to become certain.
+    The claim stays in `claiming` from pass to pass: whoever made that gives it back.
 
     `owner` gives the process under whose lease it is done; it is asked only when there is something to do.
     """
@@ -106,8 +105,7 @@ class ExtractRun:
         parts: Parts,
         clock: Clock,
         tell: Tell,
-        patience: timedelta = timedelta(0),
-        pause: Callable[[float], None] = time.sleep,
+        claiming: Claiming,
     ) -> None:
         self._stream = stream
         self._journal = journal
@@ -116,7 +114,7 @@ class ExtractRun:
         self._parts = parts
         self._clock = clock
         self._tell = tell
-        self._claiming = Claiming(stream, Stage.EXTRACT, journal, clock=clock, patience=patience, pause=pause)
+        self._claiming = claiming
         self._chain = Chain(journal, stream)
         self._so_far = Outcome(stream=stream)
         self._tried: list[Plan] = []
@@ -164,12 +162,8 @@ class ExtractRun:
             return replace(self._so_far, reason=self._producer.waits_for)
         self._tried = [plan] if plan else []
         self._producer.prepare(draft)
-        process = self._owner()
-        held = self._claiming.held(process)
-        try:
+        with self._claiming.under(self._owner()) as held:
             self._extract(held, run)
-        finally:
-            process.release(held)
         return replace(self._so_far, reason=self._producer.waits_for)
 
     def _extract(self, held: Held, run: Run) -> None:

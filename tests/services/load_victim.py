@@ -35,11 +35,12 @@ from syncd.core.redshift.control import Controls
 from syncd.core.redshift.copy import role_words
 from syncd.core.redshift.quoting import TableRef
 from syncd.core.settings import LakeSettings, Mode, Note, Secret, TargetSettings, Tls, WarehouseSettings
+from syncd.stages.claim import Claiming
 from syncd.stages.load import LoadRun
 from tests.builders import RUN
 from tests.services.victim import Point, StoppingStore
 from watermarks.clock import SystemClock
-from watermarks.document import Watermark
+from watermarks.document import Stage, Watermark
 from watermarks.history import Journal, new_nonce
 from watermarks.lease import Process
 from watermarks.names import StreamName
@@ -137,7 +138,7 @@ def load_run(
     journal: Journal[Watermark],
     owner: Callable[[], Process],
     pause: Callable[[float], None],
-) -> tuple[LoadRun, KeptSession]:
+) -> tuple[LoadRun, Claiming, KeptSession]:
     """The load stage of the job's stream, as it is wired."""
     warehouse = WarehouseSettings(
         name="redshift", password=Secret(job["password"]), tls=Tls.DISABLE, iam_role=ROLE, **job["warehouse"]
@@ -156,6 +157,8 @@ def load_run(
     )
     sessions = KeptSession(lambda: connect(warehouse, name="victim"))
     amendments = Amendments(journal.store)
+    clock, patience = SystemClock(), timedelta(seconds=job.get("patience", 0))
+    claiming = Claiming(stream, Stage.LOAD, journal, clock=clock, patience=patience, pause=pause)
     run = LoadRun(
         stream=stream,
         journal=journal,
@@ -168,13 +171,13 @@ def load_run(
             sieve=lambda: Sieve(place, lake=lake, amendments=amendments, nonce=new_nonce),
             nonce=new_nonce,
         ),
-        clock=SystemClock(),
+        clock=clock,
         tell=lambda _event: None,
         rows=MOST_ROWS,
-        patience=timedelta(seconds=job.get("patience", 0)),
+        claiming=claiming,
         pause=pause,
     )
-    return run, sessions
+    return run, claiming, sessions
 
 
 def carry_out(job: Mapping[str, Any]) -> dict[str, Any]:
@@ -192,8 +195,11 @@ def carry_out(job: Mapping[str, Any]) -> dict[str, Any]:
         return process
 
     lists = StoppingLists(lake, point)
-    run, sessions = load_run(job, lake=lake, lists=lists, journal=journal, owner=owner, pause=lambda _seconds: None)
+    run, claiming, sessions = load_run(
+        job, lake=lake, lists=lists, journal=journal, owner=owner, pause=lambda _seconds: None
+    )
     outcome = run.once(RUN)
+    claiming.release()
     sessions.close()
     error = outcome.error
     return {

@@ -65,13 +65,13 @@ MUTANTS: dict[str, tuple[Edit, ...]] = {
         Edit(
             "landing.py",
             "        rows_of = self._land(cycle)\n",
-            "        self._advance(cycle, links, {link.id: link.rows for link in links}, run)\n"
+            "        self._advance(cycle, links, {link.id: link.rows for link in links}, run, seen)\n"
             "        rows_of = self._land(cycle)\n",
         ),
     ),
     "fence: epoch at least": (
         Edit("landing.py", "    if stored > epoch:\n", "    if stored < 0:\n"),
-        Edit("landing.py", "    if stored != epoch:\n", "    if stored < epoch:\n"),
+        Edit("landing.py", "    return stored != epoch\n", "    return stored < epoch\n"),
     ),
     "entries of an older epoch": (Edit("lease.py", "    if found != epoch:\n", "    if found < epoch:\n"),),
     "gap in seq": (

@@ -7,7 +7,6 @@ from tests.simulation.stage import Effect, pause, staged
 from watermarks.batch import BatchId
 from watermarks.cursor import Cursor
 from watermarks.errors import HintedError
-from watermarks.history import Fenced
 from watermarks.landing import Cycle, LedgerKey, require_fence
 
 
@@ -148,25 +147,15 @@ class TargetTwin:
         self._files = files
         self._some = some
 
-    def raise_fence(self, epoch: int) -> None:
-        house = self._warehouse
-        session = house.locked(self._process, epoch)
-        view = house.view(session)
-        if view.fence > epoch:
-            house.end(session)
-            raise Fenced(f"the fence is at {view.fence}")
-        session.wanted = view.copy()
-        session.wanted.fence = epoch
-        house.commit(session)
-
     def land(self, cycle: Cycle) -> Mapping[BatchId, int]:
         house = self._warehouse
         session = house.locked(self._process, cycle.epoch)
         try:
             view = house.view(session)
-            require_fence(view.fence, cycle.epoch)
             wanted = view.copy()
-            links = cycle.to_land(view.ledger.keys())
+            if require_fence(view.fence, cycle.epoch, fenced=cycle.fenced):
+                wanted.fence = cycle.epoch
+            links = tuple(cycle.to_land(view.ledger.keys()))
             for link in links[: self._some(len(links))]:
                 if gone := [name for name in link.files if name not in self._files]:
                     raise Violation(f"{house.name}: files {gone} of batch {link.id} are gone")

@@ -1,10 +1,10 @@
 """One transaction that lands what is due: lock, ledger, COPY, newest version of each row, ledger again, commit."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import accumulate
+from itertools import islice
 from typing import Final
 
 from syncd.adapters.redshift.again import Proofs
@@ -144,12 +144,16 @@ class Attempt:
         """
         with transaction(self._session):
             stored = locked(self._session, self._place)
-            require_fence(-1 if stored is None else stored, self._cycle.epoch)
+            rises = require_fence(-1 if stored is None else stored, self._cycle.epoch, fenced=self._cycle.fenced)
+            for statement in self._place.controls.raised(self._cycle.epoch) if rises else ():
+                self._session.run(statement)
             with expected():
                 ledger = Ledger(self._session, self._place.controls, self._cycle)
-            links = self._enough(self._to_land(ledger))
+            links = self._to_land(ledger)
             if not links:
                 self._inspect(ledger)
+                if rises:
+                    self._session.commit()
                 return ledger.rows()
             rows = self._land(links, ledger)
             self._run(self._place.controls.enter(self._cycle, links, rows, table=self._place.table))
@@ -157,18 +161,19 @@ class Attempt:
         return {**ledger.rows(), **{link.id: count for link, count in zip(links, rows, strict=True)}}
 
     def _to_land(self, ledger: Ledger) -> tuple[Link, ...]:
-        links = self._cycle.to_land(ledger)
         # Before the first of them: they may take several transactions, and shall not end in the middle.
-        self._proofs.require_whole(link for link in links if link.id <= self._cycle.half.last)
-        return links
+        self._proofs.require_whole(self._cycle.lost(ledger), self._cycle.chain)
+        return tuple(self._enough(islice(self._cycle.to_land(ledger), MOST_LINKS)))
 
-    def _enough(self, links: Sequence[Link]) -> tuple[Link, ...]:
+    def _enough(self, links: Iterable[Link]) -> Iterator[Link]:
         """The first of the links, so many that their rows fit into one transaction; one at least."""
-        if self._place.mode is Mode.REPLACE:
-            return tuple(links[:MOST_LINKS])  # the rows of one of them land
-        sums = accumulate(link.rows for link in links[:MOST_LINKS])
-        fit = sum(total <= self._place.most_rows for total in sums)
-        return tuple(links[: max(fit, 1)])
+        rows = 0
+        for number, link in enumerate(links):
+            rows += link.rows
+            # Of whole tables, the rows of one land.
+            if number and rows > self._place.most_rows and self._place.mode is not Mode.REPLACE:
+                return
+            yield link
 
     def _inspect(self, ledger: Ledger) -> None:
         """Where nothing is to be done but to compare, see whether the table still is what it was."""

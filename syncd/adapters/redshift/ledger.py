@@ -17,22 +17,33 @@ class OtherTable(DataInDoubt):
 
 
 class Ledger:
-    """The entries from the loaded mark on; what is older is asked for only where that one is missing."""
+    """The entries from the newest that it has to hold on; of older ones one at a time, where that one is missing."""
 
     def __init__(self, session: Session, controls: Controls, cycle: Cycle) -> None:
         self._session = session
         self._controls = controls
         self._cycle = cycle
-        self._since: BatchId | None = next(self._expected(), cycle.half.last)
-        self._entries = self._read(self._since)
+        self._since = next(self._expected(), cycle.half.last)
+        self._floors = dict[int, BatchId]()
+        """From which batch on the entries of a load generation are known; by itself from `_since`."""
+        # What a person asked to land again stands there still, up to the newest of all.
+        upto = max(cycle.half.last, *(link.id for link in cycle.due)) if cycle.due else cycle.half.last
+        anew = cycle.half.load_generation > 1
+        self._entries = self._asked(controls.landed(since=self._since, upto=upto if anew else None))
 
     def __contains__(self, key: object) -> bool:
         if not isinstance(key, LedgerKey):
             return False
-        if self._since is not None and key.batch < self._since:
-            self._since = None
-            self._entries = self._read(None)
+        while key.batch < self._floors.get(key.load_generation, self._since):
+            self._look_further_back(key.load_generation)
         return key in self._entries
+
+    def _look_further_back(self, generation: int) -> None:
+        """The next older entry of a load generation: whoever lost many finds the newest it still has at once."""
+        floor = self._floors.get(generation, self._since)
+        found = self._asked(self._controls.landed_before(floor, load_generation=generation))
+        self._floors[generation] = max((key.batch for key in found), default=ORIGIN)
+        self._entries |= found
 
     def rows(self) -> dict[BatchId, int]:
         """The rows of each batch of the cycle that it holds."""
@@ -77,7 +88,7 @@ class Ledger:
         """
         if self.newest is None or self._session.rows(any_row(table)):
             return
-        entries = self._read(None)
+        entries = self._asked(self._controls.landed_rows)
         rows = sum(entries[key].rows for key in map(self._cycle.key, self._expected()) if key in entries)
         if rows:
             raise OtherTable(f"{table} is empty, and {rows} rows had landed in it", hint=self._anew)
@@ -91,6 +102,5 @@ class Ledger:
         half = self._cycle.half
         return filter(half.expects, self._cycle.extracted.ids_back(upto=half.last, after=ORIGIN))
 
-    def _read(self, since: BatchId | None) -> dict[LedgerKey, Entry]:
-        rows = self._session.rows(self._controls.landed(since=since))
-        return {entry.key: entry for entry in entries_of(self._cycle.stream, rows)}
+    def _asked(self, sql: str) -> dict[LedgerKey, Entry]:
+        return {entry.key: entry for entry in entries_of(self._cycle.stream, self._session.rows(sql))}

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 from syncd.adapters.redshift.again import Proofs
 from syncd.adapters.redshift.amendments import Amendments
 from syncd.adapters.redshift.errors import key_of
-from syncd.adapters.redshift.landing import Attempt, ControlsMissing, Place, TooNarrow, locked, transaction
+from syncd.adapters.redshift.landing import Attempt, ControlsMissing, Place, TooNarrow
 from syncd.adapters.redshift.load_errors import LoadErrors
 from syncd.adapters.redshift.session import Session
 from syncd.core.errors import Collided, FileRefused, RowRefused
 from syncd.core.ports import Lists
 from watermarks.batch import BatchId
-from watermarks.history import Fenced
 from watermarks.landing import Cycle
 
 if TYPE_CHECKING:
@@ -63,22 +62,13 @@ class RedshiftTarget:
         self._cleared_by: int | None = None
         """The session from which the others at the fence were ended."""
 
-    def raise_fence(self, epoch: int) -> None:
-        session = self._sessions.session()
-        self._clear(session)
-        try:
-            self._raise(session, epoch)
-        except ControlsMissing:
-            self._make(session)
-            self._raise(session, epoch)
-
     def land(self, cycle: Cycle) -> Mapping[BatchId, int]:
         refused: Collided | ControlsMissing = Collided(
             f"{self._place.table} was made ready {MOST_ATTEMPTS} times, and does not take the rows still"
         )
         tries = 0
         while tries < MOST_ATTEMPTS:
-            session = self._ready()
+            session = self._ready(cycle)
             attempt = self._attempt(session, cycle)
             tries += 1
             try:
@@ -126,23 +116,10 @@ class RedshiftTarget:
         for statement in self._controls.create:
             session.run(statement)
 
-    def _raise(self, session: Session, epoch: int) -> None:
-        with transaction(session):
-            stored = locked(session, self._place)
-            if stored is not None and stored > epoch:
-                raise Fenced(
-                    f"the fence of {self._place.table} is at epoch {stored}, ours is {epoch}",
-                    hint="Another process has taken over.",
-                )
-            if stored != epoch:
-                for statement in self._controls.raised(epoch):
-                    session.run(statement)
-                session.commit()
-
-    def _ready(self) -> Session:
+    def _ready(self, cycle: Cycle) -> Session:
         session = self._sessions.session()
-        if session.pid != self._cleared_by:
-            # An earlier session of ours may still be at work, its line broken, and hold the fence.
+        if session.pid != self._cleared_by or not cycle.fenced:
+            # An older owner's may hold the fence; or an earlier one of ours, still at work though its line is broken.
             self._clear(session)
         return session
 

@@ -68,10 +68,25 @@ class Controls:
             " AND t.pid <> pg_backend_pid()"
         )
 
-    def landed(self, *, since: BatchId | None) -> str:
-        """What the ledger holds of this stream; from one batch on, or all of it."""
-        bound = f" AND batch >= {number_of(since)}" if since else ""
-        return f"SELECT load_generation, batch, rows, table_name FROM {self.ledger.sql} WHERE {self._mine}{bound}"
+    def landed(self, *, since: BatchId, upto: BatchId | None = None) -> str:
+        """What the ledger holds of this stream from one batch on; up to another, and then also the newest of all."""
+        newest = f"(SELECT MAX(batch) FROM {self.ledger.sql} WHERE {self._mine})"
+        bound = f" AND (batch <= {number_of(upto)} OR batch = {newest})" if upto else ""
+        return f"{self._entries} AND batch >= {number_of(since)}{bound}"
+
+    def landed_before(self, batch: BatchId, *, load_generation: int) -> str:
+        """The newest before a batch that the ledger holds under a load generation."""
+        older = f"load_generation = {load_generation} AND batch < {number_of(batch)}"
+        return f"{self._entries} AND {older} ORDER BY batch DESC LIMIT 1"
+
+    @property
+    def landed_rows(self) -> str:
+        """Every batch of this stream that brought rows."""
+        return f"{self._entries} AND rows > 0"
+
+    @property
+    def _entries(self) -> str:
+        return f"SELECT load_generation, batch, rows, table_name FROM {self.ledger.sql} WHERE {self._mine}"
 
     @property
     def _mine(self) -> str:

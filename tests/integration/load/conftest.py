@@ -18,6 +18,7 @@ from syncd.core.redshift.copy import role_words
 from syncd.core.redshift.quoting import TableRef
 from syncd.core.settings import LakeSettings, Secret, Tls, WarehouseSettings
 from syncd.sandbox.redshift import RedshiftStandIn
+from syncd.stages.claim import Claiming
 from syncd.stages.load import LoadOutcome, LoadRun
 from tests.builders import RUN, make_process
 from tests.services.prepared import Prepared, numbers
@@ -25,7 +26,7 @@ from tests.standin.clients import BUCKET, Bucket, Client
 from tests.standin.conftest import bucket, client, clients, no_fault_left, s3_url, server
 from watermarks.batch import BatchId
 from watermarks.clock import SystemClock
-from watermarks.document import Watermark
+from watermarks.document import Stage, Watermark
 from watermarks.history import Journal
 from watermarks.lease import Process
 from watermarks.stores.s3 import S3Store
@@ -72,6 +73,7 @@ class Loader:
         self.put_aside: list[tuple[str, int, str]] = []
         self.sessions = KeptSession(lambda: connect(self.warehouse, name="test"))
         self.process = make_process(journal.store, f"load{next(numbers)}")
+        self.claims: list[Claiming] = []
 
     def target(self, prepared: Prepared, **more: Any) -> RedshiftTarget:
         settings = prepared.settings
@@ -110,21 +112,35 @@ class Loader:
         pause: Callable[[float], None] = lambda _seconds: None,
         **more: Any,
     ) -> LoadRun:
+        clock = SystemClock()
+        claiming = Claiming(prepared.stream, Stage.LOAD, self.journal, clock=clock, patience=patience, pause=pause)
+        self.claims.append(claiming)
         return LoadRun(
             stream=prepared.stream,
             journal=self.journal,
             owner=lambda: process or self.process,
             target=self.target(prepared, **more),
-            clock=SystemClock(),
+            clock=clock,
             tell=self.events.append,
             rows=10_000_000,
-            patience=patience,
+            claiming=claiming,
             pause=pause,
         )
 
+    def once(self, prepared: Prepared, **words: Any) -> LoadOutcome:
+        """One pass of a process that ends with it."""
+        outcome = self.run(prepared).once(RUN, **words)
+        self.end()
+        return outcome
+
+    def end(self) -> None:
+        """Give back what was claimed, as at the end of a process."""
+        while self.claims:
+            self.claims.pop().release()
+
     def load(self, prepared: Prepared, **words: Any) -> LoadOutcome:
         """Load what is due; whatever goes wrong is raised."""
-        outcome = self.run(prepared).once(RUN, **words)
+        outcome = self.once(prepared, **words)
         if outcome.error is not None:
             raise outcome.error
         return outcome

@@ -274,7 +274,7 @@ def test_no_reader_sees_older_rows_while_a_lost_ledger_is_filled_again(
     loader.load(orders.prepared)
     before = warehouse.rows(orders.prepared, "id, update_at, name")
     forget(warehouse, orders.prepared, "1-1", "1-2", "1-3")
-    second = server.faults.hold(COMMIT, nth=3)  # behind that of the fence, and of the first batch
+    second = server.faults.hold(COMMIT, nth=2)
     thread = Thread(target=lambda: loader.run(orders.prepared, most_rows=1).once(RUN, compare=True))
 
     thread.start()

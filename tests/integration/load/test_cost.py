@@ -5,9 +5,11 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
+from syncd.adapters.redshift.ledger import Ledger
 from syncd.adapters.redshift.session import Session
 from tests.builders import RUN, make_process
 from tests.integration.load.conftest import Loader, Reader
@@ -35,16 +37,19 @@ LANDING = [
 ]
 """One batch, or a thousand of one shape, in a table that is as the files want it."""
 
-FENCE = [
-    "SELECT sessions at the fence",
-    "BEGIN",
-    "LOCK TABLE fence",
-    "SELECT MAX(epoch)",
-    "DELETE FROM fence",
-    "INSERT INTO fence",
-    "COMMIT",
+CLAIM = [
+    "GetObject owner",
+    "GetObject claim",
+    "GetObject document",
+    "GetObject history",
+    "PutObject claim",
+    "GetObject document",
+    "PutObject history",
+    "PutObject document",
+    "GetObject owner",
 ]
-"""With a new epoch."""
+LAND = ["GetObject link", "PutObject list", "PutObject history", "PutObject document"]
+"""With the document read before."""
 
 WORDS = {
     "SELECT DISTINCT t.pid": "SELECT sessions at the fence",
@@ -63,6 +68,17 @@ WORDS = {
     'DELETE FROM "public"': "DELETE FROM target",
     'INSERT INTO "public"': "INSERT INTO target",
     "DROP TABLE": "DROP TABLE",
+}
+
+
+KEYS = {
+    "watermarks": "document",
+    "history": "history",
+    "claims": "claim",
+    "owners": "owner",
+    "batches": "link",
+    "copy": "list",
+    "data": "part",
 }
 
 
@@ -90,8 +106,9 @@ def requests(loader: Loader) -> Iterator[list[str]]:
     """Every request to S3, by its operation."""
     told: list[str] = []
 
-    def sent(*, operation_name: str, **_: Any) -> None:
-        told.append(operation_name)
+    def sent(*, request: Any, operation_name: str, **_: Any) -> None:
+        key = urlsplit(request.url).path
+        told.append(f"{operation_name} {next(name for part, name in KEYS.items() if f'/{part}/' in key)}")
 
     events = loader.lake.client.meta.events
     events.register("request-created.s3", sent)
@@ -135,29 +152,41 @@ def test_a_new_owner_raises_the_fence_and_looks_at_the_table_once(batches: Batch
         outcome = loader.run(batches.prepared).once(RUN)
 
     assert outcome.error is None
-    place = LANDING.index("CREATE TEMP TABLE")
-    assert told == [*FENCE, *LANDING[:place], "SELECT a row of target", *LANDING[place:]]
+    epoch, place = LANDING.index("SELECT ledger"), LANDING.index("CREATE TEMP TABLE")
+    assert told == [
+        "SELECT sessions at the fence",
+        *LANDING[:epoch],
+        "DELETE FROM fence",
+        "INSERT INTO fence",
+        *LANDING[epoch:place],
+        "SELECT a row of target",
+        *LANDING[place:],
+    ]
 
 
-def test_a_tick_with_the_claim_held_takes_five_requests(batches: Batches, loader: Loader, warehouse: Reader) -> None:
-    """The document, the link and the list for COPY; the history's entry and the document."""
-    landing = landing_of(loader, batches)
+def test_a_first_pass_takes_fifteen_requests_and_every_further_one_five(
+    batches: Batches, loader: Loader, warehouse: Reader
+) -> None:
+    """And one commit each. What is claimed stays claimed from pass to pass."""
+    loader.load(batches.prepared)
+    run = loader.run(batches.prepared)
     batches.add(row(3, 3))
+    with requests(loader) as first, statements() as landed:
+        assert run.once(RUN).error is None
+    batches.add(row(4, 4))
+    with requests(loader) as second, statements() as landed_again:
+        assert run.once(RUN).error is None
+    with requests(loader) as idle, statements() as nothing:
+        assert run.once(RUN).error is None
+    with requests(loader) as end:
+        loader.end()
 
-    with requests(loader) as told:
-        landing.turn(RUN, most=1000, compare=False)
-
-    assert told == ["GetObject", "GetObject", "PutObject", "PutObject", "PutObject"]
-    assert warehouse.rows(batches.prepared) == [(1, "row 1"), (2, "row 2"), (3, "row 3")]
-
-
-def test_a_tick_with_nothing_due_takes_one_request_and_no_statement(batches: Batches, loader: Loader) -> None:
-    landing = landing_of(loader, batches)
-
-    with requests(loader) as asked, statements() as told:
-        landing.turn(RUN, most=1000, compare=False)
-
-    assert (asked, told) == (["GetObject"], [])
+    assert first == ["GetObject document", *CLAIM, "GetObject document", *LAND]
+    assert second == ["GetObject document", *LAND]
+    assert (idle, nothing) == (["GetObject document"], [])
+    assert end == ["GetObject claim", "PutObject claim"]
+    assert (landed.count("COMMIT"), landed_again) == (1, LANDING)
+    assert len(warehouse.rows(batches.prepared)) == 4
 
 
 APART = """
@@ -172,3 +201,34 @@ def test_the_loader_imports_nothing_of_the_source() -> None:
     told = subprocess.run([sys.executable, "-c", APART], capture_output=True, text=True, check=True).stdout
 
     assert told.strip() == "[]"
+
+
+def test_a_ledger_that_lost_much_is_asked_for_one_row_a_transaction_and_each_link_is_read_twice(
+    batches: Batches, loader: Loader, warehouse: Reader
+) -> None:
+    """Once to see that all its files are there before the first lands again, and once to land it."""
+    for number in range(3, 24):
+        batches.add(row(number, number))
+    loader.load(batches.prepared)
+    forgotten = f"delete from syncd_ledger where table_name = 'public.{batches.prepared.table}' and batch % 1000000 > 3"
+    warehouse.client.run(forgotten)
+    run = loader.run(batches.prepared, most_rows=5)
+    rows: list[int] = []
+    asked = Ledger._asked
+
+    def counting(ledger: Ledger, sql: str) -> Any:
+        found = asked(ledger, sql)
+        rows.append(len(found))
+        return found
+
+    with requests(loader) as told, statements() as done, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Ledger, "_asked", counting)
+        assert run.once(RUN, compare=True).error is None
+
+    lost = len(batches.read) - 3
+    assert done.count("COMMIT") == lost // 5 + 1
+    # And of each transaction but the last, one that does not fit into it any more.
+    assert told.count("GetObject link") == 2 * lost + lost // 5
+    # Each transaction finds nothing from the mark on, and then the newest that is there; the last look finds the mark.
+    assert (sum(rows), len(rows)) == (lost // 5 + 2, 2 * (lost // 5 + 1) + 1)
+    assert [batch for batch, _, _ in warehouse.ledger(batches.prepared)] == batches.ledger

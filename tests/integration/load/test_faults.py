@@ -112,13 +112,11 @@ def weather(prepared: Prepare, loader: Loader, warehouse: Reader) -> Weather:
 
 
 @pytest.mark.parametrize("when", When)
-@pytest.mark.parametrize("nth", [1, 2])
 def test_an_answer_to_commit_that_is_lost_is_settled_by_the_ledger(
-    weather: Weather, server: RedshiftStandIn, when: When, nth: int
+    weather: Weather, server: RedshiftStandIn, when: When
 ) -> None:
-    """The first is that of the fence, the second that of the rows."""
     batches = weather.stream()
-    server.faults.drop(COMMIT, nth=nth, when=when)
+    server.faults.drop(COMMIT, when=when)
 
     weather.settles(batches)
 
@@ -128,7 +126,7 @@ def test_answers_to_commit_that_are_lost_again_and_again_land_nothing_twice(
 ) -> None:
     batches = weather.stream()
     for when in (When.AFTER, When.BEFORE, When.BEFORE):
-        server.faults.drop(COMMIT, nth=2, when=when)
+        server.faults.drop(COMMIT, when=when)
 
     weather.settles(batches, tries=None)
 
@@ -136,7 +134,7 @@ def test_answers_to_commit_that_are_lost_again_and_again_land_nothing_twice(
 @pytest.mark.parametrize("statement", [COMMIT, "insert into .*syncd_ledger", "delete from", COPY])
 def test_a_conflict_is_met_by_another_transaction(weather: Weather, server: RedshiftStandIn, statement: str) -> None:
     batches = weather.stream()
-    server.faults.conflict(statement, nth=2 if statement == COMMIT else 1)
+    server.faults.conflict(statement)
 
     weather.settles(batches)
 
@@ -154,7 +152,7 @@ def test_a_warehouse_that_freezes_is_left_by_the_watchdog_and_met_again(
 ) -> None:
     batches = weather.stream()
     impatient(weather.loader)
-    held = server.faults.hold(statement, nth=2 if statement in {COMMIT, "lock"} else 1)
+    held = server.faults.hold(statement)
 
     def pause(_seconds: float) -> None:
         held.wait_reached()

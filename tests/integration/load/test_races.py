@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from threading import Barrier, Thread
 
 import pytest
@@ -25,7 +26,7 @@ FEW, MANY = 10, 100
 TRIES = 40
 
 
-def cycle_of(batches: Batches, journal: Journal[Watermark], *, epoch: int) -> Cycle:
+def cycle_of(batches: Batches, journal: Journal[Watermark], *, epoch: int, fenced: bool) -> Cycle:
     """What both of them believe is to be done."""
     stream = batches.prepared.stream
     state = journal.newest(stream.stem)
@@ -33,17 +34,18 @@ def cycle_of(batches: Batches, journal: Journal[Watermark], *, epoch: int) -> Cy
     extracted = state.extracted or Extracted()
     chain = Chain(journal, stream)
     due = tuple(chain.required(batch) for batch in extracted.ids(after=state.loaded.last))
-    return Cycle(stream=stream, epoch=epoch, half=state.loaded, extracted=extracted, due=due, chain=chain)
+    return Cycle(
+        stream=stream, epoch=epoch, half=state.loaded, extracted=extracted, due=due, chain=chain, fenced=fenced
+    )
 
 
 class Racer:
     """A loader in a thread of its own, which lands when the others do."""
 
-    def __init__(self, target: Target, cycle: Cycle, barrier: Barrier, *, raises_fence: bool) -> None:
+    def __init__(self, target: Target, cycle: Cycle, barrier: Barrier) -> None:
         self._target = target
         self._cycle = cycle
         self._barrier = barrier
-        self._raises_fence = raises_fence
         self.told = list[Mapping[BatchId, int]]()
         self.thread = Thread(target=self._run)
 
@@ -51,29 +53,27 @@ class Racer:
         self._barrier.wait()
         for _ in range(TRIES):
             try:
-                if self._raises_fence:
-                    self._target.raise_fence(self._cycle.epoch)
                 self.told.append(self._target.land(self._cycle))
             except PASSING:
-                self._raises_fence = True
+                self._cycle = replace(self._cycle, fenced=False)
             else:
                 return
 
 
-def raised(target: Target, epoch: int) -> None:
+def raised(target: Target, idle: Cycle) -> None:
     """Raise the fence, with another session where the other loader has ended this one."""
     for _ in range(TRIES):
         with suppress(*PASSING):
-            target.raise_fence(epoch)
+            assert target.land(idle) == {}
             return
     raise AssertionError("the fence could not be raised")
 
 
 @pytest.mark.parametrize("rounds", [FEW, pytest.param(MANY, marks=pytest.mark.long)])
-@pytest.mark.parametrize("raises_fence", [False, True], ids=["with the fence raised", "from the beginning"])
+@pytest.mark.parametrize("fenced", [True, False], ids=["with the fence raised", "from the beginning"])
 def test_two_loaders_that_land_the_same_batch_at_once_land_it_once(
     prepared: Callable[..., Prepared], server: RedshiftStandIn, loader: Loader, warehouse: Reader,
-    *, rounds: int, raises_fence: bool,
+    *, rounds: int, fenced: bool,
 ) -> None:  # fmt: skip
     batches = Batches(prepared())
     batches.add(row(1, 1), row(2, 2))
@@ -85,13 +85,14 @@ def test_two_loaders_that_land_the_same_batch_at_once_land_it_once(
         for one in both:
             stack.callback(one.sessions.close)
         targets = [one.target(batches.prepared) for one in both]
-        for target in targets:
-            target.raise_fence(held.epoch)
         for number in range(rounds):
+            if fenced:
+                for target in targets:
+                    raised(target, cycle_of(batches, loader.journal, epoch=held.epoch, fenced=False))
             batches.add(row(1, 3 + number), row(3 + number, 3 + number))
-            cycle = cycle_of(batches, loader.journal, epoch=held.epoch)
+            cycle = cycle_of(batches, loader.journal, epoch=held.epoch, fenced=fenced)
             barrier = Barrier(2)
-            racers = [Racer(target, cycle, barrier, raises_fence=raises_fence) for target in targets]
+            racers = [Racer(target, cycle, barrier) for target in targets]
             for racer in racers:
                 racer.thread.start()
             for racer in racers:
@@ -104,5 +105,4 @@ def test_two_loaders_that_land_the_same_batch_at_once_land_it_once(
             outcome = loader.load(batches.prepared)  # moves the mark over what the ledger holds, and lands nothing
             assert outcome.batches == 1
             held = process.acquire(batches.prepared.stream, Stage.LOAD, loader.journal)
-            raised(targets[0], held.epoch)
     assert [batch for batch, _, _ in warehouse.ledger(batches.prepared)] == batches.ledger

@@ -1,5 +1,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 import pytest
 
@@ -31,15 +32,11 @@ class Ledger:
     most: int = 1000
     """So many batches it lands in one transaction."""
 
-    def raise_fence(self, epoch: int) -> None:
-        if self.fence > epoch:
-            raise Fenced("raised by another")
-        self.fence = epoch
-
     def land(self, cycle: Cycle) -> Mapping[BatchId, int]:
-        require_fence(self.fence, cycle.epoch)
+        if require_fence(self.fence, cycle.epoch, fenced=cycle.fenced):
+            self.fence = cycle.epoch
         self.cycles += 1
-        links = cycle.to_land(self.rows)[: self.most]
+        links = tuple(islice(cycle.to_land(self.rows), self.most))
         for link in links:
             self.order.append(str(link.id))
             self.rows[cycle.key(link.id)] = link.rows

@@ -1,9 +1,12 @@
 """Faults found in review: what reaches a target, and what a person tells it."""
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
 
 import pytest
 
+from tests.builders import RUN, at, extract, make_process
 from tests.unit.watermarks.test_history_under_fire import STREAM, extraction
 from watermarks.batch import BatchId
 from watermarks.document import Stage, Watermark
@@ -14,6 +17,7 @@ from watermarks.landing import Cycle, Landing, LedgerKey
 from watermarks.lease import Process
 from watermarks.names import StreamName
 from watermarks.operate import Operator
+from watermarks.store import Revision, Stored
 from watermarks.stores.memory import MemoryStore
 from watermarks.testing import ManualClock
 
@@ -26,10 +30,8 @@ class Twin:
         self.landed: list[str] = []
         self.most = 0
 
-    def raise_fence(self, epoch: int) -> None: ...
-
     def land(self, cycle: Cycle) -> Mapping[BatchId, int]:
-        links = cycle.to_land(self.ledger.keys())
+        links = tuple(cycle.to_land(self.ledger.keys()))
         self.most = max(self.most, len(links))
         for link in links:
             self.ledger[cycle.key(link.id)] = link.rows
@@ -89,7 +91,8 @@ def test_a_cycle_costs_the_same_at_any_age(age: int) -> None:
     half = Loaded(last=BatchId(1, age))
     ledger = Asked()
 
-    Cycle(stream=STREAM, epoch=1, half=half, extracted=extracted, due=(), chain=None).to_land(ledger)  # type: ignore[arg-type]
+    cycle = Cycle(stream=STREAM, epoch=1, half=half, extracted=extracted, due=(), chain=None)  # type: ignore[arg-type]
+    assert not list(cycle.to_land(ledger))
 
     assert ledger.questions < 20
 
@@ -140,3 +143,56 @@ def test_files_are_counted_again_after_a_reset_was_taken_back() -> None:
     after = person.undo(STREAM)
 
     assert (after.loaded.last, after.loaded.folded) == (before.loaded.last, 3)
+
+
+@dataclass
+class Counted:
+    """A store in memory that counts the links read from it."""
+
+    inner: MemoryStore = field(default_factory=MemoryStore)
+    links: int = 0
+
+    def read(self, key: str) -> Stored | None:
+        self.links += key.startswith("batches/")
+        return self.inner.read(key)
+
+    def create(self, key: str, body: bytes) -> Revision:
+        return self.inner.create(key, body)
+
+    def replace(self, key: str, body: bytes, *, seen: Revision) -> Revision:
+        return self.inner.replace(key, body, seen=seen)
+
+    def list(self, prefix: str) -> Iterator[str]:
+        return self.inner.list(prefix)
+
+
+class Few(Twin):
+    """A target that lands so many batches in one transaction."""
+
+    turns = 0
+
+    def land(self, cycle: Cycle) -> Mapping[BatchId, int]:
+        self.turns += 1
+        links = tuple(islice(cycle.to_land(self.ledger), 50))
+        self.ledger |= {cycle.key(link.id): link.rows for link in links}
+        return {link.id: link.rows for link in links}
+
+
+def test_what_a_ledger_lost_is_read_once_however_many_transactions_land_it() -> None:
+    lost = 1_000
+    store = Counted()
+    journal = Journal(store, Watermark, clock=ManualClock())
+    held = make_process(store, "e").acquire(STREAM, Stage.EXTRACT, journal)
+    extract(journal, held, *(at(second, second) for second in range(1, lost + 1)))
+    twin = Few()
+    one = Landing(journal, make_process(store, "l").acquire(STREAM, Stage.LOAD, journal), twin)
+    while one.turn(RUN, most=1000, compare=False).links:
+        pass
+    twin.ledger.clear()
+    twin.turns = store.links = 0
+
+    while one.turn(RUN, most=1000, compare=True).again:
+        pass
+
+    assert (twin.turns, len(twin.ledger)) == (lost // 50 + 1, lost)
+    assert store.links == lost

@@ -15,6 +15,7 @@ from syncd.core.manifest import Manifest
 from syncd.core.reading import OrderField, Part, Read, Reading, WindowQuery
 from syncd.core.schema import Column, Server, Table
 from syncd.core.settings import StreamSettings, TargetSettings
+from syncd.stages.claim import Claiming
 from syncd.stages.extract import ExtractProducer
 from syncd.stages.run import ExtractRun, Outcome, State
 from tests.builders import NOON, ORDERS, RUN, at, make_increment, make_process
@@ -23,8 +24,8 @@ from watermarks.cursor import START
 from watermarks.document import Stage, Watermark
 from watermarks.errors import HintedError, NotOwner, StateUnreadable
 from watermarks.extraction import Chain
-from watermarks.history import Journal
-from watermarks.lease import Process
+from watermarks.history import Fenced, Journal
+from watermarks.lease import Claim, OtherOwner, Process
 from watermarks.names import claim_key
 from watermarks.stores.memory import MemoryStore
 from watermarks.testing import ManualClock
@@ -154,6 +155,7 @@ class Bench:
         self.settings = StreamSettings(source="shop", database="shop", table="orders", key=("id",))
         self.asked_for_owner = 0
         self.process = make_process(self.store, clock=self.clock)
+        self.claiming = Claiming(ORDERS, Stage.EXTRACT, self.journal, clock=self.clock)
         self.nonces = iter(f"n{number}" for number in range(1000))
 
     def owner(self) -> Process:
@@ -187,7 +189,13 @@ class Bench:
             parts=self.lake,
             clock=self.clock,
             tell=self.hear,
+            claiming=self.claiming,
         )
+
+    def given_back(self) -> bool:
+        stored = self.store.read(claim_key(ORDERS, Stage.EXTRACT))
+        assert stored is not None
+        return Claim.of_bytes(stored.body, stream=ORDERS, stage=Stage.EXTRACT).released
 
     def state(self) -> Watermark:
         state = self.journal.newest(ORDERS.stem)
@@ -277,14 +285,44 @@ def test_a_look_says_what_would_be_read_and_writes_nothing() -> None:
     assert list(bench.store.list("")) == before
 
 
-def test_the_claim_is_given_back_whatever_happens() -> None:
-    bench = Bench(1, failures=1)
+def test_the_claim_is_kept_from_pass_to_pass_whatever_happens_and_given_back_at_the_end() -> None:
+    bench = Bench(1, 2, failures=1)
 
     assert bench.once().state is State.FAILED
-    stored = bench.store.read(claim_key(ORDERS, Stage.EXTRACT))
+    assert bench.once().state is State.EXTRACTED
 
-    assert stored is not None
-    assert b'"released": true' in stored.body or b'"released":true' in stored.body
+    assert bench.state().epochs[Stage.EXTRACT] == 1
+    assert not bench.given_back()
+    bench.claiming.release()
+    assert bench.given_back()
+
+
+def test_a_pass_with_nothing_to_do_writes_nothing_while_the_claim_is_kept() -> None:
+    bench = Bench(1)
+    bench.once()
+    before = {key: bench.store.read(key) for key in bench.store.list("")}
+
+    assert bench.once().state is State.WAITING
+
+    assert {key: bench.store.read(key) for key in bench.store.list("")} == before
+
+
+def test_a_claim_that_another_took_meanwhile_is_asked_for_anew() -> None:
+    bench = Bench(1, 2)
+    bench.run().once(RUN)
+    bench.planning.ends = (1, 2, 3)
+    bench.process.release(bench.claiming.held(bench.process))
+    other = make_process(bench.store, "other", clock=bench.clock)
+    taken = other.acquire(ORDERS, Stage.EXTRACT, bench.journal)
+
+    lost = bench.once()
+    refused = bench.once()
+    other.release(taken)
+    again = bench.once()
+
+    assert isinstance(lost.error, Fenced)
+    assert isinstance(refused.error, OtherOwner)
+    assert (again.error, again.batches, bench.state().epochs[Stage.EXTRACT]) == (None, 1, 3)
 
 
 def test_a_failure_is_told_noted_and_tried_again_with_more_patience() -> None:
@@ -318,9 +356,6 @@ def test_a_bug_fails_its_own_stream_and_is_noted_without_the_values_it_speaks_of
     assert "--debug" in outcome.error.hint
     assert bench.state().failures[Stage.EXTRACT].message == outcome.error.message
     assert (outcome.mark, len(bench.told(StreamFailed))) == (START, 1)
-    stored = bench.store.read(claim_key(ORDERS, Stage.EXTRACT))
-    assert stored is not None
-    assert b'"released": true' in stored.body or b'"released":true' in stored.body
 
 
 def test_a_bug_before_there_is_a_claim_is_an_outcome_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -335,7 +370,7 @@ def test_a_bug_before_there_is_a_claim_is_an_outcome_too(monkeypatch: pytest.Mon
     assert isinstance(bench.run().look().error, Bug)
 
 
-def test_an_interrupt_ends_the_run_and_gives_the_claim_back() -> None:
+def test_an_interrupt_ends_the_run_and_the_claim_can_be_given_back() -> None:
     bench = Bench(1)
 
     def interrupt() -> None:
@@ -345,9 +380,8 @@ def test_an_interrupt_ends_the_run_and_gives_the_claim_back() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         bench.once()
-    stored = bench.store.read(claim_key(ORDERS, Stage.EXTRACT))
-    assert stored is not None
-    assert b'"released": true' in stored.body or b'"released":true' in stored.body
+    bench.claiming.release()
+    assert bench.given_back()
     assert not bench.state().failures
 
 
