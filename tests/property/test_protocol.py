@@ -20,6 +20,7 @@ QUICK = (
     "document before entry",
     "no roll-forward",
     "link of another not adopted",
+    "plan of another not adopted",
     "mark before link",
     "mark before ledger",
     "entries of an older epoch",

@@ -185,12 +185,13 @@ def caught(name: str, *, examples: int, chance: int = 0) -> str | None:
             text=True,
             check=False,
         )
+    if not done.returncode:
+        return None
     lines = done.stderr.strip().splitlines()
-    return (
-        next((line for line in reversed(lines) if "Violation" in line or "Error" in line), "?")
-        if done.returncode
-        else None
-    )
+    found = next((line for line in reversed(lines) if "Violation" in line or "Error" in line), "?")
+    if found.startswith(("TypeError", "NameError", "AttributeError")):
+        raise LookupError(f"mutant {name!r} is no faulty library, but none at all: {found}")
+    return found
 
 
 if __name__ == "__main__":

@@ -105,6 +105,7 @@ class Rows:
 
     def holds(self, plan: Plan) -> bool:
         pause(Effect.READ)
+        self._world.judge.carried_out(plan)
         return plan.draft.world.source_identity == str(self._world.source.identity)
 
     def fill(self, plan: Plan) -> Filled:
@@ -158,6 +159,8 @@ class Worker:
 
     def __init__(self, world: "World", name: str) -> None:
         self.world, self.name, self.starts, self.asleep_until = world, name, 0, 0
+        self.woken_by = ""
+        """The key that another writes while this one sleeps, and wakes it."""
         self.actors: list[Actor] = []
         self.start()
 
@@ -284,6 +287,9 @@ class World:
         self.errors[name] = self.errors.get(name, 0) + 1
 
     def _wrote(self, key: str, body: bytes) -> None:
+        for worker in self.workers:
+            if worker.woken_by == key:
+                worker.asleep_until, worker.woken_by = 0, ""
         if key.startswith("history/"):
             stem, _, revision = key.removeprefix("history/").removesuffix(".json").rpartition("/")
             self.judge.entry(Entry.of_bytes(body, at=key, stem=stem, revision=int(revision)))
@@ -344,10 +350,15 @@ class World:
         self.workers[which].asleep_until = self.steps + effects
 
     def doze_before(self, which: int, about: str, effects: int) -> None:
-        """Stop a process just before it writes something, if it soon does: the moment that hurts most."""
+        """Stop a process just before it writes something, if it soon does: the moment that hurts most.
+
+        Half of them wake as soon as another has written the same.
+        """
         for _ in range(150):
-            if any(actor.about.startswith(about) for actor in self.workers[which].actors):
+            worker = self.workers[which]
+            if key := next((actor.about for actor in worker.actors if actor.about.startswith(about)), ""):
                 self.doze(which, effects)
+                worker.woken_by = key if effects % 2 else ""
                 return
             self.go(1, mishaps=0)
 
@@ -543,6 +554,12 @@ class Judge:
 
     def _left_out(self, at: Cursor) -> bool:
         return any(low < at <= high for low, high in self._skipped)
+
+    def carried_out(self, plan: Plan) -> None:
+        """Nobody reads for a plan but the one that stands at its number: two writers cannot both own it."""
+        sealed = Chain(self._world.plain, STREAM).plan(plan.id)
+        if sealed is None or sealed.digest != plan.digest:
+            raise Violation(f"a plan of {plan.id} is carried out that is not the one that was sealed")
 
     def claim(self, key: str, body: bytes) -> None:
         """Epochs rise by one with every owner, and with none else."""
