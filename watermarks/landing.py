@@ -137,6 +137,8 @@ class Landing:
         self._held = held
         self._target = target
         self._fenced = False
+        self._newest: Link | None = None
+        """The last link that we landed."""
 
     def turn(
         self, run: Run, *, most: int, compare: bool, rows: int | None = None, since: Seen[Watermark] | None = None
@@ -171,6 +173,7 @@ class Landing:
         again = sum(batch <= state.loaded.last for batch in rows_of)
         rows_landed = sum(rows_of[link.id] for link in landed)
         watermark = self._advance(cycle, landed, rows_of, run, seen)
+        self._newest = landed[-1] if landed else self._newest
         return Landed(links=landed, rows=rows_landed, again=again, watermark=watermark)
 
     def _seen(self, since: Seen[Watermark] | None) -> Seen[Watermark] | None:
@@ -186,14 +189,23 @@ class Landing:
     def _taken(self, due: Iterable[BatchId], rows: int | None, extracted: Extracted) -> Iterator[Link]:
         taken = 0
         before: Link | None = None
-        for batch in due:
+        for number, batch in enumerate(due):
             link = self.chain.required(batch)
+            before = before if number else self._before(link, extracted)
             _require_chained(before, link, extracted)
             if taken and rows is not None and taken + link.rows > rows:
                 return
             yield link
             taken += link.rows
             before = link
+
+    def _before(self, link: Link, extracted: Extracted) -> Link | None:
+        """The link that the first of a turn follows; the one that we landed last needs no reading."""
+        upto = BatchId(link.id.generation, link.id.seq - 1)
+        batch = next(extracted.ids_back(upto=upto, after=ORIGIN), None)
+        if batch is None or (self._newest is not None and self._newest.id == batch):
+            return self._newest if batch else None
+        return self.chain.required(batch)
 
     def fail(self, message: str, *, failure: Failure) -> None:
         """Note a failure in history. No position moves."""

@@ -5,13 +5,14 @@ from itertools import islice
 import pytest
 
 from tests.builders import NOON, ORDERS, RUN, Script, at, extract, hold, make_process
-from watermarks.batch import BatchId, Draft, Kind, World
+from watermarks.batch import BatchId, ChainBroken, Draft, Kind, World
 from watermarks.document import Failure, Stage, Status, Watermark
 from watermarks.errors import OutcomeUnknown
 from watermarks.extraction import Extraction
 from watermarks.halves import Run
 from watermarks.history import Change, Fenced, Journal, StateMissing
 from watermarks.landing import NOTHING, Cycle, FenceLost, Landing, LedgerKey, require_fence
+from watermarks.names import link_key
 from watermarks.operate import Operator
 from watermarks.stores.memory import MemoryStore
 from watermarks.testing import ManualClock
@@ -307,6 +308,23 @@ def test_a_link_that_is_gone_stops_the_landing() -> None:
         lake.turn()
 
     assert lake.ledger.cycles == 0
+
+
+@pytest.mark.parametrize("process", ["the same", "another"])
+def test_a_link_that_does_not_follow_what_landed_before_is_refused(process: str) -> None:
+    lake = Lake()
+    lake.turn(most=1)
+    key = link_key(ORDERS, BatchId(1, 2))
+    stored = lake.store.read(key)
+    assert stored
+    other = replace(lake.landing.chain.required(BatchId(1, 2)), previous="f" * 64)
+    lake.store.replace(key, other.to_bytes(), seen=stored.revision)
+    landing = lake.landing if process == "the same" else Landing(lake.journal, lake.held, lake.ledger)
+
+    with pytest.raises(ChainBroken, match="1-2"):
+        landing.turn(RUN, most=1, compare=False)
+
+    assert lake.ledger.order == ["1-1"]
 
 
 def test_a_target_waits_for_the_first_extraction_of_its_stream() -> None:
