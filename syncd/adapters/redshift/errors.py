@@ -123,6 +123,7 @@ RULES: Final = (
         numbers=frozenset({15001, 15003, 15007}),
         states=("53002",),
         words=r"spectrum scan error|incompatible parquet|unmatched number of columns|file entry|manifest"
+        r"|nosuchkey|specified key does not exist"
         r"|invalid version number|prefix .* does not exist|load into table \S+ failed|duplicate parquet"
         r"|invalid type length|argument is not supported for|unreachable - invalid type",
     ),

@@ -97,19 +97,21 @@ class Landing:
         return name in self.found and self.found.columns[name].type.text
 
     def merged(self) -> str:
-        """All rows of all loads, columns that a load lacks as NULL."""
+        """All rows of all loads, columns that a load lacks as NULL; where loads differ in a type, in the target's."""
         return " UNION ALL ".join(self._rows_of(load) for load in self.loads)
 
     def _rows_of(self, load: Load) -> str:
         held = set(load.names)
-        columns = [
-            quoted(name) if name in held else f"CAST(NULL AS {self._scratch_type(name)}) AS {quoted(name)}"
-            for name in self.names
-        ]
+        columns = [self._as_one(name, quoted(name) if name in held else "NULL") for name in self.names]
         return f"SELECT {', '.join((*columns, BATCH))} FROM {load.table}"
 
-    def _scratch_type(self, name: str) -> str:
-        return next(each.scratch for load in self.loads for each in load.passages if each.name == name)
+    def _as_one(self, name: str, value: str) -> str:
+        """A column of one load, of one type in all: a union would choose by rules of its own."""
+        types = {each.scratch for load in self.loads for each in load.passages if each.name == name}
+        target = self.found.columns[name].type
+        if len(types) > 1 and target != TargetType("super"):
+            return f"CAST({value} AS {target}) AS {quoted(name)}"
+        return value if value != "NULL" else f"CAST(NULL AS {max(types)}) AS {quoted(name)}"
 
     def insert(self, rows: str, *, where: str = "") -> str:
         """Put rows into the target, typed as it is."""

@@ -2,9 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from decimal import Decimal
+from typing import Any
 
 import pytest
 
+from syncd.adapters.redshift.session import Session
 from syncd.core.errors import SchemaDrift
 from syncd.core.redshift.quoting import TableRef
 from syncd.core.schema import Column
@@ -19,6 +22,8 @@ pytestmark = pytest.mark.services
 Prepare = Callable[..., Prepared]
 AMOUNT = Column(name="amount", data_type="int", column_type="int(11)", precision=10, scale=0)
 BIG_AMOUNT = replace(AMOUNT, data_type="bigint", column_type="bigint(20)", precision=19)
+DECIMAL = Column(name="amount", data_type="decimal", column_type="decimal(12,4)", precision=12, scale=4)
+NARROW_DECIMAL = replace(DECIMAL, column_type="decimal(10,2)", precision=10, scale=2)
 
 
 def described(warehouse: Reader, prepared: Prepared) -> dict[str, str]:
@@ -107,6 +112,35 @@ def test_a_type_that_holds_every_value_takes_them(
 
     assert warehouse.rows(orders, "id, amount") == [(1, -(2**31))]
     assert "_syncd_batch" not in described(warehouse, orders)
+
+
+def test_files_whose_types_differ_land_together_in_the_type_of_the_target(
+    prepared: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    """Each file by its own type: what a union would make of two scales is not left to it."""
+    orders = prepared(columns=(ID, UPDATE_AT, DECIMAL))
+    orders.increment({"id": 1, "update_at": row(1, 1)["update_at"], "amount": Decimal("1.2345")})
+    loader.load(orders)
+    orders.columns = (ID, UPDATE_AT, NARROW_DECIMAL)
+    orders.increment({"id": 2, "update_at": row(2, 2)["update_at"], "amount": Decimal("2.34")})
+    orders.columns = (ID, UPDATE_AT, DECIMAL)
+    orders.increment({"id": 3, "update_at": row(3, 3)["update_at"], "amount": Decimal("3.4567")})
+
+    told: list[str] = []
+    run = Session.run
+
+    def telling(session: Session, sql: str, *rest: Any, **more: Any) -> int:
+        told.append(sql)
+        return run(session, sql, *rest, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Session, "run", telling)
+        loader.load(orders)
+
+    found = warehouse.rows(orders, "id, amount")
+    assert found == [(1, Decimal("1.2345")), (2, Decimal("2.3400")), (3, Decimal("3.4567"))]
+    [inserted] = [sql for sql in told if sql.startswith("INSERT") and orders.table in sql and "UNION ALL" in sql]
+    assert inserted.count('CAST("amount" AS DECIMAL(12,4)) AS "amount"') == 2
 
 
 def test_a_changed_type_stops_the_stream_and_the_statements_of_the_hint_mend_it(

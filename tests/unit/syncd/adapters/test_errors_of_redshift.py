@@ -124,6 +124,13 @@ KNOWN: tuple[tuple[dict[str, str], type[HintedError]], ...] = (
     (told("Load into table 'orders' failed. Check 'stl_load_errors' system table for details."), FileRefused),
     (told("Assert", block(1000, "Unreachable - Invalid type: 4000")), FileRefused),
     (told("The specified S3 prefix 'x' does not exist", block(8001, "")), FileRefused),
+    (
+        told(
+            "S3ServiceException:The specified key does not exist.,Status 404,Error NoSuchKey,Rid 8,ExtRid x,CanRetry 1",
+            block(8001, "Failed to initialize S3 output stream. S3 path: s3://acme-lake/syncd/data/a.parquet"),
+        ),
+        FileRefused,
+    ),
 )
 
 
