@@ -21,7 +21,7 @@ from syncd.core.events import RowsPutAside, StreamFailed, Tell
 from syncd.core.passages import passages
 from syncd.core.planner import Request
 from syncd.core.reading import Read, Reading
-from syncd.core.redshift.control import Controls
+from syncd.core.redshift.control import ISOLATION, Controls, own_ledgers
 from syncd.core.redshift.copy import role_words
 from syncd.core.redshift.quoting import TableRef
 from syncd.core.settings import (
@@ -45,13 +45,14 @@ from watermarks.errors import HintedError
 from watermarks.extraction import Chain
 from watermarks.halves import Run, Strategy
 from watermarks.history import Journal
-from watermarks.landing import Cycle, Target
+from watermarks.landing import Cycle, LedgerKey, Target
 from watermarks.lease import Process
 from watermarks.names import StreamName
 from watermarks.store import Store
 
 if TYPE_CHECKING:
     from syncd.adapters.redshift.aws import LakeKeys
+    from syncd.adapters.redshift.glance import Glance
     from syncd.adapters.redshift.sessions import KeptSession
     from syncd.adapters.redshift.sieve import Sieve
     from syncd.adapters.s3 import Lake
@@ -114,6 +115,8 @@ class Service:
         self._claims: dict[tuple[StreamName, Stage], Claiming] = {}
         self._loads: dict[StreamName, LoadRun] = {}
         self._process: Process | None = None
+        self._alive = False
+        """Whether its lease is renewed."""
         self._aside = 0
         """Rows put aside by the load that is at work."""
         self._guard = threading.Lock()
@@ -210,6 +213,7 @@ class Service:
             tell=self._tell,
             rows=MOST_ROWS,
             claiming=self._claiming(stream, Stage.LOAD, wanted),
+            holds=lambda key: self._warehouse(target.warehouse).holds(key),
         )
 
     def _warehouse(self, name: str) -> "Warehouse":
@@ -226,7 +230,8 @@ class Service:
     @property
     def name(self) -> str:
         """What other processes, and the warehouse, know this one by."""
-        return self._owner().name
+        with self._guard:
+            return self._this().name
 
     def _run_of(self, stream: StreamName, settings: StreamSettings, wanted: Pass) -> ExtractRun:
         server = self._server(settings.source)
@@ -283,11 +288,16 @@ class Service:
     def _owner(self) -> Process:
         """This process as an owner, its lease renewed from now on."""
         with self._guard:
-            if self._process is None:
-                process = Process(self.store, clock=self._clock, ttl=self._ttl)
+            process = self._this()
+            if not self._alive:
                 self._stack.enter_context(Heartbeat(process, ttl=self._ttl, lost=self._give_up))
-                self._process = process
-            return self._process
+                self._alive = True
+            return process
+
+    def _this(self) -> Process:
+        """This process, by name; nothing is written before it owns something."""
+        self._process = self._process or Process(self.store, clock=self._clock, ttl=self._ttl)
+        return self._process
 
     def _give_up(self) -> None:
         """Our lease was ended: whatever is being read would be dropped, so it is not read on."""
@@ -380,6 +390,31 @@ class Warehouse:
         return sessions
 
     @cached_property
+    def _glance(self) -> "Glance":
+        from syncd.adapters.redshift.glance import Glance  # noqa: PLC0415  # as above
+
+        return Glance(self.sessions)
+
+    def holds(self, key: LedgerKey) -> bool:
+        """Whether the ledger seems to hold a batch; asked for all streams at once, and then every ten minutes."""
+        return self._glance.holds(self._controls(key.stream), key)
+
+    def _controls(self, stream: StreamName) -> Controls:
+        lake = self._service.lake.at("").rstrip("/")
+        controls = Controls(lake=lake, stream=stream, schema=self.settings.schema)
+        serializable, own = self._isolation
+        # One that was made stays in use: it has what landed while the database was SERIALIZABLE.
+        return replace(controls, apart=serializable or controls.own_ledger.name in own)
+
+    @cached_property
+    def _isolation(self) -> tuple[bool, frozenset[str]]:
+        """Whether the database is SERIALIZABLE, and the streams' own ledgers that stand there; asked once."""
+        session = self.sessions.session()
+        [(level,)] = session.rows(ISOLATION)
+        names = session.rows(own_ledgers(self.settings.schema))
+        return str(level).upper().startswith("SERIALIZABLE"), frozenset(str(name) for (name,) in names)
+
+    @cached_property
     def _keys(self) -> "LakeKeys":
         from syncd.adapters.redshift.aws import LakeKeys  # noqa: PLC0415  # as above
 
@@ -396,7 +431,7 @@ class Warehouse:
         from syncd.adapters.redshift.target import RedshiftTarget  # noqa: PLC0415  # as above
 
         lake = self._service.lake
-        controls = Controls(lake=lake.at("").rstrip("/"), stream=stream, schema=self.settings.schema)
+        controls = self._controls(stream)
         place = Place(
             controls=controls,
             table=TableRef(schema=target.schema, name=target.table),

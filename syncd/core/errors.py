@@ -21,6 +21,10 @@ class WarehouseDown(Transient):
     """The warehouse did not start, or does not answer."""
 
 
+class WarehouseStillDown(WarehouseDown):
+    """The warehouse was away for as long as one stream waits for it: another need not wait anew."""
+
+
 class SourceUnfit(HintedError):
     """A person has to mend the source first: a table, key, index or right is missing."""
 

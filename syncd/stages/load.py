@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Final
 
-from syncd.core.errors import Collided, WarehouseDown, hinted
+from syncd.core.errors import Collided, WarehouseDown, WarehouseStillDown, hinted
 from syncd.core.events import BatchesLanded, LandingRetried, LedgerBehind, StreamFailed, Tell
 from syncd.stages.claim import Claiming
 from syncd.stages.run import RETRY_FIRST, RETRY_MOST
@@ -21,9 +21,9 @@ from watermarks.cursor import START, Cursor
 from watermarks.document import Failure, Stage, Watermark
 from watermarks.errors import HintedError, NotOwner, OutcomeUnknown, StateUnreadable
 from watermarks.extraction import Chain
-from watermarks.halves import ORIGIN, Run
+from watermarks.halves import ORIGIN, Extracted, Run
 from watermarks.history import Journal, Seen
-from watermarks.landing import NOTHING, FenceLost, Landed, Landing, Target
+from watermarks.landing import NOTHING, FenceLost, Landed, Landing, LedgerKey, Target
 from watermarks.lease import Held, Process
 from watermarks.names import StreamName
 
@@ -91,9 +91,14 @@ class LoadRun:
         tell: Tell,
         rows: int,
         claiming: Claiming,
+        holds: Callable[[LedgerKey], bool] = lambda _key: True,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Prepare; a transaction takes batches of so many `rows`, one batch at least."""
+        """Prepare; a transaction takes batches of so many `rows`, one batch at least.
+
+        `holds` says, by a look that costs little, whether the warehouse's ledger has a batch; it is asked where
+        nothing is due.
+        """
         self._stream = stream
         self._journal = journal
         self._owner = owner
@@ -103,6 +108,7 @@ class LoadRun:
         self._rows = rows
         self._pause = pause
         self._claiming = claiming
+        self._holds = holds
         self._landing: tuple[Held, Landing] | None = None
         self._so_far = LoadOutcome(stream=stream)
 
@@ -156,11 +162,31 @@ class LoadRun:
     def _pass(self, run: Run, *, limit: int | None, compare: bool) -> None:
         seen = self._journal.seen(self._stream.stem)
         due = self._due(seen.state if seen else None)
+        compare = compare or (not due and seen is not None and self._is_behind(seen.state))
         if not due and not compare:
             return
         most = None if limit is None else sum(1 for _ in self._within(limit, due))
         with self._claiming.under(self._owner()) as held:
             self._noted(self._landing_of(held), partial(self._land, run, most=most, compare=compare, since=seen))
+
+    def _is_behind(self, mine: Watermark) -> bool:
+        """Whether the ledger seems to lack what the mark says has landed; a warehouse that is away tells nothing."""
+        half, chain = mine.loaded, self._chain(mine)
+        ids = chain.ids_back(upto=half.last, after=ORIGIN) if chain else iter(())
+        newest = next(filter(half.expects, ids), None)
+        if newest is None:
+            return False
+        key = LedgerKey(stream=self._stream, load_generation=half.landed_under(newest), batch=newest)
+        try:
+            return not self._holds(key)
+        except WarehouseDown:
+            return False
+
+    def _chain(self, mine: Watermark | None) -> Extracted | None:
+        if mine is not None and mine.extracted is not None:
+            return mine.extracted
+        first = self._journal.read(self._stream.default.stem)
+        return first.extracted if first else None
 
     def _noted(self, landing: Landing, land: Callable[[Landing], None]) -> None:
         """Land; whatever goes wrong is an entry of history."""
@@ -180,10 +206,7 @@ class LoadRun:
 
     def _due(self, mine: Watermark | None) -> tuple[BatchId, ...]:
         """What waits, as the documents say."""
-        chain = mine.extracted if mine else None
-        if chain is None:
-            first = self._journal.read(self._stream.default.stem)
-            chain = first.extracted if first else None
+        chain = self._chain(mine)
         if chain is None:
             return ()
         last = mine.loaded.last if mine else ORIGIN
@@ -218,6 +241,8 @@ class LoadRun:
         for attempt in range(1, TRIES):
             try:
                 return turn()
+            except WarehouseStillDown:
+                raise  # another stream has waited for it already
             except PASSING as error:
                 wait = FIRST_PAUSE * 2 ** (attempt - 1) * random.uniform(0.5, 1.5)  # noqa: S311  # jitter, no secret
                 self._tell(LandingRetried(stream=self._stream, error=error.message, seconds=wait))

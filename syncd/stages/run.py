@@ -126,7 +126,7 @@ class ExtractRun:
     def once(self, run: Run) -> Outcome:
         """Extract until nothing is due; what goes wrong, a bug too, is part of the outcome.
 
-        A stream with nothing to do is left as it is: no claim, no entry, no session.
+        A stream with nothing to do is left as it is: no claim, no entry, no session of Spark.
         """
         return self._timed(partial(self._pass, run))
 

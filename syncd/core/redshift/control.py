@@ -24,15 +24,36 @@ class Controls:
     """The address of the lake: two lakes may feed one warehouse."""
     stream: StreamName
     schema: str
+    apart: bool = False
+    """Whether this stream has a ledger of its own: where the database is SERIALIZABLE, streams that read and write one
+    would make each other begin again, for ever."""
 
     @property
     def ledger(self) -> TableRef:
+        """Where its batches are entered."""
+        return self.own_ledger if self.apart else self.shared_ledger
+
+    @property
+    def shared_ledger(self) -> TableRef:
         return TableRef(schema=self.schema, name=LEDGER)
 
     @property
+    def own_ledger(self) -> TableRef:
+        return self.shared_ledger.beside(f"{LEDGER}_{self._hash}")
+
+    @property
     def fence(self) -> TableRef:
+        return self.shared_ledger.beside(FENCE + self._hash)
+
+    @property
+    def _hash(self) -> str:
         told = f"{self.lake}\n{self.stream.stem}"
-        return self.ledger.beside(FENCE + hashlib.sha256(told.encode()).hexdigest()[:_DIGITS])
+        return hashlib.sha256(told.encode()).hexdigest()[:_DIGITS]
+
+    @property
+    def ledgers(self) -> tuple[TableRef, ...]:
+        """Where its entries may stand; the shared one has what landed before it got its own."""
+        return (self.shared_ledger, self.own_ledger) if self.apart else (self.shared_ledger,)
 
     @property
     def create(self) -> tuple[str, ...]:
@@ -42,8 +63,10 @@ class Controls:
             " epoch BIGINT, kind VARCHAR(32), manifest VARCHAR(128), rows BIGINT, high_cursor VARCHAR(65535),"
             " table_name VARCHAR(512), landed_at TIMESTAMP"
         )
-        tables = ((self.fence, fence), (self.ledger, ledger))
-        return tuple(f"CREATE TABLE IF NOT EXISTS {table.sql} ({columns})" for table, columns in tables)
+        # A look from one batch of a stream on meets few blocks, however old the ledger is.
+        layout = " DISTSTYLE AUTO COMPOUND SORTKEY (stream, batch)"
+        tables = ((self.fence, fence, ""), *((table, ledger, layout) for table in self.ledgers))
+        return tuple(f"CREATE TABLE IF NOT EXISTS {table.sql} ({columns}){layout}" for table, columns, layout in tables)
 
     @property
     def lock(self) -> str:
@@ -70,7 +93,7 @@ class Controls:
 
     def landed(self, *, since: BatchId, upto: BatchId | None = None) -> str:
         """What the ledger holds of this stream from one batch on; up to another, and then also the newest of all."""
-        newest = f"(SELECT MAX(batch) FROM {self.ledger.sql} WHERE {self._mine})"
+        newest = f"(SELECT MAX(batch) FROM {self._held} WHERE {self._mine})"
         bound = f" AND (batch <= {number_of(upto)} OR batch = {newest})" if upto else ""
         return f"{self._entries} AND batch >= {number_of(since)}{bound}"
 
@@ -80,13 +103,34 @@ class Controls:
         return f"{self._entries} AND {older} ORDER BY batch DESC LIMIT 1"
 
     @property
+    def newest(self) -> str:
+        """The newest batch of this stream under each load generation."""
+        return self._newest(self._mine)
+
+    @property
+    def newest_of_all(self) -> str:
+        """The same of every stream of the lake."""
+        return self._newest(f"lake = {text_literal(self.lake)}")
+
+    def _newest(self, condition: str) -> str:
+        group = "stream, target, load_generation"
+        return f"SELECT {group}, MAX(batch) FROM {self._held} WHERE {condition} GROUP BY {group}"
+
+    @property
     def landed_rows(self) -> str:
         """Every batch of this stream that brought rows."""
         return f"{self._entries} AND rows > 0"
 
     @property
     def _entries(self) -> str:
-        return f"SELECT load_generation, batch, rows, table_name FROM {self.ledger.sql} WHERE {self._mine}"
+        return f"SELECT load_generation, batch, rows, table_name FROM {self._held} WHERE {self._mine}"
+
+    @property
+    def _held(self) -> str:
+        if not self.apart:
+            return self.ledger.sql
+        fields = "lake, stream, target, load_generation, batch, rows, table_name"
+        return f"({' UNION ALL '.join(f'SELECT {fields} FROM {table.sql}' for table in self.ledgers)}) held"
 
     @property
     def _mine(self) -> str:
@@ -117,6 +161,20 @@ class Controls:
             "GETDATE()",
         )
         return f"({', '.join(map(str, fields))})"
+
+
+ISOLATION: Final = (
+    "SELECT database_isolation_level FROM svv_redshift_databases WHERE database_name = CURRENT_DATABASE()"
+)
+"""How the database isolates transactions; Redshift has one level for all of it."""
+
+
+def own_ledgers(schema: str) -> str:
+    """The names of all ledgers that are one stream's own."""
+    return (
+        'SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n."oid" = c.relnamespace'
+        f" WHERE n.nspname = {text_literal(schema)} AND c.relname LIKE {text_literal(f'{LEDGER}_%')}"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
