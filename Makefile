@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 MINIO := v0.0.0-20260212201848-7aac2a2c5b7c
 export HYPOTHESIS_STORAGE_DIRECTORY ?= .cache/hypothesis
 
-.PHONY: help setup demo check test test-services test-long test-live bench-watermarks bench-sandbox bench-standin bench-extract bench-start bench-convert real-mysql format constraints clean
+.PHONY: help setup demo check test test-services test-long test-live bench-watermarks bench-sandbox bench-standin bench-extract bench-start bench-load bench-convert real-mysql format constraints clean
 
 help:           ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 20
@@ -77,6 +77,9 @@ bench-extract: $(READY) ## MySQL to Parquet on S3 beside six other tools; ARGS='
 
 bench-start: $(READY) ## a run that finds nothing, a cold and a warm one of 1,000 rows, an idle cycle
 	$(BIN)/python -m benchmarks.start_up
+
+bench-load: $(READY) ## COPYs, commits and requests of many small batches; 2,000,000 rows against the same statements by hand; ARGS='large'
+	$(BIN)/python -m benchmarks.load $(ARGS)
 
 bench-convert: $(READY) ## travelled batches to Parquet on one core: rows a second, zstd against snappy
 	$(BIN)/python -m benchmarks.convert

@@ -1,0 +1,310 @@
+"""What loading costs: statements, commits and requests of many small batches, and seconds of one large one.
+
+    python -m benchmarks.load [PART ...]     small, streams, large; or all of them
+
+The stand-in and S3 run in processes of their own; batches are prepared without Spark. `large` times the loader, in a
+process of its own, against the very statements that it sends, sent by hand.
+"""
+
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import boto3
+import numpy as np
+import pyarrow as pa
+import redshift_connector
+
+from benchmarks.standin_copy import BUCKET, MOTO
+from syncd.adapters.arrow import file_schema
+from syncd.adapters.parquet import PartWriter
+from syncd.adapters.redshift.session import Session
+from syncd.adapters.s3 import Lake
+from syncd.config.check import read_settings
+from syncd.core.batch_number import number_of
+from syncd.core.layout import batch_prefix, part_key
+from syncd.core.reading import Part
+from syncd.core.settings import LakeSettings
+from syncd.wiring import Pass, Service
+from tests.services.prepared import Prepared, Row, position, row
+from watermarks.batch import Draft, Kind, Plan
+from watermarks.cursor import START
+from watermarks.document import Watermark
+from watermarks.history import Journal
+from watermarks.stores.s3 import S3Store
+from watermarks.window import Window
+
+KEYS: Final = {"AWS_ACCESS_KEY_ID": "sandbox", "AWS_SECRET_ACCESS_KEY": "sandbox"}
+FILES: Final = 1_000
+STREAMS: Final = 500
+ROWS: Final = (200_000, 2_000_000)
+ROUNDS: Final = 2
+PART: Final = 250_000
+ROLE: Final = "arn:aws:iam::123456789012:role/load"
+
+
+class Place:
+    """A lake, a warehouse, and the configuration that leads to both."""
+
+    def __init__(self, endpoint: str, warehouse: dict[str, Any], directory: Path) -> None:
+        self.endpoint = endpoint
+        self.warehouse = warehouse
+        self.directory = directory
+        self.lake = Lake.of(LakeSettings(bucket=BUCKET, prefix="bench", region="us-east-1", endpoint=endpoint))
+        store = S3Store(self.lake.client, bucket=BUCKET, prefix="bench")
+        self.journal: Journal[Watermark] = Journal(store, Watermark)
+
+    def config(self, *tables: str) -> Path:
+        path = self.directory / "syncd.yaml"
+        url = f"redshift://loader:Sandbox1@127.0.0.1:{self.warehouse['port']}/dev"
+        named = ", ".join(f"shop.{table}: {{metadata: [batch]}}" for table in tables)
+        path.write_text(
+            "sources: {shop: {url: 'mysql://nobody:x@127.0.0.1:9/shop', zone: UTC}}\n"
+            f"lake: {{url: 's3://{BUCKET}/bench', endpoint: '{self.endpoint}', region: us-east-1}}\n"
+            f"warehouse: {{url: '{url}', iam_role: '{ROLE}'}}\n"
+            f"tables: {{{named}}}\n"
+        )
+        return path
+
+    def connect(self) -> Any:  # noqa: ANN401  # its driver has no types
+        made = redshift_connector.connect(
+            host="127.0.0.1",
+            port=self.warehouse["port"],
+            database="dev",
+            user="loader",
+            password="Sandbox1",  # noqa: S106  # the sandbox's own
+            ssl=False,
+        )
+        made.autocommit = True
+        return made
+
+
+@contextmanager
+def place() -> Iterator[Place]:
+    command = [sys.executable, "-c", MOTO]
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        subprocess.Popen(  # noqa: S603  # our own words
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ) as moto,
+    ):
+        assert moto.stdin is not None
+        assert moto.stdout is not None
+        endpoint = f"http://127.0.0.1:{int(moto.stdout.readline())}"
+        boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1").create_bucket(Bucket=BUCKET)
+        words = [sys.executable, "-m", "syncd.sandbox.redshift", "--s3-endpoint", endpoint]
+        with subprocess.Popen(words, stdout=subprocess.PIPE) as server:  # noqa: S603  # as above
+            assert server.stdout is not None
+            try:
+                yield Place(endpoint, json.loads(server.stdout.readline()), Path(directory))
+            finally:
+                server.terminate()
+        moto.stdin.close()
+
+
+class Count:
+    """What is sent to the warehouse and to S3."""
+
+    def __init__(self) -> None:
+        self.statements: list[str] = []
+        self.requests: Counter[str] = Counter()
+
+    def of(self, word: str) -> int:
+        return sum(sql.startswith(word) for sql in self.statements)
+
+    def told(self, streams: int, seconds: float) -> str:
+        requests = self.requests.total() / streams
+        return (
+            f"{self.of('COPY')} COPYs, {self.of('COMMIT')} commits, {len(self.statements)} statements,"
+            f" {requests:.1f} requests to S3 a stream, {seconds:.1f} s"
+        )
+
+
+@contextmanager
+def counted(service: Service) -> Iterator[Count]:
+    count = Count()
+    execute = Session._execute  # noqa: SLF001  # every statement goes through it
+
+    def counting(session: Session, sql: str, *rest: Any, **words: Any) -> Any:  # noqa: ANN401  # as it is given
+        count.statements.append(sql)
+        return execute(session, sql, *rest, **words)
+
+    def sent(*, operation_name: str, **_: object) -> None:
+        count.requests[operation_name] += 1
+
+    events = service.lake.client.meta.events
+    events.register("request-created.s3", sent)
+    setattr(Session, "_execute", counting)  # noqa: B010  # a plain assignment is for types that match
+    try:
+        yield count
+    finally:
+        setattr(Session, "_execute", execute)  # noqa: B010  # as above
+        events.unregister("request-created.s3", sent)
+
+
+def tick(service: Service) -> None:
+    """One pass of the load stage over every stream."""
+    for stream in service._settings.streams:  # noqa: SLF001  # as the command goes through them
+        outcome = service.load(stream, Pass())
+        if outcome.error is not None:
+            raise outcome.error
+
+
+def small(at: Place) -> None:
+    """A thousand batches of one small file each wait for one stream."""
+    stream = Prepared(at.lake, at.journal)
+    for number in range(1, FILES + 1):
+        stream.increment(row(number, number))
+    with Service(read_settings(at.config(stream.table), {}), environ=os.environ, tell=lambda _: None) as service:
+        timed(f"{FILES:,} files of one stream", service, streams=1)
+
+
+def streams(at: Place) -> None:
+    """One small batch in each of many streams, twice; and then nothing."""
+    made = [Prepared(at.lake, at.journal) for _ in range(STREAMS)]
+    settings = read_settings(at.config(*(one.table for one in made)), {})
+    with Service(settings, environ=os.environ, tell=lambda _: None) as service:
+        for number, what in enumerate(("into new tables", "with claims held", "once more"), start=1):
+            for one in made:
+                one.increment(row(number, number))
+            timed(f"{STREAMS} streams, a batch each, {what}", service, streams=STREAMS)
+        timed(f"{STREAMS} streams, nothing due", service, streams=STREAMS)
+    with Service(settings, environ=os.environ, tell=lambda _: None) as service:
+        for one in made:
+            one.increment(row(9, 9))
+        timed(f"{STREAMS} streams, a batch each, first pass of a process", service, streams=STREAMS)
+
+
+def timed(what: str, service: Service, *, streams: int) -> None:
+    with counted(service) as count:
+        began = time.perf_counter()
+        tick(service)
+        seconds = time.perf_counter() - began
+    tell(f"{what}: {count.told(streams, seconds)}")
+
+
+class Large(Prepared):
+    """A stream whose batches are columns, not rows."""
+
+    def batch(self, rows: int, second: float) -> None:
+        """Every row once more, stamped so many seconds into the day."""
+        high = position(row(rows, second))
+
+        def draft(state: Watermark) -> Draft:
+            low = state.chain.cursor
+            return Draft(kind=Kind.INCREMENT, world=self._world(low), windows=(Window(low, high),), high=high)
+
+        self._made(draft, [row(key, second) for key in (1, rows)], rows)
+
+    def write(self, plan: Plan, rows: Sequence[Row], parts: int) -> Iterator[Part]:
+        """The rows from 1 to `parts`, in files of a quarter of a million."""
+        stamp = rows[0]["update_at"]
+        ways = self.passages()
+        for number, first in enumerate(range(1, parts + 1, PART)):
+            ids = np.arange(first, min(first + PART, parts + 1))
+            table = pa.table(
+                {
+                    "id": pa.array(ids),
+                    "name": pa.array([f"row {key} at {stamp:%H%M%S}" for key in ids]),
+                    "update_at": pa.array([stamp] * len(ids), pa.timestamp("us", "UTC")),
+                }
+            ).cast(file_schema(ways))
+            key = part_key(batch_prefix(plan), window=0, number=number, attempt="bench")
+            made = self.lake.new(key)
+            writer = PartWriter(made, ways, batch=number_of(plan.id))
+            for some in table.to_batches(max_chunksize=4_096):
+                writer.write(some)
+            written, stood = writer.close(), made.finish()
+            yield Part(
+                key=key, etag=stood.etag, bytes=written.bytes, rows=written.rows, sha256=written.sha256,
+                low=START, high=START, widths=written.widths,
+            )  # fmt: skip
+
+
+def large(at: Place) -> None:
+    """Every row of a table replaced by one batch: the loader, and its statements by hand."""
+    for rows in ROWS:
+        stream = Large(at.lake, at.journal)
+        config = at.config(stream.table)
+        stream.batch(rows, 1)
+        loaded(config)
+        with at.connect() as connection:
+            cursor = connection.cursor()
+            cursor.execute(f"CREATE TABLE by_hand_{rows} AS SELECT * FROM {stream.table}")  # noqa: S608  # names of ours
+            for number in range(ROUNDS):
+                stream.batch(rows, 2 + number)
+                told = loaded(config)
+                statements = [
+                    sql.replace(f'"{stream.table}"', f'"by_hand_{rows}"') for sql in of_rows(told["statements"])
+                ]
+                hand = seconds_of(lambda: [cursor.execute(sql) for sql in statements])  # noqa: B023  # used at once
+                for table in (stream.table, f"by_hand_{rows}"):
+                    cursor.execute(f"SELECT COUNT(*) FROM {table}")  # noqa: S608  # as above
+                    assert list(cursor.fetchone()) == [rows]
+                tell(
+                    f"{rows:,} rows by upsert: loader {told['seconds']:.1f} s, by hand {hand:.1f} s,"
+                    f" {told['seconds'] / hand:.2f} times; loader's processor {told['cpu']:.2f} s"
+                    f" ({told['start']:.2f} s before it began), peak memory {told['peak']:.0f} MiB"
+                )
+
+
+def of_rows(statements: list[str]) -> list[str]:
+    """What somebody would write by hand: without fence, ledger and looks at catalogs."""
+    ours = ("LOCK", "SELECT", 'DELETE FROM "public"."syncd_', 'INSERT INTO "public"."syncd_')
+    return [sql for sql in statements if not sql.startswith(ours)]
+
+
+def loaded(config: Path) -> dict[str, Any]:
+    """One pass of a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.load", "loader", str(config)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603  # our own words
+    return dict(json.loads(done.stdout))
+
+
+def loader(config: Path) -> None:
+    with Service(read_settings(config, {}), environ=os.environ, tell=lambda _: None) as service:
+        with counted(service) as count:
+            start = processor()
+            seconds = seconds_of(lambda: tick(service))
+        used = processor()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    told = {"seconds": seconds, "cpu": used, "start": start, "peak": peak, "statements": count.statements}
+    sys.stdout.write(json.dumps(told))
+
+
+def processor() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def seconds_of(act: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    act()
+    return time.perf_counter() - began
+
+
+def tell(line: str) -> None:
+    print(f"{line}; load {os.getloadavg()[0]:.1f}", flush=True)  # a benchmark's result
+
+
+PARTS: Final = {"small": small, "streams": streams, "large": large}
+
+if __name__ == "__main__":
+    os.environ.update(KEYS)
+    if sys.argv[1:2] == ["loader"]:
+        loader(Path(sys.argv[2]))
+    else:
+        print(f"{platform.machine()}, {os.cpu_count()} cores")  # as above
+        with place() as here:
+            for name in sys.argv[1:] or PARTS:
+                PARTS[name](here)
