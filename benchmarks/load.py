@@ -9,7 +9,6 @@ process of its own, against the very statements that it sends, sent by hand.
 import json
 import os
 import platform
-import resource
 import subprocess
 import sys
 import tempfile
@@ -46,7 +45,7 @@ from watermarks.window import Window
 
 KEYS: Final = {"AWS_ACCESS_KEY_ID": "sandbox", "AWS_SECRET_ACCESS_KEY": "sandbox"}
 FILES: Final = 1_000
-STREAMS: Final = 500
+STREAMS: Final = int(os.environ.get("SYNCD_BENCH_STREAMS", "500"))
 ROWS: Final = (200_000, 2_000_000)
 ROUNDS: Final = 2
 PART: Final = 250_000
@@ -174,7 +173,7 @@ def streams(at: Place) -> None:
     made = [Prepared(at.lake, at.journal) for _ in range(STREAMS)]
     settings = read_settings(at.config(*(one.table for one in made)), {})
     with Service(settings, environ=os.environ, tell=lambda _: None) as service:
-        for number, what in enumerate(("into new tables", "with claims held", "once more"), start=1):
+        for number, what in enumerate(("into new tables", "with claims held"), start=1):
             for one in made:
                 one.increment(row(number, number))
             timed(f"{STREAMS} streams, a batch each, {what}", service, streams=STREAMS)
@@ -266,25 +265,9 @@ def of_rows(statements: list[str]) -> list[str]:
 
 def loaded(config: Path) -> dict[str, Any]:
     """One pass of a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.load", "loader", str(config)]
+    command = [sys.executable, "-m", "benchmarks.one_load", str(config)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603  # our own words
     return dict(json.loads(done.stdout))
-
-
-def loader(config: Path) -> None:
-    with Service(read_settings(config, {}), environ=os.environ, tell=lambda _: None) as service:
-        with counted(service) as count:
-            start = processor()
-            seconds = seconds_of(lambda: tick(service))
-        used = processor()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    told = {"seconds": seconds, "cpu": used, "start": start, "peak": peak, "statements": count.statements}
-    sys.stdout.write(json.dumps(told))
-
-
-def processor() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
 
 
 def seconds_of(act: Callable[[], object]) -> float:
@@ -301,10 +284,7 @@ PARTS: Final = {"small": small, "streams": streams, "large": large}
 
 if __name__ == "__main__":
     os.environ.update(KEYS)
-    if sys.argv[1:2] == ["loader"]:
-        loader(Path(sys.argv[2]))
-    else:
-        print(f"{platform.machine()}, {os.cpu_count()} cores")  # as above
-        with place() as here:
-            for name in sys.argv[1:] or PARTS:
-                PARTS[name](here)
+    print(f"{platform.machine()}, {os.cpu_count()} cores")
+    with place() as here:
+        for name in sys.argv[1:] or PARTS:
+            PARTS[name](here)

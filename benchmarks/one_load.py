@@ -1,0 +1,48 @@
+"""One pass of the load stage in a process of its own, with nothing else in it: what it cost goes to stdout.
+
+python -m benchmarks.one_load CONFIG
+"""
+
+import json
+import os
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from syncd.adapters.redshift.session import Session
+from syncd.config.check import read_settings
+from syncd.wiring import Pass, Service
+
+
+def main(config: Path) -> None:
+    statements: list[str] = []
+    execute = Session._execute  # noqa: SLF001  # every statement goes through it
+
+    def telling(session: Session, sql: str, *rest: Any, **words: Any) -> Any:  # noqa: ANN401  # as it is given
+        statements.append(sql)
+        return execute(session, sql, *rest, **words)
+
+    setattr(Session, "_execute", telling)  # noqa: B010  # a plain assignment is for types that match
+    settings = read_settings(config, {})
+    with Service(settings, environ=os.environ, tell=lambda _: None) as service:
+        start, began = processor(), time.perf_counter()
+        for stream in settings.streams:
+            outcome = service.load(stream, Pass())
+            if outcome.error is not None:
+                raise outcome.error
+        seconds = time.perf_counter() - began
+    peak = int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) / 1024
+    told = {"seconds": seconds, "cpu": processor(), "start": start, "peak": peak, "statements": statements}
+    sys.stdout.write(json.dumps(told))
+
+
+def processor() -> float:
+    """Seconds of processor time so far."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
