@@ -47,8 +47,9 @@ from watermarks.halves import Run, Strategy
 from watermarks.history import Journal
 from watermarks.landing import Cycle, LedgerKey, Target
 from watermarks.lease import Process
-from watermarks.names import StreamName
+from watermarks.names import SYSTEM, StreamName
 from watermarks.store import Store
+from watermarks.system import SystemDefault
 
 if TYPE_CHECKING:
     from syncd.adapters.redshift.aws import LakeKeys
@@ -245,6 +246,7 @@ class Service:
             request=wanted.request,
             wait=wanted.wait,
             reread=server.settings.reread,
+            default_start=self._default_start,
             notes=StoredSeen(self.store, stream),
         )
         producer = ExtractProducer(
@@ -268,6 +270,11 @@ class Service:
             tell=self._tell,
             claiming=self._claiming(stream, Stage.EXTRACT, wanted),
         )
+
+    def _default_start(self) -> datetime | None:
+        """Where streams begin that are told no other."""
+        state = Journal(self.store, SystemDefault, clock=self._clock).newest(SYSTEM)
+        return state.start if state else None
 
     def _server(self, name: str) -> "Server":
         if name not in self._sources:

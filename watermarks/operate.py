@@ -16,7 +16,7 @@ from watermarks.batch import BatchId
 from watermarks.cursor import START, Cursor
 from watermarks.document import Watermark
 from watermarks.errors import Misuse
-from watermarks.halves import ORIGIN, Extracted, Loaded
+from watermarks.halves import ORIGIN, Extracted, Loaded, Strategy
 from watermarks.history import Attempt, Change, Journal, Note, StateMissing
 from watermarks.legacy import Legacy
 from watermarks.names import SYSTEM, StreamName
@@ -39,29 +39,68 @@ class Operator:
     again: Attempt | None = None
     """A change that was sent before and not answered: it is not made twice."""
 
+    def set_marks(
+        self,
+        stream: StreamName,
+        *,
+        extracted: Cursor | None = None,
+        after: BatchId | None = None,
+        loaded: Cursor = START,
+    ) -> Watermark:
+        """Set one half or both, in one entry that one undo takes back; the half of which nothing is said stays.
+
+        Read on from the cursor `extracted`; land what comes behind the batch `after`, where `loaded` is
+        what that batch had reached.
+
+        Raises:
+            Misuse: there is nothing to set, or `after` is no batch of the chain.
+        """
+        if extracted is None and after is None:
+            raise Misuse(
+                f"nothing of {stream} is to be set", hint="Say where to read on, or which batch to land after."
+            )
+        if after is not None and after != ORIGIN:
+            self._require_link(stream, after)
+
+        def wanted(state: Watermark) -> Watermark:
+            if after is not None:
+                state = replace(state, loaded=state.loaded.anew(after, cursor=loaded), extracted=_by_a_person(state))
+            return state if extracted is None else replace(state, extracted=_moved(state.chain, extracted))
+
+        return self._change(stream, Change.SET, wanted)
+
+    def reset_marks(self, stream: StreamName, *, extracted: bool = True, loaded: bool = True) -> Watermark:
+        """Read everything again, or land the whole chain again from its files, or both in one entry.
+
+        Raises:
+            Misuse: the stream has never run, or nothing is to be reset.
+        """
+        self._state(stream)
+        if not (extracted or loaded):
+            raise Misuse(f"nothing of {stream} is to be reset", hint="Name a half, or both.")
+
+        def wanted(state: Watermark) -> Watermark:
+            if loaded:
+                state = replace(state, loaded=state.loaded.anew(ORIGIN, cursor=START))
+            return replace(state, extracted=_moved(state.chain, START)) if extracted else state
+
+        return self._change(stream, Change.RESET, wanted)
+
     def set_extracted(self, stream: StreamName, cursor: Cursor) -> Watermark:
         """Read from another position on. Targets land what was read so far first."""
-        return self._change(stream, Change.SET, lambda state: replace(state, extracted=_moved(state.chain, cursor)))
+        return self.set_marks(stream, extracted=cursor)
 
     def reset_extracted(self, stream: StreamName) -> Watermark:
         """Read everything again, as on the first run."""
-        self._state(stream)
-        return self._change(stream, Change.RESET, lambda state: replace(state, extracted=_moved(state.chain, START)))
+        return self.reset_marks(stream, loaded=False)
 
     def set_loaded(self, stream: StreamName, after: BatchId, *, cursor: Cursor = START) -> Watermark:
         """Land what comes after a batch: earlier ones are left out, later ones land although they may have before."""
-        if after != ORIGIN:
-            self._require_link(stream, after)
-        return self._change(
-            stream, Change.SET, lambda state: replace(state, loaded=state.loaded.anew(after, cursor=cursor))
-        )
+        return self.set_marks(stream, after=after, loaded=cursor)
 
     def reset_loaded(self, stream: StreamName) -> Watermark:
         """Land the whole chain again from its files."""
-        self._state(stream)
-        return self._change(
-            stream, Change.RESET, lambda state: replace(state, loaded=state.loaded.anew(ORIGIN, cursor=START))
-        )
+        return self.reset_marks(stream, extracted=False)
 
     def skip(self, stream: StreamName, upto: BatchId) -> Watermark:
         """Leave out batches that are due, up to and including one, for ever."""
@@ -98,7 +137,10 @@ class Operator:
     def _before(self, state: Watermark) -> Watermark:
         """The state that the last change by a person found."""
         if state.set_at == 0:
-            raise NothingToUndo(f"nobody has changed {state.stream} by hand", hint="See: syncd watermark history")
+            raise NothingToUndo(
+                f"nobody has changed {state.stream} by hand",
+                hint=f"See: syncd watermark history -t {_table(state.stream)}",
+            )
         if state.set_at == 1:
             return Watermark.new(state.stream, at=state.created_at)
         entry = self.journal.entry(state.stem, state.set_at - 1)
@@ -155,10 +197,21 @@ def _moved(half: Extracted, cursor: Cursor) -> Extracted:
     return half.anew(cursor, snapshot=None)
 
 
+def _by_a_person(state: Watermark) -> Extracted | None:
+    """The extracted half, saying that a person set a mark: until the next batch is read, as ever."""
+    return replace(state.extracted, strategy=Strategy.MANUAL) if state.extracted else None
+
+
+def _table(stream: StreamName) -> str:
+    return f"{stream.database}.{stream.table}"
+
+
 def _undone(state: Watermark, earlier: Watermark) -> Watermark:
     if state.extracted and earlier.extracted and state.extracted.generation != earlier.extracted.generation:
         half = state.extracted.anew(earlier.extracted.cursor, snapshot=earlier.extracted.snapshot)
         state = replace(state, extracted=replace(half, strategy=earlier.extracted.strategy))
+    elif state.extracted and earlier.extracted and state.extracted.strategy is Strategy.MANUAL:
+        state = replace(state, extracted=replace(state.extracted, strategy=earlier.extracted.strategy))
     if state.loaded != earlier.loaded and _by_hand(state.loaded, earlier.loaded):
         state = replace(state, loaded=state.loaded.back_at(earlier.loaded))
     return state

@@ -2,7 +2,7 @@
 
 import base64
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,6 +29,7 @@ from watermarks.stores.s3 import (
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
+    from mypy_boto3_s3.type_defs import ObjectTypeDef
 
 PIECE: Final = 8 << 20
 """How much is sent at once; S3 takes at most 10,000 pieces, and none but the last under 5 MiB."""
@@ -136,7 +137,13 @@ class Lake:
     def stray(self, prefix: str) -> Sequence[tuple[str, datetime]]:
         """Every object below a prefix with the instant of its last change."""
         start = len(self.name(""))
-        return [(name[start:], changed.astimezone(UTC)) for name, changed in self._listed(self.name(prefix))]
+        found = self._listed(self.name(prefix))
+        return [(each["Key"][start:], each["LastModified"].astimezone(UTC)) for each in found]
+
+    def standing(self, prefix: str) -> Mapping[str, tuple[int, str]]:
+        """Size and tag of every object below a prefix, a thousand with each request."""
+        start = len(self.name(""))
+        return {each["Key"][start:]: (each["Size"], each["ETag"]) for each in self._listed(self.name(prefix))}
 
     def abandon(self, prefix: str, *, holding: str) -> int:
         """Give up uploads that were begun below a prefix with this text in their key, and never finished; how many."""
@@ -151,12 +158,12 @@ class Lake:
                 self.client.abort_multipart_upload(Bucket=self.settings.bucket, Key=name, UploadId=upload)
         return len(ours)
 
-    def _listed(self, name: str) -> Iterator[tuple[str, datetime]]:
+    def _listed(self, name: str) -> "Iterator[ObjectTypeDef]":
         further: dict[str, Any] = {}
         while True:
             with self.mapped(name, "s3:ListBucket on the bucket"):
                 page = self.client.list_objects_v2(Bucket=self.settings.bucket, Prefix=name, **further)
-            yield from ((each["Key"], each["LastModified"]) for each in page.get("Contents", []))
+            yield from page.get("Contents", [])
             if not page.get("IsTruncated"):
                 return
             if "NextContinuationToken" not in page:

@@ -9,6 +9,7 @@ from syncd.cli.exits import Exit, exit_for
 from syncd.cli.jars import jars
 from syncd.cli.run import run
 from syncd.cli.sandbox import sandbox
+from syncd.cli.watermark import watermark
 from watermarks.errors import HintedError
 
 
@@ -22,6 +23,7 @@ syncd.add_command(demo)
 syncd.add_command(jars)
 syncd.add_command(run)
 syncd.add_command(sandbox)
+syncd.add_command(watermark)
 
 
 def entry() -> None:

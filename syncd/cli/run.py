@@ -4,13 +4,13 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from syncd.cli.exits import Exit, exit_for, worst
+from syncd.cli.instant import InstantType
 from syncd.cli.output import say
 from syncd.cli.passes import Passed, show
 from syncd.cli.signals import ended_by_sigterm
@@ -22,20 +22,6 @@ if TYPE_CHECKING:
     from watermarks.errors import HintedError
 
 CONFIG: Final = "syncd.yaml"
-
-
-class InstantType(click.ParamType[datetime]):
-    """An instant, in UTC unless it says otherwise."""
-
-    name = "instant"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        from syncd.config.words import instant
-
-        try:
-            return instant(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
 
 
 @click.command()

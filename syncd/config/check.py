@@ -209,6 +209,7 @@ class _Checker:
             settle=table.settle,
             ahead_after=table.ahead_after,
             first_run=first_run,
+            first_run_told=bool({"first_run", "start"} & table.model_fields_set),
             start=start,
             start_by=table.begins_by,
             null_cursor=table.null_cursor,

@@ -6,6 +6,9 @@ from typing import Final
 _KEY: Final = {False: 6, True: 5}
 """Where the index stands in a line of MySQL, and of MariaDB, which has no column for partitions."""
 
+_ROWS: Final = {False: 9, True: 8}
+"""Where the number of rows stands."""
+
 _NOTHING: Final = ("impossible", "no matching", "const table", "no tables used")
 
 
@@ -24,3 +27,17 @@ def judge(lines: Sequence[tuple[object, ...]], *, index: str, mariadb: bool) -> 
     if key != index:
         return f"it would read by index {key}" if key else "it would scan the whole table"
     return "it would sort what it reads" if "filesort" in extra else None
+
+
+def estimate(lines: Sequence[tuple[object, ...]], *, mariadb: bool) -> int | None:
+    """About how many rows the statement would read, as the server guesses; None where it tells no number."""
+    if len(lines) != 1:
+        return None
+    if any(word in str(lines[0][-1] or "").lower() for word in _NOTHING):
+        return 0
+    told = lines[0][_ROWS[mariadb]]
+    if told is None:
+        return None
+    # Behind it MySQL says how many of a hundred it expects to fit.
+    share = 100.0 if mariadb else float(str(lines[0][_ROWS[mariadb] + 1] or 100))
+    return round(int(str(told)) * share / 100)

@@ -121,6 +121,15 @@ def _positions(order: Order, columns: _Columns, index: str, where: str) -> str:
     return f"SELECT {selects} FROM {hinted(order.database, order.table, index)} WHERE {where}"
 
 
+def rows_after(order: Order, low: Cursor, *, mariadb: bool) -> str:
+    """Reads 1 for each row behind a cursor: to be explained, not to be run.
+
+    MySQL does not look into an index that it is forced to take, and guesses one row.
+    """
+    hint = f"{'FORCE' if mariadb else 'USE'} INDEX ({quoted(order.index)})"
+    return f"SELECT 1 FROM {qualified(order.database, order.table)} {hint} WHERE {after(order.columns, low)}"
+
+
 def any_null(order: Order) -> str:
     """Reads one row whose order column is NULL."""
     column = order.columns[0]

@@ -233,6 +233,8 @@ class StreamSettings:
     settle: timedelta = timedelta(seconds=60)
     ahead_after: timedelta = timedelta(seconds=30)
     first_run: FirstRun = FirstRun.SNAPSHOT
+    first_run_told: bool = True
+    """Whether the configuration says so; where it is silent, the system-wide default comes first."""
     start: datetime | None = None
     """With `first_run: from`."""
     start_by: str | None = None

@@ -1,6 +1,6 @@
 """Planning: asks the source where rows stand, and makes of the answers the draft of a stream's next batch."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -81,6 +81,8 @@ class Planner:
     """How long a stream without a mark waits for transactions of which nothing is known."""
     reread: timedelta = timedelta(minutes=10)
     """How far before the mark to read again, where a server's time has a break."""
+    default_start: Callable[[], datetime | None] = lambda: None
+    """Where streams begin that are told no other; asked only before a first run."""
     notes: Notes = field(default_factory=Remembered)
     waiting: str = ""
     """What is in the way, where the last proposal was none."""
@@ -144,6 +146,8 @@ class Planner:
         if require_no_nulls(scene.order, self.settings):
             self._prober.refuse_nulls(scene.order)
         way = planner.way_of(scene.watermark.chain, self.settings)
+        if way is Way.BEGIN and not self.settings.first_run_told and (start := self.default_start()) is not None:
+            self.settings = replace(self.settings, first_run=FirstRun.FROM, start=start)
         clock = scene.order.clock
         if clock is None:
             return self._grown(scene, way)
@@ -193,14 +197,14 @@ class Planner:
     def _reread(self, scene: _Scene, clock: Clock, due: Due, horizon: Horizon) -> Draft | None:
         top, low = scene.reached, self._since(scene, clock, due)
         if horizon.bound is None or planner.reaches(top, Cursor((clock.floor(horizon.bound),))):
-            self._wait_for_its_clock(scene, due, horizon, low)
+            self._wait_for_its_clock(scene, clock, due, horizon, low)
             return None
         path = Path.of_order(scene.order)
         where = partial(self._within, path, top)
         found = self._prober.every(path, low, where, rows=self.settings.batch_rows)
         return planner.again(scene.ground, scene.order, found, due.fields())
 
-    def _wait_for_its_clock(self, scene: _Scene, due: Due, horizon: Horizon, low: Cursor) -> None:
+    def _wait_for_its_clock(self, scene: _Scene, clock: Clock, due: Due, horizon: Horizon, low: Cursor) -> None:
         """What is below the mark can still change: it is read again once it cannot.
 
         Raises:
@@ -208,10 +212,12 @@ class Planner:
         """
         shown = f"{horizon.t0:%Y-%m-%d %H:%M:%S} UTC"
         if due.clock:
+            since = clock.instant(low.values[0])
             raise SourceReplaced(
                 f"the server's clock went back: it shows {shown}, and {scene.table} is read up to {scene.reached}",
                 hint=f"Once it has passed that, everything from {low} on is read again. To go on now: "
-                f"syncd watermark set -t {scene.table} --mysql-only --reason 'the clock went back'",
+                f"syncd watermark set -t {scene.table} --mysql-only --timestamp '{since:%Y-%m-%d %H:%M:%S.%f}'"
+                " --reason 'the clock went back'",
             )
         held = f": {horizon.reason}" if horizon.reason else ""
         self.waiting = f"another server answers; what was read from {low} on is read again once it is complete{held}"

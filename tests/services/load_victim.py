@@ -145,7 +145,7 @@ def load_run(
     )
     stream = StreamName.of_stem(job["stem"])
     place = Place(
-        controls=Controls(lake=lake.at(""), stream=stream, schema=warehouse.schema),
+        controls=Controls(lake=lake.at("").rstrip("/"), stream=stream, schema=warehouse.schema),
         table=TableRef(schema="public", name=job["table"]),
         mode=Mode(job["mode"]),
         settings=TargetSettings(

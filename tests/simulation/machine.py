@@ -26,6 +26,8 @@ CHANGES = st.sampled_from(
         "undo second",
         "again",
         "again second",
+        "both",
+        "anew",
     ]
 )
 

@@ -372,10 +372,11 @@ class World:
         chance = self.random.random()
         try:
             match what:
-                case "reset":
-                    person.reset_extracted(STREAM)
-                case "back" | "forward":
-                    person.set_extracted(STREAM, self._elsewhere(what, chance))
+                case "reset" | "anew":
+                    person.reset_marks(STREAM, loaded=what == "anew")
+                case "back" | "forward" | "both":
+                    after = self._landed(STREAM, chance) if what == "both" else None
+                    person.set_marks(STREAM, extracted=self._elsewhere(what, chance), after=after)
                 case "undo":
                     person.undo(STREAM)
                 case "reload":

@@ -29,18 +29,21 @@ class Proofs:
         """
         for batch in lost:
             if batch not in self._whole:
-                self._require_files(chain.required(batch), first=lost[0])
+                self._require_files(chain.required(batch), lost)
                 self._whole.add(batch)
         if not lost:
             self._whole.clear()
 
-    def _require_files(self, link: Link, *, first: BatchId) -> None:
+    def _require_files(self, link: Link, lost: Sequence[BatchId]) -> None:
+        table = f"{link.stream.database}.{link.stream.table}"
         for part in Manifest.of_link(link).parts if link.kind is not Kind.ABANDONED else ():
             if not self._lists.holds(part):
                 raise FilesGone(
-                    f"{link.stream}: the ledger has lost what landed from {first} on, and"
+                    f"{link.stream}: the ledger has lost what landed from {lost[0]} on, and"
                     f" {self._lists.at(part.key)} of {link.id} is gone or another one",
-                    hint="Was the warehouse restored? Restore the file from the bucket's versions, or read it all"
-                    f" anew: syncd watermark reset -t {link.stream.table}",
+                    hint="Was the warehouse restored? Restore the file from the bucket's versions. Or go on without"
+                    f" it and read its rows again: syncd watermark rebuild -t {table} --from-ledger --yes; then"
+                    f" syncd watermark set -t {table} --redshift-only --after {lost[-1]}; then"
+                    f" syncd watermark reset -t {table} --mysql-only",
                     file=part.key,
                 )

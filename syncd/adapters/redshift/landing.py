@@ -193,8 +193,9 @@ class Attempt:
             raise SchemaDrift(
                 f"{self._cycle.stream}: batch {wholes[0]} is the whole table without a key, and {self._place.mode}"
                 " needs one",
-                hint="The mode was changed. Read the table anew under a key: syncd watermark reset"
-                f" -t {self._cycle.stream.table}",
+                hint="The mode was changed. Leave out what was read without a key, and read the table anew:"
+                f" syncd watermark set -t {self._cycle.stream.table} --redshift-only --preset now; then"
+                f" syncd watermark reset -t {self._cycle.stream.table} --mysql-only",
             )
         if not read:
             return [0 for _ in links]

@@ -133,6 +133,12 @@ class Controls:
         return f"({' UNION ALL '.join(f'SELECT {fields} FROM {table.sql}' for table in self.ledgers)}) held"
 
     @property
+    def evidence(self) -> str:
+        """What the ledger holds of this stream, with the manifest that each batch landed by."""
+        columns = "load_generation, batch, rows, table_name, manifest"
+        return f"SELECT {columns} FROM {self.ledger.sql} WHERE {self._mine}"
+
+    @property
     def _mine(self) -> str:
         return (
             f"lake = {text_literal(self.lake)} AND stream = {text_literal(self.stream.chain_stem)}"

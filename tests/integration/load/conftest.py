@@ -79,7 +79,9 @@ class Loader:
         settings = prepared.settings
         assert settings.target is not None
         given: dict[str, Any] = {
-            "controls": Controls(lake=self.lake.at(""), stream=prepared.stream, schema=self.warehouse.schema),
+            "controls": Controls(
+                lake=self.lake.at("").rstrip("/"), stream=prepared.stream, schema=self.warehouse.schema
+            ),
             "table": TableRef(schema=settings.target.schema, name=settings.target.table),
             "mode": settings.mode,
             "settings": settings.target,

@@ -140,6 +140,27 @@ def test_ties_deeper_than_a_batch_are_read_once(server: Server) -> None:
     assert lab.watermark.chain.seq == 1 + -(-1000 // 90)
 
 
+@pytest.mark.parametrize("told", [False, True])
+def test_only_who_is_told_no_beginning_takes_the_system_wide_default(server: Server, *, told: bool) -> None:
+    versioned(server, per_tie=1, rows=20)
+    lab = stream(server, first_run_told=told)
+    asked = list[int]()
+
+    def default() -> datetime:
+        asked.append(1)
+        return NEW_YEAR + timedelta(seconds=15)
+
+    rows = lab.rows()
+    rows.planner.default_start = default
+    lab.run(rows)
+    again = lab.rows()
+    again.planner.default_start = default
+    lab.run(again)
+
+    assert len(rows.rows) == (20 if told else 5)
+    assert len(asked) == (0 if told else 1), "once there is a mark nobody asks"
+
+
 def test_the_horizon_cuts_to_the_columns_digits(server: Server) -> None:
     """A stamp of 10.7 s is written as 10 to a DATETIME: at a horizon of 10.7 that second is not complete."""
     versioned(server, "DATETIME", per_tie=1, rows=20)

@@ -65,7 +65,7 @@ class Command:
         place = f"{server.host}:{self.port or server.port}/{server.database}"
         url = f"redshift://{server.user}:{server.password}@{place}"
         role = f", iam_role: '{ROLE}'" if self.role else ""
-        tables = ", ".join(f"shop.{one.table}: {{metadata: [batch]}}" for one in self.tables)
+        tables = ", ".join(f"shop.{one.table}: {{metadata: [batch], cursor: {one.cursor}}}" for one in self.tables)
         path.write_text(
             "sources: {shop: {url: 'mysql://nobody:x@127.0.0.1:9/shop', zone: UTC}}\n"
             f"lake: {{url: 's3://{settings.bucket}/{settings.prefix}', endpoint: '{settings.endpoint}',"

@@ -125,6 +125,106 @@ def test_setting_the_loaded_mark_leaves_the_extracted_half() -> None:
     assert desk.person.reset_loaded(ORDERS).extracted == before
 
 
+def test_both_halves_are_set_by_one_entry_and_taken_back_by_one_undo() -> None:
+    desk = Desk()
+    before = desk.state()
+
+    state = desk.person.set_marks(ORDERS, extracted=at(1), after=BatchId(1, 3), loaded=at(3, 3))
+
+    assert state.revision == before.revision + 1
+    assert (state.chain.generation, state.chain.cursor) == (2, at(1))
+    assert (state.loaded.load_generation, state.loaded.last, state.loaded.cursor) == (2, BatchId(1, 3), at(3, 3))
+    undone = desk.person.undo(ORDERS)
+    assert undone.chain.cursor == before.chain.cursor
+    assert (undone.loaded.last, undone.loaded.cursor) == (before.loaded.last, before.loaded.cursor)
+    assert undone.loaded.skipped == ()
+
+
+def test_both_halves_are_reset_by_one_entry() -> None:
+    desk = Desk()
+
+    state = desk.person.reset_marks(ORDERS)
+
+    assert (state.chain.last, state.chain.cursor) == (BatchId(2, 0), START)
+    assert (state.loaded.load_generation, state.loaded.last) == (2, BatchId(1, 0))
+    assert list(state.chain.ids(after=state.loaded.last)) == [BatchId(1, 1), BatchId(1, 2), BatchId(1, 3)]
+
+
+@pytest.mark.parametrize("words", [{}, {"extracted": False, "loaded": False}])
+def test_a_change_of_nothing_is_refused(words: dict[str, bool]) -> None:
+    desk = Desk()
+
+    with pytest.raises(Misuse, match="nothing of"):
+        desk.person.reset_marks(ORDERS, **words) if words else desk.person.set_marks(ORDERS)
+
+    assert desk.state().set_at == 0
+
+
+def test_a_loaded_mark_set_by_a_person_is_manual_until_the_next_extraction() -> None:
+    desk = Desk()
+
+    state = desk.person.set_loaded(ORDERS, BatchId(1, 1), cursor=at(1, 1))
+
+    assert state.fields()["backup_strategy"] == "manual_cli"
+    desk.land(2)
+    assert desk.state().fields()["backup_strategy"] == "manual_cli"
+    extract(desk.journal, desk.held, at(4, 4))
+    assert desk.state().fields()["backup_strategy"] == "sequential"
+
+
+@pytest.mark.parametrize("lands_between", [False, True])
+def test_undo_of_a_loaded_mark_takes_back_that_it_is_manual(*, lands_between: bool) -> None:
+    desk = Desk()
+    desk.person.set_loaded(ORDERS, BatchId(1, 1))
+    if lands_between:
+        desk.land(1)
+
+    assert desk.person.undo(ORDERS).chain.strategy is Strategy.SEQUENTIAL
+
+
+def test_undo_of_a_loaded_mark_leaves_a_mark_that_was_manual_before() -> None:
+    desk = Desk()
+    desk.person.set_extracted(ORDERS, at(1))
+    desk.person.set_loaded(ORDERS, BatchId(1, 1))
+
+    state = desk.person.undo(ORDERS)
+
+    assert (state.chain.strategy, state.chain.generation) == (Strategy.MANUAL, 2)
+
+
+@pytest.mark.parametrize("change", ["set", "reset", "undo"])
+def test_what_a_person_left_out_stays_left_out_across_a_new_generation(change: str) -> None:
+    """Only what comes after the instant lands: the rest was skipped, whatever becomes of the other half."""
+    desk = Desk()
+    if change == "undo":
+        desk.person.set_extracted(ORDERS, at(1))
+        desk.land(1)
+        desk.person.undo(ORDERS)
+        extract(desk.journal, desk.held, at(4, 4))
+    left_out = desk.state().chain.last
+    skipped = desk.person.set_loaded(ORDERS, left_out).loaded.skipped
+
+    {"set": lambda: desk.person.set_extracted(ORDERS, at(1)), "reset": lambda: desk.person.reset_extracted(ORDERS)}.get(
+        change, lambda: desk.person.set_extracted(ORDERS, at(2))
+    )()
+    extract(desk.journal, desk.held, at(9, 9))
+
+    state = desk.state()
+    assert state.loaded.skipped == skipped
+    assert skipped[-1].upto == left_out
+    assert list(state.chain.ids(after=state.loaded.last)) == [state.chain.last]
+
+
+def test_a_manual_mark_of_a_further_target_leaves_the_chain_alone() -> None:
+    desk = Desk()
+    before = desk.state()
+
+    state = desk.person.set_loaded(ORDERS.at("second"), BatchId(1, 2))
+
+    assert (state.extracted, state.loaded.skipped) == (None, (Skipped(after=BatchId(1, 0), upto=BatchId(1, 2)),))
+    assert desk.state() == before
+
+
 def test_undo_takes_back_a_set_of_the_extracted_mark() -> None:
     desk = Desk()
     desk.person.set_extracted(ORDERS, at(1))

@@ -54,6 +54,14 @@ def test_a_beginning_may_name_the_column_that_tells_it() -> None:
     assert stream_of("{cursor: id, first_run: {from: 2025-01-01}}").start_by is None
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [("{}", False), ("{first_run: snapshot}", True), ("{first_run: now}", True), ("{start: 2025-01-01}", True)],
+)
+def test_a_stream_knows_whether_its_beginning_was_told(said: str, *, told: bool) -> None:
+    assert stream_of(said).first_run_told is told
+
+
 def test_the_example_of_the_design_is_read_whole() -> None:
     settings = settings_of(WHOLE)
 

@@ -1,0 +1,140 @@
+"""A change of marks on its way: weighed, shown, agreed to, made, told."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from syncd.cli.output import say, show_json, show_table
+from syncd.cli.watermark.shown import marks, position
+from syncd.cli.watermark.words import Named, agreed
+from watermarks.document import Stage, Watermark
+from watermarks.operate import Operator
+
+if TYPE_CHECKING:
+    from syncd.desk import Desk
+    from syncd.stages.marks.changing import Act, Preview
+    from syncd.stages.marks.weighing import Heap
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One stream's marks, before and after, and what comes of it."""
+
+    what: str
+    named: Named
+    act: "Act"
+    seen: "Preview"
+    rows: int | None = None
+    """About how many rows will be read; None where nobody knows."""
+    trouble: str = ""
+    """Why nobody knows."""
+    at_work: dict[str, str] = field(default_factory=dict[str, str])
+    """The processes that hold a stage of it now."""
+    made: Watermark | None = None
+
+    @property
+    def after(self) -> Watermark:
+        return self.made or self.seen.after
+
+
+def carry_out(
+    desk: "Desk", what: str, named: Sequence[Named], words: dict[str, Any], act_of: Callable[[Named], "Act"]
+) -> None:
+    """Show what a change would bring to each stream; make it, where that is agreed to.
+
+    Raises:
+        Misuse: nobody is there to be asked.
+        Abort: the answer is no.
+    """
+    from syncd.desk import who
+    from syncd.stages.marks.changing import done
+
+    person = Operator(journal=desk.journal, who=who(), why=words["reason"])
+    changes = [_weighed(desk, what, one, act_of(one), person) for one in named]
+    if not words["as_json"]:
+        for change in changes:
+            _show(change)
+    if not words["dry_run"]:
+        agreed(f"{what.capitalize()} {'this' if len(changes) == 1 else f'these {len(changes)}'}?", yes=words["yes"])
+        for place, change in enumerate(changes):
+            changes[place] = made = replace(change, made=done(change.seen, person, change.act))
+            say(f"{made.named.name}: {what} as revision {made.after.revision}")
+    for change in changes:
+        for stage, process in change.at_work.items():
+            say(f"{change.named.name}: {stage} is at work ({process}), and takes a change at its next batch")
+    if words["as_json"]:
+        told = {"dry_run": words["dry_run"], "who": person.who, "reason": person.why}
+        show_json({**told, "streams": [_fields(change) for change in changes]})
+
+
+def _weighed(desk: "Desk", what: str, one: Named, act: "Act", person: Operator) -> Change:
+    from syncd.stages.marks.changing import preview
+
+    seen = preview(desk.journal, desk.lake, one.stream, person, act)
+    working = {str(stage): process for stage in Stage if (process := desk.at_work(one.stream, stage)) is not None}
+    change = Change(what=what, named=one, act=act, seen=seen, at_work=working)
+    if not seen.reads_on:
+        return replace(change, rows=0)
+    if one.settings is None:
+        return replace(change, trouble="it is not configured")
+    asked = desk.asked(one.settings, behind=seen.after.chain.cursor)
+    return replace(change, rows=asked.rows, trouble=asked.trouble)
+
+
+def _show(change: Change) -> None:
+    before, after, weight = change.seen.before, change.seen.after, change.seen.weight
+    half, old = after.chain, before.chain
+    click.echo(change.named.name)
+    show_table(
+        ("  ", "before", "after"),
+        [
+            ("  generation", old.generation, half.generation),
+            ("  read on behind", position(old.cursor) or "the start", position(half.cursor) or "the start"),
+            ("  load generation", before.loaded.load_generation, after.loaded.load_generation),
+            ("  load on behind", before.loaded.last, after.loaded.last),
+            ("  loaded mark", position(before.loaded.cursor), position(after.loaded.cursor)),
+        ],
+    )
+    if change.seen.reads_on:
+        click.echo(f"  to read: {_rows(change)}")
+    click.echo(f"  to land: {_heap(weight.due)}; again, of these: {_heap(weight.again)}")
+    if weight.left_out.batches:
+        click.echo(f"  left out: {_heap(weight.left_out)}")
+    click.echo("  all files stay in the lake")
+
+
+def _rows(change: Change) -> str:
+    if change.rows is not None:
+        return f"about {change.rows:,} rows, as MySQL guesses"
+    return f"nobody knows how many rows: {change.trouble or 'MySQL tells no number'}"
+
+
+def _heap(heap: "Heap") -> str:
+    if not heap.batches:
+        return "nothing"
+    rows = "" if heap.rows is None else f", {heap.rows:,} rows"
+    return f"{heap.batches:,} batch{'' if heap.batches == 1 else 'es'}{rows}"
+
+
+def _fields(change: Change) -> dict[str, Any]:
+    weight = change.seen.weight
+    return {
+        "table": change.named.name,
+        "source": change.named.stream.source,
+        "change": change.what,
+        "made": change.made is not None,
+        "before": marks(change.seen.before),
+        "after": marks(change.after),
+        "rows_to_read": change.rows,
+        "unknown_because": change.trouble or None,
+        "to_land": _heap_fields(weight.due),
+        "to_land_again": _heap_fields(weight.again),
+        "left_out": _heap_fields(weight.left_out),
+        "at_work": change.at_work,
+    }
+
+
+def _heap_fields(heap: "Heap") -> dict[str, int | None]:
+    return {"batches": heap.batches, "rows": heap.rows}

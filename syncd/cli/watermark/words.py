@@ -1,0 +1,197 @@
+"""The options that the commands of `syncd watermark` share, and which streams they mean."""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from syncd.cli.exits import Exit, exit_for, worst
+from syncd.cli.instant import InstantType
+from syncd.cli.output import say
+from syncd.core.errors import ConfigError
+from watermarks.errors import HintedError, Misuse
+from watermarks.names import BadName, StreamName
+
+if TYPE_CHECKING:
+    from syncd.core.settings import StreamSettings
+    from syncd.desk import Desk
+
+Command = Callable[..., None]
+
+CONFIG: Final = "syncd.yaml"
+PRESETS: Final = {"now": 0, "1day": 1, "1week": 7, "1month": 30}
+"""Days before now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """One stream that a command is about; without settings when it is not configured any more."""
+
+    stream: StreamName
+    settings: "StreamSettings | None"
+
+    @property
+    def name(self) -> str:
+        return f"{self.stream.database}.{self.stream.table}"
+
+    def required(self) -> "StreamSettings":
+        """Its settings.
+
+        Raises:
+            ConfigError: it has none.
+        """
+        if self.settings is None:
+            raise ConfigError(f"{self.stream} is not configured", hint="Add it under `tables:`.")
+        return self.settings
+
+
+class PresetType(InstantType):
+    """`now`, `1day`, `1week` or `1month` (30 days) ago; or any instant."""
+
+    name = "preset"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        if isinstance(value, str) and value in PRESETS:
+            return datetime.now(UTC) - timedelta(days=PRESETS[value])
+        return super().convert(value, param, ctx)
+
+
+def common(command: Command) -> Command:
+    """What every command takes."""
+    for option in (
+        click.option(
+            "-c",
+            "--config",
+            type=click.Path(path_type=Path),
+            default=CONFIG,
+            show_default=True,
+            envvar="SYNCD_CONFIG",
+            help="The file.",
+        ),
+        click.option("--json", "as_json", is_flag=True, help="Print one JSON document."),
+    ):
+        command = option(command)
+    return command
+
+
+def tables(command: Command) -> Command:
+    """Which streams it is about."""
+    for option in (
+        click.option("--all", "all_", is_flag=True, help="Every table of the configuration."),
+        click.option("-t", "--table", "tables", multiple=True, metavar="TABLE", help="A table; again for more."),
+    ):
+        command = option(command)
+    return command
+
+
+def halves(command: Command) -> Command:
+    """Which half of a watermark it is about."""
+    for option in (
+        click.option("--redshift-only", is_flag=True, help="Only from where S3 is loaded into Redshift."),
+        click.option("--mysql-only", is_flag=True, help="Only from where MySQL is read."),
+    ):
+        command = option(command)
+    return command
+
+
+def consent(command: Command) -> Command:
+    """How a change is agreed to."""
+    for option in (
+        click.option("--dry-run", is_flag=True, help="Say what it would bring; change nothing."),
+        click.option("--yes", "--force", "yes", is_flag=True, help="Do not ask."),
+        click.option("--reason", default="", help="Why; it stays in the history."),
+    ):
+        command = option(command)
+    return command
+
+
+def open_desk(config: Path) -> "Desk":
+    from syncd.config.check import read_settings
+    from syncd.desk import Desk
+
+    return Desk(read_settings(config, os.environ))
+
+
+def chosen(desk: "Desk", names: Sequence[str], *, all_: bool) -> list[Named]:
+    """The streams that were named: as in the configuration, or `source/database.table` of any that ever ran.
+
+    Raises:
+        UsageError: none was named, or `--all` beside names.
+        ConfigError: a name is none, or several.
+    """
+    if all_ == bool(names):
+        raise click.UsageError("name tables with -t, or say --all" if not names else "--all and -t exclude each other")
+    if all_:
+        return configured(desk)
+    found: list[Named] = []
+    for name in names:
+        one = _named(desk, name)
+        if one not in found:
+            found.append(one)
+    return found
+
+
+def configured(desk: "Desk") -> list[Named]:
+    from syncd.desk import name_of
+
+    return [Named(stream=name_of(one), settings=one) for one in desk.settings.streams]
+
+
+def _named(desk: "Desk", name: str) -> Named:
+    every = configured(desk)
+    found = [one for one in every if name in {one.stream.table, one.name, one.stream.stem}]
+    if len(found) == 1:
+        return found[0]
+    if len(found) > 1:
+        several = ", ".join(one.stream.stem for one in found)
+        raise ConfigError(f"{name} is not one table but {len(found)}: {several}", hint="Write source/database.table.")
+    if "/" in name:
+        return Named(stream=_of_stem(name), settings=None)
+    known = ", ".join(one.name for one in every)
+    raise ConfigError(f"no table {name} is configured", hint=f"There are: {known}.")
+
+
+def _of_stem(name: str) -> StreamName:
+    try:
+        return StreamName.of_stem(name).default
+    except BadName as error:
+        raise ConfigError(f"{name} names no stream", hint="Write source/database.table.") from error
+
+
+def agreed(question: str, *, yes: bool) -> None:
+    """Ask whoever sits at the terminal.
+
+    Raises:
+        Misuse: nobody does, and `--yes` was not said.
+        Abort: the answer is no.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise Misuse("nobody is there to be asked: nothing was changed", hint="To do it, say --yes.")
+    click.confirm(question, abort=True, err=True)
+
+
+def told(name: str, error: HintedError) -> Exit:
+    """Tell an error of one stream in two lines; the code it ends with."""
+    say(f"error: {name}: {error.message}")
+    if error.hint:
+        say(f"hint: {error.hint}")
+    return exit_for(error)
+
+
+def leave(codes: Sequence[Exit]) -> None:
+    """End with the worst of these codes."""
+    if (code := worst([Exit.DONE, *codes])) is not Exit.DONE:
+        raise SystemExit(code)
+
+
+def error_fields(error: HintedError | None) -> dict[str, Any] | None:
+    if error is None:
+        return None
+    return {"message": error.message, "hint": error.hint or None, "exit": exit_for(error)}

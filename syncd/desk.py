@@ -1,0 +1,197 @@
+"""From settings to what a person needs at the marks: the lake, sometimes the warehouse and MySQL, never a stage."""
+
+import getpass
+import os
+import socket
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from syncd.core.errors import ConfigError, SourceDown
+from syncd.core.settings import Settings, SourceSettings, StreamSettings
+from watermarks.clock import Clock, SystemClock
+from watermarks.document import Stage, Watermark
+from watermarks.errors import HintedError
+from watermarks.history import Journal
+from watermarks.lease import Claim, Owner
+from watermarks.names import StreamName, claim_key, owner_key
+from watermarks.system import SystemDefault
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
+
+    from syncd.adapters.mysql.source import MySqlSource
+    from syncd.adapters.redshift.session import Session
+    from syncd.adapters.s3 import Lake
+    from syncd.core.books import Books
+    from syncd.core.order import Order
+    from watermarks.cursor import Cursor
+    from watermarks.store import Store
+
+PATIENCE: Final = timedelta(seconds=5)
+"""How long MySQL may take for an answer that can be done without."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What MySQL said of a stream; nothing, where it could not be asked."""
+
+    order: "Order | None" = None
+    trouble: str = ""
+    """Why there is no order."""
+    rows: int | None = None
+    """About how many rows stand behind the cursor that was asked about."""
+
+
+class Desk:
+    """Opens each side when it is first asked for, and ends it with the `with`."""
+
+    def __init__(self, settings: Settings, *, clock: Clock | None = None) -> None:
+        self.settings: Final = settings
+        self.clock: Final = clock or SystemClock()
+        self._stack = ExitStack()
+        self._sessions = dict[str, "Session"]()
+        self._sources = dict[str, "MySqlSource"]()
+        self._down = dict[str, str]()
+        """Servers that were away: they are not waited for again."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    @cached_property
+    def lake(self) -> "Lake":
+        from syncd.adapters.s3 import Lake  # noqa: PLC0415  # boto3 takes long to load
+
+        return Lake.of(self.settings.lake)
+
+    @cached_property
+    def store(self) -> "Store":
+        from watermarks.stores.s3 import S3Store  # noqa: PLC0415  # as above
+
+        return S3Store(self.lake.client, bucket=self.settings.lake.bucket, prefix=self.settings.lake.prefix)
+
+    @cached_property
+    def journal(self) -> Journal[Watermark]:
+        return Journal(self.store, Watermark, clock=self.clock)
+
+    @cached_property
+    def defaults(self) -> Journal[SystemDefault]:
+        """Of the system-wide default."""
+        return Journal(self.store, SystemDefault, clock=self.clock)
+
+    def settings_of(self, stream: StreamName) -> StreamSettings | None:
+        """What is configured of a stream; None where it is not any more."""
+        return next((one for one in self.settings.streams if name_of(one) == stream), None)
+
+    # Who is at work.
+
+    def at_work(self, stream: StreamName, stage: Stage) -> str | None:
+        """The process that holds a stage now, as far as its claim tells; None where none does."""
+        stored = self.store.read(claim_key(stream, stage))
+        claim = Claim.of_bytes(stored.body, stream=stream, stage=stage) if stored else None
+        if claim is None or claim.released:
+            return None
+        there = self.store.read(owner_key(claim.owner))
+        ended = there is not None and Owner.of_bytes(there.body, at=owner_key(claim.owner)).ended_by is not None
+        return None if ended else claim.owner
+
+    # The warehouse.
+
+    def books(self, settings: StreamSettings) -> "Books | None":
+        """The ledger and the target of a stream; None where no warehouse is configured."""
+        from syncd.adapters.redshift.books import LedgerBooks  # noqa: PLC0415  # its driver takes long to load
+        from syncd.core.redshift.control import Controls  # noqa: PLC0415  # as above
+        from syncd.core.redshift.quoting import TableRef  # noqa: PLC0415  # as above
+
+        target = settings.target
+        if target is None:
+            return None
+        warehouse = next(one for one in self.settings.warehouses if one.name == target.warehouse)
+        controls = Controls(lake=self.lake.at("").rstrip("/"), stream=name_of(settings), schema=warehouse.schema)
+        table = TableRef(schema=target.schema, name=target.table)
+        return LedgerBooks(lambda: self._session(warehouse.name), controls, table)
+
+    def _session(self, name: str) -> "Session":
+        if name not in self._sessions:
+            from syncd.adapters.redshift.way import way_to  # noqa: PLC0415  # its driver takes long to load
+
+            settings = next(one for one in self.settings.warehouses if one.name == name)
+            session = self._stack.enter_context(way_to(settings)).open(f"syncd-{os.getpid()}")
+            self._stack.callback(session.close)
+            self._sessions[name] = session
+        return self._sessions[name]
+
+    # MySQL.
+
+    def asked(self, settings: StreamSettings, *, behind: "Cursor | None" = None) -> Asked:
+        """What MySQL says of the stream's order, and of how many rows stand behind a cursor: by a guess, at once."""
+        from syncd.core.horizon import zone_of  # noqa: PLC0415  # only those who set a mark need it
+        from syncd.core.order import order_of  # noqa: PLC0415  # as above
+        from syncd.stages.probing import Prober  # noqa: PLC0415  # as above
+
+        if settings.source in self._down:
+            return Asked(trouble=self._down[settings.source])
+        try:
+            source = self._source(settings.source)
+            table = source.table(settings.database, settings.table)
+            zone = self.source_settings(settings).zone or Prober(source=source, windows=1).zone()
+            order = order_of(table, settings, zone=zone_of(zone))
+            rows = None if behind is None else _rows_behind(source, order, behind)
+        except ConfigError:
+            raise
+        except HintedError as error:
+            if isinstance(error, SourceDown):
+                self._down[settings.source] = error.message
+            return Asked(trouble=error.message)
+        return Asked(order=order, rows=rows)
+
+    def source_settings(self, settings: StreamSettings) -> SourceSettings:
+        return next(one for one in self.settings.sources if one.name == settings.source)
+
+    def zone(self, settings: StreamSettings) -> "tzinfo | None":
+        """The zone of those who write, where it is configured."""
+        from syncd.core.horizon import zone_of  # noqa: PLC0415  # as above
+
+        zone = self.source_settings(settings).zone
+        return zone_of(zone) if zone else None
+
+    def _source(self, name: str) -> "MySqlSource":
+        if name not in self._sources:
+            from syncd.adapters.mysql.source import MySqlSource  # noqa: PLC0415  # only those who set a mark need it
+            from syncd.adapters.mysql.way import way_to  # noqa: PLC0415  # as above
+
+            settings = next(one for one in self.settings.sources if one.name == name)
+            quick = replace(settings, silence=min(settings.silence, PATIENCE))
+            source = MySqlSource(quick, self._stack.enter_context(way_to(quick)).open)
+            self._stack.callback(source.close)
+            self._sources[name] = source
+        return self._sources[name]
+
+
+def name_of(settings: StreamSettings) -> StreamName:
+    return StreamName(source=settings.source, database=settings.database, table=settings.table)
+
+
+def who() -> str:
+    """Whoever sits here, as history will remember them."""
+    try:
+        user = os.environ.get("SUDO_USER") or getpass.getuser()
+    except (KeyError, OSError):
+        user = f"user {os.getuid()}"  # a container may know no names
+    return f"{user}@{socket.gethostname()}"
+
+
+def _rows_behind(source: "MySqlSource", order: "Order", cursor: "Cursor") -> int | None:
+    from syncd.core.explained import estimate, explain  # noqa: PLC0415  # as above
+    from syncd.core.mysql_sql import rows_after  # noqa: PLC0415  # as above
+
+    mariadb = source.server().mariadb
+    return estimate(source.rows(explain(rows_after(order, cursor, mariadb=mariadb))), mariadb=mariadb)

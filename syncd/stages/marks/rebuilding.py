@@ -1,0 +1,115 @@
+"""A watermark made anew: its document from history alone, its loaded half from what the ledger proves."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice, pairwise
+
+from syncd.core.books import Evidence
+from syncd.stages.marks.checking import Held, proven_in
+from syncd.stages.marks.weighing import links
+from watermarks.document import Watermark
+from watermarks.errors import StateUnreadable
+from watermarks.extraction import Chain
+from watermarks.halves import Run
+from watermarks.history import Change, Journal, Note, StateMissing
+from watermarks.landing import LedgerKey
+from watermarks.names import StreamName, document_key
+from watermarks.operate import Operator
+from watermarks.sealed import REBUILD
+
+LOOKED_BACK = 100
+"""Entries whose order is looked at before the newest of them is believed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FromHistory:
+    """What the history of a document says."""
+
+    revision: int
+    state: Watermark
+    stood: str
+    """What stands in the document's place, in words."""
+    same: bool
+    """Whether it is what history says, byte for byte."""
+    entries: int
+    """How many entries back were found in order."""
+
+
+def from_history(journal: Journal[Watermark], stream: StreamName) -> FromHistory:
+    """What the document has to be; nothing is written.
+
+    Raises:
+        StateMissing: there is no history, or an entry of it is gone.
+        StateUnreadable: an entry cannot be trusted, or the entries do not follow each other.
+    """
+    newest = journal.last_revision(stream.stem)
+    if newest == 0:
+        raise StateMissing(f"{stream} has no history", hint="Is the name right? See: syncd watermark list")
+    found = list(islice(journal.entries(stream.stem, newest=newest), LOOKED_BACK))
+    for newer, older in pairwise(found):
+        if newer.before["digest"] != older.after["digest"]:
+            raise StateUnreadable(
+                f"entry {newer.revision} of {stream} does not follow entry {older.revision}",
+                hint="Restore history/ from the bucket's versions.",
+            )
+    body = found[0].document_bytes()
+    stored = journal.store.read(document_key(stream.stem))
+    return FromHistory(
+        revision=newest,
+        state=Watermark.of_bytes(body, at="history", stem=stream.stem),
+        stood="nothing" if stored is None else _stood(stored.body, stream),
+        same=stored is not None and stored.body == body,
+        entries=len(found),
+    )
+
+
+def _stood(body: bytes, stream: StreamName) -> str:
+    try:
+        state = Watermark.of_bytes(body, at=document_key(stream.stem), stem=stream.stem)
+    except StateUnreadable as error:
+        return f"what cannot be read: {error.message}"
+    return f"revision {state.revision}"
+
+
+def follow_ledger(
+    journal: Journal[Watermark],
+    stream: StreamName,
+    entries: Mapping[LedgerKey, Evidence],
+    *,
+    person: Operator,
+) -> tuple[Watermark, Held] | None:
+    """Move the loaded mark to what the ledger proves; None where it stands there.
+
+    Ahead of the mark: the batches have landed, and count now. Behind it: a new load generation begins
+    where the proof ends, so that the loader lands the rest again.
+
+    Raises:
+        StateMissing: a link that is needed is gone.
+    """
+    state = journal.newest(stream.stem)
+    if state is None:
+        raise StateMissing(f"{stream} has no watermark", hint=REBUILD)
+    held = proven_in(stream, state, entries)
+    if held.behind:
+        reached = Chain(journal, stream).required(held.upto).high if held.upto.seq else state.loaded.cursor
+        return person.set_marks(stream, after=held.upto, loaded=reached), held
+    if not held.ahead:
+        return None
+    return _advanced(journal, state, held, person), held
+
+
+def _advanced(journal: Journal[Watermark], seen: Watermark, held: Held, person: Operator) -> Watermark:
+    """The mark over what landed; in the same load generation, under which the ledger has it."""
+    landed = links(Chain(journal, seen.stream), held.ahead)
+    run = Run(id="rebuild")
+
+    def advanced(state: Watermark | None) -> Watermark | None:
+        if state is None or state.loaded.load_generation != seen.loaded.load_generation:
+            return None  # a person was first, and asked for something else
+        left = [link for link in landed if link.id > state.loaded.last]
+        for link in left:
+            state = state.with_landed(link, rows=held.evidence[link.id].rows, run=run, at=journal.clock.now())
+        return state if left else None
+
+    note = Note(change=Change.LOAD, who=person.who, why=person.why)
+    return journal.commit(seen.stem, advanced, note) or seen

@@ -1,0 +1,334 @@
+"""`check` finds what does not agree and says what comes next; `rebuild` writes what is proven, when told to."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from syncd.adapters.redshift.again import FilesGone
+from syncd.core.errors import SchemaDrift
+from syncd.core.settings import Mode
+from tests.integration.load.conftest import Loader, Reader
+from tests.integration.marks.conftest import Marks
+from tests.services.prepared import Prepared, row
+from watermarks.batch import BatchId
+from watermarks.document import Watermark
+from watermarks.sealed import parse, seal
+
+pytestmark = pytest.mark.services
+
+Prepare = Callable[..., Prepared]
+Make = Callable[..., Marks]
+
+
+@pytest.fixture
+def orders(prepared: Prepare, loader: Loader) -> Prepared:
+    """Three batches, the first two of them loaded."""
+    made = prepared()
+    made.increment(row(1, 1), row(2, 2))
+    made.increment(row(3, 3))
+    loader.load(made)
+    made.increment(row(4, 4))
+    return made
+
+
+def put(orders: Prepared, key: str, body: bytes) -> None:
+    lake = orders.lake
+    lake.client.put_object(Bucket=lake.settings.bucket, Key=lake.name(key), Body=body)
+
+
+def sealed_anew(orders: Prepared, key: str, **words: Any) -> None:
+    """The same document with other content, and a digest that fits: as somebody who knows how would edit it."""
+    fields = {**parse(orders.lake.read(key), at=key), **words}
+    fields.pop("digest")
+    put(orders, key, seal(fields.pop("format"), fields.pop("format_version"), fields))
+
+
+def document(orders: Prepared) -> str:
+    return f"watermarks/{orders.stream.stem}.json"
+
+
+def batch(orders: Prepared, name: str) -> str:
+    return f"batches/{orders.stream.stem}/{name}.json"
+
+
+def files(orders: Prepared, name: str) -> list[str]:
+    found: list[str] = parse(orders.lake.read(batch(orders, name)), at=name)["files"]
+    return found
+
+
+def state_of(orders: Prepared) -> Watermark:
+    state = orders.journal.newest(orders.stream.stem)
+    assert state is not None
+    return state
+
+
+def test_where_all_agrees_it_says_so_and_writes_nothing(marks: Make, orders: Prepared) -> None:
+    made = marks(orders)
+
+    done = made("check", "--all", "--json")
+
+    [told] = json.loads(done.out)["streams"]
+    assert (done.code, made.wrote) == (0, set()), done.out
+    assert told == {
+        "table": f"shop.{orders.table}",
+        "source": "shop",
+        "agrees": True,
+        "entries": state_of(orders).revision,
+        "batches": 3,
+        "files": 3,
+        "landed": 2,
+        "whole": True,
+        "findings": [],
+        "error": None,
+    }
+    assert "all agree" in made("check", "--all", "--lake-only").out
+
+
+BREAKS: Mapping[str, tuple[Callable[[Prepared, Reader], object], str, str, str]] = {
+    "a file is gone": (
+        lambda orders, _: orders.lake.drop(files(orders, "1-3")),
+        "files",
+        "is gone: batch 1-3 cannot land",
+        "syncd watermark reset",
+    ),
+    "a file that has landed is gone": (
+        lambda orders, _: orders.lake.drop(files(orders, "1-1")),
+        "files",
+        "is gone: batch 1-1 has landed",
+        "--mysql-only",
+    ),
+    "a file was cut": (
+        lambda orders, _: put(orders, files(orders, "1-2")[0], b"PAR1"),
+        "files",
+        "has 4 bytes, not",
+        "restore it",
+    ),
+    "a manifest is gone": (
+        lambda orders, _: orders.lake.drop([batch(orders, "1-2")]),
+        "chain",
+        "1-2.json is gone",
+        "restore it",
+    ),
+    "a manifest was damaged": (
+        lambda orders, _: put(orders, batch(orders, "1-2"), b"{}"),
+        "chain",
+        "is of format None",
+        "restore it",
+    ),
+    "a manifest was edited with care": (
+        lambda orders, _: sealed_anew(orders, batch(orders, "1-2"), nonce="other"),
+        "chain",
+        "batch 1-3 names another batch before it than 1-2 is",
+        "restore it",
+    ),
+    "the newest manifest was edited with care": (
+        lambda orders, _: sealed_anew(orders, batch(orders, "1-3"), nonce="other"),
+        "chain",
+        "the newest batch 1-3 is another one",
+        "restore it",
+    ),
+    "an entry is gone": (
+        lambda orders, _: orders.lake.drop([f"history/{orders.stream.stem}/3.json"]),
+        "history",
+        "/3.json is gone",
+        "restore it",
+    ),
+    "the ledger was restored": (
+        lambda _, reader: reader.client.run("delete from syncd_ledger where batch = 1000000000002"),
+        "ledger",
+        "it has lost batch 1-2",
+        "--load-only",
+    ),
+    "the ledger is of another manifest": (
+        lambda _, reader: reader.client.run("update syncd_ledger set manifest = 'x' where batch = 1000000000001"),
+        "ledger",
+        "batch 1-1 landed by another manifest",
+        "restore it",
+    ),
+    "the target is gone": (
+        lambda orders, reader: reader.client.run(f'drop table "{orders.table}"'),
+        "target",
+        "is gone, and rows had landed in it",
+        "--redshift-only",
+    ),
+    "the target has another name": (
+        lambda orders, reader: reader.client.run(f'alter table "{orders.table}" rename to "{orders.table}_old"'),
+        "target",
+        "is gone, and rows had landed in it",
+        "--redshift-only",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_what_does_not_agree_is_found(marks: Make, orders: Prepared, warehouse: Reader, name: str) -> None:
+    break_, about, message, after = BREAKS[name]
+    break_(orders, warehouse)
+    made = marks(orders)
+
+    done = made("check", "-t", orders.table, "--json")
+    text = made("check", "-t", orders.table)
+
+    [told] = json.loads(done.out)["streams"]
+    assert (done.code, text.code, made.wrote) == (7, 7, set()), done.err
+    found = [one for one in told["findings"] if one["about"] == about and message in one["message"]]
+    assert len(found) == 1, told["findings"]
+    assert after in found[0]["next"]
+    assert found[0]["message"] in text.out
+
+
+def test_a_ledger_that_is_ahead_is_found_and_followed(
+    marks: Make, orders: Prepared, loader: Loader, warehouse: Reader
+) -> None:
+    """As a loader leaves it that dies between its commit and the loaded mark."""
+    settled = orders.lake.read(document(orders)), state_of(orders).revision
+    loader.load(orders)
+    last = state_of(orders).revision
+    orders.lake.drop([f"history/{orders.stream.stem}/{revision}.json" for revision in range(settled[1] + 1, last + 1)])
+    put(orders, document(orders), settled[0])
+    made = marks(orders)
+
+    found = made("check", "--all")
+    looked = made("rebuild", "--all", "--from-ledger")
+    wrote_looking = made.wrote
+    before = state_of(orders).loaded.last
+    done = made("rebuild", "--all", "--from-ledger", "--yes", "--json")
+
+    assert (found.code, "holds batch 1-3, which the loaded mark does not know of" in found.out) == (7, True)
+    assert (looked.code, wrote_looking, before) == (0, set(), BatchId(1, 2))
+    assert "1 batches have landed that the mark does not know of" in looked.out
+    assert "say --yes" in looked.err
+    assert done.code == 0, done.err
+    state = state_of(orders)
+    assert (state.loaded.last, state.loaded.load_generation, state.loaded.tally.rows) == (BatchId(1, 3), 1, 4)
+    assert made("check", "--all").code == 0
+    assert loader.load(orders, compare=True).batches == 0
+    assert warehouse.ledger(orders)[-1][0] == 1000000000003
+
+
+def test_a_ledger_that_is_behind_is_followed_back_and_lands_the_rest_again(
+    marks: Make, orders: Prepared, loader: Loader, warehouse: Reader
+) -> None:
+    warehouse.client.run("delete from syncd_ledger where batch = 1000000000002")
+    warehouse.client.run(f'delete from "{orders.table}" where id = 3')
+    made = marks(orders)
+
+    done = made("rebuild", "--all", "--from-ledger", "--yes")
+
+    assert done.code == 0, done.err
+    assert "proves everything up to batch 1-1: 1 batches that the mark says are loaded are not there" in done.out
+    state = state_of(orders)
+    assert (state.loaded.last, state.loaded.load_generation) == (BatchId(1, 1), 2)
+    loader.load(orders)
+    assert [key for key, _ in warehouse.rows(orders)] == [1, 2, 3, 4]
+    assert made("check", "--all").code == 0
+
+
+def test_what_a_hint_names_leads_out_where_the_ledger_and_files_are_lost(
+    marks: Make, orders: Prepared, loader: Loader, warehouse: Reader
+) -> None:
+    """A warehouse restored to an older state, and the files since then cleaned: neither side has those rows."""
+    warehouse.client.run("delete from syncd_ledger where batch = 1000000000002")
+    warehouse.client.run(f'delete from "{orders.table}" where id = 3')
+    orders.lake.drop(files(orders, "1-2"))
+    made = marks(orders)
+
+    with pytest.raises(FilesGone) as caught:
+        loader.load(orders)
+    commands = [each.strip() for each in re.findall(r"syncd watermark ([^;]+)", caught.value.hint)]
+    refused = made("reset", "-t", orders.table, "--redshift-only", "--yes")
+    codes = [made(*command.split(), *(() if "--yes" in command else ("--yes",))).code for command in commands]
+
+    assert (refused.code, codes) == (7, [0, 0, 0])
+    assert len(commands) == 3
+    orders.increment(*(row(key, key) for key in (1, 2, 3, 4)))
+    loader.load(orders)
+    assert [key for key, _ in warehouse.rows(orders)] == [1, 2, 3, 4]
+
+
+def test_what_a_hint_names_leads_out_of_a_changed_mode(
+    marks: Make, prepared: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    orders = prepared(mode=Mode.REPLACE, cursor="none")
+    orders.chunk(row(1, 1), row(2, 2), done=True)
+    loader.load(orders)
+    orders.chunk(row(1, 1), row(2, 2), row(3, 3), done=True)
+    orders.mode, orders.cursor = Mode.UPSERT, "update_at"
+    made = marks(orders)
+
+    with pytest.raises(SchemaDrift) as caught:
+        loader.load(orders)
+    commands = re.findall(r"syncd watermark ([^;]+)", caught.value.hint)
+    codes = [made(*command.strip().split(), "--yes").code for command in commands]
+    orders.increment(row(1, 1), row(2, 2), row(4, 4))
+    loader.load(orders)
+
+    assert codes == [0, 0]
+    assert [key for key, _ in warehouse.rows(orders)] == [1, 2, 4]
+
+
+@pytest.mark.parametrize("stands", ["nothing", "rubbish", "an older one"])
+def test_a_document_is_rebuilt_from_its_history(marks: Make, orders: Prepared, stands: str) -> None:
+    whole = orders.lake.read(document(orders))
+    key, older = document(orders), f"history/{orders.stream.stem}/2.json"
+    if stands == "nothing":
+        orders.lake.drop([key])
+    elif stands == "rubbish":
+        put(orders, key, b"\x00")
+    else:
+        fields = parse(orders.lake.read(older), at=older)["to"]
+        del fields["digest"]
+        put(orders, key, seal(fields.pop("format"), fields.pop("format_version"), fields))
+    made = marks(orders)
+
+    looked = made("rebuild", "--all")
+    wrote_looking = made.wrote
+    done = made("rebuild", "--all", "--yes", "--json")
+
+    told = {"nothing": "stands nothing", "rubbish": "cannot be read", "an older one": "stands revision 2"}[stands]
+    assert (looked.code, wrote_looking, told in looked.out) == (0, set(), True), looked.out + looked.err
+    assert done.code == 0, done.err
+    assert orders.lake.read(key) == whole
+    [one] = json.loads(done.out)["streams"]
+    assert set(one) == {"table", "source", "history", "ledger", "after", "error"}
+    assert set(one["history"]) == {"revision", "entries", "stood", "same"}
+
+
+def test_nothing_is_rebuilt_where_all_is_well_or_nothing_is_proven(
+    marks: Make, orders: Prepared, prepared: Prepare
+) -> None:
+    lost = prepared()
+    lost.lake.drop([f"watermarks/{lost.stream.stem}.json", f"history/{lost.stream.stem}/1.json"])
+    made = marks(orders, lost)
+
+    done = made("rebuild", "--all", "--yes")
+
+    assert (done.code, made.wrote) == (12, set())
+    assert "the document says the same" in done.out
+    assert "nothing has to be written" in done.out
+    assert "has no history" in done.err
+
+
+def test_a_watermark_that_cannot_be_read_is_told_and_the_others_are_checked(
+    marks: Make, orders: Prepared, prepared: Prepare
+) -> None:
+    broken = prepared()
+    broken.increment(row(1, 1))
+    put(broken, document(broken), b"{")
+
+    done = marks(orders, broken)("check", "--all")
+
+    assert done.code == 12
+    assert f"shop.{orders.table}: all agree" in done.out
+    assert f"error: shop.{broken.table}" in done.err
+
+
+def test_a_warehouse_that_is_away_is_told(marks: Make, orders: Prepared) -> None:
+    made = marks(orders, port=9)
+
+    away, aside = made("check", "--all"), made("check", "--all", "--lake-only")
+
+    assert (away.code, aside.code) == (6, 0), away.err
