@@ -16,6 +16,7 @@ from syncd.adapters.mysql.horizon import ServerHorizons
 from syncd.adapters.mysql.source import MySqlSource
 from syncd.adapters.mysql.way import Way, way_to
 from syncd.adapters.notes import StoredNotes, StoredSeen
+from syncd.core.batch_number import COLUMN
 from syncd.core.errors import ConfigError, hinted
 from syncd.core.events import RowsPutAside, StreamFailed, Tell
 from syncd.core.passages import passages
@@ -24,6 +25,7 @@ from syncd.core.reading import Read, Reading
 from syncd.core.redshift.control import ISOLATION, Controls, own_ledgers
 from syncd.core.redshift.copy import role_words
 from syncd.core.redshift.quoting import TableRef
+from syncd.core.redshift.target import found_of, found_statement
 from syncd.core.settings import (
     LakeSettings,
     Settings,
@@ -37,7 +39,9 @@ from syncd.stages.extract import ExtractProducer
 from syncd.stages.heartbeat import Heartbeat
 from syncd.stages.load import LoadOutcome, LoadRun
 from syncd.stages.planning import Planner
-from syncd.stages.run import ExtractRun, Outcome
+from syncd.stages.quarantine import Quarantine
+from syncd.stages.replay import ReplayProducer, no_number
+from syncd.stages.run import ExtractRun, Outcome, RunProducer
 from watermarks.batch import BatchId
 from watermarks.clock import Clock, SystemClock
 from watermarks.document import Stage, Watermark
@@ -52,6 +56,7 @@ from watermarks.store import Store
 from watermarks.system import SystemDefault
 
 if TYPE_CHECKING:
+    from syncd.adapters.quarantine import LakeRestorer
     from syncd.adapters.redshift.aws import LakeKeys
     from syncd.adapters.redshift.glance import Glance
     from syncd.adapters.redshift.sessions import KeptSession
@@ -260,6 +265,9 @@ class Service:
             nonce=_nonce,
             tell=self._tell,
         )
+        return self._extracting(stream, producer, wanted)
+
+    def _extracting(self, stream: StreamName, producer: RunProducer, wanted: Pass) -> ExtractRun:
         return ExtractRun(
             stream=stream,
             journal=self.journal,
@@ -275,6 +283,44 @@ class Service:
         """Where streams begin that are told no other."""
         state = Journal(self.store, SystemDefault, clock=self._clock).newest(SYSTEM)
         return state.start if state else None
+
+    def quarantine(self, settings: StreamSettings) -> Quarantine:
+        """What lies in quarantine of one stream."""
+        return Quarantine(stream=stream_of(settings), journal=self.journal, parts=self.lake)
+
+    @cached_property
+    def restorer(self) -> "LakeRestorer":
+        """Whoever reads what lies in quarantine."""
+        from syncd.adapters.quarantine import LakeRestorer  # noqa: PLC0415  # pyarrow takes long to load
+
+        return LakeRestorer(self.lake)
+
+    def replay(self, settings: StreamSettings, wanted: Pass, *, batch: BatchId | None, lands: bool) -> Outcome:
+        """Make batches of what lies in quarantine and passes by now; where it `lands`, the warehouse is looked at."""
+        stream = stream_of(settings)
+        try:
+            producer = ReplayProducer(
+                settings=settings,
+                quarantine=self.quarantine(settings),
+                restorer=self.restorer,
+                parts=self.lake,
+                nonce=_nonce,
+                tell=self._tell,
+                batch=batch,
+                require=partial(self._require_number, settings) if lands else lambda: None,
+            )
+            run = self._extracting(stream, producer, wanted)
+        except Exception as error:  # noqa: BLE001  # as above
+            failure = hinted(error)
+            self._tell(StreamFailed(stream=stream, error=failure.message, hint=failure.hint))
+            return Outcome(stream=stream, error=failure)
+        if wanted.dry:
+            return run.look()
+        return run.once(Run(id=_run_id(self._clock.now()), strategy=Strategy.SEQUENTIAL))
+
+    def _require_number(self, settings: StreamSettings) -> None:
+        if settings.target is not None:
+            self._warehouse(settings.target.warehouse).require_number(settings, settings.target)
 
     def _server(self, name: str) -> "Server":
         if name not in self._sources:
@@ -426,6 +472,18 @@ class Warehouse:
         from syncd.adapters.redshift.aws import LakeKeys  # noqa: PLC0415  # as above
 
         return LakeKeys()
+
+    def require_number(self, settings: StreamSettings, target: TargetSettings) -> None:
+        """Make sure that the table, where it is there, has the column by which versions of a row are told apart.
+
+        Raises:
+            ConfigError: it has not.
+            WarehouseDown, WarehouseUnfit: it could not be asked.
+        """
+        table = TableRef(schema=target.schema, name=target.table)
+        found = found_of(self.sessions.session().rows(found_statement(table)))
+        if found is not None and COLUMN not in found:
+            raise no_number(f"{settings.database}.{settings.table}")
 
     def target(self, stream: StreamName, settings: StreamSettings, target: TargetSettings) -> Target:
         """Where the batches of one stream land.

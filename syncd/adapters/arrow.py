@@ -20,7 +20,7 @@ _SAYS: Final[dict[Trouble, str]] = {
     Trouble.ZERO_DATE: "dates whose month or day is zero",
     Trouble.OVERSIZE: "values longer than their target holds",
     Trouble.OUT_OF_RANGE: "values that their target does not know",
-    Trouble.INVALID_TEXT: "texts that are not valid in their character set",
+    Trouble.INVALID_TEXT: "texts that are not valid in their character set, or hold a NUL character",
 }
 Counts: TypeAlias = npt.NDArray[np.int64]
 

@@ -66,7 +66,7 @@ class PartWriter:
         group_rows: int = GROUP_ROWS,
         codec: str = CODEC,
     ) -> None:
-        self._tally = _Tally(sink)
+        self._tally = Tally(sink)
         self._batch = None if refused else batch
         self._schema = refused_schema(passages) if refused else file_schema(passages)
         self._group_bytes, self._group_rows = group_bytes, group_rows
@@ -178,7 +178,7 @@ def _short(passage: Passage) -> bool:
     return passage.limit is not None and passage.limit <= _SHORT_TEXT
 
 
-class _Tally:
+class Tally:
     """A file for pyarrow that counts and digests what passes through to the sink."""
 
     closed = False

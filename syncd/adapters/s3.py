@@ -97,6 +97,17 @@ class Lake:
         with self.mapped(key, "s3:GetObject on the key"):
             return self.client.get_object(Bucket=self.settings.bucket, Key=self.name(key))["Body"].read()
 
+    def piece(self, key: str, first: int, end: int) -> bytes:
+        """The bytes of an object from one place up to, not including, another."""
+        with self.mapped(key, "s3:GetObject on the key"):
+            answer = self.client.get_object(
+                Bucket=self.settings.bucket, Key=self.name(key), Range=f"bytes={first}-{end - 1}"
+            )
+            found = answer["Body"].read()
+        if len(found) != end - first:
+            raise LakeDown(f"{self.at(key)}: {len(found)} of {end - first} bytes came", hint=NO_CONNECTION_HINT)
+        return found
+
     def holds(self, part: Part) -> bool:
         """Whether a part stands as it was written, byte for byte.
 

@@ -180,10 +180,27 @@ def _bytes(passage: Passage, array: pa.Array, kind: pa.DataType) -> Made:
     if pa.types.is_binary(kind):
         return _fitting(passage, array)
     text, bad = _attempt(array, lambda some: some.cast(pa.string()))
+    if (nul := _with_nul(text)) is not None:
+        # Nobody knows what COPY makes of one: whoever writes such text decides by name what becomes of it.
+        text, bad = without(text, nul), nul if bad is None else bad | nul
     made = _fitting(passage, text)
     if bad is None:
         return made
     return Made(made.array, ((Trouble.INVALID_TEXT, bad), *made.troubles), made.cut)
+
+
+def _with_nul(text: pa.Array) -> Rows | None:
+    """The values with a NUL character; all bytes are looked at at once, for it is hardly ever there."""
+    if not len(text):
+        return None
+    offsets = np.frombuffer(text.buffers()[1], np.int32)[text.offset : text.offset + len(text) + 1]
+    values = text.buffers()[2]
+    if values is None or offsets[0] == offsets[-1]:
+        return None
+    if np.frombuffer(values, np.uint8)[offsets[0] : offsets[-1]].all():
+        return None
+    rows = _truth(pc.match_substring(text, "\0"))
+    return rows if rows.any() else None
 
 
 def _fitting(passage: Passage, array: pa.Array) -> Made:

@@ -7,6 +7,7 @@ import click
 from syncd.cli.demo import demo
 from syncd.cli.exits import Exit, exit_for
 from syncd.cli.jars import jars
+from syncd.cli.quarantine import quarantine
 from syncd.cli.run import run
 from syncd.cli.sandbox import sandbox
 from syncd.cli.watermark import watermark
@@ -21,6 +22,7 @@ def syncd() -> None:
 
 syncd.add_command(demo)
 syncd.add_command(jars)
+syncd.add_command(quarantine)
 syncd.add_command(run)
 syncd.add_command(sandbox)
 syncd.add_command(watermark)

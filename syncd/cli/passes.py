@@ -95,7 +95,7 @@ def _would_load(done: "LoadOutcome") -> str:
 def _fields(one: Passed) -> dict[str, object]:
     named: dict[str, object] = {"table": one.name, "source": one.source}
     extracted = _extract_fields(one.extract) if one.extract is not None else {"state": "skipped"}
-    return {**named, **extracted, "load": _load_fields(one.load) if one.load is not None else None}
+    return {**named, **extracted, "load": load_fields(one.load) if one.load is not None else None}
 
 
 def _extract_fields(done: "Outcome") -> dict[str, object]:
@@ -112,11 +112,11 @@ def _extract_fields(done: "Outcome") -> dict[str, object]:
         "reason": done.reason or None,
         "seconds": round(done.seconds, 3),
         "planned": done.planned,
-        "error": _error_fields(done.error),
+        "error": error_fields(done.error),
     }
 
 
-def _load_fields(done: "LoadOutcome") -> dict[str, object]:
+def load_fields(done: "LoadOutcome") -> dict[str, object]:
     return {
         "state": done.state,
         "batches": done.batches,
@@ -128,11 +128,11 @@ def _load_fields(done: "LoadOutcome") -> dict[str, object]:
         "pending": done.waiting,
         "seconds": round(done.seconds, 3),
         "planned": done.planned,
-        "error": _error_fields(done.error),
+        "error": error_fields(done.error),
     }
 
 
-def _error_fields(error: "HintedError | None") -> dict[str, object] | None:
+def error_fields(error: "HintedError | None") -> dict[str, object] | None:
     if error is None:
         return None
     return {"message": error.message, "hint": error.hint or None, "exit": exit_for(error)}

@@ -56,11 +56,11 @@ def run(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by nam
     from syncd.wiring import Pass, Service
 
     settings = read_settings(words["config"], os.environ)
-    streams = _chosen(settings, words["tables"], all_=words["all_"])
+    streams = chosen(settings, words["tables"], all_=words["all_"])
     _require_sense(words)
     extracts, loads = not words["load_only"], not words["extract_only"]
     if loads:
-        _require_warehouses(streams)
+        require_warehouses(streams)
     try:
         wait = duration(words["wait"])
     except ValueError as error:
@@ -68,7 +68,7 @@ def run(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by nam
     request = Request(limit=words["limit"], since=words["start"], until=words["until"])
     wanted = Pass(request=request, wait=wait, dry=words["dry_run"])
     with ended_by_sigterm(), ExitStack() as stack:
-        progress = stack.enter_context(_progress(quiet=words["as_json"]))
+        progress = stack.enter_context(progress_of(quiet=words["as_json"]))
         service = stack.enter_context(Service(settings, environ=os.environ, tell=progress, one_shot=True))
         passed = [_passed(service, stream, wanted, extracts=extracts, loads=loads) for stream in streams]
     show(passed, as_json=words["as_json"], dry_run=wanted.dry)
@@ -84,7 +84,7 @@ def _require_sense(words: dict[str, Any]) -> None:
         raise click.UsageError("--from and --until are about reading from MySQL: leave them out with --load-only")
 
 
-def _require_warehouses(streams: "Sequence[StreamSettings]") -> None:
+def require_warehouses(streams: "Sequence[StreamSettings]") -> None:
     without = [f"{stream.database}.{stream.table}" for stream in streams if stream.target is None]
     if without:
         raise click.UsageError(
@@ -104,7 +104,7 @@ def _passed(service: "Service", stream: "StreamSettings", wanted: "Pass", *, ext
     )
 
 
-def _chosen(settings: "Settings", names: Sequence[str], *, all_: bool) -> "list[StreamSettings]":
+def chosen(settings: "Settings", names: Sequence[str], *, all_: bool) -> "list[StreamSettings]":
     """The streams that were named; every name must be one, and some must be."""
     if all_ == bool(names):
         raise click.UsageError("name tables with -t, or say --all" if not names else "--all and -t exclude each other")
@@ -123,7 +123,7 @@ def _chosen(settings: "Settings", names: Sequence[str], *, all_: bool) -> "list[
     return chosen
 
 
-def _progress(*, quiet: bool) -> "Any":  # noqa: ANN401  # a context that gives whoever is told
+def progress_of(*, quiet: bool) -> "Any":  # noqa: ANN401  # a context that gives whoever is told
     from syncd.cli.progress import Lines, Live
 
     return Live() if sys.stderr.isatty() and not quiet else Lines()
@@ -135,14 +135,14 @@ def _leave(passed: Sequence[Passed], *, strict: bool, debug: bool) -> None:
     for one in passed:
         for error in one.errors:
             codes.append(exit_for(error))
-            _tell(one.name, error, debug=debug)
+            tell_error(one.name, error, debug=debug)
         if strict and any(done is not None and done.quarantined for done in (one.extract, one.load)):
             codes.append(Exit.DOUBT)
     if (code := worst(codes)) is not Exit.DONE:
         sys.exit(code)
 
 
-def _tell(name: str, error: "HintedError", *, debug: bool) -> None:
+def tell_error(name: str, error: "HintedError", *, debug: bool) -> None:
     if debug:
         import traceback
 

@@ -12,6 +12,8 @@ _PART: Final = re.compile(
     r"/(?P<batch>[0-9]+-[0-9]+)/[0-9]+\.[0-9]+-[^/]+\.parquet"
 )
 
+_NUMBER: Final = re.compile(r"[1-9][0-9]{0,17}-[1-9][0-9]{0,17}", re.ASCII)
+
 
 def data_prefix(stream: StreamName) -> str:
     """What the keys of all parts of a stream begin with."""
@@ -23,8 +25,19 @@ def batch_prefix(plan: Plan) -> str:
     return f"{data_prefix(plan.stream)}{plan.planned_at:%Y/%m/%d}/{plan.id}/"
 
 
+def refused_prefix(stream: StreamName) -> str:
+    """What the keys of all refused rows of a stream begin with."""
+    return f"quarantine/{stream.chain_stem}/"
+
+
 def quarantine_prefix(stream: StreamName, batch: BatchId) -> str:
-    return f"quarantine/{stream.chain_stem}/{batch}/"
+    return f"{refused_prefix(stream)}{batch}/"
+
+
+def batch_of_refused(stream: StreamName, key: str) -> BatchId | None:
+    """The batch under whose number a key in quarantine lies; None where that is no number."""
+    number = key.removeprefix(refused_prefix(stream)).partition("/")[0]
+    return BatchId.of_text(number) if _NUMBER.fullmatch(number) else None
 
 
 def copy_key(stream: StreamName, batch: BatchId, nonce: str) -> str:

@@ -321,7 +321,7 @@ RULES: Final[tuple[Rule, ...]] = (
         data_types=frozenset({"char", "varchar"}),
         way=_characters,
         note="As many bytes as its characters can take in UTF-8: 1 (ascii), 4 (utf8mb4, utf16, utf32, gb18030), else 3."
-        " NUL characters stay in the file; whether COPY takes them is in doubt.",
+        " Text with a NUL character is met by `invalid_text`.",
     ),
     Rule(of="TINYTEXT", data_types=frozenset({"tinytext"}), way=lambda c: _text(c, 4 * 255)),
     Rule(

@@ -92,7 +92,7 @@ _SAYS: Final[dict[Trouble, str]] = {
     f" more than {LONGEST_ROW:,} (then its widest value)",
     Trouble.OUT_OF_RANGE: "a value that Redshift's type cannot hold, such as the year 0 or `2023-02-31`",
     Trouble.INVALID_TEXT: "bytes that are no text in the column's character set, or have no character in Unicode:"
-    " a lone surrogate, an unassigned code",
+    " a lone surrogate, an unassigned code; text with a NUL character",
 }
 
 _TAIL: Final = f"""
@@ -117,7 +117,8 @@ the number of the batch that read the row (decision 0008).
 
 ## In doubt until a live cluster has spoken
 
-- NUL characters are kept in text. No source shows what COPY makes of them; the stand-in refuses them.
+- Text with a NUL character is met by `invalid_text`. No source shows what COPY makes of it in Parquet; the stand-in
+  refuses it, and rows of files that were written before are put aside when they are loaded.
 - Rows of more than {LONGEST_ROW:,} bytes are met by `oversize`, though COPY may take them from Parquet.
 - Subnormal doubles are met by `out_of_range`, though COPY may keep them.
 """

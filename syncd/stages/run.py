@@ -5,21 +5,20 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from syncd.core.errors import SchemaDrift, TableAltered, hinted
 from syncd.core.events import BatchAbandoned, BatchExtracted, OrphansSwept, StreamFailed, Tell
 from syncd.core.manifest import Manifest
 from syncd.core.ports import Parts
 from syncd.stages.claim import Claiming
-from syncd.stages.extract import ExtractProducer
 from syncd.stages.sweep import orphans
-from watermarks.batch import Kind, Link, Plan
+from watermarks.batch import Draft, Kind, Link, Plan
 from watermarks.clock import Clock
 from watermarks.cursor import START, Cursor
 from watermarks.document import Failure, Watermark
 from watermarks.errors import HintedError, NotOwner, StateUnreadable
-from watermarks.extraction import Chain, Extraction
+from watermarks.extraction import Chain, Extraction, Producer
 from watermarks.halves import Run
 from watermarks.history import Journal
 from watermarks.lease import Held, Process
@@ -87,6 +86,23 @@ class Outcome:
         )
 
 
+class RunProducer(Producer, Protocol):
+    """Whoever makes the batches of a pass: what reads from MySQL, or what brings rows back from quarantine."""
+
+    @property
+    def waits_for(self) -> str:
+        """What is in the way of more, in words; empty when there is no more."""
+        ...
+
+    def look(self, watermark: Watermark) -> Draft | None:
+        """What there is to do; writes nothing."""
+        ...
+
+    def prepare(self, draft: Draft) -> None:
+        """Get ready for what is going to be sealed; raises nothing."""
+        ...
+
+
 class ExtractRun:
     """Runs the extract stage of one stream, as often as asked.
 
@@ -101,7 +117,7 @@ class ExtractRun:
         stream: StreamName,
         journal: Journal[Watermark],
         owner: Callable[[], Process],
-        producer: ExtractProducer,
+        producer: RunProducer,
         parts: Parts,
         clock: Clock,
         tell: Tell,

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from syncd.adapters.arrow import file_schema
-from syncd.adapters.parquet import PartWriter
+from syncd.adapters.parquet import GROUP_ROWS, PartWriter
 from syncd.adapters.s3 import Lake
 from syncd.core.batch_number import number_of
-from syncd.core.columns import Passage
+from syncd.core.columns import Passage, Policies
 from syncd.core.identity import identity_of
 from syncd.core.layout import batch_prefix, part_key
 from syncd.core.manifest import Manifest
@@ -24,7 +24,7 @@ from tests.builders import RUN, make_process
 from watermarks.batch import BatchId, Draft, Filled, Kind, Link, Plan, Snapshot, World
 from watermarks.cursor import START, Cursor
 from watermarks.document import Stage, Watermark
-from watermarks.extraction import Extraction
+from watermarks.extraction import Chain, Extraction
 from watermarks.history import Journal
 from watermarks.names import StreamName
 from watermarks.window import Window
@@ -78,11 +78,26 @@ class Prepared:
     table: str = field(default_factory=lambda: f"t{next(numbers)}")
     layout: Mapping[str, Any] = field(default_factory=dict)
     identity: str = "server-1"
+    group_rows: int = GROUP_ROWS
+    """Of each row group of its files."""
+    policies: Policies = field(default_factory=Policies)
+    plan_body: Mapping[str, Any] = field(default_factory=dict)
+    """What plans say of themselves."""
+    refuses_plans: bool = False
+    """Whether replays that somebody planned are given up, as an extraction does."""
 
     def __post_init__(self) -> None:
         self.stream = StreamName(source="shop", database="shop", table=self.table)
-        process = make_process(self.journal.store, f"extract-{self.table}")
-        self._held = process.acquire(self.stream, Stage.EXTRACT, self.journal)
+        self._process = make_process(self.journal.store, f"extract-{self.table}")
+        self.take_up()
+
+    def take_up(self) -> None:
+        """Claim the stage, as whoever extracts does."""
+        self._held = self._process.acquire(self.stream, Stage.EXTRACT, self.journal)
+
+    def let_go(self) -> None:
+        """Give it back."""
+        self._process.release(self._held)
 
     @property
     def settings(self) -> StreamSettings:
@@ -96,6 +111,7 @@ class Prepared:
             cursor=self.cursor,
             key=self.key,
             mode=self.mode,
+            policies=self.policies,
             target=target,
         )
 
@@ -115,7 +131,9 @@ class Prepared:
         def draft(state: Watermark) -> Draft:
             low = state.chain.cursor
             end = high or max(map(self.place, rows))
-            return Draft(kind=Kind.INCREMENT, world=self._world(low), windows=(Window(low, end),), high=end)
+            return Draft(
+                kind=Kind.INCREMENT, world=self._world(low), windows=(Window(low, end),), high=end, body=self.plan_body
+            )
 
         return self._made(draft, rows, parts)
 
@@ -151,6 +169,20 @@ class Prepared:
         assert turn.link is not None
         return turn.link
 
+    def read(self, plan: Plan, rows: Sequence[Row], parts: int) -> Read:
+        """What a reader would tell of them."""
+        return Read(parts=tuple(self.write(plan, rows, parts)))
+
+    def sealed(self, draft: Draft) -> Plan:
+        """A plan that nobody has carried out."""
+        state = self.journal.newest(self.stream.stem)
+        assert state
+        plan = Plan(
+            stream=self.stream, id=state.chain.next, draft=draft, nonce=f"p{next(numbers)}", epoch=1,
+            planned_at=moment(0),
+        )  # fmt: skip
+        return Chain(self.journal, self.stream).seal(plan)
+
     def write(self, plan: Plan, rows: Sequence[Row], parts: int) -> Iterator[Part]:
         """The rows as so many files."""
         ways = self.passages()
@@ -158,9 +190,9 @@ class Prepared:
         for number, first in enumerate(range(0, len(rows), each) if rows else ()):
             key = part_key(batch_prefix(plan), window=0, number=number, attempt=f"a{next(numbers)}")
             made = self.lake.new(key)
-            writer = PartWriter(made, ways, batch=number_of(plan.draft.origin or plan.id))
+            writer = PartWriter(made, ways, batch=number_of(plan.draft.origin or plan.id), group_rows=self.group_rows)
             some = [dict(found) for found in rows[first : first + each]]
-            for batch in pa.Table.from_pylist(some, schema=file_schema(ways)).to_batches():
+            for batch in pa.Table.from_pylist(some, schema=file_schema(ways)).to_batches(self.group_rows):
                 writer.write(batch)
             written, stood = writer.close(), made.finish()
             yield Part(
@@ -186,12 +218,12 @@ class _Producer:
         return self.draft(watermark)
 
     def holds(self, plan: Plan) -> bool:
-        return True
+        return not self.prepared.refuses_plans or plan.draft.kind is not Kind.REPLAY
 
     def fill(self, plan: Plan) -> Filled:
         mine = self.prepared
         ways = mine.passages()
-        read = Read(parts=tuple(mine.write(plan, self.rows, self.parts)))
+        read = mine.read(plan, self.rows, self.parts)
         manifest = Manifest.of_read(
             read,
             schema=plan.draft.world.schema,

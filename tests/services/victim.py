@@ -49,8 +49,8 @@ class Point:
 
 
 def _place(key: str) -> str:
-    """`plans`, or `history 2` of the second entry."""
-    place = key.partition("/")[0]
+    """`plans`, or `history 2` of the second entry; `replayed` of a note beside a batch."""
+    place = "replayed" if ".replayed-" in key else key.partition("/")[0]
     return f"{place} {Path(key).stem}" if place == "history" else place
 
 

@@ -245,7 +245,8 @@ class Attempt:
             return
         before = filter(self._cycle.half.expects, self._cycle.extracted.ids_back(upto=newest, after=ORIGIN))
         links = map(self._cycle.chain.required, before)
-        landed = next((link for link in links if link.kind is not Kind.ABANDONED), None)
+        # A replay has the columns of the batch that it brings back, which may be an old one.
+        landed = next((link for link in links if link.kind not in {Kind.ABANDONED, Kind.REPLAY}), None)
         if landed is None:
             return
         manifest = Manifest.of_link(landed)

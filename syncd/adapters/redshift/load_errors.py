@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from syncd.adapters.redshift.errors import Refusal, key_of, masked, meaning_of, told_of
 from syncd.adapters.redshift.session import Session
-from syncd.core.errors import FileRefused, RowRefused
+from syncd.core.errors import FileRefused, RowRefused, WarehouseUnfit
 from watermarks.errors import HintedError
 
 WITHIN: Final = timedelta(seconds=30)
@@ -16,12 +16,22 @@ WITHIN: Final = timedelta(seconds=30)
 ASKED_FOR: Final = 15.0
 """Seconds in which an error of a moment ago may come up in the view."""
 EVERY: Final = 1.0
-_FIELDS: Final = "query_id, file_name, column_name, error_code, error_message, column_length"
-_ASK: Final = (
-    f"SELECT {_FIELDS} FROM sys_load_error_detail"  # noqa: S608  # our own words
-    " WHERE session_id = %s AND query_id > %s AND start_time > dateadd(day, -1, getdate())"
-    " ORDER BY query_id DESC, file_name LIMIT 20"
+_CUT_AT: Final = 100
+"""Characters of a sentence that the older view keeps; what is that long may have gone on."""
+_VIEWS: Final = (
+    (
+        "SELECT query_id, file_name, column_name, error_code, error_message, column_length FROM sys_load_error_detail"
+        " WHERE session_id = %s AND query_id > %s AND start_time > dateadd(day, -1, getdate())"
+        " ORDER BY query_id DESC, file_name LIMIT 20"
+    ),
+    # Of provisioned clusters alone, and for those who may read it; it cuts what it keeps.
+    (
+        "SELECT query, filename, colname, err_code, err_reason, col_length FROM stl_load_errors"
+        " WHERE session = %s AND query > %s AND starttime > dateadd(day, -1, getdate())"
+        " ORDER BY query DESC, filename LIMIT 20"
+    ),
 )
+"""Where load errors are kept. Each is asked only where the ones before are closed to us, or not there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,9 +44,11 @@ class Found:
     number: int
     sentence: str
     width: str
+    cut: bool
+    """Whether the sentence may have gone on: what it says of sizes is not to be believed."""
 
     @classmethod
-    def of(cls, row: tuple[Any, ...]) -> "Found":
+    def of(cls, row: tuple[Any, ...], *, newer: bool) -> "Found":
         query, file, column, number, sentence, width = row
         return cls(
             query=int(query),
@@ -45,6 +57,7 @@ class Found:
             number=int(number or 0),
             sentence=" ".join(str(sentence or "").split()),
             width=str(width or "").strip(),
+            cut=not newer and len(str(sentence or "").rstrip()) >= _CUT_AT,
         )
 
 
@@ -68,6 +81,8 @@ class LoadErrors:
         self._now = now
         self._patience = patience
         self._last = -1
+        self._view = 0
+        """Which of the views is open to us, as far as that has been tried."""
 
     def explained(self, error: HintedError, *, table: str, keys: Collection[str] = ()) -> HintedError:
         """The error of a COPY that failed last on this session, with all that is known of it.
@@ -84,17 +99,28 @@ class LoadErrors:
     def _found(self, keys: Collection[str]) -> Found | None:
         deadline = self._now() + self._patience
         while True:
-            try:
-                rows = self._session.rows(_ASK, (self._session.pid, self._last), within=WITHIN)
-            except HintedError:
+            found = self._asked()
+            if found is None:
                 return None  # what failed first is what has to be told
-            found = [Found.of(row) for row in rows]
             mine = next((one for one in found if _is_among(one.file, keys)), None)
             if found:
                 self._last = max(one.query for one in found)
             if mine is not None or self._now() + EVERY > deadline:
                 return mine
             self._wait(EVERY)
+
+    def _asked(self) -> list[Found] | None:
+        """The rows of the first view that is open to us; None where none is, or no answer came."""
+        while self._view < len(_VIEWS):
+            try:
+                rows = self._session.rows(_VIEWS[self._view], (self._session.pid, self._last), within=WITHIN)
+            except WarehouseUnfit:
+                self._view += 1
+            except HintedError:
+                return None
+            else:
+                return [Found.of(row, newer=not self._view) for row in rows]
+        return None
 
 
 def _is_among(file: str, keys: Collection[str]) -> bool:
@@ -108,7 +134,11 @@ def _from_view(found: Found, error: HintedError, table: str) -> HintedError:
     if means not in {RowRefused, FileRefused}:
         means = type(error)
     sentence = masked(found.sentence)
-    facts = {**error.facts, **told_of(sentence), "reason": sentence, "number": found.number}
+    facts = {**error.facts, "number": found.number}
+    # A number that was cut off in the middle looks like a number: what the error itself said goes before it.
+    facts |= (
+        {"reason": facts.get("reason") or f"{sentence}…"} if found.cut else {**told_of(sentence), "reason": sentence}
+    )
     if found.file:
         facts["file"] = found.file
     if found.column:

@@ -1,23 +1,19 @@
 """Finds the rows that the warehouse refuses, puts them aside with the reason, and amends their batch."""
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from posixpath import dirname
 from typing import Final, Protocol
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from syncd.adapters.arrow import REASON
-from syncd.adapters.parquet import PartWriter
+from syncd.adapters.ranged import opened
 from syncd.adapters.redshift.amendments import Amendments
+from syncd.adapters.redshift.divided import CleanFile, Refused, Sifted, divide
 from syncd.adapters.redshift.errors import key_of
 from syncd.adapters.redshift.landing import Place, transaction
 from syncd.adapters.redshift.load_errors import LoadErrors
 from syncd.adapters.redshift.session import Session
 from syncd.adapters.s3 import Lake
-from syncd.core import batch_number
 from syncd.core.amendment import Amendment
 from syncd.core.errors import FileRefused, RowRefused
 from syncd.core.layout import copy_prefix, quarantine_prefix
@@ -28,7 +24,6 @@ from syncd.core.redshift.copy import Load, manifest_body
 from syncd.core.redshift.quoting import TableRef, quoted
 from syncd.core.redshift.target import Found
 from watermarks.batch import BatchId, Link
-from watermarks.cursor import START
 from watermarks.errors import HintedError
 
 MOST_REFUSED: Final = 200
@@ -44,22 +39,6 @@ class Told(Protocol):
     """Whoever hears of rows that were put aside."""
 
     def __call__(self, batch: BatchId, rows: int, reason: str, /) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """One row by its place in a file, and why it cannot land."""
-
-    place: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Sifted:
-    """A file and the rows of it that do not land."""
-
-    part: Part
-    refused: tuple[Refused, ...]
 
 
 class Sieve:
@@ -80,6 +59,8 @@ class Sieve:
         self._nonce = nonce
         self._tell = tell
         self._asked = 0
+        self.trials = 0
+        """Transactions of which nothing stayed, so far."""
 
     def amend(self, session: Session, loads: Sequence[Load], found: Found, error: RowRefused) -> None:
         """Find out which rows were meant, so that the next attempt lands the others.
@@ -103,8 +84,8 @@ class Sieve:
             self._put_aside(links[batch], parts)
 
     def _sifted(self, session: Session, load: Load, part: Part, found: Found, error: RowRefused) -> Iterator[Refused]:
-        """The rows of a file that do not land, one row group after another."""
-        file = pq.ParquetFile(pa.BufferReader(self._lake.read(part.key)))
+        """The rows of a file that do not land, one row group after another: no more of it is held than one of them."""
+        file = opened(self._lake, part)
         first = count = 0
         for group in range(file.num_row_groups):
             rows = file.read_row_group(group)
@@ -123,23 +104,45 @@ class Sieve:
         places = range(0, rows.num_rows, -(-rows.num_rows // SAMPLES))
         return all(self._tried(session, load, rows.slice(place, 1), found) for place in places)
 
-    def _halved(self, session: Session, load: Load, rows: pa.Table, first: int, found: Found) -> Iterator[Refused]:
-        reason = self._tried(session, load, rows, found)
-        if reason is None:
-            return
-        if rows.num_rows == 1:
-            yield Refused(first, reason)
-            return
-        half = rows.num_rows // 2
-        yield from self._halved(session, load, rows.slice(0, half), first, found)
-        yield from self._halved(session, load, rows.slice(half), first + half, found)
+    def _halved(
+        self, session: Session, load: Load, rows: pa.Table, first: int, found: Found, *, known: bool = False
+    ) -> Iterator[Refused]:
+        """The refused ones of some rows; of rows that are `known` to hold one, all are not tried at once again."""
+        if rows.num_rows > 1:
+            if not known and self._tried(session, load, rows, found) is None:
+                return
+            half = rows.num_rows // 2
+            lands = True
+            for refused in self._halved(session, load, rows.slice(0, half), first, found):
+                lands = False
+                yield refused
+            # Where the first half lands, it is the second one that does not.
+            yield from self._halved(session, load, rows.slice(half), first + half, found, known=lands)
+        elif (error := self._tried(session, load, rows, found)) is not None:
+            yield Refused(first, _told(error, self._column(session, load, rows, found, error)))
 
-    def _tried(self, session: Session, load: Load, rows: pa.Table, found: Found) -> str | None:
+    def _column(self, session: Session, load: Load, row: pa.Table, found: Found, error: RowRefused) -> str | None:
+        """The column of a row that is refused: of a document the warehouse does not say it, and so it is tried."""
+        if error.facts.get("column"):
+            return str(error.facts["column"])
+        for passage in load.passages:
+            if passage.redshift == "SUPER" and row.column(passage.name).null_count == 0:
+                place = row.schema.get_field_index(passage.name)
+                nothing = pa.nulls(1, row.schema.field(place).type)
+                without = row.set_column(place, row.schema.field(place), nothing)
+                if self._tried(session, load, without, found) is None:
+                    return passage.name
+        return None
+
+    def _tried(self, session: Session, load: Load, rows: pa.Table, found: Found) -> RowRefused | None:
         """Why these rows do not land, tried in a transaction of which nothing stays; None where they do."""
         prefix = f"{copy_prefix(self._place.controls.stream)}trial-{self._nonce()}"
-        part = self._written(f"{prefix}.parquet", load.manifests[0], rows)
+        with CleanFile(self._lake.new(f"{prefix}.parquet"), load.passages) as clean:
+            clean.write(rows)
+            part = clean.close()
         self._lake.put(f"{prefix}.manifest", manifest_body([(self._lake.at(part.key), part.bytes)]))
         trial = Landing(table=_TRIAL, found=_without_strangers(found, load), loads=(load,))
+        self.trials += 1
         try:
             with transaction(session):
                 for statement in (
@@ -153,7 +156,7 @@ class Sieve:
             explained = self._explained(session, error, key_of(self._lake.at(part.key)))
             if not isinstance(explained, RowRefused):
                 raise explained from error
-            return _told(explained)
+            return explained
         finally:
             self._lake.drop([f"{prefix}.parquet", f"{prefix}.manifest"])
         return None
@@ -162,24 +165,26 @@ class Sieve:
         """What was refused, in full; a value that the warehouse named is explained already."""
         if isinstance(error, RowRefused):
             return error
-        return LoadErrors(session).explained(error, table=str(self._place.controls.stream), keys=[key])
+        stream = self._place.controls.stream
+        return LoadErrors(session).explained(error, table=f"{stream.database}.{stream.table}", keys=[key])
 
     def _put_aside(self, link: Link, parts: Sequence[Sifted]) -> None:
         """Write the rows that land and those that do not to files of their own, and say so in an amendment."""
         number = self._amendments.next_of(link)
-        manifest = Manifest.of_link(link)
+        passages = Manifest.of_link(link).passages
         instead: dict[str, Part | None] = {}
         aside: list[Part] = []
-        for part, refused in ((one.part, one.refused) for one in parts):
-            rows = pq.read_table(pa.BufferReader(self._lake.read(part.key)))
+        for one in parts:
             nonce = self._nonce()
-            places = {one.place for one in refused}
-            kept = rows.filter(pa.array([place not in places for place in range(rows.num_rows)], pa.bool_()))
-            clean = f"{dirname(part.key)}/amended-{number}-{nonce}.parquet"
-            written = self._written(clean, manifest, kept) if kept.num_rows else None
-            instead[part.key] = replace(written, low=part.low, high=part.high) if written else None
-            key = f"{quarantine_prefix(link.stream, link.id)}amended-{number}-{nonce}.parquet"
-            aside.append(replace(self._reasoned(key, rows, refused), low=part.low, high=part.high))
+            divided = divide(
+                self._lake,
+                one,
+                passages,
+                kept=f"{dirname(one.part.key)}/amended-{number}-{nonce}.parquet",
+                refused=f"{quarantine_prefix(link.stream, link.id)}amended-{number}-{nonce}.parquet",
+            )
+            instead[one.part.key] = divided.kept
+            aside.append(divided.refused)
         mine = Amendment(
             stream=link.stream,
             batch=link.id,
@@ -193,39 +198,6 @@ class Sieve:
             self._lake.drop([part.key for part in (*instead.values(), *aside) if part is not None])
         for one in parts:
             self._tell(link.id, len(one.refused), one.refused[0].reason)
-
-    def _written(self, key: str, manifest: Manifest, rows: pa.Table) -> Part:
-        """Rows of a file as another file of the same columns."""
-        [number] = rows.column(batch_number.COLUMN).unique().to_pylist()
-        made = self._lake.new(key)
-        with PartWriter(made, manifest.passages, batch=number) as writer:
-            for batch in rows.drop_columns([batch_number.COLUMN]).to_batches():
-                writer.write(batch)
-            written = writer.close()
-        stood = made.finish()
-        return Part(
-            key=key,
-            etag=stood.etag,
-            bytes=written.bytes,
-            rows=written.rows,
-            sha256=written.sha256,
-            low=written.low,
-            high=written.high,
-            widths=written.widths,
-        )
-
-    def _reasoned(self, key: str, rows: pa.Table, refused: Sequence[Refused]) -> Part:
-        """Refused rows as files hold them, each with its reason."""
-        reasons = pa.array([one.reason for one in refused], pa.string())
-        table = rows.take([one.place for one in refused]).append_column(REASON, reasons)
-        sink = pa.BufferOutputStream()
-        pq.write_table(table, sink, store_schema=False)
-        body = sink.getvalue().to_pybytes()
-        stood = self._lake.put(key, body)
-        digest = hashlib.sha256(body).hexdigest()
-        return Part(
-            key=key, etag=stood.etag, bytes=stood.bytes, rows=table.num_rows, sha256=digest, low=START, high=START
-        )
 
 
 def _suspects(loads: Sequence[Load], file: str) -> Iterator[tuple[Load, Link, Part]]:
@@ -247,9 +219,8 @@ def _declared(found: Found) -> str:
     return ", ".join(f"{quoted(name)} {column.type}{demands[name]}" for name, column in found.columns.items())
 
 
-def _told(error: RowRefused) -> str:
-    """Why, in the words of a person who will look for the row: its column first, where the warehouse names it."""
-    column = error.facts.get("column")
+def _told(error: RowRefused, column: str | None) -> str:
+    """Why, in the words of a person who will look for the row: its column first, where one is known."""
     if "size" in error.facts and "width" in error.facts:
         return f"{column}: {error.facts['size']} bytes, the column holds {error.facts['width']}"
     said = str(error.facts.get("reason", error.message))

@@ -105,7 +105,8 @@ class RedshiftTarget:
         explained: HintedError = error
         if attempt.copies:  # of other statements the warehouse keeps no such errors
             keys = [key_of(self._lists.at(part.key)) for load in attempt.loads for part in load.parts]
-            explained = LoadErrors(session).explained(error, table=str(self._controls.stream), keys=keys)
+            table = f"{self._controls.stream.database}.{self._controls.stream.table}"
+            explained = LoadErrors(session).explained(error, table=table, keys=keys)
         if not isinstance(explained, RowRefused) or not attempt.loads:
             raise explained from error
         self._sieve = self._sieve or self._make_sieve()

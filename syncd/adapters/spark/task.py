@@ -4,16 +4,16 @@ import functools
 import gc
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 
 from syncd.adapters.arrow import Conversion
-from syncd.adapters.order import Span, WindowCheck
-from syncd.adapters.parquet import PartWriter
-from syncd.adapters.s3 import Lake, NewObject
+from syncd.adapters.order import WindowCheck
+from syncd.adapters.parts import PartsWriter
+from syncd.adapters.s3 import Lake
 from syncd.core.columns import Passage, Policies
 from syncd.core.layout import part_key
 from syncd.core.reading import OrderField, Part
@@ -22,8 +22,6 @@ from watermarks.cursor import Cursor
 from watermarks.errors import HintedError
 from watermarks.window import Window
 
-SHRINKS: Final = 4
-"""How much smaller Arrow's bytes become in a file, about: what waits for its row group counts for so much."""
 MANY_ROWS: Final = 16_384
 MANY_BYTES: Final = 16 << 20
 """Batches of so much are worth what is done for each of them."""
@@ -106,12 +104,16 @@ class _WindowWriter:
         self._conversion = Conversion(work.passages, work.policies, frozenset(field.name for field in work.order))
         self._check = WindowCheck(work.windows[place], work.order, work.passages)
         attempted = f"{work.nonce}-{attempt}"
-        self._parts = _Parts(
-            work, functools.partial(part_key, work.prefix, window=number, attempt=attempted), refused=False
+        parts = functools.partial(
+            PartsWriter,
+            lake=lambda: _lake(work.lake),
+            passages=work.passages,
+            batch=work.batch,
+            part_bytes=work.part_bytes,
         )
-        self._refused = _Parts(
-            work, functools.partial(part_key, work.quarantine, window=number, attempt=attempted), refused=True
-        )
+        named = functools.partial(part_key, window=number, attempt=attempted)
+        self._parts = parts(key=functools.partial(named, work.prefix), refused=False)
+        self._refused = parts(key=functools.partial(named, work.quarantine), refused=True)
         self._troubles: Counter[str] = Counter()
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> dict[str, Any]:
@@ -131,48 +133,6 @@ class _WindowWriter:
     def abort(self) -> None:
         self._parts.abort()
         self._refused.abort()
-
-
-@dataclass(slots=True)
-class _Parts:
-    """Files of one kind; none without rows."""
-
-    work: Work
-    key: Callable[..., str]
-    refused: bool
-    _done: list[dict[str, Any]] = field(default_factory=list)
-    _object: NewObject | None = None
-    _writer: PartWriter | None = None
-
-    def write(self, batch: pa.RecordBatch, span: Span | None) -> None:
-        if not batch.num_rows:
-            return
-        if self._writer is None:
-            self._object = _lake(self.work.lake).new(self.key(number=len(self._done)))
-            self._writer = PartWriter(self._object, self.work.passages, batch=self.work.batch, refused=self.refused)
-        self._writer.write(batch, span)
-        if self._writer.bytes_written + self._writer.bytes_waiting // SHRINKS >= self.work.part_bytes:
-            self._close()
-
-    def finish(self) -> list[dict[str, Any]]:
-        if self._writer is not None:
-            self._close()
-        return self._done
-
-    def _close(self) -> None:
-        assert self._writer is not None
-        assert self._object is not None
-        written, stood = self._writer.close(), self._object.finish()
-        assert stood.bytes == written.bytes
-        told = {**asdict(written), "low": written.low.texts(), "high": written.high.texts()}
-        self._done.append({**told, "key": self._object.key, "etag": stood.etag})
-        self._object = self._writer = None
-
-    def abort(self) -> None:
-        if self._writer is not None:
-            self._writer.abandon()
-        if self._object is not None:
-            self._object.abort()
 
 
 def part_of(told: Mapping[str, Any]) -> Part:

@@ -390,8 +390,9 @@ CREATE VIEW pg_catalog.sys_load_error_detail AS
          column_length, error_code, error_message
   FROM redshift_load_errors WHERE user_name = session_user OR pg_has_role(session_user, 'redshift_superuser', 'MEMBER');
 CREATE VIEW pg_catalog.stl_load_errors AS
-  SELECT query_id AS query, session_id AS session, table_id AS tbl, start_time AS starttime, file_name AS filename, line_number,
-         column_name AS colname, column_type AS type, column_length AS col_length, error_code AS err_code, error_message AS err_reason
+  SELECT query_id AS query, session_id AS session, table_id AS tbl, start_time AS starttime, left(file_name, 256) AS filename, line_number,
+         left(column_name, 127) AS colname, left(column_type, 10) AS type, left(column_length, 10) AS col_length, error_code AS err_code,
+         left(error_message, 100) AS err_reason
   FROM redshift_load_errors;
 CREATE VIEW pg_catalog.stl_loaderror_detail AS SELECT * FROM stl_load_errors;
 CREATE VIEW pg_catalog.stl_error AS SELECT session_id AS pid, error_code AS errcode, error_message AS error FROM redshift_load_errors;

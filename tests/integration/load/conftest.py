@@ -71,6 +71,7 @@ class Loader:
         self.journal = journal
         self.events: list[Event] = []
         self.put_aside: list[tuple[str, int, str]] = []
+        self.sieves: list[Sieve] = []
         self.sessions = KeptSession(lambda: connect(self.warehouse, name="test"))
         self.process = make_process(journal.store, f"load{next(numbers)}")
         self.claims: list[Claiming] = []
@@ -96,7 +97,9 @@ class Loader:
             return f"n{next(numbers)}"
 
         def sieve() -> Sieve:
-            return Sieve(place, lake=self.lake, amendments=amendments, nonce=nonce, tell=self.aside)
+            made = Sieve(place, lake=self.lake, amendments=amendments, nonce=nonce, tell=self.aside)
+            self.sieves.append(made)
+            return made
 
         return RedshiftTarget(
             place, sessions=self.sessions, lists=self.lake, amendments=amendments, sieve=sieve, nonce=nonce

@@ -1,13 +1,16 @@
 """Rows that the warehouse refuses: put aside with the reason, while all others land."""
 
 import io
+import random
 from collections.abc import Callable
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
+from syncd.adapters.s3 import Lake
 from syncd.core.errors import RowRefused
+from syncd.core.manifest import Manifest
 from tests.integration.load.conftest import Loader, Reader
 from tests.services.prepared import ID, NAME, UPDATE_AT, Prepared, json_column, row
 from watermarks.batch import Link
@@ -47,7 +50,7 @@ def test_rows_that_cannot_land_are_put_aside_and_all_others_land(
     assert [(each["id"], each["doc"], each["_syncd_batch"]) for each in found] == [
         (key, doc, 1_000000000001) for key, doc in bad.items()
     ]
-    assert all(each["_syncd_reason"] for each in found)
+    assert all(each["_syncd_reason"].startswith("doc: ") for each in found)
     assert {batch for batch, _, _ in loader.put_aside} == {"1-1"}
     assert sum(rows for _, rows, _ in loader.put_aside) == 3
 
@@ -105,6 +108,18 @@ def test_where_all_rows_are_refused_it_is_the_table_that_is_wrong(
     assert not loader.put_aside
 
 
+def test_the_hint_of_a_copy_that_is_refused_names_the_table_as_commands_take_it(
+    prepared: Prepare, loader: Loader
+) -> None:
+    orders = prepared()
+    orders.increment(*(row(key, key, name="a\0") for key in range(1, 1_200)))
+
+    with pytest.raises(RowRefused) as caught:
+        loader.load(orders)
+
+    assert caught.value.hint.endswith(f"syncd quarantine list -t shop.{orders.table}")
+
+
 def test_however_many_files_hold_a_row_that_no_copy_takes_all_others_land_in_one_pass(
     prepared: Prepare, loader: Loader, warehouse: Reader
 ) -> None:
@@ -133,3 +148,62 @@ def test_a_null_where_somebodys_table_takes_none_is_put_aside(
 
     assert outcome.rows == 19
     assert [found["id"] for found in aside(loader, link)] == [7]
+
+
+def test_of_several_documents_the_one_that_is_refused_is_found(
+    prepared: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    """The warehouse says of a document neither row nor column."""
+    orders = prepared(columns=(ID, NAME, UPDATE_AT, json_column("one"), json_column("two"), json_column("three")))
+    good = {"one": b"{}", "two": b"[]", "three": None}
+    link = orders.increment(row(1, 1, **good), row(2, 2, **{**good, "two": b"{"}), row(3, 3, **good))
+
+    loader.load(orders)
+
+    [found] = aside(loader, link)
+    assert found["_syncd_reason"].startswith("two: ")
+
+
+def test_a_file_is_sifted_and_divided_row_group_by_row_group(
+    prepared: Prepare, loader: Loader, warehouse: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However large it is, no more of it is held than one of them."""
+    orders = prepared(columns=WITH_DOC, group_rows=1_000)
+    noise = random.Random(7)
+    rows = [row(key, key, doc=b'"%s"' % noise.randbytes(100).hex().encode()) for key in range(1, 8_001)]
+    rows[2_500] = {**rows[2_500], "doc": b"{"}
+    rows[7_999] = {**rows[7_999], "doc": b"["}
+    link = orders.increment(*rows)
+    [part] = Manifest.of_link(link).parts
+    asked: list[int] = []
+    piece = Lake.piece
+
+    def counted(lake: Lake, key: str, first: int, end: int) -> bytes:
+        asked.append(end - first)
+        return piece(lake, key, first, end)
+
+    def never(_lake: Lake, key: str) -> bytes:
+        raise AssertionError(f"{key} was read whole")
+
+    monkeypatch.setattr(Lake, "piece", counted)
+    monkeypatch.setattr(Lake, "read", never)
+    outcome = loader.load(orders)
+    monkeypatch.undo()
+
+    assert outcome.rows == 7_998
+    assert max(asked) < part.bytes / 6
+    assert sum(asked) < 4 * part.bytes
+    assert [found["id"] for found in aside(loader, link)] == [2_501, 8_000]
+    assert warehouse.rows(orders, "count(*), sum(id)", order="1") == [(7_998, 8_000 * 8_001 // 2 - 10_501)]
+
+
+def test_one_row_among_many_costs_few_trials(prepared: Prepare, loader: Loader) -> None:
+    """Two a halving at most, and fewer where the first half lands."""
+    orders = prepared(columns=WITH_DOC)
+    orders.increment(*(row(key, key, doc=b"{" if key == 1_024 else b"{}") for key in range(1, 1_025)))
+
+    loader.load(orders)
+
+    [sieve] = loader.sieves
+    samples, halvings, column = 5, 10, 1
+    assert sieve.trials <= samples + 1 + halvings + 1 + column

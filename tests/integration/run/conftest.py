@@ -57,6 +57,8 @@ class Command:
     role: bool = True
     with_warehouse: bool = True
     port: int | None = None
+    more: str = ""
+    """What each table says beside its columns of ours."""
     tables: list[Prepared] = field(default_factory=list)
 
     @property
@@ -65,7 +67,9 @@ class Command:
         place = f"{server.host}:{self.port or server.port}/{server.database}"
         url = f"redshift://{server.user}:{server.password}@{place}"
         role = f", iam_role: '{ROLE}'" if self.role else ""
-        tables = ", ".join(f"shop.{one.table}: {{metadata: [batch], cursor: {one.cursor}}}" for one in self.tables)
+        tables = ", ".join(
+            f"shop.{one.table}: {{metadata: [batch], cursor: {one.cursor}{self.more}}}" for one in self.tables
+        )
         path.write_text(
             "sources: {shop: {url: 'mysql://nobody:x@127.0.0.1:9/shop', zone: UTC}}\n"
             f"lake: {{url: 's3://{settings.bucket}/{settings.prefix}', endpoint: '{settings.endpoint}',"
@@ -76,8 +80,12 @@ class Command:
         return path
 
     def run(self, *words: str, environ: dict[str, str] | None = None) -> Ran:
+        return self.say("run", *words, environ=environ)
+
+    def say(self, *words: str, environ: dict[str, str] | None = None) -> Ran:
+        """Any command of those that read the configuration."""
         done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, "run", "--config", str(self.config), *words],
+            [sys.executable, "-c", PROGRAM, *words, "--config", str(self.config)],
             capture_output=True,
             text=True,
             timeout=120,

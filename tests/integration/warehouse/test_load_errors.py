@@ -10,9 +10,9 @@ import pytest
 from syncd.adapters.redshift.load_errors import LoadErrors
 from syncd.adapters.redshift.session import Session
 from syncd.core.errors import Collided, FileRefused, RowRefused, WarehouseUnfit
-from syncd.sandbox.redshift import RedshiftStandIn
+from syncd.sandbox.redshift import Lake, RedshiftStandIn
 from tests.integration.warehouse.conftest import Sessions
-from tests.standin.clients import Bucket, Client, entry, ints
+from tests.standin.clients import Bucket, Client, Clients, entry, ints
 from watermarks.errors import HintedError
 
 pytestmark = pytest.mark.services
@@ -191,3 +191,61 @@ def test_copies_of_others_are_not_looked_at(sessions: Sessions, client: Client, 
 def released(server: RedshiftStandIn) -> Iterator[None]:
     yield
     server.faults.clear()
+
+
+@pytest.fixture(scope="module")
+def provisioned(s3_url: str) -> Iterator[RedshiftStandIn]:
+    """A cluster whose user may read the older views."""
+    with RedshiftStandIn(lake=Lake(endpoint=s3_url), superuser=True) as running:
+        yield running
+
+
+@pytest.mark.parametrize(
+    ("closed", "code"),
+    [("permission denied for relation sys_load_error_detail", "42501"),
+     ('relation "sys_load_error_detail" does not exist', "42P01"), (None, "")],
+)  # fmt: skip
+def test_a_provisioned_cluster_tells_by_the_view_that_is_open(
+    provisioned: RedshiftStandIn, bucket: Bucket, closed: str | None, code: str
+) -> None:
+    opened = Sessions(provisioned)
+    clients = Clients(provisioned)
+    errors = LoadErrors(session := opened(), wait=lambda _: None, patience=0)
+    table = clients().table("note varchar(65535), a integer not null")
+    if closed:
+        provisioned.faults.fail("sys_load_error_detail", closed, code=code)
+    keys: list[str] = []
+    told: list[HintedError] = []
+    for values in ({"note": "x" * 70_000, "a": 1}, {"note": "x", "a": None}, {"note": "a\0b", "a": 1}):
+        rows = pa.table({"note": pa.array([values["note"]]), "a": pa.array([values["a"]], pa.int32())})
+        location, size = bucket.parquet(rows)
+        keys.append(key_of(bucket, location))
+        raw = failed(session, table, bucket.manifest([entry(location, size)]))
+        told.append(errors.explained(raw, table="shop.orders", keys=keys[-1:]))
+    provisioned.faults.clear()
+    opened.close()
+    clients.close()
+
+    assert [type(error) for error in told] == [RowRefused] * 3
+    assert [(error.facts["file"], error.facts["column"]) for error in told] == list(
+        zip(keys, ("note", "a", "note"), strict=True)
+    )
+    assert (
+        told[0].message == f"shop.orders: file {keys[0]}, column note: value of 70,000 bytes, the column holds 65,535"
+    )
+    assert "NUL byte" in told[2].message
+
+
+def test_where_neither_view_is_open_the_error_itself_is_told(
+    sessions: Sessions, server: RedshiftStandIn, client: Client, bucket: Bucket
+) -> None:
+    """As on a serverless workgroup that hides the newer one, too."""
+    session = sessions()
+    errors = LoadErrors(session, wait=lambda _: None, patience=0)
+    table = client.table("a varchar(1)")
+    raw = failed(session, table, bucket.manifest_of(texts(a="xx")))
+    server.faults.fail("sys_load_error_detail", "permission denied for relation x", code="42501")
+
+    error = errors.explained(raw, table="shop.orders")
+
+    assert (type(error), error.facts["column"]) == (RowRefused, "a")

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from syncd.adapters.arrow import REASON, Conversion, Converted, file_schema
-from syncd.adapters.values import TRAVELS
+from syncd.adapters.values import TRAVELS, make
 from syncd.core.columns import Passage, Policies, Policy
 from syncd.core.errors import ValueRefused
 from syncd.core.passages import passages
@@ -76,7 +76,7 @@ def reasons(done: Converted) -> dict[int, str]:
         ),
         (column("c", "timestamp(2)"), ["2024-01-01 00:00:00.25"], [datetime(2024, 1, 1, 0, 0, 0, 250_000, tzinfo=UTC)]),
         (column("c", "time(6)"), ["-838:59:59.000000", None], ["-838:59:59.000000", None]),
-        (text(), [b"", b"null", None, "a\0é😀".encode()], ["", "null", None, "a\0é😀"]),
+        (text(), [b"", b"null", None, "aé😀".encode()], ["", "null", None, "aé😀"]),
         (column("c", "json"), [b'{"a": 1}', None], [b'{"a": 1}', None]),
         (column("c", "blob", octets=65_535), [b"\xff\x00", b"", None], [b"\xff\x00", b"", None]),
     ],
@@ -181,6 +181,35 @@ def test_invalid_text_goes_to_quarantine_byte_for_byte() -> None:
     assert done.batch["c"].to_pylist() == ["fine", None]
     assert done.refused is not None
     assert done.refused["c"].to_pylist() == [BROKEN[i] for i in (0, 2, 3, 5)]
+
+
+@pytest.mark.parametrize("policy", [Policy.QUARANTINE, Policy.NULL])
+def test_text_with_a_nul_character_meets_the_policy_of_invalid_text(policy: Policy) -> None:
+    """No source says what COPY makes of it: the loader refuses it too."""
+    given = [b"fine", b"a\0b", None, b"\0", b"", b"a\0\xff"]
+
+    done = converted(text(), given, invalid_text=policy)
+
+    passed = [None if b"\0" in (value or b"") else value for value in given]
+    kept = [value for value in given if b"\0" not in (value or b"")] if policy is Policy.QUARANTINE else passed
+    assert done.batch["c"].to_pylist() == [None if value is None else value.decode() for value in kept]
+    assert done.troubles == {f"invalid_text.{policy}": 3}
+
+
+def test_a_nul_character_stops_the_stream_unless_told_otherwise() -> None:
+    with pytest.raises(
+        ValueRefused, match="1 texts that are not valid in their character set, or hold a NUL character"
+    ):
+        converted(text(), [b"a\0b", b"b"])
+
+
+def test_a_slice_is_searched_for_nul_characters_within_its_own_rows() -> None:
+    whole = pa.array([b"a\0", b"b", b"c", b"\0d"], pa.binary())
+
+    made = make(text(), whole.slice(1, 2))
+
+    assert (made.array.to_pylist(), made.troubles) == (["b", "c"], ())
+    assert make(text(), whole.slice(2, 2)).array.to_pylist() == ["c", None]
 
 
 def test_text_is_measured_in_bytes() -> None:

@@ -18,8 +18,8 @@ from syncd.core.settings import StreamSettings, TargetSettings
 from syncd.stages.claim import Claiming
 from syncd.stages.extract import ExtractProducer
 from syncd.stages.run import ExtractRun, Outcome, State
-from tests.builders import NOON, ORDERS, RUN, at, make_increment, make_process
-from watermarks.batch import BatchId, Draft, Plan
+from tests.builders import NOON, ORDERS, RUN, at, make_increment, make_plan, make_process
+from watermarks.batch import BatchId, Draft, Kind, Plan, World
 from watermarks.cursor import START
 from watermarks.document import Stage, Watermark
 from watermarks.errors import HintedError, NotOwner, StateUnreadable
@@ -425,6 +425,22 @@ def test_a_plan_whose_world_is_gone_is_abandoned_and_made_anew() -> None:
         bench.planning.stands = bench.planning.stands or isinstance(event, BatchAbandoned)
 
     bench.heard = stand_again
+    outcome = bench.once()
+
+    assert (outcome.batches, outcome.rows, len(bench.told(BatchAbandoned))) == (2, 10, 1)
+
+
+def test_a_replay_that_was_planned_and_left_is_given_up_and_nothing_of_it_is_read() -> None:
+    """Its rows wait in quarantine for the next one."""
+    bench = Bench(1, 2)
+    bench.planning.ends = (1,)
+    bench.once()
+    mark = bench.state().chain
+    world = World(mark=mark.cursor, source_identity="server-1", schema=bench.shop.shown.fingerprint)
+    replay = Draft(kind=Kind.REPLAY, world=world, high=mark.cursor, origin=mark.last)
+    Chain(bench.journal, ORDERS).seal(make_plan(str(mark.next), replay))
+    bench.planning.ends = (1, 2)
+
     outcome = bench.once()
 
     assert (outcome.batches, outcome.rows, len(bench.told(BatchAbandoned))) == (2, 10, 1)

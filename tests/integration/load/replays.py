@@ -1,0 +1,81 @@
+"""A replay as it is wired, in this process, for streams that were prepared."""
+
+from collections.abc import Callable
+
+from syncd.adapters.quarantine import LakeRestorer
+from syncd.core.columns import Policies
+from syncd.core.manifest import Manifest
+from syncd.core.quarantine import RefusedRow
+from syncd.stages.quarantine import Lying, Quarantine
+from syncd.stages.replay import ReplayProducer
+from syncd.stages.run import ExtractRun, Outcome
+from tests.builders import RUN, make_process
+from tests.integration.load.conftest import Loader
+from tests.services.prepared import Prepared, numbers
+from watermarks.batch import BatchId
+from watermarks.clock import SystemClock
+from watermarks.lease import Process
+
+
+class Replayer:
+    """Whoever looks at the quarantine of prepared streams, and brings rows back."""
+
+    def __init__(self, loader: Loader) -> None:
+        self.loader = loader
+        self.process = make_process(loader.journal.store, f"replay{next(numbers)}")
+
+    def quarantine(self, prepared: Prepared) -> Quarantine:
+        return Quarantine(stream=prepared.stream, journal=self.loader.journal, parts=self.loader.lake)
+
+    def look(self, prepared: Prepared, batch: BatchId | None = None) -> Lying:
+        return self.quarantine(prepared).look(batch)
+
+    def waiting(self, prepared: Prepared) -> int:
+        """How many rows wait in quarantine."""
+        return sum(one.part.rows for one in self.look(prepared).asides if one.replayed_by is None)
+
+    def rows(self, prepared: Prepared) -> list[RefusedRow]:
+        """The rows that wait in quarantine."""
+        restorer, lies = LakeRestorer(self.loader.lake), self.quarantine(prepared)
+        return [
+            row
+            for aside in lies.look().asides
+            if aside.replayed_by is None
+            for row in restorer.shown(aside, Manifest.of_link(lies.chain.required(aside.batch)))
+        ]
+
+    def producer(
+        self, prepared: Prepared, *, policies: Policies | None = None, batch: BatchId | None = None
+    ) -> ReplayProducer:
+        if policies is not None:
+            prepared.policies = policies
+        return ReplayProducer(
+            settings=prepared.settings,
+            quarantine=self.quarantine(prepared),
+            restorer=LakeRestorer(self.loader.lake),
+            parts=self.loader.lake,
+            nonce=lambda: f"r{next(numbers)}",
+            tell=self.loader.events.append,
+            batch=batch,
+        )
+
+    def run(self, prepared: Prepared, producer: ReplayProducer, owner: Callable[[], Process]) -> ExtractRun:
+        return ExtractRun(
+            stream=prepared.stream,
+            journal=self.loader.journal,
+            owner=owner,
+            producer=producer,
+            parts=self.loader.lake,
+            clock=SystemClock(),
+            tell=self.loader.events.append,
+        )
+
+    def replay(self, prepared: Prepared, *, policies: Policies | None = None, batch: BatchId | None = None) -> Outcome:
+        """Bring back what passes; whatever goes wrong is raised. The stream can be extracted further afterwards."""
+        prepared.let_go()
+        producer = self.producer(prepared, policies=policies, batch=batch)
+        outcome = self.run(prepared, producer, lambda: self.process).once(RUN)
+        if outcome.error is not None:
+            raise outcome.error
+        prepared.take_up()
+        return outcome

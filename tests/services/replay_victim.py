@@ -1,0 +1,85 @@
+"""A replay that is killed at a named point.
+
+python -m tests.services.replay_victim CONFIG TABLE POINT SIGNAL TTL
+
+A point is one of the store, as in `tests.services.victim`, or one of RESTORING.
+"""
+
+import os
+import sys
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from syncd.adapters.parts import PartsWriter
+from syncd.config.check import read_settings
+from syncd.core.restoring import Restoring
+from syncd.wiring import Pass, Service, open_store
+from tests.services.victim import Point, StoppingStore
+
+if TYPE_CHECKING:
+    from syncd.adapters.quarantine import LakeRestorer
+    from syncd.adapters.s3 import Lake
+    from syncd.core.reading import Read
+    from watermarks.store import Store
+
+RESTORING: Final = ("before restoring", "a part stands", "after restoring")
+
+
+@dataclass(frozen=True)
+class StoppingRestorer:
+    """A restorer that is real, and stops the process around or within its work."""
+
+    inner: "LakeRestorer"
+    point: Point
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def restore(self, restoring: Restoring) -> "Read":
+        self.point.reached("before restoring")
+        close = PartsWriter._close
+
+        def closed(writer: PartsWriter) -> None:
+            close(writer)
+            self.point.reached("a part stands")
+
+        setattr(PartsWriter, "_close", closed)  # noqa: B010  # mypy knows it as a method
+        done = self.inner.restore(restoring)
+        self.point.reached("after restoring")
+        return done
+
+
+class StoppingService(Service):
+    """The service as it is wired, but for the point."""
+
+    point: Point
+
+    @cached_property
+    def restorer(self) -> Any:
+        from syncd.adapters.quarantine import LakeRestorer  # noqa: PLC0415  # as it is wired
+
+        return StoppingRestorer(LakeRestorer(self.lake), self.point)
+
+
+def main() -> None:
+    config, table, text, number, ttl = sys.argv[1:]
+    point = Point(text, int(number))
+    settings = read_settings(Path(config), os.environ)
+    stream = next(stream for stream in settings.streams if stream.table == table)
+
+    def store(lake: "Lake") -> "Store":
+        return StoppingStore(open_store(lake), point)
+
+    with StoppingService(
+        settings, environ=os.environ, tell=lambda _event: None, store=store, ttl=float(ttl)
+    ) as service:
+        service.point = point
+        outcome = service.replay(stream, Pass(), batch=None, lands=False)
+    if outcome.error is not None:
+        sys.exit(f"{type(outcome.error).__name__}: {outcome.error.message}")
+
+
+if __name__ == "__main__":
+    main()

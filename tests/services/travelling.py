@@ -1,0 +1,70 @@
+"""Prepared streams whose rows come as they travel, and pass what they pass in a task of Spark: all but the JVM."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from syncd.adapters.spark.task import TOLD, Work, write_window
+from syncd.adapters.values import TRAVELS
+from syncd.core.batch_number import number_of
+from syncd.core.columns import Passage, Travel
+from syncd.core.layout import batch_prefix, quarantine_prefix
+from syncd.core.manifest import part_of
+from syncd.core.reading import Read
+from tests.services.prepared import Prepared, Row, numbers
+from watermarks.batch import Plan
+
+PART_BYTES = 128 << 20
+
+
+@dataclass
+class Travelling(Prepared):
+    """One stream whose values meet its policies."""
+
+    arriving: Iterable[pa.RecordBatch] | None = None
+    """What comes instead of the rows of the next batch, where these are too many to write down."""
+    part_bytes: int = PART_BYTES
+
+    def read(self, plan: Plan, rows: Sequence[Row], parts: int) -> Read:
+        work = Work(
+            windows=(None,),
+            first=0,
+            passages=self.passages(),
+            order=(),
+            policies=self.policies,
+            prefix=batch_prefix(plan),
+            quarantine=quarantine_prefix(plan.stream, plan.id),
+            batch=number_of(plan.id),
+            nonce=f"a{next(numbers)}",
+            part_bytes=self.part_bytes,
+            lake=self.lake.settings,
+        )
+        arriving = self.arriving if self.arriving is not None else [self.travelled(rows)] if rows else []
+        self.arriving = None
+        [answer] = write_window(work, arriving)
+        told = json.loads(answer.column(TOLD)[0].as_py())
+        assert "error" not in told, told
+        return Read(
+            parts=tuple(map(part_of, told["parts"])),
+            quarantined=tuple(map(part_of, told["quarantined"])),
+            troubles=told["troubles"],
+        )
+
+    def travelled(self, rows: Sequence[Row]) -> pa.RecordBatch:
+        """Rows as the server would send them."""
+        return pa.RecordBatch.from_pydict(
+            {
+                way.name: pa.array([_sent(way, row[way.name]) for row in rows], TRAVELS[way.travel])
+                for way in self.passages()
+            }
+        )
+
+
+def _sent(passage: Passage, value: Any) -> Any:
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S.%f}"
+    return value.encode() if passage.travel is Travel.BYTES and isinstance(value, str) else value
