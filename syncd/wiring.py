@@ -17,6 +17,7 @@ from syncd.adapters.mysql.source import MySqlSource
 from syncd.adapters.mysql.way import Way, way_to
 from syncd.adapters.notes import StoredNotes, StoredSeen
 from syncd.core.batch_number import COLUMN
+from syncd.core.earlier import Earlier
 from syncd.core.errors import ConfigError, hinted
 from syncd.core.events import RowsPutAside, StreamFailed, Tell
 from syncd.core.passages import passages
@@ -47,7 +48,7 @@ from watermarks.clock import Clock, SystemClock
 from watermarks.document import Stage, Watermark
 from watermarks.errors import HintedError
 from watermarks.extraction import Chain
-from watermarks.halves import Run, Strategy
+from watermarks.halves import Extracted, Run, Strategy
 from watermarks.history import Journal
 from watermarks.landing import Cycle, LedgerKey, Target
 from watermarks.lease import Process
@@ -241,11 +242,12 @@ class Service:
 
     def _run_of(self, stream: StreamName, settings: StreamSettings, wanted: Pass) -> ExtractRun:
         server = self._server(settings.source)
+        chain = Chain(self.journal, stream)
         planner = Planner(
             source=server.source,
             horizons=server.horizons,
             settings=settings,
-            past=Chain(self.journal, stream),
+            past=chain,
             zone=server.settings.zone,
             windows=self._settings.spark.at_once(server.settings.max_connections, cores=os.cpu_count() or 1),
             request=wanted.request,
@@ -262,6 +264,7 @@ class Service:
             passages=passages,
             reader=server.reader,
             parts=self.lake,
+            earlier=Earlier(links=chain, half=lambda: self._half(stream)),
             nonce=_nonce,
             tell=self._tell,
         )
@@ -321,6 +324,10 @@ class Service:
     def _require_number(self, settings: StreamSettings) -> None:
         if settings.target is not None:
             self._warehouse(settings.target.warehouse).require_number(settings, settings.target)
+
+    def _half(self, stream: StreamName) -> Extracted | None:
+        state = self.journal.read(stream.stem)
+        return state.extracted if state else None
 
     def _server(self, name: str) -> "Server":
         if name not in self._sources:

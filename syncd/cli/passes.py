@@ -123,6 +123,7 @@ def load_fields(done: "LoadOutcome") -> dict[str, object]:
         "rows": done.rows,
         "files": done.files,
         "quarantined": done.quarantined,
+        "incomplete": list(done.incomplete),
         "last": str(done.last),
         "mark": done.mark.texts(),
         "pending": done.waiting,

@@ -12,6 +12,7 @@ from syncd.core.events import (
     BatchesLanded,
     BatchExtracted,
     BatchPlanned,
+    ColumnIncomplete,
     Event,
     LandingRetried,
     OrphansSwept,
@@ -105,7 +106,7 @@ def told(event: Event) -> str:
             return _extracted(event)
         case BatchesLanded():
             return _landed(event)
-        case LandingRetried() | RowsPutAside():
+        case LandingRetried() | RowsPutAside() | ColumnIncomplete():
             return _trouble(event)
         case BatchAbandoned():
             return f"batch {event.batch} was planned for a world that is gone: abandoned, planned anew"
@@ -127,7 +128,9 @@ def _landed(event: BatchesLanded) -> str:
     return f"{batches} landed: {size}, {event.seconds:.1f} s"
 
 
-def _trouble(event: LandingRetried | RowsPutAside) -> str:
+def _trouble(event: LandingRetried | RowsPutAside | ColumnIncomplete) -> str:
+    if isinstance(event, ColumnIncomplete):
+        return event.said
     if isinstance(event, LandingRetried):
         return f"{event.error}; tried again in {event.seconds:.1f} s"
     return f"{event.rows} rows of batch {event.batch} cannot land and are in quarantine: {event.reason}"

@@ -83,6 +83,22 @@ class RowsPutAside(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnIncomplete(Event):
+    """A column came to the target, and what it holds in rows that were read before, nobody knows: there it is NULL."""
+
+    column: str
+    since: BatchId
+    """The first batch that read it."""
+    why: str
+    hint: str
+    """What fills it."""
+
+    @property
+    def said(self) -> str:
+        return f"{self.column} is NULL in rows read before {self.since}: {self.why}. {self.hint}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LandingRetried(Event):
     """A transaction came to nothing, or nobody knows to what; it is tried again after a pause."""
 
@@ -128,6 +144,7 @@ _NAMES: dict[type, str] = {
     LedgerBehind: "ledger.behind",
     LandingRetried: "landing.retried",
     RowsPutAside: "rows.put_aside",
+    ColumnIncomplete: "column.incomplete",
     OrphansSwept: "orphans.swept",
     StreamWaited: "stream.waited",
     StreamFailed: "stream.failed",

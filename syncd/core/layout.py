@@ -1,6 +1,7 @@
 """The keys of everything that is no document: parts and refused rows, built and parsed here and nowhere else."""
 
 import re
+from datetime import datetime
 from typing import Final
 
 from watermarks.batch import BatchId, Plan
@@ -22,7 +23,12 @@ def data_prefix(stream: StreamName) -> str:
 
 def batch_prefix(plan: Plan) -> str:
     """What the keys of all parts of a batch begin with: under the day of its plan, so that every attempt agrees."""
-    return f"{data_prefix(plan.stream)}{plan.planned_at:%Y/%m/%d}/{plan.id}/"
+    return day_prefix(plan.stream, plan.id, plan.planned_at)
+
+
+def day_prefix(stream: StreamName, batch: BatchId, day: datetime) -> str:
+    """The same of a batch that is yet to be planned, on that day."""
+    return f"{data_prefix(stream)}{day:%Y/%m/%d}/{batch}/"
 
 
 def refused_prefix(stream: StreamName) -> str:

@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
+from syncd.core.added import Added
 from syncd.core.columns import Meaning, ParquetType, Passage, Physical, Travel, Trouble
 from syncd.core.identity import NO_IDENTITY, Identity
 from syncd.core.reading import Part, Read
+from syncd.core.tombstones import Tombstones
 from watermarks.batch import Filled, Link
 from watermarks.cursor import Cursor
 from watermarks.errors import StateUnreadable
@@ -29,6 +31,10 @@ class Manifest:
     troubles: Mapping[str, int] = field(default_factory=dict[str, int])
     plan: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """What the plan said of itself: its horizon and why, the index, the range of a back-fill."""
+    added: Mapping[str, Added] = field(default_factory=dict[str, Added])
+    """Columns that older batches of the chain lack, and what rows hold in them that were read before."""
+    tombstones: Tombstones | None = None
+    """Where its files hold keys of rows that are gone, and no rows."""
 
     @property
     def whole(self) -> bool:
@@ -58,6 +64,7 @@ class Manifest:
         identity: Identity,
         windows: tuple[Window, ...],
         plan: Mapping[str, Any],
+        added: Mapping[str, Added] | None = None,
     ) -> Self:
         """The manifest of what a reader wrote; parts in the order of their keys, whatever task ended first."""
         return cls(
@@ -69,6 +76,7 @@ class Manifest:
             quarantined=tuple(sorted(read.quarantined, key=lambda part: part.key)),
             troubles=dict(sorted(read.troubles.items())),
             plan=plan,
+            added=added or {},
         )
 
     def filled(self) -> Filled:
@@ -85,6 +93,8 @@ class Manifest:
             "quarantined": [part_fields(part) for part in self.quarantined],
             "troubles": dict(self.troubles),
             "plan": dict(self.plan),
+            "added": {name: one.fields() for name, one in self.added.items()},
+            "tombstones": self.tombstones.fields() if self.tombstones else None,
         }
 
     @classmethod
@@ -95,21 +105,29 @@ class Manifest:
             StateUnreadable: there is none in it.
         """
         try:
-            manifest = cls(
-                schema=link.body["schema"],
-                passages=tuple(_passage_of(found) for found in link.body["columns"]),
-                identity=Identity(key=tuple(link.body["identity"]["key"]), cursor=link.body["identity"]["cursor"]),
-                windows=tuple(Window.of_texts(bounds) for bounds in link.body["windows"]),
-                parts=tuple(part_of(found) for found in link.body["parts"]),
-                quarantined=tuple(part_of(found) for found in link.body["quarantined"]),
-                troubles=link.body["troubles"],
-                plan=link.body["plan"],
-            )
+            manifest = cls.of_fields(link.body)
         except (KeyError, TypeError, ValueError) as error:
             raise StateUnreadable(f"batch {link.id} of {link.stream} has no manifest of ours: {error!r}") from error
         if manifest.rows != link.rows or tuple(part.key for part in manifest.parts) != link.files:
             raise StateUnreadable(f"the manifest of batch {link.id} of {link.stream} contradicts its link")
         return manifest
+
+    @classmethod
+    def of_fields(cls, found: Mapping[str, Any]) -> Self:
+        """The manifest that `fields` wrote; what is younger than a link of old may be missing in it."""
+        buried = found.get("tombstones")
+        return cls(
+            schema=found["schema"],
+            passages=tuple(_passage_of(one) for one in found["columns"]),
+            identity=Identity(key=tuple(found["identity"]["key"]), cursor=found["identity"]["cursor"]),
+            windows=tuple(Window.of_texts(bounds) for bounds in found["windows"]),
+            parts=tuple(part_of(one) for one in found["parts"]),
+            quarantined=tuple(part_of(one) for one in found["quarantined"]),
+            troubles=found["troubles"],
+            plan=found["plan"],
+            added={name: Added.of_fields(one) for name, one in found.get("added", {}).items()},
+            tombstones=Tombstones.of_fields(buried) if buried else None,
+        )
 
 
 def part_fields(part: Part) -> dict[str, Any]:

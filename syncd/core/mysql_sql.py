@@ -194,6 +194,15 @@ def own_rows(query: str, where: str) -> str:
     return f"({query.strip().rstrip(';').replace('${window}', where)}) AS own"
 
 
+def defaults_of(table: str, passages: Sequence[Passage]) -> str:
+    """Reads the declared defaults of columns, each in the form in which the column's values travel.
+
+    Of a table without rows nothing comes.
+    """
+    shown = (each.select.replace(quoted(each.column), f"DEFAULT({quoted(each.column)})") for each in passages)
+    return f"SELECT {', '.join(shown)} FROM {table} LIMIT 1"
+
+
 def selects_of(passages: Sequence[Passage]) -> list[tuple[str, str]]:
     return [(passage.select, passage.name) for passage in passages]
 

@@ -47,6 +47,8 @@ class Span(StrEnum):
     """Chunks of a first pass."""
     ALL = "all"
     """One statement without a window."""
+    NONE = "none"
+    """Nothing is read: the plan names what is known already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,9 +315,14 @@ def _condition(body: Mapping[str, Any], columns: Sequence[OrderColumn], window: 
     return f"{where} AND {below(time, horizon.values[0], nulls=body['nulls'])}"
 
 
+def reads(plan: Plan) -> bool:
+    """Whether a plan was made to read rows from the source, by its body."""
+    return plan.draft.body.get("span") != Span.NONE
+
+
 def is_served(body: Mapping[str, Any], table: Table) -> bool:
     """Whether the index that a plan's statements name is still there for the columns they need it for."""
-    if Span(body["span"]) is Span.ALL:
+    if Span(body["span"]) in {Span.ALL, Span.NONE}:
         return True
     return serves(table, body["index"], [column["name"] for column in body["columns"]])
 

@@ -50,6 +50,7 @@ INT64_DIGITS: Final = 18
 DECIMAL_DIGITS: Final = 38
 DECIMAL_FRACTION: Final = 37
 UNSIGNED_DIGITS: Final = 20
+CUT_SHORT: Final = 19
 BITS: Final = 64
 
 RAW_CHARSETS: Final = frozenset({"utf8mb4", "utf8mb3", "utf8", "ascii"})
@@ -125,6 +126,11 @@ def _digits(column: Column) -> tuple[int, int]:
     return column.precision or 10, column.scale or 0
 
 
+def _held_digits(precision: int) -> int:
+    """Digits of a DECIMAL that holds them all: of 19, Redshift keeps those that eight bytes hold."""
+    return precision + 1 if precision == CUT_SHORT else precision
+
+
 def _fits_decimal(column: Column) -> bool:
     precision, scale = _digits(column)
     return precision <= DECIMAL_DIGITS and scale <= DECIMAL_FRACTION
@@ -132,14 +138,15 @@ def _fits_decimal(column: Column) -> bool:
 
 def _decimal(column: Column) -> Way:
     precision, scale = _digits(column)
+    held = _held_digits(precision)
     # A whole number travels as one, for a third of what text costs the reader. With a point it does not: to multiply
     # it away costs the server more.
     whole = not scale and precision <= INT64_DIGITS
     return Way(
         select=_SIGNED if whole else _PLAIN if scale < precision else _PRINTED,
         travel=Travel.INTEGER if whole else Travel.TEXT,
-        parquet=_decimal_type(precision, scale),
-        redshift=f"DECIMAL({precision},{scale})",
+        parquet=_decimal_type(held, scale),
+        redshift=f"DECIMAL({held},{scale})",
     )
 
 
@@ -282,7 +289,8 @@ RULES: Final[tuple[Rule, ...]] = (
         data_types=frozenset({"decimal"}),
         way=_decimal,
         when=_fits_decimal,
-        note="To 18 digits, none of them after the point, it travels as an integer; others as text.",
+        note="To 18 digits, none of them after the point, it travels as an integer; others as text. Of 19 digits"
+        " Redshift does not hold the largest numbers: they are declared with 20.",
     ),
     Rule(
         of="DECIMAL of more digits, or 38 after the point",

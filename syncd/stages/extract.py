@@ -1,21 +1,26 @@
 """The extract stage: what it supplies to the order of effects of `watermarks.Extraction`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Final, Protocol
 
+from syncd.core.added import Added
 from syncd.core.batch_number import number_of
 from syncd.core.columns import Passage
+from syncd.core.earlier import Earlier
 from syncd.core.errors import SchemaDrift, TableAltered
 from syncd.core.events import BatchPlanned, RowsArrived, Tell
 from syncd.core.identity import identity_of
 from syncd.core.layout import batch_prefix, quarantine_prefix
 from syncd.core.manifest import Manifest
+from syncd.core.order import WHOLE
 from syncd.core.ports import Parts, Reader, Source
 from syncd.core.reading import OrderField, Read, Reading, WindowQuery
 from syncd.core.schema import Table
 from syncd.core.settings import StreamSettings
+from syncd.stages.adding import columns_added
+from syncd.stages.burying import burial_of
 from watermarks.batch import Draft, Filled, Kind, Plan
 from watermarks.document import Watermark
 from watermarks.names import StreamName
@@ -59,6 +64,7 @@ class ExtractProducer:
         passages: Callable[[Table, StreamSettings], tuple[Passage, ...]],
         reader: Reader,
         parts: Parts,
+        earlier: Earlier,
         nonce: Callable[[], str],
         tell: Tell,
     ) -> None:
@@ -69,6 +75,7 @@ class ExtractProducer:
         self._passages = passages
         self._reader = reader
         self._parts = parts
+        self._earlier = earlier
         self._nonce = nonce
         self._tell = tell
         self._looked: tuple[object, Draft] | None = None
@@ -111,6 +118,8 @@ class ExtractProducer:
                 stream=self.stream, batch=plan.id, kind=draft.kind, windows=len(draft.windows), high=draft.high
             )
         )
+        if (buried := burial_of(plan)) is not None:
+            return buried.filled()
         table = self._unaltered(plan)
         passages = self._passages(table, settings)
         reading = Reading(
@@ -132,8 +141,17 @@ class ExtractProducer:
             identity=identity_of(table, settings, passages),
             windows=() if draft.kind is Kind.SNAPSHOT else draft.windows,
             plan=draft.body,
+            added=self._added(plan, table, passages),
         )
         return manifest.filled()
+
+    def _added(self, plan: Plan, table: Table, passages: Sequence[Passage]) -> Mapping[str, Added]:
+        """The columns that older batches lack; where every batch is the whole table, no older row counts."""
+        settings = self._settings
+        if settings.cursor == WHOLE:
+            return {}
+        before = self._earlier.before(plan.id)
+        return columns_added(self._source, table, passages, settings.policies, before=before, batch=plan.id)
 
     def _read(self, plan: Plan, reading: Reading) -> Read:
         try:

@@ -13,6 +13,7 @@ from typing import Final
 
 from syncd.core.errors import Collided, WarehouseDown, WarehouseStillDown, hinted
 from syncd.core.events import BatchesLanded, LandingRetried, LedgerBehind, StreamFailed, Tell
+from syncd.stages.adding import incomplete
 from syncd.stages.claim import Claiming
 from syncd.stages.run import RETRY_FIRST, RETRY_MOST
 from watermarks.batch import BatchId, Link
@@ -58,6 +59,8 @@ class LoadOutcome:
     mark: Cursor = START
     quarantined: int = 0
     """Rows that the warehouse refused, and that were put aside."""
+    incomplete: tuple[str, ...] = ()
+    """Columns that came by now, and that rows read before do not have right; with what mends it."""
     waiting: int = 0
     """Batches that are extracted and not loaded."""
     seconds: float = 0.0
@@ -262,6 +265,9 @@ class LoadRun:
         self._so_far = replace(
             so_far, batches=so_far.batches + len(links), rows=so_far.rows + rows, files=so_far.files + files
         )
+        for event in incomplete(self._stream, links):
+            self._tell(event)
+            self._so_far = replace(self._so_far, incomplete=(*self._so_far.incomplete, event.said))
         if landed.again:
             self._tell(LedgerBehind(stream=self._stream, batches=landed.again))
         if links:

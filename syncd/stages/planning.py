@@ -179,12 +179,14 @@ class Planner:
         return due(chain, horizon, identity=scene.ground.identity, newest=partial(self._newest, scene.watermark))
 
     def _newest(self, watermark: Watermark) -> Plan | None:
-        """The plan of the newest link that was carried out."""
+        """The plan of the newest link that was read from the source."""
         chain = watermark.chain
         for batch in chain.ids_back(upto=chain.last, after=BatchId(chain.generation, 0)):
             link = self.past.link(batch)
             if link is not None and link.kind is not Kind.ABANDONED:
-                return self.past.plan(batch)
+                plan = self.past.plan(batch)
+                if plan is None or planner.reads(plan):
+                    return plan
         return None
 
     def _since(self, scene: _Scene, clock: Clock, due: Due) -> Cursor:
@@ -372,13 +374,15 @@ class Planner:
     def _require_same_rows(self, scene: _Scene) -> None:
         chain = scene.watermark.chain
         plan = self.past.plan(chain.last) if chain.seq and scene.mark else None
+        if plan is not None and not planner.reads(plan):
+            plan = self._newest(scene.watermark)
         if plan is not None and (witness := plan.draft.body.get("witness")):
             require_same_rows(self.source, scene.order, scene.table, witness)
 
     def _repair(self, scene: _Scene, clock: Clock, bound: datetime) -> Draft | None:
         since, until = planner.required_range(self.request)
         plans = [self.past.plan(link.id) for link in self._read_in_this_run(scene.watermark, Kind.REPAIR)]
-        done = [plan for plan in plans if plan is not None and not is_again(plan)]
+        done = [plan for plan in plans if plan is not None and planner.reads(plan) and not is_again(plan)]
         low = done[-1].draft.windows[-1].high if done else Cursor((clock.ceil(since),))
         top = min(Cursor((clock.ceil(until),)), Cursor((clock.floor(bound),)))
         found = self._between(scene, low, top)

@@ -34,7 +34,7 @@ from syncd.core.ports import Lists
 from syncd.core.redshift.control import Controls
 from syncd.core.redshift.copy import role_words
 from syncd.core.redshift.quoting import TableRef
-from syncd.core.settings import LakeSettings, Mode, Note, Secret, TargetSettings, Tls, WarehouseSettings
+from syncd.core.settings import Deletes, LakeSettings, Mode, Note, Secret, TargetSettings, Tls, WarehouseSettings
 from syncd.stages.claim import Claiming
 from syncd.stages.load import LoadRun
 from tests.builders import RUN
@@ -123,6 +123,7 @@ def job_of(
         "mode": mode,
         "table": target.table,
         "notes": list(target.notes),
+        "deletes": target.deletes,
         "point": "",
         "signal": 0,
         "ttl": 30.0,
@@ -149,7 +150,11 @@ def load_run(
         table=TableRef(schema="public", name=job["table"]),
         mode=Mode(job["mode"]),
         settings=TargetSettings(
-            warehouse="redshift", schema="public", table=job["table"], notes=tuple(map(Note, job["notes"]))
+            warehouse="redshift",
+            schema="public",
+            table=job["table"],
+            notes=tuple(map(Note, job["notes"])),
+            deletes=Deletes(job["deletes"]),
         ),
         credentials=lambda: role_words(ROLE),
         longest=timedelta(seconds=job.get("longest", 30)),

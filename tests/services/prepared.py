@@ -1,9 +1,11 @@
 """Streams whose batches are made of rows at hand: real Parquet in a real lake, real links, and no JVM."""
 
 import itertools
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -11,20 +13,27 @@ import pyarrow as pa
 from syncd.adapters.arrow import file_schema
 from syncd.adapters.parquet import GROUP_ROWS, PartWriter
 from syncd.adapters.s3 import Lake
+from syncd.adapters.tombstones import write_keys
+from syncd.core.added import Added
 from syncd.core.batch_number import number_of
 from syncd.core.columns import Passage, Policies
+from syncd.core.earlier import Earlier
 from syncd.core.identity import identity_of
 from syncd.core.layout import batch_prefix, part_key
 from syncd.core.manifest import Manifest
 from syncd.core.passages import folded, passages
 from syncd.core.reading import Part, Read
-from syncd.core.schema import Column, Index, Table
+from syncd.core.schema import Column, Index, Server, Table
 from syncd.core.settings import Mode, Note, StreamSettings, TargetSettings
+from syncd.core.tombstones import Tombstones
+from syncd.stages.adding import columns_added
+from syncd.stages.burying import Burial, Gone, burial_of
 from tests.builders import RUN, make_process
 from watermarks.batch import BatchId, Draft, Filled, Kind, Link, Plan, Snapshot, World
 from watermarks.cursor import START, Cursor
 from watermarks.document import Stage, Watermark
 from watermarks.extraction import Chain, Extraction
+from watermarks.halves import Extracted
 from watermarks.history import Journal
 from watermarks.names import StreamName
 from watermarks.window import Window
@@ -85,6 +94,8 @@ class Prepared:
     """What plans say of themselves."""
     refuses_plans: bool = False
     """Whether replays that somebody planned are given up, as an extraction does."""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """What the server says the default of a column is, in the form in which its values travel."""
 
     def __post_init__(self) -> None:
         self.stream = StreamName(source="shop", database="shop", table=self.table)
@@ -158,6 +169,23 @@ class Prepared:
 
         return self._made(draft, rows, 1)
 
+    def bury(self, *keys: Any, upto: Cursor, gone_at: datetime | None = None) -> Link:
+        """A batch that says of keys that their rows are gone; made by the product itself."""
+        gone = Gone(
+            table=self.described,
+            source_identity=self.identity,
+            settings=self.settings,
+            tombstones=Tombstones(upto=upto, gone_at=gone_at or moment(99)),
+        )
+        [name] = gone.identity.key
+        write = partial(
+            write_keys, self.lake, self.stream, [{name: key} for key in keys], at=moment(99), nonce=f"a{next(numbers)}"
+        )
+        burial = Burial(gone=gone, write=lambda batch, ways: write(batch=batch, passages=ways), inner=_Finisher(self))
+        turn = Extraction(self.journal, self._held, burial).turn(RUN)
+        assert turn.link is not None
+        return turn.link
+
     def place(self, found: Row) -> Cursor:
         return Cursor.of(found["id"]) if self.cursor == "id" else position(found)
 
@@ -208,6 +236,43 @@ class Prepared:
 
 
 @dataclass
+class _Defaults:
+    """A server, as far as it is asked for defaults."""
+
+    known: Mapping[str, Any]
+
+    def __getattr__(self, name: str) -> Any:
+        raise NotImplementedError(name)
+
+    def server(self) -> Server:
+        return Server(identity="server-1", version=(9, 7, 0), mariadb=False)
+
+    def rows(self, sql: str) -> Sequence[tuple[object, ...]]:
+        return [tuple(self.known[name] for name in re.findall(r"DEFAULT\(`(\w+)`\)", sql))]
+
+
+@dataclass
+class _Finisher:
+    """Carries out what is sealed."""
+
+    prepared: "Prepared"
+
+    def propose(self, watermark: Watermark) -> Draft:
+        raise NotImplementedError
+
+    def holds(self, plan: Plan) -> bool:
+        return True
+
+    def fill(self, plan: Plan) -> Filled:
+        buried = burial_of(plan)
+        assert buried
+        return buried.filled()
+
+    def drop(self, files: Sequence[str]) -> None:
+        raise NotImplementedError
+
+
+@dataclass
 class _Producer:
     prepared: Prepared
     draft: Callable[[Watermark], Draft]
@@ -231,8 +296,22 @@ class _Producer:
             identity=identity_of(mine.described, mine.settings, ways),
             windows=() if plan.draft.kind is Kind.SNAPSHOT else plan.draft.windows,
             plan={},
+            added=self._added(plan, ways),
         )
         return manifest.filled()
+
+    def _added(self, plan: Plan, ways: Sequence[Passage]) -> Mapping[str, Added]:
+        """What the extract stage would say of columns that came; of constants the server tells it."""
+        mine = self.prepared
+        chain = Chain(mine.journal, mine.stream)
+
+        def half() -> Extracted | None:
+            state = mine.journal.read(mine.stream.stem)
+            return state.extracted if state else None
+
+        before = Earlier(links=chain, half=half).before(plan.id)
+        source = _Defaults(mine.defaults)
+        return columns_added(source, mine.described, ways, mine.settings.policies, before=before, batch=plan.id)
 
     def drop(self, files: Sequence[str]) -> None:
         raise NotImplementedError

@@ -475,10 +475,11 @@ def expected(cursor: Any, case: Case) -> dict[int, str | None]:
 
 def canonical(numbers: Sequence[int], column: pa.ChunkedArray | pa.Array) -> dict[int, str | None]:
     """What arrived, in the same words."""
-    return dict(zip(numbers, map(_word, column.to_pylist()), strict=True))
+    return dict(zip(numbers, map(word, column.to_pylist()), strict=True))
 
 
-def _word(value: Any) -> str | None:  # noqa: PLR0911  # one answer a type
+def word(value: Any) -> str | None:  # noqa: PLR0911  # one answer a type
+    """A value as Python has it, in the words of this table."""
     match value:
         case None:
             return None

@@ -317,3 +317,10 @@ def test_drop_refuses_what_is_used_unless_told_to_cascade(client: Client) -> Non
     client.refused(f"drop table {table}")
     client.run(f"drop table {table} cascade")
     client.run(f"drop table if exists {table}, {table}_more")
+
+
+@pytest.mark.parametrize("width", [1, 10_485_761, 16_777_215, 16_777_216])
+def test_width_of_binary_stands_in_the_catalog(client: Client, width: int) -> None:
+    table = client.table(f"c varbyte({width})")
+
+    assert client.value(f"select type from pg_table_def where tablename = '{table}'").endswith(f"({width})")

@@ -10,19 +10,25 @@ from typing import Final
 from syncd.adapters.redshift.again import Proofs
 from syncd.adapters.redshift.ledger import Ledger, OtherTable
 from syncd.adapters.redshift.session import Session
+from syncd.core.added import Added
+from syncd.core.batch_number import COLUMN
+from syncd.core.earlier import Earlier
 from syncd.core.errors import FileRefused, SchemaDrift, WarehouseUnfit
 from syncd.core.layout import copy_key
 from syncd.core.manifest import Manifest
 from syncd.core.passages import folded
 from syncd.core.ports import Lists
-from syncd.core.redshift.apply import Landing, statements
+from syncd.core.redshift.apply import Landing, filled, statements
+from syncd.core.redshift.bury import buried
 from syncd.core.redshift.control import Controls
 from syncd.core.redshift.copy import Load, loads_of, manifest_body
 from syncd.core.redshift.quoting import TableRef
 from syncd.core.redshift.target import (
+    DELETED_AT,
     Found,
     Wanted,
     add_statements,
+    buries,
     changes,
     create_statements,
     found_of,
@@ -32,7 +38,7 @@ from syncd.core.redshift.target import (
     widen_statements,
 )
 from syncd.core.redshift.types import TargetType
-from syncd.core.settings import Mode, TargetSettings
+from syncd.core.settings import Mode, Note, TargetSettings
 from watermarks.batch import BatchId, Kind, Link
 from watermarks.halves import ORIGIN
 from watermarks.landing import Cycle, require_fence
@@ -131,6 +137,8 @@ class Attempt:
         self._first = first
         self.found = Found()
         """The target, as it was when rows came to it."""
+        self._stood: Found | None = None
+        """The target before it was changed for them."""
         self.loads: tuple[Load, ...] = ()
         self.copies = False
         """Whether COPY is at work."""
@@ -197,26 +205,73 @@ class Attempt:
                 f" syncd watermark set -t {self._cycle.stream.table} --redshift-only --preset now; then"
                 f" syncd watermark reset -t {self._cycle.stream.table} --mysql-only",
             )
-        if not read:
+        read = [(link, manifest) for link, manifest in read if manifest.tombstones is None or self._buries]
+        found = self._prepared([manifest for _, manifest in read], ledger)
+        if found is None:
             return [0 for _ in links]
-        found = self.found = self._reconciled([manifest for _, manifest in read], ledger)
+        self.found = found
         loads = self.loads = loads_of(*zip(*read, strict=True))
         for load in loads:
             self._copy(load)
-        anew = ledger.furthest if links[0].id <= ledger.furthest else None
-        landing = Landing(table=self._place.table, found=found, loads=loads, anew=anew)
-        for statement in statements(landing, self._place.mode):
+        landing = Landing(
+            table=self._place.table,
+            found=found,
+            loads=tuple(load for load in loads if not load.buries),
+            burials=tuple(load for load in loads if load.buries),
+            added=self._added(read),
+            anew=ledger.furthest if links[0].id <= ledger.furthest else None,
+        )
+        for statement in self._statements(landing, links):
             self._run(statement)
         for load in loads:
             self._run(load.drop)
         brought = {link.id: manifest.rows for link, manifest in read}
         return [brought.get(link.id, 0) for link in links]
 
+    def _added(self, read: Sequence[tuple[Link, Manifest]]) -> Mapping[str, Added]:
+        """The columns that rows of this landing can lack; the newest batch knows best."""
+        found: dict[str, Added] = {}
+        for link, manifest in read:
+            told: Manifest | None = manifest
+            if link.kind is Kind.REPLAY:  # it has the columns of its rows, and knows of none that came after them
+                told = Earlier(links=self._cycle.chain, half=lambda: self._cycle.extracted).before(link.id)
+            found |= told.added if told else {}
+        return found
+
+    def _statements(self, landing: Landing, links: Sequence[Link]) -> Iterator[str]:
+        place = self._place
+        if self._stood is not None and place.mode is not Mode.REPLACE:
+            for link in links:
+                yield from filled(landing, link.id, stood=self._stood)
+        yield from statements(landing, place.mode)
+        yield from buried(landing, place.mode, place.settings.deletes)
+
+    @property
+    def _buries(self) -> bool:
+        return buries(self._place.settings, self._place.mode)
+
+    def _prepared(self, manifests: Sequence[Manifest], ledger: Ledger) -> Found | None:
+        """The target as rows may come to it; None where nothing has to be done there."""
+        if rows := [manifest for manifest in manifests if manifest.tombstones is None]:
+            return self._reconciled(rows, ledger)
+        found = self._found() if manifests else None
+        if found is None:
+            return None  # where no row has ever landed, none is gone
+        ledger.require_same_table(self._place.table, there=True)
+        lacking = [column for column in self._own(manifests[-1]) if column.name not in found]
+        return self._grown([column for column in lacking if not self._optional(column)]) or found
+
+    def _grown(self, columns: Sequence[Wanted]) -> Found | None:
+        """The target with these columns more; None where there are none."""
+        for statement in add_statements(self._place.table, columns):
+            self._run(statement)
+        return self._required() if columns else None
+
     def _reconciled(self, manifests: Sequence[Manifest], ledger: Ledger) -> Found:
         """The target with every column that the files have."""
         place = self._place
         wanted = (*wanted_columns(manifests), *self._own(manifests[-1]))
-        found = self._found()
+        found = self._stood = self._found()
         ledger.require_same_table(place.table, there=found is not None)
         if found is None:
             about = f"{self._cycle.stream.database}.{self._cycle.stream.table}, kept equal by syncd"
@@ -231,9 +286,7 @@ class Attempt:
             raise TooNarrow(widen_statements(place.table, lacking.widen))
         if lacking.add:
             self._require_new(lacking.add, ledger.newest)
-        for statement in add_statements(place.table, lacking.add):
-            self._run(statement)
-        return self._required() if lacking.add else found
+        return self._grown(lacking.add) or found
 
     def _require_new(self, columns: Sequence[Wanted], newest: BatchId | None) -> None:
         """Make sure that columns which are to be added are new to the files as well.
@@ -250,7 +303,7 @@ class Attempt:
         if landed is None:
             return
         manifest = Manifest.of_link(landed)
-        names = {column.name for column in (*wanted_columns([manifest]), *self._own(manifest))}
+        names = {column.name for column in (*wanted_columns([manifest]), *self._own(manifest))} - self._late
         if gone := [column for column in columns if column.name in names]:
             table = self._place.table
             listed = ", ".join(column.name for column in gone)
@@ -266,7 +319,15 @@ class Attempt:
 
     def _optional(self, column: Wanted) -> bool:
         """Whether a table that somebody else made may go without it."""
-        return column.name.startswith("_syncd_") and self._place.mode is not Mode.HISTORY
+        demanded = self._place.mode is Mode.HISTORY or (self._buries and column.name in {DELETED_AT, COLUMN})
+        return column.name.startswith("_syncd_") and not demanded
+
+    @property
+    def _late(self) -> set[str]:
+        """Columns of our own that a table gets when the configuration begins to ask for them."""
+        place = self._place
+        had = place.mode is Mode.HISTORY or Note.BATCH in place.settings.notes
+        return {DELETED_AT} if had else {DELETED_AT, COLUMN}
 
     def _found(self) -> Found | None:
         return found_of(self._session.rows(found_statement(self._place.table)))

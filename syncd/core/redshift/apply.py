@@ -1,22 +1,25 @@
 """How rows in scratch tables become rows of the target: the statements of each mode, in their order."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from syncd.core import batch_number
+from syncd.core.added import Added
+from syncd.core.columns import LONGEST_BYTES
 from syncd.core.errors import SchemaDrift
 from syncd.core.identity import Identity
+from syncd.core.redshift.constants import constant, scratch_constant
 from syncd.core.redshift.copy import Load
 from syncd.core.redshift.quoting import TableRef, comparable, listed, literal, quoted
-from syncd.core.redshift.target import LOADED_AT, VALID_TO, Found
+from syncd.core.redshift.target import DELETED_AT, LOADED_AT, VALID_TO, Found
 from syncd.core.redshift.types import TargetType
 from syncd.core.settings import Mode
 from watermarks.batch import BatchId, Kind
 from watermarks.window import Window
 
 BATCH: Final = quoted(batch_number.COLUMN)
-_PLACE: Final = quoted("_syncd_place")
+PLACE: Final = quoted("_syncd_place")
 
 
 def column(rows: str, name: str) -> str:
@@ -36,20 +39,26 @@ class Landing:
     found: Found
     """The target's columns as they are by now."""
     loads: tuple[Load, ...]
+    burials: tuple[Load, ...] = ()
+    """Keys of rows that are gone at the source."""
+    added: Mapping[str, Added] = field(default_factory=dict[str, Added])
+    """Columns that rows of older batches lack, and what they hold in these."""
     anew: BatchId | None = None
     """Batches up to this one have landed before, and so may what came after them; None: none has."""
 
     @property
     def identity(self) -> Identity:
         """That of the newest batch: loads are in the order in which shapes came up."""
-        newest = max(self.loads, key=lambda load: load.links[-1].id)
+        newest = max(self.loads or self.burials, key=lambda load: load.links[-1].id)
         return newest.manifests[-1].identity
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns of the target that the files fill."""
+        """The columns of the target that are filled: by the files, or by what their rows lack and hold all the same."""
         held = {name for load in self.loads for name in load.names}
-        return tuple(name for name in self.found.columns if name in held)
+        oldest = min((link.rank for load in self.loads for link in load.links), default=None)
+        later = {name for name, one in self.added.items() if oldest is not None and oldest < one.since}
+        return tuple(name for name in self.found.columns if name in held | later)
 
     def same(self, one: str, other: str, *, cursor: bool = False) -> str:
         """The condition under which two rows are one and the same, or one version of it."""
@@ -101,9 +110,20 @@ class Landing:
         return " UNION ALL ".join(self._rows_of(load) for load in self.loads)
 
     def _rows_of(self, load: Load) -> str:
-        held = set(load.names)
-        columns = [self._as_one(name, quoted(name) if name in held else "NULL") for name in self.names]
+        columns = [self._as_one(name, self._held(load, name)) for name in self.names]
         return f"SELECT {', '.join((*columns, BATCH))} FROM {load.table}"
+
+    def _held(self, load: Load, name: str) -> str:
+        """The value of a load's rows; what older rows hold in a column that was added later, they hold by its default."""
+        own = quoted(name) if name in load.names else "NULL"
+        one = self.added.get(name)
+        if one is None or min(link.rank for link in load.links) >= one.since:
+            return own
+        kind = TargetType.of_text(self._scratch_type(name))
+        value = scratch_constant(one.value, kind, document=self._is_document(name))
+        if max(link.rank for link in load.links) < one.since:
+            return value
+        return f"CASE WHEN {BATCH} < {batch_number.number_of(one.since)} THEN {value} ELSE {own} END"
 
     def _as_one(self, name: str, value: str) -> str:
         """A column of one load, of one type in all: a union would choose by rules of its own."""
@@ -111,7 +131,18 @@ class Landing:
         target = self.found.columns[name].type
         if len(types) > 1 and target != TargetType("super"):
             return f"CAST({value} AS {target}) AS {quoted(name)}"
-        return value if value != "NULL" else f"CAST(NULL AS {max(types)}) AS {quoted(name)}"
+        if value == "NULL":
+            return f"CAST(NULL AS {self._scratch_type(name)}) AS {quoted(name)}"
+        return value if value == quoted(name) else f"{value} AS {quoted(name)}"
+
+    def _is_document(self, name: str) -> bool:
+        return self.found.columns[name].type == TargetType("super")
+
+    def _scratch_type(self, name: str) -> str:
+        loaded = (each.scratch for load in self.loads for each in load.passages if each.name == name)
+        return next(
+            loaded, f"VARBYTE({LONGEST_BYTES})" if self._is_document(name) else str(self.found.columns[name].type)
+        )
 
     def insert(self, rows: str, *, where: str = "") -> str:
         """Put rows into the target, typed as it is."""
@@ -127,17 +158,15 @@ class Landing:
         )
 
     def _typed(self, name: str) -> str:
-        if self.found.columns[name].type == TargetType("super"):
-            return f"JSON_PARSE({quoted(name)})"
-        return quoted(name)
+        return f"JSON_PARSE({quoted(name)})" if self._is_document(name) else quoted(name)
 
     def newest(self, *, cursor: bool = False) -> str:
         """The insertion of the newest version of each row, or of each version once."""
         numbered = (
             f"SELECT m.*, ROW_NUMBER() OVER (PARTITION BY {self.grouping('m', cursor=cursor)}"
-            f" ORDER BY {self.age('m', 'DESC')}) AS {_PLACE} FROM ({self.merged()}) m"
+            f" ORDER BY {self.age('m', 'DESC')}) AS {PLACE} FROM ({self.merged()}) m"
         )
-        return self.insert(numbered, where=f"{_PLACE} = 1")
+        return self.insert(numbered, where=f"{PLACE} = 1")
 
 
 def statements(landing: Landing, mode: Mode) -> tuple[str, ...]:
@@ -148,6 +177,22 @@ def statements(landing: Landing, mode: Mode) -> tuple[str, ...]:
     if not landing.loads:
         return ()
     return (*_outranked(landing, versions=mode is not Mode.UPSERT), *_MODES[mode](landing))
+
+
+def filled(landing: Landing, since: BatchId, *, stood: Found) -> tuple[str, ...]:
+    """Give the rows of the target what they hold in the columns that this batch is the first to have.
+
+    `stood`: the target before it got them. One that had such a column had it from before it was dropped at the source,
+    or from somebody else: what stands there is no longer true.
+    """
+    columns = [name for name, one in landing.added.items() if one.since == since and name in landing.found]
+    told = [name for name in columns if landing.added[name].value is not None or name in stood]
+    if not told:
+        return ()
+    values = (f"{quoted(n)} = {constant(landing.added[n].value, landing.found.columns[n].type)}" for n in told)
+    ranked = batch_number.COLUMN in landing.found
+    older = f" WHERE {batch(landing.table.sql)} < {batch_number.number_of(since)}" if ranked else ""
+    return (f"UPDATE {landing.table.sql} SET {', '.join(values)}{older}",)
 
 
 def _outranked(landing: Landing, *, versions: bool) -> Iterator[str]:
@@ -244,14 +289,23 @@ def _ended(landing: Landing) -> str:
     known = ", ".join(column("t", name) for name in (*landing.identity.key, cursor))
     versions = (
         f"SELECT {known}, {batch('t')} AS {BATCH}, LEAD({column('t', cursor)}) OVER"
-        f" (PARTITION BY {landing.grouping('t')} ORDER BY {landing.age('t', 'ASC')}) AS {_PLACE}"
+        f" (PARTITION BY {landing.grouping('t')} ORDER BY {landing.age('t', 'ASC')}) AS {PLACE}"
         f" FROM {table} t JOIN ({touched}) k ON {landing.same('t', 'k')}"
     )
+    following = f"v.{PLACE}"
     return (
-        f"UPDATE {table} SET {quoted(VALID_TO)} ="
-        f" CASE WHEN v.{_PLACE} < {column('v', cursor)} THEN {column('v', cursor)} ELSE v.{_PLACE} END"
+        f"UPDATE {table} SET {quoted(VALID_TO)} = CASE {_kept_end(landing, following)}"
+        f"WHEN {following} < {column('v', cursor)} THEN {column('v', cursor)} ELSE {following} END"
         f" FROM ({versions}) v WHERE {landing.same(table, 'v', cursor=True)} AND {batch(table)} = v.{BATCH}"
     )
+
+
+def _kept_end(landing: Landing, following: str) -> str:
+    """A version whose row was found gone ended then, whenever the next one began."""
+    if DELETED_AT not in landing.found:
+        return ""
+    gone, end = (column(landing.table.sql, name) for name in (DELETED_AT, VALID_TO))
+    return f"WHEN {gone} IS NOT NULL AND ({following} IS NULL OR {end} < {following}) THEN {end} "
 
 
 _MODES: Final[dict[Mode, Callable[[Landing], Iterator[str]]]] = {

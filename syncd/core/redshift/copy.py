@@ -33,6 +33,11 @@ class Load:
         return tuple(part for manifest in self.manifests for part in manifest.parts)
 
     @property
+    def buries(self) -> bool:
+        """Whether its rows are keys of rows that are gone."""
+        return self.manifests[0].tombstones is not None
+
+    @property
     def rows(self) -> int:
         return sum(manifest.rows for manifest in self.manifests)
 
@@ -67,7 +72,8 @@ def loads_of(links: Sequence[Link], manifests: Sequence[Manifest]) -> tuple[Load
     shapes: dict[tuple[object, ...], list[tuple[Link, Manifest]]] = {}
     for link, manifest in zip(links, manifests, strict=True):
         if manifest.parts:
-            shapes.setdefault((manifest.passages, manifest.identity), []).append((link, manifest))
+            shape = (manifest.passages, manifest.identity, manifest.tombstones is None)
+            shapes.setdefault(shape, []).append((link, manifest))
     return tuple(
         Load(
             scratch=f"syncd_scratch_{number}",

@@ -11,11 +11,15 @@ from syncd.core.manifest import Manifest
 from syncd.core.passages import folded
 from syncd.core.redshift.quoting import TableRef, listed, quoted, text_literal
 from syncd.core.redshift.types import TargetType, text_width
-from syncd.core.settings import Mode, Note, TargetSettings
+from syncd.core.settings import Deletes, Mode, Note, TargetSettings
 
 LOADED_AT: Final = "_syncd_loaded_at"
 VALID_TO: Final = "_syncd_valid_to"
 """Of a table that keeps history: when the version was followed by the next; NULL for the newest."""
+
+
+DELETED_AT: Final = "_syncd_deleted_at"
+"""When a row was found to be gone at the source; NULL: it is there, as far as anybody knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +79,9 @@ def _widest(manifest: Manifest) -> Mapping[str, int]:
     for part in manifest.parts:
         for name, width in part.widths.items():
             widths[name] = max(width, widths.get(name, 0))
+    for name, one in manifest.added.items():
+        if one.value is not None:
+            widths[name] = max(len(one.value.encode()), widths.get(name, 0))
     return widths
 
 
@@ -96,13 +103,30 @@ def _joined(newer: Wanted, older: Wanted) -> Wanted:
 def noted(settings: TargetSettings, mode: Mode, cursor: TargetType | None) -> tuple[Wanted, ...]:
     """Our own columns of a new table."""
     found: list[tuple[str, TargetType]] = []
-    if Note.BATCH in settings.notes or mode is Mode.HISTORY:
+    if Note.BATCH in settings.notes or demands_rank(settings, mode):
         found.append((batch_number.COLUMN, TargetType("bigint")))
     if Note.LOADED_AT in settings.notes:
         found.append((LOADED_AT, TargetType.of_text("timestamp")))
     if mode is Mode.HISTORY and cursor is not None:
         found.append((VALID_TO, cursor))
+    if marks(settings, mode):
+        found.append((DELETED_AT, TargetType.of_text("timestamp")))
     return tuple(Wanted(name=name, type=type_, needed=type_) for name, type_ in found)
+
+
+def buries(settings: TargetSettings, mode: Mode) -> bool:
+    """Whether rows that are gone at the source are anything to this target."""
+    return settings.deletes is not Deletes.IGNORE and mode is not Mode.REPLACE
+
+
+def demands_rank(settings: TargetSettings, mode: Mode) -> bool:
+    """Whether every row has to say which batch read it: versions are told apart by it, and what is older than news."""
+    return mode is Mode.HISTORY or buries(settings, mode)
+
+
+def marks(settings: TargetSettings, mode: Mode) -> bool:
+    """Whether rows that are gone stay, and say so."""
+    return buries(settings, mode) and (settings.deletes is Deletes.SOFT or mode is Mode.HISTORY)
 
 
 def changes(table: TableRef, found: Found, wanted: Iterable[Wanted]) -> Changes:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from syncd.core.columns import LONGEST_TEXT
+from syncd.core.type_table import CUT_SHORT
 
 _WRITTEN: Final = re.compile(r"\s*([a-z0-9_ ]+?)\s*(?:\(([\d, ]+)\))?\s*((?:with|without) time zone)?\s*", re.ASCII)
 _NAMES: Final = {
@@ -32,8 +33,6 @@ _SHORT: Final = {
 }
 _INTEGER_DIGITS: Final = {"smallint": 4, "integer": 9, "bigint": 18}
 """Decimal digits that every value of so many holds."""
-_CUT_SHORT: Final = 19
-"""So many digits are kept in eight bytes, which do not hold all of them."""
 _NEEDED_DIGITS: Final = {"smallint": 5, "integer": 10, "bigint": 19}
 
 AS_DECLARED: Final = 1_024
@@ -92,7 +91,7 @@ class TargetType:
     def whole_digits(self) -> int:
         """Digits before the point, of a numeric."""
         precision, scale = self.sizes
-        return precision - scale - (precision == _CUT_SHORT)
+        return precision - scale - (precision == CUT_SHORT)
 
 
 def text_width(limit: int, widest: int) -> int:

@@ -6,7 +6,7 @@ from typing import Final
 from syncd.sandbox.redshift.backend import literal, literals
 from syncd.sandbox.redshift.create import declare_key
 from syncd.sandbox.redshift.desk import Desk
-from syncd.sandbox.redshift.edits import behind, name_behind
+from syncd.sandbox.redshift.edits import name_behind
 from syncd.sandbox.redshift.names import LongNames
 from syncd.sandbox.redshift.plan import Plan
 from syncd.sandbox.redshift.refusal import NOT_SUPPORTED, Refusal, not_in_stand_in, not_supported, syntax_error
@@ -62,7 +62,7 @@ def _carry_out_add(desk: Desk, table: str, column: Column) -> str:
     name = name_behind([column.name], desk.names)
     default = f" DEFAULT {column.default}" if column.default else ""
     null = " NOT NULL" if column.not_null else ""
-    desk.run(f"ALTER TABLE {table} ADD COLUMN {name} {behind(column.type)}{default}{null}")
+    desk.run(f"ALTER TABLE {table} ADD COLUMN {name} {column.type}{default}{null}")
     _encode(desk, table, column.name, column.encoded(temporary=False))
     return "ALTER TABLE"
 

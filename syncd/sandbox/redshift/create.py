@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from syncd.sandbox.redshift.backend import literal, literals
 from syncd.sandbox.redshift.desk import Desk
-from syncd.sandbox.redshift.edits import Editor, behind, name_behind
+from syncd.sandbox.redshift.edits import Editor, name_behind
 from syncd.sandbox.redshift.names import LongNames
 from syncd.sandbox.redshift.plan import Plan
 from syncd.sandbox.redshift.queries import checked
@@ -159,7 +159,7 @@ def _make(desk: Desk, table: TableDefinition) -> str:
 
 
 def _column_sql(column: Column, names: LongNames, *, not_null: bool) -> str:
-    words = [name_behind([column.name], names), behind(column.type)]
+    words = [name_behind([column.name], names), str(column.type)]
     if column.identity is not None:
         how = "BY DEFAULT" if column.identity.by_default else "ALWAYS"
         numbers = f"START WITH {column.identity.seed} INCREMENT BY {column.identity.step}"

@@ -7,11 +7,10 @@ from syncd.sandbox.redshift.functions import BEFORE_NAMES, DATE_PARTS_FIRST, KNO
 from syncd.sandbox.redshift.names import LongNames, folded
 from syncd.sandbox.redshift.objects import quoted
 from syncd.sandbox.redshift.refusal import Refusal, not_in_stand_in, not_supported, syntax_error
-from syncd.sandbox.redshift.sqltypes import FOREIGN, LONGEST_VARBYTE, SqlType, read_type
+from syncd.sandbox.redshift.sqltypes import FOREIGN, read_type
 from syncd.sandbox.redshift.tokens import Kind, Reader, Token
 
 FOREIGN_MARKS = frozenset({"->", "->>", "#>", "#>>", "@>", "<@", "?", "?|", "?&", "&&", "^@"})
-WIDEST_BEHIND = 10485760  # PostgreSQL's highest type modifier for a length
 RENAMED = {"SYSDATE": "pg_catalog.redshift_sysdate()", "MINUS": "EXCEPT", "NVL": "COALESCE"}
 SPOKEN_OTHERWISE = {"JSON_SERIALIZE": 'pg_catalog."json_serialize"'}  # else PostgreSQL's grammar takes the word
 ABSENT = {
@@ -44,15 +43,6 @@ ABSENT_PAIRS = frozenset(
 NUMBER = re.compile(r"\d+(\.\d*)?([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?")
 NOT_HERE = frozenset({"QUALIFY", "PIVOT", "UNPIVOT", "LISTAGG", "DECODE", "CONNECT", "APPROXIMATE"})
 LATE = frozenset({"PG_LAST_COPY_COUNT", "PG_LAST_COPY_ID"})
-
-
-def behind(kind: SqlType) -> str:
-    """The type as PostgreSQL spells it."""
-    if kind.name == "VARBYTE" and kind.width > WIDEST_BEHIND:
-        if kind.width != LONGEST_VARBYTE:
-            raise not_in_stand_in(f"VARBYTE of more than {WIDEST_BEHIND} and less than {LONGEST_VARBYTE} bytes")
-        return "VARBYTE"
-    return str(kind)
 
 
 def name_behind(parts: Sequence[str], names: LongNames) -> str:
@@ -155,7 +145,7 @@ class Editor:
             return
         kind = read_type(self._reader)
         begin, end = self._reader.tokens[start].start, self._reader.tokens[self._reader.at - 1].end
-        self._changes.append((begin, end, behind(kind)))
+        self._changes.append((begin, end, str(kind)))
 
     def _word(self, token: Token) -> None:
         after = self._reader.peek()

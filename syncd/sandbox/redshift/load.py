@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from syncd.sandbox.redshift.backend import BackendError, literal
 from syncd.sandbox.redshift.desk import Desk
-from syncd.sandbox.redshift.edits import behind, name_behind
+from syncd.sandbox.redshift.edits import name_behind
 from syncd.sandbox.redshift.lake import path_of
 from syncd.sandbox.redshift.load_text import Load
 from syncd.sandbox.redshift.loads import LoadEntry
@@ -171,7 +171,7 @@ def _into_table(desk: Desk, table: str, columns: Sequence[TargetColumn], pieces:
     names = ", ".join(quoted)
     if not any(c.type.name in INTERIM for c in columns):
         return _send(desk, f"COPY {table} ({names}) FROM STDIN (FORMAT csv)", pieces)
-    kinds = [INTERIM.get(c.type.name) or (behind(c.type), behind(c.type)) for c in columns]
+    kinds = [INTERIM.get(c.type.name) or (str(c.type), str(c.type)) for c in columns]
     definitions = ", ".join(f"{name} {kind}" for name, (kind, _) in zip(quoted, kinds, strict=True))
     values = ", ".join(f"{name}::{kind}" for name, (_, kind) in zip(quoted, kinds, strict=True))
     desk.run(f"CREATE TEMPORARY TABLE redshift_documents ({definitions})")

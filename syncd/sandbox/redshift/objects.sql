@@ -138,13 +138,14 @@ CREATE FUNCTION pg_catalog.is_valid_json_array(value text) RETURNS boolean LANGU
   RETURN value IS JSON ARRAY;
 
 -- VARBYTE: bytes, with a length. A text becomes its own bytes, never those that its digits would spell.
+-- Its length is kept as that of bits is: the modifier of a text reaches to 10485760 only.
 CREATE TYPE pg_catalog.varbyte;
 CREATE FUNCTION pg_catalog.varbyte_in(cstring) RETURNS varbyte LANGUAGE internal IMMUTABLE STRICT AS 'textin';
 CREATE FUNCTION pg_catalog.varbyte_out(varbyte) RETURNS cstring LANGUAGE internal STABLE STRICT AS 'byteaout';
 CREATE FUNCTION pg_catalog.varbyte_recv(internal) RETURNS varbyte LANGUAGE internal IMMUTABLE STRICT AS 'bytearecv';
 CREATE FUNCTION pg_catalog.varbyte_send(varbyte) RETURNS bytea LANGUAGE internal IMMUTABLE STRICT AS 'byteasend';
-CREATE FUNCTION pg_catalog.varbyte_typmod_in(cstring[]) RETURNS int LANGUAGE internal IMMUTABLE STRICT AS 'varchartypmodin';
-CREATE FUNCTION pg_catalog.varbyte_typmod_out(int) RETURNS cstring LANGUAGE internal IMMUTABLE STRICT AS 'varchartypmodout';
+CREATE FUNCTION pg_catalog.varbyte_typmod_in(cstring[]) RETURNS int LANGUAGE internal IMMUTABLE STRICT AS 'varbittypmodin';
+CREATE FUNCTION pg_catalog.varbyte_typmod_out(int) RETURNS cstring LANGUAGE internal IMMUTABLE STRICT AS 'varbittypmodout';
 CREATE TYPE pg_catalog.varbyte (
   INPUT = pg_catalog.varbyte_in, OUTPUT = pg_catalog.varbyte_out, RECEIVE = pg_catalog.varbyte_recv,
   SEND = pg_catalog.varbyte_send, TYPMOD_IN = pg_catalog.varbyte_typmod_in, TYPMOD_OUT = pg_catalog.varbyte_typmod_out,
@@ -153,13 +154,11 @@ CREATE CAST (bytea AS varbyte) WITHOUT FUNCTION;
 CREATE CAST (varbyte AS bytea) WITHOUT FUNCTION;
 CREATE FUNCTION pg_catalog.redshift_varbyte(value varbyte, typmod int, explicit boolean)
 RETURNS varbyte LANGUAGE plpgsql IMMUTABLE STRICT AS $$
-DECLARE
-  width int := typmod - 4;
 BEGIN
-  IF width < 0 OR octet_length(value::bytea) <= width THEN
+  IF typmod < 0 OR octet_length(value::bytea) <= typmod THEN
     RETURN value;
   END IF;
-  RAISE EXCEPTION USING ERRCODE = '22001', MESSAGE = 'value too long for type varbyte(' || width || ')';
+  RAISE EXCEPTION USING ERRCODE = '22001', MESSAGE = 'value too long for type varbyte(' || typmod || ')';
 END $$;
 CREATE CAST (varbyte AS varbyte) WITH FUNCTION pg_catalog.redshift_varbyte(varbyte, int, boolean) AS IMPLICIT;
 CREATE FUNCTION pg_catalog.redshift_bytes_of(value varchar) RETURNS varbyte LANGUAGE sql IMMUTABLE STRICT

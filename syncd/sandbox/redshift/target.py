@@ -23,7 +23,7 @@ NAMES: Final = {
     "timetz": "TIMETZ",
     "super": "SUPER",
 }
-SIZED: Final = {"varchar": "VARCHAR", "bpchar": "CHAR", "varbyte": "VARBYTE"}
+SIZED: Final = {"varchar": "VARCHAR", "bpchar": "CHAR"}
 HEADER: Final = 4
 
 
@@ -57,6 +57,8 @@ def _column(desk: Desk, row: list[str]) -> TargetColumn:
 def type_of(name: str, modifier: int) -> SqlType:
     if name == "numeric":
         return SqlType("NUMERIC", (modifier - HEADER) >> 16, (modifier - HEADER) & 0x7FF)
+    if name == "varbyte":
+        return SqlType("VARBYTE", modifier if modifier >= 0 else LONGEST_VARBYTE)
     if name in SIZED:
         return SqlType(SIZED[name], modifier - HEADER if modifier >= 0 else LONGEST_VARBYTE)
     return SqlType(NAMES.get(name, name.upper()))

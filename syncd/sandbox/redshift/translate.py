@@ -12,6 +12,8 @@ from syncd.sandbox.redshift.wire import Field
 
 SUPER: Final = 4000
 VARBYTE: Final = 6551
+HEADER: Final = 4
+"""What the modifier of a type with a length counts beside its length."""
 VARCHAR: Final = 1043
 TEXT: Final = 25
 SUPER_MODIFIER: Final = 16384000
@@ -32,7 +34,7 @@ class Types:
         if field.type == self.super:
             return replace(field, type=SUPER, modifier=SUPER_MODIFIER)
         if field.type == self.varbyte:
-            return replace(field, type=VARBYTE)
+            return replace(field, type=VARBYTE, modifier=field.modifier + HEADER if field.modifier >= 0 else -1)
         return replace(field, type=VARCHAR) if field.type == TEXT else field
 
 

@@ -11,13 +11,13 @@ from syncd.adapters.redshift.connect import connect
 from syncd.adapters.redshift.session import Session
 from syncd.adapters.redshift.sessions import KeptSession
 from syncd.core.events import LandingRetried
-from syncd.core.settings import Mode
+from syncd.core.settings import Deletes, Mode
 from syncd.sandbox.redshift import RedshiftStandIn
 from syncd.sandbox.redshift.faults import COMMIT, COPY, When
 from tests.builders import RUN
 from tests.integration.load.conftest import Loader, Reader
 from tests.services.landed import Batches
-from tests.services.prepared import Prepared, row
+from tests.services.prepared import Prepared, moment, row
 
 pytestmark = pytest.mark.services
 
@@ -37,11 +37,14 @@ class Weather:
 
     def stream(self) -> Batches:
         """A stream with one batch that has landed, and two that are due."""
-        batches = Batches(self._prepared(mode=self._mode, cursor="none" if self._mode is Mode.REPLACE else "update_at"))
+        replaced = self._mode is Mode.REPLACE
+        layout = {"deletes": Deletes.IGNORE if replaced else Deletes.SOFT}
+        batches = Batches(self._prepared(mode=self._mode, cursor="none" if replaced else "update_at", layout=layout))
         batches.add(row(1, 1), row(2, 2))
         self.loader.load(batches.prepared)
         batches.add(row(1, 3, name="b"), row(3, 4))
         batches.add(row(1, 5, name="c"), row(4, 6))
+        batches.bury(2, upto=moment(6).replace(tzinfo=None))
         return batches
 
     def statements(self) -> int:
@@ -71,8 +74,7 @@ class Weather:
         self.whole(batches)
 
     def whole(self, batches: Batches) -> None:
-        columns = "id, update_at, name" + (", _syncd_valid_to" if self._mode is Mode.HISTORY else "")
-        assert self.warehouse.rows(batches.prepared, columns) == batches.content
+        assert self.warehouse.rows(batches.prepared, batches.columns) == batches.content
         assert [batch for batch, _, _ in self.warehouse.ledger(batches.prepared)] == batches.ledger
 
 

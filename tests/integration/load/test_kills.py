@@ -11,23 +11,32 @@ from typing import Any
 
 import pytest
 
-from syncd.core.settings import Mode, Note
+from syncd.core.schema import Column
+from syncd.core.settings import Deletes, Mode, Note
 from syncd.sandbox.redshift import RedshiftStandIn
 from syncd.sandbox.redshift.faults import COMMIT, When
 from tests.builders import RUN
 from tests.integration.load.conftest import Loader, Reader
 from tests.services.landed import Batches
 from tests.services.load_victim import BEFORE_WORDS, Ended, Victims, job_of
-from tests.services.prepared import Prepared, json_column, row, text_column
+from tests.services.prepared import Prepared, json_column, moment, row, text_column
 from watermarks.lease import Process
 
 pytestmark = pytest.mark.services
 
 Prepare = Callable[..., Prepared]
+PAID = Column(name="paid", data_type="int", column_type="int(11)", precision=10, scale=0, nullable=False, default="7")
+PAID_BEFORE = 7
+DELETES = {
+    Mode.UPSERT: Deletes.HARD,
+    Mode.APPEND: Deletes.SOFT,
+    Mode.HISTORY: Deletes.SOFT,
+    Mode.REPLACE: Deletes.IGNORE,
+}
 MODES = [Mode.UPSERT, Mode.APPEND, Mode.HISTORY, Mode.REPLACE]
 STORE_POINTS = [
     *(f"{when} {verb} {place}" for when in ("before", "after") for verb, place in (
-        ("create", "owners"), ("replace", "claims"), ("create", "history 7"), ("create", "history 8"),
+        ("create", "owners"), ("replace", "claims"), ("create", "history {taken}"), ("create", "history {landed}"),
         ("replace", "watermarks"),
     )),
     "before put",
@@ -53,7 +62,7 @@ class Story:
     def __init__(self, prepared: Prepare, loader: Loader, warehouse: Reader, victims: Victims, mode: Mode) -> None:
         notes = (Note.BATCH, Note.LOADED_AT)
         cursor = "none" if mode is Mode.REPLACE else "update_at"
-        self.stream = prepared(mode=mode, cursor=cursor, notes=notes)
+        self.stream = prepared(mode=mode, cursor=cursor, notes=notes, layout={"deletes": DELETES[mode]})
         self.stream.columns = (*self.stream.columns, text_column("note"))
         self.batches = Batches(self.stream)
         self.loader = loader
@@ -66,15 +75,22 @@ class Story:
         self.loader.load(self.stream)
 
     def go_on(self) -> None:
-        """Two more are extracted: two files, a text wider than its column, a key twice, and a column more."""
+        """More is extracted: two files, too wide a text, a key twice, columns that came, and rows that are gone."""
         self.batches.add(row(1, 3, name="b", note="x" * 3000), row(3, 4, note=""), parts=2)
-        self.stream.columns = (*self.stream.columns, json_column("doc"))
+        self.stream.columns = (*self.stream.columns, json_column("doc"), PAID)
+        self.stream.defaults = {"paid": 7}
         self.batches.add(row(1, 5, name="c", doc=b"[1]"), row(2, 5, name="d"), row(4, 6, note=None))
+        self.batches.bury(2, 3, upto=moment(5).replace(tzinfo=None))
+        self.batches.add(row(3, 8, name="back"), row(5, 9, paid=1))
 
     def job(self, **more: Any) -> dict[str, Any]:
         settings = self.stream.settings
         assert settings.target
-        given = {"signal": signal.SIGKILL, **more}
+        given = {"signal": signal.SIGKILL, "point": "", **more}
+        state = self.loader.journal.newest(self.stream.stream.stem)
+        assert state
+        # The next two entries of its history: that a loader has taken the stage, and that it has landed.
+        given["point"] = given["point"].format(taken=state.revision + 1, landed=state.revision + 2)
         return job_of(
             self.loader.lake, self.loader.warehouse, self.stream.stream, settings.mode, settings.target, **given
         )
@@ -97,8 +113,11 @@ class Story:
             self.nobody_left()
 
     def whole(self) -> None:
-        columns = "id, update_at, name" + (", _syncd_valid_to" if self.stream.mode is Mode.HISTORY else "")
-        assert self.warehouse.rows(self.stream, columns) == self.batches.content
+        assert self.warehouse.rows(self.stream, self.batches.columns) == self.batches.content
+        if self.stream.mode is not Mode.REPLACE:
+            before = f"_syncd_batch < {self.batches.ledger[2]}"
+            wrong = f"{before} and (paid is null or paid <> {PAID_BEFORE})"
+            assert not self.warehouse.client.rows(f'select id from "{self.stream.table}" where {wrong}')
         assert [batch for batch, _, _ in self.warehouse.ledger(self.stream)] == self.batches.ledger
         state = self.loader.journal.newest(self.stream.stream.stem)
         assert state
@@ -207,8 +226,8 @@ POINTS_OF_PAUSE = {
 }
 
 
-PAUSES = [*POINTS_OF_PAUSE, "before put", "before create history 8"]
-OFTEN = {"before its transaction", "before the ledger", "before COMMIT", "before create history 8"}
+PAUSES = [*POINTS_OF_PAUSE, "before put", "before create history {landed}"]
+OFTEN = {"before its transaction", "before the ledger", "before COMMIT", "before create history {landed}"}
 
 
 @pytest.mark.parametrize(

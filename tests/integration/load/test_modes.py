@@ -7,7 +7,7 @@ from threading import Thread
 import pytest
 
 from syncd.core.errors import SchemaDrift
-from syncd.core.settings import Mode
+from syncd.core.settings import Deletes, Mode
 from syncd.sandbox.redshift import RedshiftStandIn
 from tests.integration.load.conftest import Loader, Reader
 from tests.services.prepared import Prepared, json_column, moment, row
@@ -235,20 +235,92 @@ def test_a_whole_table_that_waits_while_the_mode_becomes_upsert_stops_the_stream
         loader.load(orders)
 
 
-@pytest.mark.parametrize("mode", [Mode.UPSERT, Mode.APPEND, Mode.HISTORY])
-def test_keys_that_differ_in_trailing_blanks_alone_are_two_rows(
-    prepared: Prepare, loader: Loader, warehouse: Reader, mode: Mode
+KEYED = [Mode.UPSERT, Mode.APPEND, Mode.HISTORY]
+
+
+@pytest.mark.parametrize("mode", KEYED)
+@pytest.mark.parametrize("other", ["a ", "A", "", "ä"], ids=["blank", "case", "nothing", "accent"])
+def test_keys_that_differ_in_their_bytes_are_two_rows(
+    prepared: Prepare, loader: Loader, warehouse: Reader, mode: Mode, other: str
 ) -> None:
-    """Redshift compares without them; MySQL, under a collation without padding, does not."""
+    """Redshift compares without blanks at the end; MySQL, under a collation without padding, does not."""
     tags = prepared(mode=mode, key=("name",))
-    tags.increment(row(1, 1, name="a"), row(2, 1, name="a "))
+    tags.increment(row(1, 1, name="a"), row(2, 1, name=other))
     loader.load(tags)
     tags.increment(row(3, 2, name="a"))
 
     loader.load(tags)
 
-    newest = [(2, "a "), (3, "a")]
+    newest = [(2, other), (3, "a")]
     assert warehouse.rows(tags) == (newest if mode is Mode.UPSERT else [(1, "a"), *newest])
+
+
+@pytest.mark.parametrize("mode", KEYED)
+def test_a_key_twice_in_a_batch_is_as_many_rows_as_the_mode_knows_versions(
+    prepared: Prepare, loader: Loader, warehouse: Reader, mode: Mode
+) -> None:
+    """Once in each of two files, once more as it is, and a later version of it."""
+    orders = prepared(mode=mode)
+    orders.increment(row(1, 1), row(1, 3, name="later"), row(1, 1), row(2, 2), row(2, 2), parts=2)
+
+    loader.load(orders)
+
+    versions = [] if mode is Mode.UPSERT else [(1, "row 1")]
+    assert warehouse.rows(orders) == [(1, "later"), *versions, (2, "row 2")]
+
+
+def test_a_whole_table_without_a_key_keeps_rows_that_are_alike(
+    prepared: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    logs = prepared(mode=Mode.REPLACE, cursor="none")
+    logs.chunk(row(1, 1), row(1, 1), row(1, 1, name="row 1 "), done=True)
+
+    loader.load(logs)
+
+    assert warehouse.rows(logs) == [(1, "row 1"), (1, "row 1"), (1, "row 1 ")]
+
+
+@pytest.mark.parametrize("mode", KEYED)
+def test_a_key_that_changed_is_another_row_and_the_old_one_goes_with_its_tombstone(
+    prepared: Prepare, loader: Loader, warehouse: Reader, mode: Mode
+) -> None:
+    orders = prepared(mode=mode, layout={"deletes": Deletes.SOFT})
+    orders.increment(row(1, 1), row(2, 1))
+    loader.load(orders)
+    orders.increment(row(7, 2, name="row 1"))
+    loader.load(orders)
+    assert warehouse.rows(orders) == [(1, "row 1"), (2, "row 2"), (7, "row 1")]
+    orders.bury(1, upto=Cursor.of(moment(2).replace(tzinfo=None)))
+    orders.increment(row(1, 3, name="of another"))
+
+    loader.load(orders)
+
+    now = "_syncd_deleted_at is null" + (" and _syncd_valid_to is null" if mode is Mode.HISTORY else "")
+    found = warehouse.client.rows(f'select id, name from "{orders.table}" where {now} order by 1')
+    assert [tuple(one) for one in found] == [(1, "of another"), (2, "row 2"), (7, "row 1")]
+
+
+@pytest.mark.parametrize("mode", KEYED)
+def test_a_key_that_is_null_is_no_key_and_its_row_is_put_aside(
+    prepared: Prepare, loader: Loader, warehouse: Reader, mode: Mode
+) -> None:
+    """A query of one's own can make one; no later batch would ever find it."""
+    tags = prepared(mode=mode, key=("name",))
+    tags.increment(row(1, 1, name="a"), row(2, 1, name=None))
+
+    loader.load(tags)
+
+    assert warehouse.rows(tags) == [(1, "a")]
+    assert [(batch, rows) for batch, rows, _ in loader.put_aside] == [("1-1", 1)]
+
+
+def test_a_null_in_a_whole_table_is_a_value_like_others(prepared: Prepare, loader: Loader, warehouse: Reader) -> None:
+    tags = prepared(mode=Mode.REPLACE, cursor="none", key=("name",))
+    tags.chunk(row(1, 1, name="a"), row(2, 1, name=None), done=True)
+
+    loader.load(tags)
+
+    assert warehouse.rows(tags) == [(1, "a"), (2, None)]
 
 
 def test_documents_become_super_and_files_of_an_older_shape_land_with_newer_ones(

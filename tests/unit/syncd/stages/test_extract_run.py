@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from syncd.core.columns import ParquetType, Passage, Physical, Travel
+from syncd.core.earlier import Earlier
 from syncd.core.errors import Bug, SchemaDrift, SourceDown, TableAltered
 from syncd.core.events import BatchAbandoned, BatchExtracted, Event, OrphansSwept, StreamFailed
 from syncd.core.identity import Identity
@@ -178,6 +179,7 @@ class Bench:
             passages=lambda _table, _settings: (ID, UPDATE_AT),
             reader=self.reader,
             parts=self.lake,
+            earlier=Earlier(links=Chain(self.journal, ORDERS), half=lambda: self.state().extracted),
             nonce=lambda: next(self.nonces),
             tell=self.hear,
         )

@@ -1,0 +1,101 @@
+"""Rows that are gone at the source: what tombstones make of them in each mode."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from syncd.core import batch_number
+from syncd.core.redshift.apply import PLACE, Landing, batch, column
+from syncd.core.redshift.copy import Load
+from syncd.core.redshift.quoting import literal, quoted, text_literal
+from syncd.core.redshift.target import DELETED_AT, VALID_TO
+from syncd.core.settings import Deletes, Mode
+from syncd.core.tombstones import Tombstones
+
+BATCH: Final = quoted(batch_number.COLUMN)
+
+
+def buried(landing: Landing, mode: Mode, deletes: Deletes) -> Iterator[str]:
+    """The statements, one a batch; they come when the rows of the landing are in their places.
+
+    A version that a later batch brought stays, and so does one whose cursor is above the bound. What is marked takes
+    the number of the batch that found it gone: so a replay of what was read before does not bring it back.
+    """
+    if deletes is Deletes.IGNORE or mode is Mode.REPLACE:
+        return
+    for load in landing.burials:
+        for link, manifest in zip(load.links, load.manifests, strict=True):
+            assert manifest.tombstones is not None
+            burial = _Burial(landing, load, batch_number.number_of(link.id), manifest.tombstones)
+            if mode is Mode.HISTORY:
+                yield burial.ended
+            else:
+                yield burial.marked if deletes is Deletes.SOFT else burial.deleted
+
+
+@dataclass(frozen=True, slots=True)
+class _Burial:
+    """The tombstones of one batch."""
+
+    landing: Landing
+    keys: Load
+    number: int
+    tombstones: Tombstones
+
+    @property
+    def deleted(self) -> str:
+        return f"DELETE FROM {self._table} USING {self.keys.table} WHERE {self._gone}"
+
+    @property
+    def marked(self) -> str:
+        return f"UPDATE {self._table} SET {self._marks} FROM {self.keys.table} WHERE {self._gone} AND {self._unmarked}"
+
+    @property
+    def ended(self) -> str:
+        """The newest version that was read before ends, whatever came after it in the same landing."""
+        landing, key = self.landing, self.landing.identity.key
+        assert landing.identity.cursor is not None
+        known = ", ".join(column("t", name) for name in (*key, landing.identity.cursor))
+        versions = (
+            f"SELECT {known}, {batch('t')} AS {BATCH}, ROW_NUMBER() OVER"
+            f" (PARTITION BY {landing.grouping('t')} ORDER BY {landing.age('t', 'DESC')}) AS {PLACE}"
+            f" FROM {self._table} t JOIN {self.keys.table} k ON {landing.same('t', 'k')}"
+            f" WHERE k.{BATCH} = {self.number} AND {batch('t')} < {self.number}"
+        )
+        until, end = column(self._table, VALID_TO), literal(self.tombstones.upto.values[0])
+        return (
+            f"UPDATE {self._table} SET {quoted(VALID_TO)} = CASE WHEN {until} < {end} THEN {until} ELSE {end} END,"
+            f" {self._marks} FROM ({versions}) v WHERE {landing.same(self._table, 'v', cursor=True)}"
+            f" AND {batch(self._table)} = v.{BATCH} AND v.{PLACE} = 1 AND {self._bound} AND {self._unmarked}"
+        )
+
+    @property
+    def _table(self) -> str:
+        return self.landing.table.sql
+
+    @property
+    def _gone(self) -> str:
+        keys = self.keys.table
+        conditions = (
+            self.landing.same(self._table, keys),
+            f"{keys}.{BATCH} = {self.number}",
+            f"{batch(self._table)} < {self.number}",
+            self._bound,
+        )
+        return " AND ".join(conditions)
+
+    @property
+    def _bound(self) -> str:
+        if self.landing.identity.cursor is None:
+            return "TRUE"
+        cursor = column(self._table, self.landing.identity.cursor)
+        return f"({cursor} IS NULL OR {cursor} <= {literal(self.tombstones.upto.values[0])})"
+
+    @property
+    def _unmarked(self) -> str:
+        return f"{column(self._table, DELETED_AT)} IS NULL"
+
+    @property
+    def _marks(self) -> str:
+        at = self.tombstones.gone_at.replace(tzinfo=None).isoformat(" ", "microseconds")
+        return f"{quoted(DELETED_AT)} = CAST({text_literal(at)} AS TIMESTAMP), {BATCH} = {self.number}"

@@ -1,0 +1,82 @@
+"""Columns that were added: which ones a batch is the first to read, and what they hold in rows read before it."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from syncd.core.added import Added, Asked, Given, Unknown, added, declared
+from syncd.core.columns import Passage, Policies
+from syncd.core.events import ColumnIncomplete
+from syncd.core.manifest import Manifest
+from syncd.core.mysql_sql import defaults_of
+from syncd.core.ports import Source
+from syncd.core.quoting import qualified
+from syncd.core.schema import Table
+from watermarks.batch import BatchId, Link
+from watermarks.names import StreamName
+
+
+def columns_added(
+    source: Source,
+    table: Table,
+    passages: Sequence[Passage],
+    policies: Policies,
+    *,
+    before: Manifest | None,
+    batch: BatchId,
+) -> Mapping[str, Added]:
+    """Every column that came into the chain by this batch or an earlier one, and is there still.
+
+    Instead of the table's own words, the server is asked for each default: quotes, zones and character sets are its
+    affair, and the answer travels as values do.
+    """
+    if before is None:
+        return {}
+    known = {passage.name for passage in before.passages}
+    names = {passage.name for passage in passages}
+    kept = {name: one for name, one in before.added.items() if name in names & known}
+    new = [passage for passage in passages if passage.name not in known]
+    return {**kept, **dict(_told(source, table, new, policies, batch))} if new else kept
+
+
+def _told(
+    source: Source, table: Table, new: Sequence[Passage], policies: Policies, batch: BatchId
+) -> Iterator[tuple[str, Added]]:
+    mariadb = source.server().mariadb
+    columns = {column.name: column for column in table.columns}
+    told = {passage.name: declared(columns[passage.column], mariadb=mariadb) for passage in new}
+    asked = [passage for passage in new if isinstance(told[passage.name], Asked)]
+    answers = _asked(source, table, asked)
+    for passage in new:
+        match told[passage.name]:
+            case Unknown(why):
+                yield passage.name, Added(since=batch, unknown=why)
+            case Given(value):
+                yield passage.name, added(passage, value, policies, since=batch)
+            case Asked():
+                yield passage.name, added(passage, answers.get(passage.name), policies, since=batch)
+
+
+def _asked(source: Source, table: Table, passages: Sequence[Passage]) -> Mapping[str, object]:
+    """What the server says; nothing of a table without rows, in which no older row can hold anything."""
+    if not passages:
+        return {}
+    rows = source.rows(defaults_of(qualified(table.database, table.name), passages))
+    return {passage.name: value for row in rows for passage, value in zip(passages, row, strict=True)}
+
+
+def incomplete(stream: StreamName, links: Iterable[Link]) -> Iterator[ColumnIncomplete]:
+    """What has to be told of batches that landed: columns whose older values nobody knows."""
+    for link in links:
+        if not link.body.get("added"):
+            continue
+        manifest = Manifest.of_link(link)
+        for name, one in manifest.added.items():
+            if one.unknown and one.since == link.id:
+                hint = _filled_by(stream, link, timed=manifest.identity.cursor is not None)
+                yield ColumnIncomplete(stream=stream, column=name, since=link.id, why=one.unknown, hint=hint)
+
+
+def _filled_by(stream: StreamName, link: Link, *, timed: bool) -> str:
+    table = f"{stream.database}.{stream.table}"
+    if timed:
+        return f"To read them again: syncd run -t {table} --from 1970-01-01 --until {link.made_at:%Y-%m-%dT%H:%M:%SZ}"
+    return f"To read them again: syncd watermark reset -t {table} --mysql-only --reason 'a column was added'"

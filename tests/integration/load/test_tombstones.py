@@ -1,0 +1,245 @@
+"""Rows that are gone at the source: tombstones take them out, or mark them, and never one that came back."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+import pytest
+
+from syncd.core.schema import Column
+from syncd.core.settings import Deletes, Mode, Note
+from tests.integration.load.conftest import Loader, Reader
+from tests.services.prepared import ID, NAME, Prepared, moment, row
+from watermarks.batch import BatchId, Kind
+from watermarks.cursor import Cursor
+from watermarks.errors import Misuse
+from watermarks.operate import Operator
+
+pytestmark = pytest.mark.services
+
+Prepare = Callable[..., Prepared]
+MODES = [Mode.UPSERT, Mode.APPEND, Mode.HISTORY]
+KEPT = [Deletes.SOFT, Deletes.HARD]
+
+
+def second(number: int) -> datetime:
+    return moment(number).replace(tzinfo=None)
+
+
+def upto(number: int) -> Cursor:
+    return Cursor.of(second(number))
+
+
+@pytest.fixture
+def orders(prepared: Prepare) -> Callable[..., Prepared]:
+    def make(mode: Mode, deletes: Deletes, **words: object) -> Prepared:
+        return prepared(mode=mode, layout={"deletes": deletes}, **words)
+
+    return make
+
+
+def present(warehouse: Reader, stream: Prepared, deletes: Deletes) -> list[tuple[object, ...]]:
+    """The rows that are there, as whoever reads the target asks for them."""
+    found = 'select id, name from "{}"{} order by 1, 2'
+    marked = deletes is Deletes.SOFT or stream.mode is Mode.HISTORY
+    where = " where _syncd_deleted_at is null" if marked else ""
+    return [tuple(one) for one in warehouse.client.rows(found.format(stream.table, where))]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("deletes", KEPT)
+def test_a_row_that_is_gone_goes_and_its_neighbours_stay(
+    orders: Prepare, loader: Loader, warehouse: Reader, mode: Mode, deletes: Deletes
+) -> None:
+    stream = orders(mode, deletes)
+    stream.increment(row(1, 1), row(2, 2), row(3, 3))
+    loader.load(stream)
+    stream.bury(2, 9, upto=upto(3), gone_at=moment(50))
+
+    outcome = loader.load(stream)
+
+    assert (outcome.batches, outcome.rows) == (1, 2)
+    assert present(warehouse, stream, deletes) == [(1, "row 1"), (3, "row 3")]
+    if deletes is Deletes.SOFT or mode is Mode.HISTORY:
+        [gone] = warehouse.rows(stream, "id, _syncd_deleted_at, _syncd_batch", "2")[:1]
+        assert gone == (2, second(50), 1_000000000002)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("deletes", KEPT)
+@pytest.mark.parametrize("together", [True, False], ids=["in one landing", "one after the other"])
+def test_a_row_that_was_inserted_again_stays_whenever_it_was_read(
+    orders: Prepare, loader: Loader, warehouse: Reader, mode: Mode, deletes: Deletes, *, together: bool
+) -> None:
+    """Read before the tombstones, but stamped above their bound; or read after them, whatever its stamp."""
+    stream = orders(mode, deletes)
+    stream.increment(row(1, 1), row(2, 1))
+    loader.load(stream)
+    stream.increment(row(1, 7, name="above the bound"))
+    if not together:
+        loader.load(stream)
+    stream.bury(1, 2, upto=upto(3))
+    if not together:
+        loader.load(stream)
+    stream.beside(Kind.REPAIR, row(2, 2, name="read later"))
+
+    loader.load(stream)
+
+    now = present(warehouse, stream, deletes)
+    assert {(1, "above the bound"), (2, "read later")} <= set(now)
+    if mode is Mode.UPSERT:
+        assert len(now) == 2
+        assert warehouse.rows(stream) == now  # what came back is marked no more
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_where_deletes_are_ignored_tombstones_land_as_nothing(
+    orders: Prepare, loader: Loader, warehouse: Reader, mode: Mode
+) -> None:
+    stream = orders(mode, Deletes.IGNORE)
+    stream.increment(row(1, 1))
+    loader.load(stream)
+    stream.bury(1, upto=upto(3))
+
+    outcome = loader.load(stream)
+
+    assert (outcome.batches, outcome.rows) == (1, 0)
+    assert warehouse.rows(stream) == [(1, "row 1")]
+    assert warehouse.ledger(stream) == [(1_000000000001, 1, "increment"), (1_000000000002, 0, "repair")]
+
+
+def test_history_closes_the_version_where_the_tombstones_bound_is_and_keeps_it_closed(
+    orders: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    stream = orders(Mode.HISTORY, Deletes.SOFT)
+    stream.increment(row(1, 1, name="first"))
+    stream.increment(row(1, 4, name="third"))
+    loader.load(stream)
+    stream.bury(1, upto=upto(10))
+    loader.load(stream)
+    stream.beside(Kind.REPLAY, row(1, 3, name="second"), origin=BatchId(1, 1))
+    loader.load(stream)
+    shown = "name, _syncd_valid_to, _syncd_deleted_at is not null"
+
+    assert warehouse.rows(stream, shown, "update_at") == [
+        ("first", second(3), False),
+        ("second", second(4), False),
+        ("third", second(10), True),
+    ]
+    stream.increment(row(1, 20, name="back"))
+    loader.load(stream)
+    assert warehouse.rows(stream, shown, "update_at")[2:] == [("third", second(10), True), ("back", None, False)]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_is_marked_is_not_brought_back_by_a_replay(
+    orders: Prepare, loader: Loader, warehouse: Reader, mode: Mode
+) -> None:
+    stream = orders(mode, Deletes.SOFT)
+    stream.increment(row(1, 1), row(2, 1))
+    stream.bury(1, upto=upto(3))
+    loader.load(stream)
+    stream.beside(Kind.REPLAY, row(1, 1, name="mended"), origin=BatchId(1, 1))
+
+    loader.load(stream)
+
+    assert present(warehouse, stream, Deletes.SOFT) == [(2, "row 2")]
+
+
+@pytest.mark.parametrize("deletes", KEPT)
+@pytest.mark.parametrize("mode", MODES)
+def test_tombstones_that_land_again_do_what_they_did(
+    orders: Prepare, loader: Loader, warehouse: Reader, mode: Mode, deletes: Deletes
+) -> None:
+    stream = orders(mode, deletes)
+    stream.increment(row(1, 1), row(2, 1))
+    stream.bury(1, upto=upto(3))
+    stream.increment(row(3, 4))
+    loader.load(stream)
+    before = warehouse.rows(stream)
+    Operator(journal=loader.journal, who="ann", why="a test").reset_loaded(stream.stream)
+
+    for _ in range(3):
+        loader.load(stream, limit=1)
+
+    assert warehouse.rows(stream) == before
+    assert present(warehouse, stream, deletes) == [(2, "row 2"), (3, "row 3")]
+
+
+def test_a_row_without_a_position_is_older_than_any_bound(orders: Prepare, loader: Loader, warehouse: Reader) -> None:
+    stream = orders(Mode.UPSERT, Deletes.HARD, columns=(ID, NAME, Column(
+        name="update_at", data_type="datetime", column_type="datetime(6)", fraction=6)))  # fmt: skip
+    stream.chunk({"id": 1, "name": "a", "update_at": None}, row(2, 1), horizon=upto(9), done=True)
+    loader.load(stream)
+    stream.bury(1, upto=upto(1))
+
+    loader.load(stream)
+
+    assert warehouse.rows(stream) == [(2, "row 2")]
+
+
+def test_a_table_that_grows_by_its_key_needs_no_bound(orders: Prepare, loader: Loader, warehouse: Reader) -> None:
+    stream = orders(Mode.APPEND, Deletes.HARD, cursor="id")
+    stream.increment(row(1, 1), row(2, 1))
+    loader.load(stream)
+    stream.bury(1, upto=Cursor(()))
+
+    loader.load(stream)
+
+    assert warehouse.rows(stream) == [(2, "row 2")]
+
+
+def test_without_a_bound_in_its_order_no_row_is_called_gone(orders: Prepare) -> None:
+    stream = orders(Mode.UPSERT, Deletes.HARD)
+    stream.increment(row(1, 1))
+
+    with pytest.raises(Misuse, match="want a bound by update_at"):
+        stream.bury(1, upto=Cursor(()))
+
+
+def test_a_table_that_was_loaded_before_deletes_counted_gets_the_columns_for_them(
+    prepared: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    stream = prepared(notes=())
+    stream.increment(row(1, 1), row(2, 1))
+    loader.load(stream)
+    stream.layout = {"deletes": Deletes.SOFT}
+    stream.bury(1, upto=upto(3))
+
+    loader.load(stream)
+
+    assert present(warehouse, stream, Deletes.SOFT) == [(2, "row 2")]
+    stream.increment(row(1, 5, name="back"))
+    loader.load(stream)
+    assert warehouse.rows(stream, "id, name, _syncd_batch, _syncd_deleted_at") == [
+        (1, "back", 1_000000000003, None),
+        (2, "row 2", None, None),
+    ]
+
+
+def test_tombstones_for_a_table_that_was_never_made_are_nothing(orders: Prepare, loader: Loader) -> None:
+    stream = orders(Mode.UPSERT, Deletes.HARD)
+    stream.bury(1, upto=upto(3))
+
+    assert loader.load(stream).rows == 0
+
+
+def test_a_table_of_nothing_but_its_key_knows_its_rows_from_its_tombstones(
+    orders: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    stream = orders(Mode.APPEND, Deletes.HARD, cursor="id", columns=(ID,), notes=(Note.BATCH,))
+    stream.increment({"id": 1, "update_at": None}, {"id": 2, "update_at": None})
+    stream.bury(1, upto=Cursor(()))
+
+    loader.load(stream)
+
+    assert warehouse.rows(stream, "id, 0") == [(2, 0)]
+
+
+def test_a_key_of_text_goes_by_its_very_bytes(orders: Prepare, loader: Loader, warehouse: Reader) -> None:
+    stream = orders(Mode.UPSERT, Deletes.HARD, key=("name",))
+    stream.increment(row(1, 1, name="a"), row(2, 1, name="a "), row(3, 1, name="A"))
+    stream.bury("a ", upto=upto(3))
+
+    loader.load(stream)
+
+    assert warehouse.rows(stream) == [(1, "a"), (3, "A")]

@@ -1,0 +1,172 @@
+"""From MySQL through Spark, S3 and COPY into a target: every type in every mode, value by value."""
+
+import os
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from syncd.adapters.spark.session import Session
+from syncd.config.check import read_settings
+from syncd.core.events import Event, RowsPutAside
+from syncd.sandbox.redshift import Lake, RedshiftStandIn
+from syncd.sandbox.whole import Sandbox
+from syncd.stages.load import LoadOutcome
+from syncd.stages.run import Outcome
+from syncd.wiring import Pass
+from tests.integration.stage.conftest import WarmService
+from tests.services.whole_types import ALONE, WIDE, Group, Grown, Stream, streams
+from tests.standin.clients import Client, connect
+
+pytestmark = pytest.mark.services
+
+NOBODY_KNOWS = {"inet4", "inet6", "uuid", "vector"}
+"""Types of which nothing is said of what they begin with."""
+FEWEST_COLUMNS = 60
+
+
+@pytest.fixture(scope="module")
+def warehouse(box: Sandbox) -> Iterator[RedshiftStandIn]:
+    s3 = box.s3
+    lake = Lake(
+        endpoint=s3.endpoint, access_key=str(s3.access_key), secret_key=str(s3.secret_key), region=str(s3.region)
+    )
+    with RedshiftStandIn(lake=lake) as running:
+        yield running
+
+
+@pytest.fixture
+def client(warehouse: RedshiftStandIn) -> Iterator[Client]:
+    found = connect(warehouse)
+    found.connection.autocommit = True
+    yield found
+    found.close()
+
+
+class WholeWay:
+    """Both stages over some streams, in this process."""
+
+    def __init__(self, box: Sandbox, warm: Session, warehouse: RedshiftStandIn, directory: Path) -> None:
+        self._box = box
+        self._warm = warm
+        self._warehouse = warehouse
+        self._path = directory / "syncd.yaml"
+        self._lake = uuid4().hex[:8]
+        self.aside: list[str] = []
+        """Why rows were refused by the warehouse."""
+
+    def passes(self, streams: list[str]) -> dict[str, tuple[Outcome, LoadOutcome]]:
+        """One pass over each stream of these entries of the configuration."""
+        s3, server = self._box.s3, self._warehouse
+        place = f"{server.user}:{server.password}@{server.host}:{server.port}/{server.database}"
+        self._path.write_text(
+            f"source: {{url: '{self._box.mysql.url}', zone: UTC}}\n"
+            f"lake: {{url: 's3://{s3.bucket}/{self._lake}', endpoint: '{s3.endpoint}', region: '{s3.region}'}}\n"
+            f"warehouse: {{url: 'redshift://{place}', iam_role: 'arn:aws:iam::123456789012:role/load'}}\n"
+            "defaults: {invalid_text: quarantine, metadata: [batch]}\ntables:\n"
+            + "".join(f"  {one}\n" for one in streams)
+        )
+        settings = read_settings(self._path, {})
+        wanted = Pass(wait=timedelta(seconds=30))
+        with WarmService(settings, environ=os.environ, tell=self._hear) as service:
+            service.shared, service.wrap = self._warm, lambda reader: reader
+            return {one.table: (service.extract(one, wanted), service.load(one, wanted)) for one in settings.streams}
+
+    def _hear(self, event: Event) -> None:
+        if isinstance(event, RowsPutAside):
+            self.aside.append(f"{event.stream.table}: {event.rows}, {event.reason}")
+
+
+@pytest.fixture
+def way(box: Sandbox, warm: Session, warehouse: RedshiftStandIn, tmp_path: Path) -> WholeWay:
+    return WholeWay(box, warm, warehouse, tmp_path)
+
+
+@pytest.fixture
+def database(box: Sandbox) -> Iterator[str]:
+    name = f"whole_{uuid4().hex[:8]}"
+    with box.mysql.connect(database="") as connection, connection.cursor() as cursor:
+        cursor.execute(f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
+        yield name
+        cursor.execute(f"DROP DATABASE {name}")
+
+
+@pytest.fixture
+def made(database: str, box: Sandbox, request: pytest.FixtureRequest) -> "Callable[[Group], list[Stream]]":
+    """A stream of each mode for a group of types."""
+    kind = request.node.callspec.params["box"]
+
+    def make(group: Group) -> list[Stream]:
+        found = list(streams([group], kind, database, box.mysql))
+        return found or pytest.skip(f"{kind} has no such type or value")
+
+    return make
+
+
+@pytest.fixture
+def table_to_grow(database: str, box: Sandbox, request: pytest.FixtureRequest) -> Callable[[str], Grown]:
+    def make(mode: str) -> Grown:
+        grown = Grown(f"grown_{mode}", request.node.callspec.params["box"], database, box.mysql)
+        grown.create()
+        return grown
+
+    return make
+
+
+def told(outcome: tuple[Outcome, LoadOutcome]) -> tuple[Any, ...]:
+    """What went wrong, and how many rows were put aside at either end."""
+    extracted, landed = outcome
+    return (extracted.error, landed.error, extracted.quarantined, landed.quarantined)
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        *(pytest.param(one, id=one.name, marks=pytest.mark.long if number else ()) for number, one in enumerate(WIDE)),
+        *(pytest.param(one, id=one.name, marks=pytest.mark.long) for one in ALONE),
+    ],
+)
+def test_every_value_arrives_in_every_mode(
+    way: WholeWay, client: Client, made: Callable[[Group], list[Stream]], group: Group
+) -> None:
+    mine = made(group)
+    for number in range(2):
+        for stream in mine:
+            stream.change() if number else stream.create()
+
+        outcomes = way.passes([stream.configured for stream in mine])
+
+        for stream in mine:
+            aside = stream.put_aside_in(number)
+            assert told(outcomes[stream.table]) == (None, None, *aside), (stream.table, way.aside)
+            assert stream.found(client) == stream.expected(client), stream.table
+
+
+@pytest.mark.parametrize(
+    "mode", ["upsert", *(pytest.param(one, marks=pytest.mark.long) for one in ("append", "history"))]
+)
+def test_old_rows_hold_what_the_server_gave_them_in_every_column_that_came(
+    way: WholeWay, client: Client, table_to_grow: Callable[[str], Grown], mode: str
+) -> None:
+    grown = table_to_grow(mode)
+    database = grown.database
+    entry = [f"{database}.{grown.name}: {{mode: {mode}}}"]
+    assert told(way.passes(entry)[grown.name]) == (None, None, 0, 0)
+    grown.grow([case for group in WIDE for case in group.cases])
+
+    extracted, landed = way.passes(entry)[grown.name]
+
+    assert told((extracted, landed)) == (None, None, 0, 0), way.aside
+    unknown = {line.partition(" ")[0] for line in landed.incomplete}
+    held = grown.held(client)
+    for n, found in grown.found(client):
+        old = n < 3 or (mode != "upsert" and n == 3)
+        assert found == {
+            name: None if name in unknown and old and found[name] is None else value for name, value in held[n].items()
+        }, n
+    assert "computed" in unknown
+    assert unknown <= {"computed", *(f"z_{kind}" for kind in NOBODY_KNOWS), *grown.computed}
+    assert len(grown.columns) > FEWEST_COLUMNS
