@@ -11,6 +11,7 @@ from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
+from syncd.adapters.leases import LeaseStore
 from syncd.adapters.mysql.following import AppliedHorizons, FollowedHorizons
 from syncd.adapters.mysql.horizon import ServerHorizons
 from syncd.adapters.mysql.source import MySqlSource
@@ -68,6 +69,8 @@ if TYPE_CHECKING:
 
 TTL: Final = 30.0
 """Seconds of silence after which another process may take over."""
+LEASE_WAITS: Final = 6
+"""A request for a lease waits at most this part of its time to live: one that hangs leaves time for the next."""
 MOST_ROWS: Final = 10_000_000
 """About so many rows are landed in one transaction."""
 
@@ -83,10 +86,10 @@ class Pass:
     dry: bool = False
 
 
-def open_lake(settings: LakeSettings) -> "Lake":
+def open_lake(settings: LakeSettings, *, within: float | None = None) -> "Lake":
     from syncd.adapters.s3 import Lake  # noqa: PLC0415  # boto3 takes long to load
 
-    return Lake.of(settings)
+    return Lake.of(settings, within=within)
 
 
 def open_store(lake: "Lake") -> Store:
@@ -159,6 +162,12 @@ class Service:
     @cached_property
     def store(self) -> Store:
         return self._make_store(self.lake)
+
+    @cached_property
+    def lease_lake(self) -> "Lake":
+        """The lake over a client of its own, for this process's sign of life."""
+        # Less than a second is too short on any line, however short a life the leases have.
+        return open_lake(self._settings.lake, within=max(1.0, self._ttl / LEASE_WAITS))
 
     @cached_property
     def journal(self) -> Journal[Watermark]:
@@ -356,7 +365,9 @@ class Service:
 
     def _this(self) -> Process:
         """This process, by name; nothing is written before it owns something."""
-        self._process = self._process or Process(self.store, clock=self._clock, ttl=self._ttl)
+        if self._process is None:
+            store = LeaseStore(quick=self._make_store(self.lease_lake), patient=self.store)
+            self._process = Process(store, clock=self._clock, ttl=self._ttl)
         return self._process
 
     def _give_up(self) -> None:

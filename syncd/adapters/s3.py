@@ -2,7 +2,7 @@
 
 import base64
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -66,13 +66,26 @@ class Lake:
     client: "S3Client"
 
     @classmethod
-    def of(cls, settings: LakeSettings) -> "Lake":
+    def of(cls, settings: LakeSettings, *, within: float | None = None) -> "Lake":
         """The lake with a client of its own; safe for several threads.
+
+        With `within`, no request waits longer than so many seconds for a connection or
+        an answer, and none is sent twice.
 
         Raises:
             Misuse: no client can be built from the settings.
         """
-        return cls(settings, s3_client(region=settings.region, endpoint=settings.endpoint))
+        if within is None:
+            return cls(settings, s3_client(region=settings.region, endpoint=settings.endpoint))
+        client = s3_client(
+            region=settings.region,
+            endpoint=settings.endpoint,
+            connect_timeout=within,
+            read_timeout=within,
+            attempts=1,
+            connections=2,
+        )
+        return cls(settings, client)
 
     def name(self, key: str) -> str:
         """The name of an object in the bucket."""
@@ -156,14 +169,15 @@ class Lake:
         start = len(self.name(""))
         return {each["Key"][start:]: (each["Size"], each["ETag"]) for each in self._listed(self.name(prefix))}
 
-    def abandon(self, prefix: str, *, holding: str) -> int:
-        """Give up uploads that were begun below a prefix with this text in their key, and never finished; how many."""
+    def abandon(self, prefix: str, *, mine: Callable[[str], bool]) -> int:
+        """Give up uploads that were begun below a prefix, at keys that are mine, and never finished; how many."""
         with self.mapped(prefix, "s3:ListBucketMultipartUploads on the bucket"):
             pages = self.client.get_paginator("list_multipart_uploads").paginate(
                 Bucket=self.settings.bucket, Prefix=self.name(prefix)
             )
             begun = [(each["Key"], each["UploadId"]) for page in pages for each in page.get("Uploads", [])]
-        ours = [(name, upload) for name, upload in begun if holding in name]
+        start = len(self.name(""))
+        ours = [(name, upload) for name, upload in begun if mine(name[start:])]
         for name, upload in ours:
             with self.mapped(prefix, "s3:AbortMultipartUpload on the key"):
                 self.client.abort_multipart_upload(Bucket=self.settings.bucket, Key=name, UploadId=upload)

@@ -117,7 +117,7 @@ def last_position(order: Order, columns: _Columns, index: str, where: str, *, be
 
 def _positions(order: Order, columns: _Columns, index: str, where: str) -> str:
     # Without names: ORDER BY would find a name before the column, and sort by the travelling form.
-    selects = ", ".join(column.select for column in columns)
+    selects = ", ".join(column.probed for column in columns)
     return f"SELECT {selects} FROM {hinted(order.database, order.table, index)} WHERE {where}"
 
 

@@ -11,12 +11,16 @@ from syncd.core.columns import Travel
 from syncd.core.errors import SourceUnfit, ValueRefused
 from syncd.core.quoting import bytes_literal, quoted, text_literal
 from syncd.core.schema import Column
+from syncd.core.type_table import RAW_CHARSETS, TOTAL_CHARSETS
 from watermarks.cursor import BadCursor, Kind, Plain, Value
 
 _TEXTS: Final = frozenset({"char", "varchar"})
 
 _BY_CODE_POINT: Final = re.compile(r"utf8mb4_0900_bin|(utf8mb4|utf8mb3|utf8|ascii)_nopad_bin")
 """Collations that neither fold nor pad, over charsets whose bytes stand in the order of code points."""
+
+_NO_CHARACTER: Final = b"\xff"
+"""What the bytes of a text begin with that Unicode has no characters for; no UTF-8 holds it."""
 
 _MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?")
 _TIME: Final = re.compile(r"(-?)(\d{2,3}):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
@@ -41,6 +45,26 @@ class OrderColumn:
     def sql(self) -> str:
         return quoted(self.name)
 
+    @property
+    def probed(self) -> str:
+        """The expression that tells where a row stands: the value, or a mark where its literal would stand elsewhere.
+
+        A conversion turns what has no character into `?` and says nothing. A window that ends at such a
+        literal ends at another place than its row: the last rows of a first pass would never be read.
+        """
+        if not self._can_lose:
+            return self.select
+        back = f"CONVERT({self.select} USING {self.charset})" + (f" COLLATE {self.collation}" if self.collation else "")
+        marked = f"CONCAT({bytes_literal(_NO_CHARACTER)}, CAST({self.sql} AS BINARY))"
+        same = f"CAST({self.select} AS BINARY)"
+        return f"CASE WHEN {self.sql} = {back} THEN {same} WHEN {self.sql} IS NOT NULL THEN {marked} END"
+
+    @property
+    def _can_lose(self) -> bool:
+        """Whether its texts may hold what has no character in Unicode, or two ways to write one."""
+        known = RAW_CHARSETS | TOTAL_CHARSETS
+        return self.kind is Kind.COLLATED and self.charset is not None and self.charset not in known
+
     def literal(self, value: Value) -> str:
         """The value as SQL, so typed that comparing it with the column needs no conversion of the column.
 
@@ -55,11 +79,13 @@ class OrderColumn:
         return _LITERALS[self.kind](self, value.plain)
 
     def value(self, raw: object) -> Value:
-        """The value that travelled by `select`.
+        """The value that travelled by `select` or `probed`.
 
         Raises:
-            ValueRefused: it has no place in an order: NULL, or a date of zeros.
+            ValueRefused: it has no place in an order: NULL, a date of zeros, or a text that no literal can name.
         """
+        if self._can_lose and isinstance(raw, bytes):
+            raw = self._characters(raw)
         try:
             return Value(self.kind, _READ[self.kind](raw))
         except (BadCursor, ValueError, TypeError, ArithmeticError) as error:
@@ -67,6 +93,16 @@ class OrderColumn:
                 f"column {self.name} holds {_shown(raw)!r}, which is no position in an order",
                 hint=f"Mend the rows where {self.name} is no date of the calendar.",
             ) from error
+
+    def _characters(self, raw: bytes) -> str:
+        if raw.startswith(_NO_CHARACTER):
+            raise ValueRefused(
+                f"a batch would end at the row whose {self.name} has the bytes {raw[1:].hex().upper()} in"
+                f" {self.charset}, which no text of Unicode names",
+                hint=f"Give that row another {self.name}, or name another unique key of the table in the stream's"
+                " `key`.",
+            )
+        return raw.decode()
 
     def fields(self) -> dict[str, Any]:
         """Its content, for a sealed plan."""

@@ -81,9 +81,14 @@ class Break:
 
     id: str
     low: datetime | None = None
-    """Where its clock went back to, or earlier; None where it did not."""
+    """Where its clock went back to, or earlier; None where it did not, or where nobody knows."""
     other: bool = False
     """Whether another server answers since: how far its clock is behind, nobody knows."""
+
+    @property
+    def unknown(self) -> bool:
+        """Whether its clock went back, and nothing told how far: only a person can say from when on to read again."""
+        return self.low is None and not self.other
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,4 +187,12 @@ class Parts(Protocol):
 
     def stray(self, prefix: str) -> Sequence[tuple[str, datetime]]:
         """Every object below a prefix with the instant of its last change."""
+        ...
+
+    def abandon(self, prefix: str, *, mine: Callable[[str], bool]) -> int:
+        """Give up uploads that were begun below a prefix, at keys that are mine, and never finished; how many.
+
+        Raises:
+            LakeUnfit: the right to it is missing, or the lake knows no such thing.
+        """
         ...

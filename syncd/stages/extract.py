@@ -80,6 +80,8 @@ class ExtractProducer:
         self._tell = tell
         self._looked: tuple[object, Draft] | None = None
         self._backlog = ""
+        self._last = Read(parts=())
+        """What was read last."""
 
     @property
     def waits_for(self) -> str:
@@ -133,7 +135,7 @@ class ExtractProducer:
             batch=number_of(draft.origin or plan.id),
             nonce=self._nonce(),
         )
-        read = self._read(plan, reading)
+        read = self._last = self._read(plan, reading)
         manifest = Manifest.of_read(
             read,
             schema=draft.world.schema,
@@ -183,7 +185,10 @@ class ExtractProducer:
         return table
 
     def drop(self, files: Sequence[str]) -> None:
-        self._parts.drop(files)
+        """Remove files, and what was put aside while they were written: it is named where they are, or nowhere."""
+        ours = {part.key for part in self._last.parts}
+        aside = self._last.quarantined if ours.issuperset(files) else ()
+        self._parts.drop([*files, *(part.key for part in aside)])
 
     def _arrived(self, plan: Plan, rows: int) -> None:
         self._tell(RowsArrived(stream=self.stream, batch=plan.id, rows=rows))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from syncd.core import planner
 from syncd.core.clocks import Clock
@@ -19,6 +19,7 @@ from syncd.core.ports import Asked, Horizon, Horizons, Source, TableName
 from syncd.core.reading import OrderField, WindowQuery
 from syncd.core.schema import Table
 from syncd.core.settings import FirstRun, NullCursor, StreamSettings
+from syncd.stages.ahead import Look, Past, begun_at, last_look
 from syncd.stages.growing import require_same_numbers, require_same_rows, witness_of
 from syncd.stages.probing import Path, Prober
 from syncd.stages.rereading import Due, due, is_again
@@ -29,14 +30,6 @@ from watermarks.document import Watermark
 from watermarks.window import Window
 
 NO_ZONE: Final = "the zone of those who write is not said (source: zone)"
-
-
-class Past(Protocol):
-    """The chain as it stands; `watermarks.Chain` is one."""
-
-    def plan(self, batch: BatchId) -> Plan | None: ...
-
-    def link(self, batch: BatchId) -> Link | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +186,19 @@ class Planner:
         return Cursor((clock.ceil(due.since(clock.instant(scene.reached.values[0]), allowance=self.reread)),))
 
     def _lies_behind(self, scene: _Scene, clock: Clock, due: Due) -> bool:
-        """Whether any of that time has been read."""
+        """Whether any of that time has been read.
+
+        Raises:
+            SourceReplaced: nobody knows.
+        """
+        if due.unknown:
+            raise SourceReplaced(
+                "the server's clock went back, perhaps this machine's with it: nobody knows how far, and what was"
+                f" stamped since may lie below the mark of {scene.table}, {scene.mark}",
+                hint="Take the earliest time that the server showed since, less its longest transaction, and read from"
+                f" there on: syncd watermark set -t {scene.table} --mysql-only --timestamp INSTANT"
+                " --reason 'the clocks went back'",
+            )
         return planner.reaches(scene.reached, self._since(scene, clock, due))
 
     def _reread(self, scene: _Scene, clock: Clock, due: Due, horizon: Horizon) -> Draft | None:
@@ -303,8 +308,11 @@ class Planner:
         return self._prober.bounds(path, low, partial(self._within, path, top), rows=scene.rows)
 
     def _ahead(self, scene: _Scene, clock: Clock, horizon: Horizon, top: Cursor) -> Draft | None:
+        look = self._last_look(scene, clock, horizon, top)
+        if look is not None and look.left is None and horizon.t0 - look.ended < self.settings.ahead_after:
+            return None
         path = Path.of_order(scene.order)
-        low = self._end_of_ahead(scene.watermark, top)
+        low = self._begin_of_ahead(look, clock, top)
         found = self._prober.bounds(path, low, lambda begin: after(path.columns, begin), rows=scene.rows, windows=1)
         if not found.more:
             # The top is reached. Rows that go on changing wait as long again, or this would never end.
@@ -312,16 +320,23 @@ class Planner:
             if found.ends:
                 # Open at its end: a row that changes again before it is read has moved up by then, and would be missed.
                 found = replace(found, ends=(Cursor((clock.last,)),))
-        return planner.beside(Kind.AHEAD, scene.ground, scene.order, found) if found.ends else None
+        if not found.ends:
+            return None
+        draft = planner.beside(Kind.AHEAD, scene.ground, scene.order, found)
+        return begun_at(draft, look.began if look is not None and look.left is not None else horizon.t0)
 
-    def _end_of_ahead(self, watermark: Watermark, top: Cursor) -> Cursor:
-        """Where the batch before left rows ahead unread; else the horizon."""
-        last = watermark.chain.last
-        plan = self.past.plan(last) if last.seq else None
-        if plan is None or plan.draft.kind is not Kind.AHEAD or not plan.draft.body["more"]:
+    def _last_look(self, scene: _Scene, clock: Clock, horizon: Horizon, top: Cursor) -> Look | None:
+        chain, identity = scene.watermark.chain, scene.ground.identity
+        # A look from before then would have the next one begin at the top.
+        since = clock.instant(top.values[0]) + self.settings.settle
+        return last_look(chain, self.past, identity=identity, now=horizon.t0, since=since)
+
+    def _begin_of_ahead(self, look: Look | None, clock: Clock, top: Cursor) -> Cursor:
+        """Where the batch before left rows ahead unread, or the last look began; at least the horizon."""
+        if look is None:
             return top
-        high = plan.draft.windows[-1].high
-        return high if planner.reaches(high, top) else top
+        low = look.left or Cursor((clock.floor(look.began - self.settings.settle),))
+        return low if planner.reaches(low, top) else top
 
     def _grown(self, scene: _Scene, way: Way) -> Draft | None:
         planner.require_keys_only(self.request, self.settings)

@@ -9,7 +9,7 @@ from syncd.core.explained import explain, judge
 from syncd.core.mysql_sql import SERVER_CLOCK, SERVER_ZONE, any_null, last_position, probe
 from syncd.core.order import Order
 from syncd.core.order_column import OrderColumn
-from syncd.core.planner import Bounds, steps, window_rows
+from syncd.core.planner import Bounds, reaches, steps, window_rows
 from syncd.core.ports import Source
 from syncd.core.quoting import qualified
 from watermarks.cursor import Cursor
@@ -45,7 +45,11 @@ class Prober:
     _judged: set[tuple[str, str, str]] = field(default_factory=set[tuple[str, str, str]])
 
     def bounds(self, path: Path, low: Cursor, where: Condition, *, rows: int, windows: int | None = None) -> Bounds:
-        """Where windows end that hold so many rows behind a position; each probe goes on where the last one ended."""
+        """Where windows end that hold so many rows behind a position; each probe goes on where the last one ended.
+
+        Raises:
+            ValueRefused: a row that lies behind a position stands, to us, at it or before it.
+        """
         each = window_rows(rows, self.windows) if windows is None else -(-rows // windows)
         ends, counted = list[Cursor](), 0
         for step in steps(rows, each=each):
@@ -53,8 +57,11 @@ class Prober:
             end = self._position(path, probe(path.order, path.columns, path.index, where(begin), rows=step))
             if end is None:
                 rest = self.last(path, where(begin))
-                found = (*ends, rest) if rest is not None else tuple(ends)
-                return Bounds(low=low, ends=found, rows=counted + (step if rest is not None else 0))
+                if rest is None:
+                    return Bounds(low=low, ends=tuple(ends), rows=counted)
+                _require_progress(path, begin, rest)
+                return Bounds(low=low, ends=(*ends, rest), rows=counted + step)
+            _require_progress(path, begin, end)
             ends.append(end)
             counted += step
         return Bounds(low=low, ends=tuple(ends), rows=counted, more=True)
@@ -117,3 +124,15 @@ class Prober:
                 statement=sql,
             )
         self._judged.add(known)
+
+
+def _require_progress(path: Path, begin: Cursor, end: Cursor) -> None:
+    # A window that ends where it begins holds nothing, and so would the next one, without end.
+    if not reaches(end, begin):
+        order = path.order
+        columns = ", ".join(column.name for column in path.columns)
+        raise ValueRefused(
+            f"{order.database}.{order.table} goes no further than {begin}: the next of its rows says {end}",
+            hint=f"Which row is next by {columns}, and what does it hold there? Name another unique key of the table in"
+            " the stream's `key`.",
+        )

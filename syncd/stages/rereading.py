@@ -34,6 +34,11 @@ class Due:
         """Whether a clock went back."""
         return any(each.low is not None for each in self.breaks)
 
+    @property
+    def unknown(self) -> bool:
+        """Whether a clock went back, and nobody knows how far."""
+        return any(each.unknown for each in self.breaks)
+
     def since(self, mark: datetime, *, allowance: timedelta) -> datetime:
         """From when on to read again; of another server's clock nothing is known but that allowance."""
         lows = [each.low for each in self.breaks if each.low is not None]
@@ -45,13 +50,17 @@ class Due:
 
 
 def due(chain: Extracted, horizon: Horizon, *, identity: str, newest: Callable[[], Plan | None]) -> Due | None:
-    """What the stream has to read again for; `newest` is asked only where there was a break."""
+    """What the stream has to read again for; `newest` is asked only where there was a break.
+
+    A mark that has no batch yet was set by a person, who thereby said from when on to read.
+    """
     stranger = chain.source_identity not in {None, identity}
     if not stranger and not horizon.breaks:
         return None
     plan = newest()
     known = (plan.draft.body.get("horizon") or {}).get("breaks", ()) if plan else ()
-    fresh = tuple(each for each in horizon.breaks if each.id not in known)
+    by_hand = chain.seq == 0
+    fresh = tuple(each for each in horizon.breaks if each.id not in known and not (by_hand and each.unknown))
     return Due(breaks=fresh, stranger=stranger) if stranger or fresh else None
 
 

@@ -1,6 +1,7 @@
 """One pass of the extract stage over one stream: look, claim, extract batch after batch."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
@@ -8,12 +9,12 @@ from functools import partial
 from typing import Final, Protocol
 
 from syncd.core.errors import SchemaDrift, TableAltered, hinted
-from syncd.core.events import BatchAbandoned, BatchExtracted, OrphansSwept, StreamFailed, Tell
+from syncd.core.events import BatchAbandoned, BatchExtracted, StreamFailed, Tell
 from syncd.core.manifest import Manifest
 from syncd.core.ports import Parts
 from syncd.stages.claim import Claiming
-from syncd.stages.sweep import orphans
-from watermarks.batch import Draft, Kind, Link, Plan
+from syncd.stages.sweep import Leftovers
+from watermarks.batch import BatchId, Draft, Kind, Link, Plan
 from watermarks.clock import Clock
 from watermarks.cursor import START, Cursor
 from watermarks.document import Failure, Watermark
@@ -127,13 +128,14 @@ class ExtractRun:
         self._journal = journal
         self._owner = owner
         self._producer = producer
-        self._parts = parts
         self._clock = clock
         self._tell = tell
         self._claiming = claiming
         self._chain = Chain(journal, stream)
         self._so_far = Outcome(stream=stream)
-        self._tried: list[Plan] = []
+        self._leftovers = Leftovers(self._chain, parts, tell)
+        self._next = BatchId(1, 1)
+        """The number that is being worked on."""
 
     def look(self) -> Outcome:
         """What the next batch would be. Nothing is written."""
@@ -176,7 +178,8 @@ class ExtractRun:
         draft = plan.draft if plan else self._producer.look(watermark)
         if draft is None:
             return replace(self._so_far, reason=self._producer.waits_for)
-        self._tried = [plan] if plan else []
+        self._next = watermark.chain.next
+        self._leftovers.begin(watermark.chain.last, plan)
         self._producer.prepare(draft)
         with self._claiming.under(self._owner()) as held:
             self._extract(held, run)
@@ -186,13 +189,16 @@ class ExtractRun:
         extraction = Extraction(self._journal, held, self._producer)
         try:
             self._take_turns(extraction, run)
-        except (NotOwner, StateUnreadable):
-            raise  # not ours to write any more, or not to be written to at all
+        except StateUnreadable:
+            raise  # nothing is to be written at all
+        except NotOwner:
+            self._sweep_what_may_go()  # what we wrote since another has the stage, nobody else will look for
+            raise
         except Exception as error:  # noqa: BLE001  # a bug is noted as any failure is
             failure = hinted(error)
             extraction.fail(failure.message, retry_in=partial(self._failure, failure.message))
+            self._sweep_what_may_go()
             raise failure from failure.__cause__
-        self._sweep()
 
     def _take_turns(self, extraction: Extraction, run: Run) -> None:
         abandoned = altered = 0
@@ -205,9 +211,12 @@ class ExtractRun:
                 altered += 1
                 if altered > MOST_ABANDONED:
                     raise
-                self._take_up()
+                self._leftovers.note_next(self._next)
                 continue
-            if turn.link is None or turn.watermark is None:
+            if turn.link is None:
+                return
+            if turn.watermark is None:  # others were first
+                self._sweep_what_may_go()
                 return
             if turn.link.kind is Kind.ABANDONED:
                 abandoned += 1
@@ -218,15 +227,11 @@ class ExtractRun:
                     f"{abandoned} plans of {self._stream} in a row were out of date before they were carried out",
                     hint="Does somebody alter the table, or do two servers answer at one address?",
                 )
+            self._next = turn.watermark.chain.next
             self._so_far = self._so_far.after(turn.link, turn.watermark)
             self._told(turn.link, seconds=self._clock.monotonic() - began)
-
-    def _take_up(self) -> None:
-        """Remember the next number's plan as one that was tried before: what that left is an orphan once it is done."""
-        watermark = self._journal.read(self._stream.stem)
-        plan = self._chain.plan(watermark.chain.next) if watermark else None
-        if plan is not None:
-            self._tried.append(plan)
+            # Before the next batch is begun: whatever comes of that, this number is not looked at again.
+            self._leftovers.remove()
 
     def _failure(self, message: str, attempt: int) -> Failure:
         now = self._clock.now()
@@ -252,9 +257,8 @@ class ExtractRun:
             )
         )
 
-    def _sweep(self) -> None:
-        """Remove what earlier attempts left of batches that are done now; after a clean one nothing is listed."""
-        left = [key for plan in self._tried for key in orphans(self._chain, plan, self._parts)]
-        if left:
-            self._parts.drop(left)
-            self._tell(OrphansSwept(stream=self._stream, files=len(left)))
+    def _sweep_what_may_go(self) -> None:
+        # The error that led here is the one to tell; what stays is swept with the next batch, or by its age.
+        with suppress(HintedError):
+            self._leftovers.note_next(self._next)
+            self._leftovers.remove()

@@ -168,7 +168,7 @@ class SparkReader:
         with suppress(HintedError):
             lake = Lake.of(self._lake)
             for prefix in (reading.prefix, reading.quarantine):
-                lake.abandon(prefix, holding=mine)
+                lake.abandon(prefix, mine=lambda key: mine in key)
                 lake.drop([key for key, _ in lake.stray(prefix) if mine in key and key not in kept])
 
 

@@ -153,6 +153,8 @@ def joined(one: tuple[Break, ...], other: tuple[Break, ...]) -> tuple[Break, ...
     if not gone:
         return kept
     folded = (*gone, kept[0])
+    if any(each.unknown for each in folded):
+        return (replace(kept[0], low=None, other=False), *kept[1:])
     low = min((each.low for each in folded if each.low is not None), default=None)
     return (replace(kept[0], low=low, other=any(each.other for each in folded)), *kept[1:])
 

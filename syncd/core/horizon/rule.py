@@ -96,9 +96,10 @@ def _break(readings: Readings, before: Notes) -> Break | None:
         return Break(id=f"{seen}: {readings.identity}", other=True)
     if readings.t0 >= before.t0:
         return None
-    # It may have gone on for a while before it went back, and for a while since: no longer than we were away.
+    # It may have gone on for a while before it went back, and for a while since: no longer than we were away. For how
+    # long that was only our own clock can tell, and if that went back as well, nothing can.
     away = readings.here - before.here if readings.here and before.here else timedelta()
-    return Break(id=f"{seen}: clock", low=readings.t0 - max(away, timedelta()))
+    return Break(id=f"{seen}: clock", low=readings.t0 - away if away > timedelta() else None)
 
 
 def _next_notes(seen: Notes, readings: Readings, known: Notes | None) -> Notes:

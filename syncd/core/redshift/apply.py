@@ -114,7 +114,7 @@ class Landing:
         return f"SELECT {', '.join((*columns, BATCH))} FROM {load.table}"
 
     def _held(self, load: Load, name: str) -> str:
-        """The value of a load's rows; what older rows hold in a column that was added later, they hold by its default."""
+        """The value of a load's rows; in a column that was added after they were read, its default."""
         own = quoted(name) if name in load.names else "NULL"
         one = self.added.get(name)
         if one is None or min(link.rank for link in load.links) >= one.since:

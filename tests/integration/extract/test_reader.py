@@ -191,7 +191,7 @@ def test_a_connection_killed_while_it_is_read_is_an_error_and_leaves_no_upload_o
         reader.read(orders.reading(nonce))
     killer.join()
 
-    assert lake.abandon(f"data/orders/{nonce}/", holding=nonce) == 0
+    assert lake.abandon(f"data/orders/{nonce}/", mine=lambda key: nonce in key) == 0
 
 
 def _kill_readers(orders: Orders) -> int:

@@ -6,7 +6,8 @@ from itertools import combinations, pairwise
 
 import pytest
 
-from syncd.core.mysql_sql import after, hinted, probe, read_rows, within
+from syncd.core.errors import ValueRefused
+from syncd.core.mysql_sql import after, hinted, last_position, probe, read_rows, within
 from syncd.core.order import Order, order_of
 from syncd.core.settings import StreamSettings
 from tests.integration.planner.servers import Server, as_spark_wraps, examined, rows_of
@@ -187,4 +188,35 @@ def test_texts_that_a_collation_holds_for_one_are_read_once(server: Server) -> N
         window = Window(START if low == 0 else positions[low - 1], positions[high - 1])
         given = rows_of(connection, f"SELECT n FROM typed WHERE {within(order.columns, window)}")
         assert len(given) == high - low, window
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("charset", "raw"),
+    [
+        ("sjis", "F040"),  # of one's own making, and so are the next two
+        ("gbk", "AAA1"),
+        ("big5", "C8FE"),
+        ("cp1251", "98"),
+        ("cp932", "879A"),  # a character, which cp932 writes in two ways
+    ],
+)
+def test_a_row_that_no_literal_can_name_ends_no_batch(server: Server, charset: str, raw: str) -> None:
+    order = made(server, KeyType(f"VARCHAR(20) CHARACTER SET {charset}", "'a', 'b'", Kind.COLLATED))
+    connection = server.admin()
+    rows_of(connection, f"UPDATE typed SET k = _{charset} X'{raw}' WHERE k = 'b'")
+    stands = rows_of(connection, f"SELECT COUNT(*) FROM typed WHERE HEX(k) = '{raw}'")
+    assert stands == [(8,)], "the server keeps the bytes"
+
+    source, by_key = server.source(), order.key
+    sql = last_position(order, by_key, order.key_index, "TRUE")
+    [row] = source.rows(sql)
+    text = by_key[0].select
+    [(where_its_literal_stands,)] = rows_of(
+        connection, f"SELECT COUNT(*) FROM typed WHERE HEX(k) = '{raw}' AND k = CONVERT({text} USING {charset})"
+    )
+
+    assert where_its_literal_stands == 0
+    with pytest.raises(ValueRefused, match=f"whose k has the bytes {raw} in {charset}"):
+        by_key[0].value(row[0])
     connection.close()

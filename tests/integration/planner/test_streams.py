@@ -260,6 +260,32 @@ def test_ahead_goes_on_where_its_last_batch_left_rows(server: Server) -> None:
     assert pairs(ahead.rows) == Counter((key, 1) for key in range(400))
 
 
+def test_a_later_pass_reads_ahead_only_what_came_since_and_what_came_late_is_not_lost(server: Server) -> None:
+    versioned(server, "TIMESTAMP(6) NULL", rows=400)
+    lab = stream(server, Told(server, bound=NEW_YEAR, held=timedelta(seconds=31)), first_run=FirstRun.NOW)
+    first = lab.run()
+
+    lab.horizons.held = timedelta(seconds=35)
+    too_soon = lab.run(lab.rows())
+    lab.horizons.held = timedelta(seconds=62)
+    bump(server, "2026-01-01 00:00:40", "id < 5")
+    bump(server, "2026-01-01 00:00:20", "id = 7")  # stamped before the first look, committed after it
+    second = lab.run(lab.rows())
+    lab.horizons.held = timedelta(seconds=93)
+    bump(server, "2026-01-01 00:01:10", "id < 2 OR id = 9")
+    third = lab.run(lab.rows())
+    lab.horizons.bound, lab.horizons.held = NEW_YEAR + timedelta(minutes=5), timedelta(0)
+    at_last = lab.run(lab.rows())
+
+    assert pairs(first.rows) == Counter((key, 1) for key in range(400))
+    assert too_soon.rows == []
+    assert pairs(second.rows) == Counter((key, 2) for key in range(5))
+    assert pairs(third.rows) == Counter({(0, 3): 1, (1, 3): 1, (9, 2): 1})
+    assert {plan.draft.kind for plan, _ in at_last.batches} == {Kind.INCREMENT}
+    versions = dict.fromkeys(range(400), 1) | dict.fromkeys((2, 3, 4, 7, 9), 2) | dict.fromkeys((0, 1), 3)
+    assert pairs(at_last.rows) == Counter(versions.items())
+
+
 def test_a_horizon_that_is_hardly_held_brings_nothing_ahead(server: Server) -> None:
     versioned(server, "TIMESTAMP(6) NULL", rows=10)
     run_sql(server, "UPDATE t SET update_at = NOW(6)")

@@ -9,6 +9,8 @@ from datetime import timedelta
 
 import pytest
 
+from syncd.cli.exits import Exit, exit_for
+from syncd.core.errors import SourceReplaced
 from syncd.core.events import BatchExtracted
 from syncd.core.horizon import Notes
 from syncd.stages.run import State
@@ -97,3 +99,20 @@ def test_what_is_open_at_first_sight_of_a_break_is_waited_for(fine: Pipe, change
     assert all((outcome.error is None) is (change is another) for outcome in waiting)
     assert after.error is None
     assert Arrivals.of(fine.lake, "mysql/shop.fine").versions[60] == 8
+
+
+def test_both_clocks_gone_back_stop_the_stream_until_a_person_says_from_when_on(fine: Pipe) -> None:
+    def both(notes: Notes) -> Notes:
+        assert notes.here
+        return replace(later(notes), here=notes.here + timedelta(days=1))
+
+    remember(fine, both)
+
+    first, second = fine.run("fine"), fine.run("fine")
+
+    for outcome in (first, second):
+        assert isinstance(outcome.error, SourceReplaced)
+        assert exit_for(outcome.error) is Exit.DOUBT
+        assert "nobody knows how far" in outcome.error.message
+        assert "syncd watermark set -t shop.fine --mysql-only --timestamp" in outcome.error.hint
+    assert kinds(fine) == []

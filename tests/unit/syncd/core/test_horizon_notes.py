@@ -22,7 +22,7 @@ FULL = Notes(
     candidates={ORDERS: (Candidate(t0=T0, highest=42),)},
     replaced=True,
     here=T0 + timedelta(seconds=1),
-    breaks=(Break(id="one, two", other=True), Break(id="two, two", low=T0)),
+    breaks=(Break(id="one, two", other=True), Break(id="two, two", low=T0), Break(id="how far?")),
 )
 
 

@@ -355,13 +355,13 @@ def test_another_server_that_shows_nothing_at_first_is_still_another_server() ->
 
 def test_every_break_is_told_to_everyone_who_asks_from_then_on() -> None:
     _, notes = chain(poll(0))
-    replaced, notes = chain(poll(5, identity="two"), notes=notes)
-    back, notes = chain(poll(4, identity="two"), notes=notes)
+    replaced, notes = chain(replace(poll(5, identity="two"), here=at(105)), notes=notes)
+    back, notes = chain(replace(poll(4, identity="two"), here=at(106)), notes=notes)
 
     later, _ = chain(poll(9, identity="two"), notes=notes)
 
     assert [each.low for each in replaced.breaks] == [None]
-    assert [each.low for each in back.breaks] == [None, at(4)]
+    assert [each.low for each in back.breaks] == [None, at(3)]
     assert later.breaks == back.breaks
     assert len({each.id for each in later.breaks}) == 2
     assert later.proven
@@ -374,6 +374,26 @@ def test_a_clock_that_went_back_may_have_done_so_as_long_ago_as_we_were_away() -
 
     assert [each.low for each in horizon.breaks] == [at(-310)]
     assert (horizon.bound, horizon.proven) == (None, False), "what is open may carry stamps of the repeated time"
+
+
+@pytest.mark.parametrize(
+    ("before", "here"),
+    [
+        (at(0), at(-300)),  # half an hour later both clocks went back by an hour, and this is 25 minutes after that
+        (at(0), at(0)),
+        (None, at(0)),
+        (at(0), None),
+    ],
+)
+def test_how_far_a_clock_went_back_is_not_guessed_where_ours_does_not_tell(
+    before: datetime | None, here: datetime | None
+) -> None:
+    _, notes = chain(replace(poll(0), here=before))
+
+    horizon, _ = chain(replace(poll(-300), here=here), notes=notes, mark=at(-1))
+
+    assert [(each.low, each.unknown) for each in horizon.breaks] == [(None, True)]
+    assert not horizon.proven
 
 
 def test_a_break_is_the_same_one_for_as_long_as_the_notes_cannot_be_renewed() -> None:
@@ -519,3 +539,13 @@ def test_ids_read_before_the_oldest_writer_began_stay_complete() -> None:
 
     assert told[20] == 19
     assert set(told[21:]) == {19}
+
+
+def test_of_many_breaks_one_of_which_nothing_is_known_is_not_forgotten() -> None:
+    unknown = Break(id="unknown")
+    breaks = (unknown, *(Break(id=str(number), low=at(number)) for number in range(MOST_BREAKS)))
+
+    kept = joined(breaks, (Break(id="newest", low=at(99)),))
+
+    assert len(kept) == MOST_BREAKS
+    assert (kept[0].unknown, kept[1].unknown) == (True, False)

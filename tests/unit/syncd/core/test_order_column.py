@@ -91,6 +91,30 @@ def test_what_is_no_position_is_refused_by_its_column(of: OrderColumn, raw: obje
         of.value(raw)
 
 
+SJIS = column("varchar", charset="sjis", collation="sjis_bin")
+
+
+def test_a_text_that_no_literal_can_name_is_no_position() -> None:
+    assert SJIS.value("表".encode()) == SJIS.value("表") == Value(Kind.COLLATED, "表")
+    assert SJIS.value(b"\xc3\xbf").plain == "\xff"
+
+    with pytest.raises(ValueRefused, match="whose k has the bytes F040 in sjis") as refused:
+        SJIS.value(b"\xff\xf0\x40")
+    assert "another k" in refused.value.hint
+
+
+def test_a_probe_asks_whether_the_literal_stands_where_the_row_does() -> None:
+    assert "`k` = CONVERT(CONVERT(`k` USING utf8mb4) USING sjis) COLLATE sjis_bin" in SJIS.probed
+    assert SJIS.select == "CONVERT(`k` USING utf8mb4)", "what is read row by row is not asked"
+
+
+@pytest.mark.parametrize("charset", ["utf8mb4", "utf8mb3", "ascii", "latin1"])
+def test_where_a_conversion_loses_nothing_a_probe_asks_nothing_more(charset: str) -> None:
+    of = column("varchar", charset=charset, collation=f"{charset}_bin")
+
+    assert of.probed == of.select
+
+
 @pytest.mark.parametrize("kind", ["json", "geometry", "blob", "longtext"])
 def test_a_type_without_an_order_is_refused(kind: str) -> None:
     with pytest.raises(SourceUnfit, match=f"column k of type {kind}"):

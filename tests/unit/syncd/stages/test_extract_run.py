@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -9,7 +10,7 @@ import pytest
 
 from syncd.core.columns import ParquetType, Passage, Physical, Travel
 from syncd.core.earlier import Earlier
-from syncd.core.errors import Bug, SchemaDrift, SourceDown, TableAltered
+from syncd.core.errors import Bug, LakeDown, LakeUnfit, SchemaDrift, SourceDown, TableAltered
 from syncd.core.events import BatchAbandoned, BatchExtracted, Event, OrphansSwept, StreamFailed
 from syncd.core.identity import Identity
 from syncd.core.manifest import Manifest
@@ -80,6 +81,13 @@ class MemoryLake:
 
     clock: ManualClock
     kept: dict[str, datetime] = field(default_factory=dict)
+    begun: list[str] = field(default_factory=list)
+    """Keys of uploads that nobody has finished."""
+
+    def abandon(self, prefix: str, *, mine: Callable[[str], bool]) -> int:
+        ended = [key for key in self.begun if key.startswith(prefix) and mine(key)]
+        self.begun = [key for key in self.begun if key not in ended]
+        return len(ended)
 
     def drop(self, keys: Sequence[str]) -> None:
         for key in keys:
@@ -98,6 +106,8 @@ class ScriptedReader:
     error: HintedError = field(default_factory=lambda: SourceDown("MySQL hung up"))
     meanwhile: Callable[[], None] = lambda: None
     prepared: list[int] = field(default_factory=list)
+    refused: bool = False
+    """Whether each reading puts rows aside."""
 
     def prepare(self, windows: int) -> None:
         self.prepared.append(windows)
@@ -110,12 +120,17 @@ class ScriptedReader:
             self.lake.kept[key] = self.lake.clock.now()
             window = query.window
             parts.append(Part(key=key, etag="e", bytes=100, rows=10, sha256="s", low=window.high, high=window.high))
+        aside = []
+        if self.refused:
+            key = f"{reading.quarantine}00000.000-{reading.nonce}.parquet"
+            self.lake.kept[key] = self.lake.clock.now()
+            aside.append(replace(parts[0], key=key))
         tell(10)
         self.meanwhile()
         if self.failures:
             self.failures -= 1
             raise self.error
-        return Read(parts=tuple(parts), troubles={"zero_dates.null": 2})
+        return Read(parts=tuple(parts), quarantined=tuple(aside), troubles={"zero_dates.null": 2})
 
 
 @dataclass
@@ -406,6 +421,123 @@ def test_a_clean_run_lists_nothing() -> None:
     bench.lake.stray = None  # type: ignore[assignment,method-assign]  # whoever lists, fails
 
     assert bench.once().state is State.EXTRACTED
+
+
+def named(bench: Bench) -> set[str]:
+    """Every file that a link names."""
+    chain = Chain(bench.journal, ORDERS)
+    links = [chain.required(BatchId(1, seq)) for seq in range(1, bench.state().chain.seq + 1)]
+    return {key for link in links for key in (*link.files, *(part.key for part in Manifest.of_link(link).quarantined))}
+
+
+def fail_in_batch(bench: Bench, seq: int) -> None:
+    """Let the reader fail whenever this batch is read."""
+
+    def fail() -> None:
+        if any(f"/1-{seq}/" in key for key in bench.lake.kept):
+            raise SourceDown("cut again")
+
+    bench.reader.meanwhile = fail
+
+
+def test_orphans_go_with_their_own_batch_whatever_comes_of_the_next() -> None:
+    bench = Bench(1, 2, 3, failures=1)
+    bench.once()
+    (orphan,) = bench.lake.kept
+    fail_in_batch(bench, 2)
+
+    outcome = bench.once()
+
+    assert (outcome.state, outcome.batches) == (State.FAILED, 1)
+    assert orphan not in bench.lake.kept
+    assert bench.told(OrphansSwept) == [OrphansSwept(stream=ORDERS, files=1)]
+
+
+@pytest.mark.parametrize("error", [LakeDown("no answer"), KeyboardInterrupt()])
+def test_a_pass_that_ended_before_it_swept_leaves_it_to_the_next(
+    error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(1, failures=1)
+    bench.once()
+    (orphan,) = bench.lake.kept
+
+    def end(_prefix: str) -> Sequence[tuple[str, datetime]]:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.lake, "stray", end)
+        with suppress(KeyboardInterrupt):
+            bench.once()
+    assert (bench.state().chain.seq, orphan in bench.lake.kept) == (1, True)
+    bench.planning.ends = (1, 2)
+    bench.once()
+
+    assert set(bench.lake.kept) == named(bench)
+
+
+def test_uploads_that_an_earlier_attempt_never_finished_are_given_up() -> None:
+    bench = Bench(1, 2, failures=1)
+    bench.once()
+    begun = "data/shop/shop.orders/2026/01/31/1-1/00003.000-dead.parquet"
+    aside = "quarantine/shop/shop.orders/1-1/00003.000-dead.parquet"
+    of_the_loader = "data/shop/shop.orders/2026/01/31/1-1/amended-1-abc.parquet"
+    of_another = "data/shop/shop.orders/2026/01/31/1-2/00003.000-dead.parquet"
+    bench.lake.begun = [begun, aside, of_the_loader, of_another]
+
+    bench.once()
+
+    assert bench.lake.begun == [of_the_loader, of_another]
+
+
+def test_who_lost_a_race_takes_all_its_files_away_those_put_aside_too() -> None:
+    bench = Bench(1)
+    bench.reader.refused = True
+    slow = bench.process
+
+    def overtake() -> None:
+        bench.reader.meanwhile = lambda: None
+        written = dict(bench.lake.kept)
+        slow.release(slow.acquire(ORDERS, Stage.EXTRACT, bench.journal))
+        bench.process = make_process(bench.store, "p2", clock=bench.clock)
+        assert bench.once().state is State.EXTRACTED
+        bench.lake.kept |= written  # as if they had been written only now
+
+    bench.reader.meanwhile = overtake
+    outcome = bench.once()
+
+    assert isinstance(outcome.error, NotOwner)
+    assert set(bench.lake.kept) == named(bench)
+
+
+def test_who_lost_a_race_with_nothing_but_refused_rows_leaves_none_of_them() -> None:
+    bench = Bench(1)
+    slow = bench.process
+    left = "quarantine/shop/shop.orders/1-1/00000.000-late.parquet"
+
+    def overtake() -> None:
+        bench.reader.meanwhile = lambda: None
+        slow.release(slow.acquire(ORDERS, Stage.EXTRACT, bench.journal))
+        bench.process = make_process(bench.store, "p2", clock=bench.clock)
+        assert bench.once().state is State.EXTRACTED
+        bench.lake.kept[left] = NOON
+
+    bench.reader.meanwhile = overtake
+
+    assert isinstance(bench.once().error, NotOwner)
+    assert set(bench.lake.kept) == named(bench)
+
+
+def test_a_right_that_only_uploads_need_stops_no_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(1, failures=1)
+    bench.once()
+
+    def refuse(_prefix: str, *, mine: Callable[[str], bool]) -> int:
+        raise LakeUnfit("403 AccessDenied")
+
+    monkeypatch.setattr(bench.lake, "abandon", refuse)
+
+    assert bench.once().state is State.EXTRACTED
+    assert set(bench.lake.kept) == named(bench)
 
 
 def test_parts_of_a_number_without_a_link_are_never_swept() -> None:

@@ -15,7 +15,8 @@ from watermarks.halves import Extracted
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 OTHER = Break(id="other", other=True)
 BACK = Break(id="back", low=NOON - timedelta(minutes=30))
-CHAIN = Extracted(source_identity="one")
+UNKNOWN = Break(id="how far?")
+CHAIN = Extracted(source_identity="one", seq=1)
 MINUTE = timedelta(minutes=1)
 
 
@@ -47,6 +48,20 @@ def test_a_break_is_due_until_a_link_knows_of_it() -> None:
 
 def test_another_server_than_that_of_the_newest_link_is_due_without_any_notes() -> None:
     assert due(CHAIN, horizon(), identity="two", newest=lambda: newest(OTHER)) == Due(breaks=(), stranger=True)
+
+
+def test_how_far_a_clock_went_back_a_person_says_by_a_mark_of_their_own() -> None:
+    found = due(CHAIN, horizon(UNKNOWN, BACK), identity="one", newest=lambda: newest(BACK))
+    set_by_hand = replace(CHAIN, generation=2, seq=0)
+
+    assert found == Due(breaks=(UNKNOWN,), stranger=False)
+    assert found.unknown
+    assert not Due(breaks=(BACK, OTHER), stranger=True).unknown
+    assert due(set_by_hand, horizon(UNKNOWN), identity="one", newest=lambda: None) is None
+    assert due(set_by_hand, horizon(UNKNOWN, BACK), identity="one", newest=lambda: None) == Due(
+        breaks=(BACK,), stranger=False
+    )
+    assert due(CHAIN, horizon(UNKNOWN), identity="one", newest=lambda: newest(UNKNOWN)) is None
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,29 @@
+"""The rhythm in which a lease is renewed, and what one dead connection costs it."""
+
+import pytest
+
+from syncd.stages.heartbeat import BEATS, next_beat
+
+TTL = 30.0
+PAUSE = TTL / BEATS
+
+
+def test_a_renewal_that_takes_long_does_not_put_the_next_one_off() -> None:
+    assert next_beat(100.0, now=100.0 + 0.6 * PAUSE, pause=PAUSE) == 100.0 + PAUSE
+
+
+def test_beats_that_were_missed_are_not_made_up_for() -> None:
+    late = 100.0 + 3.2 * PAUSE
+
+    assert next_beat(100.0, now=late, pause=PAUSE) == late
+
+
+@pytest.mark.parametrize("hung", [1, 2])
+def test_a_hung_request_or_two_leave_time_for_one_that_is_answered(hung: int) -> None:
+    renewed = due = 100.0
+    now = renewed
+    for _ in range(hung):
+        due = next_beat(due, now=now, pause=PAUSE)
+        now = due + TTL / 6  # how long a request for a lease may wait
+
+    assert next_beat(due, now=now, pause=PAUSE) + TTL / 6 < renewed + TTL

@@ -1,0 +1,87 @@
+"""Probes over a source that answers as a test says."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from syncd.core.errors import ValueRefused
+from syncd.core.mysql_sql import after
+from syncd.core.order import Order, order_of
+from syncd.core.schema import Column, Index, Server, Table
+from syncd.core.settings import StreamSettings
+from syncd.stages.probing import Path, Prober
+from watermarks.cursor import START, Cursor
+
+CODE = Column(
+    name="code", data_type="varchar", column_type="varchar(20)", length=20, octets=20, charset="utf8mb4",
+    collation="utf8mb4_bin", nullable=False,
+)  # fmt: skip
+UPDATE_AT = Column(name="update_at", data_type="datetime", column_type="datetime", nullable=False)
+TABLE = Table(
+    database="shop",
+    name="codes",
+    kind="BASE TABLE",
+    engine="InnoDB",
+    columns=(CODE, UPDATE_AT),
+    indexes=(
+        Index(name="PRIMARY", columns=("code",), unique=True, whole=True),
+        Index(name="by_time", columns=("update_at",), unique=False, whole=True),
+    ),
+)
+
+
+@dataclass
+class Scripted:
+    """Gives one answer after another to probes, and finds every path served."""
+
+    answers: list[list[tuple[object, ...]]]
+    asked: list[str] = field(default_factory=list)
+
+    def server(self) -> Server:
+        return Server(identity="s", version=(11, 4, 0), mariadb=True)
+
+    def table(self, database: str, name: str) -> Table:
+        return TABLE
+
+    def created_by(self, database: str, name: str) -> str:
+        raise NotImplementedError
+
+    def busy(self) -> str | None:
+        return None
+
+    def rows(self, sql: str) -> Sequence[tuple[object, ...]]:
+        if sql.startswith("EXPLAIN"):
+            return [(1, "SIMPLE", "codes", "range", "PRIMARY", "PRIMARY", "82", None, 5, "Using where")]
+        self.asked.append(sql)
+        return self.answers.pop(0)
+
+
+def order() -> Order:
+    return order_of(TABLE, StreamSettings(source="s", database="shop", table="codes"))
+
+
+def test_a_window_that_ends_where_it_begins_is_refused() -> None:
+    path = Path.of_key(order())
+    prober = Prober(source=Scripted([[("?",)]]), windows=1)
+
+    with pytest.raises(ValueRefused, match=r"shop\.codes goes no further than"):
+        prober.bounds(path, Cursor.of("?"), lambda low: after(path.columns, low), rows=10)
+
+
+def test_a_batch_that_would_never_end_is_refused() -> None:
+    path = Path.of_key(order())
+    source = Scripted([[("a",)], [("?",)], [("?",)], [("?",)]])
+
+    with pytest.raises(ValueRefused, match="no further"):
+        Prober(source=source, windows=1).every(path, START, lambda low: after(path.columns, low), rows=10)
+    assert len(source.asked) == 3
+
+
+def test_the_rest_of_the_rows_has_to_lie_behind_what_was_read() -> None:
+    path = Path.of_key(order())
+
+    with pytest.raises(ValueRefused, match="no further"):
+        Prober(source=Scripted([[], [("?",)]]), windows=1).bounds(
+            path, Cursor.of("?"), lambda low: after(path.columns, low), rows=10
+        )
