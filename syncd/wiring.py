@@ -549,9 +549,9 @@ class _LateReader:
         self._alone = alone
         self._made: Reader | None = None
 
-    def prepare(self, windows: int) -> None:
+    def prepare(self, *, little: bool) -> None:
         self._made = self._made or self._make()
-        self._made.prepare(windows)
+        self._made.prepare(little=little)
 
     def read(self, reading: Reading, *, tell: Callable[[int], None] = lambda _rows: None) -> Read:
         self._made = self._made or self._make()

@@ -229,6 +229,14 @@ def expression_of(identity: str) -> str:
     return identity_sql(mariadb=identity.startswith(MARIADB))
 
 
+def is_on(value: object) -> bool:
+    """Whether a server's variable bars writing; MariaDB 12 answers with a word, and knows more than two."""
+    return str(value).upper() not in {"0", "OFF"}
+
+
+ALL_ROWS_OF_AN_ANSWER: Final = 2**64 - 1
+"""`sql_select_limit` that cuts nothing; a server may have another for all its sessions."""
+
 SERVER_CLOCK: Final = "SELECT CAST(UTC_TIMESTAMP(6) AS CHAR)"
 
 SERVER_ZONE: Final = (

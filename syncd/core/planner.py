@@ -320,6 +320,12 @@ def reads(plan: Plan) -> bool:
     return plan.draft.body.get("span") != Span.NONE
 
 
+def is_little(draft: Draft) -> bool:
+    """Whether a draft reads few rows; of a table that is read whole nobody knows."""
+    most = draft.body.get("rows_at_most")
+    return most is None or most <= FEWEST_ROWS
+
+
 def is_served(body: Mapping[str, Any], table: Table) -> bool:
     """Whether the index that a plan's statements name is still there for the columns they need it for."""
     if Span(body["span"]) in {Span.ALL, Span.NONE}:

@@ -134,8 +134,8 @@ class Horizons(Protocol):
 class Reader(Protocol):
     """Reads windows and writes parts; the one port behind which Spark stands."""
 
-    def prepare(self, windows: int) -> None:
-        """Get ready to read so many windows, beside what the caller does next; a reader may do nothing of it.
+    def prepare(self, *, little: bool) -> None:
+        """Get ready to read little or much, beside what the caller does next; a reader may do nothing of it.
 
         Nothing is raised: what goes wrong is told when something is read.
         """

@@ -44,6 +44,10 @@ class Reading:
     """The number of the batch, which every row of its files carries."""
     nonce: str
     """Of this attempt: in every key, so that no two attempts share one."""
+    keys: frozenset[str] = frozenset()
+    """The columns that say what row it is, and which version of it: nothing is made NULL or cut in them."""
+    little: bool = False
+    """Whether few rows are to be read, as far as is known."""
     part_bytes: int = 128 << 20
     """About how large a part grows before the next one begins."""
 

@@ -15,6 +15,7 @@ from syncd.core.identity import identity_of
 from syncd.core.layout import batch_prefix, quarantine_prefix
 from syncd.core.manifest import Manifest
 from syncd.core.order import WHOLE
+from syncd.core.planner import is_little
 from syncd.core.ports import Parts, Reader, Source
 from syncd.core.reading import OrderField, Read, Reading, WindowQuery
 from syncd.core.schema import Table
@@ -96,7 +97,7 @@ class ExtractProducer:
     def prepare(self, draft: Draft) -> None:
         """Let the reader get ready for what is going to be sealed, while claim and plan are written."""
         if draft.windows:
-            self._reader.prepare(len(draft.windows))
+            self._reader.prepare(little=is_little(draft))
 
     def propose(self, watermark: Watermark) -> Draft | None:
         looked, self._looked = self._looked, None
@@ -124,6 +125,7 @@ class ExtractProducer:
             return buried.filled()
         table = self._unaltered(plan)
         passages = self._passages(table, settings)
+        identity = identity_of(table, settings, passages)
         reading = Reading(
             queries=self._planning.queries(plan, passages),
             passages=passages,
@@ -134,13 +136,15 @@ class ExtractProducer:
             quarantine=quarantine_prefix(plan.stream, plan.id),
             batch=number_of(draft.origin or plan.id),
             nonce=self._nonce(),
+            keys=frozenset(filter(None, (*identity.key, identity.cursor))),
+            little=is_little(draft),
         )
         read = self._last = self._read(plan, reading)
         manifest = Manifest.of_read(
             read,
             schema=draft.world.schema,
             passages=passages,
-            identity=identity_of(table, settings, passages),
+            identity=identity,
             windows=() if draft.kind is Kind.SNAPSHOT else draft.windows,
             plan=draft.body,
             added=self._added(plan, table, passages),

@@ -1,6 +1,6 @@
 """Planning: asks the source where rows stand, and makes of the answers the draft of a stream's next batch."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -11,7 +11,7 @@ from syncd.core.clocks import Clock
 from syncd.core.columns import Passage
 from syncd.core.errors import SourceReplaced, SourceUnfit
 from syncd.core.growing import Notes, Remembered, Seen, complete, noted
-from syncd.core.horizon import Stamp, stamp_of, zone_of
+from syncd.core.horizon import Stamp, stamp_of, unstamped, zone_of
 from syncd.core.mysql_sql import after, within
 from syncd.core.order import Order, order_of, require_no_nulls
 from syncd.core.planner import Bounds, Ground, Request, Way
@@ -248,16 +248,16 @@ class Planner:
 
     def _whole(self, watermark: Watermark, ground: Ground, table: Table) -> Draft | None:
         planner.require_no_bounds(self.request, self.settings)
-        if self._read_in_this_run(watermark, Kind.SNAPSHOT):
+        if next(self._read_in_this_run(watermark, Kind.SNAPSHOT), None) is not None:
             return None
         return planner.whole(ground, table.database, table.name)
 
-    def _read_in_this_run(self, watermark: Watermark, kind: Kind) -> list[Link]:
-        """The links of a kind that came of this run; an abandoned plan is none of them."""
+    def _read_in_this_run(self, watermark: Watermark, kind: Kind) -> Iterator[Link]:
+        """The links of a kind that came of this run, the newest first; an abandoned plan is none of them."""
         chain = watermark.chain
         began = self._began[0] if self._began else chain.last
-        links = (self.past.link(batch) for batch in chain.ids(after=began))
-        return [link for link in links if link is not None and link.kind is kind]
+        links = (self.past.link(batch) for batch in chain.ids_back(upto=chain.last, after=began))
+        return (link for link in links if link is not None and link.kind is kind)
 
     def _begin(self, scene: _Scene, clock: Clock, bound: datetime) -> Draft | None:
         if self.settings.first_run is FirstRun.FROM:
@@ -396,9 +396,10 @@ class Planner:
 
     def _repair(self, scene: _Scene, clock: Clock, bound: datetime) -> Draft | None:
         since, until = planner.required_range(self.request)
-        plans = [self.past.plan(link.id) for link in self._read_in_this_run(scene.watermark, Kind.REPAIR)]
-        done = [plan for plan in plans if plan is not None and planner.reads(plan) and not is_again(plan)]
-        low = done[-1].draft.windows[-1].high if done else Cursor((clock.ceil(since),))
+        plans = (self.past.plan(link.id) for link in self._read_in_this_run(scene.watermark, Kind.REPAIR))
+        read = (plan for plan in plans if plan is not None and planner.reads(plan) and not is_again(plan))
+        last = next(read, None)
+        low = last.draft.windows[-1].high if last else Cursor((clock.ceil(since),))
         top = min(Cursor((clock.ceil(until),)), Cursor((clock.floor(bound),)))
         found = self._between(scene, low, top)
         proven = scene.ground.horizon is not None and scene.ground.horizon.proven
@@ -422,8 +423,10 @@ class Planner:
             return self._settled(self.horizons.of([asked])[name], order)
         # A stream without a mark knows nothing of transactions older than the first poll: it waits for their end.
         horizon = (self.horizons.of([asked]) if scene.mark else self.horizons.known([asked], within=self.wait))[name]
-        guessed = stamp is Stamp.WALL and self.zone is None
-        return replace(horizon, proven=False, reason=horizon.reason or NO_ZONE) if guessed else horizon
+        doubt = NO_ZONE if stamp is Stamp.WALL and self.zone is None else ""
+        if stamp and horizon.proven and not doubt:
+            doubt = unstamped(self.source.created_by(scene.table.database, scene.table.name))
+        return replace(horizon, proven=False, reason=horizon.reason or doubt) if doubt else horizon
 
     def _settled(self, horizon: Horizon, order: Order) -> Horizon:
         """A delay behind now, for stamps that someone else makes: when they are made, the server cannot tell."""

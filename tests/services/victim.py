@@ -82,8 +82,8 @@ class StoppingReader:
     point: Point
     lake: "Lake"
 
-    def prepare(self, windows: int) -> None:
-        self.inner.prepare(windows)
+    def prepare(self, *, little: bool) -> None:
+        self.inner.prepare(little=little)
 
     def read(self, reading: Reading, *, tell: Callable[[int], None] = lambda _rows: None) -> Read:
         self.point.reached("before reading")

@@ -12,14 +12,20 @@ import pymysql
 from syncd.adapters.mysql.codes import AWAY, HINTS, passes
 from syncd.adapters.mysql.tls import handshake_error, tls_options
 from syncd.core.errors import SourceDown, SourceUnfit
+from syncd.core.mysql_sql import ALL_ROWS_OF_AN_ANSWER as ALL_ROWS
 from syncd.core.settings import SourceSettings
 from watermarks.errors import HintedError
 
 Connection: TypeAlias = "pymysql.Connection[Any]"
 
 CONNECTED_WITHIN: Final = 10
-SESSION: Final = "SET SESSION time_zone = '+00:00', sql_mode = '', character_set_results = utf8mb4"
-"""No mode that turns a value into something else, or a strange stamp into an error."""
+SESSION: Final = (
+    "SET SESSION time_zone = '+00:00', sql_mode = '', character_set_results = utf8mb4,"
+    f" sql_select_limit = {ALL_ROWS}"
+    " /*!50708 , max_execution_time = {milliseconds} */ /*M!100101 , max_statement_time = {seconds} */"
+)
+"""No mode that turns a value into something else, or a strange stamp into an error; no answer that is cut; and no
+statement goes on at the server after we have given it up."""
 ISOLATION: Final = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"
 """A statement of its own: the variable has another name on MariaDB before 11.1."""
 
@@ -77,11 +83,17 @@ def _prepared(settings: SourceSettings) -> Connection:
         charset="utf8mb4",
         read_timeout=silence,
         write_timeout=silence,
-        init_command=SESSION,
+        init_command=_session(silence),
         autocommit=True,
         defer_connect=True,
         **tls_options(settings),
     )
+
+
+def _session(silence: float) -> str:
+    # The server ends it first, and says so.
+    milliseconds = max(1, int(silence * 900))
+    return SESSION.format(milliseconds=milliseconds, seconds=milliseconds / 1000)
 
 
 def _socket(place: tuple[str, int]) -> socket.socket:

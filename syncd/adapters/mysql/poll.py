@@ -36,7 +36,7 @@ from syncd.core.horizon.statements import (
     is_replication,
     is_write_lock,
 )
-from syncd.core.mysql_sql import identity_sql
+from syncd.core.mysql_sql import identity_sql, is_on
 from syncd.core.ports import TableName
 from syncd.core.quoting import quoted
 
@@ -92,10 +92,10 @@ class Poller:
             pymysql.MySQLError, OSError: the connection is of no use any more.
         """
         highest = self._highest(ids)
-        t0, own, read_only = self._one(T0)
+        t0, own, *bars = self._one(T0)
         t0 = t0.replace(tzinfo=UTC)
         threads = self._threads()
-        _require_primary(threads, read_only)
+        _require_primary(threads, bars)
         mine = next((thread.holder for thread in threads if thread.connection == own), own)
         threads = tuple(thread for thread in threads if thread.connection != own)
         first = self._held()
@@ -254,9 +254,10 @@ class Poller:
             return rows
 
 
-def _require_primary(threads: Sequence[Thread], read_only: object) -> None:
+def _require_primary(threads: Sequence[Thread], bars: Sequence[object]) -> None:
+    """Make sure that rows are stamped here. A reader of Aurora has no thread that applies; its InnoDB is closed."""
     replicates = any(is_replication(thread.command, thread.user) for thread in threads)
-    if replicates or str(read_only).upper() not in {"0", "OFF"}:
+    if replicates or any(map(is_on, bars)):
         what = "applies what another server did" if replicates else "is read-only"
         raise StampedElsewhere(
             f"this server {what}: rows are not stamped here, so it cannot tell which are still to come",

@@ -8,7 +8,7 @@ from typing import Any, Final
 from syncd.core.horizon.readings import Sight, Thread, Writer
 from syncd.core.horizon.statements import REPLICATION_USER, is_xa, kind_of_event, kind_of_text
 
-T0: Final = "SELECT UTC_TIMESTAMP(6), CONNECTION_ID(), @@GLOBAL.read_only"
+T0: Final = "SELECT UTC_TIMESTAMP(6), CONNECTION_ID(), @@GLOBAL.read_only, @@GLOBAL.innodb_read_only"
 A_SCHEMA: Final = (
     "SELECT t.PROCESSLIST_ID, t.THREAD_ID, t.PROCESSLIST_COMMAND, t.PROCESSLIST_TIME, t.PROCESSLIST_STATE,"
     " t.PROCESSLIST_USER, s.EVENT_NAME, t.NAME FROM performance_schema.threads t"

@@ -21,7 +21,7 @@ from syncd.adapters.mysql.replica import (
 )
 from syncd.adapters.mysql.throttle import reason_to_wait
 from syncd.core.errors import SourceDown, SourceUnfit
-from syncd.core.mysql_sql import identity_sql
+from syncd.core.mysql_sql import identity_sql, is_on
 from syncd.core.quoting import qualified
 from syncd.core.schema import Server, Table
 from syncd.core.settings import SourceSettings
@@ -49,12 +49,13 @@ class MySqlSource:
     def server(self) -> Server:
         """Which server answers now."""
         version, mariadb = self._known()
-        [(identity, read_only)] = self.rows(f"SELECT {identity_sql(mariadb=mariadb)}, @@global.read_only")
+        asked = f"SELECT {identity_sql(mariadb=mariadb)}, @@global.read_only, @@global.innodb_read_only"
+        [(identity, read_only, closed)] = self.rows(asked)
         return Server(
             identity=identity.decode() if isinstance(identity, bytes) else str(identity),
             version=version,
             mariadb=mariadb,
-            read_only=bool(int(str(read_only))),
+            read_only=is_on(read_only) or is_on(closed),
         )
 
     def table(self, database: str, name: str) -> Table:
@@ -153,7 +154,7 @@ class MySqlSource:
             try:
                 return ask(self._connection)
             except FOREIGN as error:
-                if error.args[:1] and error.args[0] not in {*_LOST, 0}:
+                if (error.args[:1] and error.args[0] not in {*_LOST, 0}) or _was_slow(error):
                     raise
                 self.close()
         self._connection, self._version = self._open(), None
@@ -168,6 +169,11 @@ class MySqlSource:
 
     def _grant(self, database: str) -> str:
         return f"Is its name right? If so: GRANT SELECT ON {database}.* TO {self._settings.user}"
+
+
+def _was_slow(error: BaseException) -> bool:
+    """Whether the answer did not come in time: the server may be at work on it still, and must not get it twice."""
+    return isinstance(error.__cause__ or error.__context__, TimeoutError) or "timed out" in str(error)
 
 
 def _version_of(named: str) -> Version:

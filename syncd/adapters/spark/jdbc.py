@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from syncd.core.mysql_sql import expression_of
+from syncd.core.mysql_sql import ALL_ROWS_OF_AN_ANSWER, expression_of
 from syncd.core.settings import SourceSettings, Tls
 
 CONNECTED_WITHIN: Final = 10_000
@@ -120,10 +120,13 @@ def session_of(source: SourceSettings, identity: str) -> str:
     return (
         "SET SESSION sql_mode = '',"
         f" time_zone = IF({expression_of(identity)} = {known}, '+00:00', '{STRANGER}'),"
-        f" net_write_timeout = {longest},"
+        f" net_write_timeout = {longest}, sql_select_limit = {ALL_ROWS_OF_AN_ANSWER},"
         # Spark wraps every statement: a server that gathers what stands in brackets first would copy each window.
         " optimizer_switch = 'derived_merge=on'"
         f" /*!50708 , max_execution_time = {longest * 1000} */ /*M!100101 , max_statement_time = {longest} */"
+        # A server may show all its sessions what others have not committed: such a row can be gone, with an older one
+        # below the mark.
+        " /*!50720 , transaction_isolation = 'REPEATABLE-READ' */ /*M!100101 , tx_isolation = 'REPEATABLE-READ' */"
     )
 
 

@@ -55,16 +55,16 @@ class SparkReader:
         self._wide: set[tuple[Passage, ...]] = set()
         """What was read here, and has rows that are weighed."""
 
-    def prepare(self, windows: int) -> None:
-        """Start the session; one window holds little."""
-        self._session.prepare(little=windows <= 1)
+    def prepare(self, *, little: bool) -> None:
+        """Start the session."""
+        self._session.prepare(little=little)
 
     def read(self, reading: Reading, *, tell: Callable[[int], None] = lambda _rows: None) -> Read:
         """Read every window whole and write its rows to parts; see the port."""
         told: list[dict[str, Any]] = []
         rows = 0
         try:
-            for first, queries in self._waves(reading.queries):
+            for first, queries in self._waves(reading):
                 with self._taken(len(queries)):
                     told += self._read_wave(reading, first, queries, kept=_keys(told))
                 rows = sum(part["rows"] for one in told for part in one["parts"])
@@ -78,11 +78,11 @@ class SparkReader:
             troubles=dict(sum((Counter(one["troubles"]) for one in told), Counter[str]())),
         )
 
-    def _waves(self, queries: Sequence[WindowQuery]) -> Iterator[tuple[int, Sequence[WindowQuery]]]:
+    def _waves(self, reading: Reading) -> Iterator[tuple[int, Sequence[WindowQuery]]]:
         """As many windows at once as there are connections and slots: then none of them waits, and all end in time."""
+        queries, little = reading.queries, reading.little
         if not queries:
             return
-        little = len(queries) == 1
         slots = self._session.run(lambda spark: spark.sparkContext.defaultParallelism, within=ON_TOP, little=little)
         width = max(1, min(self._source.max_connections, slots))
         for first in range(0, len(queries), width):
@@ -109,6 +109,7 @@ class SparkReader:
             first=first,
             passages=reading.passages,
             order=reading.order,
+            keys=reading.keys,
             policies=reading.policies,
             prefix=reading.prefix,
             quarantine=reading.quarantine,
@@ -143,7 +144,7 @@ class SparkReader:
 
         within = self._source.longest_read.total_seconds() + ON_TOP
         try:
-            told = self._session.run(job, within=within, little=len(queries) == 1)
+            told = self._session.run(job, within=within, little=reading.little)
         except HintedError:
             raise
         except Exception as error:  # noqa: BLE001  # PySpark, Py4J and sockets raise what they please

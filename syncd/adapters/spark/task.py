@@ -38,6 +38,7 @@ class Work:
     """The number of the first of these windows in its batch."""
     passages: tuple[Passage, ...]
     order: tuple[OrderField, ...]
+    keys: frozenset[str]
     policies: Policies
     prefix: str
     quarantine: str
@@ -101,7 +102,8 @@ class _WindowWriter:
 
     def __init__(self, work: Work, place: int, attempt: int) -> None:
         number = work.first + place
-        self._conversion = Conversion(work.passages, work.policies, frozenset(field.name for field in work.order))
+        keys = work.keys | {field.name for field in work.order}
+        self._conversion = Conversion(work.passages, work.policies, keys)
         self._check = WindowCheck(work.windows[place], work.order, work.passages)
         attempted = f"{work.nonce}-{attempt}"
         parts = functools.partial(

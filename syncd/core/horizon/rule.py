@@ -244,7 +244,7 @@ def _settled(asked: Asked, t0: datetime, why: str) -> Horizon:
     return Horizon(bound=t0 - asked.settle, proven=False, t0=t0, reason=reason)
 
 
-# Ids, which commit out of order: those up to MAX(id) are complete once a later horizon has passed that reading.
+# Ids, which commit out of order: those up to MAX(id) are complete once a horizon has reached the t0 after that reading.
 
 
 def _with_ids(
@@ -261,11 +261,12 @@ def _with_ids(
         if answer.proven and answer.bound is not None:
             bounds[name] = answer.bound
         found = candidates.get(name, ())
-        passed = [one for one in found if answer.bound is not None and one.t0 < answer.bound]
+        if name in readings.ids:
+            # Of this poll too: its highest id was read before its t0.
+            found = (*found, Candidate(t0=readings.t0, highest=readings.ids[name]))
+        passed = [one for one in found if answer.bound is not None and one.t0 <= answer.bound]
         if each.id_column is not None and passed:
             answer = replace(answer, ids=passed[-1].highest)
-        if name in readings.ids:
-            found = (*found, Candidate(t0=readings.t0, highest=readings.ids[name]))
         if found:
             candidates[name] = thinned((*passed[-1:], *(one for one in found if one not in passed)))
         told[each.table] = answer

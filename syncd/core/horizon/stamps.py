@@ -7,6 +7,8 @@ from typing import Final
 from syncd.core.schema import Column
 
 _NOW: Final = re.compile(r"(?:current_timestamp|now|localtimestamp|localtime)(?:\((\d?)\))?", re.IGNORECASE)
+_QUOTED: Final = re.compile(r"`(?:[^`]|``)*`")
+_ACTION: Final = re.compile(r"ON UPDATE (?:CASCADE|SET NULL|SET DEFAULT)|ON DELETE SET (?:NULL|DEFAULT)", re.IGNORECASE)
 _ON_UPDATE: Final = re.compile(r"\bon update ([^\s,]+)", re.IGNORECASE)
 
 
@@ -30,6 +32,19 @@ def stamp_of(column: Column) -> Stamp | None:
         return None
     fractions = (_fraction(column.default), _fraction(on_update[1]))
     return kind if fractions == (column.fraction, column.fraction) else None
+
+
+def unstamped(created_by: str) -> str:
+    """Which foreign key changes rows of a table and leaves their stamp as it was, by what SHOW CREATE TABLE prints.
+
+    Rows that a foreign key deletes are gone, as any that are deleted: no cursor sees that either, and nobody thinks so.
+    """
+    for line in created_by.splitlines():
+        bare = _QUOTED.sub("``", line)
+        if bare.lstrip().upper().startswith("CONSTRAINT") and (action := _ACTION.search(bare)):
+            name = _QUOTED.search(line)
+            return f"{action[0]} of {name[0] if name else 'a foreign key'} changes rows and stamps them not"
+    return ""
 
 
 def _fraction(call: str) -> int | None:

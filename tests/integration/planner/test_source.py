@@ -1,12 +1,15 @@
 """The source itself: what it tells, what it refuses by name, and what it survives."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from syncd.core.errors import SourceUnfit
+from syncd.adapters.mysql.connect import connect
+from syncd.adapters.spark.jdbc import session_of
+from syncd.core.errors import SourceDown, SourceUnfit
 from syncd.core.mysql_sql import identity_sql
 from syncd.core.order import order_of
 from syncd.core.settings import FirstRun, Secret, StreamSettings
@@ -199,6 +202,48 @@ def test_a_connection_that_was_cut_between_two_questions_is_replaced(server: Ser
 def test_a_question_that_is_wrong_is_not_asked_twice(server: Server) -> None:
     with pytest.raises(SourceUnfit, match="no_such_column"):
         server.source().rows("SELECT no_such_column FROM DUAL")
+
+
+def test_a_question_that_takes_too_long_is_ended_at_the_server_and_asked_once(server: Server) -> None:
+    source = server.source(replace(server.settings, silence=timedelta(seconds=2)))
+    slow = "SELECT COUNT(*) AS too_long FROM " + ", ".join(f"information_schema.COLLATIONS c{n}" for n in range(5))
+
+    with pytest.raises(SourceDown):
+        source.rows(slow)
+
+    with server.admin() as connection:
+        asked = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE INFO LIKE 'SELECT COUNT(*) AS too_long%'"
+        assert rows_of(connection, asked) == [(0,)]
+
+
+def test_a_question_that_was_given_up_is_not_sent_again(server: Server) -> None:
+    """No limit of MySQL's ends it in time, and so it is at work there still; MariaDB ends it as if all were well."""
+    source = server.source(replace(server.settings, silence=timedelta(seconds=1)))
+    first = source.server()
+    with server.admin() as connection:
+        rows_of(connection, "SELECT GET_LOCK('syncd_test', 1)")
+        with nullcontext() if server.name == "mariadb" else pytest.raises(SourceDown):
+            source.rows("DO GET_LOCK('syncd_test', 10)")
+        waiting = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE INFO LIKE 'DO GET_LOCK%'"
+        assert rows_of(connection, waiting)[0][0] <= 1
+
+    assert source.server() == first
+
+
+@pytest.mark.parametrize("session", ["read", "asked"])
+def test_no_session_sees_what_is_not_committed_or_an_answer_that_is_cut(server: Server, session: str) -> None:
+    name = "tx_isolation" if server.name == "mariadb" else "transaction_isolation"
+    with server.admin() as admin:
+        rows_of(admin, f"SET GLOBAL {name} = 'READ-UNCOMMITTED', GLOBAL sql_select_limit = 2")
+        try:
+            with server.admin() if session == "read" else connect(server.settings) as connection:
+                if session == "read":
+                    rows_of(connection, session_of(server.settings, server.source().server().identity))
+                [(isolation, limit)] = rows_of(connection, f"SELECT @@{name}, @@sql_select_limit")
+        finally:
+            rows_of(admin, f"SET GLOBAL {name} = 'REPEATABLE-READ', GLOBAL sql_select_limit = DEFAULT")
+
+    assert (isolation, limit) == ("REPEATABLE-READ", 2**64 - 1)
 
 
 def test_how_busy_the_server_is_can_be_asked(server: Server) -> None:

@@ -721,6 +721,29 @@ def test_a_wall_clock_of_unknown_writers_is_never_proven(server: Server) -> None
     assert not lab.watermark.chain.proven
 
 
+def test_rows_that_a_foreign_key_changes_are_never_proven(server: Server) -> None:
+    run_sql(
+        server, "DROP TABLE IF EXISTS t", "DROP TABLE IF EXISTS parents", "CREATE TABLE parents (id INT PRIMARY KEY)"
+    )
+    versioned(server, "TIMESTAMP", rows=20)
+    lab = stream(server)
+    lab.run()
+    assert lab.watermark.chain.proven
+
+    try:
+        run_sql(
+            server,
+            "ALTER TABLE t ADD COLUMN parent INT, ADD FOREIGN KEY (parent) REFERENCES parents (id) ON DELETE SET NULL",
+            "INSERT INTO t (id, v) VALUES (100000, 1)",
+        )
+        stream(server).run()
+        fresh = stream(server)
+        fresh.run()
+        assert not fresh.watermark.chain.proven
+    finally:
+        run_sql(server, "DROP TABLE t", "DROP TABLE parents")
+
+
 def test_another_key_is_no_place_to_go_on_from(server: Server) -> None:
     versioned(server, rows=10)
     lab = stream(server)

@@ -171,8 +171,8 @@ class Between:
         self._before = before
         self._between = between
 
-    def prepare(self, windows: int) -> None:
-        self._inner.prepare(windows)
+    def prepare(self, *, little: bool) -> None:
+        self._inner.prepare(little=little)
 
     def read(self, reading: Reading, *, tell: Callable[[int], None] = lambda _rows: None) -> Read:
         self._before()

@@ -189,8 +189,8 @@ class _Armed:
         self._inner = inner
         self._arm = arm
 
-    def prepare(self, windows: int) -> None:
-        self._inner.prepare(windows)
+    def prepare(self, *, little: bool) -> None:
+        self._inner.prepare(little=little)
 
     def read(self, reading: Reading, *, tell: Callable[[int], None] = lambda _rows: None) -> Read:
         self._arm()

@@ -515,16 +515,23 @@ def test_a_lasting_loss_of_sight_does_not() -> None:
 # Ids.
 
 
-def test_ids_are_complete_once_a_later_horizon_passed_their_reading() -> None:
+def test_ids_are_complete_once_a_horizon_reached_their_reading() -> None:
     def step(readings: Readings, notes: Notes | None) -> tuple[int | None, Notes | None]:
         horizons, notes = judge(readings, notes, [Asked(table=ORDERS, id_column="id")])
         return horizons[ORDERS].ids, notes
 
-    first, notes = step(poll(0, ids={ORDERS: 100}), None)
+    first, notes = step(poll(0, idle(), writers=(writer(),), ids={ORDERS: 100}), None)
     second, notes = step(poll(10, idle(), writers=(writer(),), ids={ORDERS: 120}), notes)
     third, notes = step(poll(20, idle(), ids={ORDERS: 130}), notes)
 
-    assert (first, second, third) == (None, None, 120)
+    assert (first, second, third) == (None, None, 130)
+
+
+def test_ids_are_complete_at_once_where_nothing_is_open() -> None:
+    horizons, notes = judge(poll(0), None, [])
+    horizons, _ = judge(poll(10, idle(), ids={ORDERS: 120}), notes, [Asked(table=ORDERS, id_column="id")])
+
+    assert horizons[ORDERS].ids == 120
 
 
 def test_ids_read_before_the_oldest_writer_began_stay_complete() -> None:
@@ -537,8 +544,8 @@ def test_ids_read_before_the_oldest_writer_began_stay_complete() -> None:
         told.append(horizons[ORDERS].ids)
         assert len(notes.candidates[ORDERS]) <= MOST_CANDIDATES + 1 if notes else False
 
-    assert told[20] == 19
-    assert set(told[21:]) == {19}
+    assert told[20] == 20
+    assert set(told[21:]) == {20}
 
 
 def test_of_many_breaks_one_of_which_nothing_is_known_is_not_forgotten() -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from syncd.core.horizon import Stamp, stamp_of
+from syncd.core.horizon import Stamp, stamp_of, unstamped
 from syncd.core.schema import Column
 
 
@@ -44,3 +44,27 @@ def test_what_the_server_stamps_is_proven(default: str, extra: str, fraction: in
 )
 def test_what_is_left_to_others_is_not(data_type: str, default: str | None, extra: str, fraction: int) -> None:
     assert stamp_of(column(data_type, default, extra, fraction)) is None
+
+
+CREATED = """CREATE TABLE `orders` (
+  `id` int NOT NULL COMMENT 'CONSTRAINT ON DELETE SET NULL',
+  `on delete set null` int DEFAULT NULL,
+  KEY `c` (`on delete set null`),
+  {constraint}
+) ENGINE=InnoDB"""
+
+
+@pytest.mark.parametrize(
+    ("actions", "told"),
+    [
+        ("", ""),
+        (" ON DELETE CASCADE", ""),
+        (" ON DELETE RESTRICT ON UPDATE NO ACTION", ""),
+        (" ON DELETE SET NULL", "ON DELETE SET NULL of `fk ``1` changes rows and stamps them not"),
+        (" ON DELETE CASCADE ON UPDATE CASCADE", "ON UPDATE CASCADE of `fk ``1` changes rows and stamps them not"),
+    ],
+)
+def test_a_foreign_key_that_changes_rows_is_told_by_name(actions: str, told: str) -> None:
+    key = "CONSTRAINT `fk ``1` FOREIGN KEY (`on delete set null`) REFERENCES `on update cascade` (`id`)"
+
+    assert unstamped(CREATED.format(constraint=key + actions)) == told

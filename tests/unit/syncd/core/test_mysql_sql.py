@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from syncd.core.columns import Travel
 from syncd.core.errors import ConfigError
-from syncd.core.mysql_sql import after, own_rows, read_rows, within
+from syncd.core.mysql_sql import after, is_on, own_rows, read_rows, within
 from syncd.core.order_column import OrderColumn
 from watermarks.cursor import START, Cursor, Kind, Value
 from watermarks.window import Window
@@ -127,3 +127,13 @@ def test_own_sql_is_read_as_a_table() -> None:
     assert read_rows([("`id`", "id")], own, "TRUE") == (
         "SELECT `id` AS `id` FROM (SELECT id FROM orders WHERE (`id` > 1)) AS own WHERE TRUE"
     )
+
+
+@pytest.mark.parametrize("value", [0, "0", "OFF"])
+def test_a_server_that_takes_rows_says_so_in_numbers_or_words(value: object) -> None:
+    assert not is_on(value)
+
+
+@pytest.mark.parametrize("value", [1, "1", "ON", "NO_LOCK", "NO_LOCK_NO_ADMIN"])
+def test_a_server_that_bars_writing_says_so_in_numbers_or_words(value: object) -> None:
+    assert is_on(value)

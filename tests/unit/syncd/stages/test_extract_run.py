@@ -105,15 +105,17 @@ class ScriptedReader:
     failures: int = 0
     error: HintedError = field(default_factory=lambda: SourceDown("MySQL hung up"))
     meanwhile: Callable[[], None] = lambda: None
-    prepared: list[int] = field(default_factory=list)
+    prepared: list[bool] = field(default_factory=list)
+    readings: list[Reading] = field(default_factory=list)
     refused: bool = False
     """Whether each reading puts rows aside."""
 
-    def prepare(self, windows: int) -> None:
-        self.prepared.append(windows)
+    def prepare(self, *, little: bool) -> None:
+        self.prepared.append(little)
 
     def read(self, reading: Reading, *, tell: Callable[[int], None] = lambda _rows: None) -> Read:
         parts = []
+        self.readings.append(reading)
         for number, query in enumerate(reading.queries):
             assert query.window is not None
             key = f"{reading.prefix}{number:05d}.000-{reading.nonce}.parquet"
@@ -256,7 +258,15 @@ def test_the_reader_gets_ready_as_soon_as_something_is_found() -> None:
 
     bench.once()
 
-    assert bench.reader.prepared == [1]
+    assert bench.reader.prepared == [True]
+
+
+def test_the_reader_is_told_which_columns_say_what_row_it_is() -> None:
+    bench = Bench(1)
+
+    bench.once()
+
+    assert {reading.keys for reading in bench.reader.readings} == {frozenset({"id", "update_at"})}
 
 
 def test_extraction_waits_while_too_many_batches_are_not_loaded() -> None:
