@@ -198,6 +198,8 @@ class ExtractRun:
             failure = hinted(error)
             extraction.fail(failure.message, retry_in=partial(self._failure, failure.message))
             self._sweep_what_may_go()
+            # Who carries its plan out has another epoch then: by that whoever comes after sees that it was tried twice.
+            self._claiming.release()
             raise failure from failure.__cause__
 
     def _take_turns(self, extraction: Extraction, run: Run) -> None:

@@ -35,6 +35,7 @@ class Travelling(Prepared):
             first=0,
             passages=self.passages(),
             order=(),
+            keys=frozenset(),
             policies=self.policies,
             prefix=batch_prefix(plan),
             quarantine=quarantine_prefix(plan.stream, plan.id),

@@ -200,9 +200,11 @@ def _outranked(landing: Landing, *, versions: bool) -> Iterator[str]:
     ranked = batch_number.COLUMN in landing.found
     replays = [(load, link) for load in landing.loads for link in load.links if link.kind is Kind.REPLAY]
     if replays and not ranked:
+        stream = replays[0][1].stream
         raise SchemaDrift(
             f"{landing.table} has no column {batch_number.COLUMN}: nothing tells which of two versions is newer",
-            hint=f"ALTER TABLE {landing.table.sql} ADD COLUMN {BATCH} BIGINT;",
+            hint=f"ALTER TABLE {landing.table.sql} ADD COLUMN {BATCH} BIGINT;  Then, to number the rows that stand:"
+            f" syncd watermark reset -t {stream.database}.{stream.table} --redshift-only",
         )
     older = [(load, "=", link.rank) for load, link in replays]
     if landing.anew and ranked:

@@ -6,6 +6,7 @@ from syncd.adapters.quarantine import LakeRestorer
 from syncd.core.columns import Policies
 from syncd.core.manifest import Manifest
 from syncd.core.quarantine import RefusedRow
+from syncd.stages.claim import Claiming
 from syncd.stages.quarantine import Lying, Quarantine
 from syncd.stages.replay import ReplayProducer
 from syncd.stages.run import ExtractRun, Outcome
@@ -14,6 +15,7 @@ from tests.integration.load.conftest import Loader
 from tests.services.prepared import Prepared, numbers
 from watermarks.batch import BatchId
 from watermarks.clock import SystemClock
+from watermarks.document import Stage
 from watermarks.lease import Process
 
 
@@ -60,14 +62,18 @@ class Replayer:
         )
 
     def run(self, prepared: Prepared, producer: ReplayProducer, owner: Callable[[], Process]) -> ExtractRun:
+        clock = SystemClock()
+        claiming = Claiming(prepared.stream, Stage.EXTRACT, self.loader.journal, clock=clock)
+        self.loader.claims.append(claiming)
         return ExtractRun(
             stream=prepared.stream,
             journal=self.loader.journal,
             owner=owner,
             producer=producer,
             parts=self.loader.lake,
-            clock=SystemClock(),
+            clock=clock,
             tell=self.loader.events.append,
+            claiming=claiming,
         )
 
     def replay(self, prepared: Prepared, *, policies: Policies | None = None, batch: BatchId | None = None) -> Outcome:
@@ -75,6 +81,7 @@ class Replayer:
         prepared.let_go()
         producer = self.producer(prepared, policies=policies, batch=batch)
         outcome = self.run(prepared, producer, lambda: self.process).once(RUN)
+        self.loader.end()
         if outcome.error is not None:
             raise outcome.error
         prepared.take_up()

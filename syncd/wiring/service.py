@@ -1,9 +1,8 @@
-"""From settings to a service that works: the only place where adapters are made, each when it is first needed."""
+"""The service of one process: what its stages stand on, each made when it is first needed and ended with it."""
 
 import os
-import secrets
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -12,29 +11,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from syncd.adapters.leases import LeaseStore
-from syncd.adapters.mysql.following import AppliedHorizons, FollowedHorizons
-from syncd.adapters.mysql.horizon import ServerHorizons
-from syncd.adapters.mysql.source import MySqlSource
-from syncd.adapters.mysql.way import Way, way_to
-from syncd.adapters.notes import StoredNotes, StoredSeen
-from syncd.core.batch_number import COLUMN
+from syncd.adapters.notes import StoredSeen
 from syncd.core.earlier import Earlier
 from syncd.core.errors import ConfigError, hinted
 from syncd.core.events import RowsPutAside, StreamFailed, Tell
 from syncd.core.passages import passages
 from syncd.core.planner import Request
-from syncd.core.reading import Read, Reading
-from syncd.core.redshift.control import ISOLATION, Controls, own_ledgers
-from syncd.core.redshift.copy import role_words
-from syncd.core.redshift.quoting import TableRef
-from syncd.core.redshift.target import found_of, found_statement
 from syncd.core.settings import (
-    LakeSettings,
     Settings,
-    SourceSettings,
     StreamSettings,
     TargetSettings,
-    WarehouseSettings,
 )
 from syncd.stages.claim import Claiming
 from syncd.stages.extract import ExtractProducer
@@ -42,8 +28,11 @@ from syncd.stages.heartbeat import Heartbeat
 from syncd.stages.load import LoadOutcome, LoadRun
 from syncd.stages.planning import Planner
 from syncd.stages.quarantine import Quarantine
-from syncd.stages.replay import ReplayProducer, no_number
+from syncd.stages.replay import ReplayProducer
 from syncd.stages.run import ExtractRun, Outcome, RunProducer
+from syncd.wiring.lake import nonce, open_lake, open_store, stream_of
+from syncd.wiring.source import LateReader, Server
+from syncd.wiring.warehouse import MOST_ROWS, LateTarget, Warehouse
 from watermarks.batch import BatchId
 from watermarks.clock import Clock, SystemClock
 from watermarks.document import Stage, Watermark
@@ -51,28 +40,23 @@ from watermarks.errors import HintedError
 from watermarks.extraction import Chain
 from watermarks.halves import Extracted, Run, Strategy
 from watermarks.history import Journal
-from watermarks.landing import Cycle, LedgerKey, Target
 from watermarks.lease import Process
 from watermarks.names import SYSTEM, StreamName
 from watermarks.store import Store
 from watermarks.system import SystemDefault
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from syncd.adapters.quarantine import LakeRestorer
-    from syncd.adapters.redshift.aws import LakeKeys
-    from syncd.adapters.redshift.glance import Glance
-    from syncd.adapters.redshift.sessions import KeptSession
-    from syncd.adapters.redshift.sieve import Sieve
     from syncd.adapters.s3 import Lake
     from syncd.adapters.spark.session import Session
-    from syncd.core.ports import Horizons, Reader
+    from syncd.core.ports import Reader
 
 TTL: Final = 30.0
 """Seconds of silence after which another process may take over."""
 LEASE_WAITS: Final = 6
 """A request for a lease waits at most this part of its time to live: one that hangs leaves time for the next."""
-MOST_ROWS: Final = 10_000_000
-"""About so many rows are landed in one transaction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,18 +68,6 @@ class Pass:
     """How long to wait for what only watching can tell: the end of transactions of which nothing is known, before a
     first run, and the silence of an owner that may be gone."""
     dry: bool = False
-
-
-def open_lake(settings: LakeSettings, *, within: float | None = None) -> "Lake":
-    from syncd.adapters.s3 import Lake  # noqa: PLC0415  # boto3 takes long to load
-
-    return Lake.of(settings, within=within)
-
-
-def open_store(lake: "Lake") -> Store:
-    from watermarks.stores.s3 import S3Store  # noqa: PLC0415  # as above
-
-    return S3Store(lake.client, bucket=lake.settings.bucket, prefix=lake.settings.prefix)
 
 
 class Service:
@@ -224,7 +196,7 @@ class Service:
             stream=stream,
             journal=self.journal,
             owner=self._owner,
-            target=_LateTarget(lambda: self._warehouse(target.warehouse).target(stream, settings, target)),
+            target=LateTarget(lambda: self._warehouse(target.warehouse).target(stream, settings, target)),
             clock=self._clock,
             tell=self._tell,
             rows=MOST_ROWS,
@@ -274,7 +246,7 @@ class Service:
             reader=server.reader,
             parts=self.lake,
             earlier=Earlier(links=chain, half=lambda: self._half(stream)),
-            nonce=_nonce,
+            nonce=nonce,
             tell=self._tell,
         )
         return self._extracting(stream, producer, wanted)
@@ -316,7 +288,7 @@ class Service:
                 quarantine=self.quarantine(settings),
                 restorer=self.restorer,
                 parts=self.lake,
-                nonce=_nonce,
+                nonce=nonce,
                 tell=self._tell,
                 batch=batch,
                 require=partial(self._require_number, settings) if lands else lambda: None,
@@ -345,7 +317,7 @@ class Service:
         return self._sources[name]
 
     def reader_of(self, server: "Server") -> "Reader":
-        return _LateReader(partial(self._reader, server), alone=server.rest)
+        return LateReader(partial(self._reader, server), alone=server.rest)
 
     def _reader(self, server: "Server") -> "Reader":
         from syncd.adapters.spark.jdbc import driver_of  # noqa: PLC0415  # only those who read need it
@@ -376,211 +348,5 @@ class Service:
             self.session.stop()
 
 
-class Server:
-    """One source with the connections that lead to it."""
-
-    def __init__(self, settings: SourceSettings, service: Service) -> None:
-        self.settings: Final = settings
-        self._service = service
-        self._stack = ExitStack()
-        self._asking = list[Callable[[], None]]()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
-
-    @cached_property
-    def way(self) -> Way:
-        return self._stack.enter_context(way_to(self.settings))
-
-    @cached_property
-    def source(self) -> MySqlSource:
-        source = MySqlSource(self.settings, self.way.open)
-        self._stack.callback(source.close)
-        return source
-
-    @cached_property
-    def horizons(self) -> "Horizons":
-        """The horizons of where rows are stamped; for a replica, once it has what they cover."""
-        primary = self.settings.primary
-        if primary is None:
-            return AppliedHorizons(self._polled(self.settings, self.way), self.source)
-        way = self._stack.enter_context(way_to(primary))
-        at_primary = MySqlSource(primary, way.open)
-        self._stack.callback(at_primary.close)
-        self._asking.append(at_primary.close)
-        return FollowedHorizons(self._polled(primary, way), primary=at_primary, replica=self.source)
-
-    def _polled(self, settings: SourceSettings, way: Way) -> ServerHorizons:
-        horizons = ServerHorizons(settings, way.open, StoredNotes(self._service.store, self.settings.name))
-        self._stack.callback(horizons.close)
-        self._asking.append(horizons.rest)
-        return horizons
-
-    def rest(self) -> None:
-        """End every connection that waits for a question: readers may have `max_connections`, and that is all.
-
-        Streams of one server run one after another; whoever lets them run at once has to share its connections out.
-        """
-        for end in (self.source.close, *self._asking):
-            end()
-
-    @cached_property
-    def reader(self) -> "Reader":
-        return self._service.reader_of(self)
-
-
-class Warehouse:
-    """One warehouse: the way to it and the session that is kept, both opened with the first landing."""
-
-    def __init__(self, settings: WarehouseSettings, service: Service) -> None:
-        self.settings: Final = settings
-        self._service = service
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
-
-    @cached_property
-    def sessions(self) -> "KeptSession":
-        from syncd.adapters.redshift.sessions import KeptSession  # noqa: PLC0415  # only those who land need it
-        from syncd.adapters.redshift.way import way_to  # noqa: PLC0415  # as above
-
-        way = self._stack.enter_context(way_to(self.settings))
-        sessions = KeptSession(lambda: way.open(self._service.name))
-        self._stack.callback(sessions.close)
-        return sessions
-
-    @cached_property
-    def _glance(self) -> "Glance":
-        from syncd.adapters.redshift.glance import Glance  # noqa: PLC0415  # as above
-
-        return Glance(self.sessions)
-
-    def holds(self, key: LedgerKey) -> bool:
-        """Whether the ledger seems to hold a batch; asked for all streams at once, and then every ten minutes."""
-        return self._glance.holds(self._controls(key.stream), key)
-
-    def _controls(self, stream: StreamName) -> Controls:
-        lake = self._service.lake.at("").rstrip("/")
-        controls = Controls(lake=lake, stream=stream, schema=self.settings.schema)
-        serializable, own = self._isolation
-        # One that was made stays in use: it has what landed while the database was SERIALIZABLE.
-        return replace(controls, apart=serializable or controls.own_ledger.name in own)
-
-    @cached_property
-    def _isolation(self) -> tuple[bool, frozenset[str]]:
-        """Whether the database is SERIALIZABLE, and the streams' own ledgers that stand there; asked once."""
-        session = self.sessions.session()
-        [(level,)] = session.rows(ISOLATION)
-        names = session.rows(own_ledgers(self.settings.schema))
-        return str(level).upper().startswith("SERIALIZABLE"), frozenset(str(name) for (name,) in names)
-
-    @cached_property
-    def _keys(self) -> "LakeKeys":
-        from syncd.adapters.redshift.aws import LakeKeys  # noqa: PLC0415  # as above
-
-        return LakeKeys()
-
-    def require_number(self, settings: StreamSettings, target: TargetSettings) -> None:
-        """Make sure that the table, where it is there, has the column by which versions of a row are told apart.
-
-        Raises:
-            ConfigError: it has not.
-            WarehouseDown, WarehouseUnfit: it could not be asked.
-        """
-        table = TableRef(schema=target.schema, name=target.table)
-        found = found_of(self.sessions.session().rows(found_statement(table)))
-        if found is not None and COLUMN not in found:
-            raise no_number(f"{settings.database}.{settings.table}")
-
-    def target(self, stream: StreamName, settings: StreamSettings, target: TargetSettings) -> Target:
-        """Where the batches of one stream land.
-
-        Raises:
-            WarehouseDown, WarehouseUnfit: its bastion is away, or refuses us.
-        """
-        from syncd.adapters.redshift.amendments import Amendments  # noqa: PLC0415  # as above
-        from syncd.adapters.redshift.landing import Place  # noqa: PLC0415  # as above
-        from syncd.adapters.redshift.target import RedshiftTarget  # noqa: PLC0415  # as above
-
-        lake = self._service.lake
-        controls = self._controls(stream)
-        place = Place(
-            controls=controls,
-            table=TableRef(schema=target.schema, name=target.table),
-            mode=settings.mode,
-            settings=target,
-            credentials=self._credentials,
-            longest=self.settings.longest_statement,
-            most_rows=MOST_ROWS,
-        )
-        amendments = Amendments(self._service.store)
-
-        def sieve() -> "Sieve":
-            from syncd.adapters.redshift.sieve import Sieve  # noqa: PLC0415  # pyarrow takes long to load
-
-            aside = partial(self._service.put_aside, stream)
-            return Sieve(place, lake=lake, amendments=amendments, nonce=_nonce, tell=aside)
-
-        return RedshiftTarget(
-            place, sessions=self.sessions, lists=lake, amendments=amendments, sieve=sieve, nonce=_nonce
-        )
-
-    def _credentials(self) -> str:
-        role = self.settings.iam_role
-        return self._keys.words() if role is None else role_words(role)
-
-
-class _LateReader:
-    """A reader that is made with the first reading, and with it all that it stands on; `alone` makes room for it."""
-
-    def __init__(self, make: "Callable[[], Reader]", *, alone: Callable[[], None]) -> None:
-        self._make = make
-        self._alone = alone
-        self._made: Reader | None = None
-
-    def prepare(self, *, little: bool) -> None:
-        self._made = self._made or self._make()
-        self._made.prepare(little=little)
-
-    def read(self, reading: Reading, *, tell: Callable[[int], None] = lambda _rows: None) -> Read:
-        self._made = self._made or self._make()
-        self._alone()
-        return self._made.read(reading, tell=tell)
-
-
-class _LateTarget:
-    """A target that is made with the first landing, and with it all that it stands on."""
-
-    def __init__(self, make: Callable[[], Target]) -> None:
-        self._make = make
-        self._made: Target | None = None
-
-    def land(self, cycle: Cycle) -> Mapping[BatchId, int]:
-        return self._real().land(cycle)
-
-    def _real(self) -> Target:
-        self._made = self._made or self._make()
-        return self._made
-
-
-def stream_of(settings: StreamSettings) -> StreamName:
-    return StreamName(source=settings.source, database=settings.database, table=settings.table)
-
-
-def _nonce() -> str:
-    return secrets.token_hex(6)
-
-
 def _run_id(now: datetime) -> str:
-    return f"{now:%Y%m%dT%H%M%SZ}-{_nonce()}"
+    return f"{now:%Y%m%dT%H%M%SZ}-{nonce()}"

@@ -1,0 +1,34 @@
+"""The lake and its store, and the names by which they know streams and attempts."""
+
+import secrets
+from typing import TYPE_CHECKING
+
+from syncd.core.settings import (
+    LakeSettings,
+    StreamSettings,
+)
+from watermarks.names import StreamName
+from watermarks.store import Store
+
+if TYPE_CHECKING:
+    from syncd.adapters.s3 import Lake
+
+
+def open_lake(settings: LakeSettings, *, within: float | None = None) -> "Lake":
+    from syncd.adapters.s3 import Lake  # noqa: PLC0415  # boto3 takes long to load
+
+    return Lake.of(settings, within=within)
+
+
+def open_store(lake: "Lake") -> Store:
+    from watermarks.stores.s3 import S3Store  # noqa: PLC0415  # as above
+
+    return S3Store(lake.client, bucket=lake.settings.bucket, prefix=lake.settings.prefix)
+
+
+def stream_of(settings: StreamSettings) -> StreamName:
+    return StreamName(source=settings.source, database=settings.database, table=settings.table)
+
+
+def nonce() -> str:
+    return secrets.token_hex(6)

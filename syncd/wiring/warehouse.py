@@ -1,0 +1,147 @@
+"""One warehouse: the way to it, its session, and where the batches of each stream land in it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Final
+
+from syncd.core.batch_number import COLUMN
+from syncd.core.redshift.control import ISOLATION, Controls, own_ledgers
+from syncd.core.redshift.copy import role_words
+from syncd.core.redshift.quoting import TableRef
+from syncd.core.redshift.target import found_of, found_statement
+from syncd.core.settings import (
+    StreamSettings,
+    TargetSettings,
+    WarehouseSettings,
+)
+from syncd.stages.replay import no_number
+from syncd.wiring.lake import nonce
+from syncd.wiring.opened import Opened
+from watermarks.batch import BatchId
+from watermarks.landing import Cycle, LedgerKey, Target
+from watermarks.names import StreamName
+
+if TYPE_CHECKING:
+    from syncd.adapters.redshift.aws import LakeKeys
+    from syncd.adapters.redshift.glance import Glance
+    from syncd.adapters.redshift.sessions import KeptSession
+    from syncd.adapters.redshift.sieve import Sieve
+    from syncd.wiring.service import Service
+
+MOST_ROWS: Final = 10_000_000
+"""About so many rows are landed in one transaction."""
+
+
+class Warehouse(Opened):
+    """One warehouse: the way to it and the session that is kept, both opened with the first landing."""
+
+    def __init__(self, settings: WarehouseSettings, service: "Service") -> None:
+        super().__init__()
+        self.settings: Final = settings
+        self._service = service
+
+    @cached_property
+    def sessions(self) -> "KeptSession":
+        from syncd.adapters.redshift.sessions import KeptSession  # noqa: PLC0415  # only those who land need it
+        from syncd.adapters.redshift.way import way_to  # noqa: PLC0415  # as above
+
+        way = self._stack.enter_context(way_to(self.settings))
+        sessions = KeptSession(lambda: way.open(self._service.name))
+        self._stack.callback(sessions.close)
+        return sessions
+
+    @cached_property
+    def _glance(self) -> "Glance":
+        from syncd.adapters.redshift.glance import Glance  # noqa: PLC0415  # as above
+
+        return Glance(self.sessions)
+
+    def holds(self, key: LedgerKey) -> bool:
+        """Whether the ledger seems to hold a batch; asked for all streams at once, and then every ten minutes."""
+        return self._glance.holds(self._controls(key.stream), key)
+
+    def _controls(self, stream: StreamName) -> Controls:
+        lake = self._service.lake.at("").rstrip("/")
+        controls = Controls(lake=lake, stream=stream, schema=self.settings.schema)
+        serializable, own = self._isolation
+        # One that was made stays in use: it has what landed while the database was SERIALIZABLE.
+        return replace(controls, apart=serializable or controls.own_ledger.name in own)
+
+    @cached_property
+    def _isolation(self) -> tuple[bool, frozenset[str]]:
+        """Whether the database is SERIALIZABLE, and the streams' own ledgers that stand there; asked once."""
+        session = self.sessions.session()
+        [(level,)] = session.rows(ISOLATION)
+        names = session.rows(own_ledgers(self.settings.schema))
+        return str(level).upper().startswith("SERIALIZABLE"), frozenset(str(name) for (name,) in names)
+
+    @cached_property
+    def _keys(self) -> "LakeKeys":
+        from syncd.adapters.redshift.aws import LakeKeys  # noqa: PLC0415  # as above
+
+        return LakeKeys()
+
+    def require_number(self, settings: StreamSettings, target: TargetSettings) -> None:
+        """Make sure that the table, where it is there, has the column by which versions of a row are told apart.
+
+        Raises:
+            ConfigError: it has not.
+            WarehouseDown, WarehouseUnfit: it could not be asked.
+        """
+        table = TableRef(schema=target.schema, name=target.table)
+        found = found_of(self.sessions.session().rows(found_statement(table)))
+        if found is not None and COLUMN not in found:
+            raise no_number(f"{settings.database}.{settings.table}")
+
+    def target(self, stream: StreamName, settings: StreamSettings, target: TargetSettings) -> Target:
+        """Where the batches of one stream land.
+
+        Raises:
+            WarehouseDown, WarehouseUnfit: its bastion is away, or refuses us.
+        """
+        from syncd.adapters.redshift.amendments import Amendments  # noqa: PLC0415  # as above
+        from syncd.adapters.redshift.landing import Place  # noqa: PLC0415  # as above
+        from syncd.adapters.redshift.target import RedshiftTarget  # noqa: PLC0415  # as above
+
+        lake = self._service.lake
+        controls = self._controls(stream)
+        place = Place(
+            controls=controls,
+            table=TableRef(schema=target.schema, name=target.table),
+            mode=settings.mode,
+            settings=target,
+            credentials=self._credentials,
+            longest=self.settings.longest_statement,
+            most_rows=MOST_ROWS,
+        )
+        amendments = Amendments(self._service.store)
+
+        def sieve() -> "Sieve":
+            from syncd.adapters.redshift.sieve import Sieve  # noqa: PLC0415  # pyarrow takes long to load
+
+            aside = partial(self._service.put_aside, stream)
+            return Sieve(place, lake=lake, amendments=amendments, nonce=nonce, tell=aside)
+
+        return RedshiftTarget(
+            place, sessions=self.sessions, lists=lake, amendments=amendments, sieve=sieve, nonce=nonce
+        )
+
+    def _credentials(self) -> str:
+        role = self.settings.iam_role
+        return self._keys.words() if role is None else role_words(role)
+
+
+class LateTarget:
+    """A target that is made with the first landing, and with it all that it stands on."""
+
+    def __init__(self, make: Callable[[], Target]) -> None:
+        self._make = make
+        self._made: Target | None = None
+
+    def land(self, cycle: Cycle) -> Mapping[BatchId, int]:
+        return self._real().land(cycle)
+
+    def _real(self) -> Target:
+        self._made = self._made or self._make()
+        return self._made
