@@ -12,20 +12,13 @@ import pymysql
 from syncd.adapters.mysql.codes import AWAY, HINTS, passes
 from syncd.adapters.mysql.tls import handshake_error, tls_options
 from syncd.core.errors import SourceDown, SourceUnfit
-from syncd.core.mysql_sql import ALL_ROWS_OF_AN_ANSWER as ALL_ROWS
+from syncd.core.mysql_sql import ALL_ROWS_OF_AN_ANSWER
 from syncd.core.settings import SourceSettings
 from watermarks.errors import HintedError
 
 Connection: TypeAlias = "pymysql.Connection[Any]"
 
 CONNECTED_WITHIN: Final = 10
-SESSION: Final = (
-    "SET SESSION time_zone = '+00:00', sql_mode = '', character_set_results = utf8mb4,"
-    f" sql_select_limit = {ALL_ROWS}"
-    " /*!50708 , max_execution_time = {milliseconds} */ /*M!100101 , max_statement_time = {seconds} */"
-)
-"""No mode that turns a value into something else, or a strange stamp into an error; no answer that is cut; and no
-statement goes on at the server after we have given it up."""
 ISOLATION: Final = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"
 """A statement of its own: the variable has another name on MariaDB before 11.1."""
 
@@ -83,17 +76,25 @@ def _prepared(settings: SourceSettings) -> Connection:
         charset="utf8mb4",
         read_timeout=silence,
         write_timeout=silence,
-        init_command=_session(silence),
+        init_command=session_of(silence),
         autocommit=True,
         defer_connect=True,
         **tls_options(settings),
     )
 
 
-def _session(silence: float) -> str:
-    # The server ends it first, and says so.
+def session_of(silence: float) -> str:
+    """The first statement of a session of which no wait is longer than so many seconds.
+
+    No mode turns a value into something else, or a strange stamp into an error; no answer is cut; and no statement
+    goes on at the server after we have given it up: the server ends it first, and says so.
+    """
     milliseconds = max(1, int(silence * 900))
-    return SESSION.format(milliseconds=milliseconds, seconds=milliseconds / 1000)
+    return (
+        "SET SESSION time_zone = '+00:00', sql_mode = '', character_set_results = utf8mb4,"
+        f" sql_select_limit = {ALL_ROWS_OF_AN_ANSWER} /*!50708 , max_execution_time = {milliseconds} */"
+        f" /*M!100101 , max_statement_time = {milliseconds / 1000} */"
+    )
 
 
 def _socket(place: tuple[str, int]) -> socket.socket:

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from syncd.adapters.mysql.connect import SESSION
+from syncd.adapters.mysql.connect import session_of
 from syncd.adapters.s3 import Lake
 from syncd.adapters.spark.reader import SparkReader
 from syncd.core.columns import Policies, Policy
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.services
 @pytest.fixture(scope="module")
 def cursor(orders: Orders) -> Iterator[Any]:
     with orders.address.connect() as connection, connection.cursor() as opened:
-        opened.execute(SESSION)
+        opened.execute(session_of(60))
         yield opened
 
 

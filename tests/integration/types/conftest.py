@@ -4,7 +4,7 @@ from typing import Any
 import pymysql
 import pytest
 
-from syncd.adapters.mysql.connect import SESSION
+from syncd.adapters.mysql.connect import session_of
 from syncd.sandbox.whole import Sandbox
 from tests.services.servers import environ_of
 
@@ -30,7 +30,7 @@ def cursor(server: tuple[str, Sandbox]) -> Iterator[Any]:
         password=address.password,
         database=address.database,
         charset="utf8mb4",
-        init_command=SESSION,
+        init_command=session_of(60),
         autocommit=True,
     )
     with connection, connection.cursor() as opened:
