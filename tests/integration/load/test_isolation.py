@@ -28,7 +28,9 @@ def server(s3_url: str) -> Iterator[RedshiftStandIn]:
 
 
 def controls(loader: Loader, stream: Prepared, *, apart: bool) -> Controls:
-    return Controls(lake=loader.lake.at(""), stream=stream.stream, schema=loader.warehouse.schema, apart=apart)
+    return Controls(
+        lake=loader.lake.at("").rstrip("/"), stream=stream.stream, schema=loader.warehouse.schema, apart=apart
+    )
 
 
 def rounds(server: RedshiftStandIn, one: Loader, streams: list[Batches], *, apart: bool) -> int:

@@ -61,6 +61,7 @@ def test_the_fields_of_a_landing(prepared: Prepare, command: Make) -> None:
         "rows": 3,
         "files": 3,
         "quarantined": 0,
+        "incomplete": [],
         "last": "1-2",
         "mark": list(link.high.texts()),
         "pending": 0,
