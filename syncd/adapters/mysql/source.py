@@ -29,6 +29,8 @@ from syncd.core.settings import SourceSettings
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 _LOST: Final = frozenset({CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, CR.CR_SERVER_LOST_EXTENDED, 4031, 1927})
 """The connection is gone; 4031 and 1927 are what MySQL and MariaDB say last to one that they ended."""
+_ANY_BYTES: Final = "latin-1"
+"""Every byte is a character of it."""
 _NO_STATEMENT: Final = frozenset({ER.PARSE_ERROR, ER.SPECIFIC_ACCESS_DENIED_ERROR, ER.SYNTAX_ERROR})
 
 Version: TypeAlias = tuple[tuple[int, int, int], bool]
@@ -78,8 +80,13 @@ class MySqlSource:
 
     def created_by(self, database: str, name: str) -> str:
         """The statement that SHOW CREATE TABLE prints."""
-        [row] = self._ask(f"SHOW CREATE TABLE {qualified(database, name)}", database)
-        return str(row[1])
+        sql = f"SHOW CREATE TABLE {qualified(database, name)}"
+        try:
+            row: Sequence[Any] = self._run(lambda connection: _fetched_raw(connection, sql)[0])
+        except FOREIGN as error:
+            raise self._meant(error, database) from error
+        text = row[1] if isinstance(row[1], bytes) else str(row[1]).encode(_ANY_BYTES)
+        return text.decode(errors="backslashreplace")
 
     def rows(self, sql: str) -> Sequence[tuple[object, ...]]:
         """All rows of a small answer."""
@@ -187,6 +194,17 @@ def _fetched(connection: Connection, sql: str) -> Sequence[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(sql)
         return tuple(cursor.fetchall())
+
+
+def _fetched_raw(connection: Connection, sql: str) -> Sequence[tuple[Any, ...]]:
+    """As `_fetched`, of what may hold bytes that are no text: it prints the default of a binary column as it is."""
+    encoding, connection.encoding = connection.encoding, _ANY_BYTES
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(sql.encode())
+            return tuple(cursor.fetchall())
+    finally:
+        connection.encoding = encoding
 
 
 def _named(connection: Connection, sql: str) -> Sequence[dict[str, Any]]:

@@ -64,6 +64,14 @@ def test_a_table_is_told_with_its_columns_and_indexes(server: Server) -> None:
     assert (table.engine, table.kind, table.partitioned) == ("InnoDB", "BASE TABLE", False)
 
 
+def test_a_statement_that_made_a_table_is_told_whatever_bytes_its_defaults_hold(server: Server) -> None:
+    make(server, "id INT PRIMARY KEY, `grün` VARBINARY(4) NOT NULL DEFAULT X'FFFE0041'")
+
+    told = server.source().created_by("lab", "s")
+
+    assert "`grün` varbinary(4) NOT NULL DEFAULT" in told
+
+
 def test_a_hidden_index_serves_nothing(server: Server) -> None:
     make(server, "id INT PRIMARY KEY, update_at DATETIME, KEY k (update_at)")
     run_sql(server, f"ALTER TABLE s ALTER INDEX k {'IGNORED' if server.name == 'mariadb' else 'INVISIBLE'}")
