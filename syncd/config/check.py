@@ -8,13 +8,16 @@ from typing import Any, Final, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from syncd.config.mistakes import told, written
-from syncd.config.model import DEFAULTED, Defaults, File, Lake, Source, Table, Tunnel
+from syncd.config.model import DEFAULTED, Daemon, Defaults, File, Lake, Source, Table, Tunnel
 from syncd.config.read import Misconfigured, Mistake, Path_, Text, key_of, read_text
 from syncd.config.targets import Targets, Warehouses
-from syncd.config.words import address, is_loopback, user_of
+from syncd.config.words import address, duration, is_cron, is_loopback, user_of
 from syncd.core.columns import Policies
 from syncd.core.settings import (
+    DaemonSettings,
     LakeSettings,
+    NotifySettings,
+    Schedule,
     Secret,
     Settings,
     SourceSettings,
@@ -67,8 +70,14 @@ class _Checker:
         streams = tuple(self._streams(tables, {source.name: source for source in sources}, targets))
         if self._mistakes:
             raise self._refusal()
-        spark = SparkSettings(**file.spark.model_dump())
-        return Settings(sources=sources, lake=_lake(file.lake), spark=spark, streams=streams, warehouses=warehouses)
+        return Settings(
+            sources=sources,
+            lake=_lake(file.lake),
+            spark=SparkSettings(**file.spark.model_dump()),
+            streams=streams,
+            warehouses=warehouses,
+            daemon=_daemon(file.daemon),
+        )
 
     def _refusal(self) -> Misconfigured:
         return Misconfigured.of(self._text.path, self._mistakes)
@@ -220,6 +229,7 @@ class _Checker:
                 out_of_range=table.out_of_range,
                 invalid_text=table.invalid_text,
             ),
+            schedule=_schedule(table),
         )
 
     def _source_of(self, table: Table, sources: dict[str, SourceSettings], place: Path_) -> SourceSettings | None:
@@ -238,6 +248,31 @@ class _Checker:
 def _lake(lake: Lake) -> LakeSettings:
     parts = address(lake.url, "s3")
     return LakeSettings(bucket=parts.netloc, prefix=parts.path.strip("/"), region=lake.region, endpoint=lake.endpoint)
+
+
+def _daemon(daemon: Daemon) -> DaemonSettings:
+    return DaemonSettings(
+        http=daemon.http,
+        token=Secret(daemon.token) if daemon.token else None,
+        stop_timeout=daemon.stop_timeout,
+        notify=tuple(
+            NotifySettings(url=Secret(one.url), channel=one.channel, again=one.again) for one in daemon.notify
+        ),
+        markers=daemon.markers,
+    )
+
+
+def _schedule(table: Table) -> Schedule:
+    cron = is_cron(table.every)
+    return Schedule(
+        every=None if cron else duration(table.every),
+        cron=table.every if cron else None,
+        zone=table.zone or "UTC",
+        after=table.after,
+        priority=table.priority,
+        longest_run=table.longest_run,
+        fresh_within=table.fresh_within,
+    )
 
 
 def _without_beginning(shared: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt, model_validator
 
-from syncd.config.words import address, duration, instant, interval_or_cron, user_of
+from syncd.config.words import address, duration, instant, interval_or_cron, listening, user_of
 from syncd.core.columns import Policy
-from syncd.core.settings import Deletes, EpochUnit, FirstRun, Mode, Note, NullCursor, Tls
+from syncd.core.settings import Address, Channel, Deletes, EpochUnit, FirstRun, Mode, Note, NullCursor, Tls
 
 Duration = Annotated[timedelta, BeforeValidator(duration)]
 Instant = Annotated[datetime, BeforeValidator(instant)]
@@ -121,6 +121,7 @@ class Warehouse(Part):
     secret: Text | None = None
     tunnel: Tunnel | None = None
     query_group: Text | None = None
+    max_sessions: PositiveInt = 2
     silence: Duration = timedelta(seconds=60)
     longest_statement: Duration = timedelta(hours=1)
 
@@ -133,10 +134,28 @@ class Spark(Part):
     conf: dict[str, str] = Field(default_factory=dict)
 
 
+def _web_url(text: object) -> object:
+    address(text, "https", "http")
+    return text
+
+
+def _told(value: object) -> object:
+    """Whom to tell, where one address, or a list of them, says no more than that."""
+    return [{"url": one} if isinstance(one, str) else one for one in value] if isinstance(value, list) else value
+
+
+class Notify(Part):
+    url: Annotated[str, BeforeValidator(_web_url)]
+    channel: Channel = Channel.WEBHOOK
+    again: Duration = timedelta(hours=4)
+
+
 class Daemon(Part):
-    http: Text = "127.0.0.1:8080"
+    http: Annotated[Address | None, BeforeValidator(listening)] = Address(host="127.0.0.1", port=8080)
+    token: Text | None = None
     stop_timeout: Duration = timedelta(seconds=60)
-    notify: tuple[Text, ...] = ()
+    notify: Annotated[tuple[Notify, ...], BeforeValidator(_told)] = ()
+    markers: bool = False
 
 
 class From(Part):
@@ -150,6 +169,8 @@ class Defaults(Part):
     """What a table may say, and what all tables may say at once."""
 
     every: Every = "5m"
+    priority: int = 0
+    longest_run: Duration = timedelta(hours=6)
     batch_rows: PositiveInt = 1_000_000
     max_pending: PositiveInt = 1_000
     mode: Mode = Mode.UPSERT

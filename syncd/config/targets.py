@@ -62,6 +62,7 @@ class Warehouses:
             schema=folded(warehouse.schema_),
             iam_role=warehouse.iam_role,
             query_group=warehouse.query_group,
+            max_sessions=warehouse.max_sessions,
             silence=warehouse.silence,
             longest_statement=warehouse.longest_statement,
         )

@@ -6,8 +6,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from syncd.core.settings import Address
+
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
+HIGHEST_PORT: Final = 65_535
 _CRON: Final = re.compile(r"\S+( \S+){4}")
 
 
@@ -19,15 +22,31 @@ def duration(text: object) -> timedelta:
     return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in pieces))
 
 
+def is_cron(text: str) -> bool:
+    return _CRON.fullmatch(text) is not None
+
+
 def interval_or_cron(text: object) -> str:
     """A duration or five fields of cron, as written."""
-    if isinstance(text, str) and _CRON.fullmatch(text):
+    if isinstance(text, str) and is_cron(text):
         return text
     try:
         duration(text)
     except ValueError as error:
         raise ValueError("write a duration such as 5m, or five fields of cron such as '0 3 * * *'") from error
     return str(text)
+
+
+def listening(text: object) -> object:
+    """`127.0.0.1:8080`, `[::1]:8080` or `:8080`, which is all addresses; `off`, which YAML reads as no, is none."""
+    if text is False or text == "off":
+        return None
+    if not isinstance(text, str):
+        return text
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > HIGHEST_PORT:
+        raise ValueError("write where to listen, such as 127.0.0.1:8080, or off")
+    return Address(host=host.strip("[]") or "0.0.0.0", port=int(port))  # noqa: S104  # who writes no host asks for it
 
 
 def instant(text: object) -> datetime:

@@ -2,10 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TypeAlias
 
 from watermarks.batch import BatchId
 from watermarks.cursor import Cursor
+from watermarks.document import Stage
+from watermarks.errors import HintedError
+from watermarks.halves import Strategy
 from watermarks.names import StreamName
 
 
@@ -135,6 +139,53 @@ class StreamFailed(Event):
     hint: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassDue(Event):
+    """When a stage of the stream is looked at next."""
+
+    stage: Stage
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassHeldBack(Event):
+    """A stage that was due does not run yet, and why."""
+
+    stage: Stage
+    reason: str
+    until: datetime | None = None
+    """None: nobody knows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassBegan(Event):
+    """One pass of a stage is under way."""
+
+    stage: Stage
+    strategy: Strategy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassEnded(Event):
+    """One pass of a stage has ended, well or not."""
+
+    stage: Stage
+    state: str
+    """`extracted`, `loaded`, `nothing new`, `waiting` or `failed`."""
+    batches: int
+    rows: int
+    seconds: float
+    mark: Cursor
+    complete: datetime | None
+    """What was committed at the source before it is in the lake, or in the target; None: unknown."""
+    proven: bool
+    pending: int
+    """Batches that are extracted and not loaded."""
+    reason: str = ""
+    """What it waits for."""
+    error: HintedError | None = None
+
+
 _NAMES: dict[type, str] = {
     BatchPlanned: "batch.planned",
     RowsArrived: "rows.arrived",
@@ -148,6 +199,10 @@ _NAMES: dict[type, str] = {
     OrphansSwept: "orphans.swept",
     StreamWaited: "stream.waited",
     StreamFailed: "stream.failed",
+    PassDue: "pass.due",
+    PassHeldBack: "pass.held_back",
+    PassBegan: "pass.began",
+    PassEnded: "pass.ended",
 }
 
 Tell: TypeAlias = Callable[[Event], None]

@@ -139,6 +139,8 @@ class WarehouseSettings:
     iam_role: str | None = None
     """By which COPY reads the lake: `default`, or ARNs; without it the credentials of the lake stand in the SQL."""
     query_group: str | None = None
+    max_sessions: int = 2
+    """How many sessions a daemon lands over at once."""
     silence: timedelta = timedelta(seconds=60)
     """How long a short answer may take."""
     longest_statement: timedelta = timedelta(hours=1)
@@ -213,6 +215,25 @@ class TargetSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """When the daemon reads a table, and what it owes to whoever waits for it."""
+
+    every: timedelta | None = timedelta(minutes=5)
+    """None where `cron` says when."""
+    cron: str | None = None
+    zone: str = "UTC"
+    """Of the cron."""
+    after: tuple[str, ...] = ()
+    """Tables, as `database.table`, whose pass comes first where both are due."""
+    priority: int = 0
+    """Of two streams that wait for the same slot, the one with the higher goes first."""
+    longest_run: timedelta = timedelta(hours=6)
+    """A pass that takes longer is ended: its Spark job cancelled, its connections closed."""
+    fresh_within: timedelta | None = None
+    """How far the target may be behind the source before somebody is told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSettings:
     """One source table."""
 
@@ -245,6 +266,53 @@ class StreamSettings:
     """Columns of TINYINT(1) that hold nothing but 0 and 1, and are to be BOOLEAN."""
     target: TargetSettings | None = None
     """None where no warehouse is configured."""
+    schedule: Schedule = field(default_factory=Schedule)
+
+    @property
+    def name(self) -> str:
+        return f"{self.database}.{self.table}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Where to listen."""
+
+    host: str
+    port: int
+
+
+class Channel(StrEnum):
+    """How somebody is told."""
+
+    WEBHOOK = "webhook"
+    """One JSON document."""
+    SLACK = "slack"
+    """A text, as Slack and its like take it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotifySettings:
+    """Whom to tell of incidents."""
+
+    url: Secret
+    """It may hold a token."""
+    channel: Channel = Channel.WEBHOOK
+    again: timedelta = timedelta(hours=4)
+    """How often to say that an incident is still open."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonSettings:
+    """The daemon as a whole."""
+
+    http: Address | None = Address(host="127.0.0.1", port=8080)
+    """None: no HTTP."""
+    token: Secret | None = None
+    """What a reader of it has to show; without one, whoever reaches the address may read."""
+    stop_timeout: timedelta = timedelta(seconds=60)
+    notify: tuple[NotifySettings, ...] = ()
+    markers: bool = False
+    """Whether each pass that leaves a stream complete says so by an object in the lake."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,3 +324,4 @@ class Settings:
     spark: SparkSettings = field(default_factory=SparkSettings)
     streams: tuple[StreamSettings, ...] = ()
     warehouses: tuple[WarehouseSettings, ...] = ()
+    daemon: DaemonSettings = field(default_factory=DaemonSettings)

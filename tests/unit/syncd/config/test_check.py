@@ -8,7 +8,7 @@ from syncd.config.check import check, read_settings
 from syncd.config.read import Misconfigured, parse_text
 from syncd.core.columns import Policy
 from syncd.core.errors import ConfigError
-from syncd.core.settings import FirstRun, Settings, StreamSettings, Tls
+from syncd.core.settings import Channel, FirstRun, Secret, Settings, StreamSettings, Tls
 
 ENVIRON = {"MYSQL_PASSWORD": "p@ss:/word", "REDSHIFT_PASSWORD": "x"}
 WHOLE = """
@@ -207,3 +207,32 @@ def test_paths_are_meant_from_where_the_file_lies(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is not there"):
         read_settings(tmp_path / "none.yaml", {})
+
+
+def test_the_daemon_and_the_schedules_of_its_tables_are_read() -> None:
+    text = """\
+source: {url: "mysql://sync:x@db:3306/shop"}
+lake: {url: "s3://acme-lake/syncd"}
+daemon:
+  http: off
+  token: hush
+  notify:
+    - https://hooks.example.com/one
+    - {url: "https://hooks.example.com/two", channel: slack, again: 1h}
+tables:
+  orders: {every: 30s, priority: 5, longest_run: 10m, fresh_within: 10m}
+  countries: {every: "0 3 * * *", zone: Europe/Berlin, after: [shop.orders]}
+"""
+
+    settings = check(parse_text(text, path="syncd.yaml", environ={}))
+
+    assert settings.daemon.http is None
+    assert settings.daemon.token == Secret("hush")
+    assert [(one.channel, one.again) for one in settings.daemon.notify] == [
+        (Channel.WEBHOOK, timedelta(hours=4)),
+        (Channel.SLACK, timedelta(hours=1)),
+    ]
+    orders, countries = (stream.schedule for stream in settings.streams)
+    assert (orders.every, orders.cron, orders.priority) == (timedelta(seconds=30), None, 5)
+    assert (countries.every, countries.cron, countries.zone) == (None, "0 3 * * *", "Europe/Berlin")
+    assert countries.after == ("shop.orders",)

@@ -2,7 +2,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from syncd.config.words import duration, instant, interval_or_cron
+from syncd.config.words import duration, instant, interval_or_cron, listening
+from syncd.core.settings import Address
 
 
 @pytest.mark.parametrize(
@@ -43,3 +44,23 @@ def test_an_instant_is_read_and_without_a_zone_it_is_utc(text: str, moment: date
 def test_what_is_no_instant_is_refused() -> None:
     with pytest.raises(ValueError, match="write an instant"):
         instant("yesterday")
+
+
+@pytest.mark.parametrize(
+    ("text", "heard"),
+    [
+        ("127.0.0.1:8080", Address(host="127.0.0.1", port=8080)),
+        ("[::1]:9000", Address(host="::1", port=9000)),
+        (":8080", Address(host="0.0.0.0", port=8080)),
+        ("off", None),
+        (False, None),
+    ],
+)
+def test_an_address_to_listen_at(text: object, heard: Address | None) -> None:
+    assert listening(text) == heard
+
+
+@pytest.mark.parametrize("text", ["8080", "here:", "127.0.0.1:70000"])
+def test_no_address_to_listen_at(text: str) -> None:
+    with pytest.raises(ValueError, match="write where to listen"):
+        listening(text)
