@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 MINIO := v0.0.0-20260212201848-7aac2a2c5b7c
 export HYPOTHESIS_STORAGE_DIRECTORY ?= .cache/hypothesis
 
-.PHONY: help setup demo check test test-services test-long test-live bench-watermarks bench-sandbox bench-standin bench-extract bench-start bench-load bench-convert real-mysql format constraints clean
+.PHONY: help setup demo check test test-services test-long test-live bench-watermarks bench-sandbox bench-standin bench-extract bench-start bench-load bench-convert bench-status real-mysql format constraints clean
 
 help:           ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 20
@@ -84,6 +84,9 @@ bench-load: $(READY) ## COPYs, commits and requests of many small batches; 2,000
 
 bench-convert: $(READY) ## travelled batches to Parquet on one core: rows a second, zstd against snappy
 	$(BIN)/python -m benchmarks.convert
+
+bench-status: $(READY) ## `syncd status` over 500 streams, the whole command
+	$(BIN)/python -m benchmarks.status
 
 format: $(READY) ## lay the code out and mend what can be mended
 	$(BIN)/ruff format

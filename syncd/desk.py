@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from watermarks.cursor import Cursor
     from watermarks.store import Store
 
+CONNECTIONS: Final = 16
 PATIENCE: Final = timedelta(seconds=5)
 """How long MySQL may take for an answer that can be done without."""
 
@@ -49,8 +50,10 @@ class Asked:
 class Desk:
     """Opens each side when it is first asked for, and ends it with the `with`."""
 
-    def __init__(self, settings: Settings, *, clock: Clock | None = None) -> None:
+    def __init__(self, settings: Settings, *, clock: Clock | None = None, connections: int = CONNECTIONS) -> None:
+        """Prepare; `connections` is how many requests to the lake may be on their way at once."""
         self.settings: Final = settings
+        self._connections = connections
         self.clock: Final = clock or SystemClock()
         self._stack = ExitStack()
         self._sessions = dict[str, "Session"]()
@@ -70,7 +73,7 @@ class Desk:
     def lake(self) -> "Lake":
         from syncd.adapters.s3 import Lake  # noqa: PLC0415  # boto3 takes long to load
 
-        return Lake.of(self.settings.lake)
+        return Lake.of(self.settings.lake, connections=self._connections)
 
     @cached_property
     def store(self) -> "Store":

@@ -35,6 +35,8 @@ PIECE: Final = 8 << 20
 """How much is sent at once; S3 takes at most 10,000 pieces, and none but the last under 5 MiB."""
 IN_FLIGHT: Final = 2
 """How many pieces may be on their way; one more is being filled."""
+CONNECTIONS: Final = 16
+"""How many requests may be on their way at once, unless more are asked for."""
 MOST_AT_ONCE: Final = 1000
 """How many keys S3 removes with one request."""
 
@@ -66,8 +68,8 @@ class Lake:
     client: "S3Client"
 
     @classmethod
-    def of(cls, settings: LakeSettings, *, within: float | None = None) -> "Lake":
-        """The lake with a client of its own; safe for several threads.
+    def of(cls, settings: LakeSettings, *, within: float | None = None, connections: int = CONNECTIONS) -> "Lake":
+        """The lake with a client of its own; safe for several threads, each over one of so many connections.
 
         With `within`, no request waits longer than so many seconds for a connection or
         an answer, and none is sent twice.
@@ -76,7 +78,8 @@ class Lake:
             Misuse: no client can be built from the settings.
         """
         if within is None:
-            return cls(settings, s3_client(region=settings.region, endpoint=settings.endpoint))
+            client = s3_client(region=settings.region, endpoint=settings.endpoint, connections=connections)
+            return cls(settings, client)
         client = s3_client(
             region=settings.region,
             endpoint=settings.endpoint,

@@ -10,6 +10,7 @@ from syncd.cli.jars import jars
 from syncd.cli.quarantine import quarantine
 from syncd.cli.run import run
 from syncd.cli.sandbox import sandbox
+from syncd.cli.status import status
 from syncd.cli.watermark import watermark
 from watermarks.errors import HintedError
 
@@ -25,6 +26,7 @@ syncd.add_command(jars)
 syncd.add_command(quarantine)
 syncd.add_command(run)
 syncd.add_command(sandbox)
+syncd.add_command(status)
 syncd.add_command(watermark)
 
 

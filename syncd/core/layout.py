@@ -36,6 +36,11 @@ def refused_prefix(stream: StreamName) -> str:
     return f"quarantine/{stream.chain_stem}/"
 
 
+def refused_stem(key: str) -> str:
+    """The stem of the stream to which a key in quarantine belongs."""
+    return "/".join(key.split("/")[1:3])
+
+
 def quarantine_prefix(stream: StreamName, batch: BatchId) -> str:
     return f"{refused_prefix(stream)}{batch}/"
 

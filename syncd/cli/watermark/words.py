@@ -110,11 +110,11 @@ def consent(command: Command) -> Command:
     return command
 
 
-def open_desk(config: Path) -> "Desk":
+def open_desk(config: Path, *, connections: int | None = None) -> "Desk":
     from syncd.config.check import read_settings
-    from syncd.desk import Desk
+    from syncd.desk import CONNECTIONS, Desk
 
-    return Desk(read_settings(config, os.environ))
+    return Desk(read_settings(config, os.environ), connections=connections or CONNECTIONS)
 
 
 def chosen(desk: "Desk", names: Sequence[str], *, all_: bool) -> list[Named]:

@@ -31,6 +31,8 @@ READS = {"GetObject", "HeadObject", "ListObjectsV2"}
 class Marks(Command):
     """`syncd watermark` in this process; other commands in one of their own."""
 
+    group: tuple[str, ...] = ("watermark",)
+    """What comes before the words."""
     requests: list[str] = field(default_factory=list)
     """What was asked of S3 by the last command."""
     said: str | None = None
@@ -42,7 +44,7 @@ class Marks(Command):
         out, err = io.StringIO(), io.StringIO()
         self.requests.clear()
         stdin = Terminal(self.said, self.meanwhile) if self.said is not None else io.StringIO()
-        argv, sys.argv = sys.argv, ["syncd", "watermark", *words, "--config", str(self.config)]
+        argv, sys.argv = sys.argv, ["syncd", *self.group, *words, "--config", str(self.config)]
         before, sys.stdin = sys.stdin, stdin
         try:
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

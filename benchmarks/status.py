@@ -1,0 +1,100 @@
+"""How long `syncd status` takes over 500 streams: the whole command, in a process of its own, against local S3.
+
+make bench-status
+"""
+
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import boto3
+
+from benchmarks.standin_copy import MOTO
+from benchmarks.watermarks import RUN, STREAM, link_after
+from watermarks.document import Watermark
+from watermarks.names import StreamName, document_key
+
+STREAMS = 500
+BATCHES = 20
+ROUNDS = 5
+BUCKET = "lake"
+KEYS = {"AWS_ACCESS_KEY_ID": "sandbox", "AWS_SECRET_ACCESS_KEY": "sandbox", "AWS_DEFAULT_REGION": "us-east-1"}
+SYNCD = "from syncd.cli.main import entry; entry()"
+
+
+def a_watermark() -> Watermark:
+    """One that has lived a while, its last batch not loaded."""
+    now = datetime.now(UTC)
+    state = Watermark.new(STREAM, at=now)
+    for number in range(BATCHES):
+        link = link_after(state)
+        state = state.with_link(link, run=RUN, at=now)
+        if number < BATCHES - 1:
+            state = state.with_landed(link, rows=link.rows, run=RUN, at=now)
+    return state
+
+
+def fill(endpoint: str) -> None:
+    client = boto3.client("s3", endpoint_url=endpoint)
+    client.create_bucket(Bucket=BUCKET)
+    state = a_watermark()
+    for number in range(STREAMS):
+        stream = StreamName(source="shop", database="shop", table=f"t{number}")
+        body = replace(state, stream=stream, revision=1).to_bytes()
+        client.put_object(Bucket=BUCKET, Key=document_key(stream.stem), Body=body)
+
+
+def configured(endpoint: str, directory: Path) -> Path:
+    path = directory / "syncd.yaml"
+    tables = "\n".join(f"  shop.t{number}:" for number in range(STREAMS))
+    path.write_text(
+        "sources: {shop: {url: 'mysql://nobody:x@127.0.0.1:9/shop', zone: UTC}}\n"
+        f"lake: {{url: 's3://{BUCKET}', endpoint: '{endpoint}', region: us-east-1}}\n"
+        "warehouse: {url: 'redshift://nobody:x@127.0.0.1:9/dev', iam_role: default}\n"
+        f"tables:\n{tables}\n"
+    )
+    return path
+
+
+def seconds(config: Path, *words: str) -> float:
+    began = time.monotonic()
+    done = subprocess.run(  # noqa: S603  # the command that is measured
+        [sys.executable, "-c", SYNCD, *words, "--config", str(config)], capture_output=True, text=True, check=True
+    )
+    took = time.monotonic() - began
+    assert done.stdout.count("loading") >= STREAMS
+    return took
+
+
+def main() -> None:
+    os.environ.update(KEYS)
+    command = [sys.executable, "-c", MOTO]
+    server_of = subprocess.Popen(  # noqa: S603  # an emulator of S3
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    with server_of as server:
+        assert server.stdout is not None
+        assert server.stdin is not None
+        endpoint = f"http://127.0.0.1:{int(server.stdout.readline())}"
+        fill(endpoint)
+        with tempfile.TemporaryDirectory() as directory:
+            config = configured(endpoint, Path(directory))
+            took = [seconds(config, "status") for _ in range(ROUNDS)]
+            used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        server.stdin.close()
+    load = os.getloadavg()[0]
+    cpu = (used.ru_utime + used.ru_stime) / ROUNDS
+    print(f"{STREAMS} streams: {statistics.median(took):.2f} s (of {ROUNDS}: {min(took):.2f} to {max(took):.2f} s)")
+    print(f"of its own it takes {cpu:.2f} s of a processor; the rest is the emulator of S3 beside it")
+    print(f"the load of the machine was {load:.1f} when it ended")
+
+
+if __name__ == "__main__":
+    main()
