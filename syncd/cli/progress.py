@@ -7,19 +7,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import click
 
-from syncd.core.events import (
-    BatchAbandoned,
-    BatchesLanded,
-    BatchExtracted,
-    BatchPlanned,
-    ColumnIncomplete,
-    Event,
-    LandingRetried,
-    OrphansSwept,
-    RowsArrived,
-    RowsPutAside,
-    StreamWaited,
-)
+from syncd.core.events import BatchPlanned, Event, RowsArrived
+from syncd.observe.words import told
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -97,40 +86,3 @@ class Live:
         if self._progress is not None:
             self._progress.stop()
             self._progress = None
-
-
-def told(event: Event) -> str:
-    """An event in one line; empty where it only marks progress."""
-    match event:
-        case BatchExtracted():
-            return _extracted(event)
-        case BatchesLanded():
-            return _landed(event)
-        case LandingRetried() | RowsPutAside() | ColumnIncomplete():
-            return _trouble(event)
-        case BatchAbandoned():
-            return f"batch {event.batch} was planned for a world that is gone: abandoned, planned anew"
-        case OrphansSwept():
-            return f"{event.files} files of earlier attempts removed"
-        case _:
-            return event.reason if isinstance(event, StreamWaited) else ""
-
-
-def _extracted(event: BatchExtracted) -> str:
-    refused = f", {event.quarantined:,} in quarantine" if event.quarantined else ""
-    size = f"{event.files} file{'s' * (event.files != 1)}, {event.bytes / 1e6:,.1f} MB"
-    return f"{event.kind} {event.batch}: {event.rows:,} rows in {size}{refused}, {event.seconds:.1f} s"
-
-
-def _landed(event: BatchesLanded) -> str:
-    batches = f"batch {event.first}" if event.first == event.last else f"batches {event.first} to {event.last}"
-    size = f"{event.rows:,} row{'s' * (event.rows != 1)} from {event.files:,} file{'s' * (event.files != 1)}"
-    return f"{batches} landed: {size}, {event.seconds:.1f} s"
-
-
-def _trouble(event: LandingRetried | RowsPutAside | ColumnIncomplete) -> str:
-    if isinstance(event, ColumnIncomplete):
-        return event.said
-    if isinstance(event, LandingRetried):
-        return f"{event.error}; tried again in {event.seconds:.1f} s"
-    return f"{event.rows} rows of batch {event.batch} cannot land and are in quarantine: {event.reason}"

@@ -1,0 +1,1 @@
+"""Readers of what happens: log, incidents, markers; they change nothing."""
