@@ -111,6 +111,7 @@ _OF_WAREHOUSE: Final = frozenset({Cause.WAREHOUSE_DOWN, Cause.WAREHOUSE_LOCKED, 
 _HELD: Final = re.compile(r"\bheld by\b|\bwaits for\b.*\bopen since\b")
 _BUSY: Final = re.compile(r"\bthreads run at\b|\bthe replica \S+ (?:is .* behind|does not know how far)")
 _BACKLOG: Final = re.compile(r"\bwait to be loaded\b")
+_OTHERS: Final = re.compile(r"\bholds (?:extract|load) of\b|\bwas first at\b|\bhas just renewed its lease\b")
 _LOCKED: Final = re.compile(r"\block(?:ed|s)?\b|serializable isolation|deadlock|concurrent", re.IGNORECASE)
 
 
@@ -125,6 +126,8 @@ def of_reason(reason: str) -> Cause | None:
         return Cause.LOAD_QUEUE
     if _BUSY.search(reason):
         return Cause.THROTTLED
+    if _OTHERS.search(reason):
+        return Cause.OTHER_OWNER
     return Cause.HELD_TRANSACTION if _HELD.search(reason) else None
 
 

@@ -66,8 +66,8 @@ class Facts:
     pending: int = 0
     locked: bool = False
     """Whether the last landing was tried again because another transaction was in the way."""
-    elsewhere: bool = False
-    """Whether another process works on it, as far as we were told."""
+    elsewhere: frozenset[Stage] = frozenset()
+    """What another process works on, as far as we were told."""
     extracted: Reached | None = None
     complete: Reached | None = None
     """Of the target; of the lake where there is none."""
@@ -89,7 +89,7 @@ class Facts:
                 return self
 
     def _ended(self, event: PassEnded, now: Moment) -> Self:
-        stage, cause = event.stage, None if event.error is None else of_error(event.error)
+        stage, cause = event.stage, of_reason(event.reason) if event.error is None else of_error(event.error)
         elsewhere = cause is Cause.OTHER_OWNER
         failing = _less(self.failing, stage)
         if event.error is not None and cause is not None and not elsewhere:
@@ -102,7 +102,7 @@ class Facts:
             reason=event.reason if stage is Stage.EXTRACT else self.reason,
             pending=event.pending,
             locked=cause is Cause.WAREHOUSE_LOCKED if stage is Stage.LOAD else self.locked,
-            elsewhere=elsewhere or (self.elsewhere and event.error is not None),
+            elsewhere=self.elsewhere | {stage} if elsewhere else self.elsewhere - {stage},
         )
 
     def _failing(self, event: PassEnded, cause: Cause, now: Moment) -> Failing:

@@ -16,6 +16,7 @@ from tests.builders import NOON, at
 from watermarks.document import Stage
 from watermarks.errors import HintedError, NotOwner
 from watermarks.halves import Strategy
+from watermarks.lease import OtherOwner
 from watermarks.names import StreamName
 from watermarks.testing import ManualClock
 
@@ -133,6 +134,16 @@ def test_a_stream_that_another_process_works_on_does_not_fail() -> None:
 
     assert room.after(0, ended(error=NotOwner("it is that one's"))) == []
     assert room.after(3600) == []
+
+
+def test_a_stage_that_waits_for_another_owner_promises_nothing_until_it_is_ours_again() -> None:
+    room = Room(ORDERS, within=60)
+    theirs = str(OtherOwner("host-7 holds extract of shop/shop.orders"))
+
+    assert room.after(0, ended(reason=theirs, state="waiting")) == []
+    assert room.after(3600) == []
+    assert room.after(1, ended(complete=3601)) == []
+    assert room.after(61) == [("opened", "stale/unknown/shop/shop.orders")]
 
 
 def test_of_a_stream_that_is_configured_no_more_nothing_is_open() -> None:
