@@ -10,6 +10,7 @@ from syncd.core.errors import (
     CommitUnknown,
     LakeDown,
     LakeUnfit,
+    PassStopped,
     ReaderDown,
     SchemaDrift,
     SourceDown,
@@ -47,6 +48,7 @@ class Exit(IntEnum):
 
 
 _GROUPS: tuple[tuple[type[HintedError], Exit], ...] = (
+    (PassStopped, Exit.INTERRUPTED),
     (StateUnreadable, Exit.STATE),
     (DataInDoubt, Exit.DOUBT),
     (NotOwner, Exit.OTHER_OWNER),
@@ -84,6 +86,7 @@ _WORST_FIRST: Final = (
     Exit.LAKE,
     Exit.SOURCE,
     Exit.OTHER_OWNER,
+    Exit.INTERRUPTED,
     Exit.DONE,
 )
 

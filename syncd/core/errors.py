@@ -2,7 +2,7 @@
 
 from types import TracebackType
 
-from watermarks.errors import DataInDoubt, HintedError, Misuse, OutcomeUnknown, Transient
+from watermarks.errors import DataInDoubt, HintedError, Misuse, NotOwner, OutcomeUnknown, Transient
 
 
 class ConfigError(Misuse):
@@ -75,6 +75,14 @@ class ValueRefused(DataInDoubt):
 
 class ReaderDown(Transient):
     """Spark did not start, or ended in the middle of a reading."""
+
+
+class PassStopped(Transient):
+    """A pass was ended from outside, in the middle of its work: the next one goes on."""
+
+
+class PassUnderWay(NotOwner):
+    """Another thread of this process is at work on this stage of this stream."""
 
 
 class Bug(HintedError):

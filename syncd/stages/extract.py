@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from itertools import islice
 from typing import Final, Protocol
 
@@ -33,6 +34,11 @@ class Planning(Protocol):
     @property
     def waiting(self) -> str:
         """What is in the way, where the last proposal was none; empty when everything was read."""
+        ...
+
+    @property
+    def complete(self) -> datetime | None:
+        """What was committed at the source before it is in the lake, as far as the last proposal tells."""
         ...
 
     def propose(self, watermark: Watermark) -> Draft | None:
@@ -87,6 +93,10 @@ class ExtractProducer:
     @property
     def waits_for(self) -> str:
         return self._backlog or self._planning.waiting
+
+    @property
+    def complete(self) -> datetime | None:
+        return self._planning.complete
 
     def look(self, watermark: Watermark) -> Draft | None:
         """What there is to do. It is proposed again without another probe, if nothing has moved until then."""

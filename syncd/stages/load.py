@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from enum import StrEnum
 from functools import partial
 from typing import Final
@@ -63,6 +64,8 @@ class LoadOutcome:
     """Columns that came by now, and that rows read before do not have right; with what mends it."""
     waiting: int = 0
     """Batches that are extracted and not loaded."""
+    complete: datetime | None = None
+    """What was committed at the source before it is in the target; None where that is not known."""
     seconds: float = 0.0
     planned: Mapping[str, object] | None = None
     """Of a dry run: what would be loaded of what is extracted by now."""

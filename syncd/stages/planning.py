@@ -79,6 +79,8 @@ class Planner:
     notes: Notes = field(default_factory=Remembered)
     waiting: str = ""
     """What is in the way, where the last proposal was none."""
+    complete: datetime | None = None
+    """Below which bound a proposal found nothing left to read; None where none has."""
 
     def __post_init__(self) -> None:
         self._prober = Prober(source=self.source, windows=self.windows)
@@ -297,6 +299,7 @@ class Planner:
         found = self._between(scene, scene.mark, top)
         if found.ends:
             return planner.increment(scene.ground, scene.order, found)
+        self.complete = clock.instant(top.values[0])
         if planner.ahead_is_due(horizon, self.settings, looked=self._looked_ahead) and self.request.until is None:
             return self._ahead(scene, clock, horizon, top)
         return None

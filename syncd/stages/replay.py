@@ -5,6 +5,7 @@ and the loader lands it in its turn. Each takes of one batch only, for its rows 
 """
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
@@ -97,6 +98,10 @@ class ReplayProducer:
     def waits_for(self) -> str:
         rows = sum(self._staying.values())
         return f"{rows:,} row{'s' * (rows != 1)} in quarantine still cannot pass, and stay there" if rows else ""
+
+    @property
+    def complete(self) -> datetime | None:
+        return None  # nothing is read anew
 
     def look(self, watermark: Watermark) -> Draft | None:
         return self.propose(watermark)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
 from typing import Final, Protocol
@@ -20,7 +20,7 @@ from watermarks.cursor import START, Cursor
 from watermarks.document import Failure, Watermark
 from watermarks.errors import HintedError, NotOwner, StateUnreadable
 from watermarks.extraction import Chain, Extraction, Producer
-from watermarks.halves import Run
+from watermarks.halves import ORIGIN, Run
 from watermarks.history import Journal
 from watermarks.lease import Held, Process
 from watermarks.names import StreamName
@@ -57,6 +57,10 @@ class Outcome:
     began: Cursor = START
     mark: Cursor = START
     proven: bool = False
+    last: BatchId = ORIGIN
+    """The last batch that is extracted."""
+    complete: datetime | None = None
+    """What was committed at the source before it is in the lake; None where that is not known."""
     reason: str = ""
     """Why there is no more to read yet, in words."""
     seconds: float = 0.0
@@ -83,6 +87,7 @@ class Outcome:
             bytes=self.bytes + (done.bytes if done else 0),
             quarantined=self.quarantined + (done.refused if done else 0),
             mark=watermark.chain.cursor,
+            last=watermark.chain.last,
             proven=watermark.chain.proven,
         )
 
@@ -93,6 +98,11 @@ class RunProducer(Producer, Protocol):
     @property
     def waits_for(self) -> str:
         """What is in the way of more, in words; empty when there is no more."""
+        ...
+
+    @property
+    def complete(self) -> datetime | None:
+        """What was committed at the source before it is in the lake, as far as the last proposal tells."""
         ...
 
     def look(self, watermark: Watermark) -> Draft | None:
@@ -163,27 +173,31 @@ class ExtractRun:
         """Where the stream stands, and the plan that somebody sealed for its next number."""
         watermark = self._journal.read(self._stream.stem) or Watermark.new(self._stream, at=self._clock.now())
         half = watermark.chain
-        self._so_far = replace(self._so_far, began=half.cursor, mark=half.cursor, proven=half.proven)
+        self._so_far = replace(self._so_far, began=half.cursor, mark=half.cursor, last=half.last, proven=half.proven)
         return watermark, self._chain.plan(half.next)
 
     def _look(self) -> Outcome:
         watermark, plan = self._begun()
         draft = plan.draft if plan else self._producer.look(watermark)
         if draft is None:
-            return replace(self._so_far, reason=self._producer.waits_for)
+            return self._at_rest()
         return replace(self._so_far, planned={"sealed": plan is not None, **draft.fields()})
 
     def _pass(self, run: Run) -> Outcome:
         watermark, plan = self._begun()
         draft = plan.draft if plan else self._producer.look(watermark)
         if draft is None:
-            return replace(self._so_far, reason=self._producer.waits_for)
+            return self._at_rest()
         self._next = watermark.chain.next
         self._leftovers.begin(watermark.chain.last, plan)
         self._producer.prepare(draft)
         with self._claiming.under(self._owner()) as held:
             self._extract(held, run)
-        return replace(self._so_far, reason=self._producer.waits_for)
+        return self._at_rest()
+
+    def _at_rest(self) -> Outcome:
+        """The outcome where nothing more is due now."""
+        return replace(self._so_far, reason=self._producer.waits_for, complete=self._producer.complete)
 
     def _extract(self, held: Held, run: Run) -> None:
         extraction = Extraction(self._journal, held, self._producer)

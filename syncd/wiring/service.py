@@ -6,15 +6,18 @@ from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import cached_property, partial
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from syncd.adapters.leases import LeaseStore
 from syncd.adapters.notes import StoredSeen
+from syncd.core.completeness import instant_of_mark, latest
 from syncd.core.earlier import Earlier
-from syncd.core.errors import ConfigError, hinted
+from syncd.core.errors import ConfigError, PassStopped, hinted
 from syncd.core.events import RowsPutAside, StreamFailed, Tell
+from syncd.core.horizon import zone_of
+from syncd.core.order import WHOLE
 from syncd.core.passages import passages
 from syncd.core.planner import Request
 from syncd.core.settings import (
@@ -22,6 +25,7 @@ from syncd.core.settings import (
     StreamSettings,
     TargetSettings,
 )
+from syncd.core.underway import Lane, UnderWay
 from syncd.stages.claim import Claiming
 from syncd.stages.extract import ExtractProducer
 from syncd.stages.heartbeat import Heartbeat
@@ -31,12 +35,14 @@ from syncd.stages.quarantine import Quarantine
 from syncd.stages.replay import ReplayProducer
 from syncd.stages.run import ExtractRun, Outcome, RunProducer
 from syncd.wiring.lake import nonce, open_lake, open_store, stream_of
+from syncd.wiring.once import once
 from syncd.wiring.source import LateReader, Server
 from syncd.wiring.warehouse import MOST_ROWS, LateTarget, Warehouse
 from watermarks.batch import BatchId
 from watermarks.clock import Clock, SystemClock
+from watermarks.cursor import Cursor
 from watermarks.document import Stage, Watermark
-from watermarks.errors import HintedError
+from watermarks.errors import HintedError, OutcomeUnknown, Transient
 from watermarks.extraction import Chain
 from watermarks.halves import Extracted, Run, Strategy
 from watermarks.history import Journal
@@ -68,10 +74,17 @@ class Pass:
     """How long to wait for what only watching can tell: the end of transactions of which nothing is known, before a
     first run, and the silence of an owner that may be gone."""
     dry: bool = False
+    strategy: Strategy = Strategy.SEQUENTIAL
+    """How it works, for whoever reads the mark: alone, beside other tables, or over several connections at once."""
+    compare: bool = False
+    """Of a load: whether the warehouse's ledger is asked though nothing is due."""
 
 
 class Service:
-    """All that a run stands on. What is made here is ended here, whatever happens."""
+    """All that passes stand on. What is made here is ended here, whatever happens.
+
+    Any thread may ask for a pass, several at once: of one stage of one stream there is never but one.
+    """
 
     def __init__(
         self,
@@ -95,13 +108,17 @@ class Service:
         self._sources: dict[str, Server] = {}
         self._warehouses: dict[str, Warehouse] = {}
         self._claims: dict[tuple[StreamName, Stage], Claiming] = {}
-        self._loads: dict[StreamName, LoadRun] = {}
+        self._loads: dict[StreamName, tuple[StreamSettings, LoadRun]] = {}
+        self._lanes: dict[tuple[StreamName, Stage], Lane] = {}
+        self._complete: dict[StreamName, Outcome] = {}
+        """What extractions left, as far as they told up to when it is complete."""
         self._process: Process | None = None
         self._alive = False
         """Whether its lease is renewed."""
-        self._aside = 0
-        """Rows put aside by the load that is at work."""
-        self._guard = threading.Lock()
+        self._aside: dict[StreamName, int] = {}
+        """Rows put aside by the loads that are at work."""
+        self._guard = threading.RLock()
+        """Of all that is made late, and of the dictionaries; nothing is asked of the outside under it."""
 
     def __enter__(self) -> Self:
         return self
@@ -116,36 +133,57 @@ class Service:
 
     def _give_back(self) -> None:
         """Give every claim back, while the lease is renewed still."""
-        for claiming in self._claims.values():
+        for claiming in list(self._claims.values()):
             with suppress(HintedError):  # what stays with us falls to others as soon as we are silent
                 claiming.release()
 
     def _claiming(self, stream: StreamName, stage: Stage, wanted: Pass) -> Claiming:
         """The claim of a stage, kept until the end; it is as patient as the first pass wanted it to be."""
         key = stream, stage
-        if key not in self._claims:
-            self._claims[key] = Claiming(stream, stage, self.journal, clock=self._clock, patience=wanted.wait)
-        return self._claims[key]
+        with self._guard:
+            if key not in self._claims:
+                lane = self._lane(stream, stage)
+                self._claims[key] = Claiming(
+                    stream,
+                    stage,
+                    self.journal,
+                    clock=self._clock,
+                    patience=wanted.wait,
+                    pause=lane.pause,
+                )
+            return self._claims[key]
 
-    @cached_property
+    def _lane(self, stream: StreamName, stage: Stage) -> Lane:
+        with self._guard:
+            return self._lanes.setdefault((stream, stage), Lane(stream, stage))
+
+    def end(self, stream: StreamName, stage: Stage, *, why: str = "it was asked to") -> bool:
+        """End the pass of a stage that is under way, from any thread; whether there was one.
+
+        Its job of Spark is cancelled and its connections are closed, and nobody else's: so it returns soon, with
+        `PassStopped` in its outcome, unless it was done in that moment.
+        """
+        return self._lane(stream, stage).end(why)
+
+    @once
     def lake(self) -> "Lake":
         return open_lake(self._settings.lake)
 
-    @cached_property
+    @once
     def store(self) -> Store:
         return self._make_store(self.lake)
 
-    @cached_property
+    @once
     def lease_lake(self) -> "Lake":
         """The lake over a client of its own, for this process's sign of life."""
         # Less than a second is too short on any line, however short a life the leases have.
         return open_lake(self._settings.lake, within=max(1.0, self._ttl / LEASE_WAITS))
 
-    @cached_property
+    @once
     def journal(self) -> Journal[Watermark]:
         return Journal(self.store, Watermark, clock=self._clock)
 
-    @cached_property
+    @once
     def session(self) -> "Session":
         """The one session of Spark; it starts with the first batch that is read."""
         from syncd.adapters.spark.session import Session  # noqa: PLC0415  # only those who read need it
@@ -157,39 +195,76 @@ class Service:
     def extract(self, settings: StreamSettings, wanted: Pass) -> Outcome:
         """Run the extract stage of one stream once; whatever stands in its way is told, and stops no other stream."""
         stream = stream_of(settings)
+        outcome = self._extracted(stream, wanted, lambda _now: self._run_of(stream, settings, wanted))
+        outcome = replace(outcome, complete=latest(outcome.complete, self._marked(settings, outcome.mark)))
+        with self._guard:
+            self._complete[stream] = outcome
+        return outcome
+
+    def _extracted(self, stream: StreamName, wanted: Pass, make: "Callable[[UnderWay], ExtractRun]") -> Outcome:
         try:
-            run = self._run_of(stream, settings, wanted)
+            with self._lane(stream, Stage.EXTRACT).passing() as now:
+                run = make(now)
+                outcome = run.look() if wanted.dry else run.once(self._run(wanted))
+                return replace(outcome, error=_told(outcome.error, now))
         except Exception as error:  # noqa: BLE001  # the way to its source may be closed: a bastion, a bucket; or a bug
-            failure = hinted(error)
-            self._tell(StreamFailed(stream=stream, error=failure.message, hint=failure.hint))
-            return Outcome(stream=stream, error=failure)
-        if wanted.dry:
-            return run.look()
-        return run.once(Run(id=_run_id(self._clock.now()), strategy=Strategy.SEQUENTIAL))
+            return Outcome(stream=stream, error=self._failed(stream, error))
 
     def load(self, settings: StreamSettings, wanted: Pass) -> LoadOutcome:
         """Run the load stage of one stream once; it needs nothing of the source, and stops no other stream."""
         stream = stream_of(settings)
         try:
-            run = self._load_of(stream, settings, wanted)
+            with self._lane(stream, Stage.LOAD).passing() as now:
+                outcome = self._loaded(stream, settings, wanted)
+                outcome = replace(outcome, error=_told(outcome.error, now))
         except Exception as error:  # noqa: BLE001  # as above
-            failure = hinted(error)
-            self._tell(StreamFailed(stream=stream, error=failure.message, hint=failure.hint))
-            return LoadOutcome(stream=stream, error=failure)
+            return LoadOutcome(stream=stream, error=self._failed(stream, error))
+        return replace(outcome, complete=self._landed_upto(settings, outcome))
+
+    def _loaded(self, stream: StreamName, settings: StreamSettings, wanted: Pass) -> LoadOutcome:
+        run = self._load_of(stream, settings, wanted)
         limit = wanted.request.limit
         if wanted.dry:
             return run.look(limit=limit)
-        self._aside = 0
-        outcome = run.once(Run(id=_run_id(self._clock.now()), strategy=Strategy.SEQUENTIAL), limit=limit)
-        return replace(outcome, quarantined=self._aside)
+        outcome = run.once(self._run(wanted), limit=limit, compare=wanted.compare)
+        with self._guard:
+            return replace(outcome, quarantined=self._aside.pop(stream, 0))
+
+    def _run(self, wanted: Pass) -> Run:
+        return Run(id=_run_id(self._clock.now()), strategy=wanted.strategy)
+
+    def _failed(self, stream: StreamName, error: Exception) -> HintedError:
+        failure = hinted(error)
+        self._tell(StreamFailed(stream=stream, error=failure.message, hint=failure.hint))
+        return failure
+
+    def _marked(self, settings: StreamSettings, mark: Cursor) -> datetime | None:
+        """The instant of a mark: all that is stamped before it has passed."""
+        if settings.cursor == WHOLE:
+            return None
+        zone = next((source.zone for source in self._settings.sources if source.name == settings.source), None)
+        return instant_of_mark(mark, zone=zone_of(zone) if zone else None)
+
+    def _landed_upto(self, settings: StreamSettings, outcome: LoadOutcome) -> datetime | None:
+        """Up to when the target is complete: as the lake is, where nothing of that waits."""
+        with self._guard:
+            extracted = self._complete.get(outcome.stream)
+        marked = self._marked(settings, outcome.mark)
+        if extracted is None or outcome.error is not None or extracted.last > outcome.last:
+            return marked
+        return latest(extracted.complete, marked)
 
     def _load_of(self, stream: StreamName, settings: StreamSettings, wanted: Pass) -> LoadRun:
         target = settings.target
         if target is None:
             raise ConfigError(f"{stream} has no warehouse", hint="Add `warehouse:` to the configuration.")
-        if stream not in self._loads:
-            self._loads[stream] = self._new_load(stream, settings, target, wanted)
-        return self._loads[stream]
+        with self._guard:
+            kept = self._loads.get(stream)
+        if kept is None or kept[0] != settings:
+            kept = settings, self._new_load(stream, settings, target, wanted)
+            with self._guard:
+                self._loads[stream] = kept
+        return kept[1]
 
     def _new_load(self, stream: StreamName, settings: StreamSettings, target: TargetSettings, wanted: Pass) -> LoadRun:
         return LoadRun(
@@ -202,17 +277,20 @@ class Service:
             rows=MOST_ROWS,
             claiming=self._claiming(stream, Stage.LOAD, wanted),
             holds=lambda key: self._warehouse(target.warehouse).holds(key),
+            pause=self._lane(stream, Stage.LOAD).pause,
         )
 
     def _warehouse(self, name: str) -> "Warehouse":
-        if name not in self._warehouses:
-            settings = next(warehouse for warehouse in self._settings.warehouses if warehouse.name == name)
-            self._warehouses[name] = self._stack.enter_context(Warehouse(settings, self))
-        return self._warehouses[name]
+        with self._guard:
+            if name not in self._warehouses:
+                settings = next(warehouse for warehouse in self._settings.warehouses if warehouse.name == name)
+                self._warehouses[name] = self._stack.enter_context(Warehouse(settings, self))
+            return self._warehouses[name]
 
     def put_aside(self, stream: StreamName, batch: BatchId, rows: int, reason: str) -> None:
         """Rows that the warehouse refused are in quarantine."""
-        self._aside += rows
+        with self._guard:
+            self._aside[stream] = self._aside.get(stream, 0) + rows
         self._tell(RowsPutAside(stream=stream, batch=batch, rows=rows, reason=reason))
 
     @property
@@ -272,7 +350,7 @@ class Service:
         """What lies in quarantine of one stream."""
         return Quarantine(stream=stream_of(settings), journal=self.journal, parts=self.lake)
 
-    @cached_property
+    @once
     def restorer(self) -> "LakeRestorer":
         """Whoever reads what lies in quarantine."""
         from syncd.adapters.quarantine import LakeRestorer  # noqa: PLC0415  # pyarrow takes long to load
@@ -282,7 +360,8 @@ class Service:
     def replay(self, settings: StreamSettings, wanted: Pass, *, batch: BatchId | None, lands: bool) -> Outcome:
         """Make batches of what lies in quarantine and passes by now; where it `lands`, the warehouse is looked at."""
         stream = stream_of(settings)
-        try:
+
+        def run(_now: UnderWay) -> ExtractRun:
             producer = ReplayProducer(
                 settings=settings,
                 quarantine=self.quarantine(settings),
@@ -293,14 +372,9 @@ class Service:
                 batch=batch,
                 require=partial(self._require_number, settings) if lands else lambda: None,
             )
-            run = self._extracting(stream, producer, wanted)
-        except Exception as error:  # noqa: BLE001  # as above
-            failure = hinted(error)
-            self._tell(StreamFailed(stream=stream, error=failure.message, hint=failure.hint))
-            return Outcome(stream=stream, error=failure)
-        if wanted.dry:
-            return run.look()
-        return run.once(Run(id=_run_id(self._clock.now()), strategy=Strategy.SEQUENTIAL))
+            return self._extracting(stream, producer, wanted)
+
+        return self._extracted(stream, wanted, run)
 
     def _require_number(self, settings: StreamSettings) -> None:
         if settings.target is not None:
@@ -311,10 +385,11 @@ class Service:
         return state.extracted if state else None
 
     def _server(self, name: str) -> "Server":
-        if name not in self._sources:
-            settings = next(source for source in self._settings.sources if source.name == name)
-            self._sources[name] = self._stack.enter_context(Server(settings, self))
-        return self._sources[name]
+        with self._guard:
+            if name not in self._sources:
+                settings = next(source for source in self._settings.sources if source.name == name)
+                self._sources[name] = self._stack.enter_context(Server(settings, self))
+            return self._sources[name]
 
     def reader_of(self, server: "Server") -> "Reader":
         return LateReader(partial(self._reader, server), alone=server.rest)
@@ -346,6 +421,17 @@ class Service:
         """Our lease was ended: whatever is being read would be dropped, so it is not read on."""
         if "session" in self.__dict__:
             self.session.stop()
+
+
+def _told(error: HintedError | None, now: UnderWay) -> HintedError | None:
+    """What a pass failed by; one that was ended failed by that, where its error is what such an end looks like."""
+    if error is None or not now.ended or isinstance(error, PassStopped):
+        return error
+    if not isinstance(error, Transient | OutcomeUnknown):
+        return error
+    stopped = now.stopped()
+    stopped.__cause__ = error
+    return stopped
 
 
 def _run_id(now: datetime) -> str:

@@ -1,7 +1,6 @@
 """One source: the way to it, its connections, and whoever reads from it."""
 
 from collections.abc import Callable
-from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from syncd.adapters.mysql.following import AppliedHorizons, FollowedHorizons
@@ -11,6 +10,7 @@ from syncd.adapters.mysql.way import Way, way_to
 from syncd.adapters.notes import StoredNotes
 from syncd.core.reading import Read, Reading
 from syncd.core.settings import SourceSettings
+from syncd.wiring.once import once
 from syncd.wiring.opened import Opened
 
 if TYPE_CHECKING:
@@ -27,17 +27,17 @@ class Server(Opened):
         self._service = service
         self._asking = list[Callable[[], None]]()
 
-    @cached_property
+    @once
     def way(self) -> Way:
         return self._stack.enter_context(way_to(self.settings))
 
-    @cached_property
+    @once
     def source(self) -> MySqlSource:
         source = MySqlSource(self.settings, self.way.open)
         self._stack.callback(source.close)
         return source
 
-    @cached_property
+    @once
     def horizons(self) -> "Horizons":
         """The horizons of where rows are stamped; for a replica, once it has what they cover."""
         primary = self.settings.primary
@@ -63,7 +63,7 @@ class Server(Opened):
         for end in (self.source.close, *self._asking):
             end()
 
-    @cached_property
+    @once
     def reader(self) -> "Reader":
         return self._service.reader_of(self)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from syncd.core.batch_number import COLUMN
@@ -17,6 +17,7 @@ from syncd.core.settings import (
 )
 from syncd.stages.replay import no_number
 from syncd.wiring.lake import nonce
+from syncd.wiring.once import once
 from syncd.wiring.opened import Opened
 from watermarks.batch import BatchId
 from watermarks.landing import Cycle, LedgerKey, Target
@@ -41,7 +42,7 @@ class Warehouse(Opened):
         self.settings: Final = settings
         self._service = service
 
-    @cached_property
+    @once
     def sessions(self) -> "KeptSession":
         from syncd.adapters.redshift.sessions import KeptSession  # noqa: PLC0415  # only those who land need it
         from syncd.adapters.redshift.way import way_to  # noqa: PLC0415  # as above
@@ -51,7 +52,7 @@ class Warehouse(Opened):
         self._stack.callback(sessions.close)
         return sessions
 
-    @cached_property
+    @once
     def _glance(self) -> "Glance":
         from syncd.adapters.redshift.glance import Glance  # noqa: PLC0415  # as above
 
@@ -68,7 +69,7 @@ class Warehouse(Opened):
         # One that was made stays in use: it has what landed while the database was SERIALIZABLE.
         return replace(controls, apart=serializable or controls.own_ledger.name in own)
 
-    @cached_property
+    @once
     def _isolation(self) -> tuple[bool, frozenset[str]]:
         """Whether the database is SERIALIZABLE, and the streams' own ledgers that stand there; asked once."""
         session = self.sessions.session()
@@ -76,7 +77,7 @@ class Warehouse(Opened):
         names = session.rows(own_ledgers(self.settings.schema))
         return str(level).upper().startswith("SERIALIZABLE"), frozenset(str(name) for (name,) in names)
 
-    @cached_property
+    @once
     def _keys(self) -> "LakeKeys":
         from syncd.adapters.redshift.aws import LakeKeys  # noqa: PLC0415  # as above
 

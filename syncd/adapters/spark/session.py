@@ -7,7 +7,6 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -17,8 +16,11 @@ from syncd.adapters.jars import MARIADB_DRIVER, MYSQL_DRIVER, fetch
 from syncd.adapters.spark.jvm import Jvm, start_jvm
 from syncd.core.errors import ReaderDown
 from syncd.core.settings import SparkSettings
+from syncd.core.underway import beside
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from pyspark.sql import SparkSession
 
 T = TypeVar("T")
@@ -303,20 +305,6 @@ def unweighed(spark: "SparkSession") -> "SparkSession":
     for name, value in _UNWEIGHED.items():
         other.conf.set(name, value)
     return other
-
-
-def beside(work: "Callable[[], T]", *, name: str) -> "Future[T]":
-    """The outcome of work that a thread of its own does; no process waits for it to end."""
-    outcome: Future[T] = Future()
-
-    def act() -> None:
-        try:
-            outcome.set_result(work())
-        except BaseException as error:  # noqa: BLE001  # it is raised again where the answer is awaited
-            outcome.set_exception(error)
-
-    threading.Thread(target=act, name=name, daemon=True).start()
-    return outcome
 
 
 def _load_pyspark() -> None:

@@ -57,6 +57,10 @@ class ScriptedPlanning:
     def waiting(self) -> str:
         return "held by transaction 7"
 
+    @property
+    def complete(self) -> datetime | None:
+        return None
+
     def propose(self, watermark: Watermark) -> Draft | None:
         self.probes += 1
         end = next((end for end in self.ends if at(end, end) > watermark.chain.cursor), None)
