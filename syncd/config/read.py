@@ -14,7 +14,8 @@ from syncd.core.errors import ConfigError
 Path_: TypeAlias = tuple[str | int, ...]
 """Where a value stands in the document: keys and positions from the top."""
 
-_REFERENCE: Final = re.compile(r"\$\{(file:)?([^}]*)\}")
+_REFERENCE: Final = re.compile(r"\$\{(?!window\})(file:)?([^}]*)\}")
+"""`${window}` is no reference: in a `query` it is the place of a batch's condition."""
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 

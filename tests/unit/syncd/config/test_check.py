@@ -150,6 +150,10 @@ def test_a_mistake_is_told_where_it_stands(body: str, places: list[tuple[int, st
     assert mistakes_of(body) == places
 
 
+def test_a_query_of_ones_own_names_the_place_of_its_window() -> None:
+    assert stream_of("{query: 'SELECT * FROM o WHERE ${window}'}").query == "SELECT * FROM o WHERE ${window}"
+
+
 def test_several_sources_want_a_name_at_each_table() -> None:
     body = """
 sources: {a: {url: "mysql://s@a/shop"}, b: {url: "mysql://s@b/shop"}}
