@@ -4,6 +4,7 @@ import sys
 
 import click
 
+from syncd.cli.config import config
 from syncd.cli.demo import demo
 from syncd.cli.exits import Exit, exit_for
 from syncd.cli.jars import jars
@@ -21,6 +22,7 @@ def syncd() -> None:
     """Keep Amazon Redshift equal to MySQL, through Parquet files on S3."""
 
 
+syncd.add_command(config)
 syncd.add_command(demo)
 syncd.add_command(jars)
 syncd.add_command(quarantine)

@@ -15,6 +15,7 @@ from syncd.cli.output import say
 from syncd.cli.passes import Passed, show
 from syncd.cli.signals import ended_by_sigterm
 from syncd.core.errors import ConfigError
+from syncd.core.near import meant
 
 if TYPE_CHECKING:
     from syncd.core.settings import Settings, StreamSettings
@@ -114,8 +115,9 @@ def chosen(settings: "Settings", names: Sequence[str], *, all_: bool) -> "list[S
     for name in names:
         found = [stream for stream in settings.streams if name in {stream.table, f"{stream.database}.{stream.table}"}]
         if not found:
-            known = ", ".join(f"{stream.database}.{stream.table}" for stream in settings.streams)
-            raise ConfigError(f"no table {name} is configured", hint=f"There are: {known}.")
+            raise ConfigError(
+                f"no table {name} is configured", hint=meant(name, [stream.name for stream in settings.streams])
+            )
         if len(found) > 1:
             several = ", ".join(f"{stream.database}.{stream.table}" for stream in found)
             raise ConfigError(f"{name} is not one table but {len(found)}: {several}", hint="Write database.table.")

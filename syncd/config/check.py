@@ -7,12 +7,15 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from syncd.config.mending import mended
 from syncd.config.mistakes import told, written
-from syncd.config.model import DEFAULTED, Daemon, Defaults, File, Lake, Source, Table, Tunnel
-from syncd.config.read import Misconfigured, Mistake, Path_, Text, key_of, read_text
+from syncd.config.model import Daemon, Defaults, File, Lake, Source, Table, Tunnel
+from syncd.config.read import Misconfigured, Text, read_text
+from syncd.config.shown import Path_
 from syncd.config.targets import Targets, Warehouses
 from syncd.config.words import address, duration, is_cron, is_loopback, user_of
 from syncd.core.columns import Policies
+from syncd.core.near import meant
 from syncd.core.settings import (
     DaemonSettings,
     LakeSettings,
@@ -63,7 +66,7 @@ class _Checker:
         file = self._model(File, self._text.values, ())
         tables = self._tables()
         if file is None:
-            raise self._refusal()
+            raise self._refusal()  # it holds no keys at all
         sources = tuple(self._sources(file))
         warehouses = tuple(Warehouses(complain=self._mistake, beside=self._beside, tunnel=self._tunnel).all(file))
         targets = Targets(complain=self._mistake, warehouses={one.name: one for one in warehouses}, taken={})
@@ -82,29 +85,28 @@ class _Checker:
     def _refusal(self) -> Misconfigured:
         return Misconfigured.of(self._text.path, self._mistakes)
 
-    def _mistake(self, place: Path_, message: str, remedy: str = "") -> None:
-        line = self._text.line_of(place)
-        if any(mistake.line == line and mistake.key == key_of(place) for mistake in self._mistakes):
+    def _mistake(self, place: Path_, message: str, remedy: str = "", *, key: bool = False) -> None:
+        found = self._text.mistake(place, message, remedy, key=key)
+        if any((mistake.line, mistake.key) == (found.line, found.key) for mistake in self._mistakes):
             return  # one word a place: what follows from a first mistake is no second one
-        self._mistakes.append(Mistake(line=line, key=key_of(place), message=message, remedy=remedy))
+        self._mistakes.append(found)
 
     def _model(self, kind: type[M], values: object, place: Path_) -> M | None:
+        """A part of the file; with mistakes they are told, and it is what is left without them."""
         try:
             return kind.model_validate(values)
         except ValidationError as error:
-            for found in error.errors(include_url=False, include_input=False):
-                self._mistake((*place, *written(found["loc"])), *told(found, kind))
-            return None
+            for found in error.errors(include_url=False):
+                unknown = found["type"] == "extra_forbidden"
+                self._mistake((*place, *written(found["loc"])), *told(found, kind), key=unknown)
+        return mended(kind, values)
 
     def _tables(self) -> dict[str, Table]:
         """Each table with the defaults filled in where it is silent."""
         values = self._text.values if isinstance(self._text.values, dict) else {}
         defaults = values.get("defaults") or {}
-        if isinstance(defaults, dict):
-            self._model(Defaults, defaults, ("defaults",))
-        shared = (
-            {key: value for key, value in defaults.items() if key in DEFAULTED} if isinstance(defaults, dict) else {}
-        )
+        good = self._model(Defaults, defaults, ("defaults",)) if isinstance(defaults, dict) else None
+        shared = {key: defaults[key] for key in good.model_fields_set if key in defaults} if good else {}
         tables = values.get("tables")
         found: dict[str, Table] = {}
         for name, own in (tables if isinstance(tables, dict) else {}).items():
@@ -235,9 +237,7 @@ class _Checker:
     def _source_of(self, table: Table, sources: dict[str, SourceSettings], place: Path_) -> SourceSettings | None:
         if table.source is not None:
             if table.source not in sources:
-                self._mistake(
-                    (*place, "source"), f"no source is called {table.source!r}", f"There are: {', '.join(sources)}."
-                )
+                self._mistake((*place, "source"), f"no source is called {table.source!r}", meant(table.source, sources))
             return sources.get(table.source)
         if len(sources) > 1:
             self._mistake(place, "there are several sources", f"Add `source:` with one of {', '.join(sources)}.")

@@ -1,10 +1,15 @@
 """What pydantic finds wrong, in our words and at the place where a person would mend it."""
 
-import difflib
+import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel
+
+from syncd.core.near import nearest
+
+_MEMBER: Final = re.compile(r"<\w+\.\w+: ('[^']*')>")
+_QUOTED: Final = re.compile(r"'([^']*)'")
 
 
 def written(place: tuple[str | int, ...]) -> tuple[str | int, ...]:
@@ -21,14 +26,17 @@ def told(found: Any, kind: type[BaseModel]) -> tuple[str, str]:  # noqa: ANN401 
     last = str((written(found["loc"]) or ("",))[-1])
     match found["type"]:
         case "extra_forbidden":
-            close = difflib.get_close_matches(last, _keys(kind, found["loc"][:-1]), n=1)
-            return "is not a key that is known here", f"Do you mean `{close[0]}`?" if close else "Remove it."
+            close = nearest(last, _keys(kind, found["loc"][:-1]))
+            return "is not a key that is known here", f"Do you mean `{close}`?" if close else "Remove it."
         case "missing":
             return "is missing", ""
         case "literal_error" if last == "first_run":
-            return "must be snapshot, now or {from: INSTANT}", ""
+            close = nearest(str(found["input"]), ("snapshot", "now"))
+            return "must be snapshot, now or {from: INSTANT}", f"Do you mean `{close}`?" if close else ""
         case "enum" | "literal_error":
-            return f"must be {found['ctx']['expected']}", ""
+            expected = _MEMBER.sub(r"\1", str(found["ctx"]["expected"]))
+            close = nearest(str(found["input"]), _QUOTED.findall(expected))
+            return f"must be {expected}", f"Do you mean `{close}`?" if close else ""
         case "value_error":
             return str(found["ctx"]["error"]), ""
         case _:

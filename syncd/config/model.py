@@ -4,15 +4,16 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt, WithJsonSchema, model_validator
 
+from syncd.config import forms
 from syncd.config.words import address, duration, instant, interval_or_cron, listening, user_of
 from syncd.core.columns import Policy
 from syncd.core.settings import Address, Channel, Deletes, EpochUnit, FirstRun, Mode, Note, NullCursor, Tls
 
-Duration = Annotated[timedelta, BeforeValidator(duration)]
-Instant = Annotated[datetime, BeforeValidator(instant)]
-Every = Annotated[str, BeforeValidator(interval_or_cron)]
+Duration = Annotated[timedelta, BeforeValidator(duration), WithJsonSchema(forms.DURATION)]
+Instant = Annotated[datetime, BeforeValidator(instant), WithJsonSchema(forms.INSTANT)]
+Every = Annotated[str, BeforeValidator(interval_or_cron), WithJsonSchema(forms.EVERY)]
 Text = Annotated[str, Field(min_length=1)]
 
 
@@ -38,7 +39,7 @@ def _listed(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
-Names = Annotated[tuple[Text, ...], BeforeValidator(_listed)]
+Names = Annotated[tuple[Text, ...], BeforeValidator(_listed), WithJsonSchema(forms.either(forms.TEXT))]
 
 
 def _grantee(text: object) -> object:
@@ -56,9 +57,24 @@ def _encoding(text: object) -> object:
     raise ValueError(f"must be one of {', '.join(ENCODINGS)}")
 
 
+def _policy(text: object) -> object:
+    return Policy.NULL if text is None else text  # a bare null of YAML is meant as the word
+
+
+Met = Annotated[Policy, BeforeValidator(_policy), WithJsonSchema(forms.or_none(forms.one_of(Policy)))]
+Uncut = Annotated[
+    Literal[Policy.NULL, Policy.QUARANTINE, Policy.FAIL],
+    BeforeValidator(_policy),
+    WithJsonSchema(forms.or_none(forms.one_of(policy for policy in Policy if policy is not Policy.TRUNCATE))),
+]
+"""Only what is too long can be cut."""
 ENCODINGS: Final = tuple("raw az64 bytedict delta delta32k lzo mostly8 mostly16 mostly32 runlength zstd".split())
-Grantee = Annotated[str, BeforeValidator(_grantee)]
-Encoding = Annotated[str, BeforeValidator(_encoding)]
+Grantee = Annotated[str, BeforeValidator(_grantee), WithJsonSchema(forms.GRANTEE)]
+Grantees = Annotated[tuple[Grantee, ...], BeforeValidator(_listed), WithJsonSchema(forms.either(forms.GRANTEE))]
+Notes = Annotated[tuple[Note, ...], BeforeValidator(_listed), WithJsonSchema(forms.either(forms.one_of(Note)))]
+Encoding = Annotated[
+    str, BeforeValidator(_encoding), WithJsonSchema(forms.one_of((*ENCODINGS, *map(str.upper, ENCODINGS))))
+]
 
 
 class Part(BaseModel):
@@ -76,7 +92,7 @@ class Tunnel(Part):
 
 
 class Source(Part):
-    url: Annotated[str, BeforeValidator(_source_url)]
+    url: Annotated[str, BeforeValidator(_source_url), WithJsonSchema(forms.SOURCE_URL)]
     tls: Tls | None = None
     ca: Path | None = None
     zone: Text | None = None
@@ -92,7 +108,7 @@ class Source(Part):
 
 
 class Lake(Part):
-    url: Annotated[str, BeforeValidator(_lake_url)]
+    url: Annotated[str, BeforeValidator(_lake_url), WithJsonSchema(forms.LAKE_URL)]
     region: Text | None = None
     endpoint: Text | None = None
 
@@ -112,7 +128,7 @@ class Iam(Part):
 
 
 class Warehouse(Part):
-    url: Annotated[str, BeforeValidator(_warehouse_url)]
+    url: Annotated[str, BeforeValidator(_warehouse_url), WithJsonSchema(forms.WAREHOUSE_URL)]
     tls: Literal["disable", "verify"] | None = None
     ca: Path | None = None
     schema_: Text = Field(default="public", alias="schema")
@@ -145,13 +161,15 @@ def _told(value: object) -> object:
 
 
 class Notify(Part):
-    url: Annotated[str, BeforeValidator(_web_url)]
+    url: Annotated[str, BeforeValidator(_web_url), WithJsonSchema(forms.WEB_URL)]
     channel: Channel = Channel.WEBHOOK
     again: Duration = timedelta(hours=4)
 
 
 class Daemon(Part):
-    http: Annotated[Address | None, BeforeValidator(listening)] = Address(host="127.0.0.1", port=8080)
+    http: Annotated[Address | None, BeforeValidator(listening), WithJsonSchema(forms.LISTENING)] = Address(
+        host="127.0.0.1", port=8080
+    )
     token: Text | None = None
     stop_timeout: Duration = timedelta(seconds=60)
     notify: Annotated[tuple[Notify, ...], BeforeValidator(_told)] = ()
@@ -179,14 +197,14 @@ class Defaults(Part):
     settle: Duration = timedelta(seconds=60)
     ahead_after: Duration = timedelta(seconds=30)
     deletes: Deletes = Deletes.IGNORE
-    metadata: Annotated[tuple[Note, ...], BeforeValidator(_listed)] = (Note.BATCH, Note.LOADED_AT)
-    grants: Annotated[tuple[Grantee, ...], BeforeValidator(_listed)] = ()
+    metadata: Notes = (Note.BATCH, Note.LOADED_AT)
+    grants: Grantees = ()
     fresh_within: Duration | None = None
     null_cursor: NullCursor = NullCursor.SNAPSHOT_ONLY
-    zero_dates: Policy = Policy.NULL
-    oversize: Policy = Policy.QUARANTINE
-    out_of_range: Policy = Policy.QUARANTINE
-    invalid_text: Policy = Policy.FAIL
+    zero_dates: Uncut = Policy.NULL
+    oversize: Met = Policy.QUARANTINE
+    out_of_range: Uncut = Policy.QUARANTINE
+    invalid_text: Uncut = Policy.FAIL
 
     @model_validator(mode="before")
     @classmethod
@@ -252,7 +270,3 @@ class File(Part):
     daemon: Daemon = Daemon()
     defaults: dict[str, Any] = Field(default_factory=dict)
     tables: dict[Text, dict[str, Any] | None] = Field(min_length=1)
-
-
-DEFAULTED: Final = frozenset(Defaults.model_fields)
-"""The keys that `defaults` may hold."""

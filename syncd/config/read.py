@@ -4,15 +4,13 @@ import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Self, TypeAlias
-from urllib.parse import quote
+from typing import Any, Final, NamedTuple, Self
+from urllib.parse import quote, unquote
 
 import yaml
 
+from syncd.config.shown import Path_, hidden, key_of, shown
 from syncd.core.errors import ConfigError
-
-Path_: TypeAlias = tuple[str | int, ...]
-"""Where a value stands in the document: keys and positions from the top."""
 
 _REFERENCE: Final = re.compile(r"\$\{(?!window\})(file:)?([^}]*)\}")
 """`${window}` is no reference: in a `query` it is the place of a batch's condition."""
@@ -24,9 +22,31 @@ class Mistake:
     """One thing wrong with the configuration, and what would mend it."""
 
     line: int
+    column: int = 1
     key: str
     message: str
+    value: str = ""
+    """What stands there, as it is written; empty: nothing, or nothing that may be shown."""
     remedy: str = ""
+
+    @property
+    def told(self) -> str:
+        """The mistake in words, without its place."""
+        found = f"; found {self.value!r}" if self.value and repr(self.value) not in self.message else ""
+        remedy = f" ({self.remedy})" if self.remedy else ""
+        return f"{self.message}{found}{remedy}"
+
+    def at(self, path: str) -> str:
+        """The mistake in one line, with its place as editors and terminals know to open it."""
+        key = f"{self.key}: " if self.key else ""
+        return f"{path}:{self.line}:{self.column}: {key}{self.told}"
+
+
+class Spot(NamedTuple):
+    """A place in the file as editors count: from 1."""
+
+    line: int
+    column: int
 
 
 class Misconfigured(ConfigError):
@@ -37,8 +57,8 @@ class Misconfigured(ConfigError):
     @classmethod
     def of(cls, path: str, mistakes: Sequence[Mistake]) -> Self:
         """The error that tells these mistakes of a file, in the order of their lines."""
-        ordered = tuple(sorted(mistakes, key=lambda mistake: mistake.line))
-        lines = [_told(path, mistake) for mistake in ordered]
+        ordered = tuple(sorted(mistakes, key=lambda mistake: (mistake.line, mistake.column)))
+        lines = [mistake.at(path) for mistake in ordered]
         error = cls(lines[0] if len(lines) == 1 else "\n  ".join((f"{len(lines)} mistakes", *lines)))
         error.mistakes = ordered
         return error
@@ -50,14 +70,30 @@ class Text:
 
     path: str
     values: Any = None
-    lines: dict[Path_, int] = field(default_factory=dict[Path_, int])
+    keys: dict[Path_, Spot] = field(default_factory=dict[Path_, Spot])
+    """Where each key stands, and each item of a list."""
+    scalars: dict[Path_, tuple[Spot, str]] = field(default_factory=dict[Path_, tuple[Spot, str]])
+    """Where each plain value stands, and how it is written: with its references, not what fills them in."""
+    secrets: dict[Path_, tuple[str, ...]] = field(default_factory=dict[Path_, tuple[str, ...]])
+    """What was filled in at a place."""
     mistakes: list[Mistake] = field(default_factory=list[Mistake])
 
-    def line_of(self, place: Path_) -> int:
-        """The line of a place, or of the nearest one around it that is written down."""
-        while place and place not in self.lines:
+    def spot_of(self, place: Path_, *, key: bool = False) -> Spot:
+        """Where the value of a place stands (or its key), or the nearest one around it that is written down."""
+        if not key and place in self.scalars:
+            return self.scalars[place][0]
+        while place and place not in self.keys:
             place = place[:-1]
-        return self.lines.get(place, 1)
+        return self.keys.get(place, Spot(1, 1))
+
+    def mistake(self, place: Path_, message: str, remedy: str = "", *, key: bool = False) -> Mistake:
+        """What is wrong with the value at a place, or with its key; no secret is repeated."""
+        line, column = self.spot_of(place, key=key)
+        written = "" if key or place not in self.scalars else self.scalars[place][1]
+        for secret in self.secrets.get(place, ()):
+            message, remedy = hidden(secret, message), hidden(secret, remedy)
+        value = shown(place, written)
+        return Mistake(line=line, column=column, key=key_of(place), message=message, value=value, remedy=remedy)
 
 
 def read_text(path: Path, environ: Mapping[str, str]) -> Text:
@@ -81,9 +117,10 @@ def parse_text(body: str, *, path: str, environ: Mapping[str, str]) -> Text:
         root = yaml.compose(body, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        line = mark.line + 1 if mark else 1
+        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
         told = getattr(error, "problem", None) or "not YAML"
-        raise Misconfigured.of(path, [Mistake(line=line, key="", message=f"this is no YAML: {told}")]) from error
+        wrong = Mistake(line=line, column=column, key="", message=f"this is no YAML: {told}")
+        raise Misconfigured.of(path, [wrong]) from error
     text = Text(path=path)
     if root is None:
         raise Misconfigured.of(path, [Mistake(line=1, key="", message="the file is empty", remedy="See: syncd init")])
@@ -98,50 +135,60 @@ class _Reader:
         self._text = text
         self._fill = _filler(environ)
         self._plain = yaml.SafeLoader("")
+        self._within: set[int] = set()
 
     def value(self, node: yaml.Node, place: Path_) -> Any:  # noqa: ANN401  # whatever the file holds
-        self._text.lines.setdefault(place, node.start_mark.line + 1)
+        self._text.keys.setdefault(place, _spot(node))
+        if id(node) in self._within:
+            self._text.mistakes.append(self._text.mistake(place, "holds itself", "Write it out."))
+            return None
         match node:
-            case yaml.MappingNode():
-                return self._mapping(node, place)
-            case yaml.SequenceNode():
-                return [self.value(inner, (*place, at)) for at, inner in enumerate(node.value)]
+            case yaml.MappingNode() | yaml.SequenceNode():
+                self._within.add(id(node))
+                found = self._mapping(node, place) if isinstance(node, yaml.MappingNode) else self._list(node, place)
+                self._within.remove(id(node))
+                return found
             case _:
                 return self._scalar(node, place)
+
+    def _list(self, node: yaml.SequenceNode, place: Path_) -> list[Any]:
+        return [self.value(inner, (*place, at)) for at, inner in enumerate(node.value)]
 
     def _mapping(self, node: yaml.MappingNode, place: Path_) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for key_node, value_node in node.value:
             key = str(key_node.value)
-            line = key_node.start_mark.line + 1
-            if key in found:
-                self._mistake(line, (*place, key), "stands here twice", "Keep one of the two.")
-            self._text.lines[*place, key] = line
+            twice = key in found
+            self._text.keys[*place, key] = _spot(key_node)
+            if twice:
+                self._mistake((*place, key), "stands here twice", "Keep one of the two.", key=True)
             found[key] = self.value(value_node, (*place, key))
         return found
 
     def _scalar(self, node: yaml.Node, place: Path_) -> Hashable:
         written = str(node.value)
+        self._text.scalars[place] = (_spot(node), written)
         if _REFERENCE.search(written):
-            return self._filled(written, node, place)
+            return self._filled(written, place)
         if node.tag.endswith(":timestamp"):
             return written  # instants are ours to read, not YAML's
         return self._plain.construct_object(node)  # type: ignore[no-any-return]  # PyYAML tells no types
 
-    def _filled(self, written: str, node: yaml.Node, place: Path_) -> str:
+    def _filled(self, written: str, place: Path_) -> str:
         try:
-            return self._fill(written)
+            filled = self._fill(written)
         except ConfigError as error:
-            self._mistake(node.start_mark.line + 1, place, error.message, error.hint)
+            self._mistake(place, error.message, error.hint)
             return written
+        self._text.secrets[place] = tuple(piece for piece in (filled, unquote(filled)) if piece)
+        return filled
 
-    def _mistake(self, line: int, place: Path_, message: str, remedy: str) -> None:
-        self._text.mistakes.append(Mistake(line=line, key=key_of(place), message=message, remedy=remedy))
+    def _mistake(self, place: Path_, message: str, remedy: str, *, key: bool = False) -> None:
+        self._text.mistakes.append(self._text.mistake(place, message, remedy, key=key))
 
 
-def key_of(place: Path_) -> str:
-    """A place as one writes it: `tables.shop.orders.cursor`."""
-    return ".".join(str(part) for part in place)
+def _spot(node: yaml.Node) -> Spot:
+    return Spot(node.start_mark.line + 1, node.start_mark.column + 1)
 
 
 def _filler(environ: Mapping[str, str]) -> Callable[[str], str]:
@@ -181,9 +228,3 @@ def _from_file(name: str) -> str:
 def _in_user_part(written: str, start: int, end: int) -> bool:
     scheme = written.find("://")
     return 0 <= scheme < start and "@" in written[end:].partition("/")[0]
-
-
-def _told(path: str, mistake: Mistake) -> str:
-    key = f"{mistake.key}: " if mistake.key else ""
-    remedy = f" ({mistake.remedy})" if mistake.remedy else ""
-    return f"{path}:{mistake.line}: {key}{mistake.message}{remedy}"

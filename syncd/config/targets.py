@@ -7,8 +7,9 @@ from typing import Final, TypeAlias
 from urllib.parse import SplitResult
 
 from syncd.config.model import File, Table, Tunnel, Warehouse
-from syncd.config.read import Path_
-from syncd.config.words import address, is_loopback, user_of
+from syncd.config.shown import Path_
+from syncd.config.words import SYSTEM_SCHEMAS, address, is_loopback, user_of
+from syncd.core.near import meant
 from syncd.core.passages import LONGEST_NAME, folded
 from syncd.core.settings import IamLogin, Secret, TargetSettings, Tls, TunnelSettings, WarehouseSettings
 
@@ -16,7 +17,6 @@ ONLY_WAREHOUSE: Final = "redshift"
 """What the one server of `warehouse:` is called."""
 OURS: Final = "syncd_"
 """What the names of our own tables begin with."""
-SYSTEM_SCHEMAS: Final = ("pg_", "information_schema", "catalog_history")
 _WAYS_IN: Final = "Keep one of: a password in the url, `iam`, `secret`."
 
 Complain: TypeAlias = Callable[[Path_, str, str], None]
@@ -117,13 +117,12 @@ class Targets:
         )
 
     def _warehouse(self, table: Table, place: Path_) -> WarehouseSettings | None:
-        known = ", ".join(self.warehouses) or "none"
         if table.to is not None:
             if table.to not in self.warehouses:
-                self.complain((*place, "to"), f"no warehouse is called {table.to!r}", f"There are: {known}.")
+                self.complain((*place, "to"), f"no warehouse is called {table.to!r}", meant(table.to, self.warehouses))
             return self.warehouses.get(table.to)
         if len(self.warehouses) > 1:
-            self.complain(place, "there are several warehouses", f"Add `to:` with one of {known}.")
+            self.complain(place, "there are several warehouses", f"Add `to:` with one of {', '.join(self.warehouses)}.")
             return None
         return next(iter(self.warehouses.values()), None)
 

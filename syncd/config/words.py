@@ -10,6 +10,9 @@ from syncd.core.settings import Address
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
+DURATION_FORM: Final = r"([0-9]+(\.[0-9]+)?(ms|[smhdw]))+"
+SYSTEM_SCHEMAS: Final = ("pg_", "information_schema", "catalog_history")
+"""What the names of the schemas begin with that are Redshift's own."""
 HIGHEST_PORT: Final = 65_535
 _CRON: Final = re.compile(r"\S+( \S+){4}")
 

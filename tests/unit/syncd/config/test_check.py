@@ -113,12 +113,12 @@ tables:
 
     told = refused.value.message.splitlines()
     assert told[0] == "6 mistakes"
-    assert "syncd.yaml:2: lake.url: write an address such as s3://..." in told[2]
-    assert "syncd.yaml:1: source.tsl: is not a key that is known here (Do you mean `tls`?)" in told[1]
-    assert any("syncd.yaml:4: tables.orders.curso: is not a key" in line and "`cursor`" in line for line in told)
-    assert any("syncd.yaml:4: tables.orders.mode: must be 'upsert', 'append'" in line for line in told)
-    assert any("syncd.yaml:6: tables.events.every: write a duration such as 5m" in line for line in told)
-    assert any("syncd.yaml:7: tables.events.first_run: must be snapshot, now or" in line for line in told)
+    assert "syncd.yaml:2:13: lake.url: write an address such as s3://...; found 'http://acme'" in told[2]
+    assert "syncd.yaml:1:39: source.tsl: is not a key that is known here (Do you mean `tls`?)" in told[1]
+    assert any("syncd.yaml:4:12: tables.orders.curso: is not a key" in line and "`cursor`" in line for line in told)
+    assert any("syncd.yaml:4:29: tables.orders.mode: must be 'upsert', 'append'" in line for line in told)
+    assert any("syncd.yaml:6:12: tables.events.every: write a duration such as 5m" in line for line in told)
+    assert any("syncd.yaml:7:16: tables.events.first_run: must be snapshot, now or" in line for line in told)
 
 
 @pytest.mark.parametrize(
@@ -152,6 +152,106 @@ def test_a_mistake_is_told_where_it_stands(body: str, places: list[tuple[int, st
 
 def test_a_query_of_ones_own_names_the_place_of_its_window() -> None:
     assert stream_of("{query: 'SELECT * FROM o WHERE ${window}'}").query == "SELECT * FROM o WHERE ${window}"
+
+
+def test_a_bare_null_is_the_policy_of_that_name() -> None:
+    assert stream_of("{oversize: null, out_of_range: 'null'}").policies.oversize is Policy.NULL
+
+
+def test_a_policy_that_cannot_be_is_told_where_it_stands() -> None:
+    with pytest.raises(Misconfigured, match=r"5:24: tables.orders.zero_dates: must be 'null', 'quarantine' or 'fail'"):
+        settings_of(LEAST.replace("  orders:", "  orders: {zero_dates: truncate}"))
+
+
+def test_one_mistake_hides_no_other() -> None:
+    """What hangs on a part that is wrong is checked against what is left of it."""
+    body = """source: {url: "mysql://db/shop", zone: Mars/Base}
+lake: {url: "s3://b", regoin: x}
+warehouses: {dev: {url: "nowhere", schema: pg_x}, prod: {url: "redshift://l:x@h/dev"}}
+daemon: {http: "80"}
+defaults: {mode: upset, settle: soon}
+tables:
+  orders: {to: prod, cursor: none, mode: append}
+  lines: {to: pord, batch_rows: 0}
+  shop.orders: {to: prod}
+  events: {to: dev, first_run: snapsot}
+"""
+
+    assert mistakes_of(body) == [
+        (1, "source.url"),
+        (1, "source.zone"),
+        (2, "lake.regoin"),
+        (3, "warehouses.dev.url"),
+        (3, "warehouses.dev.schema"),
+        (4, "daemon.http"),
+        (5, "defaults.mode"),
+        (5, "defaults.settle"),
+        (7, "tables.orders"),
+        (8, "tables.lines.to"),
+        (8, "tables.lines.batch_rows"),
+        (9, "tables.shop.orders"),
+        (10, "tables.events.first_run"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("table", "remedy"),
+    [
+        ("{mode: Upset}", "Do you mean `upsert`?"),
+        ("{zero_dates: nul}", "Do you mean `null`?"),
+        ("{first_run: snapsot}", "Do you mean `snapshot`?"),
+        ("{mode: xyzzy}", ""),
+        ("{source: msql}", "Do you mean mysql? There are: mysql."),
+        ("{to: far}", "There are: none."),
+        ("{Batch_Row: 5}", "Do you mean `batch_rows`?"),
+    ],
+)
+def test_a_mistake_names_what_was_probably_meant(table: str, remedy: str) -> None:
+    with pytest.raises(Misconfigured) as refused:
+        stream_of(table)
+
+    assert [mistake.remedy for mistake in refused.value.mistakes] == [remedy]
+
+
+def test_a_mistake_shows_the_value_where_it_stands() -> None:
+    body = LEAST.replace("  orders:", "  orders:\n    mode:   upset\n    every: [5m]\n    batch_rows: |\n      many\n")
+
+    with pytest.raises(Misconfigured) as refused:
+        settings_of(body)
+
+    told = [(mistake.line, mistake.column, mistake.value) for mistake in refused.value.mistakes]
+    assert told == [(6, 13, "upset"), (7, 5, ""), (8, 17, "many")]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'source: {url: "postgres://sync:hunter2@db/shop"}',
+        'source: {url: "mysql://sync:hunter2"}',
+        'source: {url: "mysql://sync:x@hunter2"}',
+        'source: {url: "sync:hunter2@db/shop"}',
+        'source: {url: "mysql:hunter2"}',
+        'source: {url: "mysql://db/shop?password=hunter2"}',
+        'source: {url: "mysql://s@db/shop", password: hunter2}',
+        'source: {url: "mysql://s@db/shop", zone: "${P}"}',
+        'source: {url: "mysql://s@db/shop", tls: "${P}"}',
+        'source: {url: "mysql://s@db/shop"}\ndaemon: {token: [hunter2]}',
+        'source: {url: "mysql://s@db/shop"}\ndaemon: {notify: ["ftp://hook/hunter2"]}',
+        'source: {url: "mysql://s@db/shop"}\nspark: {conf: {spark.hadoop.password: hunter2, n: 5}}',
+        'source: {url: "mysql://s@db/shop"}\nwarehouse: {url: "redshift://l:hunter2@h"}',
+    ],
+)
+def test_no_mistake_repeats_a_secret(line: str) -> None:
+    body = LEAST.replace('source: {url: "mysql://sync@db/shop"}', line) + "  lines: {mode: upset}\n"
+
+    with pytest.raises(Misconfigured) as refused:
+        settings_of(body, {"P": "hunter2"})
+
+    assert "hunter2" not in str(refused.value) + repr(refused.value.mistakes)
+
+
+def test_a_list_that_holds_itself_is_a_mistake() -> None:
+    assert mistakes_of(LEAST.replace("  orders:", "  orders: &a {key: [*a]}")) == [(5, "tables.orders.key.0")]
 
 
 def test_several_sources_want_a_name_at_each_table() -> None:

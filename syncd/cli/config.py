@@ -1,0 +1,96 @@
+"""`syncd config`: what is wrong with the configuration, and what an editor has to know of it."""
+
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from syncd.cli.exits import Exit
+from syncd.cli.output import say, show_json
+from syncd.cli.run import CONFIG
+
+if TYPE_CHECKING:
+    from syncd.config.read import Mistake
+    from syncd.core.settings import Settings
+
+
+@click.group()
+def config() -> None:
+    r"""Check the configuration, or print its JSON Schema.
+
+    \b
+    Examples:
+      syncd config check
+      syncd config schema > syncd.schema.json
+    """
+
+
+@config.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option(
+    "-c", "--config", "path", type=click.Path(path_type=Path), default=CONFIG, show_default=True, help="The file."
+)
+def check(path: Path, as_json: bool) -> None:
+    r"""Tell every mistake of the configuration at once, each with its line and what would mend it.
+
+    \b
+    Examples:
+      syncd config check
+      syncd config check --config /etc/syncd/syncd.yaml --json
+
+    No server is asked: that is `syncd doctor`. The variables that the file refers to have to be set.
+    """
+    from syncd.config.check import read_settings
+    from syncd.config.read import Misconfigured
+
+    try:
+        settings = read_settings(path, os.environ)
+    except Misconfigured as refused:
+        _tell(path, refused.mistakes, as_json=as_json)
+        sys.exit(Exit.USAGE)
+    if as_json:
+        show_json({"file": str(path), "good": True, "mistakes": [], **_counted(settings)})
+    else:
+        click.echo(f"{path}: no mistake: {_in_words(settings)}")
+
+
+@config.command()
+@click.option("--json", "as_json", is_flag=True, help="As it is: a schema is a JSON document.")
+def schema(as_json: bool) -> None:  # noqa: ARG001  # every command has it
+    r"""Print the JSON Schema (2020-12) of the configuration, for editors.
+
+    \b
+    Examples:
+      syncd config schema > syncd.schema.json
+      then, as the first line of syncd.yaml:  # yaml-language-server: $schema=syncd.schema.json
+    """
+    from syncd.config.schema import SHIPPED
+
+    click.echo(SHIPPED.read_text(encoding="utf-8"), nl=False)
+
+
+def _tell(path: Path, mistakes: "tuple[Mistake, ...]", *, as_json: bool) -> None:
+    if as_json:
+        show_json({"file": str(path), "good": False, "mistakes": [asdict(mistake) for mistake in mistakes]})
+    else:
+        for mistake in mistakes:
+            click.echo(mistake.at(str(path)))
+    several = "1 mistake" if len(mistakes) == 1 else f"{len(mistakes)} mistakes"
+    say(f"error: {path} has {several}")
+
+
+def _counted(settings: "Settings") -> dict[str, list[str]]:
+    return {
+        "sources": [source.name for source in settings.sources],
+        "warehouses": [warehouse.name for warehouse in settings.warehouses],
+        "tables": [stream.name for stream in settings.streams],
+    }
+
+
+def _in_words(settings: "Settings") -> str:
+    words = (("source", "sources"), ("warehouse", "warehouses"), ("table", "tables"))
+    counts = _counted(settings)
+    return ", ".join(f"{len(counts[many])} {one if len(counts[many]) == 1 else many}" for one, many in words)
