@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from botocore import exceptions as boto
 
+from syncd.core.cleaned import Lying
 from syncd.core.errors import LakeDown, LakeUnfit
 from syncd.core.reading import Part
 from syncd.core.settings import LakeSettings
@@ -166,6 +167,15 @@ class Lake:
         start = len(self.name(""))
         found = self._listed(self.name(prefix))
         return [(each["Key"][start:], each["LastModified"].astimezone(UTC)) for each in found]
+
+    def lying(self, prefix: str) -> Sequence[Lying]:
+        """Every object below a prefix, with its size and the instant of its last change."""
+        start = len(self.name(""))
+        found = self._listed(self.name(prefix))
+        return [
+            Lying(key=each["Key"][start:], bytes=each["Size"], at=each["LastModified"].astimezone(UTC))
+            for each in found
+        ]
 
     def standing(self, prefix: str) -> Mapping[str, tuple[int, str]]:
         """Size and tag of every object below a prefix, a thousand with each request."""

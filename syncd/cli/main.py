@@ -10,6 +10,7 @@ from syncd.cli.exits import Exit, exit_for
 from syncd.cli.jars import jars
 from syncd.cli.quarantine import quarantine
 from syncd.cli.run import run
+from syncd.cli.s3clean import s3clean
 from syncd.cli.sandbox import sandbox
 from syncd.cli.status import status
 from syncd.cli.watermark import watermark
@@ -27,6 +28,7 @@ syncd.add_command(demo)
 syncd.add_command(jars)
 syncd.add_command(quarantine)
 syncd.add_command(run)
+syncd.add_command(s3clean)
 syncd.add_command(sandbox)
 syncd.add_command(status)
 syncd.add_command(watermark)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from syncd.core.cleaned import Records
 from watermarks.landing import LedgerKey
 
 
@@ -16,8 +17,8 @@ class Evidence:
     manifest: str
 
 
-class Shelf(Protocol):
-    """Where files lie."""
+class Shelf(Records, Protocol):
+    """Where files lie, and the records of those that were removed on purpose."""
 
     def standing(self, prefix: str) -> Mapping[str, tuple[int, str]]:
         """Size and tag of every object below a prefix.

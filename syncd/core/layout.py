@@ -13,6 +13,8 @@ _PART: Final = re.compile(
     r"/(?P<batch>[0-9]+-[0-9]+)/[0-9]+\.[0-9]+-[^/]+\.parquet"
 )
 
+_DATA: Final = re.compile(r"\d{4}/\d\d/\d\d/(?P<batch>[1-9][0-9]{0,17}-[1-9][0-9]{0,17})/[^/]+", re.ASCII)
+AMENDED: Final = "amended-"
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,17}-[1-9][0-9]{0,17}", re.ASCII)
 
 
@@ -29,6 +31,31 @@ def batch_prefix(plan: Plan) -> str:
 def day_prefix(stream: StreamName, batch: BatchId, day: datetime) -> str:
     """The same of a batch that is yet to be planned, on that day."""
     return f"{data_prefix(stream)}{day:%Y/%m/%d}/{batch}/"
+
+
+def batch_of_data(stream: StreamName, key: str) -> BatchId | None:
+    """The batch under whose number a key among the parts lies, whoever wrote it; None where that is no number."""
+    found = _DATA.fullmatch(key.removeprefix(data_prefix(stream)))
+    return BatchId.of_text(found["batch"]) if found else None
+
+
+def is_amended(key: str) -> bool:
+    """Whether the loader wrote a file, in place of one that holds rows which the warehouse refused."""
+    return key.rpartition("/")[2].startswith(AMENDED)
+
+
+def cleaned_prefix(stream: StreamName) -> str:
+    """What the keys of all records begin with of files of a stream that were removed."""
+    return f"cleaned/{stream.chain_stem}/"
+
+
+def cleaned_key(stream: StreamName, at: datetime) -> str:
+    return f"{cleaned_prefix(stream)}{at:%Y%m%dT%H%M%S%fZ}.json"
+
+
+def lists_prefix(stream: StreamName) -> str:
+    """What the keys of everything begin with that is written for COPY, into whatever target."""
+    return f"copy/{stream.chain_stem}/"
 
 
 def refused_prefix(stream: StreamName) -> str:

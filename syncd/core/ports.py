@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from syncd.core.cleaned import Records
 from syncd.core.reading import Part, Read, Reading
 from syncd.core.schema import Server, Table
 
@@ -158,7 +159,7 @@ class Reader(Protocol):
         ...
 
 
-class Lists(Protocol):
+class Lists(Records, Protocol):
     """The lake as a loader needs it: where COPY's lists of files are put, and whether the files are those it means."""
 
     def at(self, key: str) -> str:

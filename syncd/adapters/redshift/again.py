@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from syncd.core.cleaned import cleaned_by
 from syncd.core.manifest import Manifest
 from syncd.core.ports import Lists
 from watermarks.batch import BatchId, Kind, Link
@@ -38,9 +39,11 @@ class Proofs:
         table = f"{link.stream.database}.{link.stream.table}"
         for part in Manifest.of_link(link).parts if link.kind is not Kind.ABANDONED else ():
             if not self._lists.holds(part):
+                removed = cleaned_by(self._lists, link.stream, {part.key}).get(part.key)
                 raise FilesGone(
                     f"{link.stream}: the ledger has lost what landed from {lost[0]} on, and"
-                    f" {self._lists.at(part.key)} of {link.id} is gone or another one",
+                    f" {self._lists.at(part.key)} of {link.id} is gone or another one"
+                    + (f": {removed.said}" if removed else ""),
                     hint="Was the warehouse restored? Restore the file from the bucket's versions. Or go on without"
                     f" it and read its rows again: syncd watermark rebuild -t {table} --from-ledger --yes; then"
                     f" syncd watermark set -t {table} --redshift-only --after {lost[-1]}; then"

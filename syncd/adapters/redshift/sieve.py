@@ -16,7 +16,7 @@ from syncd.adapters.redshift.session import Session
 from syncd.adapters.s3 import Lake
 from syncd.core.amendment import Amendment
 from syncd.core.errors import FileRefused, RowRefused
-from syncd.core.layout import copy_prefix, quarantine_prefix
+from syncd.core.layout import AMENDED, copy_prefix, quarantine_prefix
 from syncd.core.manifest import Manifest
 from syncd.core.reading import Part
 from syncd.core.redshift.apply import Landing
@@ -180,8 +180,8 @@ class Sieve:
                 self._lake,
                 one,
                 passages,
-                kept=f"{dirname(one.part.key)}/amended-{number}-{nonce}.parquet",
-                refused=f"{quarantine_prefix(link.stream, link.id)}amended-{number}-{nonce}.parquet",
+                kept=f"{dirname(one.part.key)}/{AMENDED}{number}-{nonce}.parquet",
+                refused=f"{quarantine_prefix(link.stream, link.id)}{AMENDED}{number}-{nonce}.parquet",
             )
             instead[one.part.key] = divided.kept
             aside.append(divided.refused)

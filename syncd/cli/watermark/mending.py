@@ -83,7 +83,8 @@ def _show_check(one: Looked) -> None:
         return
     seen = one.checked
     ledger = "the warehouse was not asked" if seen.landed is None else f"{seen.landed:,} entries of the ledger"
-    what = f"{seen.entries:,} entries of history, {seen.batches:,} batches, {seen.files:,} files, {ledger}"
+    files = f"{seen.files:,} files" + (f" ({seen.cleaned:,} of them cleaned)" if seen.cleaned else "")
+    what = f"{seen.entries:,} entries of history, {seen.batches:,} batches, {files}, {ledger}"
     only = "" if seen.whole else " (the newest; all of them with --full)"
     verdict = f"{len(seen.findings)} found" if seen.findings else "all agree"
     click.echo(f"{one.named.name}: {verdict}: {what}{only}")
@@ -101,6 +102,7 @@ def _check_fields(one: Looked) -> dict[str, Any]:
         "entries": seen.entries if seen else None,
         "batches": seen.batches if seen else None,
         "files": seen.files if seen else None,
+        "cleaned": seen.cleaned if seen else None,
         "landed": seen.landed if seen else None,
         "whole": seen.whole if seen else None,
         "findings": [{"about": each.about, "message": each.message, "next": each.next} for each in one.findings],

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from syncd.core.books import Shelf
+from syncd.core.cleaned import cleaned_by
 from syncd.core.layout import data_prefix
 from syncd.stages.marks.unwritten import Unwritten
 from syncd.stages.marks.weighing import Weight, links, weigh
@@ -89,12 +90,15 @@ def _require_files(chain: Chain, shelf: Shelf, before: Watermark, after: Waterma
     if not wanted:
         return
     standing = shelf.standing(data_prefix(chain.stream))
-    gone = [link.id for link in links(chain, wanted) if any(file not in standing for file in link.files)]
-    if not gone:
+    missing = [(link.id, file) for link in links(chain, wanted) for file in link.files if file not in standing]
+    if not missing:
         return
+    gone = sorted({batch for batch, _ in missing})
     table = f"{chain.stream.database}.{chain.stream.table}"
+    removed = cleaned_by(shelf, chain.stream, {file for batch, file in missing if batch == gone[-1]})
+    why = next((f": {record.said}" for record in removed.values()), "")
     raise FilesGone(
-        f"{len(gone)} of the batches that are to land again have no files any more, the last of them {gone[-1]}",
+        f"{len(gone)} of the batches that are to land again have no files any more, the last of them {gone[-1]}{why}",
         hint=f"Read the table again: syncd watermark reset -t {table} --mysql-only. Or land what comes behind:"
         f" syncd watermark set -t {table} --redshift-only --after {gone[-1]}",
         batches=[str(batch) for batch in gone],

@@ -7,6 +7,7 @@ from itertools import islice, pairwise
 from typing import Final, TypeVar
 
 from syncd.core.books import Books, Evidence, Shelf
+from syncd.core.cleaned import Cleaned, cleaned_by
 from syncd.core.layout import data_prefix
 from syncd.core.manifest import Manifest
 from syncd.core.reading import Part
@@ -46,6 +47,8 @@ class Checked:
     entries: int = 0
     batches: int = 0
     files: int = 0
+    cleaned: int = 0
+    """Of them, those that a person removed once they had landed."""
     landed: int | None = None
     """Entries of the ledger; None where no warehouse was asked."""
     whole: bool = True
@@ -63,6 +66,7 @@ class Check:
     books: Books | None = None
     all_: bool = False
     _found: list[Finding] = field(default_factory=list[Finding])
+    _cleaned: Mapping[str, Cleaned] = field(default_factory=dict[str, Cleaned])
 
     def checked(self, state: Watermark) -> Checked:
         """Compare everything with the state that the newest entry has.
@@ -81,6 +85,7 @@ class Check:
             entries=entries,
             batches=len(links),
             files=files,
+            cleaned=len(self._cleaned),
             landed=landed,
             whole=self.all_ or max(state.revision, self._length(state)) <= MOST,
             findings=tuple(self._found),
@@ -183,6 +188,9 @@ class Check:
 
     def _files(self, state: Watermark, links: Mapping[BatchId, Link]) -> int:
         standing = self.shelf.standing(data_prefix(self.stream))
+        named = {file: link.id for link in links.values() for file in link.files}
+        gone = {file for file, batch in named.items() if file not in standing and state.loaded.expects(batch)}
+        self._cleaned = cleaned_by(self.shelf, self.stream, gone)
         count = 0
         for link in links.values():
             if link.kind is Kind.ABANDONED:
@@ -194,7 +202,8 @@ class Check:
                 continue
             count += len(parts)
             for part in parts:
-                if (trouble := trouble_of(part, standing)) is not None:
+                # What a person removed once it had landed is no loss.
+                if part.key not in self._cleaned and (trouble := trouble_of(part, standing)) is not None:
                     self._file(state, link, part, trouble)
         return count
 

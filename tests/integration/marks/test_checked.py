@@ -79,6 +79,7 @@ def test_where_all_agrees_it_says_so_and_writes_nothing(marks: Make, orders: Pre
         "entries": state_of(orders).revision,
         "batches": 3,
         "files": 3,
+        "cleaned": 0,
         "landed": 2,
         "whole": True,
         "findings": [],
