@@ -63,6 +63,7 @@ class BatchesLanded(Event):
 
     first: BatchId
     last: BatchId
+    batches: int = 1
     rows: int
     files: int
     mark: Cursor

@@ -279,6 +279,7 @@ class LoadRun:
                     stream=self._stream,
                     first=links[0].id,
                     last=links[-1].id,
+                    batches=len(links),
                     rows=rows,
                     files=files,
                     mark=self._so_far.mark,
