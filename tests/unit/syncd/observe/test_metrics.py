@@ -1,0 +1,138 @@
+"""What Prometheus is told."""
+
+import re
+from datetime import timedelta
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from syncd.core.calls import Asking, HorizonHeld, LakeAsked, SourceAsked, WarehouseAsked
+from syncd.core.errors import WarehouseDown
+from syncd.core.events import BatchAbandoned, LandingRetried, LedgerBehind, OrphansSwept, RowsPutAside
+from syncd.observe.measures import MEASURES, Shape
+from syncd.observe.metrics import Metrics
+from syncd.observe.metrics_doc import page
+from tests.builders import NOON, ORDERS
+from tests.unit.syncd.observe.stories import EXTRACT, LOAD, began, ended, extracted, landed, make_board
+from watermarks.batch import BatchId
+from watermarks.testing import ManualClock
+
+DOCS = Path(__file__).parents[4] / "docs" / "metrics.md"
+
+
+def samples(metrics: Metrics) -> dict[str, float]:
+    """Every sample by its name and the values of its labels, in the order of the table."""
+    order = [label for one in MEASURES for label in one.labels]
+    found: dict[str, float] = {}
+    for family in text_string_to_metric_families(metrics.text().decode()):
+        for one in family.samples:
+            values = [one.labels[label] for label in sorted(set(one.labels) & set(order), key=order.index)]
+            found[" ".join((one.name, *values))] = one.value
+    return found
+
+
+def make_metrics() -> Metrics:
+    """Metrics that heard of everything once."""
+    clock = ManualClock(NOON)
+    board = make_board(clock, promised=timedelta(seconds=60))
+    metrics = Metrics(board, age=lambda: 0.25)
+    for event in (
+        began(EXTRACT),
+        extracted(1, quarantined=2),
+        ended(EXTRACT, batches=1, rows=100, state="extracted", behind=3),
+        landed(1, 3),
+        ended(LOAD, error=WarehouseDown("away")),
+        RowsPutAside(stream=ORDERS, batch=BatchId(1, 1), rows=5, reason="too long"),
+        LandingRetried(stream=ORDERS, error="collided", seconds=1.0),
+        LedgerBehind(stream=ORDERS, batches=4),
+        OrphansSwept(stream=ORDERS, files=6),
+        BatchAbandoned(stream=ORDERS, batch=BatchId(1, 2)),
+    ):
+        board(event)
+        metrics(event)
+    for call in (
+        LakeAsked(operation="PutObject", status=200),
+        SourceAsked(source="shop", about=Asking.PLAN, seconds=0.01),
+        HorizonHeld(source="shop", seconds=40.0),
+        WarehouseAsked(warehouse="main", statement="copy", seconds=3.0),
+        WarehouseAsked(warehouse="main", statement="commit", seconds=1.0),
+    ):
+        metrics.measure(call)
+    return metrics
+
+
+def test_events_are_counted() -> None:
+    found = samples(make_metrics())
+
+    stream = str(ORDERS)
+    assert found[f"syncd_rows_total {stream} extract"] == 100
+    assert found[f"syncd_bytes_total {stream}"] == 5_000
+    assert found[f"syncd_batches_total {stream} load"] == 3
+    assert found[f"syncd_quarantined_rows_total {stream} extract"] == 2
+    assert found[f"syncd_quarantined_rows_total {stream} load"] == 5
+    assert found[f"syncd_passes_total {stream} load failed"] == 1
+    assert found[f"syncd_relanded_batches_total {stream}"] == 4
+    assert found[f"syncd_swept_files_total {stream}"] == 6
+    assert found["syncd_batch_seconds_count load"] == 1
+
+
+def test_calls_are_counted() -> None:
+    found = samples(make_metrics())
+
+    assert found["syncd_s3_requests_total PutObject 200"] == 1
+    assert found["syncd_source_query_seconds_count shop plan"] == 1
+    assert found["syncd_horizon_held_seconds shop"] == 40
+    assert found["syncd_copies_total main"] == 1
+    assert found["syncd_warehouse_statement_seconds_sum main commit"] == 1
+
+
+def test_what_the_board_shows_is_read_at_the_scrape() -> None:
+    found = samples(make_metrics())
+
+    stream = str(ORDERS)
+    assert found[f"syncd_lag_seconds {stream} extract"] == 3
+    assert found[f"syncd_complete_proven {stream} load"] == 1
+    assert found[f"syncd_failures_in_a_row {stream} load"] == 1
+    assert found["syncd_streams failed"] == 1
+    assert found["syncd_heartbeat_age_seconds"] == 0.25
+    assert found["process_open_fds"] > 0
+
+
+def test_names_and_labels_follow_the_conventions() -> None:
+    assert len({one.name for one in MEASURES}) == len(MEASURES)
+    for one in MEASURES:
+        assert re.fullmatch(r"syncd_[a-z0-9_]+", one.name), one.name
+        assert one.name.endswith("_total") is (one.shape is Shape.COUNTER), one.name
+        assert set(one.labels) <= {
+            "stream", "stage", "state", "source", "about", "warehouse", "statement", "operation", "status", "version",
+        }, one.name  # fmt: skip
+
+
+def test_every_metric_is_there_and_no_other() -> None:
+    told = make_metrics().text().decode()
+
+    families = {family.name for family in text_string_to_metric_families(told)}
+    own = {name for name in families if name.startswith("syncd_") and not name.endswith("_created")}
+    assert own == {one.name.removesuffix("_total") for one in MEASURES}
+
+
+def test_a_stream_that_is_gone_takes_its_series_along() -> None:
+    metrics = make_metrics()
+
+    metrics.keep([])
+
+    counted = [name for name in samples(metrics) if str(ORDERS) in name and "_total" in name]
+    assert not counted
+
+
+def test_two_of_them_share_nothing() -> None:
+    first, second = make_metrics(), Metrics(make_board())
+
+    assert "syncd_rows_total shop/shop.orders extract" in samples(first)
+    assert "syncd_rows_total shop/shop.orders extract" not in samples(second)
+
+
+def test_docs_metrics_is_made_from_the_table() -> None:
+    hint = "python -m syncd.observe.metrics_doc > docs/metrics.md"
+
+    assert DOCS.read_text() == page(), hint
