@@ -1,0 +1,1 @@
+"""The daemon: which stage of which stream runs when, and what becomes of one that fails."""

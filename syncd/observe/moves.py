@@ -1,0 +1,84 @@
+"""The history of one stream's marks, read from the lake: who moved which mark, when and why."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import Any, Self
+
+from watermarks.cursor import instant_text
+from watermarks.document import Watermark
+from watermarks.history import Entry, Journal
+from watermarks.names import StreamName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """One entry of history."""
+
+    revision: int
+    at: datetime
+    change: str
+    who: str
+    why: str
+    stage: str | None
+    epoch: int
+    after: Mapping[str, Any]
+    """The document as it became."""
+
+    @classmethod
+    def of(cls, entry: Entry) -> Self:
+        note = entry.note
+        return cls(
+            revision=entry.revision,
+            at=entry.at,
+            change=note.change,
+            who=note.who,
+            why=note.why,
+            stage=note.stage,
+            epoch=note.epoch,
+            after=entry.after,
+        )
+
+    @property
+    def extracted(self) -> str | None:
+        """The last batch that was extracted by then."""
+        after = self.after
+        return f"{after['generation']}-{after['extracted_seq']}" if "generation" in after else None
+
+    @property
+    def loaded(self) -> str | None:
+        """The last batch that was loaded by then."""
+        after = self.after
+        return f"{after['loaded_generation']}-{after['loaded_seq']}" if "loaded_seq" in after else None
+
+    def fields(self) -> dict[str, Any]:
+        """As JSON has it: the same fields as those of `syncd watermark history --json`."""
+        return {
+            "revision": self.revision,
+            "at": instant_text(self.at),
+            "change": self.change,
+            "who": self.who,
+            "why": self.why,
+            "stage": self.stage,
+            "epoch": self.epoch,
+            "extracted": self.extracted,
+            "last_mysql_data_timestamp": self.after.get("last_mysql_data_timestamp"),
+            "last_mysql_key": self.after.get("last_mysql_key"),
+            "load_generation": self.after.get("load_generation"),
+            "loaded": self.loaded,
+        }
+
+
+def moves_of(journal: Journal[Watermark], stream: StreamName, *, limit: int, before: int | None) -> Sequence[Move]:
+    """The newest entries first, of those before a revision; a request to the lake each.
+
+    Raises:
+        StateUnreadable: one of them cannot be trusted, or is gone.
+        Transient: the lake gave no answer.
+    """
+    if before is None:
+        newest = journal.newest(stream.stem)
+        before = newest.revision + 1 if newest else 1
+    entries = journal.entries(stream.stem, newest=before - 1)
+    return [Move.of(entry) for entry in islice(entries, limit)]

@@ -1,0 +1,369 @@
+"""The server over real sockets: who is let in, what is answered, and what no client can do to it."""
+
+import base64
+import gzip
+import re
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from syncd.core.errors import ConfigError
+from syncd.core.settings import Address, DaemonSettings
+from syncd.daemon.health import Health
+from syncd.daemon.http import Limits, Server, serving
+from tests.services.board_story import Story
+from tests.services.http import ask, connected, got, served, told
+from watermarks.errors import StateUnreadable
+
+pytestmark = pytest.mark.services
+
+PATHS = (
+    "/",
+    "/streams/orders",
+    "/streams/main%2Fshop.orders/history",
+    "/api/streams",
+    "/api/streams/orders",
+    "/metrics",
+)
+
+
+@pytest.fixture(scope="module")
+def story() -> Story:
+    return told()
+
+
+@pytest.fixture(scope="module")
+def server(story: Story) -> Iterator[Server]:
+    with served(story.answers()) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def guarded(story: Story) -> Iterator[Server]:
+    with served(story.answers(), token="a-token") as server:  # of a test
+        yield server
+
+
+@pytest.mark.parametrize("path", [*PATHS, "/healthz", "/readyz"])
+def test_every_path_answers(server: Server, path: str) -> None:
+    found = ask(server, path)
+
+    assert found.status == 200
+    assert len(found.body) == int(found.headers["Content-Length"]) > 0
+    assert found.headers["Connection"] == "close"
+
+
+def test_no_answer_lets_a_browser_do_what_it_should_not(server: Server) -> None:
+    found = ask(server, "/")
+
+    policy = found.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy
+    assert found.headers["X-Content-Type-Options"] == "nosniff"
+    assert found.headers["X-Frame-Options"] == "DENY"
+    assert found.headers["Referrer-Policy"] == "no-referrer"
+    assert found.headers["Cache-Control"] == "no-store"
+    assert found.headers["Server"] == "syncd"
+    assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//""", found.text), "nothing from anywhere else"
+    assert " style=" not in found.text
+    assert not re.search(r" on[a-z]+=", found.text)
+
+
+def test_head_is_get_without_its_body(server: Server) -> None:
+    whole, head = ask(server, "/healthz"), ask(server, "/healthz", method="HEAD")
+
+    assert (head.status, head.body) == (200, b"")
+    assert head.headers == whole.headers
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT"])
+def test_nothing_but_reading_is_allowed(server: Server, method: str) -> None:
+    found = ask(server, "/api/streams", method=method, headers={"Content-Length": "3"})
+
+    assert (found.status, found.headers["Allow"]) == (405, "GET, HEAD")
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/nothing", 404),
+        ("/api/streams/none", 404),
+        ("/api/streams/orders/nothing", 404),
+        ("/api/streams/orders/history/more", 404),
+        ("/streams/..%2f..%2fetc%2fpasswd", 404),
+        ("/../../etc/passwd", 404),
+        ("//", 404),
+        ("/api/streams/orders/history?limit=-1", 400),
+        ("/api/streams/orders/history?before=x", 400),
+        ("http://elsewhere/", 400),
+        (f"/{'x' * 5_000}", 414),
+        (f"/?{'&'.join('a=1' for _ in range(900))}", 200),
+    ],
+)
+def test_a_bad_path_is_refused(server: Server, path: str, status: int) -> None:
+    found = ask(server, path)
+
+    assert found.status == status
+    assert "/etc/passwd" not in found.text or found.headers["Content-Type"].startswith("text/plain")
+
+
+def test_what_somebody_asked_for_is_told_as_text_and_no_markup(server: Server) -> None:
+    page, pages = ask(server, "/?find=<script>alert(1)</script>"), ask(server, "/streams/<script>alert(1)</script>")
+
+    assert "<script>alert" not in page.text
+    assert pages.headers["Content-Type"].startswith("text/plain")
+
+
+@pytest.mark.parametrize(
+    "raw", [b"\x16\x03\x01\x02\x00\x01\r\n\r\n", b"GET /\r\n\r\n", b"hello\r\n\r\n", b"GET / HTTP/2\r\n\r\n"]
+)
+def test_what_is_no_request_is_refused(server: Server, raw: bytes) -> None:
+    with connected(server) as sock:
+        sock.sendall(raw)
+
+        assert got(sock).status == 400
+
+
+def test_endless_headers_are_refused(server: Server) -> None:
+    with connected(server) as sock:
+        sock.sendall(b"GET / HTTP/1.1\r\n" + b"X-More: y\r\n" * 2_000)
+
+        assert got(sock).status == 431
+
+
+def test_more_headers_than_a_client_has_are_refused(server: Server) -> None:
+    with connected(server) as sock:
+        sock.sendall(b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 200 + b"\r\n")
+
+        assert got(sock).status == 400
+
+
+def test_who_reads_gzip_gets_it(server: Server) -> None:
+    plain = ask(server, "/api/streams/refunds")
+    packed = ask(server, "/api/streams/refunds", headers={"Accept-Encoding": "gzip, br"})
+
+    assert packed.headers["Content-Encoding"] == "gzip"
+    assert len(packed.body) < len(plain.body)
+    assert gzip.decompress(packed.body) == plain.body
+
+
+# Who is let in.
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_without_the_token_nothing_is_told(guarded: Server, path: str) -> None:
+    found = ask(guarded, path)
+
+    assert found.status == 401
+    assert found.headers["WWW-Authenticate"].startswith("Basic ")
+    assert "shop" not in found.text
+
+
+@pytest.mark.parametrize(
+    "scheme", ["Bearer a-token", "bearer a-token", f"Basic {base64.b64encode(b'any:a-token').decode()}"]
+)
+def test_the_token_opens(guarded: Server, scheme: str) -> None:
+    assert ask(guarded, "/api/streams", headers={"Authorization": scheme}).status == 200
+
+
+@pytest.mark.parametrize(
+    "scheme",
+    ["Bearer", "Bearer a-toke", "Bearer a-token2", "Bearer ä", "Basic %%%", "Basic YTpi", "Digest a-token", "a-token"],
+)
+def test_a_wrong_token_does_not(guarded: Server, scheme: str) -> None:
+    assert ask(guarded, "/api/streams", headers={"Authorization": scheme}).status == 401
+
+
+def test_a_token_in_the_address_opens_nothing(guarded: Server) -> None:
+    assert ask(guarded, "/api/streams?token=a-token").status == 401
+
+
+def test_a_probe_needs_no_token_and_hears_no_more_than_yes_or_no(guarded: Server) -> None:
+    told_to_all = ask(guarded, "/healthz")
+    told_to_us = ask(guarded, "/healthz", headers={"Authorization": "Bearer a-token"})
+
+    assert (told_to_all.status, told_to_all.json) == (200, {"status": "ok"})
+    assert told_to_us.json == {"status": "ok", "why": None}
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "127.0.0.1:8080", "[::1]:8080", "LOCALHOST:1", "syncd.localhost", "10.0.0.7"]
+)
+def test_names_of_this_machine_are_known(server: Server, host: str) -> None:
+    assert ask(server, "/api/streams", headers={"Host": host}).status == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example"]
+)
+def test_a_page_whose_name_leads_here_reads_nothing(server: Server, guarded: Server, host: str) -> None:
+    assert ask(server, "/api/streams", headers={"Host": host}).status == 421
+    assert ask(guarded, "/api/streams", headers={"Host": host, "Authorization": "Bearer a-token"}).status == 200
+
+
+# What no client can do to it.
+
+
+def test_a_client_that_says_nothing_is_let_go(story: Story) -> None:
+    with served(story.answers(), limits=Limits(silence=0.2)) as server, connected(server) as sock:
+        assert sock.recv(1) == b""
+
+
+def test_a_client_that_dribbles_is_let_go(story: Story) -> None:
+    with served(story.answers(), limits=Limits(silence=5, within=0.5)) as server, connected(server) as sock:
+        began = time.monotonic()
+        with suppress(OSError):  # the line is cut while we write
+            while time.monotonic() - began < 8:
+                sock.sendall(b"G")
+                threading.Event().wait(0.05)
+
+        assert time.monotonic() - began < 5
+        assert ask(server, "/healthz").status == 200
+
+
+def test_one_more_than_there_is_room_for_is_told_to_come_again(story: Story) -> None:
+    with served(story.answers(), limits=Limits(at_once=3)) as server:
+        waiting = [connected(server) for _ in range(3)]
+        try:
+            turned_away = _asked_until(server, 503)
+            waiting.pop().close()
+            let_in = _asked_until(server, 200)
+        finally:
+            for sock in waiting:
+                sock.close()
+
+    assert (turned_away, let_in) == (503, 200)
+
+
+def _asked_until(server: Server, status: int) -> int:
+    """The status that is wanted, as soon as it comes: connections are taken and given back by another thread."""
+    deadline, found = time.monotonic() + 10, 0
+    while time.monotonic() < deadline:
+        with connected(server) as sock:
+            try:
+                sock.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                found = got(sock).status
+            except OSError:
+                continue  # turned away before the request was there
+        if found == status:
+            break
+    return found
+
+
+def test_threads_end_with_their_connections(story: Story) -> None:
+    before = threading.active_count()
+    with served(story.answers()) as server:
+        for _ in range(50):
+            ask(server, "/healthz")
+        held = connected(server)
+    held.close()
+
+    deadline = time.monotonic() + 10
+    while threading.active_count() > before and time.monotonic() < deadline:
+        threading.Event().wait(0.01)
+    assert threading.active_count() == before
+
+
+def test_nothing_of_a_request_is_written_anywhere(guarded: Server, capfd: pytest.CaptureFixture[str]) -> None:
+    ask(guarded, "/api/streams?token=secret", headers={"Authorization": "Bearer wrong"})
+    with connected(guarded) as sock:
+        sock.sendall(b"nonsense\r\n\r\n")
+        got(sock)
+
+    assert capfd.readouterr() == ("", "")
+
+
+# Where it listens.
+
+
+def test_a_port_in_use_is_named_with_what_to_do(story: Story) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with (
+            pytest.raises(ConfigError) as caught,
+            serving(DaemonSettings(http=Address(host="127.0.0.1", port=port)), story.answers()),
+        ):
+            pass
+
+    assert str(port) in caught.value.message
+    assert "daemon.http" in caught.value.hint
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "no.such.host.invalid"])
+def test_an_address_of_others_is_refused(story: Story, host: str) -> None:
+    settings = DaemonSettings(http=Address(host=host, port=0))
+    with pytest.raises(ConfigError, match=host.replace(".", r"\.")), serving(settings, story.answers()):
+        pass
+
+
+def test_it_listens_at_ipv6(story: Story) -> None:
+    if not Path("/proc/net/if_inet6").exists():
+        pytest.skip("this machine has no IPv6")
+    with served(story.answers(), host="::1") as server:
+        assert server.url == f"http://[::1]:{server.address.port}/"
+        assert ask(server, "/healthz").status == 200
+
+
+def test_off_is_off(story: Story) -> None:
+    with serving(DaemonSettings(http=None), story.answers()) as server:
+        assert server is None
+
+
+def test_whoever_listens_to_all_without_a_token_is_told(story: Story) -> None:
+    said: list[str] = []
+
+    with serving(DaemonSettings(http=Address(host="0.0.0.0", port=0)), story.answers(), say=said.append):
+        pass
+
+    assert any("daemon.token" in line for line in said)
+
+
+# History and health.
+
+
+def test_a_lake_that_is_away_is_told_and_harms_nothing_else(story: Story) -> None:
+    def away(*_: object) -> list[object]:
+        raise StateUnreadable("entry 7 is gone", hint="Audit the history: syncd audit")
+
+    with served(story.answers(history=away)) as server:  # type: ignore[arg-type]  # it gives nothing
+        api, page = ask(server, "/api/streams/orders/history"), ask(server, "/streams/orders/history")
+
+        assert (api.status, api.json) == (503, {"error": "entry 7 is gone", "hint": "Audit the history: syncd audit"})
+        assert (page.status, "entry 7 is gone" in page.text) == (503, True)
+        assert ask(server, "/").status == 200
+
+
+def test_a_bug_in_reading_history_is_told_without_what_it_says(story: Story) -> None:
+    def broken(*_: object) -> list[object]:
+        raise RuntimeError("password=hunter2")
+
+    with served(story.answers(history=broken)) as server:  # type: ignore[arg-type]  # as above
+        found = ask(server, "/api/streams/orders/history")
+
+    assert found.status == 503
+    assert "hunter2" not in found.text
+
+
+def test_history_is_asked_for_in_bounds(server: Server) -> None:
+    newest = ask(server, "/api/streams/orders/history?limit=3").json["entries"]
+    older = ask(server, f"/api/streams/orders/history?limit=500&before={newest[-1]['revision']}").json["entries"]
+
+    assert [entry["revision"] for entry in newest] == [44, 43, 42]
+    assert (older[0]["revision"], len(older)) == (41, 41)
+
+
+def test_a_loop_that_hangs_is_not_alive(story: Story) -> None:
+    health = Health(clock=story.clock, beat=lambda: story.clock.monotonic() - 61, look=lambda: None)
+    answers = story.answers()
+    answers._health = health
+    with served(answers) as server:
+        found = ask(server, "/healthz")
+
+        assert (found.status, found.json) == (503, {"status": "not ok", "why": "no turn of the loop for 61 s"})
+        assert ask(server, "/readyz").status == 503
