@@ -36,8 +36,7 @@ check: $(READY) ## format, lint, types, direction of imports
 	$(BIN)/lint-imports
 
 test: $(READY)  ## what every change must pass, under ten minutes
-	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -m 'not long and not simulation' --ignore=tests/standin --ignore=tests/live --ignore=tests/integration
+	$(BIN)/pytest -n 2 --dist worksteal --cov --cov-report= -m 'not long and not simulation' --ignore=tests/standin --ignore=tests/live --ignore=tests/integration
 	$(BIN)/coverage report
 	$(BIN)/coverage report --include='watermarks/*' --fail-under=95 >/dev/null
 	$(BIN)/pytest -m 'simulation and not long' -n 2 --dist worksteal tests/property

@@ -173,13 +173,13 @@ class Few(Twin):
 
     def land(self, cycle: Cycle) -> Mapping[BatchId, int]:
         self.turns += 1
-        links = tuple(islice(cycle.to_land(self.ledger), 50))
+        links = tuple(islice(cycle.to_land(self.ledger), 10))
         self.ledger |= {cycle.key(link.id): link.rows for link in links}
         return {link.id: link.rows for link in links}
 
 
 def test_what_a_ledger_lost_is_read_once_however_many_transactions_land_it() -> None:
-    lost = 1_000
+    lost = 200
     store = Counted()
     journal = Journal(store, Watermark, clock=ManualClock())
     held = make_process(store, "e").acquire(STREAM, Stage.EXTRACT, journal)
@@ -194,5 +194,5 @@ def test_what_a_ledger_lost_is_read_once_however_many_transactions_land_it() -> 
     while one.turn(RUN, most=1000, compare=True).again:
         pass
 
-    assert (twin.turns, len(twin.ledger)) == (lost // 50 + 1, lost)
+    assert (twin.turns, len(twin.ledger)) == (lost // 10 + 1, lost)
     assert store.links == lost
