@@ -5,6 +5,7 @@ import sys
 import click
 
 from syncd.cli.config import config
+from syncd.cli.daemon import daemon, reload
 from syncd.cli.demo import demo
 from syncd.cli.exits import Exit, exit_for
 from syncd.cli.jars import jars
@@ -24,9 +25,11 @@ def syncd() -> None:
 
 
 syncd.add_command(config)
+syncd.add_command(daemon)
 syncd.add_command(demo)
 syncd.add_command(jars)
 syncd.add_command(quarantine)
+syncd.add_command(reload)
 syncd.add_command(run)
 syncd.add_command(s3clean)
 syncd.add_command(sandbox)

@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from syncd.config.after import predecessors
 from syncd.config.mending import mended
 from syncd.config.mistakes import told, written
 from syncd.config.model import Daemon, Defaults, File, Lake, Source, Table, Tunnel
@@ -70,7 +71,8 @@ class _Checker:
         sources = tuple(self._sources(file))
         warehouses = tuple(Warehouses(complain=self._mistake, beside=self._beside, tunnel=self._tunnel).all(file))
         targets = Targets(complain=self._mistake, warehouses={one.name: one for one in warehouses}, taken={})
-        streams = tuple(self._streams(tables, {source.name: source for source in sources}, targets))
+        named = dict(self._streams(tables, {source.name: source for source in sources}, targets))
+        streams = predecessors(named, written=file.tables, complain=self._mistake)
         if self._mistakes:
             raise self._refusal()
         return Settings(
@@ -183,13 +185,14 @@ class _Checker:
 
     def _streams(
         self, tables: dict[str, Table], sources: dict[str, SourceSettings], targets: Targets
-    ) -> Iterator[StreamSettings]:
+    ) -> Iterator[tuple[str, StreamSettings]]:
         for name, table in tables.items():
             place = ("tables", name)
             stream = self._stream(name, table, sources, place)
             target = targets.of(name, table, source=stream.table if stream else name, place=place)
+            self._require_zone(table.zone, (*place, "zone"))
             if stream is not None:
-                yield replace(stream, target=target)
+                yield name, replace(stream, target=target)
 
     def _stream(
         self, name: str, table: Table, sources: dict[str, SourceSettings], place: Path_

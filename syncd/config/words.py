@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from syncd.core.cron import parse_cron
 from syncd.core.settings import Address
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
@@ -32,6 +33,7 @@ def is_cron(text: str) -> bool:
 def interval_or_cron(text: object) -> str:
     """A duration or five fields of cron, as written."""
     if isinstance(text, str) and is_cron(text):
+        parse_cron(text)
         return text
     try:
         duration(text)

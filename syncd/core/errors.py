@@ -29,6 +29,10 @@ class SourceUnfit(HintedError):
     """A person has to mend the source first: a table, key, index or right is missing."""
 
 
+class NotKnownYet(SourceUnfit):
+    """Transactions that began before anybody watched have to end first; it may take them a while."""
+
+
 class LakeUnfit(HintedError):
     """A person has to mend the lake first: a bucket, right or credential is missing."""
 

@@ -127,7 +127,7 @@ class Horizons(Protocol):
         """The same, but wait until every bound is known.
 
         Raises:
-            SourceUnfit: it was not in that time; the message names who holds it.
+            NotKnownYet: it was not in that time; the message names who holds it.
         """
         ...
 

@@ -161,7 +161,8 @@ class LoadRun:
             act()
         except Exception as error:  # noqa: BLE001  # no stream may stop another, not even by a bug of ours
             failure = hinted(error)
-            self._tell(StreamFailed(stream=self._stream, error=failure.message, hint=failure.hint))
+            if not isinstance(failure, NotOwner):  # whoever has the stage goes on with it
+                self._tell(StreamFailed(stream=self._stream, error=failure.message, hint=failure.hint))
             self._so_far = replace(self._so_far, error=failure)
         return replace(self._so_far, seconds=self._clock.monotonic() - began)
 

@@ -251,7 +251,9 @@ class Planner:
     def _whole(self, watermark: Watermark, ground: Ground, table: Table) -> Draft | None:
         planner.require_no_bounds(self.request, self.settings)
         if next(self._read_in_this_run(watermark, Kind.SNAPSHOT), None) is not None:
+            self.complete = self._goal
             return None
+        self._goal = self._prober.clock()  # before its snapshot is opened
         return planner.whole(ground, table.database, table.name)
 
     def _read_in_this_run(self, watermark: Watermark, kind: Kind) -> Iterator[Link]:

@@ -61,6 +61,8 @@ class Outcome:
     """The last batch that is extracted."""
     complete: datetime | None = None
     """What was committed at the source before it is in the lake; None where that is not known."""
+    waiting: int = 0
+    """Batches that are extracted and not loaded into the first target."""
     reason: str = ""
     """Why there is no more to read yet, in words."""
     seconds: float = 0.0
@@ -88,8 +90,13 @@ class Outcome:
             quarantined=self.quarantined + (done.refused if done else 0),
             mark=watermark.chain.cursor,
             last=watermark.chain.last,
+            waiting=_waiting(watermark),
             proven=watermark.chain.proven,
         )
+
+
+def _waiting(watermark: Watermark) -> int:
+    return watermark.chain.count(after=watermark.loaded.last)
 
 
 class RunProducer(Producer, Protocol):
@@ -165,7 +172,8 @@ class ExtractRun:
             outcome = act()
         except Exception as error:  # noqa: BLE001  # no stream may stop another, not even by a bug of ours
             failure = hinted(error)
-            self._tell(StreamFailed(stream=self._stream, error=failure.message, hint=failure.hint))
+            if not isinstance(failure, NotOwner):  # whoever has the stage goes on with it
+                self._tell(StreamFailed(stream=self._stream, error=failure.message, hint=failure.hint))
             outcome = replace(self._so_far, error=failure)
         return replace(outcome, seconds=self._clock.monotonic() - began)
 
@@ -173,7 +181,14 @@ class ExtractRun:
         """Where the stream stands, and the plan that somebody sealed for its next number."""
         watermark = self._journal.read(self._stream.stem) or Watermark.new(self._stream, at=self._clock.now())
         half = watermark.chain
-        self._so_far = replace(self._so_far, began=half.cursor, mark=half.cursor, last=half.last, proven=half.proven)
+        self._so_far = replace(
+            self._so_far,
+            began=half.cursor,
+            mark=half.cursor,
+            last=half.last,
+            proven=half.proven,
+            waiting=_waiting(watermark),
+        )
         return watermark, self._chain.plan(half.next)
 
     def _look(self) -> Outcome:

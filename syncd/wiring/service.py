@@ -73,6 +73,8 @@ class Pass:
     wait: timedelta = timedelta(seconds=60)
     """How long to wait for what only watching can tell: the end of transactions of which nothing is known, before a
     first run, and the silence of an owner that may be gone."""
+    patience: timedelta | None = None
+    """How long to wait for the second of these alone, where that is to be another time."""
     dry: bool = False
     strategy: Strategy = Strategy.SEQUENTIAL
     """How it works, for whoever reads the mark: alone, beside other tables, or over several connections at once."""
@@ -96,7 +98,9 @@ class Service:
         store: "Callable[[Lake], Store]" = open_store,
         ttl: float = TTL,
         one_shot: bool = False,
+        lost: "Callable[[], None]" = lambda: None,
     ) -> None:
+        """Prepare; `lost` is called once, from another thread, when another process has ended this one's lease."""
         self._settings = settings
         self._environ = environ
         self._tell = tell
@@ -104,6 +108,7 @@ class Service:
         self._make_store = store
         self._ttl = ttl
         self._one_shot = one_shot
+        self._lost = lost
         self._stack = ExitStack()
         self._sources: dict[str, Server] = {}
         self._warehouses: dict[str, Warehouse] = {}
@@ -148,7 +153,7 @@ class Service:
                     stage,
                     self.journal,
                     clock=self._clock,
-                    patience=wanted.wait,
+                    patience=wanted.wait if wanted.patience is None else wanted.patience,
                     pause=lane.pause,
                 )
             return self._claims[key]
@@ -419,8 +424,14 @@ class Service:
 
     def _give_up(self) -> None:
         """Our lease was ended: whatever is being read would be dropped, so it is not read on."""
+        self._lost()
         if "session" in self.__dict__:
             self.session.stop()
+
+    def rest(self) -> None:
+        """Let go of what nobody has used for long: a JVM that is idle."""
+        if "session" in self.__dict__:
+            self.session.stop_if_idle()
 
 
 def _told(error: HintedError | None, now: UnderWay) -> HintedError | None:

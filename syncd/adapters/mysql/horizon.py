@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from syncd.adapters.mysql.connect import Opener, mapped
 from syncd.adapters.mysql.poll import Poller
-from syncd.core.errors import SourceDown, SourceUnfit
+from syncd.core.errors import NotKnownYet, SourceDown
 from syncd.core.horizon import Notes, Readings, Sight, judge
 from syncd.core.horizon.notes import Keeper
 from syncd.core.ports import Asked, Horizon, TableName
@@ -154,8 +154,8 @@ class ServerHorizons:
             self._kept = notes.t0
 
 
-def _not_known(table: TableName, horizon: Horizon, within: timedelta) -> SourceUnfit:
-    return SourceUnfit(
+def _not_known(table: TableName, horizon: Horizon, within: timedelta) -> NotKnownYet:
+    return NotKnownYet(
         f"after {within.total_seconds():.0f} s it is still not known what of {table} is complete: {horizon.reason}",
         hint="End that transaction, or give it more time with --wait.",
     )

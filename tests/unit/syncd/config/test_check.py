@@ -340,3 +340,31 @@ tables:
     assert (orders.every, orders.cron, orders.priority) == (timedelta(seconds=30), None, 5)
     assert (countries.every, countries.cron, countries.zone) == (None, "0 3 * * *", "Europe/Berlin")
     assert countries.after == ("shop.orders",)
+
+
+@pytest.mark.parametrize(
+    ("table", "key"),
+    [
+        ("{every: '61 * * * *'}", "every"),
+        ("{every: '0 3 * * * *'}", "every"),
+        ("{every: '0 3 * * *', zone: Mars/Base}", "zone"),
+        ("{after: [customers]}", "after"),
+        ("{after: [orders]}", "after"),
+    ],
+)
+def test_a_schedule_that_means_nothing_is_told_with_its_line(table: str, key: str) -> None:
+    assert mistakes_of(f"{LEAST.rstrip()} {table}\n") == [(5, f"tables.orders.{key}")]
+
+
+def test_tables_that_wait_for_each_other_are_told() -> None:
+    body = LEAST.replace("  orders:\n", "  a: {after: b}\n  b: {after: [c]}\n  c: {after: shop.a}\n")
+
+    [(line, key)] = mistakes_of(body)
+
+    assert (line, key) == (5, "tables.a.after")
+
+
+def test_who_comes_first_is_named_in_full() -> None:
+    body = LEAST.replace("  orders:\n", "  a: {after: b}\n  b:\n")
+
+    assert settings_of(body).streams[0].schedule.after == ("shop.b",)

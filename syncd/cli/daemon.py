@@ -1,0 +1,164 @@
+"""`syncd daemon` and `syncd reload`: every stream kept up to date until somebody says stop."""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from syncd.cli.exits import Exit
+from syncd.cli.output import say, show_json
+from syncd.cli.run import CONFIG
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
+
+    from syncd.core.events import Tell
+    from syncd.core.settings import Settings
+    from syncd.daemon.service import Daemon
+    from syncd.daemon.works import Works
+
+ANSWERS_WITHIN: Final = 20.0
+"""Seconds in which the loop has to take up a word."""
+
+_file = click.option(
+    "-c", "--config", type=click.Path(path_type=Path), default=CONFIG, show_default=True, help="The file."
+)
+
+
+@click.command()
+@_file
+def daemon(config: Path) -> None:
+    """Keep every table up to date, each by its schedule, until SIGTERM or Ctrl-C."""
+    serve(config)
+
+
+def serve(config: Path, *, ttl: float | None = None) -> None:
+    """Be the daemon of a file in this process; `ttl` is after how many seconds of silence others take over."""
+    from syncd.config.check import read_settings
+    from syncd.daemon.service import Daemon
+    from syncd.wiring import TTL
+
+    ttl = ttl or TTL
+    settings = read_settings(config, os.environ)
+    at_work = Daemon(
+        settings,
+        read=lambda: read_settings(config, os.environ),
+        make=partial(_works, ttl),
+        readers=_readers(settings),
+        say=_said,
+        ttl=ttl,
+    )
+    with ExitStack() as stack:
+        for part in _around(settings, at_work, config):
+            stack.enter_context(part)
+        with _signals(at_work):
+            _said(f"{len(settings.streams)} tables; process {os.getpid()}")
+            clean = at_work.run()
+    if not clean:
+        _said("not everything came to its end in time; nothing is lost, and what was held falls free by itself")
+        _leave(Exit.INTERRUPTED)
+    _said("stopped")
+
+
+@click.command()
+@_file
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def reload(config: Path, *, as_json: bool) -> None:
+    """Let the daemons of this file on this machine read it again.
+
+    A file with mistakes changes nothing: they are told, and the settings of before stay in force.
+    """
+    from syncd.daemon.control import ask
+
+    answers = ask(config, "reload")
+    if as_json:
+        show_json({"daemons": answers})
+    for answer in answers:
+        if not as_json:
+            click.echo(f"process {answer['process']}: {_told(answer)}")
+        if answer["error"]:
+            say(f"error: {answer['error']}")
+            say(f"hint: {answer['hint'] or 'The daemon goes on with the settings of before.'}")
+    if any(answer["error"] for answer in answers):
+        sys.exit(Exit.USAGE)
+
+
+def _told(answer: dict[str, Any]) -> str:
+    if answer["error"]:
+        return "refused, the settings of before stay in force"
+    changed = "read again" if answer["changed"] else "nothing has changed"
+    return f"{changed}; `daemon:` comes into force with the next start" if answer["needs_restart"] else changed
+
+
+def _readers(_settings: "Settings") -> "Sequence[Tell]":
+    """Everybody who is told of events, one after the other."""
+    from syncd.cli.progress import Lines
+
+    return [Lines()]
+
+
+def _around(_settings: "Settings", at_work: "Daemon", config: Path) -> "Iterator[AbstractContextManager[object]]":
+    """Everything that is up while the loop runs; what cannot be put up is the end of the start."""
+    from syncd.daemon.control import Listening
+
+    yield Listening(config, _answering(at_work))
+
+
+def _answering(at_work: "Daemon") -> "Callable[[str], dict[str, Any]]":
+    def answer(word: str) -> dict[str, Any]:
+        if word != "reload":
+            return {"process": os.getpid(), "error": f"{word!r} is nothing that is known here", "hint": ""}
+        return {"process": os.getpid(), **at_work.reload().result(ANSWERS_WITHIN).fields()}
+
+    return answer
+
+
+def _works(ttl: float, settings: "Settings", tell: "Tell", lost: "Callable[[], None]") -> "Works":
+    from syncd.daemon.works import OneAtATime
+    from syncd.wiring import Service
+
+    return OneAtATime(Service(settings, environ=os.environ, tell=tell, ttl=ttl, lost=lost))
+
+
+@contextmanager
+def _signals(at_work: "Daemon") -> Iterator[None]:
+    """SIGTERM and Ctrl-C stop it, the second of them at once; SIGHUP has it read its file again."""
+    asked = 0
+
+    def stop(_number: int, _frame: object) -> None:
+        nonlocal asked
+        asked += 1
+        if asked > 1:
+            _leave(Exit.INTERRUPTED)
+        at_work.stop()
+
+    def read_again(_number: int, _frame: object) -> None:
+        at_work.reload()
+
+    wanted = {signal.SIGTERM: stop, signal.SIGINT: stop, signal.SIGHUP: read_again}
+    before = {number: signal.signal(number, handler) for number, handler in wanted.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _leave(code: Exit) -> None:
+    """End now, whatever is under way: it is made so that this harms nothing, and the JVM ends with us."""
+    os._exit(code)
+
+
+def _said(line: str) -> None:
+    """A word about the daemon itself; where nobody listens any more, it goes on all the same."""
+    try:
+        say(f"syncd: {line}")
+    except OSError:
+        return

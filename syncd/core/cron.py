@@ -1,0 +1,94 @@
+"""Five fields of cron: what they mean, and what is wrong with them; when that is, the daemon's schedule computes."""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+FIELDS: Final = ("minute", "hour", "day of the month", "month", "day of the week")
+_MONTHS: Final = tuple("jan feb mar apr may jun jul aug sep oct nov dec".split())
+_WEEKDAYS: Final = tuple("sun mon tue wed thu fri sat".split())
+_SUNDAY_AGAIN: Final = 7
+_LONGEST: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+"""Days of each month, in a leap year."""
+_PART: Final = re.compile(r"(?:(?P<any>\*)|(?P<low>\w+)(?:-(?P<high>\w+))?)(?:/(?P<step>\d+))?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cron:
+    """When something is due, each field as the values that it allows."""
+
+    minutes: tuple[int, ...]
+    hours: tuple[int, ...]
+    days: tuple[int, ...]
+    months: tuple[int, ...]
+    weekdays: tuple[int, ...]
+    """From Sunday, which is 0."""
+    either: bool = False
+    """Whether a day fits that fits one of the two fields for days: so cron has it where neither begins with a star."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Range:
+    """The values that a field may have, and the names of some."""
+
+    title: str
+    low: int
+    high: int
+    names: tuple[str, ...] = ()
+    first: int = 0
+    """The value of the first name."""
+
+    def value(self, word: str) -> int:
+        if word.lower() in self.names:
+            return self.names.index(word.lower()) + self.first
+        if not word.isdecimal() or not self.low <= int(word) <= self.high:
+            names = f", or {self.names[0]} to {self.names[-1]}" if self.names else ""
+            raise ValueError(f"{word!r} is no {self.title}: write {self.low} to {self.high}{names}")
+        return int(word)
+
+
+_RANGES: Final = (
+    _Range(title=FIELDS[0], low=0, high=59),
+    _Range(title=FIELDS[1], low=0, high=23),
+    _Range(title=FIELDS[2], low=1, high=31),
+    _Range(title=FIELDS[3], low=1, high=12, names=_MONTHS, first=1),
+    _Range(title=FIELDS[4], low=0, high=_SUNDAY_AGAIN, names=_WEEKDAYS),
+)
+
+
+def parse_cron(text: str) -> Cron:
+    """The meaning of `minute hour day month weekday`.
+
+    Raises:
+        ValueError: it has none; the message names the field.
+    """
+    words = text.split()
+    if len(words) != len(FIELDS):
+        raise ValueError(f"cron has five fields ({', '.join(FIELDS)}), these are {len(words)}")
+    minutes, hours, days, months, weekdays = (_values(word, one) for word, one in zip(words, _RANGES, strict=True))
+    weekdays = tuple(sorted({day % _SUNDAY_AGAIN for day in weekdays}))
+    either = not words[2].startswith("*") and not words[4].startswith("*")
+    if not either and min(days) > max(_LONGEST[month - 1] for month in months):
+        raise ValueError(f"none of these months has a day {min(days)}")
+    return Cron(minutes=minutes, hours=hours, days=days, months=months, weekdays=weekdays, either=either)
+
+
+def _values(word: str, of: _Range) -> tuple[int, ...]:
+    return tuple(sorted({value for part in word.split(",") for value in _part(part, of)}))
+
+
+def _part(part: str, of: _Range) -> range:
+    match = _PART.fullmatch(part)
+    if match is None:
+        raise ValueError(f"{part!r} is no {of.title}: write a number, a-b, *, */n, or several with commas")
+    step = int(match["step"] or 1)
+    if step == 0:
+        raise ValueError(f"{part!r} is no {of.title}: its step is 0")
+    if match["any"]:
+        return range(of.low, of.high + 1, step)
+    low = of.value(match["low"])
+    end = of.high if match["step"] else low
+    high = of.value(match["high"]) if match["high"] else end
+    if high < low:
+        raise ValueError(f"{part!r} is no {of.title}: it ends before it begins")
+    return range(low, high + 1, step)

@@ -1,0 +1,126 @@
+"""How one command speaks to the daemons of its configuration on this machine: a question, and an answer to it.
+
+Every daemon listens under a name made of its file's path and its process: on Linux one
+that stands in no directory, so that read-only and private ones are no hindrance.
+"""
+
+import hashlib
+import json
+import os
+import socket
+import struct
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from syncd.core.errors import ConfigError
+
+ANSWERED_WITHIN: Final = 30.0
+MOST: Final = 1 << 20
+_WITHOUT_DIRECTORY: Final = sys.platform == "linux"
+_LISTED: Final = Path("/proc/net/unix")
+
+Answer = Callable[[str], dict[str, Any]]
+"""What a daemon says to a word."""
+
+
+class Listening:
+    """Answers, from a thread of its own, whoever may ask: the same user, or root."""
+
+    def __init__(self, config: Path, answer: Answer) -> None:
+        self._name = f"{_prefix(config)}{os.getpid()}"
+        self._answer = answer
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+
+    def __enter__(self) -> Self:
+        if not _WITHOUT_DIRECTORY:
+            Path(self._name).unlink(missing_ok=True)
+        self._socket.bind(self._name)
+        self._socket.listen()
+        threading.Thread(target=self._listen, name="control", daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # or whoever waits for a caller would wait on
+        self._socket.close()
+        if not _WITHOUT_DIRECTORY:
+            Path(self._name).unlink(missing_ok=True)
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                caller, _ = self._socket.accept()
+            except OSError:
+                return  # closed: it is over
+            with caller, suppress(OSError):  # a caller that has gone needs no answer
+                caller.settimeout(ANSWERED_WITHIN)
+                if _may_ask(caller):
+                    word = caller.recv(64).decode(errors="replace").strip()
+                    caller.sendall(json.dumps(self._answer(word)).encode())
+
+
+def ask(config: Path, word: str) -> list[dict[str, Any]]:
+    """What every daemon of a configuration answers.
+
+    Raises:
+        ConfigError: none runs here.
+    """
+    answers = [answer for name in _listening(config) if (answer := _asked(name, word)) is not None]
+    if not answers:
+        raise ConfigError(
+            f"no daemon of {config} answers on this machine",
+            hint="Start one: syncd daemon. Is it another file, another user's, or in a container of its own?",
+        )
+    return answers
+
+
+def _asked(name: str, word: str) -> dict[str, Any] | None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+        line.settimeout(ANSWERED_WITHIN)
+        try:
+            line.connect(name)
+            line.sendall(word.encode())
+            line.shutdown(socket.SHUT_WR)
+            said = b"".join(iter(lambda: line.recv(65_536), b""))
+        except OSError:
+            return None  # it has ended meanwhile
+    answer: dict[str, Any] | None = json.loads(said) if 0 < len(said) <= MOST else None
+    return answer
+
+
+def _may_ask(caller: socket.socket) -> bool:
+    """Only who could end the daemon too."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return True  # its directory is the user's own
+    _, user, _ = struct.unpack("3i", caller.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+    return user in {0, os.getuid()}
+
+
+def _prefix(config: Path) -> str:
+    name = f"syncd-{hashlib.sha256(str(config.resolve()).encode()).hexdigest()[:16]}-"
+    return f"\0{name}" if _WITHOUT_DIRECTORY else str(_directory() / name)
+
+
+def _directory() -> Path:
+    place = Path(tempfile.gettempdir()) / f"syncd-{os.getuid()}"
+    place.mkdir(mode=0o700, exist_ok=True)
+    return place
+
+
+def _listening(config: Path) -> Iterator[str]:
+    """The names under which daemons of a configuration listen."""
+    prefix = _prefix(config)
+    if not _WITHOUT_DIRECTORY:
+        yield from map(str, _directory().glob(f"{Path(prefix).name}*"))
+        return
+    shown = "@" + prefix[1:]  # so the kernel writes a zero byte
+    words = (line.split()[-1] for line in _LISTED.read_text().splitlines()[1:])
+    yield from sorted({"\0" + word[1:] for word in words if word.startswith(shown)})

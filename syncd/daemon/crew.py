@@ -1,0 +1,132 @@
+"""The crew of one configuration: its works, a bounded number of threads, and whoever lets go of what is idle."""
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from queue import SimpleQueue
+from typing import Final
+
+from syncd.core.errors import hinted
+from syncd.core.planner import Request
+from syncd.core.settings import Mode
+from syncd.daemon.lane import Lane, LaneKey, Passed
+from syncd.daemon.works import Works
+from syncd.stages.load import LoadOutcome
+from syncd.stages.run import Outcome
+from syncd.wiring import Pass
+from watermarks.document import Stage
+from watermarks.errors import HintedError
+
+WAIT: Final = timedelta(seconds=2)
+"""How long a pass may wait for what only watching can tell; then its place is another's."""
+LET_GO_EVERY: Final = 10.0
+
+Ended = Callable[[LaneKey, Passed], None]
+
+
+class Crew:
+    """Runs the passes of lanes, each in one of so many threads, which no process waits for when it ends."""
+
+    def __init__(self, works: Works, *, threads: int, ended: Ended) -> None:
+        self._works = works
+        self._ended = ended
+        self._threads = threads
+        self._idle = threading.Semaphore(0)
+        self._started = 0
+        self._jobs = SimpleQueue[Callable[[], None] | None]()
+        self._over = threading.Event()
+        works.__enter__()
+        threading.Thread(target=self._let_go, name="let-go", daemon=True).start()
+
+    def begin(self, lane: Lane) -> None:
+        """Let a lane have a pass; `ended` hears of its end, from another thread."""
+        key, settings, wanted = lane.key, lane.settings, _wanted(lane)
+
+        def work() -> None:
+            try:
+                if key.stage is Stage.EXTRACT:
+                    passed = _extracted(self._works.extract(settings, wanted), wanted)
+                else:
+                    passed = _loaded(self._works.load(settings, wanted))
+            except Exception as error:  # noqa: BLE001  # a bug of one stream must not end the thread of all
+                passed = Passed(state="failed", error=hinted(error))
+            self._ended(key, passed)
+
+        if not self._idle.acquire(blocking=False) and self._started < self._threads:
+            self._started += 1
+            threading.Thread(target=self._serve, name=f"pass-{self._started}", daemon=True).start()
+        self._jobs.put(work)
+
+    def end(self, key: LaneKey, *, why: str) -> None:
+        """End a pass that is under way, without waiting for it."""
+
+        def end() -> None:
+            with suppress(HintedError):  # whatever it was, the pass itself will tell
+                self._works.end(key.stream, key.stage, why=why)
+
+        threading.Thread(target=end, name="end-pass", daemon=True).start()
+
+    def close(self, *, within: float | None = None) -> bool:
+        """Give back what is held, and end what was opened; whether that was done in time."""
+        self._over.set()
+        for _ in range(self._started):
+            self._jobs.put(None)
+        closing = threading.Thread(
+            target=self._works.__exit__, args=(None, None, None), name="close-works", daemon=True
+        )
+        closing.start()
+        closing.join(within)
+        return not closing.is_alive()
+
+    def _serve(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+            self._idle.release()
+
+    def _let_go(self) -> None:
+        while not self._over.wait(LET_GO_EVERY):
+            with suppress(HintedError):  # what does not end now is ended with the rest
+                self._works.rest()
+
+
+def _wanted(lane: Lane) -> Pass:
+    """A pass of one batch: so others get their turn, and it ends at a safe point soon.
+
+    A table that is read whole is one batch anyway. Nobody waits in a pass for another owner: it is looked at again.
+    """
+    limited = lane.stage is Stage.EXTRACT and lane.settings.mode is not Mode.REPLACE
+    request = Request(limit=lane.settings.batch_rows) if limited else Request()
+    return Pass(request=request, wait=WAIT, patience=timedelta(0), strategy=lane.strategy)
+
+
+def _extracted(outcome: Outcome, wanted: Pass) -> Passed:
+    limit = wanted.request.limit
+    return Passed(
+        state=outcome.state,
+        batches=outcome.batches,
+        rows=outcome.rows,
+        seconds=outcome.seconds,
+        mark=outcome.mark,
+        last=outcome.last,
+        complete=outcome.complete,
+        proven=outcome.proven,
+        pending=outcome.waiting,
+        reason=outcome.reason,
+        error=outcome.error,
+        more=outcome.error is None and limit is not None and outcome.rows >= limit,
+    )
+
+
+def _loaded(outcome: LoadOutcome) -> Passed:
+    return Passed(
+        state=outcome.state,
+        batches=outcome.batches,
+        rows=outcome.rows,
+        seconds=outcome.seconds,
+        mark=outcome.mark,
+        last=outcome.last,
+        complete=outcome.complete,
+        pending=outcome.waiting,
+        error=outcome.error,
+    )

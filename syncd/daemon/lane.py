@@ -1,0 +1,105 @@
+"""A lane: one stage of one stream, when it is due, and how its last passes went."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from syncd.core.settings import StreamSettings
+from syncd.daemon.schedule import Trigger
+from syncd.daemon.troubles import Trouble
+from watermarks.batch import BatchId
+from watermarks.cursor import START, Cursor
+from watermarks.document import Stage
+from watermarks.errors import HintedError
+from watermarks.halves import ORIGIN, Strategy
+from watermarks.names import StreamName
+
+
+class Now(NamedTuple):
+    """One moment on both clocks."""
+
+    mono: float
+    """Seconds that only rise, while the host sleeps too."""
+    wall: datetime
+
+
+class LaneKey(NamedTuple):
+    """What names a lane."""
+
+    stream: StreamName
+    stage: Stage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passed:
+    """What one pass came to, whichever stage it was of."""
+
+    state: str
+    batches: int = 0
+    rows: int = 0
+    seconds: float = 0.0
+    mark: Cursor = START
+    last: BatchId = ORIGIN
+    complete: datetime | None = None
+    proven: bool = False
+    pending: int = 0
+    reason: str = ""
+    error: HintedError | None = None
+    more: bool = False
+    """Whether it took all that it was allowed to, so that there may be more."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Lane:
+    """One stage of one stream. Whoever decides about turns changes it, and nobody else."""
+
+    key: LaneKey
+    settings: StreamSettings
+    sides: tuple[str, ...]
+    """What it needs, in the words in which one speaks of it; the first one has a number of places."""
+    due: float
+    """On the clock that only rises."""
+    regular: float
+    """When it is due by its schedule, whatever happens before."""
+    trigger: Trigger | None = None
+    """Of a cron."""
+    at: datetime | None = None
+    """Of a cron: when it is due by the wall."""
+    began: float | None = None
+    """Since when it is at work."""
+    passed_at: float | None = None
+    """When its last pass began."""
+    follows: bool = False
+    """Whether it only goes on with what its last pass left: then those who wait for their turn come first."""
+    again: bool = False
+    """Whether something came while it was at work."""
+    ending: bool = False
+    """Whether it was told to come to an end."""
+    failures: int = 0
+    trouble: Trouble | None = None
+    """Of its last pass."""
+    owner: str = ""
+    """Of the stage, where that is another process."""
+    many: bool = False
+    """Whether its last pass had much to read."""
+    strategy: Strategy = Strategy.SEQUENTIAL
+    """Of the pass that is at work, or was last."""
+    said: str = ""
+    """Why it is held back, as it was told last."""
+
+    @property
+    def name(self) -> str:
+        return self.settings.name
+
+    @property
+    def stage(self) -> Stage:
+        return self.key.stage
+
+    @property
+    def order(self) -> tuple[bool, int, float]:
+        """Who comes first where several wait for one place."""
+        return self.follows, -self.settings.schedule.priority, self.due
+
+    def waits(self, now: float) -> bool:
+        """Whether it is due and not at work."""
+        return self.began is None and self.due <= now

@@ -1,0 +1,73 @@
+"""When a stream is due: intervals on a clock that nobody can set, crons on the one at the wall."""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Protocol
+from zoneinfo import ZoneInfo
+
+from apscheduler.triggers.combining import OrTrigger
+from apscheduler.triggers.cron import CronTrigger
+
+from syncd.core.cron import Cron, parse_cron
+from syncd.core.settings import Schedule
+from watermarks.clock import SystemClock
+
+JITTER: Final = 0.05
+"""Of an interval, at most: so many streams that begin together spread by themselves."""
+MOST_JITTER: Final = 30.0
+"""Seconds."""
+_WEEKDAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+"""By name: APScheduler counts them from Monday, cron from Sunday."""
+
+
+class HostClock(SystemClock):
+    """The clocks of this machine; the one that only rises goes on while the machine sleeps."""
+
+    def monotonic(self) -> float:
+        return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
+class Trigger(Protocol):
+    """When something is due, by the clock at the wall."""
+
+    def next(self, now: datetime) -> datetime | None:
+        """The first instant after `now`; None where there is none any more."""
+        ...
+
+
+class CronTimes:
+    """The instants of a cron in its time zone."""
+
+    def __init__(self, cron: Cron, zone: str) -> None:
+        days = {"day": _listed(cron.days)}
+        weekdays = {"day_of_week": ",".join(_WEEKDAYS[day] for day in cron.weekdays)}
+        ways = [days, weekdays] if cron.either else [{**days, **weekdays}]
+        self._trigger = OrTrigger([_trigger(cron, zone, way) for way in ways])
+
+    def next(self, now: datetime) -> datetime | None:
+        # Of an instant itself APScheduler says that it is due then; it has been by now.
+        found: datetime | None = self._trigger.get_next_fire_time(None, now + timedelta(microseconds=1))
+        return None if found is None else found.astimezone(UTC)
+
+
+def trigger_of(schedule: Schedule) -> Trigger | None:
+    """What says when a stream with a cron is due; None where it has an interval."""
+    return None if schedule.cron is None else CronTimes(parse_cron(schedule.cron), schedule.zone)
+
+
+def interval_of(every: timedelta, *, chance: Callable[[], float]) -> float:
+    """The seconds until an interval has passed, a little more or less; `chance` gives 0 to 1."""
+    seconds = every.total_seconds()
+    return seconds + (2 * chance() - 1) * min(seconds * JITTER, MOST_JITTER)
+
+
+def _trigger(cron: Cron, zone: str, days: dict[str, str]) -> Any:  # noqa: ANN401  # APScheduler tells no types
+    return CronTrigger(
+        minute=_listed(cron.minutes), hour=_listed(cron.hours), month=_listed(cron.months), timezone=ZoneInfo(zone),
+        **days,
+    )  # fmt: skip
+
+
+def _listed(values: tuple[int, ...]) -> str:
+    return ",".join(map(str, values))

@@ -1,0 +1,91 @@
+"""A daemon in a process of its own, as `syncd daemon` starts one; its leases live as long as a test wants.
+
+python -m tests.services.daemon CONFIG TTL
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Self
+
+STARTED: Final = "tables; process"
+
+
+def until(asked: Callable[[], bool], what: str, *, within: float = 60.0) -> None:
+    """Ask until it is so, and fail where it is not in time."""
+    deadline = time.monotonic() + within
+    while not asked():
+        assert time.monotonic() < deadline, f"{what} did not come about in {within:.0f} s"
+        time.sleep(0.05)
+
+
+@dataclass
+class DaemonProcess:
+    """One daemon, and what it has said so far."""
+
+    config: Path
+    ttl: float = 30.0
+    environ: dict[str, str] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+
+    def start(self, *, wait: bool = True) -> Self:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.services.daemon", str(self.config), str(self.ttl)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **self.environ},
+            start_new_session=True,
+        )
+        self.listener = threading.Thread(target=self._listen, daemon=True)
+        self.listener.start()
+        if wait:
+            until(lambda: self.has_said(STARTED) or self.process.poll() is not None, "its start")
+        return self
+
+    def _listen(self) -> None:
+        assert self.process.stderr is not None
+        with self.process.stderr as said:
+            for line in said:
+                self.lines.append(line.rstrip())
+
+    @property
+    def said(self) -> str:
+        return "\n".join(list(self.lines))
+
+    def has_said(self, word: str, *, times: int = 1) -> bool:
+        return sum(word in line for line in list(self.lines)) >= times
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def ends(self, *, within: float = 60.0) -> int:
+        return self.process.wait(within)
+
+    def kill(self) -> None:
+        """End it and whatever it started, in whichever state it is; what it said is shown where its test fails."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(30)
+        self.listener.join(10)
+        sys.stderr.write(f"daemon {self.process.pid}:\n{self.said}\n")
+
+    @property
+    def java(self) -> list[int]:
+        """The JVMs that it has."""
+        asked = subprocess.run(
+            ["ps", "-o", "pid=,comm=", "--ppid", str(self.process.pid)], capture_output=True, text=True, check=False
+        )
+        return [int(line.split()[0]) for line in asked.stdout.splitlines() if "java" in line]
+
+
+if __name__ == "__main__":
+    from syncd.cli.daemon import serve
+
+    serve(Path(sys.argv[1]), ttl=float(sys.argv[2]))

@@ -1,0 +1,309 @@
+"""The loop itself, over works that do nothing: what begins, what is told, and how it ends."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import pytest
+
+from syncd.config.check import check
+from syncd.config.read import parse_text
+from syncd.core.errors import ConfigError, SourceDown
+from syncd.core.events import BatchExtracted, Event, PassBegan, PassDue, PassEnded, PassHeldBack, Tell
+from syncd.core.settings import Settings, StreamSettings
+from syncd.daemon.service import Daemon
+from syncd.stages.load import LoadOutcome
+from syncd.stages.run import Outcome
+from syncd.wiring import Pass, stream_of
+from watermarks.batch import BatchId
+from watermarks.cursor import START
+from watermarks.document import Stage
+from watermarks.lease import Ended, OtherOwner
+from watermarks.names import StreamName
+
+if TYPE_CHECKING:
+    from watermarks.errors import HintedError
+
+TOP = """
+source: {url: "mysql://s@h/shop"}
+lake: {url: "s3://b"}
+daemon: {http: off, stop_timeout: 2s}
+"""
+WAREHOUSE = 'warehouse: {url: "redshift://w:x@h/dev"}\n'
+NOON = datetime(2026, 11, 19, 12, tzinfo=UTC)
+
+
+def settings_of(tables: str, *, top: str = TOP) -> Settings:
+    return check(parse_text(f"{top}tables: {{{tables}}}", path="syncd.yaml", environ={}))
+
+
+@dataclass
+class Scripted:
+    """Works whose passes are what a test makes of them."""
+
+    tell: Tell
+    lost: Callable[[], None]
+    extracts: Callable[["Scripted", StreamName], Outcome]
+    loads: Callable[["Scripted", StreamName], LoadOutcome]
+    passes: list[tuple[str, str]] = field(default_factory=list)
+    ended: list[tuple[str, str]] = field(default_factory=list)
+    closed: bool = False
+    told_to_end: threading.Event = field(default_factory=threading.Event)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.closed = True
+
+    def extract(self, settings: StreamSettings, wanted: Pass) -> Outcome:
+        self.passes.append((settings.table, "extract"))
+        return self.extracts(self, stream_of(settings))
+
+    def load(self, settings: StreamSettings, wanted: Pass) -> LoadOutcome:
+        self.passes.append((settings.table, "load"))
+        return self.loads(self, stream_of(settings))
+
+    def end(self, stream: StreamName, stage: Stage, *, why: str) -> bool:
+        self.ended.append((stream.table, stage))
+        self.told_to_end.set()
+        return True
+
+    def rest(self) -> None:
+        return
+
+
+@dataclass
+class Play:
+    """A daemon at work, its works so far, and what it told."""
+
+    daemon: Daemon
+    made: list[Scripted]
+    events: list[Event]
+    said: list[str]
+    clean: "Future[bool]"
+
+    def until(self, asked: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 10
+        while not asked():
+            assert time.monotonic() < deadline, (self.made, self.events, self.said)
+            time.sleep(0.01)
+
+    def told(self, kind: type[Event]) -> list[Any]:
+        return [event for event in list(self.events) if isinstance(event, kind)]
+
+    def passes(self, table: str, stage: str = "extract") -> int:
+        return sum(made.passes.count((table, stage)) for made in self.made)
+
+
+def idle(_works: Scripted, stream: StreamName) -> Outcome:
+    return Outcome(stream=stream)
+
+
+def nothing_due(_works: Scripted, stream: StreamName) -> LoadOutcome:
+    return LoadOutcome(stream=stream)
+
+
+@pytest.fixture
+def at_work() -> Callable[..., Any]:
+    @contextmanager
+    def running(settings: Settings, **words: Any) -> Iterator[Play]:
+        made: list[Scripted] = []
+        events: list[Event] = []
+        said: list[str] = []
+        extracts, loads = words.get("extracts", idle), words.get("loads", nothing_due)
+
+        def make(_settings: Settings, tell: Tell, lost: Callable[[], None]) -> Scripted:
+            made.append(Scripted(tell=tell, lost=lost, extracts=extracts, loads=loads))
+            return made[-1]
+
+        readers = [*words.get("readers", []), events.append]
+        read = words.get("read", lambda: settings)
+        daemon = Daemon(settings, read=read, make=make, readers=readers, say=said.append, ttl=1.0)
+        clean: Future[bool] = Future()
+        thread = threading.Thread(target=lambda: clean.set_result(daemon.run()))
+        thread.start()
+        try:
+            yield Play(daemon=daemon, made=made, events=events, said=said, clean=clean)
+        finally:
+            daemon.stop()
+            thread.join(10)
+            assert not thread.is_alive()
+
+    return running
+
+
+def test_each_stream_has_its_passes_and_all_of_it_is_told(at_work: Callable[..., Any]) -> None:
+    with at_work(settings_of("a: {every: 100ms}, b: {every: 100ms}")) as some:
+        some.until(lambda: some.passes("a") > 2 and some.passes("b") > 2)
+
+    assert some.clean.result() is True
+    assert some.made[0].closed
+    kinds = [type(event) for event in some.events if event.stream.table == "a"][:3]
+    assert kinds == [PassBegan, PassEnded, PassDue]
+    assert {event.state for event in some.told(PassEnded)} == {"nothing new"}
+
+
+def test_a_batch_wakes_its_loader_and_says_how_fresh_the_target_is(at_work: Callable[..., Any]) -> None:
+    def extracts(works: Scripted, stream: StreamName) -> Outcome:
+        batch = BatchId(1, 1)
+        works.tell(
+            BatchExtracted(
+                stream=stream, batch=batch, kind="increment", rows=1, files=1, bytes=1, quarantined=0, mark=START,
+                seconds=0.1,
+            )
+        )  # fmt: skip
+        return Outcome(stream=stream, batches=1, rows=1, last=batch, complete=NOON, proven=True, waiting=1)
+
+    def loads(works: Scripted, stream: StreamName) -> LoadOutcome:
+        return LoadOutcome(stream=stream, batches=1, last=BatchId(1, 1), complete=NOON)
+
+    with at_work(settings_of("a: {every: 1h}", top=TOP + WAREHOUSE), extracts=extracts, loads=loads) as some:
+        some.until(lambda: some.passes("a", "load") >= 2)
+        some.until(lambda: len([1 for one in some.told(PassEnded) if one.stage is Stage.LOAD]) >= 2)
+
+    last = [one for one in some.told(PassEnded) if one.stage is Stage.LOAD][-1]
+    assert (last.complete, last.proven) == (NOON, True)
+
+
+def test_a_failure_is_told_and_other_streams_go_on(at_work: Callable[..., Any]) -> None:
+    def extracts(_works: Scripted, stream: StreamName) -> Outcome:
+        if stream.table == "a":
+            raise RuntimeError("nobody foresaw this")
+        return Outcome(stream=stream)
+
+    with at_work(settings_of("a: {every: 10ms}, b: {every: 10ms}"), extracts=extracts) as some:
+        some.until(lambda: some.passes("b") > 20)
+
+    assert some.passes("a") == 1
+    [ended] = [one for one in some.told(PassEnded) if one.stream.table == "a"]
+    assert (ended.state, type(ended.error.__cause__)) == ("failed", RuntimeError)
+
+
+def test_another_owner_is_no_failure(at_work: Callable[..., Any]) -> None:
+    def extracts(_works: Scripted, stream: StreamName) -> Outcome:
+        return Outcome(stream=stream, error=OtherOwner("host-2 has it", owner="host-2"))
+
+    with at_work(settings_of("a: {every: 1h}"), extracts=extracts) as some:
+        some.until(lambda: bool(some.told(PassHeldBack)))
+
+    [ended], [held] = some.told(PassEnded), some.told(PassHeldBack)
+    assert (ended.state, ended.error, ended.reason) == ("waiting", None, "host-2 has it")
+    assert held.reason == "host-2 has it"
+    assert held.until is not None
+
+
+def test_a_reader_that_raises_harms_nobody(at_work: Callable[..., Any]) -> None:
+    def broken(_event: Event) -> None:
+        raise BrokenPipeError
+
+    with at_work(settings_of("a: {every: 10ms}"), readers=[broken]) as some:
+        some.until(lambda: some.passes("a") > 5)
+
+    assert some.said == ["a reader of events fails, and goes on missing some: BrokenPipeError"]
+
+
+def test_a_file_changed_for_the_worse_changes_nothing_and_says_so(at_work: Callable[..., Any]) -> None:
+    def read() -> Settings:
+        raise ConfigError("syncd.yaml:3: a mistake", hint="Mend it.")
+
+    with at_work(settings_of("a: {every: 10ms}"), read=read) as some:
+        answer = some.daemon.reload().result(5)
+        before = some.passes("a")
+        some.until(lambda: some.passes("a") > before + 5)
+
+    assert (answer.error, answer.changed) == ("syncd.yaml:3: a mistake", False)
+    assert len(some.made) == 1
+    assert any("the one of before stays in force" in line for line in some.said)
+
+
+def test_other_settings_come_into_force_when_what_is_at_work_has_ended(at_work: Callable[..., Any]) -> None:
+    go_on = threading.Event()
+
+    def extracts(_works: Scripted, stream: StreamName) -> Outcome:
+        go_on.wait(10)
+        return Outcome(stream=stream)
+
+    after = settings_of("b: {every: 10ms}")
+    with at_work(settings_of("a: {every: 10ms}"), read=lambda: after, extracts=extracts) as some:
+        some.until(lambda: some.passes("a") == 1)
+        answer = some.daemon.reload().result(5)
+        assert not some.made[0].closed
+        go_on.set()
+        some.until(lambda: some.passes("b") > 1)
+
+    assert answer.changed
+    assert some.made[0].closed
+    assert some.made[0].ended == []
+    assert some.passes("a") == 1
+    assert next(one.stream.table for one in some.told(PassEnded)) == "a"
+
+
+def test_a_reload_of_the_same_file_tries_again_what_a_person_had_to_mend(at_work: Callable[..., Any]) -> None:
+    def extracts(_works: Scripted, stream: StreamName) -> Outcome:
+        return Outcome(stream=stream, error=ConfigError("no such column"))
+
+    with at_work(settings_of("a: {every: 10ms}"), extracts=extracts) as some:
+        some.until(lambda: len(some.told(PassEnded)) == 1)
+        assert not some.daemon.reload().result(5).changed
+        some.until(lambda: some.passes("a") == 2)
+
+
+def test_who_lost_the_lease_goes_on_under_a_new_name(at_work: Callable[..., Any]) -> None:
+    def extracts(_works: Scripted, stream: StreamName) -> Outcome:
+        first = len(some.made) == 1
+        return Outcome(stream=stream, error=Ended("too silent") if first else None)
+
+    with at_work(settings_of("a: {every: 10ms}"), extracts=extracts) as some:
+        some.until(lambda: len(some.made) == 2 and some.passes("a") > 3)
+
+    assert some.made[0].closed
+    assert not any(one.error for one in some.told(PassEnded))
+
+
+def test_a_pass_that_takes_too_long_is_ended_by_name(at_work: Callable[..., Any]) -> None:
+    def extracts(works: Scripted, stream: StreamName) -> Outcome:
+        error: HintedError | None = None
+        if stream.table == "a":
+            works.told_to_end.wait(10)
+            error = SourceDown("the line was cut")
+        return Outcome(stream=stream, error=error)
+
+    with at_work(settings_of("a: {longest_run: 200ms}, b: {every: 10ms}"), extracts=extracts) as some:
+        some.until(lambda: any(one.error for one in some.told(PassEnded)))
+        some.until(lambda: some.passes("b") > 5)
+
+    [ended] = [one for one in some.told(PassEnded) if one.error]
+    assert some.made[0].ended == [("a", "extract")]
+    assert "longest_run is 0:00:00.200000" in ended.error.message
+    assert "the line was cut" in ended.error.hint
+
+
+@pytest.mark.parametrize("longer", [0.0, 2.0])
+def test_a_stop_waits_for_what_is_at_work_then_ends_it_then_leaves_it(
+    at_work: Callable[..., Any], longer: float
+) -> None:
+    def extracts(works: Scripted, stream: StreamName) -> Outcome:
+        works.told_to_end.wait(10)
+        time.sleep(longer)  # deaf to the end, where it is longer
+        return Outcome(stream=stream)
+
+    with at_work(settings_of("a: {every: 10ms}"), extracts=extracts) as some:
+        some.until(lambda: some.passes("a") == 1)
+        began = time.monotonic()
+        some.daemon.stop()
+        clean = some.clean.result(10)
+        took = time.monotonic() - began
+
+    assert clean is (longer == 0.0)
+    assert took < 2.5
+    assert some.made[0].ended == [("a", "extract")]
+    assert some.made[0].closed
