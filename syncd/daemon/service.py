@@ -199,7 +199,7 @@ class Daemon:
             self._lost(heard.crew)
         if lane.stage is Stage.EXTRACT:
             self._proven[lane.key.stream] = passed.proven
-            if passed.error is None:
+            if passed.error is None or passed.pending:  # the document was read before whatever failed
                 self._turns.seen(lane.key.stream, passed.pending, now.mono)
         self._tell_end(lane, passed, now)
 
