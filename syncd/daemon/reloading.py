@@ -24,7 +24,8 @@ class Reloaded:
     def fields(self) -> dict[str, Any]:
         """As it is told to another process, and printed for programs."""
         mistakes = [
-            {"line": one.line, "key": one.key, "message": one.message, "remedy": one.remedy} for one in self.mistakes
+            {"line": one.line, "column": one.column, "key": one.key, "message": one.message, "remedy": one.remedy}
+            for one in self.mistakes
         ]
         return {
             "changed": self.changed,

@@ -142,8 +142,8 @@ def at_work() -> Callable[..., Any]:
 
 
 def test_each_stream_has_its_passes_and_all_of_it_is_told(at_work: Callable[..., Any]) -> None:
-    with at_work(settings_of("a: {every: 100ms}, b: {every: 100ms}")) as some:
-        some.until(lambda: some.passes("a") > 2 and some.passes("b") > 2)
+    with at_work(settings_of("a: {every: 1s}, b: {every: 1s}")) as some:
+        some.until(lambda: some.passes("a") > 1 and some.passes("b") > 1)
 
     assert some.clean.result() is True
     assert some.made[0].closed
