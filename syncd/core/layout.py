@@ -89,6 +89,16 @@ def copy_prefix(stream: StreamName) -> str:
     return f"copy/{stream.chain_stem}/{target}/"
 
 
+def latest_marker_key(stream: StreamName) -> str:
+    """The key of the one marker of a stream's target that is renewed."""
+    return f"markers/{stream.stem}/latest.json"
+
+
+def hour_marker_key(stream: StreamName, hour: datetime) -> str:
+    """The key of the marker that stands once everything committed before a full hour, in UTC, is there."""
+    return f"markers/{stream.stem}/{hour:%Y-%m-%dT%H}.json"
+
+
 def part_key(prefix: str, *, window: int, number: int, attempt: str) -> str:
     """The key of one part: the window it was read from, its number there, and the attempt that wrote it."""
     return f"{prefix}{window:05d}.{number:03d}-{attempt}.parquet"

@@ -14,6 +14,7 @@ from syncd.core.events import (
     PassEnded,
     PassHeldBack,
 )
+from syncd.core.markers import tells_of_target
 from syncd.observe.causes import Cause, is_lock, of_error, of_reason
 from watermarks.document import Stage
 
@@ -115,12 +116,10 @@ class Facts:
         if event.complete is None:
             return self
         reached = Reached(upto=event.complete, known=now)
-        extracts = event.stage is Stage.EXTRACT
         told = self
-        if extracts:
+        if event.stage is Stage.EXTRACT:
             told = replace(told, extracted=_newer(self.extracted, reached))
-        # An extraction that leaves nothing to be loaded says the same of the target.
-        if not extracts or not self.has_target or event.pending == 0:
+        if tells_of_target(event, has_target=self.has_target):
             told = replace(told, complete=_newer(self.complete, reached))
         return told
 
