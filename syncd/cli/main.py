@@ -7,6 +7,7 @@ import click
 from syncd.cli.config import config
 from syncd.cli.daemon import daemon, reload
 from syncd.cli.demo import demo
+from syncd.cli.doctor import doctor
 from syncd.cli.exits import Exit, exit_for
 from syncd.cli.jars import jars
 from syncd.cli.quarantine import quarantine
@@ -27,6 +28,7 @@ def syncd() -> None:
 syncd.add_command(config)
 syncd.add_command(daemon)
 syncd.add_command(demo)
+syncd.add_command(doctor)
 syncd.add_command(jars)
 syncd.add_command(quarantine)
 syncd.add_command(reload)
