@@ -1,6 +1,6 @@
 """What was looked at before the first run, what was found, and what would mend it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -78,7 +78,7 @@ class Sheet:
         return any(one.check == check and one.state is not State.FAIL for one in self.findings)
 
     @contextmanager
-    def checking(self, check: str, *, remedy: str = "") -> Iterator[None]:
+    def checking(self, check: str, *, remedy: str = "") -> Generator[None]:
         """A check: what goes wrong inside is its end, and hides no other."""
         try:
             yield
