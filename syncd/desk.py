@@ -21,13 +21,16 @@ from watermarks.names import StreamName, claim_key, owner_key
 from watermarks.system import SystemDefault
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import tzinfo
 
     from syncd.adapters.mysql.source import MySqlSource
     from syncd.adapters.redshift.session import Session
     from syncd.adapters.s3 import Lake
     from syncd.core.books import Books
+    from syncd.core.manifest import Manifest
     from syncd.core.order import Order
+    from syncd.core.schema import Table
     from watermarks.cursor import Cursor
     from watermarks.store import Store
 
@@ -122,6 +125,25 @@ class Desk:
         table = TableRef(schema=target.schema, name=target.table)
         return LedgerBooks(lambda: self._session(warehouse.name), controls, table)
 
+    def ddl(self, settings: StreamSettings, manifests: "Sequence[Manifest]") -> tuple[str, ...]:
+        """The statements that would make the target take these files; none where there is no warehouse.
+
+        Raises:
+            SchemaDrift: something stands in the way that only a person should change.
+            WarehouseDown, WarehouseUnfit: the target cannot be looked at.
+        """
+        from syncd.core.redshift.foretold import ddl_for  # noqa: PLC0415  # as above
+        from syncd.core.redshift.quoting import TableRef  # noqa: PLC0415  # as above
+        from syncd.core.redshift.target import found_of, found_statement  # noqa: PLC0415  # as above
+
+        target = settings.target
+        if target is None or not manifests:
+            return ()
+        table = TableRef(schema=target.schema, name=target.table)
+        found = found_of(self._session(target.warehouse).rows(found_statement(table)))
+        about = f"{settings.name}, kept equal by syncd"
+        return ddl_for(table, found, manifests, target, settings.mode, about=about)
+
     def _session(self, name: str) -> "Session":
         if name not in self._sessions:
             from syncd.adapters.redshift.way import way_to  # noqa: PLC0415  # its driver takes long to load
@@ -155,6 +177,21 @@ class Desk:
                 self._down[settings.source] = error.message
             return Asked(trouble=error.message)
         return Asked(order=order, rows=rows)
+
+    def table(self, settings: StreamSettings) -> "Table":
+        """The table as it is at the source now.
+
+        Raises:
+            SourceDown, SourceUnfit: it cannot be looked at.
+        """
+        return self._source(settings.source).table(settings.database, settings.table)
+
+    def rows_of(self, settings: StreamSettings) -> int | None:
+        """About how many rows the table has, as the server keeps count; None where it keeps none."""
+        from syncd.core.mysql_sql import table_rows  # noqa: PLC0415  # as above
+
+        found = self._source(settings.source).rows(table_rows(settings.database, settings.table))
+        return next((int(str(count)) for (count,) in found if count is not None), None)
 
     def source_settings(self, settings: StreamSettings) -> SourceSettings:
         return next(one for one in self.settings.sources if one.name == settings.source)

@@ -4,14 +4,17 @@ import sys
 
 import click
 
+from syncd.cli.audit import audit
 from syncd.cli.config import config
 from syncd.cli.daemon import daemon, reload
 from syncd.cli.demo import demo
 from syncd.cli.doctor import doctor
 from syncd.cli.exits import Exit, exit_for
 from syncd.cli.jars import jars
+from syncd.cli.plan import plan
 from syncd.cli.quarantine import quarantine
 from syncd.cli.run import run
+from syncd.cli.runs import runs
 from syncd.cli.s3clean import s3clean
 from syncd.cli.sandbox import sandbox
 from syncd.cli.status import status
@@ -25,14 +28,17 @@ def syncd() -> None:
     """Keep Amazon Redshift equal to MySQL, through Parquet files on S3."""
 
 
+syncd.add_command(audit)
 syncd.add_command(config)
 syncd.add_command(daemon)
 syncd.add_command(demo)
 syncd.add_command(doctor)
 syncd.add_command(jars)
+syncd.add_command(plan)
 syncd.add_command(quarantine)
 syncd.add_command(reload)
 syncd.add_command(run)
+syncd.add_command(runs)
 syncd.add_command(s3clean)
 syncd.add_command(sandbox)
 syncd.add_command(status)

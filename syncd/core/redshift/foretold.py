@@ -1,0 +1,46 @@
+"""The statements that a landing would make or change its target by, told before it is looked at under its fence."""
+
+from collections.abc import Sequence
+
+from syncd.core.manifest import Manifest
+from syncd.core.redshift.quoting import TableRef
+from syncd.core.redshift.target import (
+    Found,
+    add_statements,
+    changes,
+    create_statements,
+    noted,
+    wanted_columns,
+    widen_statements,
+)
+from syncd.core.redshift.types import TargetType
+from syncd.core.settings import Mode, TargetSettings
+
+
+def ddl_for(
+    table: TableRef,
+    found: Found | None,
+    manifests: Sequence[Manifest],
+    settings: TargetSettings,
+    mode: Mode,
+    *,
+    about: str,
+) -> tuple[str, ...]:
+    """What makes the target take these files; of rows that nobody has read yet, texts are as narrow as can be.
+
+    Raises:
+        SchemaDrift: something stands in the way that only a person should change.
+    """
+    rows = [manifest for manifest in manifests if manifest.tombstones is None]
+    if not rows:
+        return ()
+    newest = rows[-1]
+    cursor = next((each for each in newest.passages if each.name == newest.identity.cursor), None)
+    own = noted(settings, mode, TargetType.of_text(cursor.redshift) if cursor else None)
+    wanted = (*wanted_columns(rows), *own)
+    if found is None:
+        return create_statements(table, wanted, settings, about=about)
+    # A table that somebody else made may go without columns of ours.
+    kept = [column for column in wanted if column.name in found or not column.name.startswith("_syncd_")]
+    lacking = changes(table, found, kept)
+    return (*widen_statements(table, lacking.widen), *add_statements(table, lacking.add))
