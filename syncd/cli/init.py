@@ -1,0 +1,146 @@
+"""`syncd init`: from a live schema to a configuration that says why."""
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from syncd.cli.output import say, show_json
+from syncd.cli.run import CONFIG
+from syncd.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from syncd.core.proposal import Proposal
+    from syncd.core.settings import SourceSettings
+
+_USER: Final = re.compile(r"^(\w+://)([^:@/?#]*):(.*)@(?=[^@]*$)")
+
+
+@click.command()
+@click.argument("mysql_url")
+@click.option("--lake", metavar="S3_URL", help="Where Parquet files go: s3://bucket/prefix.")
+@click.option("--warehouse", metavar="REDSHIFT_URL", help="redshift://user:password@host:5439/database.")
+@click.option("--zone", help="The session time zone of those who write, such as UTC.")
+@click.option("--tls", type=click.Choice(["disable", "prefer", "require", "verify"]), help="How far to believe MySQL.")
+@click.option("--ca", type=click.Path(), help="A PEM file of authorities to believe.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), default=CONFIG, show_default=True, help="The new file."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def init(  # each is an option
+    mysql_url: str,
+    lake: str | None,
+    warehouse: str | None,
+    zone: str | None,
+    tls: str | None,
+    ca: str | None,
+    output: Path,
+    as_json: bool,
+) -> None:
+    r"""Read the live schema, and write a commented syncd.yaml.
+
+    \b
+    Examples:
+      syncd init 'mysql://sync:${MYSQL_PASSWORD}@db.internal/shop'
+      syncd init mysql://sync:secret@db/shop --lake s3://acme-lake/syncd -o shop.yaml
+
+    For each table it proposes cursor, mode, schedule and layout, with the evidence, and says what it could not prove.
+    No table is read whole, nothing is changed, no file overwritten, and no password written.
+    """
+    from syncd.adapters.mysql.survey import survey
+    from syncd.core.first_file import Sides, text_of
+
+    _require_new(output)
+    options = {key: value for key, value in (("tls", tls), ("ca", ca), ("zone", zone)) if value}
+    found = survey(_source(mysql_url, options, beside=output))
+    sides = Sides(
+        source={"url": _without_password(mysql_url, "MYSQL_PASSWORD"), **options},
+        lake=lake,
+        warehouse=_without_password(warehouse, "REDSHIFT_PASSWORD") if warehouse else None,
+    )
+    proposals = [_checked(one, sides) for one in found.proposals]
+    if not any(not one.left_out for one in proposals):
+        reasons = "; ".join(f"{one.table}: {one.left_out}" for one in proposals) or "there are no tables to be seen"
+        raise ConfigError(f"nothing can be proposed: {reasons}", hint="May this user SELECT from the tables?")
+    _write(output, text_of(sides, proposals, longest=found.longest))
+    _show(output, proposals, as_json=as_json)
+
+
+def _require_new(path: Path) -> None:
+    if path.exists():
+        raise ConfigError(f"{path} is there already, and is never overwritten", hint="Name another file: -o FILE.")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        _require_new(path)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _source(url: str, options: dict[str, str], *, beside: Path) -> "SourceSettings":
+    """The source as a configuration would have it."""
+    import json
+
+    from syncd.config.check import check
+    from syncd.config.read import parse_text
+
+    body = json.dumps({"source": {"url": url, **options}, "lake": {"url": "s3://-"}, "tables": {"-.-": None}})
+    return check(parse_text(body, path=str(beside), environ=os.environ)).sources[0]
+
+
+def _without_password(url: str, variable: str) -> str:
+    """The address as the file has it: a password that was typed is named instead."""
+    found = _USER.match(url)
+    if found is None or "${" in found[3]:
+        return url
+    say(f"The password is not written down: export {variable}=...")
+    return f"{found[1]}{found[2]}:${{{variable}}}@{url[found.end() :]}"
+
+
+def _checked(one: "Proposal", sides: object) -> "Proposal":
+    """The proposal, or why the configuration would refuse it."""
+    from dataclasses import replace
+
+    from syncd.config.check import check
+    from syncd.config.read import Misconfigured, parse_text
+    from syncd.core.first_file import Sides, text_of
+
+    if one.left_out:
+        return one
+    assert isinstance(sides, Sides)
+    environ = dict.fromkeys(re.findall(r"\$\{(\w+)\}", f"{sides}"), "x")
+    try:
+        check(parse_text(text_of(sides, [one], longest=None), path="syncd.yaml", environ={**os.environ, **environ}))
+    except Misconfigured as refused:
+        tables = [mistake for mistake in refused.mistakes if mistake.key.startswith("tables")]
+        if not tables:
+            raise
+        return replace(one, left_out=tables[0].told)
+    return one
+
+
+def _show(path: Path, proposals: "Sequence[Proposal]", *, as_json: bool) -> None:
+    taken = [one for one in proposals if not one.left_out]
+    left = [one for one in proposals if one.left_out]
+    if as_json:
+        tables = [
+            {"table": one.table, "says": one.says, "because": one.because, "unproven": one.unproven} for one in taken
+        ]
+        out = [{"table": one.table, "reason": one.left_out} for one in left]
+        show_json({"file": str(path), "tables": tables, "left_out": out})
+        return
+    for one in taken:
+        doubt = f"; not proven: {'; '.join(one.unproven)}" if one.unproven else ""
+        mode = f"{one.says.get('mode', 'upsert')} by {one.says.get('cursor', 'update_at')}"
+        click.echo(f"{one.table}: {mode}{doubt}")
+    for one in left:
+        click.echo(f"{one.table}: left out: {one.left_out}")
+    click.echo(f"{path} is written. Next: syncd config check, then syncd doctor")
