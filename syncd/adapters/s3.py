@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from botocore import exceptions as boto
 
+from syncd.core.calls import LakeAsked, Meter
 from syncd.core.cleaned import Lying
 from syncd.core.errors import LakeDown, LakeUnfit
 from syncd.core.reading import Part
@@ -90,6 +91,16 @@ class Lake:
             connections=2,
         )
         return cls(settings, client)
+
+    def metered(self, meter: Meter) -> "Lake":
+        """The same lake, of whose requests somebody keeps count, each attempt by itself."""
+
+        def count(event_name: str, response_dict: Mapping[str, Any] | None = None, **_: object) -> None:
+            status = response_dict.get("status_code", 0) if response_dict else 0
+            meter(LakeAsked(operation=event_name.rpartition(".")[2], status=int(status)))
+
+        self.client.meta.events.register("response-received.s3", count, unique_id="syncd.count")
+        return self
 
     def name(self, key: str) -> str:
         """The name of an object in the bucket."""

@@ -3,6 +3,7 @@
 import secrets
 from typing import TYPE_CHECKING
 
+from syncd.core.calls import Meter, unmetered
 from syncd.core.settings import (
     LakeSettings,
     StreamSettings,
@@ -14,10 +15,11 @@ if TYPE_CHECKING:
     from syncd.adapters.s3 import Lake
 
 
-def open_lake(settings: LakeSettings, *, within: float | None = None) -> "Lake":
+def open_lake(settings: LakeSettings, *, within: float | None = None, meter: Meter = unmetered) -> "Lake":
     from syncd.adapters.s3 import Lake  # noqa: PLC0415  # boto3 takes long to load
 
-    return Lake.of(settings, within=within)
+    lake = Lake.of(settings, within=within)
+    return lake if meter is unmetered else lake.metered(meter)
 
 
 def open_store(lake: "Lake") -> Store:

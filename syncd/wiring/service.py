@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from syncd.adapters.leases import LeaseStore
 from syncd.adapters.notes import StoredSeen
+from syncd.core.calls import Meter, unmetered
 from syncd.core.completeness import instant_of_mark, latest
 from syncd.core.earlier import Earlier
 from syncd.core.errors import ConfigError, PassStopped, hinted
@@ -94,6 +95,7 @@ class Service:
         *,
         environ: Mapping[str, str],
         tell: Tell,
+        meter: Meter = unmetered,
         clock: Clock | None = None,
         store: "Callable[[Lake], Store]" = open_store,
         ttl: float = TTL,
@@ -104,6 +106,8 @@ class Service:
         self._settings = settings
         self._environ = environ
         self._tell = tell
+        self.meter: Final = meter
+        """Whoever counts what is asked of the outside."""
         self._clock = clock or SystemClock()
         self._make_store = store
         self._ttl = ttl
@@ -172,7 +176,7 @@ class Service:
 
     @once
     def lake(self) -> "Lake":
-        return open_lake(self._settings.lake)
+        return open_lake(self._settings.lake, meter=self.meter)
 
     @once
     def store(self) -> Store:
@@ -182,7 +186,7 @@ class Service:
     def lease_lake(self) -> "Lake":
         """The lake over a client of its own, for this process's sign of life."""
         # Less than a second is too short on any line, however short a life the leases have.
-        return open_lake(self._settings.lake, within=max(1.0, self._ttl / LEASE_WAITS))
+        return open_lake(self._settings.lake, within=max(1.0, self._ttl / LEASE_WAITS), meter=self.meter)
 
     @once
     def journal(self) -> Journal[Watermark]:

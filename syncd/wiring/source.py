@@ -33,7 +33,7 @@ class Server(Opened):
 
     @once
     def source(self) -> MySqlSource:
-        source = MySqlSource(self.settings, self.way.open)
+        source = MySqlSource(self.settings, self.way.open, meter=self._service.meter)
         self._stack.callback(source.close)
         return source
 
@@ -44,13 +44,14 @@ class Server(Opened):
         if primary is None:
             return AppliedHorizons(self._polled(self.settings, self.way), self.source)
         way = self._stack.enter_context(way_to(primary))
-        at_primary = MySqlSource(primary, way.open)
+        at_primary = MySqlSource(primary, way.open, meter=self._service.meter)
         self._stack.callback(at_primary.close)
         self._asking.append(at_primary.close)
         return FollowedHorizons(self._polled(primary, way), primary=at_primary, replica=self.source)
 
     def _polled(self, settings: SourceSettings, way: Way) -> ServerHorizons:
-        horizons = ServerHorizons(settings, way.open, StoredNotes(self._service.store, self.settings.name))
+        keeper = StoredNotes(self._service.store, self.settings.name)
+        horizons = ServerHorizons(settings, way.open, keeper, meter=self._service.meter)
         self._stack.callback(horizons.close)
         self._asking.append(horizons.rest)
         return horizons

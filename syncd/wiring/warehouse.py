@@ -47,7 +47,7 @@ class Warehouse(Opened):
         from syncd.adapters.redshift.sessions import KeptSession  # noqa: PLC0415  # only those who land need it
         from syncd.adapters.redshift.way import way_to  # noqa: PLC0415  # as above
 
-        way = self._stack.enter_context(way_to(self.settings))
+        way = self._stack.enter_context(way_to(self.settings, meter=self._service.meter))
         sessions = KeptSession(lambda: way.open(self._service.name))
         self._stack.callback(sessions.close)
         return sessions

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from syncd.adapters.mysql.connect import Opener, mapped
 from syncd.adapters.mysql.poll import Poller
+from syncd.core.calls import Asking, HorizonHeld, Meter, SourceAsked, unmetered
 from syncd.core.errors import NotKnownYet, SourceDown
 from syncd.core.horizon import Notes, Readings, Sight, judge
 from syncd.core.horizon.notes import Keeper
@@ -50,6 +51,7 @@ class ServerHorizons:
         clock: Clock | None = None,
         pause: Callable[[float], None] = time.sleep,
         shared_for: float = SHARED_FOR,
+        meter: Meter = unmetered,
     ) -> None:
         self._settings = settings
         self._opener = opener
@@ -57,6 +59,7 @@ class ServerHorizons:
         self._clock = clock or SystemClock()
         self._pause = pause
         self._shared_for = shared_for
+        self._meter = meter
         self._lock = Lock()
         self._poller: Poller | None = None
         self._last: _Poll | None = None
@@ -71,6 +74,7 @@ class ServerHorizons:
             poll = self._shared(asked) or self._poll(asked)
             horizons, notes = judge(poll.readings, poll.before, asked)
             self._note(poll, notes)
+            self._count_held(horizons)
             return horizons
 
     def known(self, asked: Sequence[Asked], *, within: timedelta) -> Mapping[TableName, Horizon]:
@@ -98,6 +102,13 @@ class ServerHorizons:
                 self._keeper.keep(self._notes)
             self._drop()
 
+    def _count_held(self, horizons: Mapping[TableName, Horizon]) -> None:
+        """Say how far the horizon is held; what stays behind by a fixed time is held by nobody."""
+        held = [one.t0 - one.bound for one in horizons.values() if one.proven and one.bound is not None]
+        if held:
+            seconds = max(max(held).total_seconds(), 0.0)
+            self._meter(HorizonHeld(source=self._settings.name, seconds=seconds))
+
     def _shared(self, asked: Sequence[Asked]) -> _Poll | None:
         """The last poll, if it is young enough and saw all that is asked."""
         poll = self._last
@@ -122,6 +133,7 @@ class ServerHorizons:
         return self._last
 
     def _read(self, ids: Mapping[TableName, str]) -> Readings:
+        began = time.monotonic()
         try:
             with mapped(self._settings):
                 if self._poller is None:
@@ -130,6 +142,9 @@ class ServerHorizons:
         except BaseException:
             self._drop()  # whatever is left on the line belongs to a poll that nobody reads
             raise
+        finally:
+            seconds = time.monotonic() - began
+            self._meter(SourceAsked(source=self._settings.name, about=Asking.HORIZON, seconds=seconds))
 
     def _drop(self) -> None:
         poller, self._poller, self._last = self._poller, None, None

@@ -1,6 +1,7 @@
 """The source over PyMySQL: who answers, what a table looks like, and small answers."""
 
 import re
+import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, Final, TypeAlias, TypeVar
@@ -20,6 +21,7 @@ from syncd.adapters.mysql.replica import (
     wait_until_applied,
 )
 from syncd.adapters.mysql.throttle import reason_to_wait
+from syncd.core.calls import Asking, Meter, SourceAsked, unmetered
 from syncd.core.errors import SourceDown, SourceUnfit
 from syncd.core.mysql_sql import identity_sql, is_on
 from syncd.core.quoting import qualified
@@ -42,9 +44,10 @@ Told = TypeVar("Told")
 class MySqlSource:
     """One server, over one connection that is opened when it is first needed, and again when it was lost."""
 
-    def __init__(self, settings: SourceSettings, opener: Opener) -> None:
+    def __init__(self, settings: SourceSettings, opener: Opener, *, meter: Meter = unmetered) -> None:
         self._settings = settings
         self._open = opener
+        self._meter = meter
         self._connection: Connection | None = None
         self._version: Version | None = None
 
@@ -156,6 +159,15 @@ class MySqlSource:
         return rows
 
     def _run(self, ask: Callable[[Connection], Any]) -> Any:  # noqa: ANN401  # whatever is asked for
+        """Ask on a live connection, and let it be counted."""
+        began = time.monotonic()
+        try:
+            return self._run_alive(ask)
+        finally:
+            seconds = time.monotonic() - began
+            self._meter(SourceAsked(source=self._settings.name, about=Asking.PLAN, seconds=seconds))
+
+    def _run_alive(self, ask: Callable[[Connection], Any]) -> Any:  # noqa: ANN401  # as above
         """Ask on a live connection: one that was cut while nothing was asked is replaced, once."""
         if self._connection is not None:
             try:

@@ -10,8 +10,9 @@ from syncd.adapters.redshift.driver import Driver, Wire
 from syncd.adapters.redshift.errors import STRANGE, Site, fields_of, lost, refused
 from syncd.adapters.redshift.line import open_line
 from syncd.adapters.redshift.login import login_of
-from syncd.adapters.redshift.session import Session
+from syncd.adapters.redshift.session import Session, metered_by
 from syncd.adapters.redshift.watchdog import WATCHDOG
+from syncd.core.calls import Meter, unmetered
 from syncd.core.errors import WarehouseDown
 from syncd.core.settings import WarehouseSettings
 from watermarks.errors import HintedError
@@ -22,7 +23,9 @@ GREETED_WITHIN: Final = 30.0
 """Seconds: a serverless warehouse that sleeps takes its time to let the first one in."""
 
 
-def connect(settings: WarehouseSettings, *, name: str, at: tuple[str, int] | None = None) -> Session:
+def connect(
+    settings: WarehouseSettings, *, name: str, at: tuple[str, int] | None = None, meter: Meter = unmetered
+) -> Session:
     """A session that is ready for use; `name` is what the warehouse shows of us.
 
     `at` is the near end of a tunnel; certificates are still checked for the host beyond it.
@@ -37,7 +40,7 @@ def connect(settings: WarehouseSettings, *, name: str, at: tuple[str, int] | Non
     wire = Wire(open_line(settings, site, at=at, authorities=AUTHORITIES))
     try:
         driver = _greeted(wire, site, password=login.password.value, name=f"syncd {name}")
-        session = Session(driver, wire, site=site, silence=settings.silence)
+        session = Session(driver, wire, site=site, silence=settings.silence, meter=metered_by(meter, settings.name))
         if settings.query_group is not None:
             session.run(f"SET query_group TO {_literal(settings.query_group)}")
     except BaseException:

@@ -1,6 +1,7 @@
 """One connection to a warehouse as the loader uses it: every wait is bounded, and no error leaves it half usable."""
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Final
@@ -11,11 +12,19 @@ from redshift_connector.error import Error
 from syncd.adapters.redshift.driver import Driver, Wire
 from syncd.adapters.redshift.errors import STRANGE, Site, fields_of, lost, masked, refused, unknown
 from syncd.adapters.redshift.watchdog import WATCHDOG
+from syncd.core.calls import Meter, WarehouseAsked
 from syncd.core.errors import Collided, WarehouseDown
 from watermarks.errors import HintedError
 
 ENDED_WITHIN: Final = 2.0
 """Seconds for a polite end; whatever is not over by then is ended without one."""
+TOLD_APART: Final = frozenset(
+    {
+        *("copy", "select", "insert", "update", "delete", "merge", "create", "alter", "drop", "truncate", "lock"),
+        *("begin", "commit", "rollback", "set", "show", "grant", "analyze", "with"),
+    }
+)
+"""First words of statements that are counted by themselves."""
 _IDLE: Final = (b"I", b"")
 _FOREIGN: Final = (Error, OSError, *STRANGE)
 
@@ -29,10 +38,20 @@ class Session:
     is for any.
     """
 
-    def __init__(self, driver: Driver, wire: Wire, *, site: Site, silence: timedelta) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        wire: Wire,
+        *,
+        site: Site,
+        silence: timedelta,
+        meter: Callable[[str, float], None] = lambda _sql, _seconds: None,
+    ) -> None:
+        """Take over a driver that was greeted; `meter` hears of each statement, and how many seconds it took."""
         self._driver = driver
         self._wire = wire
         self._silence = silence
+        self._meter = meter
         self._dead = False
         self.site: Final = site
         self.pid: Final = driver.pid
@@ -127,11 +146,15 @@ class Session:
             raise self._gone()
         self._driver.forget()
         cursor = self._driver.cursor()
-        with self._mapped(sql, within or self._silence, commits=commits):
-            if args:
-                cursor.execute(sql, tuple(args))
-            else:
-                cursor.execute(sql)
+        began = time.monotonic()
+        try:
+            with self._mapped(sql, within or self._silence, commits=commits):
+                if args:
+                    cursor.execute(sql, tuple(args))
+                else:
+                    cursor.execute(sql)
+        finally:
+            self._meter(sql, time.monotonic() - began)
         return cursor
 
     @contextmanager
@@ -181,6 +204,16 @@ class Session:
         self._dead = True
         self._wire.shut()
         self._wire.close()
+
+
+def metered_by(meter: Meter, warehouse: str) -> Callable[[str, float], None]:
+    """What counts statements of sessions with one warehouse, by their first word."""
+
+    def count(sql: str, seconds: float) -> None:
+        word = sql.lstrip()[:12].split(None, 1)[0].rstrip(";").casefold() if sql.strip() else ""
+        meter(WarehouseAsked(warehouse=warehouse, statement=word if word in TOLD_APART else "other", seconds=seconds))
+
+    return count
 
 
 def _is_of_the_line(error: Exception) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from syncd.adapters.s3 import IN_FLIGHT, PIECE, Lake
+from syncd.core.calls import Call, LakeAsked
 from syncd.core.errors import LakeDown, LakeUnfit
 from syncd.core.settings import LakeSettings
 from syncd.sandbox.faults.s3 import Fault, Request, S3Proxy, Wrong
@@ -75,6 +76,19 @@ def test_an_unknown_answer_is_settled_by_looking(
 
     assert fault.met
     assert stood.bytes == len(body_of(lake, f"a/{nonce}")) == length
+
+
+def test_every_attempt_of_a_request_is_counted(lake: Lake, proxy: S3Proxy, nonce: str) -> None:
+    calls = list[Call]()
+    lake.metered(calls.append)
+    proxy.tell(Fault(wrong=Wrong.ERROR, applies=lambda r: r.method == "PUT", times=1, status=503, code="SlowDown"))
+    proxy.tell(Fault(wrong=Wrong.CUT, applies=lambda r: r.method == "GET", times=1))
+
+    lake.put(f"a/{nonce}", b"x")
+    lake.read(f"a/{nonce}")
+
+    told = [(call.operation, call.status) for call in calls if isinstance(call, LakeAsked)]
+    assert told == [("PutObject", 503), ("PutObject", 200), ("GetObject", 0), ("GetObject", 200)]
 
 
 def test_a_piece_that_cannot_be_sent_leaves_nothing(lake: Lake, proxy: S3Proxy, nonce: str) -> None:

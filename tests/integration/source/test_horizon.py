@@ -12,6 +12,7 @@ import pytest
 from syncd.adapters.mysql.connect import connect
 from syncd.adapters.mysql.horizon import ServerHorizons
 from syncd.adapters.notes import StoredNotes
+from syncd.core.calls import Asking, Call, HorizonHeld, SourceAsked
 from syncd.core.errors import SourceUnfit
 from syncd.core.ports import Asked, Horizon, TableName
 from syncd.core.settings import Secret, SourceSettings, Tls
@@ -48,7 +49,10 @@ class Polls:
     def __init__(self, server: "SourceServer", *, user: str = "", store: MemoryStore | None = None) -> None:
         settings = settings_of(server, user)
         keeper = StoredNotes(store=store or MemoryStore(), source="shop")
-        self.horizons = ServerHorizons(settings, lambda: connect(settings), keeper, shared_for=0)
+        self.calls = list[Call]()
+        self.horizons = ServerHorizons(
+            settings, lambda: connect(settings), keeper, shared_for=0, meter=self.calls.append
+        )
 
     def of(self, table: TableName = T, *, mark: datetime | None = None) -> Horizon:
         return self.horizons.of([Asked(table=table, mark=mark)])[table]
@@ -115,6 +119,25 @@ def test_open_transaction_holds_until_it_commits(polls: Polls, client: Callable[
     assert "user syncd" in held.reason
     writer.run("COMMIT")
     assert polls.bound() > stamp_of(writer)
+
+
+def test_how_long_it_is_held_is_counted_and_so_is_each_poll(
+    polls: Polls, watcher: Client, client: Callable[[], Client]
+) -> None:
+    writer = client()
+    writer.run("BEGIN", "INSERT INTO t () VALUES ()")
+    wait_for_clock(watcher, 1.2)
+    polls.calls.clear()
+
+    polls.of()
+
+    [asked] = [call for call in polls.calls if isinstance(call, SourceAsked)]
+    [held] = [call for call in polls.calls if isinstance(call, HorizonHeld)]
+    assert (asked.source, asked.about) == ("shop", Asking.HORIZON)
+    assert asked.seconds > 0
+    assert held.source == "shop"
+    assert held.seconds >= 1
+    writer.run("COMMIT")
 
 
 def test_a_stamp_waits_for_a_metadata_lock_longer_than_its_transaction_lives(

@@ -9,6 +9,7 @@ import pytest
 
 from syncd.adapters.redshift.connect import connect
 from syncd.adapters.redshift.session import Session
+from syncd.core.calls import Meter, unmetered
 from syncd.core.settings import Secret, Tls, WarehouseSettings
 from syncd.sandbox.faults.tcp import TcpProxy
 from syncd.sandbox.redshift import RedshiftStandIn
@@ -38,8 +39,10 @@ class Sessions:
         self._server = server
         self._opened: list[Session] = []
 
-    def __call__(self, *, name: str = "test", at: tuple[str, int] | None = None, **words: Any) -> Session:
-        session = connect(settings_of(self._server, **words), name=name, at=at)
+    def __call__(
+        self, *, name: str = "test", at: tuple[str, int] | None = None, meter: Meter = unmetered, **words: Any
+    ) -> Session:
+        session = connect(settings_of(self._server, **words), name=name, at=at, meter=meter)
         self._opened.append(session)
         return session
 

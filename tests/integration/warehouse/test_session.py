@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from syncd.adapters.redshift.session import Session
+from syncd.core.calls import Call, WarehouseAsked
 from syncd.core.errors import Collided, CommitUnknown, WarehouseDown, WarehouseUnfit
 from syncd.core.settings import Secret
 from syncd.sandbox.faults.tcp import TcpProxy
@@ -27,6 +28,23 @@ def table(client: Client) -> str:
 
 def test_pid_is_the_one_that_the_server_knows(session: Session) -> None:
     assert session.rows("select pg_backend_pid()") == [(session.pid,)]
+
+
+def test_statements_are_counted_by_their_first_word_also_where_they_fail(sessions: Sessions, table: str) -> None:
+    calls = list[Call]()
+    session = sessions(meter=calls.append)
+
+    session.begin()
+    session.rows(f"\n  SELECT a FROM {table}")
+    session.commit()
+    with pytest.raises(WarehouseUnfit):
+        session.run("COPY no_such_table FROM 's3://none/x' IAM_ROLE default FORMAT AS PARQUET")
+    with pytest.raises(WarehouseUnfit):
+        session.run("nonsense 'a secret'")
+
+    told = [(call.warehouse, call.statement) for call in calls if isinstance(call, WarehouseAsked)]
+    assert told == [("warehouse", word) for word in ("begin", "select", "commit", "copy", "other")]
+    assert all(call.seconds > 0 for call in calls if isinstance(call, WarehouseAsked))
 
 
 def test_statements_commit_by_themselves_outside_a_transaction(session: Session, client: Client, table: str) -> None:
