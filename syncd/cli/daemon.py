@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from syncd.core.events import Tell
     from syncd.core.settings import Settings
     from syncd.daemon.service import Daemon
+    from syncd.daemon.watching import Watching
     from syncd.daemon.works import Works
 
 ANSWERS_WITHIN: Final = 20.0
@@ -42,22 +43,30 @@ def daemon(config: Path) -> None:
 def serve(config: Path, *, ttl: float | None = None) -> None:
     """Be the daemon of a file in this process; `ttl` is after how many seconds of silence others take over."""
     from syncd.config.check import read_settings
+    from syncd.daemon.schedule import HostClock
     from syncd.daemon.service import Daemon
+    from syncd.daemon.watching import Watching
     from syncd.wiring import TTL
 
     ttl = ttl or TTL
     settings = read_settings(config, os.environ)
+    clock = HostClock()
+    watching = Watching(settings, clock=clock)
     at_work = Daemon(
         settings,
         read=lambda: read_settings(config, os.environ),
-        make=partial(_works, ttl),
-        readers=_readers(settings),
+        make=partial(_works, ttl, watching),
+        readers=[*_readers(settings), *watching.readers],
         say=_said,
+        clock=clock,
         ttl=ttl,
     )
     with ExitStack() as stack:
         for part in _around(settings, at_work, config):
             stack.enter_context(part)
+        server = stack.enter_context(watching.serving(beat=lambda: at_work.turned_at, say=_said))
+        if server is not None:
+            _said(f"shown at {server.url}")
         with _signals(at_work):
             _said(f"{len(settings.streams)} tables; process {os.getpid()}")
             clean = at_work.run()
@@ -120,11 +129,12 @@ def _answering(at_work: "Daemon") -> "Callable[[str], dict[str, Any]]":
     return answer
 
 
-def _works(ttl: float, settings: "Settings", tell: "Tell", lost: "Callable[[], None]") -> "Works":
+def _works(ttl: float, watching: "Watching", settings: "Settings", tell: "Tell", lost: "Callable[[], None]") -> "Works":
     from syncd.daemon.works import OneAtATime
     from syncd.wiring import Service
 
-    return OneAtATime(Service(settings, environ=os.environ, tell=tell, ttl=ttl, lost=lost))
+    watching.settings(settings)
+    return OneAtATime(Service(settings, environ=os.environ, tell=tell, meter=watching.meter, ttl=ttl, lost=lost))
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from syncd.observe.page.history import history_page, no_history_page
 from syncd.observe.page.overview import overview
 from syncd.observe.page.stream import stream_page
 from syncd.observe.seen import StreamSeen
-from watermarks.errors import HintedError
+from watermarks.errors import HintedError, Misuse
 from watermarks.names import StreamName
 
 JSON: Final = "application/json"
@@ -50,11 +50,11 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-class NotThere(HintedError):
+class NotThere(Misuse):
     """Nothing is at this path."""
 
 
-class AskedWrongly(HintedError):
+class AskedWrongly(Misuse):
     """A parameter of the request means nothing."""
 
 

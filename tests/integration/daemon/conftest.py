@@ -31,6 +31,7 @@ class Place:
     daemons: list[DaemonProcess] = field(default_factory=list)
     words: str = "every: 1s"
     daemon_words: str = "stop_timeout: 20s"
+    http: str = "off"
     spark: str = ""
     tables: list[str] = field(default_factory=list)
     source: str = ""
@@ -65,7 +66,7 @@ class Place:
             f"lake: {{url: 's3://{s3.bucket}/daemon{self.number}', endpoint: '{s3.endpoint}', region: '{s3.region}'}}\n"
             f"warehouse: {{url: '{self.box.redshift.url}'}}\n"
             f"spark: {{{self.spark}}}\n"
-            f"daemon: {{http: off, {self.daemon_words}}}\n"
+            f"daemon: {{http: '{self.http}', {self.daemon_words}}}\n"
             f"tables:\n{tables}\n{more}"
         )
 
