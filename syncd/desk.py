@@ -14,14 +14,14 @@ from syncd.core.errors import ConfigError, SourceDown
 from syncd.core.settings import Settings, SourceSettings, StreamSettings
 from watermarks.clock import Clock, SystemClock
 from watermarks.document import Stage, Watermark
-from watermarks.errors import HintedError
+from watermarks.errors import HintedError, Misuse
 from watermarks.history import Journal
 from watermarks.lease import Claim, Owner
 from watermarks.names import StreamName, claim_key, owner_key
 from watermarks.system import SystemDefault
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import tzinfo
 
     from syncd.adapters.mysql.source import MySqlSource
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from syncd.core.manifest import Manifest
     from syncd.core.order import Order
     from syncd.core.schema import Table
+    from syncd.core.whereabouts import InTarget
     from watermarks.cursor import Cursor
     from watermarks.store import Store
 
@@ -185,6 +186,75 @@ class Desk:
             SourceDown, SourceUnfit: it cannot be looked at.
         """
         return self._source(settings.source).table(settings.database, settings.table)
+
+    def row_at_source(self, settings: StreamSettings, key: "Mapping[str, str]") -> "Cursor | None":
+        """Where the row with this key stands in the order of its stream; None where there is none.
+
+        Raises:
+            Misuse: these are not the columns of the key, or a value is none of its column.
+            SourceDown, SourceUnfit: that cannot be told.
+        """
+        from syncd.core.horizon import zone_of  # noqa: PLC0415  # as above
+        from syncd.core.mysql_sql import row_with  # noqa: PLC0415  # as above
+        from syncd.core.order import order_of  # noqa: PLC0415  # as above
+        from watermarks.cursor import Cursor, Value  # noqa: PLC0415  # as above
+
+        if settings.source in self._down:
+            raise SourceDown(self._down[settings.source])
+        try:
+            source = self._source(settings.source)
+            table = source.table(settings.database, settings.table)
+        except SourceDown as error:
+            self._down[settings.source] = error.message
+            raise
+        order = order_of(table, settings, zone=zone_of(self.source_settings(settings).zone or "UTC"))
+        folded = {name.lower(): text for name, text in key.items()}
+        if set(folded) != {column.name.lower() for column in order.key}:
+            wanted = " ".join(f"{column.name}=..." for column in order.key)
+            raise Misuse(f"the key of {settings.name} is {wanted}", hint="Name each column of it once.")
+        values = [Value.of_text(f"{column.kind}:{folded[column.name.lower()]}") for column in order.key]
+        found = source.rows(row_with(order, values))
+        if not found:
+            return None
+        pairs = zip(order.columns, found[0], strict=True)
+        return Cursor(tuple(column.value(raw) for column, raw in pairs if raw is not None))
+
+    def row_in_target(self, settings: StreamSettings, key: "Mapping[str, str]") -> "InTarget":
+        """What stands in the target under this key, by the target's names of its columns.
+
+        Raises:
+            WarehouseDown, WarehouseUnfit: that cannot be told.
+        """
+        from syncd.core.batch_number import COLUMN, batch_of  # noqa: PLC0415  # as above
+        from syncd.core.redshift.quoting import TableRef  # noqa: PLC0415  # as above
+        from syncd.core.redshift.target import (  # noqa: PLC0415  # as above
+            DELETED_AT,
+            found_of,
+            found_statement,
+            rows_with,  # as above
+        )
+        from syncd.core.whereabouts import InTarget  # noqa: PLC0415  # as above
+
+        target = settings.target
+        if target is None:
+            return InTarget(trouble="no warehouse is configured")
+        table, session = TableRef(schema=target.schema, name=target.table), self._session(target.warehouse)
+        found = found_of(session.rows(found_statement(table)))
+        if found is None:
+            return InTarget(asked=True, trouble="")
+        ours = tuple(name for name in (COLUMN, DELETED_AT) if name in found)
+        rows = [dict(zip(("1", *ours), row, strict=True)) for row in session.rows(rows_with(table, key, ours))]
+        if not rows:
+            return InTarget(asked=True, trouble="")
+        newest = max(rows, key=lambda row: int(str(row.get(COLUMN) or 0)))
+        number, gone = newest.get(COLUMN), newest.get(DELETED_AT)
+        return InTarget(
+            asked=True,
+            rows=len(rows),
+            batch=None if number is None else batch_of(int(str(number))),
+            deleted_at=None if gone is None else str(gone),
+            trouble="",
+        )
 
     def rows_of(self, settings: StreamSettings) -> int | None:
         """About how many rows the table has, as the server keeps count; None where it keeps none."""

@@ -10,6 +10,7 @@ from syncd.cli.daemon import daemon, reload
 from syncd.cli.demo import demo
 from syncd.cli.doctor import doctor
 from syncd.cli.exits import Exit, exit_for
+from syncd.cli.explain import explain
 from syncd.cli.init import init
 from syncd.cli.jars import jars
 from syncd.cli.plan import plan
@@ -34,6 +35,7 @@ syncd.add_command(config)
 syncd.add_command(daemon)
 syncd.add_command(demo)
 syncd.add_command(doctor)
+syncd.add_command(explain)
 syncd.add_command(init)
 syncd.add_command(jars)
 syncd.add_command(plan)

@@ -136,6 +136,15 @@ def table_rows(database: str, table: str) -> str:
     return f"SELECT TABLE_ROWS FROM information_schema.TABLES WHERE {where}"
 
 
+def row_with(order: Order, key: Sequence[Value]) -> str:
+    """Reads where the row with a key stands in the order."""
+    where = " AND ".join(
+        f"{column.sql} = {column.literal(value)}" for column, value in zip(order.key, key, strict=True)
+    )
+    selects = ", ".join(column.select for column in order.columns)
+    return f"SELECT {selects} FROM {qualified(order.database, order.table)} WHERE {where}"
+
+
 def any_null(order: Order) -> str:
     """Reads one row whose order column is NULL."""
     column = order.columns[0]

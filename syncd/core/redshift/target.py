@@ -217,6 +217,12 @@ def found_statement(table: TableRef) -> str:
     )
 
 
+def rows_with(table: TableRef, key: Mapping[str, str], columns: Sequence[str]) -> str:
+    """What rows with a key hold in some columns, behind a 1; constants without a type take that of their column."""
+    where = " AND ".join(f"{quoted(name)} = {text_literal(text)}" for name, text in key.items())
+    return f"SELECT {', '.join(('1', *map(quoted, columns)))} FROM {table.sql} WHERE {where} LIMIT 100"
+
+
 def any_row(table: TableRef) -> str:
     return f"SELECT 1 FROM {table.sql} LIMIT 1"
 

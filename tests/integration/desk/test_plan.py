@@ -2,20 +2,16 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
 from syncd.cli.exits import Exit
-from syncd.sandbox.whole import Sandbox
+from tests.integration.desk.conftest import Shop, WithSource
 from tests.integration.load.conftest import Loader
 from tests.integration.load.test_cost import statements
 from tests.integration.marks.conftest import Marks
 from tests.services.prepared import Prepared, row
-from tests.services.servers import environ_of
 
 pytestmark = pytest.mark.services
 
@@ -27,49 +23,6 @@ WRITES = re.compile(
 ROWS = 300
 
 
-@dataclass
-class Shop:
-    """A server with a table, which remembers what it was asked."""
-
-    box: Sandbox
-
-    def run(self, *sql: str) -> list[Any]:
-        with self.box.mysql.connect(database="shop") as connection, connection.cursor() as cursor:
-            for statement in sql:
-                cursor.execute(statement)
-            return list(cursor.fetchall())
-
-    def asked(self) -> list[str]:
-        rows = self.run("SELECT CONVERT(argument USING utf8mb4) FROM mysql.general_log WHERE command_type = 'Query'")
-        return [str(statement) for (statement,) in rows]
-
-    @property
-    def identity(self) -> str:
-        from syncd.adapters.mysql.connect import connect  # noqa: PLC0415  # only here
-        from syncd.adapters.mysql.source import MySqlSource  # noqa: PLC0415  # only here
-        from syncd.core.settings import Secret, SourceSettings, Tls  # noqa: PLC0415  # only here
-
-        at = self.box.mysql
-        used = SourceSettings(
-            name="shop", host=at.host, port=at.port, user=at.user, password=Secret(at.password), tls=Tls.DISABLE
-        )
-        source = MySqlSource(used, lambda: connect(used))
-        try:
-            return source.server().identity
-        finally:
-            source.close()
-
-
-@pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
-    with Sandbox(tmp_path_factory.mktemp("plan"), services=["mysql"], environ=environ_of("mariadb")) as box:
-        with box.mysql.connect(database="") as connection, connection.cursor() as cursor:
-            cursor.execute("CREATE DATABASE IF NOT EXISTS shop")
-        made = Shop(box)
-        made.run("SET GLOBAL log_output = 'TABLE'", "SET GLOBAL general_log = 1")
-        yield made
-
-
 def filled(shop: Shop, table: str, rows: int = ROWS) -> None:
     """Rows of some minutes after those that a prepared stream has read."""
     shop.run(
@@ -79,30 +32,6 @@ def filled(shop: Shop, table: str, rows: int = ROWS) -> None:
         f"ANALYZE TABLE {table}",
         "TRUNCATE mysql.general_log",
     )
-
-
-@dataclass
-class WithSource(Marks):
-    """The configuration names the server."""
-
-    url: str = ""
-
-    @property
-    def config(self) -> Path:
-        path = super().config
-        path.write_text(path.read_text().replace("mysql://nobody:x@127.0.0.1:9/shop", self.url))
-        return path
-
-
-@pytest.fixture
-def planning(syncd: Make, shop: Shop) -> Callable[..., WithSource]:
-    def make(*tables: Prepared) -> WithSource:
-        made = syncd(*tables)
-        url = re.sub(r"/[^/]*$", "/shop", shop.box.mysql.url)
-        fields = {name: getattr(made, name) for name in made.__dataclass_fields__}
-        return WithSource(**fields, url=url)
-
-    return make
 
 
 def test_a_run_is_foretold_and_nothing_is_written_anywhere(
