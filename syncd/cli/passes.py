@@ -4,10 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from syncd.cli.exits import exit_for
+from syncd.cli.exits import Exit, exit_for, worst
 from syncd.cli.output import say, show_json, show_table
+from watermarks.cursor import instant_text
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from syncd.stages.load import LoadOutcome
     from syncd.stages.run import Outcome
     from watermarks.cursor import Cursor
@@ -37,10 +40,11 @@ class Passed:
         return sum(done.seconds for done in (self.extract, self.load) if done is not None)
 
 
-def show(passed: Sequence[Passed], *, as_json: bool, dry_run: bool) -> None:
+def show(passed: Sequence[Passed], *, as_json: bool, dry_run: bool, strict: bool = False) -> None:
     """The result on stdout; why a stream waits on stderr."""
     if as_json:
-        show_json({"dry_run": dry_run, "streams": [_fields(one) for one in passed]})
+        streams = [{**_fields(one), "exit": code_of(one, strict=strict)} for one in passed]
+        show_json({"dry_run": dry_run, "exit": worst_of(passed, strict=strict), "streams": streams})
         return
     columns = ("table", *_heads(passed), "seconds")
     show_table(columns, [(one.name, *_extract_cells(one), *_load_cells(one), f"{one.seconds:.1f}") for one in passed])
@@ -49,6 +53,19 @@ def show(passed: Sequence[Passed], *, as_json: bool, dry_run: bool) -> None:
             say(f"{one.name}: {one.extract.reason}")
         if dry_run and one.load is not None and one.load.planned is not None:
             say(f"{one.name}: {_would_load(one.load)}")
+
+
+def code_of(one: Passed, *, strict: bool) -> Exit:
+    """The exit code that the stream alone would bring."""
+    codes = [Exit.DONE, *map(exit_for, one.errors)]
+    if strict and any(done is not None and done.quarantined for done in (one.extract, one.load)):
+        codes.append(Exit.DOUBT)
+    return worst(codes)
+
+
+def worst_of(passed: Sequence[Passed], *, strict: bool) -> Exit:
+    """That of all streams together: the worst decides."""
+    return worst((Exit.DONE, *(code_of(one, strict=strict) for one in passed)))
 
 
 def _heads(passed: Sequence[Passed]) -> tuple[str, ...]:
@@ -108,6 +125,7 @@ def _extract_fields(done: "Outcome") -> dict[str, object]:
         "quarantined": done.quarantined,
         "mark_before": done.began.texts(),
         "mark": done.mark.texts(),
+        "complete": _instant(done.complete),
         "proven": done.proven,
         "reason": done.reason or None,
         "seconds": round(done.seconds, 3),
@@ -126,11 +144,16 @@ def load_fields(done: "LoadOutcome") -> dict[str, object]:
         "incomplete": list(done.incomplete),
         "last": str(done.last),
         "mark": done.mark.texts(),
+        "complete": _instant(done.complete),
         "pending": done.waiting,
         "seconds": round(done.seconds, 3),
         "planned": done.planned,
         "error": error_fields(done.error),
     }
+
+
+def _instant(moment: "datetime | None") -> str | None:
+    return None if moment is None else instant_text(moment)
 
 
 def error_fields(error: "HintedError | None") -> dict[str, object] | None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from syncd.cli.exits import Exit, exit_for, worst
+from syncd.cli.exits import Exit
 from syncd.cli.instant import InstantType
 from syncd.cli.output import say
-from syncd.cli.passes import Passed, show
+from syncd.cli.passes import Passed, show, worst_of
 from syncd.cli.signals import ended_by_sigterm
 from syncd.core.errors import ConfigError
 from syncd.core.near import meant
@@ -72,7 +72,7 @@ def run(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by nam
         progress = stack.enter_context(progress_of(quiet=words["as_json"]))
         service = stack.enter_context(Service(settings, environ=os.environ, tell=progress, one_shot=True))
         passed = [_passed(service, stream, wanted, extracts=extracts, loads=loads) for stream in streams]
-    show(passed, as_json=words["as_json"], dry_run=wanted.dry)
+    show(passed, as_json=words["as_json"], dry_run=wanted.dry, strict=words["strict"])
     _leave(passed, strict=words["strict"], debug=words["debug"])
 
 
@@ -133,14 +133,10 @@ def progress_of(*, quiet: bool) -> "Any":  # noqa: ANN401  # a context that give
 
 def _leave(passed: Sequence[Passed], *, strict: bool, debug: bool) -> None:
     """Tell each error in two lines, and end with the worst one's code."""
-    codes = [Exit.DONE]
     for one in passed:
         for error in one.errors:
-            codes.append(exit_for(error))
             tell_error(one.name, error, debug=debug)
-        if strict and any(done is not None and done.quarantined for done in (one.extract, one.load)):
-            codes.append(Exit.DOUBT)
-    if (code := worst(codes)) is not Exit.DONE:
+    if (code := worst_of(passed, strict=strict)) is not Exit.DONE:
         sys.exit(code)
 
 

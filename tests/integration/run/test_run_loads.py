@@ -1,5 +1,6 @@
 """The load stage of `syncd run`, as an engineer and a scheduler meet it."""
 
+import json
 import re
 from collections.abc import Callable
 
@@ -42,7 +43,8 @@ def test_a_failed_extraction_does_not_stop_the_load_and_its_code_is_told(
 
     told = done.told(orders.table)
     assert done.code == 4, done.err
-    assert (told["state"], told["error"]["exit"]) == ("failed", 4)
+    assert (told["state"], told["error"]["exit"], told["exit"]) == ("failed", 4, 4)
+    assert json.loads(done.out)["exit"] == 4
     assert (told["load"]["state"], told["load"]["rows"], told["load"]["error"]) == ("loaded", 1, None)
     assert warehouse.rows(orders) == [(1, "row 1")]
 
@@ -55,6 +57,7 @@ def test_the_fields_of_a_landing(prepared: Prepare, command: Make) -> None:
     told = command(orders).run("--all", "--load-only", "--json").told(orders.table)
 
     assert told["state"] == "skipped"
+    assert told["exit"] == 0
     assert told["load"] | {"seconds": 0} == {
         "state": "loaded",
         "batches": 2,
@@ -64,6 +67,7 @@ def test_the_fields_of_a_landing(prepared: Prepare, command: Make) -> None:
         "incomplete": [],
         "last": "1-2",
         "mark": list(link.high.texts()),
+        "complete": "2026-09-21T14:13:23.000000Z",
         "pending": 0,
         "seconds": 0,
         "planned": None,
