@@ -16,14 +16,16 @@ from syncd.cli.output import say, show_json
 from syncd.cli.run import CONFIG
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
 
     from syncd.core.events import Tell
     from syncd.core.settings import Settings
     from syncd.daemon.service import Daemon
+    from syncd.daemon.tellers import Tellers
     from syncd.daemon.watching import Watching
     from syncd.daemon.works import Works
+    from watermarks.clock import Clock
 
 ANSWERS_WITHIN: Final = 20.0
 """Seconds in which the loop has to take up a word."""
@@ -45,6 +47,7 @@ def serve(config: Path, *, ttl: float | None = None) -> None:
     from syncd.config.check import read_settings
     from syncd.daemon.schedule import HostClock
     from syncd.daemon.service import Daemon
+    from syncd.daemon.tellers import Tellers
     from syncd.daemon.watching import Watching
     from syncd.wiring import TTL
 
@@ -52,28 +55,33 @@ def serve(config: Path, *, ttl: float | None = None) -> None:
     settings = read_settings(config, os.environ)
     clock = HostClock()
     watching = Watching(settings, clock=clock)
-    at_work = Daemon(
-        settings,
-        read=lambda: read_settings(config, os.environ),
-        make=partial(_works, ttl, watching),
-        readers=[*_readers(settings), *watching.readers],
-        say=_said,
-        clock=clock,
-        ttl=ttl,
-    )
-    with ExitStack() as stack:
-        for part in _around(settings, at_work, config):
-            stack.enter_context(part)
-        server = stack.enter_context(watching.serving(beat=lambda: at_work.turned_at, say=_said))
-        if server is not None:
-            _said(f"shown at {server.url}")
-        with _signals(at_work):
-            _said(f"{len(settings.streams)} tables; process {os.getpid()}")
-            clean = at_work.run()
+    with Tellers(settings, clock=clock, environ=os.environ, stream=sys.stderr) as tellers:
+        at_work = Daemon(
+            settings,
+            read=lambda: read_settings(config, os.environ),
+            make=partial(_works, ttl, watching, tellers),
+            readers=[tellers, *watching.readers],
+            say=tellers.say,
+            clock=clock,
+            ttl=ttl,
+        )
+        with ExitStack() as stack:
+            for part in _around(at_work, config, tellers, clock):
+                stack.enter_context(part)
+            server = stack.enter_context(watching.serving(beat=lambda: at_work.turned_at, say=tellers.say))
+            if server is not None:
+                tellers.say(f"shown at {server.url}")
+            with _signals(at_work):
+                tellers.say(f"{len(settings.streams)} tables; process {os.getpid()}")
+                clean = at_work.run()
+        if clean:
+            tellers.say("stopped")
+        else:
+            tellers.say(
+                "not everything came to its end in time; nothing is lost, and what was held falls free by itself"
+            )
     if not clean:
-        _said("not everything came to its end in time; nothing is lost, and what was held falls free by itself")
         _leave(Exit.INTERRUPTED)
-    _said("stopped")
 
 
 @click.command()
@@ -106,18 +114,16 @@ def _told(answer: dict[str, Any]) -> str:
     return f"{changed}; `daemon:` comes into force with the next start" if answer["needs_restart"] else changed
 
 
-def _readers(_settings: "Settings") -> "Sequence[Tell]":
-    """Everybody who is told of events, one after the other."""
-    from syncd.cli.progress import Lines
-
-    return [Lines()]
-
-
-def _around(_settings: "Settings", at_work: "Daemon", config: Path) -> "Iterator[AbstractContextManager[object]]":
+def _around(
+    at_work: "Daemon", config: Path, tellers: "Tellers", clock: "Clock"
+) -> "Iterator[AbstractContextManager[object]]":
     """Everything that is up while the loop runs; what cannot be put up is the end of the start."""
+    from syncd.adapters.systemd import Systemd
+    from syncd.daemon.alive import Alive
     from syncd.daemon.control import Listening
 
     yield Listening(config, _answering(at_work))
+    yield Alive(Systemd.of(os.environ), at_work, clock=clock, status=tellers.status)
 
 
 def _answering(at_work: "Daemon") -> "Callable[[str], dict[str, Any]]":
@@ -129,11 +135,19 @@ def _answering(at_work: "Daemon") -> "Callable[[str], dict[str, Any]]":
     return answer
 
 
-def _works(ttl: float, watching: "Watching", settings: "Settings", tell: "Tell", lost: "Callable[[], None]") -> "Works":
+def _works(
+    ttl: float,
+    watching: "Watching",
+    tellers: "Tellers",
+    settings: "Settings",
+    tell: "Tell",
+    lost: "Callable[[], None]",
+) -> "Works":
     from syncd.daemon.works import OneAtATime
     from syncd.wiring import Service
 
     watching.settings(settings)
+    tellers.reconfigure(settings)
     return OneAtATime(Service(settings, environ=os.environ, tell=tell, meter=watching.meter, ttl=ttl, lost=lost))
 
 
@@ -164,11 +178,3 @@ def _signals(at_work: "Daemon") -> Iterator[None]:
 def _leave(code: Exit) -> None:
     """End now, whatever is under way: it is made so that this harms nothing, and the JVM ends with us."""
     os._exit(code)
-
-
-def _said(line: str) -> None:
-    """A word about the daemon itself; where nobody listens any more, it goes on all the same."""
-    try:
-        say(f"syncd: {line}")
-    except OSError:
-        return

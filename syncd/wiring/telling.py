@@ -84,16 +84,16 @@ class Incidents:
         with self._guard:
             self._watch.heard(event)
 
-    def reconfigure(self, settings: Settings) -> None:
-        """Go on with another configuration; what is known of streams that stay, stays known."""
+    @property
+    def open(self) -> int:
+        """How many are open now."""
+        with self._guard:
+            return len(self._watch.open)
+
+    def watch(self, settings: Settings) -> None:
+        """Watch the streams of another configuration; what is known of those that stay, stays known."""
         with self._guard:
             self._watch.watch(watched_of(settings))
-            if settings.daemon.notify == self._notify:
-                return
-            self._notify, before = settings.daemon.notify, self._mail
-            self._mail = ExitStack()
-            self._recipients = self._made(self._notify)
-        before.close()
 
     def _made(self, notify: Iterable[NotifySettings]) -> tuple[Recipient, ...]:
         return tuple(self._recipient(number, one) for number, one in enumerate(notify, 1))

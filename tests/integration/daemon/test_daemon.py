@@ -1,5 +1,6 @@
 """`syncd daemon` as an operator has it: one process, real servers, signals. One daemon, for a JVM starts slowly."""
 
+import json
 import os
 import signal
 import subprocess
@@ -108,7 +109,7 @@ def test_a_stop_gives_everything_back(place: Place, daemon: DaemonProcess) -> No
     daemon.signal(signal.SIGTERM)
 
     assert daemon.ends(within=30) == 0, daemon.said
-    assert daemon.said.endswith("syncd: stopped")
+    assert json.loads(daemon.lines[-1])["message"] == "stopped"
     asked = syncd("reload", "-c", str(place.config))
     assert asked.returncode == 2
     assert "no daemon of" in asked.stderr

@@ -1,0 +1,66 @@
+"""A daemon tells systemd, people, sensors and its log what it does, while it does it."""
+
+import json
+import signal
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.daemon.conftest import Place
+from tests.integration.tell.test_webhook import TOKEN, running, says
+from tests.services.daemon import DaemonProcess, until
+
+pytestmark = pytest.mark.services
+
+
+def events(daemon: DaemonProcess, name: str) -> list[dict[str, Any]]:
+    """What its log says of one kind; each line that begins as a document has to be one."""
+    lines = [json.loads(line) for line in list(daemon.lines) if line.startswith("{")]
+    return [line for line in lines if line["event"] == name]
+
+
+def test_everybody_is_told(place: Place, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager, running(says(200)) as hook:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(60)
+        place.daemon_words = f"stop_timeout: 20s, markers: true, notify: ['{hook.url.value}']"
+        table = place.table(3)
+        daemon = place.daemon(wait=False, NOTIFY_SOCKET=str(tmp_path / "notify"), WATCHDOG_USEC="30000000")
+
+        told = [manager.recv(4096).decode()]
+        while not told[-1].startswith("STATUS="):
+            told.append(manager.recv(4096).decode())
+        place.comes_equal()
+        until(lambda: marker(place, table) is not None, "a marker")
+        place.sql(f"RENAME TABLE {table} TO {table}_gone")
+        hook.wait_for(1)
+        daemon.signal(signal.SIGTERM)
+        assert daemon.ends() == 0, daemon.said
+        daemon.listener.join(10)
+
+    assert told[0] == "READY=1"
+    assert {"WATCHDOG=1", "STATUS=1 tables, 0 incidents open"} <= set(told)
+    landed = [line for line in events(daemon, "pass.ended") if line["stage"] == "load" and line["rows"] == 3]
+    assert landed
+    assert landed[0]["complete"]
+    found = marker(place, table)
+    assert found is not None
+    assert (found["batch"] or "")[:2] == "1-"
+    assert (hook.sent[0]["state"], hook.sent[0]["cause"]) == ("opened", "source_unfit")
+    assert hook.sent[0]["streams"] == [f"mysql/shop.{table}"]
+    assert events(daemon, "incident.opened")
+    assert TOKEN not in daemon.said
+
+
+def marker(place: Place, table: str) -> dict[str, Any] | None:
+    """What the newest marker of a table says."""
+    s3 = place.box.s3
+    client = s3.client()
+    key = f"daemon{place.number}/markers/mysql/shop.{table}/latest.json"
+    found = client.list_objects_v2(Bucket=s3.bucket, Prefix=key)
+    if not found["KeyCount"]:
+        return None
+    told: dict[str, Any] = json.loads(client.get_object(Bucket=s3.bucket, Key=key)["Body"].read())
+    return told
