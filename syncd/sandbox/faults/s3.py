@@ -31,6 +31,8 @@ class Request:
     bucket: str
     key: str
     query: dict[str, list[str]]
+    body: bytes = b""
+    """Of a POST: which keys are to go, which parts make a whole."""
 
 
 class Wrong(StrEnum):
@@ -141,9 +143,9 @@ class _Handler(BaseHTTPRequestHandler):
         """Nothing: the proxy remembers what it saw."""
 
     def do_GET(self) -> None:
-        request = _read_request(self.command, self.path)
-        fault = self.meet(request)
         body = b"".join(self._body())
+        request = _read_request(self.command, self.path, body)
+        fault = self.meet(request)
         if fault is None:
             self._answer(self._forward(body))
             return
@@ -232,7 +234,8 @@ class _Answer:
     body: bytes
 
 
-def _read_request(method: str, target: str) -> Request:
+def _read_request(method: str, target: str, body: bytes) -> Request:
     parts = urlsplit(target)
     bucket, _, key = unquote(parts.path).lstrip("/").partition("/")
-    return Request(method=method, bucket=bucket, key=key, query=parse_qs(parts.query, keep_blank_values=True))
+    query = parse_qs(parts.query, keep_blank_values=True)
+    return Request(method=method, bucket=bucket, key=key, query=query, body=body if method == "POST" else b"")
