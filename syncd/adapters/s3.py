@@ -88,7 +88,7 @@ class Lake:
             connect_timeout=within,
             read_timeout=within,
             attempts=1,
-            connections=2,
+            connections=8,  # of several claims that are taken at once
         )
         return cls(settings, client)
 

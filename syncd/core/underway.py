@@ -163,6 +163,11 @@ class Lane:
             raise RuntimeError(f"{self._name} is not under way")
         return under_way
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a pass is under way."""
+        return self._now is not None
+
     def pause(self, seconds: float) -> None:
         """Wait, within the pass that is under way.
 

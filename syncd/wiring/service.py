@@ -37,7 +37,7 @@ from syncd.stages.replay import ReplayProducer
 from syncd.stages.run import ExtractRun, Outcome, RunProducer
 from syncd.wiring.lake import nonce, open_lake, open_store, stream_of
 from syncd.wiring.once import once
-from syncd.wiring.source import LateReader, Server
+from syncd.wiring.source import PassReader, Server
 from syncd.wiring.warehouse import MOST_ROWS, LateTarget, Warehouse
 from watermarks.batch import BatchId
 from watermarks.clock import Clock, SystemClock
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
     from syncd.adapters.quarantine import LakeRestorer
     from syncd.adapters.s3 import Lake
+    from syncd.adapters.spark.reader import SparkReader
     from syncd.adapters.spark.session import Session
     from syncd.core.ports import Reader
 
@@ -121,6 +122,7 @@ class Service:
         self._lanes: dict[tuple[StreamName, Stage], Lane] = {}
         self._complete: dict[StreamName, Outcome] = {}
         """What extractions left, as far as they told up to when it is complete."""
+        self._seen: dict[StreamName, StoredSeen] = {}
         self._process: Process | None = None
         self._alive = False
         """Whether its lease is renewed."""
@@ -174,6 +176,10 @@ class Service:
         """
         return self._lane(stream, stage).end(why)
 
+    def is_under_way(self, stream: StreamName, stage: Stage) -> bool:
+        """Whether a pass of a stage is under way in this process."""
+        return self._lane(stream, stage).is_busy
+
     @once
     def lake(self) -> "Lake":
         return open_lake(self._settings.lake, meter=self.meter)
@@ -204,7 +210,7 @@ class Service:
     def extract(self, settings: StreamSettings, wanted: Pass) -> Outcome:
         """Run the extract stage of one stream once; whatever stands in its way is told, and stops no other stream."""
         stream = stream_of(settings)
-        outcome = self._extracted(stream, wanted, lambda _now: self._run_of(stream, settings, wanted))
+        outcome = self._extracted(stream, wanted, lambda now: self._run_of(stream, settings, wanted, now))
         outcome = replace(outcome, complete=latest(outcome.complete, self._marked(settings, outcome.mark)))
         with self._guard:
             self._complete[stream] = outcome
@@ -276,17 +282,19 @@ class Service:
         return kept[1]
 
     def _new_load(self, stream: StreamName, settings: StreamSettings, target: TargetSettings, wanted: Pass) -> LoadRun:
+        lane = self._lane(stream, Stage.LOAD)
+        sessions = self._warehouse(target.warehouse).sessions(lane)
         return LoadRun(
             stream=stream,
             journal=self.journal,
             owner=self._owner,
-            target=LateTarget(lambda: self._warehouse(target.warehouse).target(stream, settings, target)),
+            target=LateTarget(lambda: self._warehouse(target.warehouse).target(stream, settings, target, sessions)),
             clock=self._clock,
             tell=self._tell,
             rows=MOST_ROWS,
             claiming=self._claiming(stream, Stage.LOAD, wanted),
-            holds=lambda key: self._warehouse(target.warehouse).holds(key),
-            pause=self._lane(stream, Stage.LOAD).pause,
+            holds=lambda key: self._warehouse(target.warehouse).holds(key, sessions),
+            pause=lane.pause,
         )
 
     def _warehouse(self, name: str) -> "Warehouse":
@@ -308,29 +316,29 @@ class Service:
         with self._guard:
             return self._this().name
 
-    def _run_of(self, stream: StreamName, settings: StreamSettings, wanted: Pass) -> ExtractRun:
+    def _run_of(self, stream: StreamName, settings: StreamSettings, wanted: Pass, now: UnderWay) -> ExtractRun:
         server = self._server(settings.source)
-        chain = Chain(self.journal, stream)
+        source, chain = server.source(now), Chain(self.journal, stream)
         planner = Planner(
-            source=server.source,
-            horizons=server.horizons,
+            source=source,
+            horizons=server.horizons(now),
             settings=settings,
             past=chain,
             zone=server.settings.zone,
-            windows=self._settings.spark.at_once(server.settings.max_connections, cores=os.cpu_count() or 1),
+            windows=self._settings.spark.at_once(server.places.for_readings, cores=os.cpu_count() or 1),
             request=wanted.request,
             wait=wanted.wait,
             reread=server.settings.reread,
             default_start=self._default_start,
-            notes=StoredSeen(self.store, stream),
+            notes=self._seen_of(stream),
         )
         producer = ExtractProducer(
             stream=stream,
             settings=settings,
-            source=server.source,
+            source=source,
             planning=planner,
             passages=passages,
-            reader=server.reader,
+            reader=self.reader_of(server, now),
             parts=self.lake,
             earlier=Earlier(links=chain, half=lambda: self._half(stream)),
             nonce=nonce,
@@ -387,7 +395,9 @@ class Service:
 
     def _require_number(self, settings: StreamSettings) -> None:
         if settings.target is not None:
-            self._warehouse(settings.target.warehouse).require_number(settings, settings.target)
+            warehouse = self._warehouse(settings.target.warehouse)
+            sessions = warehouse.sessions(self._lane(stream_of(settings), Stage.EXTRACT))
+            warehouse.require_number(settings, settings.target, sessions)
 
     def _half(self, stream: StreamName) -> Extracted | None:
         state = self.journal.read(stream.stem)
@@ -397,18 +407,30 @@ class Service:
         with self._guard:
             if name not in self._sources:
                 settings = next(source for source in self._settings.sources if source.name == name)
-                self._sources[name] = self._stack.enter_context(Server(settings, self))
+                self._sources[name] = self._stack.enter_context(Server(settings, self, alone=self._one_shot))
             return self._sources[name]
 
-    def reader_of(self, server: "Server") -> "Reader":
-        return LateReader(partial(self._reader, server), alone=server.rest)
+    def reader_of(self, server: "Server", under_way: UnderWay) -> "Reader":
+        return PassReader(lambda: server.spark_reader, under_way)
 
-    def _reader(self, server: "Server") -> "Reader":
+    def spark_reader(self, server: "Server") -> "SparkReader":
         from syncd.adapters.spark.jdbc import driver_of  # noqa: PLC0415  # only those who read need it
         from syncd.adapters.spark.reader import SparkReader  # noqa: PLC0415  # as above
 
-        driver = driver_of(server.settings, self._settings.spark.driver)
-        return SparkReader(self.session, server.settings, self._settings.lake, driver=driver, proxy=server.way.proxy)
+        return SparkReader(
+            self.session,
+            server.settings,
+            self._settings.lake,
+            driver=driver_of(server.settings, self._settings.spark.driver),
+            proxy=server.way.proxy,
+            places=server.places,
+            end=server.end_reading,
+        )
+
+    def _seen_of(self, stream: StreamName) -> StoredSeen:
+        """What was seen of a growing table: asked of the lake once."""
+        with self._guard:
+            return self._seen.setdefault(stream, StoredSeen(self.store, stream))
 
     def _owner(self) -> Process:
         """This process as an owner, its lease renewed from now on."""
@@ -427,10 +449,12 @@ class Service:
         return self._process
 
     def _give_up(self) -> None:
-        """Our lease was ended: whatever is being read would be dropped, so it is not read on."""
+        """Our lease was ended: whatever is under way would be dropped, so it does not go on."""
+        with self._guard:
+            lanes = tuple(self._lanes.values())
+        for lane in lanes:
+            lane.end("this process was silent for too long, and another has ended its lease")
         self._lost()
-        if "session" in self.__dict__:
-            self.session.stop()
 
     def rest(self) -> None:
         """Let go of what nobody has used for long: a JVM that is idle."""

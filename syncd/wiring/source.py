@@ -1,87 +1,121 @@
-"""One source: the way to it, its connections, and whoever reads from it."""
+"""One source: the way to it, the connections that may be open at once, and whoever reads over them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from syncd.adapters.mysql.following import AppliedHorizons, FollowedHorizons
-from syncd.adapters.mysql.horizon import ServerHorizons
+from syncd.adapters.mysql.horizon import SHARED_FOR, ServerHorizons
+from syncd.adapters.mysql.lending import Connections, LentSource
 from syncd.adapters.mysql.source import MySqlSource
 from syncd.adapters.mysql.way import Way, way_to
 from syncd.adapters.notes import StoredNotes
+from syncd.core.places import NOBODY, Places
+from syncd.core.ports import Asked, Horizon, Horizons, TableName
 from syncd.core.reading import Read, Reading
 from syncd.core.settings import SourceSettings
+from syncd.core.underway import UnderWay
 from syncd.wiring.once import once
 from syncd.wiring.opened import Opened
 
 if TYPE_CHECKING:
-    from syncd.core.ports import Horizons, Reader
+    from syncd.adapters.spark.reader import SparkReader
     from syncd.wiring.service import Service
 
 
-class Server(Opened):
-    """One source with the connections that lead to it."""
+AT_PRIMARY: Final = 2
+"""Connections: one for polls, one for the end of its log."""
 
-    def __init__(self, settings: SourceSettings, service: "Service") -> None:
+
+class Server(Opened):
+    """One source; `alone` says that streams come one after the other, so that a reading may have every connection."""
+
+    def __init__(self, settings: SourceSettings, service: "Service", *, alone: bool) -> None:
         super().__init__()
         self.settings: Final = settings
         self._service = service
-        self._asking = list[Callable[[], None]]()
+        self._alone = alone
 
     @once
     def way(self) -> Way:
         return self._stack.enter_context(way_to(self.settings))
 
     @once
-    def source(self) -> MySqlSource:
-        source = MySqlSource(self.settings, self.way.open, meter=self._service.meter)
-        self._stack.callback(source.close)
-        return source
+    def places(self) -> Connections:
+        """The connections that may be open at once, whatever for."""
+        return self._places_of(self.settings.max_connections, kept=0 if self._alone else 1)
+
+    def source(self, under_way: UnderWay = NOBODY) -> LentSource:
+        """The server, for the questions of one pass."""
+        return LentSource(self.places, self._make(self.settings, self.way), under_way=under_way)
+
+    def _make(self, settings: SourceSettings, way: Way) -> Callable[[], MySqlSource]:
+        return partial(MySqlSource, settings, way.open, meter=self._service.meter)
+
+    def horizons(self, under_way: UnderWay) -> "Horizons":
+        """The horizons, for one pass."""
+        return PassHorizons(self._horizons, under_way)
 
     @once
-    def horizons(self) -> "Horizons":
+    def _horizons(self) -> "Horizons":
         """The horizons of where rows are stamped; for a replica, once it has what they cover."""
         primary = self.settings.primary
         if primary is None:
-            return AppliedHorizons(self._polled(self.settings, self.way), self.source)
+            return AppliedHorizons(self._polled(self.settings, self.way, self.places), self.source())
         way = self._stack.enter_context(way_to(primary))
-        at_primary = MySqlSource(primary, way.open, meter=self._service.meter)
-        self._stack.callback(at_primary.close)
-        self._asking.append(at_primary.close)
-        return FollowedHorizons(self._polled(primary, way), primary=at_primary, replica=self.source)
+        places = self._places_of(AT_PRIMARY)
+        at_primary = LentSource(places, self._make(primary, way))
+        return FollowedHorizons(self._polled(primary, way, places), primary=at_primary, replica=self.source())
 
-    def _polled(self, settings: SourceSettings, way: Way) -> ServerHorizons:
-        keeper = StoredNotes(self._service.store, self.settings.name)
-        horizons = ServerHorizons(settings, way.open, keeper, meter=self._service.meter)
+    def _places_of(self, most: int, *, kept: int = 0) -> Connections:
+        places: Connections = Places(most, kept=kept)
+        self._stack.callback(places.close)
+        return places
+
+    def _polled(self, settings: SourceSettings, way: Way, places: Connections) -> ServerHorizons:
+        notes = StoredNotes(self._service.store, self.settings.name)
+        shared_for = SHARED_FOR if self._alone else 0.0
+        horizons = ServerHorizons(
+            settings, way.open, notes, shared_for=shared_for, places=places, meter=self._service.meter
+        )
         self._stack.callback(horizons.close)
-        self._asking.append(horizons.rest)
         return horizons
 
-    def rest(self) -> None:
-        """End every connection that waits for a question: readers may have `max_connections`, and that is all.
-
-        Streams of one server run one after another; whoever lets them run at once has to share its connections out.
-        """
-        for end in (self.source.close, *self._asking):
-            end()
-
     @once
-    def reader(self) -> "Reader":
-        return self._service.reader_of(self)
+    def spark_reader(self) -> "SparkReader":
+        """Whoever reads windows of it, for every pass."""
+        return self._service.spark_reader(self)
+
+    def end_reading(self, nonce: str) -> None:
+        """End, at the server, what an attempt that was given up reads still."""
+        with self.source().lent() as source:
+            source.end_statements(nonce)
 
 
-class LateReader:
-    """A reader that is made with the first reading, and with it all that it stands on; `alone` makes room for it."""
+class PassHorizons:
+    """The horizons for one pass: a poll answers others too, and so a pass that is ended leaves it to go on."""
 
-    def __init__(self, make: "Callable[[], Reader]", *, alone: Callable[[], None]) -> None:
-        self._make = make
-        self._alone = alone
-        self._made: Reader | None = None
+    def __init__(self, horizons: Horizons, under_way: UnderWay) -> None:
+        self._horizons = horizons
+        self._under_way = under_way
+
+    def of(self, asked: Sequence[Asked]) -> Mapping[TableName, Horizon]:
+        return self._under_way.apart(lambda: self._horizons.of(asked), name="horizon")
+
+    def known(self, asked: Sequence[Asked], *, within: timedelta) -> Mapping[TableName, Horizon]:
+        return self._under_way.apart(lambda: self._horizons.known(asked, within=within), name="horizon")
+
+
+class PassReader:
+    """The reader for one pass; it is made with the first reading, and with it all that it stands on."""
+
+    def __init__(self, made: "Callable[[], SparkReader]", under_way: UnderWay) -> None:
+        self._made = made
+        self._under_way = under_way
 
     def prepare(self, *, little: bool) -> None:
-        self._made = self._made or self._make()
-        self._made.prepare(little=little)
+        self._made().prepare(little=little)
 
     def read(self, reading: Reading, *, tell: Callable[[int], None] = lambda _rows: None) -> Read:
-        self._made = self._made or self._make()
-        self._alone()
-        return self._made.read(reading, tell=tell)
+        return self._made().read(reading, tell=tell, under_way=self._under_way)

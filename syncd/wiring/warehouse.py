@@ -1,5 +1,6 @@
-"""One warehouse: the way to it, its session, and where the batches of each stream land in it."""
+"""One warehouse: the way to it, its sessions, and where the batches of each stream land in it."""
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -15,6 +16,7 @@ from syncd.core.settings import (
     TargetSettings,
     WarehouseSettings,
 )
+from syncd.core.underway import Lane
 from syncd.stages.replay import no_number
 from syncd.wiring.lake import nonce
 from syncd.wiring.once import once
@@ -26,56 +28,93 @@ from watermarks.names import StreamName
 if TYPE_CHECKING:
     from syncd.adapters.redshift.aws import LakeKeys
     from syncd.adapters.redshift.glance import Glance
-    from syncd.adapters.redshift.sessions import KeptSession
+    from syncd.adapters.redshift.session import Session
+    from syncd.adapters.redshift.sessions import KeptSession, SessionPool
     from syncd.adapters.redshift.sieve import Sieve
+    from syncd.core.underway import UnderWay
     from syncd.wiring.service import Service
 
 MOST_ROWS: Final = 10_000_000
 """About so many rows are landed in one transaction."""
 
 
+class PassSessions:
+    """The session of one stream's pass: borrowed when it is first asked for, and given back with the pass."""
+
+    def __init__(self, pool: "Callable[[], SessionPool]", lane: Lane) -> None:
+        self._pool = pool
+        self._lane = lane
+        self._lent: tuple[UnderWay, KeptSession] | None = None
+
+    def session(self) -> "Session":
+        """A living session.
+
+        Raises:
+            PassStopped: the pass was ended.
+            WarehouseDown, WarehouseUnfit: there is none to be had.
+        """
+        now = self._lane.now
+        now.require()
+        if self._lent is None or self._lent[0] is not now:
+            self._lent = now, self._pool().lent(now)
+            now.until_its_end.callback(self._forget)
+        return self._lent[1].session()
+
+    def _forget(self) -> None:
+        self._lent = None
+
+
 class Warehouse(Opened):
-    """One warehouse: the way to it and the session that is kept, both opened with the first landing."""
+    """One warehouse: the way to it and its sessions, opened with the first landing."""
 
     def __init__(self, settings: WarehouseSettings, service: "Service") -> None:
         super().__init__()
         self.settings: Final = settings
         self._service = service
+        self._guard = threading.Lock()
+        self._known: tuple[bool, frozenset[str]] | None = None
+        """Whether the database is SERIALIZABLE, and the streams' own ledgers that stand there; asked once."""
 
     @once
-    def sessions(self) -> "KeptSession":
-        from syncd.adapters.redshift.sessions import KeptSession  # noqa: PLC0415  # only those who land need it
+    def _pool(self) -> "SessionPool":
+        from syncd.adapters.redshift.sessions import Door, SessionPool  # noqa: PLC0415  # only those who land need it
         from syncd.adapters.redshift.way import way_to  # noqa: PLC0415  # as above
 
         way = self._stack.enter_context(way_to(self.settings, meter=self._service.meter))
-        sessions = KeptSession(lambda: way.open(self._service.name))
-        self._stack.callback(sessions.close)
-        return sessions
+        pool = SessionPool(Door(lambda: way.open(self._service.name)), most=self.settings.max_sessions)
+        self._stack.callback(pool.close)
+        return pool
+
+    def sessions(self, lane: Lane) -> PassSessions:
+        """The session of whatever pass is under way there."""
+        return PassSessions(lambda: self._pool, lane)
 
     @once
     def _glance(self) -> "Glance":
         from syncd.adapters.redshift.glance import Glance  # noqa: PLC0415  # as above
 
-        return Glance(self.sessions)
+        return Glance()
 
-    def holds(self, key: LedgerKey) -> bool:
+    def holds(self, key: LedgerKey, sessions: PassSessions) -> bool:
         """Whether the ledger seems to hold a batch; asked for all streams at once, and then every ten minutes."""
-        return self._glance.holds(self._controls(key.stream), key)
+        return self._glance.holds(sessions, self._controls(key.stream, sessions), key)
 
-    def _controls(self, stream: StreamName) -> Controls:
+    def _controls(self, stream: StreamName, sessions: PassSessions) -> Controls:
         lake = self._service.lake.at("").rstrip("/")
         controls = Controls(lake=lake, stream=stream, schema=self.settings.schema)
-        serializable, own = self._isolation
+        serializable, own = self._known or self._isolation(sessions)
         # One that was made stays in use: it has what landed while the database was SERIALIZABLE.
         return replace(controls, apart=serializable or controls.own_ledger.name in own)
 
-    @once
-    def _isolation(self) -> tuple[bool, frozenset[str]]:
-        """Whether the database is SERIALIZABLE, and the streams' own ledgers that stand there; asked once."""
-        session = self.sessions.session()
-        [(level,)] = session.rows(ISOLATION)
-        names = session.rows(own_ledgers(self.settings.schema))
-        return str(level).upper().startswith("SERIALIZABLE"), frozenset(str(name) for (name,) in names)
+    def _isolation(self, sessions: PassSessions) -> tuple[bool, frozenset[str]]:
+        session = sessions.session()  # before the guard: who has it waits for nobody
+        with self._guard:
+            if self._known is None:
+                [(level,)] = session.rows(ISOLATION)
+                names = session.rows(own_ledgers(self.settings.schema))
+                serializable = str(level).upper().startswith("SERIALIZABLE")
+                self._known = serializable, frozenset(str(name) for (name,) in names)
+            return self._known
 
     @once
     def _keys(self) -> "LakeKeys":
@@ -83,7 +122,7 @@ class Warehouse(Opened):
 
         return LakeKeys()
 
-    def require_number(self, settings: StreamSettings, target: TargetSettings) -> None:
+    def require_number(self, settings: StreamSettings, target: TargetSettings, sessions: PassSessions) -> None:
         """Make sure that the table, where it is there, has the column by which versions of a row are told apart.
 
         Raises:
@@ -91,11 +130,13 @@ class Warehouse(Opened):
             WarehouseDown, WarehouseUnfit: it could not be asked.
         """
         table = TableRef(schema=target.schema, name=target.table)
-        found = found_of(self.sessions.session().rows(found_statement(table)))
+        found = found_of(sessions.session().rows(found_statement(table)))
         if found is not None and COLUMN not in found:
             raise no_number(f"{settings.database}.{settings.table}")
 
-    def target(self, stream: StreamName, settings: StreamSettings, target: TargetSettings) -> Target:
+    def target(
+        self, stream: StreamName, settings: StreamSettings, target: TargetSettings, sessions: PassSessions
+    ) -> Target:
         """Where the batches of one stream land.
 
         Raises:
@@ -106,7 +147,7 @@ class Warehouse(Opened):
         from syncd.adapters.redshift.target import RedshiftTarget  # noqa: PLC0415  # as above
 
         lake = self._service.lake
-        controls = self._controls(stream)
+        controls = self._controls(stream, sessions)
         place = Place(
             controls=controls,
             table=TableRef(schema=target.schema, name=target.table),
@@ -124,9 +165,7 @@ class Warehouse(Opened):
             aside = partial(self._service.put_aside, stream)
             return Sieve(place, lake=lake, amendments=amendments, nonce=nonce, tell=aside)
 
-        return RedshiftTarget(
-            place, sessions=self.sessions, lists=lake, amendments=amendments, sieve=sieve, nonce=nonce
-        )
+        return RedshiftTarget(place, sessions=sessions, lists=lake, amendments=amendments, sieve=sieve, nonce=nonce)
 
     def _credentials(self) -> str:
         role = self.settings.iam_role

@@ -26,7 +26,7 @@ from syncd.adapters.redshift.connect import connect
 from syncd.adapters.redshift.driver import Wire
 from syncd.adapters.redshift.landing import Place
 from syncd.adapters.redshift.session import Session
-from syncd.adapters.redshift.sessions import KeptSession
+from syncd.adapters.redshift.sessions import Door, KeptSession
 from syncd.adapters.redshift.sieve import Sieve
 from syncd.adapters.redshift.target import RedshiftTarget
 from syncd.adapters.s3 import Lake
@@ -160,7 +160,7 @@ def load_run(
         longest=timedelta(seconds=job.get("longest", 30)),
         most_rows=job.get("most_rows", MOST_ROWS),
     )
-    sessions = KeptSession(lambda: connect(warehouse, name="victim"))
+    sessions = KeptSession(Door(lambda: connect(warehouse, name="victim")))
     amendments = Amendments(journal.store)
     clock, patience = SystemClock(), timedelta(seconds=job.get("patience", 0))
     claiming = Claiming(stream, Stage.LOAD, journal, clock=clock, patience=patience, pause=pause)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from syncd.config.check import read_settings
 from syncd.core.reading import Read, Reading
+from syncd.core.underway import UnderWay
 from syncd.wiring import Pass, Server, Service, open_store
 from watermarks.store import Revision, Store, Stored
 
@@ -115,8 +116,8 @@ class StoppingService(Service):
 
     point: Point
 
-    def reader_of(self, server: Server) -> "Reader":
-        return StoppingReader(super().reader_of(server), self.point, self.lake)
+    def reader_of(self, server: Server, under_way: UnderWay) -> "Reader":
+        return StoppingReader(super().reader_of(server, under_way), self.point, self.lake)
 
 
 def main() -> None:

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from syncd.adapters.mysql.lending import LentSource
 from syncd.adapters.mysql.poll import StampedElsewhere
 from syncd.adapters.mysql.replica import Replication
-from syncd.adapters.mysql.source import MySqlSource
 from syncd.core.errors import SourceDown
 from syncd.core.mysql_sql import SERVER_CLOCK
 from syncd.core.ports import Asked, Horizon, Horizons, TableName
@@ -21,7 +21,7 @@ class FollowedHorizons:
     snapshot at the replica sees at least what one at the primary would have seen when the poll was over.
     """
 
-    def __init__(self, horizons: Horizons, *, primary: MySqlSource, replica: MySqlSource) -> None:
+    def __init__(self, horizons: Horizons, *, primary: LentSource, replica: LentSource) -> None:
         self._horizons = horizons
         self._primary = primary
         self._replica = replica
@@ -55,7 +55,7 @@ class AppliedHorizons:
     been applied by the delay of each stream, as wherever nothing can be proven.
     """
 
-    def __init__(self, horizons: Horizons, source: MySqlSource) -> None:
+    def __init__(self, horizons: Horizons, source: LentSource) -> None:
         self._horizons = horizons
         self._source = source
 

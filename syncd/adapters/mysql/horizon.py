@@ -1,4 +1,4 @@
-"""The horizons of one server, polled over one connection that is kept."""
+"""The horizons of one server: one poll at a time, for all who asked before it began."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,15 +13,21 @@ from syncd.core.calls import Asking, HorizonHeld, Meter, SourceAsked, unmetered
 from syncd.core.errors import NotKnownYet, SourceDown
 from syncd.core.horizon import Notes, Readings, Sight, judge
 from syncd.core.horizon.notes import Keeper
+from syncd.core.places import NOBODY, Places
 from syncd.core.ports import Asked, Horizon, TableName
 from syncd.core.settings import SourceSettings
 from watermarks.clock import Clock, SystemClock
+from watermarks.errors import HintedError
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from syncd.adapters.mysql.lending import Connections
+
+POLLS: Final = "polls"
 SHARED_FOR: Final = 0.1
-"""Seconds for which the readings of one poll answer others too: a second reader would wait that long anyway."""
+"""Seconds: where one stream asks after the other, a poll that began so little before answers too. A bound is true for
+ever, and a second reader within that time would wait for the server to look anew."""
 KEPT_EVERY: Final = timedelta(seconds=5)
 """Older notes are as right, so not every poll is worth a request to the lake."""
 ASKED_AGAIN: Final = 0.25
@@ -29,15 +35,20 @@ ASKED_AGAIN: Final = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Poll:
-    """The last poll: what it read, and the notes that it began with."""
+    """The last poll: what it read, and the notes that it began with; or why there is none."""
 
-    readings: Readings
+    number: int
+    began: float
     before: Notes | None
-    at: float
+    readings: Readings | None = None
+    failure: HintedError | None = None
 
 
 class ServerHorizons:
-    """The port `Horizons` over a real server; safe to use from several threads, which then share polls.
+    """The port `Horizons` over a real server, for any number of threads.
+
+    Whoever asks waits for the poll that is under way, and then for the next: for theirs, which is asked about all
+    tables that are waited for. A poll that began before somebody asked answers them only within `shared_for`.
 
     `opener` connects to the server where rows are stamped: to the primary, where the source is a replica.
     """
@@ -52,6 +63,7 @@ class ServerHorizons:
         pause: Callable[[float], None] = time.sleep,
         shared_for: float = SHARED_FOR,
         meter: Meter = unmetered,
+        places: "Connections | None" = None,
     ) -> None:
         self._settings = settings
         self._opener = opener
@@ -60,8 +72,15 @@ class ServerHorizons:
         self._pause = pause
         self._shared_for = shared_for
         self._meter = meter
+        self._alone = places is None
+        self._places: Connections = Places(1) if places is None else places
+        self._guard = Lock()
+        """Of who asks: held for no longer than it takes to say so."""
+        self._asking: list[Sequence[Asked]] = []
+        self._begun = 0
+        """How many polls have begun."""
         self._lock = Lock()
-        self._poller: Poller | None = None
+        """Of polls and notes."""
         self._last: _Poll | None = None
         self._notes: Notes | None = None
         self._loaded = False
@@ -70,10 +89,20 @@ class ServerHorizons:
 
     def of(self, asked: Sequence[Asked]) -> Mapping[TableName, Horizon]:
         """The horizons of these tables now, by one poll of the server."""
+        at = self._clock.monotonic()
+        with self._guard:
+            self._asking.append(asked)
+            begun = self._begun
         with self._lock:
-            poll = self._shared(asked) or self._poll(asked)
+            try:
+                poll = self._shared(asked, begun=begun, at=at) or self._polled(asked)
+            finally:
+                with self._guard:
+                    self._asking = [each for each in self._asking if each is not asked]
+            if poll.readings is None:
+                raise _again(poll.failure)
             horizons, notes = judge(poll.readings, poll.before, asked)
-            self._note(poll, notes)
+            self._note(poll.readings, poll.before, notes)
             self._count_held(horizons)
             return horizons
 
@@ -90,17 +119,13 @@ class ServerHorizons:
                 raise _not_known(*waiting[0], within)
             self._pause(min(ASKED_AGAIN, left))
 
-    def rest(self) -> None:
-        """End the connection until the next poll, so that others may have its place."""
-        with self._lock:
-            self._drop()
-
     def close(self) -> None:
-        """Keep the notes, and end the connection."""
+        """Keep the notes, and end the connection where it is nobody else's affair."""
         with self._lock:
+            if self._alone:
+                self._places.close()
             if self._notes is not None and self._notes.t0 != self._kept:
                 self._keeper.keep(self._notes)
-            self._drop()
 
     def _count_held(self, horizons: Mapping[TableName, Horizon]) -> None:
         """Say how far the horizon is held; what stays behind by a fixed time is held by nobody."""
@@ -109,64 +134,90 @@ class ServerHorizons:
             seconds = max(max(held).total_seconds(), 0.0)
             self._meter(HorizonHeld(source=self._settings.name, seconds=seconds))
 
-    def _shared(self, asked: Sequence[Asked]) -> _Poll | None:
-        """The last poll, if it is young enough and saw all that is asked."""
+    def _shared(self, asked: Sequence[Asked], *, begun: int, at: float) -> _Poll | None:
+        """The last poll, if it began late enough and saw all that is asked."""
         poll = self._last
-        if poll is None or self._clock.monotonic() - poll.at >= self._shared_for:
+        if poll is None or not (poll.number > begun or self._is_young(poll, at)):
             return None
+        if poll.readings is None:
+            return poll
         seen = poll.readings.tables
         names = {each.table.folded for each in asked}
         with_ids = {each.table.folded for each in asked if each.id_column is not None}
         return poll if (seen is None or names <= seen) and with_ids <= poll.readings.ids.keys() else None
 
-    def _poll(self, asked: Sequence[Asked]) -> _Poll:
+    def _is_young(self, poll: _Poll, at: float) -> bool:
+        return poll.readings is not None and at - poll.began < self._shared_for
+
+    def _polled(self, asked: Sequence[Asked]) -> _Poll:
         if not self._loaded:
             self._notes, self._loaded = self._keeper.load(), True
+        with self._guard:
+            self._begun += 1
+            number, waited_for = self._begun, [each for every in (*self._asking, asked) for each in every]
         # Where writers show only table by table, a table that is left out once is unknown the next time.
-        self._tables |= {each.table for each in asked}
-        ids = {each.table: each.id_column for each in asked if each.id_column is not None}
-        try:
-            readings = self._read(ids)
-        except SourceDown:
-            readings = self._read(ids)  # the connection may have died of idleness; a new one tells
-        self._last = _Poll(readings=readings, before=self._notes, at=self._clock.monotonic())
+        self._tables |= {each.table for each in waited_for}
+        ids = {each.table: each.id_column for each in waited_for if each.id_column is not None}
+        poll = _Poll(number=number, began=self._clock.monotonic(), before=self._notes)
+        self._last = self._answered(poll, ids)
         return self._last
 
+    def _answered(self, poll: _Poll, ids: Mapping[TableName, str]) -> _Poll:
+        """The poll with its readings; where there are none, all who waited for it are told why."""
+        try:
+            try:
+                readings = self._read(ids)
+            except SourceDown:
+                readings = self._read(ids)  # the connection may have died of idleness; a new one tells
+        except HintedError as error:
+            return replace(poll, failure=error)
+        return replace(poll, readings=readings)
+
     def _read(self, ids: Mapping[TableName, str]) -> Readings:
+        found = self._places.take(NOBODY, kind=POLLS)
+        poller = found if isinstance(found, Poller) else None
         began = time.monotonic()
         try:
             with mapped(self._settings):
-                if self._poller is None:
-                    self._poller = Poller(self._opener(), pause=self._pause)
-                return replace(self._poller.poll(self._tables, ids=ids), here=self._clock.now())
+                if poller is None:
+                    poller = Poller(self._opener(), pause=self._pause)
+                readings = replace(poller.poll(self._tables, ids=ids), here=self._clock.now())
         except BaseException:
-            self._drop()  # whatever is left on the line belongs to a poll that nobody reads
+            # Whatever is left on the line belongs to a poll that nobody reads.
+            if poller is not None:
+                poller.close()
+            self._places.give_back()
             raise
         finally:
             seconds = time.monotonic() - began
             self._meter(SourceAsked(source=self._settings.name, about=Asking.HORIZON, seconds=seconds))
+        self._places.park(poller, kind=POLLS)
+        return readings
 
-    def _drop(self) -> None:
-        poller, self._poller, self._last = self._poller, None, None
-        if poller is not None:
-            poller.close()
-
-    def _note(self, poll: _Poll, notes: Notes | None) -> None:
+    def _note(self, readings: Readings, before: Notes | None, notes: Notes | None) -> None:
         if notes is None:
             return
-        if self._notes is not None and self._notes is not poll.before:
+        if self._notes is not None and self._notes is not before:
             # Another call has noted its answers of the same poll: both stand.
             notes = replace(
                 notes,
                 answers={**self._notes.answers, **notes.answers},
                 candidates={**self._notes.candidates, **notes.candidates},
             )
-        broken = poll.before is not None and notes.breaks != poll.before.breaks
+        broken = before is not None and notes.breaks != before.breaks
         self._notes = notes
-        sighted = poll.readings.sight in {Sight.SERVER, Sight.TABLES}
+        sighted = readings.sight in {Sight.SERVER, Sight.TABLES}
         if sighted and (self._kept is None or notes.t0 - self._kept >= KEPT_EVERY or notes.t0 < self._kept or broken):
             self._keeper.keep(notes)
             self._kept = notes.t0
+
+
+def _again(failure: HintedError | None) -> HintedError:
+    """The same error for each who waited: a trace is one thread's own."""
+    assert failure is not None
+    again = type(failure)(failure.message, hint=failure.hint, **failure.facts)
+    again.__cause__ = failure
+    return again
 
 
 def _not_known(table: TableName, horizon: Horizon, within: timedelta) -> NotKnownYet:

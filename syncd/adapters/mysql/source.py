@@ -3,13 +3,14 @@
 import re
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final, TypeAlias, TypeVar
 
 import pymysql
 from pymysql.constants import CR, ER
 
-from syncd.adapters.mysql.connect import FOREIGN, Connection, Opener, error_of
+from syncd.adapters.mysql.connect import FOREIGN, Connection, Opener, error_of, shut
 from syncd.adapters.mysql.describe import describe
 from syncd.adapters.mysql.replica import (
     Position,
@@ -50,6 +51,19 @@ class MySqlSource:
         self._meter = meter
         self._connection: Connection | None = None
         self._version: Version | None = None
+        self._aborted = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether a connection is open on which the next question can be asked."""
+        return not self._aborted and self._connection is not None and self._connection.open
+
+    def abort(self) -> None:
+        """End what is asked, from any thread: it fails as if the line had broken, and nothing is asked any more."""
+        self._aborted = True
+        connection = self._connection
+        if connection is not None:
+            shut(connection)
 
     def server(self) -> Server:
         """Which server answers now."""
@@ -100,6 +114,13 @@ class MySqlSource:
         server = self.server()
         reason: str | None = self._run(lambda connection: reason_to_wait(connection, server, self._settings))
         return reason
+
+    def end_statements(self, marked: str) -> None:
+        """End the connections of ours whose statement holds these words."""
+        for row in self._bare("SHOW FULL PROCESSLIST"):
+            if marked in str(row[7] or ""):
+                with suppress(SourceUnfit):  # it has ended by itself
+                    self._bare(f"KILL {int(row[0])}")
 
     # Replication, where the source is a primary or its replica.
 
@@ -173,11 +194,18 @@ class MySqlSource:
             try:
                 return ask(self._connection)
             except FOREIGN as error:
-                if (error.args[:1] and error.args[0] not in {*_LOST, 0}) or _was_slow(error):
+                if (error.args[:1] and error.args[0] not in {*_LOST, 0}) or _was_slow(error) or self._aborted:
                     raise
                 self.close()
+        self._require_wanted()
         self._connection, self._version = self._open(), None
+        self._require_wanted()
         return ask(self._connection)
+
+    def _require_wanted(self) -> None:
+        if self._aborted:
+            self.close()
+            raise SourceDown("this connection was ended")
 
     def _meant(self, error: BaseException, database: str | None) -> Exception:
         meant = error_of(error, self._settings, database=database)

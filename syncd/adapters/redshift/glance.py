@@ -1,5 +1,6 @@
 """A look at the ledger without a lock, for all streams at once: a restored warehouse shows itself in no other way."""
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -31,36 +32,44 @@ class Glance:
     finds a batch missing looks again, as a landing does.
     """
 
-    def __init__(self, sessions: Sessions, *, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._sessions = sessions
+    def __init__(self, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._guard = threading.Lock()
+        """While one thread asks for all streams, others wait for that."""
         self._monotonic = monotonic
         self._seen: dict[Group, BatchId] = {}
         self._at: float | None = None
 
-    def holds(self, controls: Controls, key: LedgerKey) -> bool:
+    def holds(self, sessions: Sessions, controls: Controls, key: LedgerKey) -> bool:
         """Whether the ledger holds this batch, or a newer one of its load generation.
 
         Raises:
             WarehouseDown, WarehouseUnfit: it cannot be asked.
         """
-        if self._at is None or self._monotonic() - self._at >= EVERY:
-            self._seen = self._asked(controls.newest_of_all)
-            self._at = self._monotonic()
+        if self._is_old():
+            session = sessions.session()  # before the guard: who has it waits for nobody
+            with self._guard:
+                if self._is_old():
+                    self._seen = _asked(session, controls.newest_of_all)
+                    self._at = self._monotonic()
         group = key.stream.chain_stem, key.stream.target, key.load_generation
         if not self._covers(group, key):
-            self._seen |= self._asked(controls.newest)  # what has landed since is newer than the glance
+            found = _asked(sessions.session(), controls.newest)  # what has landed since is newer than the glance
+            with self._guard:
+                self._seen = self._seen | found
         return self._covers(group, key)
+
+    def _is_old(self) -> bool:
+        return self._at is None or self._monotonic() - self._at >= EVERY
 
     def _covers(self, group: Group, key: LedgerKey) -> bool:
         return group in self._seen and self._seen[group] >= key.batch
 
-    def _asked(self, sql: str) -> dict[Group, BatchId]:
-        try:
-            rows = self._sessions.session().rows(sql)
-        except WarehouseUnfit as error:
-            if "does not exist" not in error.message:
-                raise
-            return {}  # dropped: nothing is held
-        return {
-            (str(stem), str(target), int(generation)): batch_of(int(batch)) for stem, target, generation, batch in rows
-        }
+
+def _asked(session: Session, sql: str) -> dict[Group, BatchId]:
+    try:
+        rows = session.rows(sql)
+    except WarehouseUnfit as error:
+        if "does not exist" not in error.message:
+            raise
+        return {}  # dropped: nothing is held
+    return {(str(stem), str(target), int(generation)): batch_of(int(batch)) for stem, target, generation, batch in rows}

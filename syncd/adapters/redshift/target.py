@@ -59,8 +59,8 @@ class RedshiftTarget:
         self._proofs = Proofs(lists)
         self._landed = False
         """Whether this process has landed anything here."""
-        self._cleared_by: int | None = None
-        """The session from which the others at the fence were ended."""
+        self._served: Session | None = None
+        """The session that was here last."""
 
     def land(self, cycle: Cycle) -> Mapping[BatchId, int]:
         refused: Collided | ControlsMissing = Collided(
@@ -119,13 +119,17 @@ class RedshiftTarget:
 
     def _ready(self, cycle: Cycle) -> Session:
         session = self._sessions.session()
-        if session.pid != self._cleared_by or not cycle.fenced:
-            # An older owner's may hold the fence; or an earlier one of ours, still at work though its line is broken.
+        before, self._served = self._served, session
+        if before is None or not before.alive or not cycle.fenced:
+            # An older owner's may hold the fence; or the one before of ours, still at work though its line is broken.
+            # One that lives has left it, whatever it does for other streams by now.
             self._clear(session)
         return session
 
     def _clear(self, session: Session) -> None:
-        """End the sessions at our fence: we hold the claim, so that they are older ones."""
+        """End the sessions at our fence: we hold the claim, so that they are older ones.
+
+        Each stream has a fence of its own, so that none of them is at work for another stream of this process.
+        """
         for (pid,) in session.rows(self._controls.holders):
             session.rows(f"SELECT PG_TERMINATE_BACKEND({int(pid)})")
-        self._cleared_by = session.pid

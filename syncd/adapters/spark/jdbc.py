@@ -130,6 +130,11 @@ def session_of(source: SourceSettings, identity: str) -> str:
     )
 
 
+def marked(statement: str, nonce: str) -> str:
+    """A statement that the server's list of statements shows as one of this attempt."""
+    return f"/* syncd {nonce} */ {statement}"
+
+
 def table_of(statement: str) -> str:
     """A statement where Spark wants a table, of whose columns it first asks names and types.
 

@@ -1,22 +1,25 @@
 """The reader behind the port: one Spark job for a batch, one task and one connection for each of its windows."""
 
 import json
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from functools import reduce
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any, Final, Never
 
 from syncd.adapters.s3 import Lake
 from syncd.adapters.spark.failures import error_of, is_too_wide
-from syncd.adapters.spark.jdbc import address_of, properties_of, table_of
-from syncd.adapters.spark.session import Session, unweighed
+from syncd.adapters.spark.jdbc import address_of, marked, properties_of, table_of
+from syncd.adapters.spark.session import Session, Tasks, unweighed
 from syncd.adapters.spark.task import TOLD, Work, part_of, write_window
 from syncd.adapters.spark.trust import trust_of
+from syncd.adapters.wait import until
 from syncd.core import errors as ours
+from syncd.core.places import NOBODY, Places, Share
 from syncd.core.reading import Part, Read, Reading, WindowQuery
 from syncd.core.settings import LakeSettings, SourceSettings
+from syncd.core.underway import UnderWay, beside
 from watermarks.errors import HintedError, Misuse
 
 if TYPE_CHECKING:
@@ -26,14 +29,28 @@ if TYPE_CHECKING:
 
 ON_TOP: Final = 30.0
 """Seconds beyond `longest_read` after which a reading is given up: the server, which counts too, ends it first."""
+GONE_BY_THEMSELVES: Final = 0.5
+"""Seconds: a task sees at its next row that it was given up, and the driver of a statement that waits does not."""
 _TOLD_BY_TASKS: Final[dict[str, type[HintedError]]] = {
     kind.__name__: kind
     for kind in (ours.RowOutside, ours.ValueRefused, ours.LakeDown, ours.LakeUnfit, ours.SchemaDrift, Misuse)
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wave:
+    """Windows that are read at once."""
+
+    first: int
+    """The number of the first of them in its batch."""
+    queries: Sequence[WindowQuery]
+    under_way: UnderWay
+    left: Callable[[Tasks], None]
+    """Hears of tasks that outlive their job."""
+
+
 class SparkReader:
-    """Reads the windows of one source, over at most `max_connections` connections at once."""
+    """Reads the windows of one source, over connections that have their places there; for any number of threads."""
 
     def __init__(
         self,
@@ -43,15 +60,20 @@ class SparkReader:
         *,
         driver: str = "mysql",
         proxy: Callable[[], tuple[str, int] | None] = lambda: None,
+        places: "Places[Any] | None" = None,
+        end: "Callable[[str], None]" = lambda _nonce: None,
     ) -> None:
-        """Prepare; `proxy` leads to the source where nothing leads there straight, and is asked before each reading."""
+        """Prepare; `proxy` leads to the source where nothing leads there straight, and is asked before each reading.
+
+        `end` ends, at the server, statements that are read from still, after their reading was given up.
+        """
         self._session = session
         self._source = source
         self._lake = lake
         self._driver = driver
         self._proxy = proxy
-        self._connections = threading.BoundedSemaphore(source.max_connections)
-        self._taking = threading.Lock()
+        self._places: Places[Any] = Places(source.max_connections) if places is None else places
+        self._end = end
         self._wide: set[tuple[Passage, ...]] = set()
         """What was read here, and has rows that are weighed."""
 
@@ -59,14 +81,19 @@ class SparkReader:
         """Start the session."""
         self._session.prepare(little=little)
 
-    def read(self, reading: Reading, *, tell: Callable[[int], None] = lambda _rows: None) -> Read:
+    def read(
+        self,
+        reading: Reading,
+        *,
+        tell: Callable[[int], None] = lambda _rows: None,
+        under_way: UnderWay = NOBODY,
+    ) -> Read:
         """Read every window whole and write its rows to parts; see the port."""
         told: list[dict[str, Any]] = []
         rows = 0
         try:
-            for first, queries in self._waves(reading):
-                with self._taken(len(queries)):
-                    told += self._read_wave(reading, first, queries, kept=_keys(told))
+            for wave in self._waves(reading, under_way):
+                told += self._read_wave(reading, wave, kept=_keys(told))
                 rows = sum(part["rows"] for one in told for part in one["parts"])
                 tell(rows)
         except BaseException:
@@ -78,35 +105,48 @@ class SparkReader:
             troubles=dict(sum((Counter(one["troubles"]) for one in told), Counter[str]())),
         )
 
-    def _waves(self, reading: Reading) -> Iterator[tuple[int, Sequence[WindowQuery]]]:
-        """As many windows at once as there are connections and slots: then none of them waits, and all end in time."""
-        queries, little = reading.queries, reading.little
-        if not queries:
-            return
-        slots = self._session.run(lambda spark: spark.sparkContext.defaultParallelism, within=ON_TOP, little=little)
-        width = max(1, min(self._source.max_connections, slots))
-        for first in range(0, len(queries), width):
-            yield first, queries[first : first + width]
+    def _waves(self, reading: Reading, under_way: UnderWay) -> Iterator["_Wave"]:
+        """As many windows at once as there are connections and slots free: none waits in Spark, and all end in time."""
+        queries, first = reading.queries, 0
+        while first < len(queries):
+            slots = self._session.slots(little=reading.little, under_way=under_way)
+            # First the connections, then the slots: whoever has slots waits for nobody, and so gives them back.
+            with (
+                self._places.reading(min(len(queries) - first, slots.most), under_way) as places,
+                slots.reading(places.count, under_way) as tasks,
+            ):
+                places.shrink(tasks.count)
+                wave = _Wave(
+                    first=first,
+                    queries=queries[first : first + places.count],
+                    under_way=under_way,
+                    left=partial(self._outlived, reading.nonce, places, tasks),
+                )
+                yield wave
+            first += len(wave.queries)
 
-    @contextmanager
-    def _taken(self, count: int) -> Iterator[None]:
-        """Hold so many connections; one reading collects its share at a time, so that two never wait for each other."""
-        with self._taking:
-            for taken in range(count):
-                if not self._connections.acquire(timeout=self._source.longest_read.total_seconds()):
-                    self._connections.release(taken) if taken else None
-                    raise ours.SourceDown(f"no connection was free for {self._source.longest_read}")
-        try:
-            yield
-        finally:
-            self._connections.release(count)
+    def _outlived(self, nonce: str, places: Share[Any], slots: Share[Never], tasks: Tasks) -> None:
+        """Keep the places of a job that was given up until the last of its tasks is gone."""
+        leave = places.hand_on(), slots.hand_on()
 
-    def _read_wave(
-        self, reading: Reading, first: int, queries: Sequence[WindowQuery], *, kept: frozenset[str]
-    ) -> list[dict[str, Any]]:
+        def watch() -> None:
+            try:
+                if not until(lambda: not tasks.at_work, within=GONE_BY_THEMSELVES):
+                    # It waits for a row that does not come; only the server can end that.
+                    with suppress(HintedError):
+                        self._end(nonce)
+                    until(lambda: not tasks.at_work, within=self._source.silence.total_seconds())
+            finally:
+                for each in leave:
+                    each()
+
+        beside(watch, name="reading-ends")
+
+    def _read_wave(self, reading: Reading, wave: "_Wave", *, kept: frozenset[str]) -> list[dict[str, Any]]:
+        queries = wave.queries
         work = Work(
             windows=tuple(query.window for query in queries),
-            first=first,
+            first=wave.first,
             passages=reading.passages,
             order=reading.order,
             keys=reading.keys,
@@ -118,7 +158,7 @@ class SparkReader:
             part_bytes=reading.part_bytes,
             lake=self._lake,
         )
-        statements = [query.sql for query in queries]
+        statements = [marked(query.sql, reading.nonce) for query in queries]
         # The MariaDB driver takes rows of any length.
         narrow = self._driver == "mysql" and reading.passages not in self._wide
 
@@ -144,14 +184,16 @@ class SparkReader:
 
         within = self._source.longest_read.total_seconds() + ON_TOP
         try:
-            told = self._session.run(job, within=within, little=reading.little)
+            told = self._session.run(
+                job, within=within, little=reading.little, under_way=wave.under_way, left=wave.left
+            )
         except HintedError:
             raise
         except Exception as error:  # noqa: BLE001  # PySpark, Py4J and sockets raise what they please
             if narrow and is_too_wide(error):
                 self._wide.add(reading.passages)
                 self._abandon(reading, kept)
-                return self._read_wave(reading, first, queries, kept=kept)
+                return self._read_wave(reading, wave, kept=kept)
             raise error_of(error, self._source) from None  # a trace of Java helps nobody, and shows statements
         for one in told:
             if "error" in one:

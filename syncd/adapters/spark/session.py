@@ -8,15 +8,17 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Never, TypeVar
 
 from syncd.adapters.cache import find_cache, find_jars
 from syncd.adapters.jars import MARIADB_DRIVER, MYSQL_DRIVER, fetch
 from syncd.adapters.spark.jvm import Jvm, start_jvm
-from syncd.core.errors import ReaderDown
+from syncd.core.errors import PassStopped, ReaderDown
+from syncd.core.places import NOBODY, Places
 from syncd.core.settings import SparkSettings
-from syncd.core.underway import beside
+from syncd.core.underway import UnderWay, beside
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -27,6 +29,7 @@ T = TypeVar("T")
 
 GREETED_WITHIN: Final = 10
 CANCELLED_WITHIN: Final = 10.0
+ASKED_WITHIN: Final = 30.0
 MOST_ROWS_OF_A_BATCH: Final = 16_384
 MOST_BYTES_OF_A_BATCH: Final = 16 << 20
 ROWS_OF_NARROW: Final = 4_096
@@ -102,6 +105,7 @@ class Session:
         self._guard = threading.RLock()
         self._jvm: Jvm | None = None
         self._spark: SparkSession | None = None
+        self._slots: Places[Never] | None = None
         self._busy = 0
         self._last_used = now()
 
@@ -129,25 +133,29 @@ class Session:
                 self._quick = little and self._one_shot
                 self._coming = beside(self._start, name="spark-start")
 
-    def run(self, job: "Callable[[SparkSession], T]", *, within: float, little: bool = True) -> T:
-        """What a job gives; cancelled when it takes longer than `within` seconds.
+    def run(
+        self,
+        job: "Callable[[SparkSession], T]",
+        *,
+        within: float,
+        little: bool = True,
+        under_way: UnderWay = NOBODY,
+        left: "Callable[[Tasks], None]" = lambda _tasks: None,
+    ) -> T:
+        """What a job gives; cancelled when it takes longer than `within` seconds, or its pass is ended.
 
-        A session that was started for little makes way for another when there is more to do.
+        A session that was started for little makes way for another when there is more to do. `left` hears of the tasks
+        of a job that was cancelled: they may be at work for a while still.
 
         Raises:
             ReaderDown: there is no session, or it ended.
             TimeoutError: the job took longer, and was cancelled.
+            PassStopped: the pass was ended, and the job cancelled.
         """
-        with self._guard:
-            if self._jvm is not None and self._jvm.ended:
-                self.stop()  # it ended while nobody asked it for anything
-            if self._quick and not little and not self._busy:
-                self.stop()
-            spark = self._spark or self._started(little=little)
-            self._busy += 1
+        spark = self._entered(little, under_way)
         try:
-            return self._watched(spark, job, within)
-        except TimeoutError:
+            return self._watched(spark, job, within, under_way, left)
+        except (TimeoutError, PassStopped):
             raise  # ours: where the JVM did not even hear of the end, it is gone by now
         except Exception as error:
             if not self._lost(spark):
@@ -157,6 +165,49 @@ class Session:
             with self._guard:
                 self._busy -= 1
                 self._last_used = self._now()
+
+    def slots(self, *, little: bool, under_way: UnderWay) -> "Places[Never]":
+        """The tasks that run at once, whoever asks for them.
+
+        No more are ever handed to Spark, so that none waits there: whose turn it is is settled here, in the order of
+        asking, and how Spark itself would share its cores among jobs does not matter.
+        """
+        count = self.run(
+            lambda spark: spark.sparkContext.defaultParallelism, within=ASKED_WITHIN, little=little, under_way=under_way
+        )
+        with self._guard:
+            if self._slots is None or self._slots.most != count:
+                self._slots = Places(count)
+            return self._slots
+
+    def _entered(self, little: bool, under_way: UnderWay) -> "SparkSession":  # noqa: FBT001  # as `run` has it
+        """The session, with one more at work in it; one that is on its way is awaited, by all who want it."""
+        while True:
+            with self._guard:
+                if self._jvm is not None and self._jvm.ended:
+                    self.stop()  # it ended while nobody asked it for anything
+                if self._quick and not little and not self._busy and self._coming is None:
+                    self.stop()
+                if self._spark is not None:
+                    self._busy += 1
+                    return self._spark
+                self.prepare(little=little)
+                coming = self._coming
+            assert coming is not None
+            self._arrived(coming, under_way)
+
+    def _arrived(self, coming: "Future[SparkSession]", under_way: UnderWay) -> None:
+        """Wait for a session, and let it be the one."""
+        try:
+            spark = under_way.awaited(coming)
+        except Exception:
+            with self._guard:
+                if self._coming is coming and coming.done():
+                    self._coming = None
+            raise
+        with self._guard:
+            if self._coming is coming:
+                self._spark, self._coming = spark, None
 
     def _lost(self, spark: "SparkSession") -> bool:
         """Whether this session is over, whatever its job said of that; the next `run` starts another."""
@@ -196,18 +247,6 @@ class Session:
             jvm, self._spark, self._jvm = self._jvm, None, None
             if jvm is not None:
                 jvm.leave()
-
-    def _started(self, *, little: bool) -> "SparkSession":
-        """The session that is on its way, or a new one."""
-        self.prepare(little=little)
-        coming = self._coming
-        assert coming is not None
-        try:
-            self._spark = coming.result()
-        finally:
-            if coming.done():  # else we were interrupted, and whoever stops the session waits for it
-                self._coming = None
-        return self._spark
 
     def _await_start(self) -> None:
         """Let a start that nobody waited for come to its end: only what stands can be ended."""
@@ -250,31 +289,67 @@ class Session:
             **settings.conf,
         }
 
-    def _watched(self, spark: "SparkSession", job: "Callable[[SparkSession], T]", within: float) -> T:
+    def _watched(
+        self,
+        spark: "SparkSession",
+        job: "Callable[[SparkSession], T]",
+        within: float,
+        under_way: UnderWay,
+        left: "Callable[[Tasks], None]",
+    ) -> T:
         tag = uuid.uuid4().hex
 
         def work() -> T:
+            # Of this thread alone: PySpark pins a thread of Java to each of Python's.
             spark.sparkContext.addJobTag(tag)
             return job(spark)
 
         outcome = beside(work, name=f"spark-{tag[:6]}")
         try:
-            return outcome.result(within)
+            return under_way.awaited(outcome, within=within)
         except BaseException:
             if not outcome.done():
+                left(Tasks(spark, tag, outcome, over=lambda: self._spark is not spark))
                 self._cancel(spark, tag, outcome)
             raise
 
     def _cancel(self, spark: "SparkSession", tag: str, outcome: "Future[Any]") -> None:
-        """Give the job up; a JVM that does not even hear of it is killed, and with it the session."""
+        """Give the job up; a JVM that does not even hear of it is killed, unless others are at work there."""
         threading.Thread(target=lambda: spark.sparkContext.cancelJobsWithTag(tag), daemon=True).start()
         try:
             outcome.exception(CANCELLED_WITHIN)
         except TimeoutError:
             with self._guard:
-                if self._jvm is not None and self._spark is spark:
+                if self._jvm is not None and self._spark is spark and self._busy == 1:
                     self._jvm.kill()
                     self.stop()
+
+
+@dataclass(frozen=True, slots=True, kw_only=False)
+class Tasks:
+    """What is left at work of a job that was cancelled."""
+
+    spark: "SparkSession"
+    tag: str
+    outcome: "Future[Any]"
+    over: Callable[[], bool]
+    """Whether the session is."""
+
+    @property
+    def at_work(self) -> int:
+        """How many tasks there are still; while the job has not heard of its end, it is one itself."""
+        if self.over():
+            return 0
+        if not self.outcome.done():
+            return 1
+        try:
+            tracker: Any = self.spark.sparkContext._jsc.statusTracker()  # noqa: SLF001  # there is no public way
+            jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForTag(self.tag)]
+            stages = [stage for job in jobs if job is not None for stage in job.stageIds()]
+            found = [tracker.getStageInfo(stage) for stage in stages]
+            return sum(int(stage.numActiveTasks()) for stage in found if stage is not None)
+        except Exception:  # noqa: BLE001  # a JVM that ends meanwhile raises what it pleases, and has no tasks
+            return 0
 
 
 _DRIVERS: Final = (MYSQL_DRIVER, MARIADB_DRIVER)

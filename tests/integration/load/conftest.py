@@ -9,7 +9,7 @@ import pytest
 from syncd.adapters.redshift.amendments import Amendments
 from syncd.adapters.redshift.connect import connect
 from syncd.adapters.redshift.landing import Place
-from syncd.adapters.redshift.sessions import KeptSession
+from syncd.adapters.redshift.sessions import Door, KeptSession
 from syncd.adapters.redshift.sieve import Sieve
 from syncd.adapters.redshift.target import RedshiftTarget
 from syncd.adapters.s3 import Lake
@@ -72,7 +72,7 @@ class Loader:
         self.events: list[Event] = []
         self.put_aside: list[tuple[str, int, str]] = []
         self.sieves: list[Sieve] = []
-        self.sessions = KeptSession(lambda: connect(self.warehouse, name="test"))
+        self.sessions = KeptSession(Door(lambda: connect(self.warehouse, name="test")))
         self.process = make_process(journal.store, f"load{next(numbers)}")
         self.claims: list[Claiming] = []
 

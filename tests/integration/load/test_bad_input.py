@@ -11,7 +11,7 @@ import pytest
 from syncd.adapters.redshift.again import FilesGone
 from syncd.adapters.redshift.connect import connect
 from syncd.adapters.redshift.ledger import OtherTable
-from syncd.adapters.redshift.sessions import KeptSession
+from syncd.adapters.redshift.sessions import Door, KeptSession
 from syncd.core.errors import FileRefused, SchemaDrift, WarehouseDown, WarehouseUnfit
 from syncd.core.events import LedgerBehind
 from syncd.core.settings import Mode, Secret
@@ -449,7 +449,7 @@ def stranger(server: RedshiftStandIn, loader: Loader, journal: Journal[Watermark
     """A loader whose user owns nothing."""
     made = Loader(server, loader.lake, journal)
     made.warehouse = replace(made.warehouse, user="other", password=Secret("Other1"))
-    made.sessions = KeptSession(lambda: connect(made.warehouse, name="stranger"))
+    made.sessions = KeptSession(Door(lambda: connect(made.warehouse, name="stranger")))
     yield made
     made.sessions.close()
 

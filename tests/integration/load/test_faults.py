@@ -9,7 +9,7 @@ import pytest
 
 from syncd.adapters.redshift.connect import connect
 from syncd.adapters.redshift.session import Session
-from syncd.adapters.redshift.sessions import KeptSession
+from syncd.adapters.redshift.sessions import Door, KeptSession
 from syncd.core.events import LandingRetried
 from syncd.core.settings import Deletes, Mode
 from syncd.sandbox.redshift import RedshiftStandIn
@@ -145,7 +145,7 @@ def impatient(loader: Loader) -> None:
     """No statement may take longer than a moment."""
     settings = replace(loader.warehouse, silence=timedelta(seconds=1))
     loader.sessions.close()
-    loader.sessions = KeptSession(lambda: connect(settings, name="impatient"))
+    loader.sessions = KeptSession(Door(lambda: connect(settings, name="impatient")))
 
 
 @pytest.mark.parametrize("statement", ["lock", COPY, COMMIT])

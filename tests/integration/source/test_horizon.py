@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pymysql
 import pytest
 
-from syncd.adapters.mysql.connect import connect
+from syncd.adapters.mysql.connect import Connection, connect
 from syncd.adapters.mysql.horizon import ServerHorizons
 from syncd.adapters.notes import StoredNotes
 from syncd.core.calls import Asking, Call, HorizonHeld, SourceAsked
@@ -50,9 +50,13 @@ class Polls:
         settings = settings_of(server, user)
         keeper = StoredNotes(store=store or MemoryStore(), source="shop")
         self.calls = list[Call]()
-        self.horizons = ServerHorizons(
-            settings, lambda: connect(settings), keeper, shared_for=0, meter=self.calls.append
-        )
+        self.opened: list[Connection] = []
+
+        def open_() -> Connection:
+            self.opened.append(connect(settings))
+            return self.opened[-1]
+
+        self.horizons = ServerHorizons(settings, open_, keeper, shared_for=0, meter=self.calls.append)
 
     def of(self, table: TableName = T, *, mark: datetime | None = None) -> Horizon:
         return self.horizons.of([Asked(table=table, mark=mark)])[table]
@@ -403,8 +407,7 @@ def test_notes_outlive_the_process(server: "SourceServer", watcher: Client, clie
 
 
 def test_a_lost_connection_is_opened_anew(polls: Polls, watcher: Client) -> None:
-    assert polls.horizons._poller is not None
-    watcher.run(f"KILL {polls.horizons._poller._connection.thread_id()}")
+    watcher.run(f"KILL {polls.opened[-1].thread_id()}")
 
     assert polls.of().proven
 

@@ -17,6 +17,7 @@ from syncd.config.check import read_settings
 from syncd.core.events import Event
 from syncd.core.planner import Request
 from syncd.core.settings import Settings, SparkSettings
+from syncd.core.underway import UnderWay
 from syncd.sandbox.whole import Sandbox
 from syncd.stages.run import Outcome
 from syncd.wiring import Pass, Server, Service
@@ -39,8 +40,8 @@ class WarmService(Service):
     def session(self) -> Session:
         return self.shared
 
-    def reader_of(self, server: Server) -> "Reader":
-        return self.wrap(super().reader_of(server))
+    def reader_of(self, server: Server, under_way: UnderWay) -> "Reader":
+        return self.wrap(super().reader_of(server, under_way))
 
 
 @dataclass

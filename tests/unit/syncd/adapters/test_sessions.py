@@ -7,6 +7,7 @@ import pytest
 
 from syncd.adapters.redshift.session import Session
 from syncd.adapters.redshift.sessions import DOWN_FOR, PATIENCE, KeptSession
+from syncd.adapters.redshift.sessions import Door as Away
 from syncd.core.errors import WarehouseDown, WarehouseStillDown
 from watermarks.testing import ManualClock
 
@@ -30,6 +31,7 @@ class Door:
 
 class Standing:
     alive = True
+    in_transaction = False
 
     def close(self) -> None:
         self.alive = False
@@ -48,7 +50,7 @@ def clock() -> ManualClock:
 
 def test_the_first_stream_tries_as_often_as_it_may_and_the_next_ones_once(clock: ManualClock) -> None:
     door = Door(clock, seconds=0.01)
-    kept = KeptSession(door.open, monotonic=clock.monotonic)
+    kept = KeptSession(Away(door.open, monotonic=clock.monotonic))
 
     told = [refused(kept.session) for _ in range(PATIENCE + 2)]
 
@@ -58,7 +60,7 @@ def test_the_first_stream_tries_as_often_as_it_may_and_the_next_ones_once(clock:
 
 def test_nobody_waits_again_for_what_does_not_answer_at_all(clock: ManualClock) -> None:
     door = Door(clock, seconds=10)
-    kept = KeptSession(door.open, monotonic=clock.monotonic)
+    kept = KeptSession(Away(door.open, monotonic=clock.monotonic))
     for _ in range(PATIENCE + 1):
         refused(kept.session)
 
@@ -72,7 +74,7 @@ def test_nobody_waits_again_for_what_does_not_answer_at_all(clock: ManualClock) 
 
 def test_a_warehouse_that_is_back_is_met_as_if_nothing_had_been(clock: ManualClock) -> None:
     door = Door(clock, seconds=0.01)
-    kept = KeptSession(door.open, monotonic=clock.monotonic)
+    kept = KeptSession(Away(door.open, monotonic=clock.monotonic))
     for _ in range(PATIENCE + 1):
         refused(kept.session)
     door.away = False

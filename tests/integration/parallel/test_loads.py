@@ -1,0 +1,101 @@
+"""Loads of several streams at once over the sessions of one service, and the end of one of them."""
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from syncd.core.errors import PassStopped
+from syncd.core.events import LandingRetried
+from syncd.stages.load import LoadState
+from syncd.wiring import Pass, stream_of
+from tests.integration.load.conftest import Reader
+from tests.integration.parallel.conftest import Loading
+from tests.services.clients import eventually
+from tests.services.prepared import Prepared, moment, row
+from tests.standin.clients import Clients
+from watermarks.document import Stage
+
+pytestmark = pytest.mark.services
+
+
+def test_two_streams_land_at_once_and_their_sessions_are_used_again(
+    loading: Loading, prepared: Callable[..., Prepared], warehouse: Reader
+) -> None:
+    tables = [prepared() for _ in range(5)]
+    for number, one in enumerate(tables):
+        one.increment(row(number, 1))
+    service, streams = loading.of(*tables)
+
+    for stream in streams:
+        loading.threads.start(stream.table, partial(service.load, stream, Pass()))
+    came = loading.threads.join()
+
+    assert [came[one.table].error for one in tables] == [None] * 5
+    assert [warehouse.rows(one) for one in tables] == [[(number, f"row {number}")] for number in range(5)]
+    assert not [event for event in loading.events if isinstance(event, LandingRetried)], "no session was ended"
+
+
+def test_what_is_loaded_is_complete_up_to_its_mark(loading: Loading, prepared: Callable[..., Prepared]) -> None:
+    table = prepared()
+    table.increment(row(1, 7))
+    service, [stream] = loading.of(table)
+
+    assert service.load(stream, Pass()).complete == moment(7)
+
+
+def test_a_load_that_is_ended_returns_and_the_other_lands(
+    loading: Loading, prepared: Callable[..., Prepared], warehouse: Reader, clients: Clients
+) -> None:
+    held, free = prepared(), prepared()
+    for one in (held, free):
+        one.increment(row(1, 1))
+    service, [first, second] = loading.of(held, free)
+    assert service.load(first, Pass()).error is None
+    for one in (held, free):
+        one.increment(row(2, 2))
+    holder = clients()
+    holder.run("begin")
+    holder.run(f'lock table "{held.table}"')
+
+    loading.threads.start("held", lambda: service.load(first, Pass()))
+    assert eventually(lambda: service.is_under_way(stream_of(first), Stage.LOAD))
+    assert service.load(second, Pass()).rows == 2
+    assert service.end(stream_of(first), Stage.LOAD, why="it took longer than 6 h")
+    came = loading.threads.join()
+
+    assert isinstance(came["held"].error, PassStopped)
+    assert "it took longer than 6 h" in came["held"].error.message
+    holder.run("rollback")
+    again = service.load(first, Pass())
+    assert (again.state, again.error) == (LoadState.LOADED, None)
+    assert warehouse.rows(held) == [(1, "row 1"), (2, "row 2")]
+    assert not service.end(stream_of(first), Stage.LOAD), "nothing is under way"
+
+
+def test_who_waits_for_a_session_can_be_ended(
+    loading: Loading, prepared: Callable[..., Prepared], clients: Clients
+) -> None:
+    held, waiting = prepared(), prepared()
+    for one in (held, waiting):
+        one.increment(row(1, 1))
+    service, [first, second] = loading.of(held, waiting, sessions=1)
+    assert service.load(first, Pass()).error is None
+    held.increment(row(2, 2))
+    holder = clients()
+    holder.run("begin")
+    holder.run(f'lock table "{held.table}"')
+    loading.threads.start("held", lambda: service.load(first, Pass()))
+    assert eventually(lambda: len(holder.rows("select distinct pid from svv_transactions")) > 1)
+
+    loading.threads.start("waiting", lambda: service.load(second, Pass()))
+    assert eventually(lambda: service.is_under_way(stream_of(second), Stage.LOAD))
+    service.end(stream_of(second), Stage.LOAD)
+    assert eventually(lambda: "waiting" in loading.threads.came)
+    service.end(stream_of(first), Stage.LOAD)
+    came = loading.threads.join()
+
+    assert {name: type(outcome.error) for name, outcome in came.items()} == {
+        "held": PassStopped,
+        "waiting": PassStopped,
+    }
