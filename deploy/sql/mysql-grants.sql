@@ -8,4 +8,5 @@ GRANT SELECT ON `shop`.* TO 'syncd'@'%';
 GRANT PROCESS ON *.* TO 'syncd'@'%';
 
 -- MySQL alone, not MariaDB: who holds which table, so that a transaction elsewhere holds up nobody here.
+-- There either of the two rights proves what is complete.
 GRANT SELECT ON performance_schema.* TO 'syncd'@'%';
