@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 MINIO := v0.0.0-20260212201848-7aac2a2c5b7c
 export HYPOTHESIS_STORAGE_DIRECTORY ?= .cache/hypothesis
 
-.PHONY: help setup demo check test test-services test-long test-live bench-watermarks bench-sandbox bench-standin bench-extract bench-start bench-load bench-convert bench-status real-mysql format schema constraints clean
+.PHONY: help setup demo check test test-services test-long test-live bench-watermarks bench-sandbox bench-standin bench-extract bench-start bench-load bench-convert bench-status real-mysql format schema man constraints clean
 
 help:           ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 20
@@ -94,6 +94,11 @@ format: $(READY) ## lay the code out and mend what can be mended
 schema: $(READY) ## renew the JSON Schema of the configuration from its model and its documentation
 	$(BIN)/python -m syncd.config.schema docs/configuration.md > schema.new
 	@mv schema.new syncd/config/syncd.schema.json
+
+man: $(READY)   ## renew the manual page from the commands
+	@mkdir -p docs/man
+	$(BIN)/python -m syncd.cli.manual > man.new
+	@mv man.new docs/man/syncd.1
 
 constraints:    ## renew constraints.txt from pyproject.toml (needs uv)
 	@{ head -1 constraints.txt; uv pip compile --quiet --upgrade --all-extras --python-version 3.11 --no-header --no-annotate pyproject.toml; } > constraints.new

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def config() -> None:
-    r"""Check the configuration, or print its JSON Schema.
+    """Check the configuration, or print its JSON Schema.
 
     \b
     Examples:
@@ -34,7 +34,7 @@ def config() -> None:
     "-c", "--config", "path", type=click.Path(path_type=Path), default=CONFIG, show_default=True, help="The file."
 )
 def check(path: Path, as_json: bool) -> None:
-    r"""Tell every mistake of the configuration at once, each with its line and what would mend it.
+    """Tell every mistake of the configuration at once, each with its line and what would mend it.
 
     \b
     Examples:
@@ -60,7 +60,7 @@ def check(path: Path, as_json: bool) -> None:
 @config.command()
 @click.option("--json", "as_json", is_flag=True, help="As it is: a schema is a JSON document.")
 def schema(as_json: bool) -> None:  # noqa: ARG001  # every command has it
-    r"""Print the JSON Schema (2020-12) of the configuration, for editors.
+    """Print the JSON Schema (2020-12) of the configuration, for editors.
 
     \b
     Examples:

@@ -25,7 +25,7 @@ _OF_SIDE: Final = {"host": Exit.SOURCE, "source": Exit.SOURCE, "lake": Exit.LAKE
     "-c", "--config", "path", type=click.Path(path_type=Path), default=CONFIG, show_default=True, help="The file."
 )
 def doctor(path: Path, as_json: bool) -> None:
-    r"""Look at all sides before the first run: this host, MySQL, S3, Redshift.
+    """Look at all sides before the first run: this host, MySQL, S3, Redshift.
 
     \b
     Examples:

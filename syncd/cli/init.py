@@ -41,7 +41,7 @@ def init(  # each is an option
     output: Path,
     as_json: bool,
 ) -> None:
-    r"""Read the live schema, and write a commented syncd.yaml.
+    """Read the live schema, and write a commented syncd.yaml.
 
     \b
     Examples:

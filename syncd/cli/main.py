@@ -1,52 +1,65 @@
 """The command `syncd`: reads the words, runs one command, tells how it ended."""
 
 import sys
+from typing import Final
 
 import click
 
-from syncd.cli.audit import audit
-from syncd.cli.config import config
-from syncd.cli.daemon import daemon, reload
-from syncd.cli.demo import demo
-from syncd.cli.doctor import doctor
 from syncd.cli.exits import Exit, exit_for
-from syncd.cli.explain import explain
-from syncd.cli.init import init
-from syncd.cli.jars import jars
-from syncd.cli.plan import plan
-from syncd.cli.quarantine import quarantine
-from syncd.cli.run import run
-from syncd.cli.runs import runs
-from syncd.cli.s3clean import s3clean
-from syncd.cli.sandbox import sandbox
-from syncd.cli.status import status
-from syncd.cli.watermark import watermark
+from syncd.cli.tree import Commands
 from watermarks.errors import HintedError
 
+COMMANDS: Final = {
+    "audit": (
+        "syncd.cli.audit",
+        "Check every link, plan, file, window and entry of history of a table, from the lake alone.",
+    ),
+    "completion": ("syncd.cli.completion", "Print the completion of a shell, for its start-up file."),
+    "config": ("syncd.cli.config", "Check the configuration, or print its JSON Schema."),
+    "daemon": ("syncd.cli.daemon", "Keep every table up to date, each by its schedule, until SIGTERM or Ctrl-C."),
+    "demo": (
+        "syncd.cli.demo",
+        "Show the whole system on this machine: a shop in MySQL, a writer, and a warehouse that is kept equal.",
+    ),
+    "doctor": ("syncd.cli.doctor", "Look at all sides before the first run: this host, MySQL, S3, Redshift."),
+    "explain": ("syncd.cli.explain", "Say where the row with this key is, and why."),
+    "init": ("syncd.cli.init", "Read the live schema, and write a commented syncd.yaml."),
+    "jars": ("syncd.cli.jars", "Fetch the Java archives that are needed, or list them."),
+    "plan": (
+        "syncd.cli.plan",
+        "Show what a run would do: windows, rows, bytes, files, COPYs and DDL, and about how long. Writes nothing.",
+    ),
+    "quarantine": ("syncd.cli.quarantine", "Look at the rows that were put aside, and bring them back."),
+    "reload": ("syncd.cli.daemon", "Let the daemons of this file on this machine read it again."),
+    "run": ("syncd.cli.run", "Bring the lake up to date with MySQL, and Redshift with the lake, once."),
+    "runs": ("syncd.cli.runs", "Show the last runs that did something or failed, the newest first."),
+    "s3clean": ("syncd.cli.s3clean", "Show and remove what the lake holds and nobody needs any more."),
+    "sandbox": (
+        "syncd.cli.sandbox",
+        "Run the whole system on this machine: MySQL with a small shop, S3, Redshift's stand-in.",
+    ),
+    "status": ("syncd.cli.status", "Show how every table stands, the worst first; asks the lake and nobody else."),
+    "watermark": ("syncd.cli.watermark", "See how far every stream is; set, reset, undo, check and rebuild its marks."),
+}
+"""Where each command is, and the first sentence of its help: a list of them loads none."""
 
-@click.group(context_settings={"auto_envvar_prefix": "SYNCD", "help_option_names": ["-h", "--help"]})
+
+@click.group(
+    cls=Commands,
+    known=COMMANDS,
+    context_settings={"auto_envvar_prefix": "SYNCD", "help_option_names": ["-h", "--help"]},
+)
 @click.version_option(package_name="syncd", prog_name="syncd")
 def syncd() -> None:
-    """Keep Amazon Redshift equal to MySQL, through Parquet files on S3."""
+    """Keep Amazon Redshift equal to MySQL, through Parquet files on S3.
 
-
-syncd.add_command(audit)
-syncd.add_command(config)
-syncd.add_command(daemon)
-syncd.add_command(demo)
-syncd.add_command(doctor)
-syncd.add_command(explain)
-syncd.add_command(init)
-syncd.add_command(jars)
-syncd.add_command(plan)
-syncd.add_command(quarantine)
-syncd.add_command(reload)
-syncd.add_command(run)
-syncd.add_command(runs)
-syncd.add_command(s3clean)
-syncd.add_command(sandbox)
-syncd.add_command(status)
-syncd.add_command(watermark)
+    \b
+    Examples:
+      syncd init 'mysql://sync:${MYSQL_PASSWORD}@db/shop' --lake s3://acme-lake/syncd
+      syncd config check
+      syncd doctor
+      syncd run --all
+    """
 
 
 def entry() -> None:

@@ -111,6 +111,16 @@ def read_text(path: Path, environ: Mapping[str, str]) -> Text:
     return parse_text(body, path=str(path), environ=environ)
 
 
+def table_names(path: str) -> list[str]:
+    """The tables that a file names, as far as it can be read; no secret is asked for."""
+    try:
+        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return []
+    tables = values.get("tables") if isinstance(values, dict) else None
+    return [str(name) for name in tables] if isinstance(tables, dict) else []
+
+
 def parse_text(body: str, *, path: str, environ: Mapping[str, str]) -> Text:
     """The values of a text of YAML, each scalar with its references filled in."""
     try:

@@ -59,7 +59,7 @@ def set_(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by na
 
     Batches are landed whole: with --timestamp those whose files were written after it, with --id those
     that hold something behind that position. The others are left out, and recorded as such.
-    """  # noqa: D301  # click's own mark
+    """  # click's own mark
     instant = _instant(words)
     with open_desk(words["config"]) as desk:
         if words["default"]:
@@ -84,7 +84,7 @@ def reset(**words: Any) -> None:  # noqa: ANN401  # as above
     \b
     syncd watermark reset -t orders --reason 'made anew'
     syncd watermark reset -t orders --redshift-only --reason 'the target was dropped'
-    """  # noqa: D301  # as above
+    """  # as above
     _require_one_half(words)
     with open_desk(words["config"]) as desk:
         if words["default"]:

@@ -1,0 +1,77 @@
+"""The manual page, made from the commands themselves.
+
+python -m syncd.cli.manual > docs/man/syncd.1
+"""
+
+import sys
+from collections.abc import Iterator
+
+import click
+
+_ENVIRONMENT = (
+    ("SYNCD_CONFIG", "the configuration, instead of syncd.yaml in the working directory"),
+    ("SYNCD_<COMMAND>_<OPTION>", "any option, such as SYNCD_RUN_LIMIT"),
+    ("SYNCD_CACHE", "where archives are kept"),
+    ("NO_COLOR", "no colour, on a terminal too"),
+)
+_EXITS = (
+    ("0", "done"), ("1", "a bug"), ("2", "usage or configuration"), ("4", "the source"), ("5", "the lake"),
+    ("6", "the warehouse"), ("7", "data in doubt, or verification failed"), ("8", "schema drift"),
+    ("11", "another process owns it"), ("12", "state that cannot be read"), ("130", "interrupted"),
+)  # fmt: skip
+
+
+def manual() -> str:
+    """The page in the language of man."""
+    from syncd.cli.main import syncd
+
+    context = click.Context(syncd, info_name="syncd")
+    lines = [
+        '.TH SYNCD 1 "" "syncd" "User Commands"',
+        ".SH NAME",
+        "syncd \\- keep Amazon Redshift equal to MySQL, through Parquet files on S3",
+        ".SH SYNOPSIS",
+        ".B syncd\n.I COMMAND\n[OPTIONS]",
+        ".SH COMMANDS",
+        *(line for name in syncd.list_commands(context) for line in _command(syncd, context, name)),
+        ".SH ENVIRONMENT",
+        *(f".TP\n.B {_text(name)}\n{_text(told)}" for name, told in _ENVIRONMENT),
+        ".SH EXIT STATUS",
+        *(f".TP\n.B {code}\n{_text(told)}" for code, told in _EXITS),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _command(group: click.Group, context: click.Context, name: str) -> Iterator[str]:
+    command = group.get_command(context, name)
+    assert command is not None
+    inner = click.Context(command, info_name=name, parent=context)
+    if isinstance(command, click.Group):
+        for each in command.list_commands(inner):
+            yield from _command(command, inner, each)
+        return
+    arguments = " ".join(param.make_metavar(inner) for param in command.params if isinstance(param, click.Argument))
+    yield f".SS {_text(f'{inner.command_path} {arguments}'.strip())}"
+    yield from _paragraphs(command.help or "")
+    for param in command.params:
+        record = param.get_help_record(inner)
+        if record is not None:
+            yield f".TP\n.B {_text(record[0])}\n{_text(record[1])}"
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    for block in text.split("\n\n"):
+        if block.lstrip().startswith("\b"):
+            lines = [_text(line) for line in block.splitlines() if line.strip("\b ")]
+            yield "\n".join((".PP", ".nf", *lines, ".fi"))
+        else:
+            yield f".PP\n{_text(' '.join(block.split()))}"
+
+
+def _text(text: str) -> str:
+    escaped = text.replace("\\", "\\e").replace("-", "\\-")
+    return f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped
+
+
+if __name__ == "__main__":
+    sys.stdout.write(manual())
