@@ -57,7 +57,7 @@ def dressed(command: click.Command, path: str = "") -> click.Command:
     return command
 
 
-class TableName(click.ParamType):
+class TableName(click.types.StringParamType):
     """A table of the configuration, as a shell completes it."""
 
     name = "table"
