@@ -16,6 +16,7 @@ from syncd.core.errors import (
     SourceDown,
     SourceUnfit,
     TableAltered,
+    WarehouseBehind,
     WarehouseDown,
     WarehouseUnfit,
 )
@@ -61,6 +62,7 @@ _GROUPS: tuple[tuple[type[HintedError], Exit], ...] = (
     (TableAltered, Exit.SOURCE),
     (LakeDown, Exit.LAKE),
     (LakeUnfit, Exit.LAKE),
+    (WarehouseBehind, Exit.WAREHOUSE),
     (WarehouseDown, Exit.WAREHOUSE),
     (WarehouseUnfit, Exit.WAREHOUSE),
     (Collided, Exit.WAREHOUSE),

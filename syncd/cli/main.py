@@ -39,6 +39,7 @@ COMMANDS: Final = {
         "Run the whole system on this machine: MySQL with a small shop, S3, Redshift's stand-in.",
     ),
     "status": ("syncd.cli.status", "Show how every table stands, the worst first; asks the lake and nobody else."),
+    "verify": ("syncd.cli.verify", "Compare MySQL and Redshift by ranges of the key; exit 7 where they differ."),
     "watermark": ("syncd.cli.watermark", "See how far every stream is; set, reset, undo, check and rebuild its marks."),
 }
 """Where each command is, and the first sentence of its help: a list of them loads none."""

@@ -37,6 +37,10 @@ class LakeUnfit(HintedError):
     """A person has to mend the lake first: a bucket, right or credential is missing."""
 
 
+class WarehouseBehind(Transient):
+    """So much waits to be loaded that the warehouse cannot be compared with its source."""
+
+
 class WarehouseUnfit(HintedError):
     """A person has to mend the warehouse first: a right, a table or a setting is missing."""
 

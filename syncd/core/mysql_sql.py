@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from itertools import product
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from syncd.core.columns import Passage
 from syncd.core.errors import ConfigError
@@ -12,6 +12,17 @@ from syncd.core.order_column import OrderColumn
 from syncd.core.quoting import qualified, quoted, text_literal
 from watermarks.cursor import Cursor, Kind, Value
 from watermarks.window import Window
+
+
+class Place(Protocol):
+    """A column of an order, of whatever server: how it is written, and how values of it are."""
+
+    @property
+    def sql(self) -> str: ...
+    @property
+    def kind(self) -> Kind: ...
+    def literal(self, value: Value) -> str: ...
+
 
 Terms: TypeAlias = tuple[str, ...]
 """Conditions that hold together: equal on the first columns, a range on one more. One range of an index."""
@@ -24,7 +35,7 @@ _AS_IT_IS: Final = re.compile(r"\w+", re.ASCII)
 NO_ROWS: Final[Ranges] = ()
 ALL_ROWS: Final[Ranges] = ((),)
 
-_Columns: TypeAlias = Sequence[OrderColumn]
+_Columns: TypeAlias = Sequence[Place]
 _Values: TypeAlias = Sequence[Value]
 
 
@@ -40,6 +51,24 @@ def within(columns: _Columns, window: Window) -> str:
 def after(columns: _Columns, low: Cursor) -> str:
     """The condition of all rows that stand behind a cursor."""
     return _sql(_after(columns, low.values))
+
+
+def upto(columns: _Columns, high: Cursor) -> str:
+    """The condition of all rows that do not stand behind a cursor."""
+    return _sql(_upto(columns, high.values))
+
+
+def at_any(columns: _Columns, keys: Sequence[Cursor]) -> str:
+    """The condition of the rows at these positions: whole keys."""
+    if len(columns) == 1:
+        literals = ", ".join(columns[0].literal(key.values[0]) for key in keys)
+        return f"{columns[0].sql} IN ({literals})"
+    return _sql(
+        tuple(
+            tuple(f"{column.sql} = {column.literal(value)}" for column, value in zip(columns, key.values, strict=True))
+            for key in keys
+        )
+    )
 
 
 def _after(columns: _Columns, low: _Values) -> Ranges:
@@ -101,13 +130,13 @@ def below(column: OrderColumn, horizon: Value, *, nulls: bool) -> str:
     return f"({condition} OR {column.sql} IS NULL)" if nulls else condition
 
 
-def probe(order: Order, columns: _Columns, index: str, where: str, *, rows: int) -> str:
+def probe(order: Order, columns: Sequence[OrderColumn], index: str, where: str, *, rows: int) -> str:
     """Reads the position of the row with this number among those of the condition, counted from 1."""
     by = ", ".join(column.sql for column in columns)
     return f"{_positions(order, columns, index, where)} ORDER BY {by} LIMIT 1 OFFSET {rows - 1:d}"
 
 
-def last_position(order: Order, columns: _Columns, index: str, where: str, *, before: int = 0) -> str:
+def last_position(order: Order, columns: Sequence[OrderColumn], index: str, where: str, *, before: int = 0) -> str:
     """Reads the position of the last row of the condition, or of the one so many rows before it."""
     by = ", ".join(f"{column.sql} DESC" for column in columns)
     return f"{_positions(order, columns, index, where)} ORDER BY {by} LIMIT 1" + (
@@ -115,7 +144,7 @@ def last_position(order: Order, columns: _Columns, index: str, where: str, *, be
     )
 
 
-def _positions(order: Order, columns: _Columns, index: str, where: str) -> str:
+def _positions(order: Order, columns: Sequence[OrderColumn], index: str, where: str) -> str:
     # Without names: ORDER BY would find a name before the column, and sort by the travelling form.
     selects = ", ".join(column.probed for column in columns)
     return f"SELECT {selects} FROM {hinted(order.database, order.table, index)} WHERE {where}"

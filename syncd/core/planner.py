@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from syncd.core.columns import Passage, Travel
 from syncd.core.errors import ConfigError
-from syncd.core.mysql_sql import below, hinted, own_rows, read_rows, selects_of, within
+from syncd.core.mysql_sql import at_any, below, hinted, own_rows, read_rows, selects_of, within
 from syncd.core.order import WHOLE, Order, serves
 from syncd.core.order_column import OrderColumn
 from syncd.core.ports import Horizon
@@ -24,6 +24,8 @@ from watermarks.window import Window
 
 FEWEST_ROWS: Final = 50_000
 """Below so many rows a window is not worth a task and a connection of its own."""
+KEYS_AT_ONCE: Final = 500
+"""Rows that one statement reads by their keys."""
 
 
 class Way(StrEnum):
@@ -49,6 +51,8 @@ class Span(StrEnum):
     """One statement without a window."""
     NONE = "none"
     """Nothing is read: the plan names what is known already."""
+    ROWS = "rows"
+    """Single rows, named by their keys: what a comparison found to differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,6 +238,17 @@ def beside(kind: Kind, ground: Ground, order: Order, bounds: Bounds, *, proven: 
     )
 
 
+def by_keys(ground: Ground, order: Order, keys: Sequence[Cursor]) -> Draft:
+    """The rows with these keys, read again; it moves no mark."""
+    facts = _body(ground, order, Bounds(low=START, rows=len(keys)), Span.KEY)
+    return Draft(
+        kind=Kind.REPAIR,
+        world=ground.world,
+        high=ground.mark,
+        body={**facts, "span": Span.ROWS, "keys": [key.texts() for key in keys]},
+    )
+
+
 def again(ground: Ground, order: Order, bounds: Bounds, why: Mapping[str, Any]) -> Draft:
     """What was read before a break in the server's time, once more: it moves no mark, and knows of the break."""
     made = beside(Kind.REPAIR, ground, order, bounds)
@@ -293,6 +308,11 @@ def queries_of(plan: Plan, passages: Sequence[Passage], *, own: str | None = Non
         source = own_rows(own, "TRUE") if own else qualified(body["database"], body["table"])
         return (WindowQuery(window=None, sql=read_rows(selects_of(passages), source, "TRUE")),)
     columns = _columns(body)
+    if Span(body["span"]) is Span.ROWS:
+        keys = [Cursor.of_texts(key) for key in body["keys"]]
+        some = (keys[first : first + KEYS_AT_ONCE] for first in range(0, len(keys), KEYS_AT_ONCE))
+        selects = selects_of(passages)
+        return tuple(WindowQuery(window=None, sql=_read(body, selects, at_any(columns, each), own)) for each in some)
     selects = selects_of(passages) + _extra(columns, passages)
     return tuple(
         WindowQuery(window=window, sql=_read(body, selects, _condition(body, columns, window), own))
@@ -316,8 +336,8 @@ def _condition(body: Mapping[str, Any], columns: Sequence[OrderColumn], window: 
 
 
 def reads(plan: Plan) -> bool:
-    """Whether a plan was made to read rows from the source, by its body."""
-    return plan.draft.body.get("span") != Span.NONE
+    """Whether a plan was made to read rows from the source in their order, by its body: so it knows the horizon."""
+    return plan.draft.body.get("span") not in {Span.NONE, Span.ROWS}
 
 
 def is_little(draft: Draft) -> bool:
@@ -336,7 +356,7 @@ def is_served(body: Mapping[str, Any], table: Table) -> bool:
 def order_fields(plan: Plan, passages: Sequence[Passage]) -> tuple[OrderField, ...]:
     """Where each value of a row's position stands among what a query gives."""
     body = plan.draft.body
-    if Span(body["span"]) is Span.ALL:
+    if Span(body["span"]) in {Span.ALL, Span.ROWS}:
         return ()
     columns = _columns(body)
     return tuple(

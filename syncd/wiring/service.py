@@ -31,6 +31,7 @@ from syncd.stages.claim import Claiming
 from syncd.stages.extract import ExtractProducer
 from syncd.stages.heartbeat import Heartbeat
 from syncd.stages.load import LoadOutcome, LoadRun
+from syncd.stages.mending import MendingProducer, Repair
 from syncd.stages.planning import Planner
 from syncd.stages.quarantine import Quarantine
 from syncd.stages.replay import ReplayProducer
@@ -317,6 +318,11 @@ class Service:
             return self._this().name
 
     def _run_of(self, stream: StreamName, settings: StreamSettings, wanted: Pass, now: UnderWay) -> ExtractRun:
+        return self._extracting(stream, self._producer_of(stream, settings, wanted, now), wanted)
+
+    def _producer_of(
+        self, stream: StreamName, settings: StreamSettings, wanted: Pass, now: UnderWay
+    ) -> ExtractProducer:
         server = self._server(settings.source)
         source, chain = server.source(now), Chain(self.journal, stream)
         planner = Planner(
@@ -332,7 +338,7 @@ class Service:
             default_start=self._default_start,
             notes=self._seen_of(stream),
         )
-        producer = ExtractProducer(
+        return ExtractProducer(
             stream=stream,
             settings=settings,
             source=source,
@@ -344,7 +350,6 @@ class Service:
             nonce=nonce,
             tell=self._tell,
         )
-        return self._extracting(stream, producer, wanted)
 
     def _extracting(self, stream: StreamName, producer: RunProducer, wanted: Pass) -> ExtractRun:
         return ExtractRun(
@@ -388,6 +393,24 @@ class Service:
                 tell=self._tell,
                 batch=batch,
                 require=partial(self._require_number, settings) if lands else lambda: None,
+            )
+            return self._extracting(stream, producer, wanted)
+
+        return self._extracted(stream, wanted, run)
+
+    def mend(self, settings: StreamSettings, wanted: Pass, repair: Repair) -> Outcome:
+        """Make batches of the rows that a comparison found to differ, and of the keys of those that are gone."""
+        stream = stream_of(settings)
+
+        def run(now: UnderWay) -> ExtractRun:
+            from syncd.adapters.tombstones import write_keys  # noqa: PLC0415  # pyarrow takes long to load
+
+            producer = MendingProducer(
+                inner=self._producer_of(stream, settings, wanted, now),
+                source=self._server(settings.source).source(now),
+                settings=settings,
+                repair=repair,
+                write=partial(write_keys, self.lake, stream, repair.gone, at=repair.at, nonce=nonce()),
             )
             return self._extracting(stream, producer, wanted)
 

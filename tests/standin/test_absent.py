@@ -123,15 +123,27 @@ def test_is_refused(client: Client, table: str, sql: str) -> None:
         ("select datediff(day, '2024-02-28'::timestamp, '2024-03-01'::timestamp)", 2),
         ("select to_char(dateadd(hour, 2, '2024-01-01'::timestamp), 'YYYY-MM-DD HH24')", "2024-01-01 02"),
         ("select strtol('ff', 16)", 255),
+        ("select strtol('fffffffffffffff', 16)", 2**60 - 1),
+        ("select strtol('7fffffffffffffff', 16)", 2**63 - 1),
         ("select case when getdate() <= sysdate then 1 else 1 end", 1),
         ("select count(*) from (select 1 as a minus select 1) m", 0),
         ("select 'a\\'b'", "a'b"),
         ("select json_serialize(json_parse('[1, 2]'))", "[1,2]"),
         ("select to_hex('ab'::varbyte)", "6162"),
+        ("select to_hex(substring('abcd'::varbyte, 2, 2))", "6263"),
+        ("select to_hex(substring('abcd'::varbyte, 9, 2))", ""),
     ],
 )
 def test_redshifts_own_words_work(client: Client, sql: str, value: object) -> None:
     assert client.value(sql) == value
+
+
+@pytest.mark.parametrize("text", ["8000000000000000", "ffffffffffffffff", "fg", ""])
+def test_what_strtol_cannot_hold_or_read_is_refused(client: Client, text: str) -> None:
+    if text:
+        client.refused(f"select strtol('{text}', 16)")
+    else:
+        assert client.value("select strtol('', 16)") == 0
 
 
 def test_window_functions_find_the_newest_of_each_key(client: Client) -> None:

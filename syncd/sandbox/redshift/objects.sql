@@ -31,19 +31,19 @@ BEGIN
   RETURN kept;
 END $$;
 
-CREATE FUNCTION pg_catalog.redshift_varchar(value varchar, typmod int, explicit boolean)
+CREATE FUNCTION pg_catalog.redshift_long_varchar(value varchar, typmod int, explicit boolean)
 RETURNS varchar LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 DECLARE
   width int := typmod - 4;
 BEGIN
-  IF width < 0 OR octet_length(value) <= width THEN
-    RETURN value;
-  END IF;
   IF explicit OR octet_length(rtrim(value, ' ')) <= width THEN
     RETURN redshift_cut(value, width);
   END IF;
   RAISE EXCEPTION USING ERRCODE = '22001', MESSAGE = 'value too long for type character varying(' || width || ')';
 END $$;
+-- PostgreSQL puts this where it is called: a text that fits costs next to nothing. (Not STRICT, or it would not.)
+CREATE FUNCTION pg_catalog.redshift_varchar(value varchar, typmod int, explicit boolean) RETURNS varchar LANGUAGE sql IMMUTABLE RETURN
+  CASE WHEN typmod < 4 OR octet_length(value) <= typmod - 4 THEN value ELSE redshift_long_varchar(value, typmod, explicit) END;
 UPDATE pg_cast SET castfunc = 'pg_catalog.redshift_varchar(varchar,int,boolean)'::regprocedure
   WHERE castsource = 'varchar'::regtype AND casttarget = 'varchar'::regtype;
 
@@ -176,6 +176,7 @@ CREATE FUNCTION pg_catalog.to_hex(value varbyte) RETURNS varchar LANGUAGE sql IM
 CREATE FUNCTION pg_catalog.octet_length(value varbyte) RETURNS int LANGUAGE internal IMMUTABLE STRICT AS 'byteaoctetlen';
 CREATE FUNCTION pg_catalog.length(value varbyte) RETURNS int LANGUAGE internal IMMUTABLE STRICT AS 'byteaoctetlen';
 CREATE FUNCTION pg_catalog.len(value varbyte) RETURNS int LANGUAGE internal IMMUTABLE STRICT AS 'byteaoctetlen';
+CREATE FUNCTION pg_catalog.substring(value varbyte, start int, number int) RETURNS varbyte LANGUAGE internal IMMUTABLE STRICT AS 'bytea_substr';
 CREATE FUNCTION pg_catalog.md5(value varbyte) RETURNS text LANGUAGE internal IMMUTABLE STRICT AS 'md5_bytea';
 CREATE FUNCTION pg_catalog.varbyte_eq(varbyte, varbyte) RETURNS boolean LANGUAGE internal IMMUTABLE STRICT AS 'byteaeq';
 CREATE FUNCTION pg_catalog.varbyte_ne(varbyte, varbyte) RETURNS boolean LANGUAGE internal IMMUTABLE STRICT AS 'byteane';
@@ -213,17 +214,20 @@ CREATE FUNCTION pg_catalog.getdate() RETURNS timestamp LANGUAGE sql STABLE
 CREATE FUNCTION pg_catalog.redshift_sysdate() RETURNS timestamp LANGUAGE sql STABLE
   RETURN transaction_timestamp() AT TIME ZONE 'UTC';
 CREATE FUNCTION pg_catalog.len(value text) RETURNS int LANGUAGE internal IMMUTABLE STRICT AS 'textlen';
-CREATE FUNCTION pg_catalog.sha2(value text, bits int) RETURNS varchar LANGUAGE sql IMMUTABLE STRICT RETURN
+CREATE FUNCTION pg_catalog.sha2(value text, bits int) RETURNS varchar LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+  RETURN
   CASE bits WHEN 0 THEN encode(sha256(convert_to(value, 'UTF8')), 'hex') WHEN 224 THEN encode(sha224(convert_to(value, 'UTF8')), 'hex')
     WHEN 256 THEN encode(sha256(convert_to(value, 'UTF8')), 'hex') WHEN 384 THEN encode(sha384(convert_to(value, 'UTF8')), 'hex')
     WHEN 512 THEN encode(sha512(convert_to(value, 'UTF8')), 'hex') END;
+END $$;
 CREATE FUNCTION pg_catalog.strtol(value text, base int) RETURNS bigint LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 DECLARE
   result numeric := 0;
   digit int;
 BEGIN
-  IF base = 16 AND value ~ '^[0-9a-fA-F]{1,16}$' THEN
-    RETURN ('x' || lpad(value, 16, '0'))::bit(64)::bigint;
+  IF base = 16 AND octet_length(value) BETWEEN 1 AND 15 THEN
+    RETURN ('x' || lpad(value, 16, '0'))::bit(64)::bigint;  -- whatever is no digit is refused by the cast
   END IF;
   FOR place IN 1 .. length(value) LOOP
     digit := strpos('0123456789abcdefghijklmnopqrstuvwxyz', lower(substr(value, place, 1))) - 1;

@@ -1,0 +1,143 @@
+"""What `syncd verify` shows: a table, each difference in a line, or one JSON document."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from syncd.cli.output import say, show_json, show_table
+from syncd.cli.passes import error_fields
+
+if TYPE_CHECKING:
+    from syncd.core.settings import StreamSettings
+    from syncd.core.verify.verdict import Difference, Verdict
+
+KINDS: Final = ("lost", "stale", "different", "ghost", "doubled")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """One stream and its verdict."""
+
+    stream: "StreamSettings"
+    verdict: "Verdict"
+    before: "Verdict | None" = None
+    """What was found before a repair."""
+
+
+def show(checked: Sequence[Checked], *, as_json: bool, values: bool, limit: int) -> None:
+    """The result on stdout; what was left out and why on stderr."""
+    if as_json:
+        show_json({"streams": [_fields(one, values=values, limit=limit) for one in checked]})
+        return
+    columns = ("table", "state", "rows", "ranges", *KINDS, "left out", "seconds")
+    show_table(columns, [_cells(one) for one in checked])
+    for one in checked:
+        for difference in one.verdict.differences[:limit]:
+            say(f"{one.stream.name}: {_line(difference, values=values)}")
+        for line in _words(one.verdict, limit):
+            say(f"{one.stream.name}: {line}")
+
+
+def _cells(one: Checked) -> tuple[object, ...]:
+    verdict = one.verdict
+    ranges = f"{verdict.compared} of {verdict.ranges}" if verdict.seed is not None else str(verdict.ranges)
+    counts = [verdict.counts.get(kind, 0) for kind in _kinds()]
+    left = sum(verdict.left_out.told.values())
+    return (one.stream.name, verdict.state, f"{verdict.rows:,}", ranges, *counts, f"{left:,}", f"{verdict.seconds:.1f}")
+
+
+def _kinds() -> "Sequence[Any]":
+    from syncd.core.verify.verdict import Kind
+
+    return [Kind(kind) for kind in KINDS]
+
+
+def _line(difference: "Difference", *, values: bool) -> str:
+    key = ", ".join(f"{name}={value}" for name, value in difference.key.items())
+    columns = f" in {', '.join(difference.columns)}" if difference.columns else ""
+    line = f"{key}: {difference.kind}{columns}"
+    if values and difference.columns:
+        shown = (
+            f"{name}: {difference.here_values.get(name)!r} at the source, {difference.there_values.get(name)!r} in the"
+            " warehouse"
+            for name in difference.columns
+        )
+        return f"{line}: {'; '.join(shown)}"
+    return f"{line} (digests {difference.here or '-'}, {difference.there or '-'})"
+
+
+_LEFT: Final[Mapping[str, str]] = {
+    "above_mark": "changed since what is loaded was read, and come with the next batches",
+    "before_start": "stand before where the stream began",
+    "without_stamp": "have no stamp: they are read by the first pass only",
+    "marked_gone": "of the warehouse are marked as gone",
+    "earlier_versions": "of the warehouse are earlier versions",
+    "quarantined": "lie in quarantine",
+}
+
+
+def _words(verdict: "Verdict", limit: int) -> "Sequence[str]":
+    found: list[str] = []
+    if verdict.reason:
+        return [verdict.reason]
+    told, shown = verdict.counts.total(), len(verdict.differences[:limit])
+    if told > shown:
+        found.append(f"{told - shown:,} more differences are not shown (--limit)")
+    if verdict.seed is not None:
+        found.append(f"a sample, picked by --seed {verdict.seed}")
+    if verdict.kept:
+        found.append(f"{verdict.kept:,} rows are gone at the source and stay, for `deletes` is ignore")
+    found += [f"{count:,} rows {_LEFT[name]}" for name, count in verdict.left_out.told.items() if count]
+    found += [f"{one.name} is compared in fetched rows only: {one.reason}" for one in verdict.unlike]
+    if verdict.partly:
+        names = ", ".join(verdict.partly)
+        found.append(f"of values of {names} longer than 96,000 bytes, length and beginning are compared")
+    if verdict.mark is not None and not verdict.proven:
+        found.append("that the mark is complete is not proven")
+    return found
+
+
+def _fields(one: Checked, *, values: bool, limit: int) -> dict[str, object]:
+    verdict = one.verdict
+    return {
+        "table": one.stream.name,
+        "source": one.stream.source,
+        "state": verdict.state,
+        "rows": verdict.rows,
+        "ranges": verdict.ranges,
+        "ranges_compared": verdict.compared,
+        "fetched": verdict.fetched,
+        "seed": verdict.seed,
+        **{str(kind): verdict.counts.get(kind, 0) for kind in _kinds()},
+        "kept": verdict.kept,
+        "left_out": verdict.left_out.told,
+        "fetched_only": [{"column": one.name, "reason": one.reason} for one in verdict.unlike],
+        "partly": list(verdict.partly),
+        "differences": [_difference(difference, values=values) for difference in verdict.differences[:limit]],
+        "repaired": {str(kind): one.before.counts.get(kind, 0) for kind in _kinds()} if one.before else None,
+        "mark": verdict.mark.texts() if verdict.mark is not None else None,
+        "proven": verdict.proven,
+        "reason": verdict.reason or None,
+        "seconds": round(verdict.seconds, 3),
+        "error": error_fields(verdict.error),
+    }
+
+
+def _difference(difference: "Difference", *, values: bool) -> dict[str, object]:
+    told: dict[str, object] = {
+        "kind": difference.kind,
+        "key": dict(difference.key),
+        "columns": list(difference.columns),
+        "source_digest": difference.here,
+        "warehouse_digest": difference.there,
+    }
+    if values:
+        told |= {
+            "source_values": _plain(difference.here_values),
+            "warehouse_values": _plain(difference.there_values),
+        }
+    return told
+
+
+def _plain(values: Mapping[str, object]) -> dict[str, object]:
+    return {name: value.hex() if isinstance(value, bytes) else value for name, value in values.items()}

@@ -1,0 +1,148 @@
+"""MySQL, S3 and the stand-in, both stages between them without a JVM, and the comparison as it is wired."""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pytest
+
+from syncd.config.check import read_settings
+from syncd.core.settings import Settings, StreamSettings
+from syncd.core.verify.verdict import Verdict
+from syncd.sandbox.redshift import Lake, RedshiftStandIn
+from syncd.sandbox.whole import Sandbox
+from syncd.stages.mending import repair_of
+from syncd.stages.run import Outcome
+from syncd.wiring import Pass, Server, Service
+from syncd.wiring.verifying import Verifying, Wanted
+from tests.services.plain_reader import PlainReader
+from tests.services.servers import environ_of
+from tests.standin.clients import Client, connect
+
+if TYPE_CHECKING:
+    from syncd.core.events import Event
+    from syncd.core.ports import Reader
+    from syncd.core.underway import UnderWay
+
+
+class PlainService(Service):
+    """The service as it is wired, but for Spark."""
+
+    wrap: "Callable[[Reader], Reader]" = staticmethod(lambda reader: reader)
+
+    def reader_of(self, server: Server, under_way: "UnderWay") -> "Reader":
+        return self.wrap(PlainReader(server.settings, self._settings.lake))
+
+
+@dataclass
+class Both:
+    """A database, a lake of its own, a warehouse, and what stands between them."""
+
+    box: Sandbox
+    standin: RedshiftStandIn
+    client: Client
+    directory: Path
+    tables: str = ""
+    source: str = ""
+    defaults: str = ""
+    prefix: str = field(default_factory=lambda: uuid4().hex[:8])
+    events: "list[Event]" = field(default_factory=list)
+
+    @property
+    def config(self) -> Path:
+        path, s3, there = self.directory / f"{self.prefix}.yaml", self.box.s3, self.standin
+        place = f"{there.user}:{there.password}@{there.host}:{there.port}/{there.database}"
+        path.write_text(
+            f"source: {{url: '{self.box.mysql.url}', zone: UTC, {self.source}}}\n"
+            f"lake: {{url: 's3://{s3.bucket}/{self.prefix}', endpoint: '{s3.endpoint}', region: '{s3.region}'}}\n"
+            f"warehouse: {{url: 'redshift://{place}'}}\n"
+            f"defaults: {{{self.defaults}}}\n"
+            f"tables: {{{self.tables}}}\n"
+        )
+        return path
+
+    @property
+    def settings(self) -> Settings:
+        return read_settings(self.config, {})
+
+    def stream(self, table: str) -> StreamSettings:
+        return next(one for one in self.settings.streams if one.table == table)
+
+    def run(self, *tables: str, extract: bool = True, load: bool = True) -> None:
+        """One pass over these streams, or over all; whatever goes wrong is raised."""
+        with PlainService(self.settings, environ=os.environ, tell=self.events.append) as service:
+            for stream in self.settings.streams:
+                if tables and stream.table not in tables:
+                    continue
+                wanted = Pass(wait=timedelta(seconds=20))
+                for outcome in (
+                    service.extract(stream, wanted) if extract else None,
+                    service.load(stream, wanted) if load else None,
+                ):
+                    if outcome is not None and outcome.error is not None:
+                        raise outcome.error
+
+    def verify(self, table: str, **wanted: Any) -> Verdict:
+        with Verifying(self.settings) as verifying:
+            verdict = verifying.verify(self.stream(table), Wanted(**wanted))
+        if verdict.error is not None:
+            raise verdict.error
+        return verdict
+
+    def mend(
+        self, table: str, verdict: Verdict, *, wrap: "Callable[[Reader], Reader]" = lambda reader: reader
+    ) -> Outcome:
+        """The batches of a repair; not loaded yet."""
+        with PlainService(self.settings, environ=os.environ, tell=self.events.append) as service:
+            service.wrap = wrap
+            stream = self.stream(table)
+            return service.mend(stream, Pass(), repair_of(verdict, stream, at=datetime.now(UTC)))
+
+    def sql(self, *statements: str) -> list[tuple[Any, ...]]:
+        with self.box.mysql.connect() as connection, connection.cursor() as cursor:
+            cursor.execute("SET SESSION time_zone = '+00:00'")
+            for statement in statements:
+                cursor.execute(statement)
+            return list(cursor.fetchall())
+
+    def keys(self) -> list[str]:
+        """Every object of the lake."""
+        found = self.box.s3.client().list_objects_v2(Bucket=self.box.s3.bucket, Prefix=f"{self.prefix}/")
+        return [one["Key"] for one in found.get("Contents", [])]
+
+    def there(self, *statements: str) -> None:
+        for statement in statements:
+            self.client.run(statement)
+
+
+@pytest.fixture(scope="session", params=["mariadb", "mysql"])
+def box(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    """MariaDB and S3, then MySQL itself where it can be had."""
+    environ = environ_of(request.param)
+    with Sandbox(tmp_path_factory.mktemp("verify"), services=["mysql", "s3"], environ=environ) as box:
+        with box.mysql.connect(database="") as connection, connection.cursor() as cursor:
+            cursor.execute("CREATE DATABASE IF NOT EXISTS shop CHARACTER SET utf8mb4")
+        os.environ |= {"AWS_ACCESS_KEY_ID": str(box.s3.access_key), "AWS_SECRET_ACCESS_KEY": str(box.s3.secret_key)}
+        yield box
+
+
+@pytest.fixture(scope="session")
+def standin(box: Sandbox) -> Iterator[RedshiftStandIn]:
+    s3 = box.s3
+    lake = Lake(
+        endpoint=s3.endpoint, access_key=str(s3.access_key), secret_key=str(s3.secret_key), region=str(s3.region)
+    )
+    with RedshiftStandIn(lake=lake) as running:
+        yield running
+
+
+@pytest.fixture
+def both(box: Sandbox, standin: RedshiftStandIn, tmp_path: Path) -> Iterator[Callable[..., Both]]:
+    client = connect(standin)
+    client.connection.autocommit = True
+    yield lambda **words: Both(box, standin, client, tmp_path, **words)
+    client.close()

@@ -1,0 +1,131 @@
+"""Planted differences: all are found, repaired as ordinary batches, and the second comparison is clean."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+from click.testing import CliRunner
+
+from syncd.cli.main import syncd
+from syncd.core.errors import SourceDown
+from syncd.core.reading import Read, Reading
+from syncd.core.verify.verdict import Kind, State
+from tests.integration.verify.conftest import Both
+from tests.services.planted import plant, statements
+
+pytestmark = [pytest.mark.services, pytest.mark.parametrize("box", ["mariadb"], indirect=True)]
+Make = Callable[..., Both]
+
+
+def planted(both: Make, table: str, rows: int, deletes: str = "hard") -> tuple[Both, dict[int, Kind]]:
+    pair = both(tables=f"shop.{table}: {{deletes: {deletes}}}", source="silence: 10m")
+    pair.sql(*statements(table, rows))
+    pair.run()
+    return pair, plant(table, rows, here=pair.sql, there=pair.there)
+
+
+def prove(both: Make, table: str, rows: int) -> None:
+    pair, wrong = planted(both, table, rows)
+    first = pair.verify(table)
+    made = pair.mend(table, first)
+    assert made.error is None
+    pair.run(extract=False)
+
+    second = pair.verify(table)
+
+    assert {one.key["id"]: one.kind for one in first.differences} == wrong
+    assert first.fetched < rows * (1 if rows < 100_000 else 0.02) + 37 * 1_600
+    assert (made.batches, made.rows) == (2, 37)
+    assert (second.state, second.rows) == (State.EQUAL, rows - 8)
+    assert second.fetched < max(rows // 1_000, 10)
+
+
+def test_thirty_seven_differences_are_found_and_repaired(both: Make) -> None:
+    prove(both, "planted", 20_000)
+
+
+@pytest.mark.long
+def test_the_same_among_two_million_rows(both: Make) -> None:
+    prove(both, "planted_many", 2_000_000)
+
+
+def test_soft_deletes_mark_ghosts_and_the_mark_is_no_difference(both: Make) -> None:
+    pair, _ = planted(both, "softly", 2_000, deletes="soft")
+    pair.mend("softly", pair.verify("softly"))
+    pair.run(extract=False)
+
+    verdict = pair.verify("softly")
+
+    assert (verdict.state, verdict.left_out.marked_gone) == (State.EQUAL, 8)
+
+
+class Broken:
+    """A reader whose connection breaks."""
+
+    def prepare(self, *, little: bool) -> None:
+        pass
+
+    def read(self, reading: Reading, *, tell: Callable[[int], None] = lambda _rows: None) -> Read:
+        raise SourceDown("the line broke")
+
+
+def test_a_repair_that_was_cut_off_is_finished_by_the_next_run(both: Make) -> None:
+    """Its plan is sealed, and names the rows: whoever comes next carries it out."""
+    pair, _ = planted(both, "cut_off", 2_000)
+    made = pair.mend("cut_off", pair.verify("cut_off"), wrap=lambda _: Broken())
+
+    pair.run()
+    verdict = pair.verify("cut_off")
+
+    assert isinstance(made.error, SourceDown)
+    assert {one.kind for one in verdict.differences} == {Kind.GHOST}
+
+
+def test_without_yes_nothing_is_written(both: Make) -> None:
+    pair, _ = planted(both, "asked", 2_000)
+    keys = pair.keys()
+
+    done = CliRunner().invoke(syncd, ["verify", "-t", "asked", "--repair", "--config", str(pair.config)])
+
+    assert done.exit_code == 7
+    assert "29 rows are read again, 8 that are gone are buried; to do it: --repair --yes" in done.stderr
+    assert pair.keys() == keys
+    assert pair.verify("asked").counts.total() == 37
+
+
+@pytest.mark.long
+def test_beside_a_writer_nothing_differs(both: Make) -> None:
+    pair = both(tables="shop.busy: {deletes: hard, settle: 0s}")
+    pair.sql(*statements("busy", 3_000))
+    pair.run()
+    over = threading.Event()
+    broken: list[BaseException] = []
+
+    def write() -> None:
+        try:
+            number = 0
+            while not over.wait(0.02):
+                number += 1
+                pair.sql(
+                    f"UPDATE busy SET name = 'change {number}' WHERE id MOD 97 = {number % 97}",
+                    f"INSERT INTO busy (id, name, total, flags, placed_at, rate) VALUES ({100_000 + number}, 'new', 1,"
+                    " 1, NOW(6), 1)",
+                )
+        except BaseException as error:
+            broken.append(error)
+            raise
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        found = []
+        for _ in range(3):
+            found.append(pair.verify("busy"))
+            pair.run()
+    finally:
+        over.set()
+        writer.join()
+
+    assert not broken
+    assert [one.differences for one in found] == [()] * 3
+    assert found[-1].left_out.above_mark > 0
