@@ -143,12 +143,11 @@ def _works(
     tell: "Tell",
     lost: "Callable[[], None]",
 ) -> "Works":
-    from syncd.daemon.works import OneAtATime
     from syncd.wiring import Service
 
     watching.settings(settings)
     tellers.reconfigure(settings)
-    return OneAtATime(Service(settings, environ=os.environ, tell=tell, meter=watching.meter, ttl=ttl, lost=lost))
+    return Service(settings, environ=os.environ, tell=tell, meter=watching.meter, ttl=ttl, lost=lost)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 import click
 
-from syncd.core.events import Event, LandingRetried, StreamFailed
+from syncd.core.events import Event, LandingRetried, PassEnded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,7 +47,9 @@ class Lines:
     def see(self, event: Event) -> None:
         """Only what goes wrong: what goes right is in the numbers."""
         match event:
-            case StreamFailed() | LandingRetried():
+            case PassEnded(error=error) if error is not None:
+                self.say(f"{event.stream.table}: {error.message}")
+            case LandingRetried():
                 self.say(f"{event.stream.table}: {event.error}")
             case _:
                 pass

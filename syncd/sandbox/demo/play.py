@@ -1,20 +1,19 @@
-"""The demonstration itself: servers up, a writer at work, every stream in a loop, then a drain and a comparison."""
+"""The demonstration itself: servers up, a writer and the daemon at work, then a drain and a comparison."""
 
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from syncd.adapters.cache import make_writable
 from syncd.adapters.lock import held
-from syncd.core.events import BatchesLanded, BatchExtracted, Event
-from syncd.core.settings import Mode
+from syncd.core.events import BatchesLanded, BatchExtracted, Event, PassEnded
+from syncd.sandbox.demo.drain import Drain
 from syncd.sandbox.demo.equal import Compared, compare
 from syncd.sandbox.demo.tables import SHOWN, configuration
 from syncd.sandbox.mysqld import GIVEN as GIVEN_MYSQL
@@ -25,21 +24,15 @@ from syncd.sandbox.whole import Sandbox
 from watermarks.errors import HintedError
 
 if TYPE_CHECKING:
-    from syncd.adapters.spark.session import Session
-    from syncd.core.settings import StreamSettings
     from syncd.sandbox.s3 import S3Address
-    from syncd.wiring import Pass, Service
     from watermarks.cursor import Cursor
+    from watermarks.document import Stage
 
 FILE: Final = "syncd.yaml"
-WHOLE_EVERY: Final = 10.0
-"""Seconds between two readings of a table that is read whole."""
-RESTS: Final = 0.3
-"""Seconds after a round in which nothing had happened."""
-DRAINED_WITHIN: Final = 120.0
-QUIET_ROUNDS: Final = 2
-"""So many in a row find nothing: what the first one left out for the horizon's sake, the second one reads."""
-SESSION_WITHIN: Final = 120.0
+DRAWN_EVERY: Final = 0.3
+"""Seconds between two looks at how far everything has come."""
+STUCK_AFTER: Final = 120.0
+"""Seconds in which nothing comes nearer to its end: then it is compared as it is."""
 
 
 @dataclass(kw_only=True)
@@ -135,8 +128,8 @@ class Demo:
     def __post_init__(self) -> None:
         self._scores = {shown.table: Score(table=shown.table, mode=shown.mode) for shown in SHOWN}
         self._errors: dict[str, HintedError] = {}
+        self._failed: dict[str, Stage] = {}
         self._first_row: float | None = None
-        self._whole_at = 0.0
 
     def play(self) -> Verdict:
         """From nothing to the comparison.
@@ -154,21 +147,24 @@ class Demo:
 
     def _played(self, box: Sandbox) -> Verdict:
         from syncd.config.check import read_settings
-        from syncd.wiring import Service
+        from syncd.sandbox.demo.keeping import DemoWorks, at_work
 
         config = self.directory / FILE
         write_private(config, configuration(box.mysql, box.s3, box.redshift))
         settings = read_settings(config, {})
-        with Service(settings, environ=os.environ, tell=self._heard(box)) as service:
+        with DemoWorks(settings) as works:
             # The JVM starts while the shop is filled.
-            _warm(service.session)
+            works.warm()
             self._stand_up(box)
-            streams = settings.streams
-            with Writer(box.mysql, rate=self.rate, seed=time.time_ns(), deletes=0) as writer:
-                self._loop(service, streams, writer)
+            drain = Drain(settings.streams)
+            with (
+                at_work(settings, works, readers=[drain, self._heard(box)]),
+                Writer(box.mysql, rate=self.rate, seed=time.time_ns(), deletes=0) as writer,
+            ):
+                self._loop(writer)
                 written = writer.stop().rows
-            self._drain(service, streams)
-            self.audience.show(tuple(self._scores.values()), written=lambda: written, left=0.0)
+                self._drain(drain)
+        self.audience.show(tuple(self._scores.values()), written=lambda: written, left=0.0)
         self.before_compare(box)
         return Verdict(
             config=config,
@@ -185,51 +181,26 @@ class Demo:
         rows = f"{sum(shop.rows.values()):,} rows in {len(shop.rows)} tables"
         self.audience.say(f"the shop stands: {rows}" if shop.seeded_now else f"the shop of last time: {rows}")
 
-    def _loop(self, service: "Service", streams: "Sequence[StreamSettings]", writer: Writer) -> None:
+    def _loop(self, writer: Writer) -> None:
         self.ending.begin()
         self.audience.say(f"a writer changes the shop, {self.rate:g} transactions a second")
         self.audience.say("Spark starts: the first rows take longer than all that follow")
-        self._shown(writer)
         while not self.ending.is_over():
-            moved = False
-            for stream in self._due(streams):
-                moved = self._passed(service, stream) or moved
-                self._shown(writer)
-                if self.ending.is_over():
-                    break
-            if not moved:
-                self.ending.rest(RESTS)
+            self._shown(writer)
+            self.ending.rest(DRAWN_EVERY)
 
     def _shown(self, writer: Writer) -> None:
         self.audience.show(tuple(self._scores.values()), written=lambda: writer.done().rows, left=self.ending.left)
 
-    def _due(self, streams: "Sequence[StreamSettings]") -> "Iterator[StreamSettings]":
-        """Every table, but one that is read whole not each time."""
-        whole = time.monotonic() - self._whole_at >= WHOLE_EVERY
-        if whole:
-            self._whole_at = time.monotonic()
-        return (stream for stream in streams if whole or stream.mode is not Mode.REPLACE)
-
-    def _drain(self, service: "Service", streams: "Sequence[StreamSettings]") -> None:
+    def _drain(self, drain: Drain) -> None:
         self.ending.playing = False
         self.audience.say("the writer has stopped; what is under way is brought to its end")
-        deadline = time.monotonic() + DRAINED_WITHIN
-        self._whole_at = 0.0
-        quiet = 0
-        while quiet < QUIET_ROUNDS and time.monotonic() < deadline:
-            passed = [(stream.mode, self._passed(service, stream)) for stream in self._due(streams)]
-            moved = any(found for mode, found in passed if mode is not Mode.REPLACE)
-            quiet = 0 if moved else quiet + 1
-
-    def _passed(self, service: "Service", stream: "StreamSettings") -> bool:
-        """One pass of both stages; whether there was, or is, anything to do."""
-        done, loaded = service.extract(stream, _wanted()), service.load(stream, _wanted())
-        error = done.error or loaded.error
-        if error is None:
-            self._errors.pop(stream.table, None)
-        else:
-            self._errors[stream.table] = error
-        return bool(done.batches or loaded.batches or done.reason or error)
+        drain.begin()
+        steps, since = drain.steps, time.monotonic()
+        while not drain.done and time.monotonic() - since < STUCK_AFTER:
+            time.sleep(DRAWN_EVERY)
+            if drain.steps != steps:
+                steps, since = drain.steps, time.monotonic()
 
     def _heard(self, box: Sandbox) -> Callable[[Event], None]:
         def heard(event: Event) -> None:
@@ -243,11 +214,21 @@ class Demo:
                     score.lag = _age(event.mark)
                     if self._first_row is None and event.rows:
                         self._look_for_first_row(box, event.stream.table)
+                case PassEnded():
+                    self._note(event)
                 case _:
                     pass
             self.audience.see(event)
 
         return heard
+
+    def _note(self, event: PassEnded) -> None:
+        """Keep what stands in the way of a table, until a pass of the same stage goes well."""
+        if event.error is not None:
+            self._errors[event.stream.table] = event.error
+            self._failed[event.stream.table] = event.stage
+        elif self._failed.get(event.stream.table) is event.stage:
+            self._errors.pop(event.stream.table, None)
 
     def _look_for_first_row(self, box: Sandbox, table: str) -> None:
         """Read it as anybody would, over a connection of one's own."""
@@ -267,19 +248,6 @@ class Demo:
 
     def _now(self) -> float:
         return time.monotonic() - self.began
-
-
-def _wanted() -> "Pass":
-    from syncd.wiring import Pass
-
-    return Pass(wait=timedelta(seconds=20))
-
-
-def _warm(session: "Session") -> None:
-    """Start the session meanwhile. What befalls it is not asked for: the first reading meets it too, and tells."""
-    starter = ThreadPoolExecutor(1, thread_name_prefix="warm")
-    starter.submit(session.run, lambda spark: spark.range(1).count(), within=SESSION_WITHIN)
-    starter.shutdown(wait=False)
 
 
 def _age(mark: "Cursor") -> float | None:

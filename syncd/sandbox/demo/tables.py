@@ -25,7 +25,7 @@ class Shown:
 
 
 SHOWN: Final = (
-    Shown(table="countries", mode=Mode.REPLACE, words="{cursor: none, mode: replace}"),
+    Shown(table="countries", mode=Mode.REPLACE, words="{cursor: none, mode: replace, every: 10s}"),
     Shown(table="customers", mode=Mode.HISTORY, words="{mode: history}"),
     Shown(table="orders", mode=Mode.UPSERT),
     Shown(table="order_lines", mode=Mode.UPSERT),
@@ -44,5 +44,6 @@ def configuration(mysql: MySqlAddress, s3: S3Address, redshift: RedshiftAddress)
         f"{_NOTE}source:\n  url: {mysql.url}\n  zone: UTC\n"
         f"lake:\n  url: {s3.url}/syncd\n  endpoint: {s3.endpoint}\n  region: {s3.region}\n"
         f"warehouse:\n  url: {redshift.url}\n"
+        f"daemon: {{http: off, stop_timeout: 20s}}\ndefaults: {{every: 1s}}\n"
         f"tables:\n{tables}"
     )

@@ -1,7 +1,7 @@
 """One MySQL, one S3 and one stand-in for all; each test has tables, a lake and daemons of its own."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from syncd.core.batch_number import batch_of
 from syncd.sandbox.whole import Sandbox
 from tests.services.daemon import DaemonProcess, until
 from tests.services.servers import ENVIRON
+from watermarks.batch import BatchId
 from watermarks.document import Watermark
 from watermarks.history import Journal
 from watermarks.names import StreamName
@@ -111,18 +113,17 @@ class Place:
     def stream(self, table: str) -> StreamName:
         return StreamName(source="mysql", database="shop", table=table)
 
-    def ledger(self, table: str) -> list[tuple[Any, ...]]:
-        """What the ledger has of a table: each batch as often as it stands there."""
+    def ledger(self, table: str) -> list[BatchId]:
+        """The batches of a table in the ledger, each as often as it stands there."""
+        lake = f"%/daemon{self.number}"
+        stem = self.stream(table).stem
         with self.box.redshift.connect() as connection:
             cursor = connection.cursor()
-            cursor.execute("SELECT * FROM public.syncd_ledger LIMIT 0")
-            names = [column[0] for column in cursor.description]
-            wanted = [name for name in names if name in {"load_generation", "batch", "generation", "seq"}]
             cursor.execute(
-                f"SELECT {', '.join(wanted)} FROM public.syncd_ledger"
-                f" WHERE stream LIKE '%{table}' AND lake LIKE '%daemon{self.number}' ORDER BY 1, 2"
+                "SELECT batch FROM public.syncd_ledger"
+                f" WHERE lake LIKE '{lake}' AND stream = '{stem}' ORDER BY load_generation, batch"
             )
-            return [tuple(row) for row in cursor.fetchall()]
+            return [batch_of(int(number)) for (number,) in cursor.fetchall()]
 
 
 @pytest.fixture(scope="session")
@@ -140,17 +141,3 @@ def place(box: Sandbox, tmp_path: Path) -> Iterator[Place]:
     yield made
     for one in made.daemons:
         one.kill()
-
-
-@pytest.fixture
-def places(box: Sandbox, tmp_path: Path) -> Iterator[Callable[..., Place]]:
-    made: list[Place] = []
-
-    def make(**words: Any) -> Place:
-        made.append(Place(box=box, directory=tmp_path, **words))
-        return made[-1]
-
-    yield make
-    for one in made:
-        for daemon in one.daemons:
-            daemon.kill()

@@ -17,7 +17,7 @@ from tests.services.servers import ENVIRON
 
 pytestmark = pytest.mark.services
 
-ENDS_WITHIN = 150
+ENDS_WITHIN = 300
 
 
 def started(directory: Path, *words: str) -> "subprocess.Popen[str]":

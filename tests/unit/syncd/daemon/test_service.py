@@ -258,9 +258,10 @@ def test_a_reload_of_the_same_file_tries_again_what_a_person_had_to_mend(at_work
 
 
 def test_who_lost_the_lease_goes_on_under_a_new_name(at_work: Callable[..., Any]) -> None:
+    errors = [Ended("too silent")]
+
     def extracts(_works: Scripted, stream: StreamName) -> Outcome:
-        first = len(some.made) == 1
-        return Outcome(stream=stream, error=Ended("too silent") if first else None)
+        return Outcome(stream=stream, error=errors.pop() if errors else None)
 
     with at_work(settings_of("a: {every: 10ms}"), extracts=extracts) as some:
         some.until(lambda: len(some.made) == 2 and some.passes("a") > 3)
