@@ -1,0 +1,101 @@
+from typing import Any
+
+from syncd.core.events import BatchesLanded, BatchExtracted, PassBegan, PassEnded
+from syncd.core.settings import Mode, StreamSettings
+from syncd.sandbox.demo.drain import Drain
+from watermarks.batch import BatchId
+from watermarks.cursor import START
+from watermarks.document import Stage
+from watermarks.halves import Strategy
+from watermarks.names import StreamName
+
+STREAM = StreamName(source="mysql", database="shop", table="orders")
+
+
+def drain(mode: Mode = Mode.UPSERT) -> Drain:
+    return Drain([StreamSettings(source="mysql", database="shop", table="orders", mode=mode)])
+
+
+def passes(some: Drain, *, batch: int = 0, reason: str = "") -> None:
+    """One pass of the extract stage, with a batch or none."""
+    some(PassBegan(stream=STREAM, stage=Stage.EXTRACT, strategy=Strategy.SEQUENTIAL))
+    finds(some, batch, reason=reason)
+
+
+def finds(some: Drain, batch: int, *, reason: str = "") -> None:
+    told: dict[str, Any] = {"stream": STREAM, "mark": START, "seconds": 0.1}
+    if batch:
+        some(
+            BatchExtracted(
+                **told, batch=BatchId(1, batch), kind="increment", rows=1, files=1, bytes=1, quarantined=0
+            )
+        )  # fmt: skip
+    ended: dict[str, Any] = {
+        "state": "extracted",
+        "batches": int(batch > 0),
+        "rows": 1,
+        "complete": None,
+        "proven": True,
+        "pending": 0,
+    }
+    some(PassEnded(**told, stage=Stage.EXTRACT, reason=reason, **ended))
+
+
+def lands(some: Drain, batch: int) -> None:
+    last = BatchId(1, batch)
+    some(BatchesLanded(stream=STREAM, first=last, last=last, batches=1, rows=1, files=1, mark=START, seconds=0.1))
+
+
+def test_two_passes_that_find_nothing_after_the_last_write_are_the_end() -> None:
+    some = drain()
+    passes(some)
+    some.begin()
+    passes(some)
+    assert not some.done
+
+    passes(some)
+
+    assert some.done
+
+
+def test_a_pass_that_began_before_the_last_write_does_not_count() -> None:
+    some = drain()
+    some(PassBegan(stream=STREAM, stage=Stage.EXTRACT, strategy=Strategy.SEQUENTIAL))
+    some.begin()
+    finds(some, 0)
+    passes(some)
+
+    assert not some.done
+
+
+def test_what_is_extracted_has_to_land() -> None:
+    some = drain()
+    some.begin()
+    passes(some, batch=1)
+    passes(some)
+    passes(some)
+    assert not some.done
+
+    lands(some, 1)
+
+    assert some.done
+
+
+def test_what_waits_for_something_is_not_at_its_end() -> None:
+    some = drain()
+    some.begin()
+    passes(some)
+    passes(some, reason="held by a transaction")
+
+    assert not some.done
+
+
+def test_a_table_that_is_read_whole_is_read_once_more() -> None:
+    some = drain(Mode.REPLACE)
+    some.begin()
+    passes(some, batch=1)
+    assert not some.done
+
+    lands(some, 1)
+
+    assert some.done
