@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Final, Self
@@ -39,10 +39,16 @@ class DemoWorks(Service):
 @contextmanager
 def at_work(settings: Settings, works: DemoWorks, *, readers: Sequence[Tell]) -> Iterator[None]:
     """The daemon, at work in a thread of its own until the end of the `with`."""
+    warm = [works]
+
+    def make(settings: Settings, tell: Tell, _lost: Callable[[], None]) -> DemoWorks:
+        """The works that are warm; where a laptop slept and their lease is lost, others."""
+        return (warm.pop() if warm else DemoWorks(settings)).told_to(tell)
+
     daemon = Daemon(
         settings,
         read=lambda: settings,
-        make=lambda _settings, tell, _lost: works.told_to(tell),
+        make=make,
         readers=readers,
         say=lambda _line: None,
     )
