@@ -17,10 +17,9 @@ from syncd.core.standing import instant_of
 from syncd.core.whereabouts import AtSource, Facts, InTarget, Refused, Sighting, shown
 from syncd.desk import Desk, name_of
 from syncd.stages.marks.changing import require_run
-from syncd.stages.marks.unwritten import Unwritten
 from syncd.stages.marks.weighing import AT_ONCE, links
 from syncd.stages.quarantine import Quarantine
-from syncd.wiring import Pass, Service, open_store
+from syncd.wiring import Pass, Service, open_unwritten
 from watermarks.batch import BatchId, Kind, Link
 from watermarks.cursor import START, Cursor
 from watermarks.cursor import instant_of as instant_of_text
@@ -140,7 +139,7 @@ class Explainer:
             environ=self.environ,
             tell=lambda _: None,
             clock=self.desk.clock,
-            store=lambda lake: Unwritten(open_store(lake)),
+            store=open_unwritten,
             one_shot=True,
         ) as service:
             seen = service.extract(self.settings, Pass(wait=timedelta(0), dry=True))

@@ -15,9 +15,8 @@ from syncd.core.passages import passages
 from syncd.core.planner import Request, Span, queries_of
 from syncd.core.settings import StreamSettings
 from syncd.desk import Desk, name_of
-from syncd.stages.marks.unwritten import Unwritten
 from syncd.stages.marks.weighing import MOST_LINKS, links
-from syncd.wiring import Pass, Service, open_store
+from syncd.wiring import Pass, Service, open_unwritten
 from watermarks.batch import Draft, Kind, Link, Plan
 from watermarks.document import Watermark
 from watermarks.errors import HintedError
@@ -50,7 +49,7 @@ class Foreteller:
                 environ=self._environ,
                 tell=lambda _: None,
                 clock=self._desk.clock,
-                store=lambda lake: Unwritten(open_store(lake)),
+                store=open_unwritten,
                 one_shot=True,
             )
         )

@@ -54,7 +54,7 @@ def run(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by nam
     from syncd.config.check import read_settings
     from syncd.config.words import duration
     from syncd.core.planner import Request
-    from syncd.wiring import Pass, Service
+    from syncd.wiring import Pass, Service, open_store, open_unwritten
 
     settings = read_settings(words["config"], os.environ)
     streams = chosen(settings, words["tables"], all_=words["all_"])
@@ -70,7 +70,8 @@ def run(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by nam
     wanted = Pass(request=request, wait=wait, dry=words["dry_run"])
     with ended_by_sigterm(), ExitStack() as stack:
         progress = stack.enter_context(progress_of(quiet=words["as_json"]))
-        service = stack.enter_context(Service(settings, environ=os.environ, tell=progress, one_shot=True))
+        store = open_unwritten if wanted.dry else open_store
+        service = stack.enter_context(Service(settings, environ=os.environ, tell=progress, store=store, one_shot=True))
         passed = [_passed(service, stream, wanted, extracts=extracts, loads=loads) for stream in streams]
     show(passed, as_json=words["as_json"], dry_run=wanted.dry, strict=words["strict"])
     _leave(passed, strict=words["strict"], debug=words["debug"])

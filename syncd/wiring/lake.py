@@ -28,6 +28,13 @@ def open_store(lake: "Lake") -> Store:
     return S3Store(lake.client, bucket=lake.settings.bucket, prefix=lake.settings.prefix)
 
 
+def open_unwritten(lake: "Lake") -> Store:
+    """The store of a look: what a run would leave there, such as notes of the horizon, is left nowhere."""
+    from syncd.stages.marks.unwritten import Unwritten  # noqa: PLC0415  # only those who look need it
+
+    return Unwritten(open_store(lake))
+
+
 def stream_of(settings: StreamSettings) -> StreamName:
     return StreamName(source=settings.source, database=settings.database, table=settings.table)
 

@@ -64,6 +64,8 @@ def test_a_run_is_foretold_and_nothing_is_written_anywhere(
     assert read["statements"][0].startswith("SELECT")
     assert (load["batches"], load["rows"], load["ddl"]) == (2, 1 + read["rows"], [])
     assert load["copies"] == 2  # what waits was prepared for another server's table
+    dry = made("run", "--all", "--dry-run")
+    assert (dry.code, made.wrote) == (0, set()), dry.err
     text = made("plan", "--statements").out
     assert re.search(rf"shop\.{orders.table} +increment +1 +\d+ +", text)
     assert "FORCE INDEX" in text or "USE INDEX" in text
