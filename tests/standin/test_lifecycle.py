@@ -252,6 +252,21 @@ def test_path_too_long_for_a_socket_is_no_obstacle(empty: Path) -> None:
     shutil.rmtree(home)
 
 
+def test_a_directory_that_was_removed_and_made_again_has_an_empty_server(empty: Path) -> None:
+    deep = empty / ("d" * 60) / ("e" * 60)
+    home = RedshiftStandIn(deep).home
+    for _ in range(2):
+        with RedshiftStandIn(deep) as server:
+            client = connect(server)
+            client.connection.autocommit = True
+            client.run("create table mine (a integer)")
+            client.close()
+        shutil.rmtree(deep)
+
+    assert home != deep
+    shutil.rmtree(home)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root runs the server as another user")
 def test_directory_closed_to_others_is_no_obstacle_for_root(empty: Path) -> None:
     closed = empty / "closed"

@@ -106,6 +106,7 @@ class Cluster:
         try:
             self._prepare_home()
             self._end_leftover()
+            self._forget_a_removed_directory()
             programs = self._programs()
             if not (self.data / "PG_VERSION").exists():
                 self._make_files(programs)
@@ -167,6 +168,13 @@ class Cluster:
                 hint="Stop that one, or choose another directory.",
             ) from error
         self._lock = lock
+
+    def _forget_a_removed_directory(self) -> None:
+        """Begin anew where the directory was removed and made again: the files beside it are those of the old one."""
+        mark = self._directory / "beside"
+        if self.home != self._directory and not mark.exists():
+            shutil.rmtree(self.data, ignore_errors=True)
+            mark.write_text(f"{self.home}\n", encoding="utf-8")
 
     def _programs(self) -> Path:
         """The programs where the account can run them: in the wheel, or in a copy beside the data."""
