@@ -16,6 +16,10 @@ class OtherTable(DataInDoubt):
     """The table is not the one that batches landed in."""
 
 
+class OtherChain(DataInDoubt):
+    """What landed under a number is not the batch that has it now."""
+
+
 class Ledger:
     """The entries from the newest that it has to hold on; of older ones one at a time, where that one is missing."""
 
@@ -30,6 +34,22 @@ class Ledger:
         upto = max(cycle.half.last, *(link.id for link in cycle.due)) if cycle.due else cycle.half.last
         anew = cycle.half.load_generation > 1
         self._entries = self._asked(controls.landed(since=self._since, upto=upto if anew else None))
+        self._require_same_chain()
+
+    def _require_same_chain(self) -> None:
+        """Make sure that what landed under the numbers that are due are those batches.
+
+        Raises:
+            OtherChain: the lake was emptied and begun anew, or is another one at the same address.
+        """
+        for link in self._cycle.due:
+            entry = self._entries.get(self._cycle.key(link.id))
+            if entry is not None and entry.manifest != link.digest:
+                raise OtherChain(
+                    f"{self._cycle.stream}: the ledger holds {link.id} of another chain than the lake does",
+                    # Rows of the other chain may carry higher numbers: what lands over them would lose.
+                    hint=f"Was the lake emptied and begun anew? Then DROP TABLE {entry.table}; {self._anew}",
+                )
 
     def __contains__(self, key: object) -> bool:
         if not isinstance(key, LedgerKey):

@@ -123,13 +123,13 @@ class Controls:
 
     @property
     def _entries(self) -> str:
-        return f"SELECT load_generation, batch, rows, table_name FROM {self._held} WHERE {self._mine}"
+        return f"SELECT load_generation, batch, rows, table_name, manifest FROM {self._held} WHERE {self._mine}"
 
     @property
     def _held(self) -> str:
         if not self.apart:
             return self.ledger.sql
-        fields = "lake, stream, target, load_generation, batch, rows, table_name"
+        fields = "lake, stream, target, load_generation, batch, rows, table_name, manifest"
         return f"({' UNION ALL '.join(f'SELECT {fields} FROM {table.sql}' for table in self.ledgers)}) held"
 
     @property
@@ -190,6 +190,8 @@ class Entry:
     key: LedgerKey
     rows: int
     table: str
+    manifest: str
+    """The digest of the link that it landed by."""
 
 
 def entries_of(stream: StreamName, rows: Iterable[Sequence[object]]) -> tuple[Entry, ...]:
@@ -199,6 +201,7 @@ def entries_of(stream: StreamName, rows: Iterable[Sequence[object]]) -> tuple[En
             key=LedgerKey(stream=stream, load_generation=int(str(generation)), batch=batch_of(int(str(batch)))),
             rows=int(str(count)),
             table=str(table),
+            manifest=str(manifest),
         )
-        for generation, batch, count, table in rows
+        for generation, batch, count, table, manifest in rows
     )

@@ -10,7 +10,7 @@ import pytest
 
 from syncd.adapters.redshift.again import FilesGone
 from syncd.adapters.redshift.connect import connect
-from syncd.adapters.redshift.ledger import OtherTable
+from syncd.adapters.redshift.ledger import OtherChain, OtherTable
 from syncd.adapters.redshift.sessions import Door, KeptSession
 from syncd.core.errors import FileRefused, SchemaDrift, WarehouseDown, WarehouseUnfit
 from syncd.core.events import LedgerBehind
@@ -18,7 +18,7 @@ from syncd.core.settings import Mode, Secret
 from syncd.sandbox.redshift import RedshiftStandIn
 from syncd.sandbox.redshift.faults import COMMIT
 from syncd.stages.load import TRIES
-from tests.builders import RUN
+from tests.builders import RUN, make_process
 from tests.integration.load.conftest import Loader, Reader
 from tests.services.landed import Batches
 from tests.services.prepared import Prepared, row, text_column
@@ -515,3 +515,32 @@ def test_a_warehouse_that_comes_back_within_the_tries_is_not_told(
 
     assert outcome.error is None
     whole(warehouse, orders)
+
+
+def emptied(loader: Loader, bucket: Bucket) -> None:
+    """All that the lake held is gone."""
+    settings = loader.lake.settings
+    pages = bucket.client.get_paginator("list_objects_v2").paginate(Bucket=settings.bucket, Prefix=settings.prefix)
+    for found in [found["Key"] for page in pages for found in page.get("Contents", [])]:
+        bucket.client.delete_object(Bucket=settings.bucket, Key=found)
+
+
+def test_batches_of_a_lake_that_was_begun_anew_are_not_taken_for_those_that_landed(
+    loader: Loader, prepared: Prepare, orders: Batches, warehouse: Reader, bucket: Bucket
+) -> None:
+    """The ledger has their numbers; what landed under them was another chain."""
+    loader.load(orders.prepared)
+    emptied(loader, bucket)
+    loader.end()
+    loader.process = make_process(loader.journal.store, f"anew-{orders.prepared.table}")
+    anew = Batches(prepared(table=orders.prepared.table))
+    anew.add(*(row(key, key, name="anew") for key in (1, 2, 3, 4)))
+
+    doubt = stops(loader, anew.prepared, OtherChain, "1-1", "another chain", "--redshift-only")
+    loader.end()
+    [dropped] = re.findall(r"DROP TABLE [^;]+", doubt.hint)
+    warehouse.client.run(dropped)
+    Operator(journal=loader.journal, who="ann", why="the lake was begun anew").reset_loaded(anew.prepared.stream)
+    loader.load(anew.prepared)
+
+    assert warehouse.rows(anew.prepared) == [(key, "anew") for key in (1, 2, 3, 4)]
