@@ -254,15 +254,17 @@ def test_path_too_long_for_a_socket_is_no_obstacle(empty: Path) -> None:
 
 def test_a_directory_that_was_removed_and_made_again_has_an_empty_server(empty: Path) -> None:
     deep = empty / ("d" * 60) / ("e" * 60)
-    home = deep
+    homes = set()
     for _ in range(2):
         with RedshiftStandIn(deep) as server:
+            homes.add(server.home)
             client = connect(server)
             client.connection.autocommit = True
             client.run("create table mine (a integer)")
             client.close()
         shutil.rmtree(deep)
 
+    [home] = homes
     assert home != deep
     shutil.rmtree(home)
 
