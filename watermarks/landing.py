@@ -106,7 +106,9 @@ def require_fence(stored: int, epoch: int, *, fenced: bool) -> bool:
     """
     if stored > epoch:
         raise Fenced(
-            f"the target's fence is at epoch {stored}, ours is {epoch}", hint="Another process has taken over."
+            f"the target's fence is at epoch {stored}, ours is {epoch}",
+            hint="Another process has taken over. If there is none, the lake was emptied or restored, and the warehouse"
+            " was not: drop the fence's table; the ledger then tells what had landed.",
         )
     if stored < epoch and fenced:
         raise FenceLost(f"the target's fence is at epoch {stored}, ours is {epoch}", hint="Was the warehouse restored?")
