@@ -1,12 +1,14 @@
 """Every type on both servers: what was loaded is equal by sums alone, and a changed value of each is told."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from syncd.core.verify.verdict import State
 from syncd.sandbox.whole import Sandbox
 from tests.integration.verify.conftest import Both
+from tests.services.prepared import numbers
 from tests.services.whole_types import ALONE, WIDE, Group, Stream
 
 pytestmark = pytest.mark.services
@@ -18,7 +20,7 @@ SUMS = 3
 
 
 def loaded(both: Callable[..., Both], box: Sandbox, group: Group, kind: str) -> tuple[Both, Stream]:
-    mine = group.on(kind)
+    mine = replace(group.on(kind), name=f"{group.name}{next(numbers)}")
     if not mine.cases:
         pytest.skip("the server has none of these types")
     stream = Stream(mine, "upsert", "shop", box.mysql)
