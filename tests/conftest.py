@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import tempfile
 from pathlib import Path
 
@@ -23,6 +24,9 @@ def pytest_configure(config: pytest.Config) -> None:
     folder.chmod(0o711)
     config.stash[LEFT] = folder
     os.environ["TMPDIR"] = str(folder)
+    # Whoever runs us in the background may have us ignore Ctrl-C, and what we start would inherit that.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

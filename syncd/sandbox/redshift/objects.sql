@@ -31,19 +31,20 @@ BEGIN
   RETURN kept;
 END $$;
 
-CREATE FUNCTION pg_catalog.redshift_long_varchar(value varchar, typmod int, explicit boolean)
+-- No function of SQL: PostgreSQL would put it where it is called, and CREATE TABLE AS would not know the width any more.
+CREATE FUNCTION pg_catalog.redshift_varchar(value varchar, typmod int, explicit boolean)
 RETURNS varchar LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 DECLARE
   width int := typmod - 4;
 BEGIN
+  IF width < 0 OR octet_length(value) <= width THEN
+    RETURN value;
+  END IF;
   IF explicit OR octet_length(rtrim(value, ' ')) <= width THEN
     RETURN redshift_cut(value, width);
   END IF;
   RAISE EXCEPTION USING ERRCODE = '22001', MESSAGE = 'value too long for type character varying(' || width || ')';
 END $$;
--- PostgreSQL puts this where it is called: a text that fits costs next to nothing. (Not STRICT, or it would not.)
-CREATE FUNCTION pg_catalog.redshift_varchar(value varchar, typmod int, explicit boolean) RETURNS varchar LANGUAGE sql IMMUTABLE RETURN
-  CASE WHEN typmod < 4 OR octet_length(value) <= typmod - 4 THEN value ELSE redshift_long_varchar(value, typmod, explicit) END;
 UPDATE pg_cast SET castfunc = 'pg_catalog.redshift_varchar(varchar,int,boolean)'::regprocedure
   WHERE castsource = 'varchar'::regtype AND casttarget = 'varchar'::regtype;
 
