@@ -42,7 +42,8 @@ test: $(READY)  ## what every change must pass, under ten minutes
 	$(BIN)/pytest -m 'simulation and not long' -n 2 --dist worksteal tests/property
 
 test-services: $(READY) ## the sandbox and the Redshift stand-in, through their own servers
-	$(BIN)/pytest -n 2 --dist loadfile tests/standin tests/live tests/integration --ignore=tests/integration/stage --ignore=tests/integration/demo
+	$(BIN)/pytest -n 2 --dist loadfile tests/standin tests/live tests/integration --ignore=tests/integration/stage --ignore=tests/integration/parallel --ignore=tests/integration/demo
+	$(BIN)/pytest tests/integration/parallel  # as below
 	$(BIN)/pytest tests/integration/stage  # a process has one session of Spark, as PySpark has one context
 	$(BIN)/pytest tests/integration/demo
 

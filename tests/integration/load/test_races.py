@@ -1,5 +1,7 @@
 """Two loaders at the same batch in the same moment, with no lease between them: it lands once, for both."""
 
+import random
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -51,11 +53,13 @@ class Racer:
 
     def _run(self) -> None:
         self._barrier.wait()
-        for _ in range(TRIES):
+        for attempt in range(TRIES):
             try:
                 self.told.append(self._target.land(self._cycle))
             except PASSING:
                 self._cycle = replace(self._cycle, fenced=False)
+                # Each ends the other's session as an older one's: as loaders do, they draw lots for who begins again.
+                time.sleep(random.uniform(0, 0.05 * (attempt + 1)))
             else:
                 return
 
