@@ -132,6 +132,7 @@ def test_streams_at_once_keep_to_the_connections_that_are_allowed(shop: Callable
         assert outcome.complete >= outcome.mark.values[0].plain.replace(tzinfo=UTC)
 
 
+@pytest.mark.long  # what goes on meanwhile has to outlast it: a busy machine needs more than the seconds of a quick run
 def test_a_pass_that_is_ended_returns_and_no_other_is_disturbed(shop: Callable[..., Shop]) -> None:
     slow = "query: 'SELECT * FROM shop.{0} WHERE ${{window}} AND SLEEP(0.05) = 0'"
     made = shop({"slow": slow.format("slow"), "other": slow.format("other"), "quick": ""}, most=4)

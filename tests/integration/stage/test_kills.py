@@ -26,8 +26,9 @@ FEW = ("after create plans", "a part stands", "between windows", "after create b
 
 def fill(pipe: Pipe, copies: int = COPIES) -> int:
     """The table; how many rows it has."""
-    # One window after the other, on any machine: two are planned, and Spark is told to do one at a time.
-    pipe.options, pipe.spark = "max_connections: 2", "master: 'local[2]', conf: {spark.default.parallelism: '1'}"
+    # One window after the other, on any machine: two are planned (the third connection is for questions), and Spark is
+    # told to do one at a time.
+    pipe.options, pipe.spark = "max_connections: 3", "master: 'local[2]', conf: {spark.default.parallelism: '1'}"
     pipe.tables = "orders: {batch_rows: 100000}"
     pipe.sql(
         "DROP TABLE IF EXISTS orders",
