@@ -78,11 +78,14 @@ class DaemonProcess:
 
     @property
     def java(self) -> list[int]:
-        """The JVMs that it has."""
-        asked = subprocess.run(
-            ["ps", "-o", "pid=,comm=", "--ppid", str(self.process.pid)], capture_output=True, text=True, check=False
-        )
-        return [int(line.split()[0]) for line in asked.stdout.splitlines() if "java" in line]
+        """The JVMs that it has. Around one that archives its classes there is a shell."""
+        asked = subprocess.run(["ps", "-eo", "pid=,ppid=,comm="], capture_output=True, text=True, check=True)
+        found = [line.split(maxsplit=2) for line in asked.stdout.splitlines()]
+        processes = [(int(pid), int(parent), name) for pid, parent, name in found]
+        mine = {self.process.pid}
+        while more := {pid for pid, parent, _ in processes if parent in mine} - mine:
+            mine |= more
+        return [pid for pid, _, name in processes if pid in mine and name == "java"]
 
 
 if __name__ == "__main__":

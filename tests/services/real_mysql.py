@@ -38,6 +38,11 @@ def real_mysql() -> Path:
     return place / "bin"
 
 
+def can_be_had() -> bool:
+    """Whether it is built, or a test that asks for it builds it."""
+    return (_place() / "bin" / "mysqld").exists() or (os.geteuid() == 0 and shutil.which("debootstrap") is not None)
+
+
 def _place() -> Path:
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "syncd-tests" / "real-mysql"

@@ -21,7 +21,7 @@ from syncd.cli.main import syncd as entry
 from syncd.sandbox.faults.s3 import Request, S3Proxy
 from syncd.sandbox.redshift import Lake, RedshiftStandIn
 from syncd.sandbox.whole import Sandbox
-from tests.services.servers import environ_of
+from tests.services.servers import ONE, environ_of
 from watermarks.errors import HintedError
 
 pytestmark = pytest.mark.services
@@ -99,7 +99,7 @@ class World:
         return found
 
 
-@pytest.fixture(scope="module", params=["mariadb", "mysql"])
+@pytest.fixture(scope="module", params=ONE)
 def box(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     """MariaDB, then MySQL itself where it can be had, and S3."""
     environ = environ_of(request.param)

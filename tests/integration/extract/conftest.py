@@ -13,7 +13,7 @@ from syncd.sandbox.s3 import S3Address
 from syncd.sandbox.shop.seed import seed_orders
 from syncd.sandbox.whole import Sandbox
 from tests.services.orders import Orders, find_orders
-from tests.services.servers import ENVIRON, environ_of
+from tests.services.servers import ENVIRON, ONE, environ_of
 
 ROWS = 200_000
 
@@ -33,7 +33,7 @@ def session(s3: S3Address) -> Iterator[Session]:
     session.stop()
 
 
-@pytest.fixture(scope="session", params=["mariadb", "mysql"])
+@pytest.fixture(scope="session", params=ONE)
 def orders(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orders]:
     """The shop's orders on MariaDB, then on MySQL itself where it can be had."""
     environ = environ_of(request.param)

@@ -18,6 +18,7 @@ from syncd.config.check import read_settings
 from syncd.core.settings import Mode
 from syncd.sandbox.whole import Sandbox
 from tests.services.guarded import sandbox_of, settings_of
+from tests.services.servers import BOTH
 
 pytestmark = pytest.mark.services
 
@@ -34,7 +35,7 @@ SCHEMA = (
 )
 
 
-@pytest.fixture(scope="module", params=["mariadb", "mysql"])
+@pytest.fixture(scope="module", params=BOTH)
 def box(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     with sandbox_of(request.param, tmp_path_factory.mktemp("init"), []) as found:
         digits = "(SELECT 0 d" + "".join(f" UNION ALL SELECT {d}" for d in range(1, 10)) + ")"

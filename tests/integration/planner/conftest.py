@@ -6,10 +6,10 @@ import pytest
 
 from syncd.sandbox.whole import Sandbox
 from tests.integration.planner.servers import Server
-from tests.services.servers import environ_of
+from tests.services.servers import BOTH, environ_of
 
 
-@pytest.fixture(scope="session", params=["mariadb", "mysql"])
+@pytest.fixture(scope="session", params=BOTH)
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """MariaDB, then MySQL itself where it can be had; with an empty database `lab`."""
     environ = environ_of(request.param)

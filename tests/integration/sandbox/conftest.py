@@ -5,7 +5,7 @@ import pytest
 
 from syncd.sandbox.process import ProcessId, find_marked
 from syncd.sandbox.whole import Sandbox
-from tests.services.servers import ENVIRON, environ_of
+from tests.services.servers import BOTH, ENVIRON, environ_of
 
 
 @pytest.fixture(scope="session")
@@ -21,7 +21,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
         yield sandbox
 
 
-@pytest.fixture(scope="module", params=["mariadb", "mysql"])
+@pytest.fixture(scope="module", params=BOTH)
 def own(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     """A server to end and to restart: MariaDB, then MySQL itself where it can be had."""
     environ = environ_of(request.param)

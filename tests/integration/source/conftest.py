@@ -5,7 +5,7 @@ import pytest
 
 from syncd.sandbox.mysql import MySqlAddress
 from syncd.sandbox.whole import Sandbox
-from tests.services.servers import environ_of
+from tests.services.servers import BOTH, environ_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class SourceServer:
         return self.kind == "mariadb"
 
 
-@pytest.fixture(scope="module", params=["mariadb", "mysql"])
+@pytest.fixture(scope="module", params=BOTH)
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SourceServer]:
     """MariaDB, then MySQL itself where it can be had."""
     environ = environ_of(request.param)

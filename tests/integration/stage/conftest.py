@@ -22,7 +22,7 @@ from syncd.sandbox.whole import Sandbox
 from syncd.stages.run import Outcome
 from syncd.wiring import Pass, Server, Service
 from tests.services.chain_check import Lake
-from tests.services.servers import environ_of
+from tests.services.servers import ONE, environ_of
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -126,7 +126,7 @@ def warm() -> Iterator[Session]:
     session.stop()
 
 
-@pytest.fixture(scope="session", params=["mariadb", "mysql"])
+@pytest.fixture(scope="session", params=ONE)
 def box(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     """MariaDB and S3, then MySQL itself where it can be had."""
     environ = environ_of(request.param)
@@ -151,5 +151,6 @@ def until() -> Callable[[Callable[[], bool]], None]:
         deadline = time.monotonic() + within
         while not asked():
             assert time.monotonic() < deadline, "it did not come about"
+            time.sleep(0.02)
 
     return wait

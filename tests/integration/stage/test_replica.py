@@ -24,7 +24,7 @@ from tests.services.clients import Client
 from tests.services.guarded import settings_of
 from tests.services.load import TABLES, Load
 from tests.services.replication import follow, run, server_of
-from tests.services.servers import environ_of
+from tests.services.servers import ONE, environ_of
 
 pytestmark = pytest.mark.services
 
@@ -61,7 +61,7 @@ class Pair:
             yield
 
 
-@pytest.fixture(scope="module", params=["mariadb", "mysql"])
+@pytest.fixture(scope="module", params=ONE)
 def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     environ = environ_of(request.param)
 

@@ -21,6 +21,7 @@ from tests.integration.stage.tables import fill, require_unmoved, require_whole
 from tests.services.bastion import BastionServer
 from tests.services.certificates import Authority
 from tests.services.guarded import Guarded, guard
+from tests.services.servers import ONE
 from tests.services.type_table import described
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.services
 INSIDE = "db.internal"
 
 
-@pytest.fixture(scope="module", params=["mariadb", "mysql"])
+@pytest.fixture(scope="module", params=ONE)
 def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     """A server with an own certificate, and S3 beside it."""
     with guard(request.param, tmp_path_factory.mktemp("guarded"), services=["mysql", "s3"]) as found:

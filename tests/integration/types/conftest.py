@@ -6,10 +6,10 @@ import pytest
 
 from syncd.adapters.mysql.connect import session_of
 from syncd.sandbox.whole import Sandbox
-from tests.services.servers import environ_of
+from tests.services.servers import BOTH, environ_of
 
 
-@pytest.fixture(scope="session", params=["mariadb", "mysql"])
+@pytest.fixture(scope="session", params=BOTH)
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Sandbox]]:
     """MariaDB, then MySQL itself where it can be had; with its name."""
     environ = environ_of(request.param)

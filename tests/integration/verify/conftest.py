@@ -20,7 +20,7 @@ from syncd.stages.run import Outcome
 from syncd.wiring import Pass, Server, Service
 from syncd.wiring.verifying import Verifying, Wanted
 from tests.services.plain_reader import PlainReader
-from tests.services.servers import environ_of
+from tests.services.servers import ONE, environ_of
 from tests.standin.clients import Client, connect
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Both:
             self.client.run(statement)
 
 
-@pytest.fixture(scope="session", params=["mariadb", "mysql"])
+@pytest.fixture(scope="session", params=ONE)
 def box(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     """MariaDB and S3, then MySQL itself where it can be had."""
     environ = environ_of(request.param)

@@ -11,6 +11,7 @@ from syncd.sandbox.ports import LOOPBACK
 from syncd.sandbox.whole import Sandbox
 from tests.services.bastion import BastionServer
 from tests.services.guarded import Guarded, guard, sandbox_of
+from tests.services.servers import BOTH
 
 
 @pytest.fixture
@@ -19,13 +20,13 @@ def bastion(tmp_path: Path) -> Iterator[BastionServer]:
         yield server
 
 
-@pytest.fixture(scope="module", params=["mariadb", "mysql"])
+@pytest.fixture(scope="module", params=BOTH)
 def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     with guard(request.param, tmp_path_factory.mktemp("guarded"), services=["mysql"]) as found:
         yield found
 
 
-@pytest.fixture(scope="module", params=["mariadb", "mysql"])
+@pytest.fixture(scope="module", params=BOTH)
 def bare(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     """A server that does not encrypt."""
     options = [] if request.param == "mariadb" else ["--tls-version="]
