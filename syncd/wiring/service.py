@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -27,7 +27,7 @@ from syncd.core.settings import (
     TargetSettings,
 )
 from syncd.core.underway import Lane, UnderWay
-from syncd.stages.claim import Claiming
+from syncd.stages.claim import Claiming, give_back
 from syncd.stages.extract import ExtractProducer
 from syncd.stages.heartbeat import Heartbeat
 from syncd.stages.load import LoadOutcome, LoadRun
@@ -139,15 +139,9 @@ class Service:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            self._give_back()
+            give_back(list(self._claims.values()))  # while the lease is renewed still
         finally:
             self._stack.close()
-
-    def _give_back(self) -> None:
-        """Give every claim back, while the lease is renewed still."""
-        for claiming in list(self._claims.values()):
-            with suppress(HintedError):  # what stays with us falls to others as soon as we are silent
-                claiming.release()
 
     def _claiming(self, stream: StreamName, stage: Stage, wanted: Pass) -> Claiming:
         """The claim of a stage, kept until the end; it is as patient as the first pass wanted it to be."""
