@@ -159,6 +159,14 @@ def rows_after(order: Order, low: Cursor, *, mariadb: bool) -> str:
     return f"SELECT 1 FROM {qualified(order.database, order.table)} {hint} WHERE {after(order.columns, low)}"
 
 
+def anything_new(order: Order, low: Cursor, *, identity: str) -> str:
+    """Reads which server answers, when the table was made, and whether any row stands behind a cursor."""
+    where = f"TABLE_SCHEMA = {text_literal(order.database)} AND TABLE_NAME = {text_literal(order.table)}"
+    made = f"(SELECT CREATE_TIME FROM information_schema.TABLES WHERE {where})"
+    rows = f"SELECT 1 FROM {hinted(order.database, order.table, order.index)} WHERE {after(order.columns, low)}"
+    return f"SELECT {expression_of(identity)}, {made}, EXISTS({rows})"
+
+
 def table_rows(database: str, table: str) -> str:
     """Reads about how many rows a table has, as its engine keeps count."""
     where = f"TABLE_SCHEMA = {text_literal(database)} AND TABLE_NAME = {text_literal(table)}"
@@ -266,6 +274,11 @@ def identity_sql(*, mariadb: bool) -> str:
         if mariadb
         else "@@server_uuid"
     )
+
+
+def as_identity(told: object) -> str:
+    """The identity as a server has told it: as text, or as its bytes."""
+    return told.decode() if isinstance(told, bytes) else str(told)
 
 
 def expression_of(identity: str) -> str:

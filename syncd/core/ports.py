@@ -112,8 +112,8 @@ class Horizon:
 class Horizons(Protocol):
     """The horizons of all tables of one server."""
 
-    def of(self, asked: Sequence[Asked]) -> Mapping[TableName, Horizon]:
-        """The horizons of these tables now, by one poll of the server.
+    def of(self, asked: Sequence[Asked], *, aged: float = 0.0) -> Mapping[TableName, Horizon]:
+        """The horizons of these tables now, by one poll of the server; or as they were less than `aged` seconds ago.
 
         The snapshot that reads up to a bound must be opened after this returns.
 

@@ -97,7 +97,7 @@ def _wanted(lane: Lane) -> Pass:
     """
     limited = lane.stage is Stage.EXTRACT and lane.settings.mode is not Mode.REPLACE
     request = Request(limit=lane.settings.batch_rows) if limited else Request()
-    return Pass(request=request, wait=WAIT, patience=timedelta(0), strategy=lane.strategy)
+    return Pass(request=request, wait=WAIT, patience=timedelta(0), strategy=lane.strategy, brief=True)
 
 
 def _extracted(outcome: Outcome, wanted: Pass) -> Passed:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final
 
@@ -12,10 +12,10 @@ from syncd.core.columns import Passage
 from syncd.core.errors import SourceReplaced, SourceUnfit
 from syncd.core.growing import Notes, Remembered, Seen, complete, noted
 from syncd.core.horizon import Stamp, stamp_of, unstamped, zone_of
-from syncd.core.mysql_sql import after, within
+from syncd.core.mysql_sql import after, anything_new, as_identity, within
 from syncd.core.order import Order, order_of, require_no_nulls
 from syncd.core.planner import Bounds, Ground, Request, Way
-from syncd.core.ports import Asked, Horizon, Horizons, Source, TableName
+from syncd.core.ports import Asked, Break, Horizon, Horizons, Source, TableName
 from syncd.core.reading import OrderField, WindowQuery
 from syncd.core.schema import Table
 from syncd.core.settings import FirstRun, NullCursor, StreamSettings
@@ -29,6 +29,8 @@ from watermarks.cursor import START, Cursor, instant_text
 from watermarks.document import Watermark
 from watermarks.window import Window
 
+AGED: Final = 1.0
+"""Seconds by which the horizon of a stream at rest may be behind: for many such streams, one poll."""
 NO_ZONE: Final = "the zone of those who write is not said (source: zone)"
 
 
@@ -57,6 +59,16 @@ class _Scene:
         return replace(self, ground=replace(self.ground, horizon=horizon))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rest:
+    """What was asked of where a proposal found that everything is read."""
+
+    scene: _Scene
+    clock: Clock
+    breaks: tuple[Break, ...]
+    """All that were known of."""
+
+
 @dataclass(kw_only=True)
 class Planner:
     """Plans the batches of one stream, for one run."""
@@ -81,6 +93,8 @@ class Planner:
     """What is in the way, where the last proposal was none."""
     complete: datetime | None = None
     """Below which bound a proposal found nothing left to read; None where none has."""
+    rest: Rest | None = None
+    """Where that was so, and a few questions can tell whether it still is."""
 
     def __post_init__(self) -> None:
         self._prober = Prober(source=self.source, windows=self.windows)
@@ -96,7 +110,7 @@ class Planner:
             SchemaDrift: the table was made anew, or its key changed.
             ValueRefused: a row has no place in the order, and no policy lets it be.
         """
-        self.waiting = ""
+        self.waiting, self.rest = "", None
         chain = watermark.chain
         self._began = self._began or (chain.last, chain.tally.rows)
         rows = planner.rows_left(self.settings, self.request, done=chain.tally.rows - self._began[1])
@@ -117,6 +131,24 @@ class Planner:
         order = order_of(table, self.settings, zone=zone_of(self.zone or self._prober.zone()))
         order.require_positions(chain.cursor, chain.snapshot.reached if chain.snapshot else START)
         return self._next(_Scene(watermark=watermark, table=table, ground=ground, order=order, rows=rows))
+
+    def rests(self, rest: Rest) -> bool:
+        """Whether there is nothing to read still, as long as the stream itself stands where it stood.
+
+        That is asked for far less than a proposal. What it does not look at, the table's columns among it, makes no
+        difference before there is a row to read.
+        """
+        scene = rest.scene
+        horizon = self._horizon(scene, rest.clock, aged=AGED)
+        if horizon.bound is None or horizon.breaks != rest.breaks:
+            return False
+        identity = scene.ground.identity
+        [(server, created, anything)] = self.source.rows(anything_new(scene.order, scene.mark, identity=identity))
+        made = created.replace(tzinfo=UTC) if isinstance(created, datetime) else None
+        if anything or made != scene.ground.created or as_identity(server) != identity:
+            return False
+        self.complete = rest.clock.instant(rest.clock.floor(self._until(horizon.bound)))
+        return True
 
     def holds(self, plan: Plan) -> bool:
         """Whether the server, the table, its columns and the plan's index are those that the plan was made for."""
@@ -302,6 +334,8 @@ class Planner:
         if found.ends:
             return planner.increment(scene.ground, scene.order, found)
         self.complete = clock.instant(top.values[0])
+        if not require_no_nulls(scene.order, self.settings):
+            self.rest = Rest(scene=scene, clock=clock, breaks=horizon.breaks)
         if planner.ahead_is_due(horizon, self.settings, looked=self._looked_ahead) and self.request.until is None:
             return self._ahead(scene, clock, horizon, top)
         return None
@@ -410,7 +444,7 @@ class Planner:
         proven = scene.ground.horizon is not None and scene.ground.horizon.proven
         return planner.beside(Kind.REPAIR, scene.ground, scene.order, found, proven=proven) if found.ends else None
 
-    def _horizon(self, scene: _Scene, clock: Clock | None) -> Horizon:
+    def _horizon(self, scene: _Scene, clock: Clock | None, *, aged: float = 0.0) -> Horizon:
         """The horizon of the stream's table; of stamps that others make it is a guess, and says so."""
         chain, order = scene.watermark.chain, scene.order
         mark = clock.instant(scene.mark.values[0]) if clock and scene.mark and chain.proven else None
@@ -425,9 +459,12 @@ class Planner:
         column = scene.table.column(order.columns[0].name)
         stamp = stamp_of(column) if clock and column else None
         if clock and stamp is None:
-            return self._settled(self.horizons.of([asked])[name], order)
+            return self._settled(self.horizons.of([asked], aged=aged)[name], order)
         # A stream without a mark knows nothing of transactions older than the first poll: it waits for their end.
-        horizon = (self.horizons.of([asked]) if scene.mark else self.horizons.known([asked], within=self.wait))[name]
+        if scene.mark:
+            horizon = self.horizons.of([asked], aged=aged)[name]
+        else:
+            horizon = self.horizons.known([asked], within=self.wait)[name]
         doubt = NO_ZONE if stamp is Stamp.WALL and self.zone is None else ""
         if stamp and horizon.proven and not doubt:
             doubt = unstamped(self.source.created_by(scene.table.database, scene.table.name))

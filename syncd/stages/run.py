@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from syncd.core.errors import SchemaDrift, TableAltered, hinted
 from syncd.core.events import BatchAbandoned, BatchExtracted, StreamFailed, Tell
@@ -24,6 +24,9 @@ from watermarks.halves import ORIGIN, Run
 from watermarks.history import Journal
 from watermarks.lease import Held, Process
 from watermarks.names import StreamName
+
+if TYPE_CHECKING:
+    from watermarks.store import Revision
 
 RETRY_FIRST: Final = timedelta(seconds=10)
 RETRY_MOST: Final = timedelta(minutes=15)
@@ -153,6 +156,8 @@ class ExtractRun:
         self._leftovers = Leftovers(self._chain, parts, tell)
         self._next = BatchId(1, 1)
         """The number that is being worked on."""
+        self.revision: Revision | None = None
+        """Of the document, as it was when the pass began."""
 
     def look(self) -> Outcome:
         """What the next batch would be. Nothing is written."""
@@ -179,7 +184,9 @@ class ExtractRun:
 
     def _begun(self) -> tuple[Watermark, Plan | None]:
         """Where the stream stands, and the plan that somebody sealed for its next number."""
-        watermark = self._journal.read(self._stream.stem) or Watermark.new(self._stream, at=self._clock.now())
+        seen = self._journal.seen(self._stream.stem)
+        self.revision = seen.revision if seen else None
+        watermark = seen.state if seen else Watermark.new(self._stream, at=self._clock.now())
         half = watermark.chain
         self._so_far = replace(
             self._so_far,

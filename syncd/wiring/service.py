@@ -35,6 +35,7 @@ from syncd.stages.mending import MendingProducer, Repair
 from syncd.stages.planning import Planner
 from syncd.stages.quarantine import Quarantine
 from syncd.stages.replay import ReplayProducer
+from syncd.stages.resting import RestingRun, Rests
 from syncd.stages.run import ExtractRun, Outcome, RunProducer
 from syncd.wiring.lake import nonce, open_lake, open_store, stream_of
 from syncd.wiring.once import once
@@ -83,6 +84,8 @@ class Pass:
     """How it works, for whoever reads the mark: alone, beside other tables, or over several connections at once."""
     compare: bool = False
     """Of a load: whether the warehouse's ledger is asked though nothing is due."""
+    brief: bool = False
+    """Of an extraction: whether a stream that was at rest is only asked whether it still is. For who comes often."""
 
 
 class Service:
@@ -211,7 +214,9 @@ class Service:
             self._complete[stream] = outcome
         return outcome
 
-    def _extracted(self, stream: StreamName, wanted: Pass, make: "Callable[[UnderWay], ExtractRun]") -> Outcome:
+    def _extracted(
+        self, stream: StreamName, wanted: Pass, make: "Callable[[UnderWay], ExtractRun | RestingRun]"
+    ) -> Outcome:
         try:
             with self._lane(stream, Stage.EXTRACT).passing() as now:
                 run = make(now)
@@ -311,19 +316,27 @@ class Service:
         with self._guard:
             return self._this().name
 
-    def _run_of(self, stream: StreamName, settings: StreamSettings, wanted: Pass, now: UnderWay) -> ExtractRun:
-        return self._extracting(stream, self._producer_of(stream, settings, wanted, now), wanted)
-
-    def _producer_of(
+    def _run_of(
         self, stream: StreamName, settings: StreamSettings, wanted: Pass, now: UnderWay
-    ) -> ExtractProducer:
+    ) -> ExtractRun | RestingRun:
+        planner = self._planner_of(stream, settings, wanted, now)
+        run = self._extracting(stream, self._producer_of(planner, stream, settings, now), wanted)
+        if not wanted.brief:
+            return run
+        return RestingRun(run, stream=stream, settings=settings, planner=planner, rests=self.rests)
+
+    @once
+    def rests(self) -> Rests:
+        """The streams that are at rest."""
+        return Rests(self.lake.standing, clock=self._clock)
+
+    def _planner_of(self, stream: StreamName, settings: StreamSettings, wanted: Pass, now: UnderWay) -> Planner:
         server = self._server(settings.source)
-        source, chain = server.source(now), Chain(self.journal, stream)
-        planner = Planner(
-            source=source,
+        return Planner(
+            source=server.source(now),
             horizons=server.horizons(now),
             settings=settings,
-            past=chain,
+            past=Chain(self.journal, stream),
             zone=server.settings.zone,
             windows=self._settings.spark.at_once(server.places.for_readings, cores=os.cpu_count() or 1),
             request=wanted.request,
@@ -332,15 +345,20 @@ class Service:
             default_start=self._default_start,
             notes=self._seen_of(stream),
         )
+
+    def _producer_of(
+        self, planner: Planner, stream: StreamName, settings: StreamSettings, now: UnderWay
+    ) -> ExtractProducer:
+        server = self._server(settings.source)
         return ExtractProducer(
             stream=stream,
             settings=settings,
-            source=source,
+            source=planner.source,
             planning=planner,
             passages=passages,
             reader=self.reader_of(server, now),
             parts=self.lake,
-            earlier=Earlier(links=chain, half=lambda: self._half(stream)),
+            earlier=Earlier(links=Chain(self.journal, stream), half=lambda: self._half(stream)),
             nonce=nonce,
             tell=self._tell,
         )
@@ -400,7 +418,7 @@ class Service:
             from syncd.adapters.tombstones import write_keys  # noqa: PLC0415  # pyarrow takes long to load
 
             producer = MendingProducer(
-                inner=self._producer_of(stream, settings, wanted, now),
+                inner=self._producer_of(self._planner_of(stream, settings, wanted, now), stream, settings, now),
                 source=self._server(settings.source).source(now),
                 settings=settings,
                 repair=repair,

@@ -100,8 +100,8 @@ class PassHorizons:
         self._horizons = horizons
         self._under_way = under_way
 
-    def of(self, asked: Sequence[Asked]) -> Mapping[TableName, Horizon]:
-        return self._under_way.apart(lambda: self._horizons.of(asked), name="horizon")
+    def of(self, asked: Sequence[Asked], *, aged: float = 0.0) -> Mapping[TableName, Horizon]:
+        return self._under_way.apart(lambda: self._horizons.of(asked, aged=aged), name="horizon")
 
     def known(self, asked: Sequence[Asked], *, within: timedelta) -> Mapping[TableName, Horizon]:
         return self._under_way.apart(lambda: self._horizons.known(asked, within=within), name="horizon")

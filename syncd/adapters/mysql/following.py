@@ -26,14 +26,14 @@ class FollowedHorizons:
         self._primary = primary
         self._replica = replica
 
-    def of(self, asked: Sequence[Asked]) -> Mapping[TableName, Horizon]:
+    def of(self, asked: Sequence[Asked], *, aged: float = 0.0) -> Mapping[TableName, Horizon]:
         """The horizons of these tables now.
 
         Raises:
             SourceDown: the replica has not applied them in time, or replication does not run.
             SourceUnfit: it follows another server, or met an error that a person has to mend.
         """
-        found = self._horizons.of(asked)
+        found = self._horizons.of(asked, aged=aged)
         self._catch_up()
         return found
 
@@ -59,7 +59,7 @@ class AppliedHorizons:
         self._horizons = horizons
         self._source = source
 
-    def of(self, asked: Sequence[Asked]) -> Mapping[TableName, Horizon]:
+    def of(self, asked: Sequence[Asked], *, aged: float = 0.0) -> Mapping[TableName, Horizon]:
         """The horizons of these tables now.
 
         Raises:
@@ -67,7 +67,7 @@ class AppliedHorizons:
             SourceUnfit: the server is neither where rows are stamped, nor a replica that tells how far it is.
         """
         try:
-            return self._horizons.of(asked)
+            return self._horizons.of(asked, aged=aged)
         except StampedElsewhere as error:
             return self._applied(asked, error)
 

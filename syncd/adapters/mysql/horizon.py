@@ -87,15 +87,15 @@ class ServerHorizons:
         self._kept: datetime | None = None
         self._tables: frozenset[TableName] = frozenset()
 
-    def of(self, asked: Sequence[Asked]) -> Mapping[TableName, Horizon]:
-        """The horizons of these tables now, by one poll of the server."""
+    def of(self, asked: Sequence[Asked], *, aged: float = 0.0) -> Mapping[TableName, Horizon]:
+        """The horizons of these tables now, by one poll of the server, which may have begun so many seconds before."""
         at = self._clock.monotonic()
         with self._guard:
             self._asking.append(asked)
             begun = self._begun
         with self._lock:
             try:
-                poll = self._shared(asked, begun=begun, at=at) or self._polled(asked)
+                poll = self._shared(asked, begun=begun, since=at - max(aged, self._shared_for)) or self._polled(asked)
             finally:
                 with self._guard:
                     self._asking = [each for each in self._asking if each is not asked]
@@ -134,10 +134,10 @@ class ServerHorizons:
             seconds = max(max(held).total_seconds(), 0.0)
             self._meter(HorizonHeld(source=self._settings.name, seconds=seconds))
 
-    def _shared(self, asked: Sequence[Asked], *, begun: int, at: float) -> _Poll | None:
+    def _shared(self, asked: Sequence[Asked], *, begun: int, since: float) -> _Poll | None:
         """The last poll, if it began late enough and saw all that is asked."""
         poll = self._last
-        if poll is None or not (poll.number > begun or self._is_young(poll, at)):
+        if poll is None or not (poll.number > begun or _is_young(poll, since)):
             return None
         if poll.readings is None:
             return poll
@@ -145,9 +145,6 @@ class ServerHorizons:
         names = {each.table.folded for each in asked}
         with_ids = {each.table.folded for each in asked if each.id_column is not None}
         return poll if (seen is None or names <= seen) and with_ids <= poll.readings.ids.keys() else None
-
-    def _is_young(self, poll: _Poll, at: float) -> bool:
-        return poll.readings is not None and at - poll.began < self._shared_for
 
     def _polled(self, asked: Sequence[Asked]) -> _Poll:
         if not self._loaded:
@@ -210,6 +207,10 @@ class ServerHorizons:
         if sighted and (self._kept is None or notes.t0 - self._kept >= KEPT_EVERY or notes.t0 < self._kept or broken):
             self._keeper.keep(notes)
             self._kept = notes.t0
+
+
+def _is_young(poll: _Poll, since: float) -> bool:
+    return poll.readings is not None and poll.began > since
 
 
 def _again(failure: HintedError | None) -> HintedError:

@@ -24,7 +24,7 @@ from syncd.adapters.mysql.replica import (
 from syncd.adapters.mysql.throttle import reason_to_wait
 from syncd.core.calls import Asking, Meter, SourceAsked, unmetered
 from syncd.core.errors import SourceDown, SourceUnfit
-from syncd.core.mysql_sql import identity_sql, is_on
+from syncd.core.mysql_sql import as_identity, identity_sql, is_on
 from syncd.core.quoting import qualified
 from syncd.core.schema import Server, Table
 from syncd.core.settings import SourceSettings
@@ -71,7 +71,7 @@ class MySqlSource:
         asked = f"SELECT {identity_sql(mariadb=mariadb)}, @@global.read_only, @@global.innodb_read_only"
         [(identity, read_only, closed)] = self.rows(asked)
         return Server(
-            identity=identity.decode() if isinstance(identity, bytes) else str(identity),
+            identity=as_identity(identity),
             version=version,
             mariadb=mariadb,
             read_only=is_on(read_only) or is_on(closed),

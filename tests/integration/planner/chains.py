@@ -38,7 +38,7 @@ class Told:
     proven: bool = True
     seen: list[tuple[datetime, int | None]] = field(default_factory=list[tuple[datetime, int | None]])
 
-    def of(self, asked: Sequence[Asked]) -> Mapping[TableName, Horizon]:
+    def of(self, asked: Sequence[Asked], *, aged: float = 0.0) -> Mapping[TableName, Horizon]:
         return {each.table: self._told(each) for each in asked}
 
     def known(self, asked: Sequence[Asked], *, within: timedelta) -> Mapping[TableName, Horizon]:
