@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from syncd.core.settings import StreamSettings
+from syncd.daemon.agenda import Agenda
 from syncd.daemon.schedule import Trigger
 from syncd.daemon.troubles import Trouble
 from watermarks.batch import BatchId
@@ -57,10 +58,10 @@ class Lane:
     settings: StreamSettings
     sides: tuple[str, ...]
     """What it needs, in the words in which one speaks of it; the first one has a number of places."""
-    due: float
-    """On the clock that only rises."""
+    agenda: Agenda
+    """Hears of every change of `due`."""
     regular: float
-    """When it is due by its schedule, whatever happens before."""
+    """When it is due by its schedule, whatever happens before; on the clock that only rises."""
     trigger: Trigger | None = None
     """Of a cron."""
     at: datetime | None = None
@@ -86,10 +87,24 @@ class Lane:
     """Of the pass that is at work, or was last."""
     said: str = ""
     """Why it is held back, as it was told last."""
+    _due: float = float("inf")
+
+    def __post_init__(self) -> None:
+        self.due = self.regular
 
     @property
     def name(self) -> str:
         return self.settings.name
+
+    @property
+    def due(self) -> float:
+        """When it is to have its next pass, on the clock that only rises."""
+        return self._due
+
+    @due.setter
+    def due(self, at: float) -> None:
+        self._due = at
+        self.agenda.note(self)
 
     @property
     def stage(self) -> Stage:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Final
 
 from syncd.core.settings import Settings, StreamSettings
+from syncd.daemon.agenda import Agenda
 from syncd.daemon.backoff import pause_after
 from syncd.daemon.breaker import Breaker
 from syncd.daemon.lane import Lane, LaneKey, Now, Passed
@@ -84,6 +85,8 @@ class Turns:
         self._takeover = takeover
         self._places = Places.by(settings)
         self._breakers: dict[str, Breaker] = {}
+        self._agenda = Agenda()
+        self._working: dict[LaneKey, Lane] = {}
         self._offset = now.wall.timestamp() - now.mono
         self.lanes: dict[LaneKey, Lane] = {
             lane.key: lane for stream in settings.streams for lane in self._lanes_of(stream, now)
@@ -95,15 +98,16 @@ class Turns:
     def turn(self, now: Now) -> Turn:
         """Who begins, and who is held back since now. Whoever is named as beginning is at work from here on."""
         self._follow_the_wall(now)
-        waiting = sorted((lane for lane in self.lanes.values() if lane.waits(now.mono)), key=lambda lane: lane.order)
-        at_work = Counter(lane.sides[0] for lane in self.lanes.values() if lane.began is not None)
+        waiting = sorted(self._agenda.waiting(now.mono), key=lambda lane: lane.order)
+        at_work = Counter(lane.sides[0] for lane in self._working.values())
+        rivals = at_work + Counter(lane.sides[0] for lane in waiting)
         begins: list[Lane] = []
         holds: list[Hold] = []
         for lane in waiting:
             hold = self._hold_of(lane, now.mono, at_work)
             if hold is None:
                 at_work[lane.sides[0]] += 1
-                self._begin(lane, now.mono, waiting)
+                self._begin(lane, now.mono, rivals=rivals[lane.sides[0]] - 1)
                 begins.append(lane)
             elif hold.reason and hold.reason != lane.said:
                 lane.said = hold.reason
@@ -114,7 +118,7 @@ class Turns:
         """Those that are at work for longer than they may be, each once."""
         late = [
             lane
-            for lane in self.lanes.values()
+            for lane in self._working.values()
             if lane.began is not None and not lane.ending and now >= lane.began + _longest(lane)
         ]
         for lane in late:
@@ -127,15 +131,15 @@ class Turns:
 
     @property
     def at_work(self) -> tuple[Lane, ...]:
-        return tuple(lane for lane in self.lanes.values() if lane.began is not None)
+        return tuple(self._working.values())
 
     def _next_moments(self, now: float) -> Iterator[float]:
         yield now + AT_MOST
-        for lane in self.lanes.values():
-            if lane.began is not None:
-                yield now + AT_MOST if lane.ending else lane.began + _longest(lane)
-            elif lane.due > now:
-                yield lane.due
+        for lane in self._working.values():
+            if lane.began is not None and not lane.ending:
+                yield lane.began + _longest(lane)
+        if (following := self._agenda.next()) is not None:
+            yield following
         yield from (one.until for one in self._breakers.values() if one.until is not None and one.until > now)
 
     def _hold_of(self, lane: Lane, now: float, at_work: Mapping[str, int]) -> Hold | None:
@@ -154,18 +158,15 @@ class Turns:
             return Hold(lane=lane, reason="")
         return Hold(lane=lane, reason=f"waits for its turn: {lane.sides[0]} is read or written by {places} at once")
 
-    def _begin(self, lane: Lane, now: float, waiting: list[Lane]) -> None:
+    def _begin(self, lane: Lane, now: float, *, rivals: int) -> None:
         for side in lane.sides:
             if side in self._breakers:
                 self._breakers[side].began()
-        rivals = sum(one.began is not None or one in waiting for one in self._beside(lane))
         lane.strategy = strategy_of(places=self._places.of[lane.sides[0]], rivals=rivals, many=lane.many)
         lane.began = lane.passed_at = now
+        self._working[lane.key] = lane
         lane.again = lane.ending = False
         lane.said = ""
-
-    def _beside(self, lane: Lane) -> Iterator[Lane]:
-        return (one for one in self.lanes.values() if one is not lane and one.sides[0] == lane.sides[0])
 
     # What has happened.
 
@@ -173,6 +174,7 @@ class Turns:
         """A pass has ended: when is the next one?"""
         began, lane.began = lane.began, None
         assert began is not None
+        del self._working[lane.key]
         trouble = lane.trouble = trouble_of(passed.error) if passed.error is not None else None
         self._tell_breakers(lane, passed, trouble, now.mono)
         self._regular(lane, now, began=began)
@@ -281,7 +283,7 @@ class Turns:
             key=LaneKey(name, Stage.EXTRACT),
             settings=stream,
             sides=(source_side(stream.source), LAKE),
-            due=now.mono,
+            agenda=self._agenda,
             regular=now.mono,
             trigger=trigger,
             at=now.wall,
@@ -294,7 +296,7 @@ class Turns:
                 key=LaneKey(name, Stage.LOAD),
                 settings=stream,
                 sides=(warehouse_side(stream.target.warehouse), LAKE),
-                due=now.mono,
+                agenda=self._agenda,
                 regular=now.mono,
             )
 
