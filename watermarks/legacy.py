@@ -15,6 +15,8 @@ from typing import Any, Final, cast
 
 from watermarks.cursor import Cursor
 from watermarks.document import Status
+from watermarks.errors import Misuse
+from watermarks.names import StreamName
 from watermarks.sealed import Damaged, Foreign, parse
 
 _MOMENT: Final = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(\.\d{1,9})?\s*(Z|UTC|[+-]\d\d:?\d\d)?")
@@ -62,6 +64,20 @@ class Legacy:
             return Cursor.of(self.timestamp)
         return Cursor() if self.key is None else Cursor.of(self.key)
 
+    def is_of(self, stream: StreamName) -> bool:
+        """Whether it may be this table's: it names it, perhaps between a connection and a target, or names none."""
+        names = (self.table or "").lower().split(":")
+        return not self.table or f"{stream.database}.{stream.table}".lower() in names
+
+    def require_table(self, stream: StreamName) -> None:
+        """Make sure that it is this table's.
+
+        Raises:
+            Misuse: it names another one.
+        """
+        if not self.is_of(stream):
+            raise Misuse(f"that document is of {self.table}, not of {stream}", hint="Import each table from its own.")
+
 
 def read_legacy(body: bytes, *, at: str) -> Legacy:
     """The table's document in the bytes, of whichever older form.
@@ -88,11 +104,36 @@ def read_legacy_system(body: bytes, *, at: str) -> datetime:
     Raises:
         Damaged: there is none.
     """
+    return _moment(_text_of(body, at=at).strip().strip('"'), at=at)
+
+
+def read_legacy_text(body: bytes, *, at: str) -> Legacy:
+    """The system-wide text object as what it says of each table that has no document of its own.
+
+    Raises:
+        Damaged: there is no instant in it.
+    """
+    return Legacy(
+        form=LegacyForm.SYSTEM,
+        table=None,
+        timestamp=read_legacy_system(body, at=at),
+        key=None,
+        rows_extracted=0,
+        rows_loaded=0,
+        mysql_status=Status.PENDING,
+        redshift_status=Status.PENDING,
+        files=(),
+        manual=False,
+        last_error=None,
+        text=_text_of(body, at=at),
+    )
+
+
+def _text_of(body: bytes, *, at: str) -> str:
     try:
-        text = body.decode().strip().strip('"')
+        return body.decode()
     except UnicodeDecodeError as error:
         raise Damaged(f"{at} is no text", hint=_NOT_OURS) from error
-    return _moment(text, at=at)
 
 
 def _flat(read: "_Old", text: str) -> Legacy:
@@ -101,7 +142,7 @@ def _flat(read: "_Old", text: str) -> Legacy:
         form=LegacyForm.FLAT if table else LegacyForm.MANUAL,
         table=table,
         timestamp=read.moment("last_mysql_data_timestamp"),
-        key=None,
+        key=read.maybe_count("last_processed_id"),
         rows_extracted=read.count("mysql_rows_extracted"),
         rows_loaded=read.count("redshift_rows_loaded"),
         mysql_status=read.status("mysql_status"),

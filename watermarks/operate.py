@@ -7,12 +7,12 @@ half leaves the other as it is, and stages meet the change at their next entry.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
-from watermarks.batch import BatchId
+from watermarks.batch import BatchId, Snapshot
 from watermarks.cursor import START, Cursor
 from watermarks.document import Watermark
 from watermarks.errors import Misuse
@@ -22,11 +22,38 @@ from watermarks.legacy import Legacy
 from watermarks.names import SYSTEM, StreamName
 from watermarks.system import SystemDefault
 
-_NO_EVIDENCE: Final[Mapping[str, str]] = MappingProxyType({})
+_NO_EVIDENCE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class NothingToUndo(Misuse):
     """No person has changed this watermark yet."""
+
+
+class OwnChain(Misuse):
+    """The stream has batches of its own: where it stands is known, and nobody else knows better."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Takeover:
+    """A table that somebody else has loaded, as the caller found it."""
+
+    cursor: Cursor
+    """What lies at or below it need not be read any more."""
+    since: Cursor | None = None
+    """Where its rows begin, if that is not with the first."""
+    proven: bool = False
+    """Whether all of that is in the target, and none of it can still be committed."""
+    source_identity: str | None = None
+    """The server that it was compared with."""
+    legacy: Legacy | None = None
+    """What the earlier tool's document said."""
+    proof: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What was compared, and what came of it."""
+
+    @property
+    def evidence(self) -> Mapping[str, Any]:
+        told = {"form": self.legacy.form, "document": self.legacy.text} if self.legacy else {}
+        return {**told, **({"proof": dict(self.proof)} if self.proof else {})}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,19 +147,25 @@ class Operator:
 
         return self._change(stream, Change.UNDO, undone)
 
-    def take_over(self, stream: StreamName, legacy: Legacy, *, cursor: Cursor) -> Watermark:
-        """Go on where an earlier tool stood: from a cursor that the caller has checked, with its document as evidence.
+    def take_over(self, stream: StreamName, found: Takeover) -> Watermark:
+        """Go on where somebody else stood, in both halves: from a cursor that the caller has checked.
 
         Raises:
-            Misuse: that document is another table's.
+            Misuse: the document is another table's.
+            OwnChain: the stream has read something itself.
         """
-        table = (legacy.table or "").rpartition(":")[2]
-        if table and table.lower() != f"{stream.database}.{stream.table}".lower():
-            raise Misuse(f"that document is of {legacy.table}, not of {stream}", hint="Import each table from its own.")
-        evidence = {"form": legacy.form, "document": legacy.text}
-        return self._change(
-            stream, Change.IMPORT, lambda state: replace(state, extracted=_moved(state.chain, cursor)), evidence
-        )
+        if found.legacy is not None:
+            found.legacy.require_table(stream)
+
+        def wanted(state: Watermark) -> Watermark:
+            if next(state.chain.ids(after=ORIGIN), None) is not None:
+                raise OwnChain(
+                    f"{stream} has a chain of its own, up to batch {state.chain.last}",
+                    hint=f"It needs nobody's marks: syncd watermark get -t {_table(stream)}",
+                )
+            return replace(state, extracted=_taken_over(state.chain, found), loaded=_landed(state.loaded, found))
+
+        return self._change(stream, Change.IMPORT, wanted, found.evidence)
 
     def _before(self, state: Watermark) -> Watermark:
         """The state that the last change by a person found."""
@@ -165,7 +198,7 @@ class Operator:
         stream: StreamName,
         change: Change,
         wanted: Callable[[Watermark], Watermark],
-        evidence: Mapping[str, str] = _NO_EVIDENCE,
+        evidence: Mapping[str, Any] = _NO_EVIDENCE,
     ) -> Watermark:
         def changed(state: Watermark | None) -> Watermark:
             state = state or Watermark.new(stream, at=self.journal.clock.now())
@@ -195,6 +228,22 @@ def set_default(journal: Journal[SystemDefault], start: datetime | None, *, who:
 
 def _moved(half: Extracted, cursor: Cursor) -> Extracted:
     return half.anew(cursor, snapshot=None)
+
+
+def _taken_over(half: Extracted, found: Takeover) -> Extracted:
+    began = None if found.since is None else Snapshot(horizon=found.since, reached=START, done=True)
+    return replace(
+        half.anew(found.cursor, snapshot=began),
+        # What is proven later proves all of it only if nothing before is in doubt.
+        began=found.cursor if found.proven else START,
+        proven=found.proven,
+        source_identity=found.source_identity,
+    )
+
+
+def _landed(half: Loaded, found: Takeover) -> Loaded:
+    """In a load generation of its own, so that `undo` takes both halves back."""
+    return half.anew(ORIGIN, cursor=found.cursor)
 
 
 def _by_a_person(state: Watermark) -> Extracted | None:

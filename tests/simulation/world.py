@@ -21,7 +21,7 @@ from watermarks.landing import Landing
 from watermarks.lease import Claim, Ended, Held, Owner, Process
 from watermarks.legacy import read_legacy
 from watermarks.names import StreamName
-from watermarks.operate import Operator
+from watermarks.operate import Operator, Takeover
 from watermarks.sealed import parse
 from watermarks.stores.memory import MemoryStore
 from watermarks.testing import ManualClock
@@ -389,7 +389,8 @@ class World:
                     stream = STREAM if what == "again" else SECOND
                     person.set_loaded(stream, self._landed(stream, chance))
                 case "import":
-                    person.take_over(STREAM, read_legacy(LEGACY, at="old"), cursor=Cursor.of(0))
+                    legacy = read_legacy(LEGACY, at="old")
+                    person.take_over(STREAM, Takeover(cursor=Cursor.of(0), legacy=legacy))
         except HintedError as error:
             self.note(error)
 

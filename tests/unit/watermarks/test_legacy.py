@@ -11,7 +11,7 @@ from tests.chain import NOON, ORDERS, at, make_increment, make_link, make_plan
 from watermarks.cursor import START, Cursor
 from watermarks.document import Status, Watermark
 from watermarks.halves import Run
-from watermarks.legacy import Legacy, LegacyForm, read_legacy, read_legacy_system
+from watermarks.legacy import Legacy, LegacyForm, read_legacy, read_legacy_system, read_legacy_text
 from watermarks.names import SYSTEM
 from watermarks.sealed import Damaged, Foreign
 from watermarks.system import SystemDefault
@@ -120,6 +120,18 @@ def test_the_system_wide_text_is_an_instant() -> None:
     assert read_legacy_system(held("last_run_timestamp.txt"), at="last_run_timestamp.txt") == datetime(
         *(2025, 3, 2, 6, 0, 0), tzinfo=UTC
     )
+
+
+def test_the_system_wide_text_speaks_for_any_table() -> None:
+    legacy = read_legacy_text(held("last_run_timestamp.txt"), at="last_run_timestamp.txt")
+
+    assert (legacy.form, legacy.timestamp) == (LegacyForm.SYSTEM, datetime(2025, 3, 2, 6, tzinfo=UTC))
+    assert legacy.is_of(ORDERS)
+    assert legacy.text == "2025-03-02T06:00:00\n"
+
+
+def test_a_flat_document_may_tell_the_last_key_that_was_read() -> None:
+    assert read_legacy(edited("flat.json", last_processed_id=901223), at=AT).key == 901223
 
 
 # Where an import begins.

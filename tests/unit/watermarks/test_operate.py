@@ -3,8 +3,9 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from tests.builders import NOON, ORDERS, RUN, Script, a_chunk, at, extract, hold, make_process
+from tests.chain import make_increment, make_link, make_plan
 from watermarks.batch import BatchId
-from watermarks.cursor import START, Cursor
+from watermarks.cursor import START
 from watermarks.document import Stage, Watermark
 from watermarks.errors import Misuse, OutcomeUnknown
 from watermarks.extraction import Extraction
@@ -12,7 +13,7 @@ from watermarks.halves import Skipped, Strategy
 from watermarks.history import Attempt, Change, Journal, Note
 from watermarks.legacy import read_legacy
 from watermarks.names import SYSTEM, history_key
-from watermarks.operate import NothingToUndo, Operator, set_default
+from watermarks.operate import NothingToUndo, Operator, OwnChain, Takeover, set_default
 from watermarks.stores.memory import MemoryStore
 from watermarks.system import SystemDefault
 from watermarks.testing import Fault, FaultyStore, ManualClock, Verb, on
@@ -305,24 +306,64 @@ def test_nothing_changed_by_hand_is_nothing_to_undo() -> None:
         desk.person.undo(ORDERS)
 
 
-def test_an_import_keeps_the_old_document_word_by_word() -> None:
-    desk = Desk()
+def newcomer() -> Operator:
+    """A person before a stream that has never run."""
+    return Operator(journal=Journal(MemoryStore(), Watermark, clock=ManualClock()), who="ann", why="adopted")
+
+
+def test_a_takeover_sets_both_marks_and_keeps_the_old_document_word_by_word() -> None:
+    person = newcomer()
     legacy = read_legacy(LEGACY, at="old")
 
-    state = desk.person.take_over(ORDERS, legacy, cursor=legacy.cursor)
+    state = person.take_over(ORDERS, Takeover(cursor=at(7), legacy=legacy, proof={"rows": 7}))
 
-    entry = desk.journal.entry(ORDERS.stem, state.revision)
+    entry = person.journal.entry(ORDERS.stem, state.revision)
     assert entry
-    assert state.chain.cursor == Cursor.of(NOON.replace(second=5))
-    assert entry.note.evidence == {"form": "flat", "document": LEGACY.decode()}
+    assert (state.chain.cursor, state.loaded.cursor) == (at(7), at(7))
+    assert not list(state.chain.ids(after=state.loaded.last))
+    assert entry.note.evidence == {"form": "flat", "document": LEGACY.decode(), "proof": {"rows": 7}}
 
 
-def test_an_import_of_another_table_is_refused() -> None:
-    desk = Desk()
+def test_a_takeover_of_another_table_is_refused() -> None:
     legacy = read_legacy(LEGACY.replace(b"Orders", b"Orders_old"), at="old")
 
     with pytest.raises(Misuse, match=r"is of US_DW:Shop\.Orders_old"):
-        desk.person.take_over(ORDERS, legacy, cursor=legacy.cursor)
+        newcomer().take_over(ORDERS, Takeover(cursor=legacy.cursor, legacy=legacy))
+
+
+def test_a_document_may_name_its_connection_and_its_target_beside_the_table() -> None:
+    legacy = read_legacy(LEGACY.replace(b"Shop.Orders", b"Shop.Orders:redshift_default"), at="old")
+
+    assert legacy.is_of(ORDERS)
+
+
+def test_a_stream_with_a_chain_of_its_own_is_not_taken_over() -> None:
+    desk = Desk()
+    before = desk.state()
+
+    with pytest.raises(OwnChain, match="up to batch 1-3"):
+        desk.person.take_over(ORDERS, Takeover(cursor=at(7)))
+
+    assert desk.state() == before
+
+
+def test_a_takeover_is_taken_back_by_undo_in_both_halves() -> None:
+    person = newcomer()
+    person.take_over(ORDERS, Takeover(cursor=at(7), since=at(3)))
+
+    state = person.undo(ORDERS)
+
+    assert (state.chain.cursor, state.loaded.cursor, state.chain.snapshot) == (START, START, None)
+
+
+@pytest.mark.parametrize("proven", [True, False])
+def test_what_is_proven_after_a_takeover_is_so_only_if_it_was(*, proven: bool) -> None:
+    half = newcomer().take_over(ORDERS, Takeover(cursor=at(7), proven=proven)).chain
+
+    link = make_link(make_plan(make_increment(at(7), high=at(8)), id=half.next))
+    after = half.with_link(link, run=RUN, at=NOON)
+
+    assert (half.proven, after.proven) == (proven, proven)
 
 
 @pytest.mark.parametrize("arrives", ["never", "at once", "late"])
