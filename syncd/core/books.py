@@ -1,6 +1,6 @@
 """What one who only looks wants of lake and warehouse: which files stand, and what the ledger says."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -43,6 +43,10 @@ class Books(Protocol):
 
     def entries(self) -> Mapping[LedgerKey, Evidence]:
         """All that the ledger holds of the stream; none where there is no ledger."""
+        ...
+
+    def others(self) -> Sequence[str]:
+        """Other streams that have landed in the target."""
         ...
 
     def there(self) -> bool:

@@ -182,6 +182,12 @@ def row_with(order: Order, key: Sequence[Value]) -> str:
     return f"SELECT {selects} FROM {qualified(order.database, order.table)} WHERE {where}"
 
 
+def stamps_of(order: Order, keys: Sequence[Cursor]) -> str:
+    """Reads what the rows with these keys hold in the order column."""
+    source = hinted(order.database, order.table, order.key_index)
+    return f"SELECT {order.columns[0].select} FROM {source} WHERE {at_any(order.key, keys)}"
+
+
 def any_null(order: Order) -> str:
     """Reads one row whose order column is NULL."""
     column = order.columns[0]

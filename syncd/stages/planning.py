@@ -7,9 +7,10 @@ from functools import partial
 from typing import Final
 
 from syncd.core import planner
+from syncd.core.adoption import Closed
 from syncd.core.clocks import Clock
 from syncd.core.columns import Passage
-from syncd.core.errors import SourceReplaced, SourceUnfit
+from syncd.core.errors import NotKnownYet, SourceReplaced, SourceUnfit
 from syncd.core.growing import Notes, Remembered, Seen, complete, noted
 from syncd.core.horizon import Stamp, stamp_of, unstamped, zone_of
 from syncd.core.mysql_sql import after, anything_new, as_identity, within
@@ -27,6 +28,7 @@ from syncd.stages.starting import start_of
 from watermarks.batch import BatchId, Draft, Kind, Link, Plan
 from watermarks.cursor import START, Cursor, instant_text
 from watermarks.document import Watermark
+from watermarks.names import StreamName
 from watermarks.window import Window
 
 AGED: Final = 1.0
@@ -149,6 +151,37 @@ class Planner:
             return False
         self.complete = rest.clock.instant(rest.clock.floor(self._until(horizon.bound)))
         return True
+
+    def closed(self) -> Closed:
+        """The position below which the table is complete now: no row can come to stand there any more.
+
+        A snapshot that is to hold all of that is opened after this returns.
+
+        Raises:
+            NotKnownYet: transactions that may write there are open since before anybody watched.
+        """
+        table = self.source.table(self.settings.database, self.settings.table)
+        order = order_of(table, self.settings, zone=zone_of(self.zone or self._prober.zone()))
+        identity = self.source.server().identity
+        ground = Ground(mark=START, identity=identity, fingerprint=table.fingerprint, created=table.created)
+        new = Watermark.new(
+            StreamName(source=self.settings.source, database=table.database, table=table.name), at=datetime.now(UTC)
+        )
+        scene = _Scene(watermark=new, table=table, ground=ground, order=order, rows=1)
+        if (clock := order.clock) is None:
+            scene, top = self._grown_top(scene, self._prober.last(Path.of_order(order), "TRUE"))
+        else:
+            scene = scene.under(self._horizon(scene, clock))
+            bound = scene.ground.horizon.bound if scene.ground.horizon else None
+            top = Cursor((clock.floor(bound),)) if bound is not None else None
+        horizon = scene.ground.horizon
+        assert horizon
+        if top is None:
+            raise NotKnownYet(
+                f"it is not known yet up to where {table} is complete{f': {horizon.reason}' if horizon.reason else ''}",
+                hint="Try again once that is over; or begin with a first pass: syncd run.",
+            )
+        return Closed(cursor=top, proven=horizon.proven, reason=horizon.reason, source_identity=identity)
 
     def holds(self, plan: Plan) -> bool:
         """Whether the server, the table, its columns and the plan's index are those that the plan was made for."""
@@ -383,16 +416,22 @@ class Planner:
         if scene.order.counted:
             require_same_numbers(self.source, scene.table, scene.mark, last)
         self._require_same_rows(scene)
-        # The clock is read after the key, and here: a poll may be shared, and older than the key.
-        seen = None if last is None else Seen(high=last, before=self._prober.clock(), server=scene.ground.identity)
-        horizon = self._horizon(scene, None)
-        scene = scene.under(replace(horizon, proven=horizon.proven and scene.order.counted))
-        draft = self._grown_upto(scene, way, self._complete(scene, horizon, seen))
+        scene, top = self._grown_top(scene, last)
+        draft = self._grown_upto(scene, way, top)
         if draft is None:
-            self.waiting = self.waiting or (horizon.reason if last is not None else "")
+            held = scene.ground.horizon.reason if scene.ground.horizon else ""
+            self.waiting = self.waiting or (held if last is not None else "")
             return None
         witness = witness_of(self.source, scene.order, scene.table, draft.high)
         return replace(draft, body={**draft.body, "witness": witness})
+
+    def _grown_top(self, scene: _Scene, last: Cursor | None) -> tuple[_Scene, Cursor | None]:
+        """The highest key below which none can still come, and the scene under the horizon that says so."""
+        # The clock is read after the key, and here: a poll may be shared, and older than the key.
+        seen = None if last is None else Seen(high=last, before=self._prober.clock(), server=scene.ground.identity)
+        horizon = self._horizon(scene, None)
+        top = self._complete(scene, horizon, seen)
+        return scene.under(replace(horizon, proven=horizon.proven and scene.order.counted)), top
 
     def _complete(self, scene: _Scene, horizon: Horizon, seen: Seen | None) -> Cursor | None:
         """The highest key below which none can still come."""

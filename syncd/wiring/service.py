@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from syncd.adapters.leases import LeaseStore
 from syncd.adapters.notes import StoredSeen
+from syncd.core.adoption import Closed
 from syncd.core.calls import Meter, unmetered
 from syncd.core.completeness import instant_of_mark, latest
 from syncd.core.earlier import Earlier
@@ -103,11 +104,15 @@ class Service:
         meter: Meter = unmetered,
         clock: Clock | None = None,
         store: "Callable[[Lake], Store]" = open_store,
+        lake: "Lake | None" = None,
         ttl: float = TTL,
         one_shot: bool = False,
         lost: "Callable[[], None]" = lambda: None,
     ) -> None:
-        """Prepare; `lost` is called once, from another thread, when another process has ended this one's lease."""
+        """Prepare; `lost` is called once, from another thread, when another process has ended this one's lease.
+
+        A `lake` that whoever asks has open already need not be opened again.
+        """
         self._settings = settings
         self._environ = environ
         self._tell = tell
@@ -115,6 +120,7 @@ class Service:
         """Whoever counts what is asked of the outside."""
         self._clock = clock or SystemClock()
         self._make_store = store
+        self._given = lake
         self._ttl = ttl
         self._one_shot = one_shot
         self._lost = lost
@@ -180,7 +186,7 @@ class Service:
 
     @once
     def lake(self) -> "Lake":
-        return open_lake(self._settings.lake, meter=self.meter)
+        return self._given or open_lake(self._settings.lake, meter=self.meter)
 
     @once
     def store(self) -> Store:
@@ -362,6 +368,16 @@ class Service:
             nonce=nonce,
             tell=self._tell,
         )
+
+    def closed(self, settings: StreamSettings, wanted: Pass) -> Closed:
+        """Below which position a table is complete at its source now; no row of it is read.
+
+        Raises:
+            NotKnownYet: nobody can tell yet.
+        """
+        stream = stream_of(settings)
+        with self._lane(stream, Stage.EXTRACT).passing() as now:
+            return self._planner_of(stream, settings, wanted, now).closed()
 
     def _extracting(self, stream: StreamName, producer: RunProducer, wanted: Pass) -> ExtractRun:
         return ExtractRun(

@@ -55,17 +55,32 @@ class Wanted:
 class Verifying(Opened):
     """Compares streams, one after the other; nothing is written anywhere."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, lake: "Lake | None" = None) -> None:
+        """Prepare; a `lake` that whoever asks has open already need not be opened again."""
         super().__init__()
         self._settings = settings
+        self._given = lake
         self._ways = dict[str, "Way"]()
         self._sessions = dict[str, "Session"]()
 
     def verify(self, settings: StreamSettings, wanted: Wanted) -> Verdict:
         """Compare one stream; whatever stands in its way is part of the verdict, and stops no other stream."""
+        return self._told(lambda: self._verified(settings, wanted))
+
+    def compare(self, subject: Compared, wanted: Wanted, bounds: Bounds) -> Verdict:
+        """Compare a target that somebody else loaded, up to a position that the caller names; see `verify`."""
+
+        def compared() -> Verdict:
+            with self.connected(subject.settings) as connection:
+                return self._compared(subject, wanted, connection, lambda: bounds)
+
+        return self._told(compared)
+
+    @staticmethod
+    def _told(compare: Callable[[], Verdict]) -> Verdict:
         began = time.monotonic()
         try:
-            verdict = self._verified(settings, wanted)
+            verdict = compare()
         except Exception as error:  # noqa: BLE001  # no stream may stop another, not even by a bug of ours
             verdict = Verdict(error=hinted(error))
         return replace(verdict, seconds=time.monotonic() - began)
@@ -76,56 +91,77 @@ class Verifying(Opened):
             return Verdict(reason=READ_WHOLE)
         if state is None or state.loaded.cursor == START:
             return Verdict(reason=NOT_LOADED)
+        with self.connected(settings) as connection:
+            subject = self._subject(settings, connection, lambda: self._found(settings))
+            verdict = self._compared(subject, wanted, connection, lambda: self._bounds(settings))
+        if verdict.reason:
+            return verdict
+        state = self._state(settings)
+        return replace(verdict, mark=state.loaded.cursor, proven=state.chain.proven)
+
+    @contextmanager
+    def connected(self, settings: StreamSettings) -> Iterator["Connection"]:
+        """A connection to the source of a stream."""
         connection = self._connection(settings)
         try:
-            return self._compared(settings, wanted, connection)
+            yield connection
         finally:
             with suppress(OSError):
                 connection.close()
 
-    def _compared(self, settings: StreamSettings, wanted: Wanted, connection: "Connection") -> Verdict:
+    def subject(self, settings: StreamSettings, found: Found) -> Compared:
+        """What is compared of a stream, whose target was found to have these columns."""
+        with self.connected(settings) as connection:
+            return self._subject(settings, connection, lambda: found)
+
+    def _subject(self, settings: StreamSettings, connection: "Connection", found: Callable[[], Found]) -> Compared:
         from syncd.adapters.mysql.source import MySqlSource  # noqa: PLC0415  # only those who compare need it
 
         source = MySqlSource(self._source(settings), lambda: connection)
         table = source.table(settings.database, settings.table)
-        if (table.engine or "").lower() != "innodb":
-            return Verdict(reason=f"its engine, {table.engine}, has no snapshot to compare")
         ways = passages(table, settings)
-        subject = compared(
+        return compared(
             settings=settings,
             table=table,
             order=order_of(table, settings, zone=zone_of(self._source(settings).zone or "+00:00")),
             passages=ways,
             identity=identity_of(table, settings, ways),
-            target=self._target(settings),
-            found=self._found(settings),
+            target=self.target(settings),
+            found=found(),
         )
+
+    def _compared(
+        self, subject: Compared, wanted: Wanted, connection: "Connection", bounds: Callable[[], Bounds]
+    ) -> Verdict:
+        if (subject.table.engine or "").lower() != "innodb":
+            return Verdict(reason=f"its engine, {subject.table.engine}, has no snapshot to compare")
         pairs = _Pairs(self, subject, connection)
         verification = Verification(
             pairs=pairs,
-            bounds=lambda: self._bounds(settings),
+            bounds=bounds,
             by_range=bool(subject.there_columns),
             deletes=subject.deletes,
             sample=wanted.sample,
             most=wanted.most,
             range_rows=wanted.range_rows,
             leaf_rows=wanted.leaf_rows,
-            tell=partial(wanted.tell, settings.name),
+            tell=partial(wanted.tell, subject.settings.name),
         )
         verdict = verification.run()
-        state = self._state(settings)
         return replace(
             verdict,
             unlike=subject.unlike,
             partly=tuple(form.name for form in subject.forms if form.part),
-            left_out=pairs.left_out(verdict, self._bounds(settings)),
-            mark=state.loaded.cursor,
-            proven=state.chain.proven,
+            left_out=pairs.left_out(verdict, bounds()),
         )
 
+    def found(self, settings: StreamSettings) -> Found | None:
+        """The target's columns as they stand; None where there is no such table."""
+        return found_of(self.session(settings).rows(found_statement(self.target(settings))))
+
     def _found(self, settings: StreamSettings) -> Found:
-        table = self._target(settings)
-        found = found_of(self.session(settings).rows(found_statement(table)))
+        table = self.target(settings)
+        found = self.found(settings)
         if found is None:
             raise WarehouseUnfit(
                 f"{table} is not there, and rows of {settings.name} have landed in it",
@@ -148,7 +184,7 @@ class Verifying(Opened):
         return state
 
     @staticmethod
-    def _target(settings: StreamSettings) -> TableRef:
+    def target(settings: StreamSettings) -> TableRef:
         if settings.target is None:
             raise ConfigError(f"{settings.name} has no warehouse", hint="Add `warehouse:` to the configuration.")
         return TableRef(schema=settings.target.schema, name=settings.target.table)
@@ -157,7 +193,7 @@ class Verifying(Opened):
 
     @cached_property
     def lake(self) -> "Lake":
-        return open_lake(self._settings.lake)
+        return self._given or open_lake(self._settings.lake)
 
     @cached_property
     def journal(self) -> Journal[Watermark]:

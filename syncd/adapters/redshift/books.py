@@ -1,6 +1,6 @@
 """A warehouse as one who only looks at it: what its ledger says of a stream, and whether the target is there."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from syncd.adapters.redshift.landing import ControlsMissing, expected
 from syncd.adapters.redshift.session import Session
@@ -36,6 +36,15 @@ class LedgerBooks:
             ): Evidence(rows=int(count), table=str(table), manifest=str(manifest))
             for generation, batch, count, table, manifest in rows
         }
+
+    def others(self) -> Sequence[str]:
+        """Other streams that have landed in the target, each with its lake."""
+        try:
+            with expected():
+                rows = self._session().rows(self._controls.others_in(self._table))
+        except ControlsMissing:
+            return ()
+        return [f"{stream} of {lake}" for lake, stream in rows]
 
     def there(self) -> bool:
         return bool(self._session().rows(found_statement(self._table)))

@@ -41,10 +41,7 @@ class ThereSide:
     def positions(self, one: Range, *, step: int, most: int) -> Sequence[Cursor]:
         columns = self._sql.compared.there_columns
         found = self._rows(self._sql.positions(one, step=step))
-        return [
-            Cursor(tuple(_value(column, raw) for column, raw in zip(columns, row, strict=True)))
-            for row in islice(found, most)
-        ]
+        return [position(columns, row) for row in islice(found, most)]
 
     def rows(self, one: Range) -> Iterator[ThereRow]:
         for key, digest in self._rows(self._sql.rows(one)):
@@ -69,6 +66,11 @@ class ThereSide:
 
 def _digest(rows: Any, total: Any) -> Digest:  # noqa: ANN401  # a driver's numbers
     return Digest(rows=int(rows), total=int(total or 0))
+
+
+def position(columns: Sequence[ThereColumn], row: Row) -> Cursor:
+    """The position that a row of these columns tells."""
+    return Cursor(tuple(_value(column, raw) for column, raw in zip(columns, row, strict=True)))
 
 
 def _value(column: ThereColumn, raw: object) -> Value:

@@ -138,6 +138,13 @@ class Controls:
         columns = "load_generation, batch, rows, table_name, manifest"
         return f"SELECT {columns} FROM {self.ledger.sql} WHERE {self._mine}"
 
+    def others_in(self, table: TableRef) -> str:
+        """The streams beside this one that have landed in a table."""
+        return (
+            f"SELECT DISTINCT lake, stream FROM {self.shared_ledger.sql}"
+            f" WHERE table_name = {text_literal(str(table))} AND NOT ({self._mine}) LIMIT 10"
+        )
+
     @property
     def _mine(self) -> str:
         return (

@@ -6,11 +6,12 @@ from typing import Final
 
 from syncd.core import batch_number
 from syncd.core.columns import Passage
+from syncd.core.mysql_sql import upto
 from syncd.core.redshift.quoting import literal, quoted, text_literal
 from syncd.core.redshift.target import DELETED_AT, VALID_TO
 from syncd.core.verify.compared import Bounds, Compared
 from syncd.core.verify.forms import HEX_BYTES, HEX_PIECES, hashed
-from syncd.core.verify.ranges import Range, condition, place_among
+from syncd.core.verify.ranges import Range, ThereColumn, condition, place_among
 from watermarks.cursor import Cursor
 
 FRESH: Final = quoted("syncd_fresh")
@@ -140,6 +141,14 @@ class ThereSql:
         cursor = f"t.{quoted(self.compared.identity.cursor)}"
         batch = [f"COALESCE(t.{quoted(batch_number.COLUMN)}, 0) DESC"] if self.compared.ranked else []
         return ", ".join([*batch, f"CASE WHEN {cursor} IS NULL THEN 0 ELSE 1 END DESC", f"{cursor} DESC"])
+
+
+def last_position(compared: Compared, columns: Sequence[ThereColumn], *, high: Cursor) -> str:
+    """Reads where the last row of the target stands, by these columns, at or below a position."""
+    shown = ", ".join(column.sql for column in columns)
+    by = ", ".join(f"{column.sql} DESC" for column in columns)
+    gone = f" AND {quoted(DELETED_AT)} IS NULL" if compared.marks_gone else ""
+    return f"SELECT {shown} FROM {compared.target.sql} WHERE {upto(columns, high)}{gone} ORDER BY {by} LIMIT 1"
 
 
 def shown_parts(passage: Passage) -> tuple[str, ...]:
