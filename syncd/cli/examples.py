@@ -30,7 +30,11 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "verify": ("syncd verify -t shop.orders", "syncd verify --all --json"),
     "watermark": ("syncd watermark get -t shop.orders", "syncd watermark check --all"),
     "watermark get": ("syncd watermark get -t shop.orders --show-files",),
-    "watermark import": ("syncd watermark import -t shop.orders",),
+    "watermark import": (
+        "syncd watermark import -t shop.orders --dry-run",
+        "syncd watermark import -t shop.orders --from s3://old-bucket/watermarks/ --reason 'moved to syncd'",
+        "syncd watermark import --all --from s3://old-bucket/watermark/last_run_timestamp.txt",
+    ),
     "watermark list": ("syncd watermark list",),
     "watermark history": ("syncd watermark history -t shop.orders",),
     "watermark export": ("syncd watermark export -t shop.orders",),

@@ -15,6 +15,7 @@ from watermarks.document import Stage, Watermark
 from watermarks.halves import Strategy
 
 NEVER: Final = "it has never read anything"
+ADOPTED: Final = "it was taken over from what loaded it before, and has read nothing since"
 _MICROSECONDS: Final = 1_000_000
 
 
@@ -152,11 +153,16 @@ def _condition(state: Watermark, settings: StreamSettings, *, pending: int, asid
         return Condition.BLOCKED
     if aside.rows:
         return Condition.ASIDE
-    if half.tally.batches == 0:
+    if half.tally.batches == 0 and not _is_adopted(state):
         return Condition.NEW
     if half.snapshot is not None and not half.snapshot.done:
         return Condition.BEGINNING
     return Condition.LOADING if pending else Condition.CURRENT
+
+
+def _is_adopted(state: Watermark) -> bool:
+    """Whether all that it has was loaded by something else, and taken over."""
+    return state.chain.tally.batches == 0 and state.loaded.cursor != START
 
 
 def _reasons(
@@ -164,7 +170,7 @@ def _reasons(
 ) -> Iterator[str]:
     half, loaded = state.chain, state.loaded
     if half.tally.batches == 0 and not state.failures:
-        yield NEVER
+        yield ADOPTED if _is_adopted(state) else NEVER
     for stage, failure in state.failures.items():
         again = f", attempt {failure.attempt}" if failure.attempt > 1 else ""
         yield f"{stage} failed{again}: {failure.message}"
@@ -177,7 +183,7 @@ def _reasons(
     if half.snapshot is not None and not half.snapshot.done:
         reached = ", ".join(str(value.plain) for value in half.snapshot.reached.values)
         yield f"its first pass is at key {reached}"
-    if half.strategy is Strategy.MANUAL:
+    if half.strategy is Strategy.MANUAL and not _is_adopted(state):
         yield "its mark was set by hand, and nothing is read since"
     if loaded.skipped:
         yield "left out by hand: " + ", ".join(

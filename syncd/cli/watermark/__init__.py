@@ -3,6 +3,7 @@
 import click
 
 from syncd.cli.watermark.changing import reset, set_, undo
+from syncd.cli.watermark.importing import import_
 from syncd.cli.watermark.listing import history, list_
 from syncd.cli.watermark.mending import check, rebuild
 from syncd.cli.watermark.showing import export, get
@@ -13,5 +14,5 @@ def watermark() -> None:
     """See how far every stream is; set, reset, undo, check and rebuild its marks."""
 
 
-for _command in (get, list_, history, export, set_, reset, undo, check, rebuild):
+for _command in (get, list_, history, export, set_, reset, undo, import_, check, rebuild):
     watermark.add_command(_command)

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
+from click.testing import CliRunner, Result
 
+from syncd.cli.main import syncd
 from syncd.config.check import read_settings
 from syncd.core.settings import Settings, StreamSettings
 from syncd.core.verify.verdict import Verdict
@@ -17,11 +19,14 @@ from syncd.sandbox.redshift import Lake, RedshiftStandIn
 from syncd.sandbox.whole import Sandbox
 from syncd.stages.mending import repair_of
 from syncd.stages.run import Outcome
-from syncd.wiring import Pass, Server, Service
+from syncd.wiring import Pass, Server, Service, stream_of
 from syncd.wiring.verifying import Verifying, Wanted
 from tests.services.plain_reader import PlainReader
 from tests.services.servers import ONE, environ_of
 from tests.standin.clients import Client, connect
+from watermarks.document import Watermark
+from watermarks.history import Journal
+from watermarks.stores.s3 import S3Store
 
 if TYPE_CHECKING:
     from syncd.core.events import Event
@@ -113,6 +118,19 @@ class Both:
         """Every object of the lake."""
         found = self.box.s3.client().list_objects_v2(Bucket=self.box.s3.bucket, Prefix=f"{self.prefix}/")
         return [one["Key"] for one in found.get("Contents", [])]
+
+    @property
+    def journal(self) -> Journal[Watermark]:
+        return Journal(S3Store(self.box.s3.client(), bucket=self.box.s3.bucket, prefix=self.prefix), Watermark)
+
+    def state(self, table: str) -> Watermark:
+        found = self.journal.newest(stream_of(self.stream(table)).stem)
+        assert found is not None
+        return found
+
+    def syncd(self, *words: str) -> Result:
+        """Any command, with this configuration."""
+        return CliRunner().invoke(syncd, [*words, "--config", str(self.config)])
 
     def there(self, *statements: str) -> None:
         for statement in statements:
