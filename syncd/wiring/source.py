@@ -1,6 +1,7 @@
 """One source: the way to it, the connections that may be open at once, and whoever reads over them."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -88,8 +89,11 @@ class Server(Opened):
         return self._service.spark_reader(self)
 
     def end_reading(self, nonce: str) -> None:
-        """End, at the server, what an attempt that was given up reads still."""
-        with self.source().lent() as source:
+        """End, at the server, what an attempt that was given up reads still.
+
+        Over a connection beside all places: what is to be ended may have every one of them.
+        """
+        with closing(self._make(self.settings, self.way)()) as source:
             source.end_statements(nonce)
 
 

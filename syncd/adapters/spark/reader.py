@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 ON_TOP: Final = 30.0
 """Seconds beyond `longest_read` after which a reading is given up: the server, which counts too, ends it first."""
 GONE_BY_THEMSELVES: Final = 0.5
-"""Seconds: a task sees at its next row that it was given up, and the driver of a statement that waits does not."""
+"""Seconds: a task sees at its next row that it was given up."""
 _TOLD_BY_TASKS: Final[dict[str, type[HintedError]]] = {
     kind.__name__: kind
     for kind in (ours.RowOutside, ours.ValueRefused, ours.LakeDown, ours.LakeUnfit, ours.SchemaDrift, Misuse)
@@ -126,16 +126,19 @@ class SparkReader:
             first += len(wave.queries)
 
     def _outlived(self, nonce: str, places: Share[Any], slots: Share[Never], tasks: Tasks) -> None:
-        """Keep the places of a job that was given up until the last of its tasks is gone."""
+        """Keep the places of a job that was given up until the last of its tasks is gone, and its statements are.
+
+        Spark counts a task as gone with its job, though its driver may wait for a row that does not come. Only the
+        server knows, and only it can end that.
+        """
         leave = places.hand_on(), slots.hand_on()
 
         def watch() -> None:
             try:
-                if not until(lambda: not tasks.at_work, within=GONE_BY_THEMSELVES):
-                    # It waits for a row that does not come; only the server can end that.
-                    with suppress(HintedError):
-                        self._end(nonce)
-                    until(lambda: not tasks.at_work, within=self._source.silence.total_seconds())
+                until(lambda: not tasks.at_work, within=GONE_BY_THEMSELVES)
+                with suppress(HintedError):  # a server that does not answer reads to nobody for long
+                    self._end(nonce)
+                until(lambda: not tasks.at_work, within=self._source.silence.total_seconds())
             finally:
                 for each in leave:
                     each()

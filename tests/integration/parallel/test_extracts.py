@@ -134,7 +134,7 @@ def test_streams_at_once_keep_to_the_connections_that_are_allowed(shop: Callable
 
 @pytest.mark.long  # what goes on meanwhile has to outlast it: a busy machine needs more than the seconds of a quick run
 def test_a_pass_that_is_ended_returns_and_no_other_is_disturbed(shop: Callable[..., Shop]) -> None:
-    slow = "query: 'SELECT * FROM shop.{0} WHERE ${{window}} AND SLEEP(0.05) = 0'"
+    slow = "query: 'SELECT * FROM shop.{0} WHERE ${{window}} AND SLEEP(0.5) = 0'"
     made = shop({"slow": slow.format("slow"), "other": slow.format("other"), "quick": ""}, most=4)
     for table in ("slow", "other"):
         made.extract(table)
@@ -154,6 +154,21 @@ def test_a_pass_that_is_ended_returns_and_no_other_is_disturbed(shop: Callable[.
     assert isinstance(came["slow"].error, PassStopped)
     assert "it took longer than 6 h" in came["slow"].error.message
     assert (quick.error, quick.rows, quick.state) == (None, ROWS, State.EXTRACTED)
+
+
+def test_an_ended_reading_that_had_every_connection_leaves_them_to_others(shop: Callable[..., Shop]) -> None:
+    """Spark counts a task as gone as soon as its job is cancelled, while it waits for a row of the server still."""
+    slow = "query: 'SELECT * FROM shop.slow WHERE ${window} AND SLEEP(0.5) = 0'"
+    made = shop({"slow": slow, "quick": ""}, most=1)
+    made.extract("slow")
+    assert eventually(lambda: made.reads("slow"), within=120), made.threads.came
+
+    made.end("slow", why="it took longer than 6 h")
+    quick = made.service.extract(named(made.settings, "quick"), Pass())
+
+    assert (quick.error, quick.rows) == (None, ROWS)
+    assert eventually(lambda: not made.reads("slow"), within=20), "its statement is ended at the server"
+    assert isinstance(made.threads.join()["slow"].error, PassStopped)
 
 
 def test_a_question_that_hangs_ends_with_its_pass(shop: Callable[..., Shop]) -> None:
