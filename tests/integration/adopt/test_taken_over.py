@@ -1,6 +1,8 @@
 """Tables that are equal are taken over: both marks are set, no row is copied, and the next run reads what is newer."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -260,3 +262,26 @@ def test_status_and_check_have_nothing_to_say_against_it(adopted: Make) -> None:
     assert (standing["state"], standing["mark"]) == ("current", LAST)
     assert standing["reasons"] == [ADOPTED]
     assert one.pair.syncd("audit", "-t", "looked_at").exit_code == 0
+
+
+@pytest.mark.long
+def test_the_command_itself_reads_one_new_row_with_spark_and_upserts_it(adopted: Make) -> None:
+    one = adopted("by_spark", "settle: 0s")
+    one.source()
+    one.load()
+    assert one.told("--yes")["state"] == "taken over"
+    one.pair.sql("INSERT INTO by_spark (id, name, total) VALUES (1000, 'new', 1)")
+
+    done = subprocess.run(
+        [sys.executable, "-m", "syncd", "run", "-t", "by_spark", "--json", "--config", str(one.pair.config)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    [stream] = json.loads(done.stdout)["streams"]
+    assert (stream["batches"], stream["rows"], stream["load"]["rows"]) == (1, 1, 1)
+    assert [row[0] for row in one.rows] == [*range(1, 301), 1000]
+    assert one.pair.verify("by_spark").state is State.EQUAL
