@@ -1,6 +1,7 @@
 """How each command is typed: shown first by its help, and by the manual page."""
 
 from collections.abc import Mapping
+from inspect import cleandoc
 from typing import Final
 
 EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -51,6 +52,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
 
 def with_examples(path: str, text: str) -> str:
     """The help of a command, its examples behind the first sentence."""
+    text = cleandoc(text)
     if "Examples:" in text or path not in EXAMPLES:
         return text
     first, _, rest = text.partition("\n\n")
