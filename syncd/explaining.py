@@ -1,7 +1,7 @@
 """What MySQL, the lake and the warehouse say of one row; whoever is away is left out, and that is told."""
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import islice
@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from syncd.adapters.arrow import REASON
 from syncd.adapters.keyed import KeyedFiles
+from syncd.core.columns import Passage
 from syncd.core.errors import ConfigError
+from syncd.core.identity import Identity, identity_of
 from syncd.core.layout import data_prefix
 from syncd.core.manifest import Manifest
+from syncd.core.passages import passages
 from syncd.core.settings import StreamSettings
 from syncd.core.standing import instant_of
 from syncd.core.whereabouts import AtSource, Facts, InTarget, Refused, Sighting, shown
@@ -100,14 +103,25 @@ class Explainer:
         manifest = next(
             (Manifest.of_link(link) for link in self._links(state) if link.kind is not Kind.ABANDONED), None
         )
-        if manifest is None:
-            raise Misuse(f"{self.settings.name} has no batch yet", hint=f"First: syncd run -t {self.settings.name}")
-        names = {passage.column: passage.name for passage in manifest.passages}
+        ways, identity = (manifest.passages, manifest.identity) if manifest else self._described(state)
+        names = {passage.column: passage.name for passage in ways}
         found = {names.get(column, column): text for column, text in key.items()}
-        if set(found) != set(manifest.identity.key):
-            wanted = " ".join(f"{name}=..." for name in manifest.identity.key) or "nothing: it has no key"
+        if set(found) != set(identity.key):
+            wanted = " ".join(f"{name}=..." for name in identity.key) or "nothing: it has no key"
             raise Misuse(f"the key of {self.settings.name} is {wanted}", hint="Name each column of it once.")
         return found
+
+    def _described(self, state: Watermark) -> tuple[Sequence[Passage], Identity]:
+        """What files of the table would hold, where all that is loaded was taken over and no file is made yet.
+
+        Raises:
+            Misuse: nothing is loaded.
+        """
+        if not state.loaded.cursor:
+            raise Misuse(f"{self.settings.name} has no batch yet", hint=f"First: syncd run -t {self.settings.name}")
+        table = self.desk.table(self.settings)
+        ways = passages(table, self.settings)
+        return ways, identity_of(table, self.settings, ways)
 
     def _links(self, state: Watermark) -> Iterator[Link]:
         """Every link of the chain, the newest first, some at once."""

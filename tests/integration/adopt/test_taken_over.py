@@ -264,6 +264,19 @@ def test_status_and_check_have_nothing_to_say_against_it(adopted: Make) -> None:
     assert one.pair.syncd("audit", "-t", "looked_at").exit_code == 0
 
 
+def test_a_row_of_before_is_explained(adopted: Make) -> None:
+    one = adopted("explained")
+    one.source()
+    one.load()
+    one.told("--yes")
+
+    told = json.loads(one.pair.syncd("explain", "explained", "id=5", "--json").stdout)
+    wrong = one.pair.syncd("explain", "explained", "name=5")
+
+    assert (told["place"], told["why"]) == ("loaded", "the target has it; no file has it")
+    assert "the key of shop.explained is id=..." in str(wrong.exception)
+
+
 @pytest.mark.long
 def test_the_command_itself_reads_one_new_row_with_spark_and_upserts_it(adopted: Make) -> None:
     one = adopted("by_spark", "settle: 0s")
