@@ -7,6 +7,7 @@ from syncd.core.redshift.control import Controls, Entry, entries_of
 from syncd.core.redshift.quoting import TableRef
 from syncd.core.redshift.target import any_row
 from watermarks.batch import BatchId
+from watermarks.cursor import START
 from watermarks.errors import DataInDoubt
 from watermarks.halves import ORIGIN
 from watermarks.landing import Cycle, LedgerKey
@@ -87,6 +88,8 @@ class Ledger:
             OtherTable: the table is gone, or the configuration names another one.
         """
         newest = self.newest
+        if not there:
+            self._require_not_adopted(f"{table} is not there")
         if newest is None or not self._cycle.half.tally.rows:
             return
         entry = self._entries[self._cycle.key(newest)]
@@ -106,12 +109,29 @@ class Ledger:
         Raises:
             OtherTable: there is no row, although some landed.
         """
-        if self.newest is None or self._session.rows(any_row(table)):
+        if self.newest is None and not self._is_adopted:
             return
+        if self._session.rows(any_row(table)):
+            return
+        self._require_not_adopted(f"{table} is empty")
         entries = self._asked(self._controls.landed_rows)
         rows = sum(entries[key].rows for key in map(self._cycle.key, self._expected()) if key in entries)
         if rows:
             raise OtherTable(f"{table} is empty, and {rows} rows had landed in it", hint=self._anew)
+
+    @property
+    def _is_adopted(self) -> bool:
+        """Whether the target has rows by what something else loaded, and nothing has landed since."""
+        half = self._cycle.half
+        return half.last == ORIGIN and half.cursor != START
+
+    def _require_not_adopted(self, what: str) -> None:
+        if self._is_adopted:
+            stream = self._cycle.stream
+            raise OtherTable(
+                f"{what}, and the rows of {stream} up to {self._cycle.half.cursor} were taken over in it",
+                hint=f"Name the table again; or read all of it: syncd watermark reset -t {stream.table}",
+            )
 
     @property
     def _anew(self) -> str:

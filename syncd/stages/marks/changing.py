@@ -7,6 +7,7 @@ from typing import Final
 from syncd.core.books import Shelf
 from syncd.core.cleaned import cleaned_by
 from syncd.core.layout import data_prefix
+from syncd.stages.marks.adopted import require_in_files
 from syncd.stages.marks.unwritten import Unwritten
 from syncd.stages.marks.weighing import Weight, links, weigh
 from watermarks.document import Watermark
@@ -52,11 +53,13 @@ def preview(journal: Journal[Watermark], shelf: Shelf, stream: StreamName, perso
     Raises:
         Misuse: it means nothing.
         FilesGone: batches would have to land again whose files are gone.
+        NotInFiles: rows would have to land again that were never in a file.
     """
     before = journal.newest(stream.stem) or Watermark.new(stream, at=journal.clock.now())
     tried = Journal(Unwritten(journal.store), Watermark, clock=journal.clock)
     after = act(replace(person, journal=tried))
     chain = Chain(journal, stream)
+    require_in_files(journal, before, after)
     _require_files(chain, shelf, before, after)
     return Preview(stream=stream, before=before, after=after, weight=weigh(chain, before, after))
 

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from syncd.adapters.redshift.ledger import OtherTable
 from syncd.core.standing import ADOPTED
 from syncd.core.verify.verdict import State
+from syncd.stages.marks.adopted import NotInFiles
 from tests.integration.adopt.conftest import ORDERS, Adopted
 from watermarks.document import Watermark
 from watermarks.history import Change
@@ -17,6 +19,8 @@ from watermarks.history import Change
 pytestmark = [pytest.mark.services, pytest.mark.parametrize("box", ["mariadb"], indirect=True)]
 Make = Callable[..., Adopted]
 
+NEWER = "'2026-02-01 00:00:00'"
+"""A stamp above every mark, and long below the horizon."""
 LAST = ["wall:2026-01-01T00:02:30.000000", "int:300"]
 
 
@@ -125,7 +129,8 @@ def test_the_next_run_brings_what_is_newer_and_the_ties_that_the_earlier_tool_lo
 
     told = one.told("--from", place, "--yes")
     one.pair.sql(
-        "INSERT INTO ties (id, name, total) VALUES (1000, 'new', 1)", "UPDATE ties SET name = 'changed' WHERE id = 5"
+        f"INSERT INTO ties (id, name, total, update_at) VALUES (1000, 'new', 1, {NEWER})",
+        f"UPDATE ties SET name = 'changed', update_at = {NEWER} WHERE id = 5",
     )
     one.pair.run()
 
@@ -283,7 +288,7 @@ def test_the_command_itself_reads_one_new_row_with_spark_and_upserts_it(adopted:
     one.source()
     one.load()
     assert one.told("--yes")["state"] == "taken over"
-    one.pair.sql("INSERT INTO by_spark (id, name, total) VALUES (1000, 'new', 1)")
+    one.pair.sql(f"INSERT INTO by_spark (id, name, total, update_at) VALUES (1000, 'new', 1, {NEWER})")
 
     done = subprocess.run(
         [sys.executable, "-m", "syncd", "run", "-t", "by_spark", "--json", "--config", str(one.pair.config)],
@@ -298,3 +303,39 @@ def test_the_command_itself_reads_one_new_row_with_spark_and_upserts_it(adopted:
     assert (stream["batches"], stream["rows"], stream["load"]["rows"]) == (1, 1, 1)
     assert [row[0] for row in one.rows] == [*range(1, 301), 1000]
     assert one.pair.verify("by_spark").state is State.EQUAL
+
+
+@pytest.mark.parametrize("gone", ["drop table {t}", "delete from {t}"], ids=["dropped", "emptied"])
+def test_a_target_that_is_gone_after_it_was_taken_over_is_not_begun_anew(adopted: Make, gone: str) -> None:
+    """Its rows are in no file: a new table with the newer rows alone would pass for all of them."""
+    one = adopted("vanished", "settle: 0s")
+    one.source()
+    one.load()
+    one.told("--yes")
+    one.pair.sql(f"INSERT INTO vanished (id, name, total, update_at) VALUES (1000, 'new', 1, {NEWER})")
+    one.pair.there(gone.format(t="vanished"))
+
+    with pytest.raises(OtherTable, match="were taken over in it") as e:
+        one.pair.run()
+
+    assert e.value.hint.endswith("syncd watermark reset -t vanished")
+
+
+def test_what_was_taken_over_cannot_land_again_from_files_and_is_read_again_instead(adopted: Make) -> None:
+    one = adopted("relanded", "settle: 0s")
+    one.source()
+    one.load()
+    one.told("--yes")
+    one.pair.sql(f"INSERT INTO relanded (id, name, total, update_at) VALUES (1000, 'new', 1, {NEWER})")
+    one.pair.run()
+    one.pair.there("drop table relanded")
+    reset = ("watermark", "reset", "-t", "relanded", "--yes")
+
+    half = one.pair.syncd(*reset, "--redshift-only")
+    both = one.pair.syncd(*reset)
+    one.pair.run()
+
+    assert isinstance(half.exception, NotInFiles)
+    assert half.exception.hint.endswith("syncd watermark reset -t shop.relanded")
+    assert (both.exit_code, len(one.rows)) == (0, 301)
+    assert one.pair.syncd(*reset, "--redshift-only", "--dry-run").exit_code == 0
