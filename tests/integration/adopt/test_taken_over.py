@@ -305,7 +305,13 @@ def test_the_command_itself_reads_one_new_row_with_spark_and_upserts_it(adopted:
     assert one.pair.verify("by_spark").state is State.EQUAL
 
 
-@pytest.mark.parametrize("gone", ["drop table {t}", "delete from {t}"], ids=["dropped", "emptied"])
+@pytest.mark.parametrize(
+    "gone",
+    [
+        pytest.param("drop table {t}", id="dropped"),
+        pytest.param("delete from {t}", id="emptied", marks=pytest.mark.long),
+    ],
+)
 def test_a_target_that_is_gone_after_it_was_taken_over_is_not_begun_anew(adopted: Make, gone: str) -> None:
     """Its rows are in no file: a new table with the newer rows alone would pass for all of them."""
     one = adopted("vanished", "settle: 0s")
@@ -321,6 +327,7 @@ def test_a_target_that_is_gone_after_it_was_taken_over_is_not_begun_anew(adopted
     assert e.value.hint.endswith("syncd watermark reset -t vanished")
 
 
+@pytest.mark.long
 def test_what_was_taken_over_cannot_land_again_from_files_and_is_read_again_instead(adopted: Make) -> None:
     one = adopted("relanded", "settle: 0s")
     one.source()
