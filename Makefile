@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 MINIO := v0.0.0-20260212201848-7aac2a2c5b7c
 export HYPOTHESIS_STORAGE_DIRECTORY ?= .cache/hypothesis
 
-.PHONY: help setup demo check test test-services test-long test-live bench-watermarks bench-sandbox bench-standin bench-extract bench-start bench-load bench-convert bench-daemon bench-status real-mysql format schema man constraints clean
+.PHONY: help setup demo check test test-services test-long test-live bench-watermarks bench-sandbox bench-standin bench-extract bench-start bench-load bench-convert bench-daemon bench-latency bench-status real-mysql format schema man constraints clean
 
 help:           ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 20
@@ -85,6 +85,9 @@ bench-load: $(READY) ## COPYs, commits and requests of many small batches; 2,000
 
 bench-daemon: $(READY) ## what 500 idle streams cost the daemon: processor time and memory
 	$(BIN)/python -m benchmarks.idle_daemon $(ARGS)
+
+bench-latency: $(READY) ## from a commit in MySQL to its sight in the warehouse, 1,000 changed rows a second
+	$(BIN)/python -m benchmarks.latency $(ARGS)
 
 bench-convert: $(READY) ## travelled batches to Parquet on one core: rows a second, zstd against snappy
 	$(BIN)/python -m benchmarks.convert
