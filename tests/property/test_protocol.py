@@ -44,11 +44,12 @@ QUICK = (
 """Mutants that some hundred examples catch."""
 
 
-def test_nothing_is_lost_doubled_undone_or_stuck() -> None:
+@pytest.mark.parametrize("share", range(2))
+def test_nothing_is_lost_doubled_undone_or_stuck(share: int) -> None:
     chance = random.randrange(2**32)
     print(f"seed {chance}")  # noqa: T201  # shown with a failure
 
-    play(300, chance, shrink=True)
+    play(150, chance, shrink=True)
 
 
 @pytest.mark.long
