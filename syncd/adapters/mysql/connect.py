@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 import pymysql
 
 from syncd.adapters.mysql.codes import AWAY, HINTS, passes
-from syncd.adapters.mysql.tls import handshake_error, tls_options
+from syncd.adapters.mysql.tls import handshake_error, tls_options, unchecked
 from syncd.core.errors import SourceDown, SourceUnfit
 from syncd.core.mysql_sql import ALL_ROWS_OF_AN_ANSWER
 from syncd.core.settings import SourceSettings
@@ -64,9 +64,16 @@ def closed_on_error(connection: Connection) -> Iterator[None]:
         raise
 
 
+class _Quick(pymysql.connections.Connection):  # type: ignore[misc]  # nobody tells its types
+    """The driver's connection; where it encrypts if the server can, and checks nobody, it loads nothing to check by."""
+
+    def _create_ssl_ctx(self, sslp: Any) -> ssl.SSLContext:  # noqa: ANN401  # the driver's own
+        return sslp if isinstance(sslp, ssl.SSLContext) else unchecked()
+
+
 def _prepared(settings: SourceSettings) -> Connection:
     silence = settings.silence.total_seconds()
-    return pymysql.connect(
+    return _Quick(
         host=settings.host,
         port=settings.port,
         user=settings.user,
