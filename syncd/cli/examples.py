@@ -39,10 +39,6 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "watermark list": ("syncd watermark list",),
     "watermark history": ("syncd watermark history -t shop.orders",),
     "watermark export": ("syncd watermark export -t shop.orders",),
-    "watermark set": (
-        "syncd watermark set -t shop.orders --timestamp '2026-08-01 00:00:00' --reason 'read August again'",
-    ),
-    "watermark reset": ("syncd watermark reset -t shop.orders --mysql-only --reason 'the key changed'",),
     "watermark undo": ("syncd watermark undo -t shop.orders",),
     "watermark check": ("syncd watermark check --all",),
     "watermark rebuild": ("syncd watermark rebuild -t shop.orders",),

@@ -68,6 +68,7 @@ def clean(**words: Any) -> None:  # noqa: ANN401  # as above
     """Remove files; without a kind, those that have landed in every target. Without --yes only say what would go.
 
     What has landed and is removed cannot land again from its files: see `syncd watermark reset`.
+
     Exit 5: some could not be removed.
     """
     with open_desk(words["config"]) as desk:

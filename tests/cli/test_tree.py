@@ -61,7 +61,15 @@ def test_examples_leave_the_rest_of_a_help_where_it_was() -> None:
     done = CliRunner().invoke(syncd, ["watermark", "set", "--help"])
 
     assert re.search(r"^  Batches are landed whole", done.stdout, re.MULTILINE)
-    assert re.search(r"^  syncd watermark set -t events --id 4711", done.stdout, re.MULTILINE)
+    assert re.search(r"^    syncd watermark set -t events --id 4711", done.stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize("context", ALL, ids=path_of)
+def test_the_paragraphs_of_a_help_stand_in_one_line_below_each_other(context: click.Context) -> None:
+    shown = CliRunner().invoke(syncd, [*path_of(context).split(), "--help"]).stdout.partition("Options:")[0]
+
+    lines = [line for line in shown.splitlines()[2:] if line.strip()]
+    assert not [line for line in lines if re.match(" {5}", line) or re.search(r"\S {2,}(?!#)\S", line)]
 
 
 WITHOUT_JSON = {"daemon", "watermark export"}

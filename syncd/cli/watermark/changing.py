@@ -53,9 +53,10 @@ def set_(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by na
     """Set where a table is read on, where its load goes on, or both.
 
     \b
-    syncd watermark set -t orders --timestamp '2026-08-01 00:00:00' --reason 'read August again'
-    syncd watermark set -t events --id 4711 --mysql-only
-    syncd watermark set -t orders --redshift-only --timestamp 2026-08-01
+    Examples:
+      syncd watermark set -t orders --timestamp '2026-08-01 00:00:00' --reason 'read August again'
+      syncd watermark set -t events --id 4711 --mysql-only
+      syncd watermark set -t orders --redshift-only --timestamp 2026-08-01
 
     Batches are landed whole: with --timestamp those whose files were written after it, with --id those
     that hold something behind that position. The others are left out, and recorded as such.
@@ -82,8 +83,9 @@ def reset(**words: Any) -> None:  # noqa: ANN401  # as above
     """Read a table anew, or land it anew from its files, or both. No file is removed.
 
     \b
-    syncd watermark reset -t orders --reason 'made anew'
-    syncd watermark reset -t orders --redshift-only --reason 'the target was dropped'
+    Examples:
+      syncd watermark reset -t orders --reason 'made anew'
+      syncd watermark reset -t orders --redshift-only --reason 'the target was dropped'
     """  # as above
     _require_one_half(words)
     with open_desk(words["config"]) as desk:
