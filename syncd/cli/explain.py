@@ -10,7 +10,9 @@ from syncd.cli.output import show_json
 from syncd.cli.watermark.words import chosen, common, leave, open_desk
 
 if TYPE_CHECKING:
-    from syncd.core.whereabouts import Facts, Verdict
+    from collections.abc import Sequence
+
+    from syncd.core.whereabouts import Facts, Sighting, Verdict
 
 
 @click.command()
@@ -23,8 +25,8 @@ if TYPE_CHECKING:
 def explain(table: str, key: tuple[str, ...], **words: Any) -> None:  # noqa: ANN401  # options of click arrive by name
     """Say where the row with this key is, and why.
 
-    As in: syncd explain orders id=42. MySQL, the lake and the warehouse are asked; with one of the servers away, the
-    others answer. Nothing is written.
+    MySQL, the lake and the warehouse are asked; with one of the servers away, the others answer. Nothing is written.
+
     Exit 7: the row is in doubt.
     """
     from syncd.core.whereabouts import Place, verdict
@@ -60,12 +62,17 @@ def _show(facts: "Facts", said: "Verdict") -> None:
         click.echo(f"  next: {said.next}")
     for name, text in (("MySQL", _source(facts)), ("warehouse", _target(facts))):
         click.echo(f"  {name}: {text}")
-    for seen in facts.sightings:
+    for seen in facts.sightings if len(facts.sightings) > 1 or not _names(said.why, facts.sightings) else ():
         at = f" with {seen.cursor}" if seen.cursor else ""
         click.echo(f"  batch {seen.batch} ({seen.made_at}){at}: row {seen.row:,} of {seen.file}")
     for one in facts.refused:
         came = f", brought back by batch {one.replayed_by}" if one.replayed_by else ""
         click.echo(f"  quarantine of batch {one.batch}: {one.reason}{came}: {one.file}")
+
+
+def _names(why: str, sightings: "Sequence[Sighting]") -> bool:
+    """Whether the reason itself names the files: then they need no list."""
+    return all(seen.file in why for seen in sightings)
 
 
 def _source(facts: "Facts") -> str:

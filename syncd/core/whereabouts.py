@@ -207,6 +207,9 @@ def _landed(facts: Facts, newest: Sighting, in_file: str) -> Verdict:
         return _doubt(
             facts, f"{in_file}, and the batch has landed{at}, yet the target has the version of {target.batch}"
         )
+    if facts.source.asked and not facts.source.there:
+        gone = "MySQL has no such row any more, and the target keeps it"
+        return Verdict(place=Place.LOADED, why=f"{in_file}, and it landed{at}; {gone}", next=_compare(facts))
     return Verdict(place=Place.LOADED, why=f"{in_file}, and it landed{at}", next=WAIT)
 
 
@@ -217,7 +220,11 @@ def _missing(facts: Facts, why: str) -> Verdict:
 
 
 def _doubt(facts: Facts, why: str) -> Verdict:
-    return Verdict(place=Place.IN_DOUBT, why=why, next=f"syncd watermark check -t {facts.table} --full")
+    return Verdict(place=Place.IN_DOUBT, why=why, next=_compare(facts))
+
+
+def _compare(facts: Facts) -> str:
+    return f"syncd verify -t {facts.table} finds this row and others like it, and with --repair says what mends them"
 
 
 def _unseen(facts: Facts) -> Verdict:
@@ -245,11 +252,7 @@ def _unseen(facts: Facts) -> Verdict:
     if not source.asked:
         return Verdict(place=Place.UNKNOWN, why=f"no file has it, and {source.trouble}", next="ask again with MySQL")
     why = f"MySQL has it at {_first(source.cursor)}, at or below the mark {_first(facts.mark)}, and no file has it"
-    return Verdict(
-        place=Place.IN_DOUBT,
-        why=why,
-        next=f"read it again: syncd run -t {facts.table} --from INSTANT --until INSTANT, around the time of the row",
-    )
+    return Verdict(place=Place.IN_DOUBT, why=why, next=_compare(facts))
 
 
 def _above(cursor: Cursor, mark: Cursor) -> bool:

@@ -61,8 +61,13 @@ CASES: dict[str, tuple[dict[str, Any], Place, str, str]] = {
         "a person left that batch out",
         "watermark history",
     ),
-    "in a file that lost its rows": ({"target": target(rows=0)}, Place.IN_DOUBT, "the target has no such row", "check"),
-    "an older version in the target": ({"target": target("1-1")}, Place.IN_DOUBT, "the version of 1-1", "check"),
+    "in a file that lost its rows": (
+        {"target": target(rows=0)},
+        Place.IN_DOUBT,
+        "the target has no such row",
+        "syncd verify",
+    ),
+    "an older version in the target": ({"target": target("1-1")}, Place.IN_DOUBT, "the version of 1-1", "syncd verify"),
     "not yet due": (
         {**NOT_SEEN, "source": source(11), "next_high": at(12, 1)},
         Place.NOT_DUE,
@@ -120,11 +125,17 @@ CASES: dict[str, tuple[dict[str, Any], Place, str, str]] = {
         "nothing",
     ),
     "removed at both": ({"source": source(None), "target": target(rows=0)}, Place.DELETED, "nor has MySQL", "nothing"),
-    "buried, and inserted again": (
+    "buried, inserted again, and gone again": (
         {"source": source(None), "buried": batch("1-1")},
         Place.LOADED,
-        "it landed",
-        "nothing",
+        "MySQL has no such row any more, and the target keeps it",
+        "syncd verify",
+    ),
+    "gone at the source alone": (
+        {"source": source(None)},
+        Place.LOADED,
+        "MySQL has no such row any more, and the target keeps it",
+        "syncd verify",
     ),
     "no such row": ({**NOT_SEEN, "source": source(None)}, Place.NEVER_SEEN, "nobody has ever read it", "key"),
     "before the start": (
@@ -133,7 +144,7 @@ CASES: dict[str, tuple[dict[str, Any], Place, str, str]] = {
         "the stream begins at",
         "--from",
     ),
-    "at or below the mark, and nowhere": ({**NOT_SEEN}, Place.IN_DOUBT, "at or below the mark", "--from"),
+    "at or below the mark, and nowhere": ({**NOT_SEEN}, Place.IN_DOUBT, "at or below the mark", "syncd verify"),
     "nowhere among the newest": ({**NOT_SEEN, "whole": False}, Place.UNKNOWN, "only the newest files", "--all-files"),
     "nowhere, and files are cleaned": (
         {**NOT_SEEN, "gone": 3},
