@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from syncd.cli.exits import Exit, exit_for, worst
+from syncd.cli.output import say
 from syncd.cli.run import CONFIG, chosen, progress_of, require_warehouses, tell_error
 from syncd.cli.signals import ended_by_sigterm
 from syncd.cli.verify_repair import MOST, mended, would_mend
 from syncd.cli.verify_view import Checked, show
+from syncd.observe.words import counted
 
 if TYPE_CHECKING:
     from syncd.stages.verify import Sample
@@ -103,11 +105,19 @@ def _sample(words: dict[str, Any]) -> "Sample":
 
 def _leave(checked: Sequence[Checked], *, debug: bool) -> None:
     codes = [Exit.DONE]
+    different = [one for one in checked if one.verdict.counts.total()]
+    if different:
+        codes.append(Exit.DOUBT)
+        _tell_different(different)
     for one in checked:
-        if one.verdict.counts.total():
-            codes.append(Exit.DOUBT)
         if one.verdict.error is not None:
             codes.append(exit_for(one.verdict.error))
             tell_error(one.stream.name, one.verdict.error, debug=debug)
     if (code := worst(codes)) is not Exit.DONE:
         sys.exit(code)
+
+
+def _tell_different(different: Sequence[Checked]) -> None:
+    rows = sum(one.verdict.counts.total() for one in different)
+    say(f"error: {counted(rows, 'row')} of {counted(len(different), 'table')} {'differs' if rows == 1 else 'differ'}")
+    say(f"hint: To mend that: syncd verify {' '.join(f'-t {one.stream.name}' for one in different)} --repair --yes")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from syncd.cli.output import say
 from syncd.cli.verify_view import Checked
+from syncd.observe.words import counted
 
 if TYPE_CHECKING:
     from syncd.core.verify.verdict import Verdict
@@ -49,6 +50,11 @@ def _repair(checked: Checked) -> "Repair | None":
 
 
 def _words(repair: "Repair", verdict: "Verdict") -> str:
-    rows = f"{len(repair.keys):,} rows are read again, {len(repair.gone):,} that are gone are buried"
+    found: list[str] = []
+    if again := len(repair.keys):
+        found.append(f"{counted(again, 'row')} {'is' if again == 1 else 'are'} read again")
+    if gone := len(repair.gone):
+        found.append(f"{counted(gone, 'row')} that {'is gone is' if gone == 1 else 'are gone are'} buried")
+    rows = ", ".join(found)
     left = verdict.counts.total() - len(verdict.differences)
     return f"{rows}; {left:,} more need another repair" if left else rows

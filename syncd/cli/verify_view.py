@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from syncd.cli.output import say, show_json, show_table
 from syncd.cli.passes import error_fields
+from syncd.observe.words import counted
 
 if TYPE_CHECKING:
     from syncd.core.settings import StreamSettings
@@ -67,12 +68,12 @@ def _line(difference: "Difference", *, values: bool) -> str:
 
 
 _LEFT: Final[Mapping[str, str]] = {
-    "above_mark": "changed since what is loaded was read, and come with the next batches",
-    "before_start": "stand before where the stream began",
-    "without_stamp": "have no stamp: they are read by the first pass only",
-    "marked_gone": "of the warehouse are marked as gone",
-    "earlier_versions": "of the warehouse are earlier versions",
-    "quarantined": "lie in quarantine",
+    "above_mark": "changed since what is loaded was read; the next batches bring that",
+    "before_start": "before the beginning of the stream",
+    "without_stamp": "without a stamp, which the first pass alone reads",
+    "marked_gone": "in the warehouse, marked as gone",
+    "earlier_versions": "in the warehouse, earlier versions",
+    "quarantined": "in quarantine",
 }
 
 
@@ -86,8 +87,9 @@ def _words(verdict: "Verdict", limit: int) -> "Sequence[str]":
     if verdict.seed is not None:
         found.append(f"a sample, picked by --seed {verdict.seed}")
     if verdict.kept:
-        found.append(f"{verdict.kept:,} rows are gone at the source and stay, for `deletes` is ignore")
-    found += [f"{count:,} rows {_LEFT[name]}" for name, count in verdict.left_out.told.items() if count]
+        stay = "is gone at the source and stays" if verdict.kept == 1 else "are gone at the source and stay"
+        found.append(f"{counted(verdict.kept, 'row')} {stay}, for `deletes` is ignore; hard removes, soft marks them")
+    found += [f"{counted(count, 'row')}: {_LEFT[name]}" for name, count in verdict.left_out.told.items() if count]
     found += [f"{one.name} is compared in fetched rows only: {one.reason}" for one in verdict.unlike]
     if verdict.partly:
         names = ", ".join(verdict.partly)

@@ -88,7 +88,7 @@ def test_without_yes_nothing_is_written(both: Make) -> None:
     done = CliRunner().invoke(syncd, ["verify", "-t", "asked", "--repair", "--config", str(pair.config)])
 
     assert done.exit_code == 7
-    assert "29 rows are read again, 8 that are gone are buried; to do it: --repair --yes" in done.stderr
+    assert "29 rows are read again, 8 rows that are gone are buried; to do it: --repair --yes" in done.stderr
     assert pair.keys() == keys
     assert pair.verify("asked").counts.total() == 37
 
