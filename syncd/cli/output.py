@@ -1,9 +1,14 @@
 """How a command shows its result: a table for people, one JSON document for programs."""
 
 import json
+import os
+import shutil
+import sys
 from collections.abc import Mapping, Sequence
 
 import click
+
+_GAP = "  "
 
 
 def show_json(result: Mapping[str, object]) -> None:
@@ -11,12 +16,37 @@ def show_json(result: Mapping[str, object]) -> None:
     click.echo(json.dumps(result, indent=2, default=str))
 
 
-def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Columns as wide as their widest value, the last one as wide as it likes."""
+def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, spare: Sequence[str] = ()) -> None:
+    """Columns as wide as their widest value, the last one as wide as it likes.
+
+    Where that is wider than the terminal, the columns that can be spared are left out, the first named first, and that
+    is said; elsewhere nothing is.
+    """
     texts = [[str(value) if value not in (None, "") else "-" for value in row] for row in rows]
     widths = [max(len(line[place]) for line in (list(columns), *texts)) for place in range(len(columns))]
+    kept = _fitting(columns, widths, spare)
     for line in (columns, *texts):
-        click.echo("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
+        click.echo(_GAP.join(line[place].ljust(widths[place]) for place in kept).rstrip())
+    left = [name for place, name in enumerate(columns) if place not in kept]
+    if left:
+        say(f"(left out, since the terminal is narrow: {', '.join(left)}; --json shows everything)")
+
+
+def _fitting(columns: Sequence[str], widths: Sequence[int], spare: Sequence[str]) -> list[int]:
+    """The places of the columns that are shown."""
+    kept, room = list(range(len(columns))), terminal_width()
+    for name in spare:
+        if room is None or sum(widths[place] for place in kept) + len(_GAP) * (len(kept) - 1) <= room:
+            break
+        kept.remove(columns.index(name))
+    return kept
+
+
+def terminal_width() -> int | None:
+    """The columns of whoever reads, as a terminal or COLUMNS says; none where nobody said, as in a file."""
+    if not sys.stdout.isatty() and "COLUMNS" not in os.environ:
+        return None
+    return shutil.get_terminal_size().columns
 
 
 def say(line: str) -> None:

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from syncd.cli.exits import Exit, exit_for, worst
 from syncd.cli.output import say, show_json, show_table
+from syncd.observe.words import size
 from watermarks.cursor import instant_text
 
 if TYPE_CHECKING:
@@ -47,12 +48,21 @@ def show(passed: Sequence[Passed], *, as_json: bool, dry_run: bool, strict: bool
         show_json({"dry_run": dry_run, "exit": worst_of(passed, strict=strict), "streams": streams})
         return
     columns = ("table", *_heads(passed), "seconds")
-    show_table(columns, [(one.name, *_extract_cells(one), *_load_cells(one), f"{one.seconds:.1f}") for one in passed])
+    rows = [(one.name, *_extract_cells(one), *_load_cells(one), f"{one.seconds:.1f}") for one in passed]
+    show_table(columns, rows, spare=[name for name in _SPARE if name in columns and not _matters(name, passed)])
     for one in passed:
         if one.extract is not None and one.extract.reason:
             say(f"{one.name}: {one.extract.reason}")
         if dry_run and one.load is not None and one.load.planned is not None:
             say(f"{one.name}: {_would_load(one.load)}")
+
+
+_SPARE: Final = ("mark", "files", "size", "quarantined", "seconds")
+"""Columns that a narrow terminal is spared."""
+
+
+def _matters(column: str, passed: Sequence[Passed]) -> bool:
+    return column == "quarantined" and any(one.extract is not None and one.extract.quarantined for one in passed)
 
 
 def code_of(one: Passed, *, strict: bool) -> Exit:
@@ -73,19 +83,18 @@ def _heads(passed: Sequence[Passed]) -> tuple[str, ...]:
     extracts = any(one.extract is not None for one in passed)
     loads = any(one.load is not None for one in passed)
     if extracts and loads:
-        return ("extract", "rows", "files", "MB", "quarantined", "proven", "load", "rows", "pending", "mark")
+        return ("extract", "rows", "files", "size", "quarantined", "proven", "load", "rows", "pending", "mark")
     if loads:
         return ("state", "rows", "files", "pending", "mark")
-    return ("state", "rows", "files", "MB", "quarantined", "mark", "proven")
+    return ("state", "rows", "files", "size", "quarantined", "mark", "proven")
 
 
 def _extract_cells(one: Passed) -> tuple[object, ...]:
     done = one.extract
     if done is None:
         return ()
-    size = f"{done.bytes / 1e6:.1f}"
     proven = "yes" if done.proven else "no"
-    begin = (done.state, done.rows, done.files, size, done.quarantined)
+    begin = (done.state, f"{done.rows:,}", f"{done.files:,}", size(done.bytes), f"{done.quarantined:,}")
     return (*begin, proven) if one.load is not None else (*begin, _shown(done.mark), proven)
 
 
@@ -93,8 +102,8 @@ def _load_cells(one: Passed) -> tuple[object, ...]:
     done = one.load
     if done is None:
         return ()
-    files = () if one.extract is not None else (done.files,)
-    return (done.state, done.rows, *files, done.waiting, _shown(done.mark))
+    files = () if one.extract is not None else (f"{done.files:,}",)
+    return (done.state, f"{done.rows:,}", *files, f"{done.waiting:,}", _shown(done.mark))
 
 
 def _shown(mark: "Cursor") -> str:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from syncd.cli.output import say, show_json, show_table
-from syncd.cli.s3clean_view import megabytes
 from syncd.cli.watermark.words import Named, chosen, common, error_fields, leave, open_desk, told
+from syncd.observe.words import size
 from watermarks.errors import HintedError
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _look(foreteller: "Foreteller", named: Named, *, limit: int | None) -> Looke
     return Looked(named=named, forecast=forecast, errors=errors)
 
 
-COLUMNS = ("table", "next", "windows", "rows", "MB", "files", "read s", "to load", "COPYs", "DDL", "load s")
+COLUMNS = ("table", "next", "windows", "rows", "size", "files", "read s", "to load", "COPYs", "DDL", "load s")
 
 
 def _show(looked: list[Looked], *, statements: bool) -> None:
@@ -84,8 +84,8 @@ def _row(one: Looked) -> tuple[object, ...]:
     if one.forecast is None:
         return (one.named.name, "cannot be told", *[""] * (len(COLUMNS) - 2))
     reading, landing = one.forecast.reading, one.forecast.landing
-    size = "" if reading.bytes is None else megabytes(reading.bytes)
-    read = (_about(reading.rows), size, _about(reading.files), _seconds(reading.seconds))
+    bytes_ = "" if reading.bytes is None else size(reading.bytes)
+    read = (_about(reading.rows), bytes_, _about(reading.files), _seconds(reading.seconds))
     begin = (one.named.name, reading.kind or "nothing to read", reading.windows or "", *read)
     if landing is None:
         return (*begin, "no warehouse", "", "", "")

@@ -44,7 +44,7 @@ def runs(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by na
         show_json({"runs": [_fields(one, run) for one, run in found], "errors": errors})
     else:
         columns = ("table", "stage", "began (UTC)", "ended (UTC)", "seconds", "batches", "rows", "files", "end", "who")
-        show_table(columns, [_row(one, run) for one, run in found])
+        show_table(columns, [_row(one, run) for one, run in found], spare=("began (UTC)", "who", "batches"))
         for one, run in found:
             for failure in run.failures:
                 say(f"{one.named.name}: {run.stage} failed at {moment(run.ended)} UTC: {failure}")

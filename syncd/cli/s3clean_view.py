@@ -9,6 +9,7 @@ import click
 
 from syncd.cli.output import say, show_table
 from syncd.cli.watermark.words import Named, error_fields
+from syncd.observe.words import counted, size
 from watermarks.errors import HintedError
 
 if TYPE_CHECKING:
@@ -48,15 +49,15 @@ class CountedVersions(Protocol):
 def show(looked: Sequence[Looked], *, files: bool) -> None:
     rows: list[tuple[object, ...]] = []
     for one in looked:
-        for why, count, size in _heaps(one):
-            rows.append((one.named.name, why, "would go", f"{count:,}", megabytes(size)))
+        for why, count, total in _heaps(one):
+            rows.append((one.named.name, why, "would go", f"{count:,}", size(total)))
         rows += [
             (one.named.name, "", f"stays: {reason}", f"{count:,}", "") for reason, count in sorted(one.stays.items())
         ]
     if rows:
-        show_table(("table", "kind", "what", "files", "MB"), rows)
-    total = sum(one.proposal.bytes for one in looked if one.proposal)
-    click.echo(f"{sum(len(one.goes) for one in looked):,} files, {megabytes(total)} MB would be freed")
+        show_table(("table", "kind", "what", "files", "size"), rows)
+    freed = sum(one.proposal.bytes for one in looked if one.proposal)
+    click.echo(f"{counted(sum(len(one.goes) for one in looked), 'file')}, {size(freed)} would be freed")
     for one in looked:
         if files:
             for file in one.goes:
@@ -76,15 +77,11 @@ def _heaps(one: Looked) -> list[tuple[str, int, int]]:
     return [(str(kind), len(sizes), sum(sizes)) for kind, sizes in found]
 
 
-def megabytes(size: int) -> str:
-    return f"{size / 1e6:,.1f}"
-
-
 def show_removed(looked: Sequence[Looked]) -> None:
     for one in looked:
         if one.removed is None:
             continue
-        say(f"{one.named.name}: {one.removed.files:,} files removed, {megabytes(one.removed.bytes)} MB freed")
+        say(f"{one.named.name}: {counted(one.removed.files, 'file')} removed, {size(one.removed.bytes)} freed")
         for each in one.removed.failed[:MOST_TOLD]:
             say(f"error: {one.named.name}: {each.key} is still there: {each.reason}")
         if (left := len(one.removed.failed) - MOST_TOLD) > 0:

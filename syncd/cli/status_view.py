@@ -18,6 +18,9 @@ COLUMNS = (
     "table", "state", "complete up to", "proven", "mark", "loaded mark", "read lag", "load lag", "pending",
     "quarantined", "last run (UTC)", "next run",
 )  # fmt: skip
+_SPARE = ("loaded mark", "mark", "last run (UTC)")
+_SPARE_TOO = ("load lag", "next run")
+"""Only where it is narrower still."""
 
 SHORT = 10
 """Seconds below which a tenth matters."""
@@ -29,7 +32,8 @@ def head(at: datetime) -> str:
 
 def show(stood: "Sequence[Stood]") -> None:
     """A table, and below it why each stream stands as it does that is not simply current."""
-    show_table(COLUMNS, [_row(one) for one in stood])
+    calm = () if any(one.standing.aside.rows for one in stood) else ("quarantined",)
+    show_table(COLUMNS, [_row(one) for one in stood], spare=(*_SPARE, *calm, *_SPARE_TOO))
     said = [(one, reason) for one in stood for reason in one.standing.reasons]
     if said:
         click.echo()
@@ -63,7 +67,7 @@ def _next(one: "Stood") -> str:
     """When it is tried again, as its document says; else only what the daemon is told, if one runs."""
     if one.standing.next_try is not None:
         return f"{moment(one.standing.next_try)} at the earliest"
-    return f"by schedule: {schedule_of(one.stream.settings.schedule)}"
+    return schedule_of(one.stream.settings.schedule)
 
 
 def schedule_of(schedule: "Schedule") -> str:

@@ -35,7 +35,7 @@ def told(event: Event) -> str:  # noqa: PLR0911  # a case each
         case BatchAbandoned():
             return f"batch {event.batch} was planned for a world that is gone: abandoned, planned anew"
         case OrphansSwept():
-            return f"{event.files} files of earlier attempts removed"
+            return f"{counted(event.files, 'file')} of earlier attempts removed"
         case PassEnded() | PassHeldBack():
             return story(event)
         case _:
@@ -92,14 +92,14 @@ def _left(event: PassEnded) -> str:
 
 def _extracted(event: BatchExtracted) -> str:
     refused = f", {event.quarantined:,} in quarantine" if event.quarantined else ""
-    size = f"{counted(event.files, 'file')}, {event.bytes / 1e6:,.1f} MB"
-    return f"{event.kind} {event.batch}: {event.rows:,} rows in {size}{refused}, {event.seconds:.1f} s"
+    files = f"{counted(event.files, 'file')}, {size(event.bytes)}"
+    return f"{event.kind} {event.batch}: {counted(event.rows, 'row')} in {files}{refused}, {event.seconds:.1f} s"
 
 
 def _landed(event: BatchesLanded) -> str:
     batches = f"batch {event.first}" if event.first == event.last else f"batches {event.first} to {event.last}"
-    size = f"{counted(event.rows, 'row')} from {counted(event.files, 'file')}"
-    return f"{batches} landed: {size}, {event.seconds:.1f} s"
+    what = f"{counted(event.rows, 'row')} from {counted(event.files, 'file')}"
+    return f"{batches} landed: {what}, {event.seconds:.1f} s"
 
 
 def _trouble(event: LandingRetried | RowsPutAside | ColumnIncomplete) -> str:
@@ -107,13 +107,23 @@ def _trouble(event: LandingRetried | RowsPutAside | ColumnIncomplete) -> str:
         return event.said
     if isinstance(event, LandingRetried):
         return f"{event.error}; tried again in {event.seconds:.1f} s"
-    return f"{event.rows} rows of batch {event.batch} cannot land and are in quarantine: {event.reason}"
+    many = "cannot land and is" if event.rows == 1 else "cannot land and are"
+    return f"{counted(event.rows, 'row')} of batch {event.batch} {many} in quarantine: {event.reason}"
 
 
 def counted(number: int, word: str) -> str:
     """`1 batch`, `2 batches`."""
     plural = "es" if word.endswith("ch") else "s"
     return f"{number:,} {word}{plural * (number != 1)}"
+
+
+def size(number: float) -> str:
+    """`812 B`, `3.4 kB`, `12.0 MB`."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if number < 1000:  # noqa: PLR2004  # so much a unit is of the next
+            return f"{number:,.0f} {unit}" if unit == "B" else f"{number:,.1f} {unit}"
+        number /= 1000
+    return f"{number:,.1f} TB"
 
 
 def clock(moment: datetime) -> str:

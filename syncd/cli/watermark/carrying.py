@@ -99,7 +99,8 @@ def _show(change: Change) -> None:
     )
     if change.seen.reads_on:
         click.echo(f"  to read: {_rows(change)}")
-    click.echo(f"  to land: {_heap(weight.due)}; again, of these: {_heap(weight.again)}")
+    again = f"; again, of these: {_heap(weight.again)}" if weight.again.batches else ""
+    click.echo(f"  to land: {_heap(weight.due)}{again}")
     if weight.left_out.batches:
         click.echo(f"  left out: {_heap(weight.left_out)}")
     click.echo("  all files stay in the lake")

@@ -36,7 +36,7 @@ def list_(**words: Any) -> None:  # noqa: ANN401  # as above
         show_json({"default": default_fields(default), "streams": [_listed(one) for one in looked]})
     else:
         columns = ("table", "mark", "extracted", "loaded", "loaded mark", "waiting", "set by hand", "read at (UTC)")
-        show_table(columns, [_row(one) for one in looked])
+        show_table(columns, [_row(one) for one in looked], spare=("loaded mark", "read at (UTC)", "mark"))
         click.echo(default_told(default))
     leave_by(looked)
 
@@ -109,7 +109,7 @@ def history(**words: Any) -> None:  # noqa: ANN401  # as above
     for name, _, entries in told_of:
         click.echo(name)
         columns = ("revision", "at (UTC)", "change", "who", "extracted", "mark", "loaded", "why")
-        show_table(columns, [_entry_row(entry) for entry in entries])
+        show_table(columns, [_entry_row(entry) for entry in entries], spare=("mark",))
 
 
 def _entries(desk: "Desk", named: Named) -> Iterator[Entry]:

@@ -6,8 +6,9 @@ from datetime import datetime
 from syncd.observe.page.frame import row, table
 from syncd.observe.page.links import link_to
 from syncd.observe.page.markup import Markup, tag
-from syncd.observe.page.texts import amount, clock, plural, position, size, span
+from syncd.observe.page.texts import amount, clock, plural, position, span
 from syncd.observe.seen import Ended, Moved
+from syncd.observe.words import size
 from watermarks.names import StreamName
 
 

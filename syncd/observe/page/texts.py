@@ -38,14 +38,6 @@ def a_second(rows: float) -> str:
     return f"{rows:,.0f} rows/s" if rows >= _SMALL else f"{rows:.1f} rows/s"
 
 
-def size(number: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if number < 1000:  # noqa: PLR2004  # so much a unit is of the next
-            return f"{number:,.0f} {unit}" if unit == "B" else f"{number:,.1f} {unit}"
-        number /= 1000
-    return f"{number:,.1f} TB"
-
-
 def clock(moment: datetime, *, now: datetime) -> Markup:
     """An instant: the time of day, with the date where it is not today's."""
     form = "%H:%M:%S" if moment.date() == now.date() else "%Y-%m-%d %H:%M:%S"

@@ -62,7 +62,7 @@ def test_a_row_says_how_a_stream_stands(syncd: Make, two_landed: Prepared) -> No
     assert one["reasons"] == ["1 batch waits to be loaded"]
     text = made("status").out
     assert f"shop.{two_landed.table}  loading  2026-09-21 14:13:23" in text
-    assert "by schedule: every 5m" in text
+    assert "every 5m" in text
 
 
 def test_it_asks_once_for_each_document_and_writes_nothing(

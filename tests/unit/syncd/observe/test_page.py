@@ -14,8 +14,9 @@ from syncd.observe.page.markup import Markup, tag
 from syncd.observe.page.overview import overview
 from syncd.observe.page.spark import spark
 from syncd.observe.page.stream import stream_page
-from syncd.observe.page.texts import ahead, amount, position, size, span
+from syncd.observe.page.texts import ahead, amount, position, span
 from syncd.observe.standing import Listed
+from syncd.observe.words import size
 from tests.builders import NOON, ORDERS, at
 from tests.services.board_story import ODD, Story
 from tests.unit.syncd.observe.stories import EXTRACT, LOAD, ended, extracted, held_back, make_board, tell
