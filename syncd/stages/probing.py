@@ -9,7 +9,7 @@ from syncd.core.explained import explain, judge
 from syncd.core.mysql_sql import SERVER_CLOCK, SERVER_ZONE, any_null, last_position, probe
 from syncd.core.order import Order
 from syncd.core.order_column import OrderColumn
-from syncd.core.planner import Bounds, reaches, steps, window_rows
+from syncd.core.planner import FEWEST_ROWS, Bounds, reaches, steps, window_rows
 from syncd.core.ports import Source
 from syncd.core.quoting import qualified
 from watermarks.cursor import Cursor
@@ -60,11 +60,18 @@ class Prober:
                 if rest is None:
                     return Bounds(low=low, ends=tuple(ends), rows=counted)
                 _require_progress(path, begin, rest)
-                return Bounds(low=low, ends=(*ends, rest), rows=counted + step)
+                return Bounds(low=low, ends=(*ends, rest), rows=counted + self._left(path, where(begin), step, counted))
             _require_progress(path, begin, end)
             ends.append(end)
             counted += step
         return Bounds(low=low, ends=tuple(ends), rows=counted, more=True)
+
+    def _left(self, path: Path, where: str, step: int, counted: int) -> int:
+        """How many rows are left at most: a batch of few is worth another probe, for its reader can start quicker."""
+        few = not counted and step > FEWEST_ROWS
+        if few and self._position(path, probe(path.order, path.columns, path.index, where, rows=FEWEST_ROWS)) is None:
+            return FEWEST_ROWS
+        return step
 
     def every(self, path: Path, low: Cursor, where: Condition, *, rows: int) -> Bounds:
         """As `bounds`, but up to the last row of the condition, however many there are."""

@@ -85,3 +85,23 @@ def test_the_rest_of_the_rows_has_to_lie_behind_what_was_read() -> None:
         Prober(source=Scripted([[], [("?",)]]), windows=1).bounds(
             path, Cursor.of("?"), lambda low: after(path.columns, low), rows=10
         )
+
+
+@pytest.mark.parametrize(("answer", "rows"), [([], 50_000), ([("k",)], 500_000)])
+def test_a_batch_of_few_rows_is_known_as_such(answer: list[tuple[object, ...]], rows: int) -> None:
+    """By what is left behind a probe of a whole window alone, it could hold half a million: no reader would hurry."""
+    path = Path.of_key(order())
+    source = Scripted([[], [("z",)], answer])
+
+    found = Prober(source=source, windows=2).bounds(path, START, lambda low: after(path.columns, low), rows=1_000_000)
+
+    assert (found.rows, found.high) == (rows, Cursor.of("z"))
+
+
+def test_the_last_window_of_a_batch_of_many_rows_is_not_asked_twice() -> None:
+    path = Path.of_key(order())
+    source = Scripted([[("m",)], [], [("z",)]])
+
+    found = Prober(source=source, windows=2).bounds(path, START, lambda low: after(path.columns, low), rows=1_000_000)
+
+    assert (found.rows, len(source.asked)) == (1_000_000, 3)
