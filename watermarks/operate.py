@@ -257,8 +257,11 @@ def _table(stream: StreamName) -> str:
 
 def _undone(state: Watermark, earlier: Watermark) -> Watermark:
     if state.extracted and earlier.extracted and state.extracted.generation != earlier.extracted.generation:
-        half = state.extracted.anew(earlier.extracted.cursor, snapshot=earlier.extracted.snapshot)
-        state = replace(state, extracted=replace(half, strategy=earlier.extracted.strategy))
+        was = earlier.extracted
+        half = state.extracted.anew(was.cursor, snapshot=was.snapshot)
+        # The positions are those of before, and so is what is proven of them, and from where on.
+        half = replace(half, strategy=was.strategy, proven=was.proven, began=was.began)
+        state = replace(state, extracted=half)
     elif state.extracted and earlier.extracted and state.extracted.strategy is Strategy.MANUAL:
         state = replace(state, extracted=replace(state.extracted, strategy=earlier.extracted.strategy))
     if state.loaded != earlier.loaded and _by_hand(state.loaded, earlier.loaded):

@@ -2,7 +2,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from tests.builders import NOON, ORDERS, RUN, Script, a_chunk, at, extract, hold, make_process
+from tests.builders import NOON, ORDERS, RUN, Script, a_chunk, at, extract, hold, make_process, upto
 from tests.chain import make_increment, make_link, make_plan
 from watermarks.batch import BatchId
 from watermarks.cursor import START
@@ -235,6 +235,24 @@ def test_undo_takes_back_a_set_of_the_extracted_mark() -> None:
     assert (half.generation, half.cursor, half.seq) == (3, at(3, 3), 0)
     assert half.closed == {1: 3, 2: 0}
     assert half.strategy is Strategy.SEQUENTIAL
+
+
+@pytest.mark.parametrize("proven", [True, False])
+def test_undo_brings_back_what_was_proven_up_to_the_mark_and_from_where(*, proven: bool) -> None:
+    """Positions are what they were, and so is what is known of them: nothing more, and nothing less."""
+    desk = Desk()
+    before = replace(desk.state().chain, proven=proven)
+    desk.journal.commit(
+        ORDERS.stem, lambda state: state and replace(state, extracted=before), Note(change=Change.EXTRACT, who="p1")
+    )
+    desk.person.reset_marks(ORDERS)
+
+    half = desk.person.undo(ORDERS).chain
+    script = Script(drafts=[lambda state: replace(upto(at(4, 4))(state), proven=True)])
+    Extraction(desk.journal, desk.held, script).turn(RUN)
+
+    assert (half.proven, half.began) == (proven, before.began)
+    assert desk.state().chain.proven is proven
 
 
 def test_undo_of_an_undo_brings_the_change_back() -> None:
