@@ -8,6 +8,7 @@ import click
 from syncd.cli.exits import Exit
 from syncd.cli.output import show_json
 from syncd.cli.watermark.words import Named, chosen, common, error_fields, leave, open_desk, told
+from syncd.observe.words import counted
 from watermarks.errors import HintedError
 
 if TYPE_CHECKING:
@@ -74,10 +75,10 @@ def _show(one: Looked, *, deep: bool) -> None:
         return
     seen = one.audited
     verdict = f"{len(seen.findings)} found" if seen.findings else "whole"
-    files = f"{seen.files:,} files" + (f" ({seen.cleaned:,} of them cleaned)" if seen.cleaned else "")
+    files = counted(seen.files, "file") + (f" ({seen.cleaned:,} of them cleaned)" if seen.cleaned else "")
     read = f", {seen.read:,} of them read" if deep else ""
     click.echo(
-        f"{one.named.name}: {verdict}: {seen.batches:,} batches, {seen.plans:,} plans, {files}{read},"
+        f"{one.named.name}: {verdict}: {counted(seen.batches, 'batch')}, {counted(seen.plans, 'plan')}, {files}{read},"
         f" {seen.entries:,} entries of history"
     )
     for finding in seen.findings:

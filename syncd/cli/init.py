@@ -139,8 +139,12 @@ def _show(path: Path, proposals: "Sequence[Proposal]", *, as_json: bool) -> None
         return
     for one in taken:
         doubt = f"; not proven: {'; '.join(one.unproven)}" if one.unproven else ""
-        mode = f"{one.says.get('mode', 'upsert')} by {one.says.get('cursor', 'update_at')}"
-        click.echo(f"{one.table}: {mode}{doubt}")
+        click.echo(f"{one.table}: {_in_words(one)}{doubt}")
     for one in left:
         click.echo(f"{one.table}: left out: {one.left_out}")
     click.echo(f"{path} is written. Next: syncd config check, then syncd doctor")
+
+
+def _in_words(one: "Proposal") -> str:
+    mode, cursor = one.says.get("mode", "upsert"), one.says.get("cursor", "update_at")
+    return f"{mode}, read whole each time" if cursor == "none" else f"{mode} by {cursor}"

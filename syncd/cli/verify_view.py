@@ -64,7 +64,9 @@ def _line(difference: "Difference", *, values: bool) -> str:
             for name in difference.columns
         )
         return f"{line}: {'; '.join(shown)}"
-    return f"{line} (digests {difference.here or '-'}, {difference.there or '-'})"
+    if not difference.here or not difference.there:
+        return f"{line}: {'not at the source' if not difference.here else 'not in the warehouse'}"
+    return f"{line} (digests {difference.here}, {difference.there})"
 
 
 _LEFT: Final[Mapping[str, str]] = {

@@ -184,7 +184,7 @@ def _reasons(
         reached = ", ".join(str(value.plain) for value in half.snapshot.reached.values)
         yield f"its first pass is at key {reached}"
     if half.strategy is Strategy.MANUAL and not _is_adopted(state):
-        yield "its mark was set by hand, and nothing is read since"
+        yield "its mark was set by hand, and nothing is read since (who and why: syncd watermark history)"
     if loaded.skipped:
         yield "left out by hand: " + ", ".join(
             f"batches behind {span.after} up to {span.upto}" for span in loaded.skipped

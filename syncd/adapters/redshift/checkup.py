@@ -59,7 +59,7 @@ class _Look:
         self._tls()
         with sheet.checking("version"):
             [(version,)] = self._session.rows("SELECT version()")
-            sheet.good("version", str(version).rpartition(", ")[2].strip())
+            sheet.good("version", str(version).rpartition(", ")[2].strip("\0 "))
         with sheet.checking("isolation"):
             [(level,)] = self._session.rows(ISOLATION)
             sheet.good("isolation", str(level))

@@ -60,7 +60,8 @@ def carry_out(
         agreed(f"{what.capitalize()} {'this' if len(changes) == 1 else f'these {len(changes)}'}?", yes=words["yes"])
         for place, change in enumerate(changes):
             changes[place] = made = replace(change, made=done(change.seen, person, change.act))
-            say(f"{made.named.name}: {what} as revision {made.after.revision}")
+            back = "" if what == "undo" else f"; to take it back: syncd watermark undo -t {made.named.name}"
+            say(f"{made.named.name}: {what} as revision {made.after.revision}{back}")
     for change in changes:
         for stage, process in change.at_work.items():
             say(f"{change.named.name}: {stage} is at work ({process}), and takes a change at its next batch")

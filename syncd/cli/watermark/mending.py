@@ -19,6 +19,7 @@ from syncd.cli.watermark.words import (
     tables,
     told,
 )
+from syncd.observe.words import counted
 from watermarks.document import Watermark
 from watermarks.errors import HintedError
 from watermarks.history import Journal
@@ -83,8 +84,8 @@ def _show_check(one: Looked) -> None:
         return
     seen = one.checked
     ledger = "the warehouse was not asked" if seen.landed is None else f"{seen.landed:,} entries of the ledger"
-    files = f"{seen.files:,} files" + (f" ({seen.cleaned:,} of them cleaned)" if seen.cleaned else "")
-    what = f"{seen.entries:,} entries of history, {seen.batches:,} batches, {files}, {ledger}"
+    files = counted(seen.files, "file") + (f" ({seen.cleaned:,} of them cleaned)" if seen.cleaned else "")
+    what = f"{seen.entries:,} entries of history, {counted(seen.batches, 'batch')}, {files}, {ledger}"
     only = "" if seen.whole else " (the newest; all of them with --full)"
     verdict = f"{len(seen.findings)} found" if seen.findings else "all agree"
     click.echo(f"{one.named.name}: {verdict}: {what}{only}")
