@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 MINIO := v0.0.0-20260212201848-7aac2a2c5b7c
 export HYPOTHESIS_STORAGE_DIRECTORY ?= .cache/hypothesis
 
-.PHONY: help setup demo check test test-services test-long test-live bench-watermarks bench-sandbox bench-standin bench-extract bench-start bench-load bench-convert bench-daemon bench-latency bench-status real-mysql format schema man constraints clean
+.PHONY: help setup demo check test test-services test-long test-live bench-watermarks bench-sandbox bench-standin bench-extract bench-start bench-load bench-convert bench-daemon bench-latency bench-status tour real-mysql format schema man constraints clean
 
 help:           ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 20
@@ -36,7 +36,7 @@ check: $(READY) ## format, lint, types, direction of imports
 	$(BIN)/lint-imports
 
 test: $(READY)  ## what every change must pass, under ten minutes
-	$(BIN)/pytest -n 2 --dist worksteal --cov --cov-report= -m 'not long and not simulation' --ignore=tests/standin --ignore=tests/live --ignore=tests/integration
+	$(BIN)/pytest -n 2 --dist worksteal --cov --cov-report= -m 'not long and not simulation' --ignore=tests/standin --ignore=tests/live --ignore=tests/integration --ignore=tests/journeys
 	$(BIN)/coverage report
 	$(BIN)/coverage report --include='watermarks/*' --fail-under=95 >/dev/null
 	$(BIN)/pytest -m 'simulation and not long' -n 2 --dist worksteal tests/property
@@ -46,6 +46,7 @@ test-services: $(READY) ## the sandbox and the Redshift stand-in, through their 
 	$(BIN)/pytest tests/integration/parallel  # as below
 	$(BIN)/pytest tests/integration/stage  # a process has one session of Spark, as PySpark has one context
 	$(BIN)/pytest tests/integration/demo
+	$(BIN)/pytest tests/journeys  # whole sessions, as users have them
 
 test-long: $(READY) ## the long proofs: ten thousand lives of the protocol, every planted fault, MinIO
 	@if command -v go >/dev/null; then $(MAKE) .cache/bin/minio; else echo 'no Go here: the races on MinIO are skipped'; fi
@@ -107,6 +108,10 @@ man: $(READY)   ## renew the manual page from the commands
 	@mkdir -p docs/man
 	$(BIN)/python -m syncd.cli.manual > man.new
 	@mv man.new docs/man/syncd.1
+
+tour: $(READY)  ## play the first hour on the sandbox, and renew the page that shows it
+	$(BIN)/python -m tests.journeys.tour > tour.new
+	@mv tour.new docs/tour.md
 
 constraints:    ## renew constraints.txt from pyproject.toml (needs uv)
 	@{ head -1 constraints.txt; uv pip compile --quiet --upgrade --all-extras --python-version 3.11 --no-header --no-annotate pyproject.toml; } > constraints.new

@@ -1,0 +1,22 @@
+"""How both sides stand, by a checker that shares no code with the product."""
+
+from collections.abc import Mapping
+
+from syncd.core.settings import Mode
+from syncd.sandbox.demo.equal import compare
+from syncd.sandbox.demo.tables import Shown
+from syncd.sandbox.shop.schema import TABLES
+from syncd.sandbox.whole import Sandbox
+from tests.journeys.script import Wrong
+
+
+def wrong(box: Sandbox) -> Mapping[str, Wrong] | None:
+    """What is wrong by table; None where the warehouse has none of them."""
+    with box.mysql.connect() as source, box.redshift.connect() as target:
+        found = [compare(Shown(table=table, mode=Mode.UPSERT), source, target) for table in TABLES]
+        cursor = target.cursor()
+        cursor.execute("SELECT COUNT(*) FROM pg_tables WHERE schemaname = 'public' AND tablename NOT LIKE 'syncd%'")
+        (tables,) = cursor.fetchone()
+    if not tables:
+        return None
+    return {one.table: (one.missing, one.extra, one.different) for one in found if not one.equal}
