@@ -103,7 +103,8 @@ class Foreteller:
         if planned is None or planned["body"].get("span") in {None, Span.NONE}:
             return None, ""
         if planned["kind"] == Kind.SNAPSHOT:
-            read = state.chain.tally.rows if state is not None and state.chain.generation == 1 else 0
+            again = planned["body"]["span"] == Span.ALL or state is None or state.chain.generation > 1
+            read = 0 if again or state is None else state.chain.tally.rows
             rows = self._desk.rows_of(settings)
             found, trouble = None if rows is None else max(0, rows - read), ""
         elif planned["kind"] == Kind.INCREMENT and state is not None:

@@ -29,7 +29,7 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, spar
         click.echo(_GAP.join(line[place].ljust(widths[place]) for place in kept).rstrip())
     left = [name for place, name in enumerate(columns) if place not in kept]
     if left:
-        say(f"(left out, since the terminal is narrow: {', '.join(left)}; --json shows everything)")
+        say(f"(too narrow for: {', '.join(left)}; --json shows all)")
 
 
 def _fitting(columns: Sequence[str], widths: Sequence[int], spare: Sequence[str]) -> list[int]:

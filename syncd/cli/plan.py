@@ -67,7 +67,7 @@ COLUMNS = ("table", "next", "windows", "rows", "size", "files", "read s", "to lo
 
 
 def _show(looked: list[Looked], *, statements: bool) -> None:
-    show_table(COLUMNS, [_row(one) for one in looked])
+    show_table(COLUMNS, [_row(one) for one in looked], spare=("windows", "COPYs", "files", "size"))
     for one in looked:
         forecast = one.forecast
         if forecast is None:
@@ -85,7 +85,8 @@ def _row(one: Looked) -> tuple[object, ...]:
         return (one.named.name, "cannot be told", *[""] * (len(COLUMNS) - 2))
     reading, landing = one.forecast.reading, one.forecast.landing
     bytes_ = "" if reading.bytes is None else size(reading.bytes)
-    read = (_about(reading.rows), bytes_, _about(reading.files), _seconds(reading.seconds))
+    files = _about(reading.files) if reading.kind else ""
+    read = (_about(reading.rows), bytes_, files, _seconds(reading.seconds))
     begin = (one.named.name, reading.kind or "nothing to read", reading.windows or "", *read)
     if landing is None:
         return (*begin, "no warehouse", "", "", "")

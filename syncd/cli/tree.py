@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from syncd.cli.examples import with_examples
+from syncd.core.near import nearest
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -29,6 +30,17 @@ class Commands(click.Group):
             assert isinstance(found, click.Command)
             self.add_command(dressed(found))
         return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = nearest(args[0], self.list_commands(ctx))
+            if near is None:
+                raise
+            raise click.UsageError(f"{error.message.removesuffix('.')}: do you mean {near}?", ctx) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         rows = [(name, self._sentence(ctx, name)) for name in self.list_commands(ctx)]

@@ -31,7 +31,9 @@ def show(checked: Sequence[Checked], *, as_json: bool, values: bool, limit: int)
         show_json({"streams": [_fields(one, values=values, limit=limit) for one in checked]})
         return
     columns = ("table", "state", "rows", "ranges", *KINDS, "left out", "seconds")
-    show_table(columns, [_cells(one) for one in checked])
+    found = {str(kind) for one in checked for kind, count in one.verdict.counts.items() if count}
+    spare = ["seconds", "ranges", *(kind for kind in reversed(KINDS) if kind not in found)]
+    show_table(columns, [_cells(one) for one in checked], spare=spare)
     for one in checked:
         for difference in one.verdict.differences[:limit]:
             say(f"{one.stream.name}: {_line(difference, values=values)}")

@@ -105,7 +105,10 @@ def read_text(path: Path, environ: Mapping[str, str]) -> Text:
     try:
         body = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise ConfigError(f"{path} is not there", hint="Name another file: --config FILE or SYNCD_CONFIG.") from error
+        raise ConfigError(
+            f"{path} is not there",
+            hint="Name another file: --config FILE or SYNCD_CONFIG. To write one: syncd init MYSQL_URL",
+        ) from error
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
     return parse_text(body, path=str(path), environ=environ)

@@ -52,6 +52,8 @@ def test_a_wrong_word_is_a_mistake_of_usage(
 ) -> None:
     assert ends_with(monkeypatch, None, "dance") == Exit.USAGE
     assert "dance" in capsys.readouterr().err
+    assert ends_with(monkeypatch, None, "statsu") == Exit.USAGE
+    assert "No such command 'statsu': do you mean status?" in capsys.readouterr().err
 
 
 def test_a_failure_is_two_lines_on_standard_error(

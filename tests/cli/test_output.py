@@ -42,7 +42,7 @@ def test_a_narrow_terminal_is_spared_columns_and_told_which(
     lines, told = shown(capsys, "mark", "lag")
 
     assert lines[0] == head
-    assert told == (f"(left out, since the terminal is narrow: {left}; --json shows everything)\n" if left else "")
+    assert told == (f"(too narrow for: {left}; --json shows all)\n" if left else "")
 
 
 def test_in_a_file_nothing_is_left_out(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

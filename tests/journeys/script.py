@@ -123,7 +123,7 @@ STEPS: Final[tuple[Step | str, ...]] = (
     ),
     Typed(
         why="What does that mean for the next run? A hundred rows, and one statement of DDL:",
-        typed="syncd plan -t orders",
+        typed="syncd plan",
         truth={"orders": (1000, 0, 0)},
     ),
     Typed(

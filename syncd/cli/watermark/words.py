@@ -14,6 +14,7 @@ from syncd.cli.exits import Exit, exit_for, worst
 from syncd.cli.instant import InstantType
 from syncd.cli.output import say
 from syncd.core.errors import ConfigError
+from syncd.core.near import meant
 from watermarks.errors import HintedError, Misuse
 from watermarks.names import BadName, StreamName
 
@@ -152,8 +153,7 @@ def _named(desk: "Desk", name: str) -> Named:
         raise ConfigError(f"{name} is not one table but {len(found)}: {several}", hint="Write source/database.table.")
     if "/" in name:
         return Named(stream=_of_stem(name), settings=None)
-    known = ", ".join(one.name for one in every)
-    raise ConfigError(f"no table {name} is configured", hint=f"There are: {known}.")
+    raise ConfigError(f"no table {name} is configured", hint=meant(name, [one.name for one in every]))
 
 
 def _of_stem(name: str) -> StreamName:
