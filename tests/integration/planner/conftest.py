@@ -1,4 +1,4 @@
-"""Both servers for the planner: real ones, shared by all tests of this folder."""
+"""A real server for the planner, shared by all tests of this folder."""
 
 from collections.abc import Iterator
 
@@ -6,12 +6,12 @@ import pytest
 
 from syncd.sandbox.whole import Sandbox
 from tests.integration.planner.servers import Server
-from tests.services.servers import BOTH, environ_of
+from tests.services.servers import ONE, environ_of
 
 
-@pytest.fixture(scope="session", params=BOTH)
+@pytest.fixture(scope="session", params=ONE)
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """MariaDB, then MySQL itself where it can be had; with an empty database `lab`."""
+    """MySQL itself where it can be had; with an empty database `lab`."""
     environ = environ_of(request.param)
     with Sandbox(tmp_path_factory.mktemp("planner"), services=["mysql"], environ=environ) as sandbox:
         running = Server(sandbox, request.param)

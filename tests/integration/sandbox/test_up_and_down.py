@@ -218,4 +218,4 @@ def test_an_up_that_is_interrupted_leaves_nothing_running(
         up.communicate()
     assert up.returncode == 130
 
-    assert until(lambda: remains(directory) == [], within=10)
+    assert until(lambda: remains(directory) == [], within=60)
