@@ -6,7 +6,7 @@ document, in the order of reading, and never found by listing.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 from typing import Final, Protocol
 
@@ -154,6 +154,7 @@ class Landing:
         Raises:
             Fenced: another process has taken the stage over; nothing of ours counts any more.
         """
+        began = self._journal.clock.monotonic()
         seen = self._seen(since)
         state = self._mine(seen.state if seen else self._journal.newest(self._held.stream.stem))
         extracted = state.extracted or self._extracted(state.loaded)
@@ -174,7 +175,8 @@ class Landing:
         landed = tuple(takewhile(lambda link: link.id in rows_of, links))
         again = sum(batch <= state.loaded.last for batch in rows_of)
         rows_landed = sum(rows_of[link.id] for link in landed)
-        watermark = self._advance(cycle, landed, rows_of, run, seen)
+        timed = replace(run, seconds=run.seconds + self._journal.clock.monotonic() - began)
+        watermark = self._advance(cycle, landed, rows_of, timed, seen)
         self._newest = landed[-1] if landed else self._newest
         return Landed(links=landed, rows=rows_landed, again=again, watermark=watermark)
 
@@ -255,8 +257,10 @@ class Landing:
             if state.loaded.load_generation != cycle.half.load_generation:
                 return None
             left = [link for link in landed if link.id > state.loaded.last]
-            for link in left:
-                state = state.with_landed(link, rows=rows[link.id], run=run, at=self._journal.clock.now())
+            for number, link in enumerate(left):
+                # Batches of one transaction have one time between them.
+                counted = replace(run, seconds=0.0) if number else run
+                state = state.with_landed(link, rows=rows[link.id], run=counted, at=self._journal.clock.now())
             return state if left else None
 
         return self._journal.commit(self._held.stream.stem, advanced, self._note(Change.LOAD), since=seen)

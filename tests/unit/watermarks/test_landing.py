@@ -139,6 +139,23 @@ def test_what_a_restored_target_lost_lands_first_and_a_few_at_a_time() -> None:
     assert lake.state().loaded.last == BatchId(1, 4)
 
 
+def test_the_time_that_a_cycle_takes_is_counted_once_for_all_its_batches() -> None:
+    lake = Lake()
+    assert isinstance(lake.journal.clock, ManualClock)
+    clock: ManualClock = lake.journal.clock
+
+    class Slow(Ledger):
+        def land(self, cycle: Cycle) -> Mapping[BatchId, int]:
+            clock.advance(2.0)
+            return super().land(cycle)
+
+    Landing(lake.journal, lake.held, Slow()).turn(RUN, most=2, compare=False)
+    assert lake.state().loaded.tally.milliseconds == 2000
+    Landing(lake.journal, lake.held, Slow(fence=1)).turn(RUN, most=2, compare=False)
+
+    assert lake.state().loaded.tally.milliseconds == 4000
+
+
 def test_nothing_due_asks_the_target_nothing() -> None:
     lake = Lake(batches=0)
 
