@@ -70,14 +70,12 @@ def up(
     ports = {name: port for name, port in asked.items() if port is not None}
     with ended_by_sigterm():
         box = Sandbox(directory, ports=ports, wait=wait, tell=say)
-        standing = box.up()
-        started = [found.name for found in standing if found.started_now]
-        with box.ending(started):
+        with box.starting() as standing:
             theirs = given("mysql", os.environ)
             shop = stand_up(box.directory, box.mysql, orders=orders, seed=seed, given=theirs, tell=say)
-    if not shop.seeded_now and not started:
-        say("the sandbox was already up")
-    _show(box.directory, standing, shop=shop.rows, as_json=as_json)
+            if not shop.seeded_now and not any(found.started_now for found in standing):
+                say("the sandbox was already up")
+            _show(box.directory, standing, shop=shop.rows, as_json=as_json)
 
 
 @sandbox.command()

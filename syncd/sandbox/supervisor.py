@@ -62,6 +62,8 @@ class Supervisor:
         self._services = services
         self._wait = wait
         self._tell = tell
+        self.started: Sequence[str] = ()
+        """What the last `up` had to start."""
 
     def up(self) -> list[Standing]:
         """Start what does not run, and return when every service has answered.
@@ -72,11 +74,13 @@ class Supervisor:
         Raises:
             HintedError: the group that the service names, with the log's own words.
         """
+        self.started = ()
         make_writable(self._directory / "log", hint=DIRECTORY_HINT)
         with held(self._directory, within=self._wait):
             records = read_state(self._directory)
             standing = {s.name: self._keep(s, records.get(s.name)) for s in self._services}
             absent = [s for s in self._services if standing[s.name] is None]
+            self.started = [service.name for service in absent]
             for service in absent:
                 self._end(service.name, records, patience=0.0)  # what does not answer does not hear either
             started = self._start_all(absent, records)

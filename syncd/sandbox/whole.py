@@ -81,12 +81,13 @@ class Sandbox:
         return self._supervisor.up()
 
     @contextmanager
-    def ending(self, names: Sequence[str]) -> Iterator[None]:
-        """End these services again if what follows cannot be done."""
+    def starting(self) -> Iterator[list[Standing]]:
+        """Start what does not run; whatever of that was started ends again if what follows cannot be done."""
         try:
-            yield
+            yield self.up()
         except BaseException:
-            self._supervisor.end(names)
+            # An interruption too, and one between the last start and what follows.
+            self._supervisor.end(self._supervisor.started)
             raise
 
     def down(self) -> list[str]:

@@ -207,6 +207,23 @@ def test_an_up_killed_on_its_way_is_made_good_by_the_next(
     assert remains(directory) == []
 
 
+def test_what_an_interrupted_user_of_it_started_ends_and_what_ran_before_stays(
+    tmp_path: Path, environ: dict[str, str], remains: Remains
+) -> None:
+    directory = tmp_path / "box"
+    box = Sandbox(directory, services=["s3"], environ=environ)
+
+    with pytest.raises(KeyboardInterrupt), box.starting():
+        raise KeyboardInterrupt
+    assert remains(directory) == []
+
+    box.up()
+    with pytest.raises(KeyboardInterrupt), box.starting():
+        raise KeyboardInterrupt
+    assert len(remains(directory)) == 1
+    box.down()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_up_that_is_interrupted_leaves_nothing_running(
     tmp_path: Path, environ: dict[str, str], remains: Remains, number: signal.Signals
