@@ -36,8 +36,9 @@ check: $(READY) ## format, lint, types, direction of imports
 	$(BIN)/lint-imports
 
 test: $(READY)  ## what every change must pass, under ten minutes
-	$(BIN)/pytest -n 2 --dist worksteal --cov --cov-report= -m 'not long and not simulation' --ignore=tests/standin --ignore=tests/live --ignore=tests/integration --ignore=tests/journeys
+	$(BIN)/pytest -n 2 --dist worksteal --cov --cov-report= -m 'not long and not simulation' tests/unit/watermarks tests/contracts
 	$(BIN)/coverage report --fail-under=95
+	$(BIN)/pytest -n 2 --dist worksteal -m 'not long and not simulation' --ignore=tests/unit/watermarks --ignore=tests/contracts --ignore=tests/standin --ignore=tests/live --ignore=tests/integration --ignore=tests/journeys
 	$(BIN)/pytest -m 'simulation and not long' -n 2 --dist worksteal tests/property
 
 test-services: $(READY) ## the sandbox and the Redshift stand-in, through their own servers
