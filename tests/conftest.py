@@ -24,6 +24,8 @@ def pytest_configure(config: pytest.Config) -> None:
     folder.chmod(0o711)
     config.stash[LEFT] = folder
     os.environ["TMPDIR"] = str(folder)
+    # xdist tells its workers how wide its own terminal is; the commands that tests start have none.
+    os.environ.pop("COLUMNS", None)
     # Whoever runs us in the background may have us ignore Ctrl-C, and what we start would inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
