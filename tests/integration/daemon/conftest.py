@@ -38,6 +38,9 @@ class Place:
     tables: list[str] = field(default_factory=list)
     source: str = ""
     """Instead of the server's own address."""
+    endpoint: str = ""
+    warehouse: str = ""
+    """The same of S3 and the stand-in."""
 
     def table(self, rows: int = 0, name: str = "") -> str:
         """A table at the source, with so many rows."""
@@ -65,8 +68,9 @@ class Place:
         tables = "\n".join(f"  shop.{name}: {{{self.words}}}" for name in self.tables)
         self.config.write_text(
             f"source: {{url: '{self.source or self.box.mysql.url}', zone: UTC}}\n"
-            f"lake: {{url: 's3://{s3.bucket}/daemon{self.number}', endpoint: '{s3.endpoint}', region: '{s3.region}'}}\n"
-            f"warehouse: {{url: '{self.box.redshift.url}'}}\n"
+            f"lake: {{url: 's3://{s3.bucket}/daemon{self.number}', endpoint: '{self.endpoint or s3.endpoint}',"
+            f" region: '{s3.region}'}}\n"
+            f"warehouse: {{url: '{self.warehouse or self.box.redshift.url}'}}\n"
             f"spark: {{{self.spark}}}\n"
             f"daemon: {{http: '{self.http}', {self.daemon_words}}}\n"
             f"tables:\n{tables}\n{more}"
