@@ -125,7 +125,9 @@ def test_a_listing_that_is_not_whole_is_no_listing(line: Meddler, once: Store, k
     assert [*once.list(key)] == [key]
 
 
-def test_nobody_at_the_port_means_that_nothing_was_sent() -> None:
+def test_nobody_at_the_port_means_that_nothing_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "any")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "any")
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
     store = S3Store(s3_client(endpoint=f"http://127.0.0.1:{port}", attempts=2), bucket="lake")
