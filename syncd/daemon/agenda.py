@@ -3,6 +3,7 @@
 import heapq
 import itertools
 from collections.abc import Sequence
+from math import inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ class Agenda:
 
     def note(self, lane: "Lane") -> None:
         """Hear of when a lane is due from now on."""
-        heapq.heappush(self._noted, (lane.due, next(self._numbers), lane))
+        if lane.due != inf:
+            heapq.heappush(self._noted, (lane.due, next(self._numbers), lane))
 
     def waiting(self, now: float) -> Sequence["Lane"]:
         """Every lane that is due and not at work."""

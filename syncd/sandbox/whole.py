@@ -87,7 +87,8 @@ class Sandbox:
             yield self.up()
         except BaseException:
             # An interruption too, and one between the last start and what follows.
-            self._supervisor.end(self._supervisor.started)
+            if started := self._supervisor.started:
+                self._supervisor.end(started)
             raise
 
     def down(self) -> list[str]:

@@ -2,8 +2,9 @@
 
 A pass that finds nothing costs two requests to S3 and a dozen questions to the source. Of many idle streams that is
 all that is ever done. While a stream's document is the one that the last pass read, nobody has changed where it
-stands; while no row lies behind its mark, there is nothing to read. The documents of all streams are told by one
-listing.
+stands; while no row lies behind its mark, there is nothing to read. The documents of many streams are told by one
+listing, those of a few by a question for each: a person's change is then seen at once, and a lake that others share
+is not listed for the sake of a few.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +20,7 @@ from watermarks.clock import Clock
 from watermarks.errors import HintedError
 from watermarks.halves import Run
 from watermarks.names import StreamName, document_key
-from watermarks.store import Revision
+from watermarks.store import Revision, Stored
 
 DOCUMENTS: Final = "watermarks/"
 WHOLE_AGAIN: Final = timedelta(minutes=10).total_seconds()
@@ -27,6 +28,11 @@ WHOLE_AGAIN: Final = timedelta(minutes=10).total_seconds()
 LISTED_EVERY: Final = (1.0, 10.0)
 """Seconds for which a listing is good: a sixth of the time between two passes, within these."""
 
+FEW: Final = 20
+"""Streams at rest of which each one's document is asked for; those of more are listed."""
+
+Read = Callable[[str], Stored | None]
+"""Reads what stands at a key."""
 Standing = Callable[[str], Mapping[str, tuple[int, str]]]
 """Lists what stands below a prefix: size and tag of each object."""
 
@@ -46,7 +52,8 @@ class _Resting:
 class Rests:
     """The streams of one process that are at rest, for any number of threads."""
 
-    def __init__(self, standing: Standing, *, clock: Clock) -> None:
+    def __init__(self, read: Read, standing: Standing, *, clock: Clock) -> None:
+        self._read = read
         self._standing = standing
         self._clock = clock
         self._resting: dict[StreamName, _Resting] = {}
@@ -85,10 +92,14 @@ class Rests:
 
     def _stands(self, stream: StreamName, kept: _Resting, now: float) -> bool:
         """Whether its document is the one that its last pass read."""
+        key = document_key(stream.stem)
+        if len(self._resting) <= FEW:
+            stored = self._read(key)
+            return stored is not None and stored.revision == kept.revision
         least, most = LISTED_EVERY
         every = kept.settings.schedule.every
         good_for = most if every is None else min(most, max(least, every.total_seconds() / 6))
-        found = self._documents(since=now - good_for).get(document_key(stream.stem))
+        found = self._documents(since=now - good_for).get(key)
         return found is not None and found[1] == kept.revision
 
     def _documents(self, *, since: float) -> Mapping[str, tuple[int, str]]:

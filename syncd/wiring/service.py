@@ -334,7 +334,7 @@ class Service:
     @once
     def rests(self) -> Rests:
         """The streams that are at rest."""
-        return Rests(self.lake.standing, clock=self._clock)
+        return Rests(self.journal.store.read, self.lake.standing, clock=self._clock)
 
     def _planner_of(self, stream: StreamName, settings: StreamSettings, wanted: Pass, now: UnderWay) -> Planner:
         server = self._server(settings.source)

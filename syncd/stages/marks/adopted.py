@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from functools import lru_cache
 
-from watermarks.cursor import START
+from watermarks.cursor import START, Cursor
 from watermarks.document import Watermark
 from watermarks.errors import DataInDoubt
 from watermarks.halves import ORIGIN, Extracted
@@ -24,8 +24,7 @@ def require_in_files(journal: Journal[Watermark], before: Watermark, after: Wate
     anew = after.loaded.base == ORIGIN and after.loaded.cursor == START and before.loaded.cursor != START
     if not anew or after.chain.generation != before.chain.generation:
         return
-    taken = taken_over_in(journal, before)
-    if taken is None or _read_since(before.chain, taken):
+    if files_begin(journal, before) == START:
         return
     table = f"{before.stream.database}.{before.stream.table}"
     raise NotInFiles(
@@ -34,18 +33,18 @@ def require_in_files(journal: Journal[Watermark], before: Watermark, after: Wate
     )
 
 
-def taken_over_in(journal: Journal[Watermark], state: Watermark) -> int | None:
-    """The generation in which the stream was taken over; None where it began by itself.
+def files_begin(journal: Journal[Watermark], state: Watermark) -> Cursor:
+    """From where on the rows of a stream are in files: where it was taken over, unless all was read since.
 
     Only a stream without a batch is taken over, so that the entry before its first batch tells. It is found by
     halving, however long the history is.
     """
     at = _states(journal, state.stem)
-    first = bisect_left(range(1, state.revision + 1), True, key=lambda revision: _has_batches(at(revision).chain))  # noqa: FBT003
+    first = bisect_left(range(1, state.revision + 1), True, key=lambda revision: _has_batches(at(revision).chain))  # noqa: FBT003 - a value that is searched for
     if first == 0:
-        return None
+        return START
     last = at(first)
-    return last.chain.generation if last.loaded.cursor != START else None
+    return START if _read_since(state.chain, last.chain.generation) else last.loaded.cursor
 
 
 def _states(journal: Journal[Watermark], stem: str) -> Callable[[int], Watermark]:

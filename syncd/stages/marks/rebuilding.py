@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import islice, pairwise
 
 from syncd.core.books import Evidence
+from syncd.stages.marks.adopted import files_begin
 from syncd.stages.marks.checking import Held, proven_in
 from syncd.stages.marks.weighing import links
 from watermarks.document import Watermark
@@ -91,7 +92,7 @@ def follow_ledger(
         raise StateMissing(f"{stream} has no watermark", hint=REBUILD)
     held = proven_in(stream, state, entries)
     if held.behind:
-        reached = Chain(journal, stream).required(held.upto).high if held.upto.seq else state.loaded.cursor
+        reached = Chain(journal, stream).required(held.upto).high if held.upto.seq else files_begin(journal, state)
         return person.set_marks(stream, after=held.upto, loaded=reached), held
     if not held.ahead:
         return None

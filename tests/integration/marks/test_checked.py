@@ -14,7 +14,9 @@ from tests.integration.load.conftest import Loader, Reader
 from tests.integration.marks.conftest import Marks
 from tests.services.prepared import Prepared, row
 from watermarks.batch import BatchId
+from watermarks.cursor import START
 from watermarks.document import Watermark
+from watermarks.halves import ORIGIN
 from watermarks.sealed import parse, seal
 
 pytestmark = pytest.mark.services
@@ -223,6 +225,23 @@ def test_a_ledger_that_is_behind_is_followed_back_and_lands_the_rest_again(
     assert "proves everything up to batch 1-1: 1 batches that the mark says are loaded are not there" in done.out
     state = state_of(orders)
     assert (state.loaded.last, state.loaded.load_generation) == (BatchId(1, 1), 2)
+    loader.load(orders)
+    assert [key for key, _ in warehouse.rows(orders)] == [1, 2, 3, 4]
+    assert made("check", "--all").code == 0
+
+
+def test_a_ledger_and_a_target_that_are_gone_are_followed_and_everything_lands_again(
+    marks: Make, orders: Prepared, loader: Loader, warehouse: Reader
+) -> None:
+    warehouse.client.run("delete from syncd_ledger")
+    warehouse.client.run(f'drop table "{orders.table}"')
+    made = marks(orders)
+
+    done = made("rebuild", "--all", "--from-ledger", "--yes")
+
+    assert done.code == 0, done.err
+    state = state_of(orders)
+    assert (state.loaded.last, state.loaded.load_generation, state.loaded.cursor) == (ORIGIN, 2, START)
     loader.load(orders)
     assert [key for key, _ in warehouse.rows(orders)] == [1, 2, 3, 4]
     assert made("check", "--all").code == 0

@@ -1,6 +1,7 @@
 """What is due, found without looking at what is not."""
 
 import random
+from math import inf
 
 from syncd.core.settings import StreamSettings
 from syncd.daemon.agenda import Agenda
@@ -59,3 +60,10 @@ def test_whatever_is_moved_it_tells_what_a_look_at_all_tells() -> None:
         assert set(agenda.waiting(now)) == {each for each in lanes if each.waits(now)}
         idle = [each.due for each in lanes if each.began is None and each.due > now]
         assert agenda.next() == min(idle, default=None)
+
+
+def test_one_that_is_never_due_is_waited_for_by_nobody() -> None:
+    agenda = Agenda()
+    lane(agenda, inf)
+
+    assert agenda.next() is None

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from syncd.stages.marks.adopted import NotInFiles, require_in_files, taken_over_in
+from syncd.stages.marks.adopted import NotInFiles, files_begin, require_in_files
 from tests.builders import ORDERS, at, extract, hold, make_process
+from watermarks.cursor import START
 from watermarks.document import Watermark
 from watermarks.history import Journal
 from watermarks.operate import Operator, Takeover
@@ -48,7 +49,7 @@ def test_the_entry_before_the_first_batch_tells_of_a_takeover(*, batches: bool) 
     if batches:
         desk.extract()
 
-    assert taken_over_in(desk.journal, desk.state) == 2
+    assert files_begin(desk.journal, desk.state) == at(7)
 
 
 def test_a_stream_that_began_by_itself_was_not_taken_over() -> None:
@@ -56,7 +57,7 @@ def test_a_stream_that_began_by_itself_was_not_taken_over() -> None:
     desk.extract()
     desk.person.set_extracted(ORDERS, at(3))
 
-    assert taken_over_in(desk.journal, desk.state) is None
+    assert files_begin(desk.journal, desk.state) == START
     desk.change(lambda person: person.reset_loaded(ORDERS))
 
 
@@ -65,7 +66,7 @@ def test_a_takeover_that_was_undone_is_none() -> None:
     desk.take_over()
     desk.person.undo(ORDERS)
 
-    assert taken_over_in(desk.journal, desk.state) is None
+    assert files_begin(desk.journal, desk.state) == START
 
 
 def test_a_loaded_half_alone_is_not_reset() -> None:
@@ -83,6 +84,8 @@ def test_both_halves_are_and_after_that_the_loaded_one_too() -> None:
     desk.extract()
 
     desk.change(lambda person: person.reset_marks(ORDERS))
+
+    assert files_begin(desk.journal, desk.state) == START
     desk.change(lambda person: person.reset_loaded(ORDERS))
 
 

@@ -9,11 +9,12 @@ import pytest
 from syncd.core.errors import SourceDown
 from syncd.core.settings import Schedule, StreamSettings
 from syncd.stages.planning import Rest
-from syncd.stages.resting import WHOLE_AGAIN, Rests
+from syncd.stages.resting import FEW, WHOLE_AGAIN, Rests
 from syncd.stages.run import Outcome
 from watermarks.batch import BatchId
-from watermarks.names import StreamName
-from watermarks.store import Revision
+from watermarks.names import StreamName, document_key
+from watermarks.store import Revision, Stored
+from watermarks.stores.memory import MemoryStore
 from watermarks.testing import ManualClock
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 STREAM = StreamName(source="mysql", database="shop", table="orders")
-OTHER = StreamName(source="mysql", database="shop", table="lines")
+MANY = tuple(StreamName(source="mysql", database="shop", table=f"t{number}") for number in range(FEW))
+"""So many that with one more they are not a few."""
 REST = cast("Rest", object())
 
 
@@ -49,24 +51,46 @@ class Asked:
 
 @dataclass
 class Desk:
-    """A lake with two documents, and what is listed of it."""
+    """A lake with documents, and how often it was asked for them."""
 
     clock: ManualClock = field(default_factory=ManualClock)
-    tags: dict[StreamName, str] = field(default_factory=lambda: {STREAM: '"1"', OTHER: '"9"'})
+    store: MemoryStore = field(default_factory=MemoryStore)
+    gone: set[str] = field(default_factory=set[str])
     listed: int = 0
     planner: Asked = field(default_factory=Asked)
 
     def __post_init__(self) -> None:
-        self.rests = Rests(self.standing, clock=self.clock)
+        self.rests = Rests(self.read, self.standing, clock=self.clock)
+        for stream in (STREAM, *MANY):
+            self.store.create(document_key(stream.stem), b"read")
+
+    def read(self, key: str) -> Stored | None:
+        return None if key in self.gone else self.store.read(key)
 
     def standing(self, prefix: str) -> dict[str, tuple[int, str]]:
         self.listed += 1
-        assert prefix == "watermarks/"
-        return {f"{prefix}{stream.stem}.json": (100, tag) for stream, tag in self.tags.items()}
+        return {key: (100, self.revision(key)) for key in self.store.list(prefix) if key not in self.gone}
 
-    def note(self, stream: StreamName = STREAM, rest: Rest | None = REST, **outcome: Any) -> None:
-        found = Outcome(stream=stream, last=BatchId(1, 4), **outcome)
-        self.rests.note(stream, settings(), found, rest=rest, revision=Revision(self.tags[stream]))
+    def revision(self, key: str) -> Revision:
+        stored = self.store.read(key)
+        assert stored is not None
+        return stored.revision
+
+    def change(self, stream: StreamName = STREAM) -> None:
+        key = document_key(stream.stem)
+        self.store.replace(key, b"changed", seen=self.revision(key))
+
+    def note(
+        self,
+        *streams: StreamName,
+        rest: Rest | None = REST,
+        wanted: StreamSettings | None = None,
+        **outcome: Any,
+    ) -> None:
+        for stream in streams or (STREAM,):
+            found = Outcome(stream=stream, last=BatchId(1, 4), **outcome)
+            revision = self.revision(document_key(stream.stem))
+            self.rests.note(stream, wanted or settings(), found, rest=rest, revision=revision)
 
     def still(self, stream: StreamName = STREAM, wanted: StreamSettings | None = None) -> Outcome | None:
         return self.rests.still(stream, wanted or settings(), cast("Planner", self.planner))
@@ -83,13 +107,23 @@ def test_a_stream_at_rest_gives_what_its_last_pass_gave_complete_up_to_now() -> 
     assert (found.last, found.complete, found.batches) == (BatchId(1, 4), NOON, 0)
 
 
+def test_a_change_of_one_of_a_few_is_seen_at_once_and_nothing_is_listed() -> None:
+    desk = Desk()
+    desk.note(STREAM, *MANY[1:])
+    assert desk.still()
+
+    desk.change()
+
+    assert desk.still() is None
+    assert desk.listed == 0
+
+
 def test_many_streams_are_listed_once_within_ten_seconds() -> None:
     desk = Desk()
-    desk.note(STREAM)
-    desk.note(OTHER)
+    desk.note(STREAM, *MANY)
 
     assert desk.still(STREAM)
-    assert desk.still(OTHER)
+    assert desk.still(MANY[0])
     assert desk.listed == 1
     desk.clock.advance(9)
     assert desk.still(STREAM)
@@ -99,25 +133,27 @@ def test_many_streams_are_listed_once_within_ten_seconds() -> None:
     assert desk.listed == 2
 
 
-def test_a_stream_that_is_read_often_hears_of_a_change_soon() -> None:
+def test_one_of_many_that_is_read_often_hears_of_a_change_soon() -> None:
     desk = Desk()
     often = settings(2)
-    desk.rests.note(STREAM, often, Outcome(stream=STREAM), rest=REST, revision=Revision('"1"'))
+    desk.note(*MANY)
+    desk.note(STREAM, wanted=often)
     assert desk.still(wanted=often)
-    desk.tags[STREAM] = '"2"'
+    desk.change()
     desk.clock.advance(1.5)
 
     assert desk.still(wanted=often) is None
 
 
-@pytest.mark.parametrize("tag", ['"2"', None])
-def test_a_document_that_changed_or_is_gone_is_read(tag: str | None) -> None:
+@pytest.mark.parametrize("streams", [(STREAM,), (STREAM, *MANY)], ids=["few", "many"])
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_document_that_changed_or_is_gone_is_read(streams: tuple[StreamName, ...], *, gone: bool) -> None:
     desk = Desk()
-    desk.note()
-    if tag is None:
-        del desk.tags[STREAM]
+    desk.note(*streams)
+    if gone:
+        desk.gone.add(document_key(STREAM.stem))
     else:
-        desk.tags[STREAM] = tag
+        desk.change()
 
     assert desk.still() is None
     assert desk.planner.times == 0
