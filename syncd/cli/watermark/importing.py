@@ -136,28 +136,26 @@ def _made(found: Sequence[Adoption], person: Operator, *, yes: bool) -> list[Ado
         Misuse: nobody is there to be asked.
         Abort: the answer is no.
     """
-    from syncd.adopting import takeover_of
-    from syncd.stages.marks.changing import done
-
     wanted = [one for one in found if one.is_open]
     if wanted:
         agreed(f"Take {'it' if len(wanted) == 1 else f'these {len(wanted)}'} over?", yes=yes)
-    made: list[Adoption] = []
-    for one in found:
-        if not one.is_open:
-            made.append(one)
-            continue
-        assert one.found
-        assert one.seen
-        takeover, stream = takeover_of(one.found), one.named.stream
-        try:
-            state = done(one.seen, person, lambda who, s=stream, t=takeover: who.take_over(s, t))  # type: ignore[misc]
-        except HintedError as error:
-            made.append(replace(one, error=error))
-            continue
-        say(f"{one.named.name}: taken over as revision {state.revision}")
-        if not one.found.equal:
-            count = one.found.verdict.counts.total()
-            say(f"{one.named.name}: {count:,} rows differ still: syncd verify -t {one.named.name} --repair --yes")
-        made.append(replace(one, made=state))
-    return made
+    return [_taken_over(one, person) if one.is_open else one for one in found]
+
+
+def _taken_over(one: Adoption, person: Operator) -> Adoption:
+    """Take over one table, and say so."""
+    from syncd.adopting import takeover_of
+    from syncd.stages.marks.changing import done
+
+    assert one.found
+    assert one.seen
+    takeover, stream = takeover_of(one.found), one.named.stream
+    try:
+        state = done(one.seen, person, lambda who: who.take_over(stream, takeover))
+    except HintedError as error:
+        return replace(one, error=error)
+    say(f"{one.named.name}: taken over as revision {state.revision}")
+    if not one.found.equal:
+        count = one.found.verdict.counts.total()
+        say(f"{one.named.name}: {count:,} rows differ still: syncd verify -t {one.named.name} --repair --yes")
+    return replace(one, made=state)
