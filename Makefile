@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 MINIO := v0.0.0-20260212201848-7aac2a2c5b7c
 export HYPOTHESIS_STORAGE_DIRECTORY ?= .cache/hypothesis
 
-.PHONY: help setup demo check test test-services test-long test-live bench-watermarks bench-sandbox bench-standin bench-extract bench-start bench-load bench-convert bench-daemon bench-latency bench-status tour real-mysql format schema man constraints clean
+.PHONY: help setup demo check test test-services test-long test-live bench-watermarks bench-sandbox bench-standin bench-extract bench-start bench-load bench-convert bench-daemon bench-latency bench-status bench-verify tour real-mysql format schema man constraints clean
 
 help:           ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 20
@@ -95,6 +95,9 @@ bench-convert: $(READY) ## travelled batches to Parquet on one core: rows a seco
 
 bench-status: $(READY) ## `syncd status` over 500 streams, the whole command
 	$(BIN)/python -m benchmarks.status
+
+bench-verify: $(READY) ## `syncd verify` of 2,000,000 equal orders, the whole command
+	$(BIN)/python -m benchmarks.verify
 
 format: $(READY) ## lay the code out and mend what can be mended
 	$(BIN)/ruff format

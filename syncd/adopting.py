@@ -34,9 +34,10 @@ from syncd.core.verify.compared import Bounds, Compared
 from syncd.core.verify.there_sql import last_position
 from syncd.core.verify.verdict import Verdict
 from syncd.desk import Desk, name_of
+from syncd.looking import looking
 from syncd.stages.marks.positions import Shape
 from syncd.stages.starting import start_of
-from syncd.wiring import Pass, Service, open_unwritten
+from syncd.wiring import Pass
 from syncd.wiring.lake import nonce
 from syncd.wiring.verifying import Verifying, Wanted
 from watermarks.cursor import START, Cursor
@@ -70,18 +71,7 @@ class Adopter:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        # What a look leaves for the next one, such as notes of the horizon, is left nowhere.
-        self._service = self._stack.enter_context(
-            Service(
-                self._desk.settings,
-                environ=self._environ,
-                tell=lambda _: None,
-                clock=self._desk.clock,
-                store=open_unwritten,
-                lake=self._desk.lake,
-                one_shot=True,
-            )
-        )
+        self._service = self._stack.enter_context(looking(self._desk, self._environ))
         self._verifying = self._stack.enter_context(Verifying(self._desk.settings, lake=self._desk.lake))
         return self
 

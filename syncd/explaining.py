@@ -19,10 +19,11 @@ from syncd.core.settings import StreamSettings
 from syncd.core.standing import instant_of
 from syncd.core.whereabouts import AtSource, Facts, InTarget, Refused, Sighting, shown
 from syncd.desk import Desk, name_of
+from syncd.looking import looking
 from syncd.stages.marks.changing import require_run
 from syncd.stages.marks.weighing import AT_ONCE, links
 from syncd.stages.quarantine import Quarantine
-from syncd.wiring import Pass, Service, open_unwritten
+from syncd.wiring import Pass
 from watermarks.batch import BatchId, Kind, Link
 from watermarks.cursor import START, Cursor
 from watermarks.cursor import instant_of as instant_of_text
@@ -148,14 +149,7 @@ class Explainer:
 
     def _held(self, source: AtSource) -> tuple[str, Cursor | None]:
         """What holds the horizon below the row now, and up to where the next batch would read."""
-        with Service(
-            self.desk.settings,
-            environ=self.environ,
-            tell=lambda _: None,
-            clock=self.desk.clock,
-            store=open_unwritten,
-            one_shot=True,
-        ) as service:
+        with looking(self.desk, self.environ) as service:
             seen = service.extract(self.settings, Pass(wait=timedelta(0), dry=True))
         planned: Mapping[str, Any] | None = seen.planned
         if seen.error is not None:

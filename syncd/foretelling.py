@@ -15,8 +15,9 @@ from syncd.core.passages import passages
 from syncd.core.planner import Request, Span, queries_of
 from syncd.core.settings import StreamSettings
 from syncd.desk import Desk, name_of
+from syncd.looking import looking
 from syncd.stages.marks.weighing import MOST_LINKS, links
-from syncd.wiring import Pass, Service, open_unwritten
+from syncd.wiring import Pass
 from watermarks.batch import Draft, Kind, Link, Plan
 from watermarks.document import Watermark
 from watermarks.errors import HintedError
@@ -42,17 +43,7 @@ class Foreteller:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        # What a look leaves for the next one, such as notes of the horizon, is left nowhere.
-        self._service = self._stack.enter_context(
-            Service(
-                self._desk.settings,
-                environ=self._environ,
-                tell=lambda _: None,
-                clock=self._desk.clock,
-                store=open_unwritten,
-                one_shot=True,
-            )
-        )
+        self._service = self._stack.enter_context(looking(self._desk, self._environ))
         return self
 
     def __exit__(

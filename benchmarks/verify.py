@@ -1,0 +1,77 @@
+"""How long `syncd verify` takes over 2,000,000 orders that are equal: the whole command, beside a plain sum of digests.
+
+python -m benchmarks.verify [ORDERS]
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks.extract import filled, processor
+from syncd.sandbox.whole import Sandbox
+
+ORDERS = 2_000_000
+ROUNDS = 3
+ALLOWED = 15.0
+SYNCD = [sys.executable, "-m", "syncd"]
+COLUMNS = "id, customer_id, status, total, placed_at, update_at"
+
+
+def main() -> None:
+    rows = int(sys.argv[1]) if len(sys.argv) > 1 else ORDERS
+    print(f"{datetime.now(UTC):%d %B %Y %H:%M} UTC, {os.cpu_count()} cores, {processor()}", end=", ")
+    print(f"load {os.getloadavg()[0]:.1f}", flush=True)
+    with tempfile.TemporaryDirectory() as scratch, Sandbox(Path(scratch) / "box") as box:
+        mysql = filled(box.mysql, rows)
+        config = Path(scratch) / "syncd.yaml"
+        config.write_text(json.dumps(configured(box, mysql.url)))
+        environ = {**os.environ, **box.s3.environ}
+        told("run", "-t", "orders", config=config, environ=environ)
+        taken, sums, fetched = list[float](), list[float](), 0
+        for _ in range(ROUNDS):
+            began = time.perf_counter()
+            [found] = told("verify", "-t", "orders", config=config, environ=environ)["streams"]
+            taken.append(time.perf_counter() - began)
+            assert (found["state"], found["rows"]) == ("equal", rows), found
+            fetched = found["fetched"]
+            began = time.perf_counter()
+            with mysql.connect() as connection, connection.cursor() as cursor:
+                digest = f"CONV(LEFT(SHA2(CONCAT_WS(',', {COLUMNS}), 256), 15), 16, 10)"
+                cursor.execute(f"SELECT COUNT(*), SUM(CAST({digest} AS UNSIGNED)) FROM orders")  # noqa: S608 - ours
+                assert cursor.fetchone()[0] == rows
+            sums.append(time.perf_counter() - began)
+    middle = statistics.median(taken)
+    print(f"verify, {rows:,} equal rows: median {middle:.1f} s, best {min(taken):.1f} s of {ROUNDS}", end="; ")
+    print(f"{fetched:,} rows fetched; a plain sum of digests in MySQL {min(sums):.1f} s", end="; ")
+    print(f"at most {ALLOWED:.0f} s wanted: {'met' if middle <= ALLOWED else 'MISSED'}")
+
+
+def configured(box: Sandbox, url: str) -> dict[str, Any]:
+    s3 = box.s3
+    return {
+        "source": {"url": url, "zone": "UTC"},
+        "lake": {"url": s3.url, "endpoint": s3.endpoint, "region": s3.region},
+        "warehouse": {"url": box.redshift.url},
+        "tables": {"orders": None},
+    }
+
+
+def told(*words: str, config: Path, environ: dict[str, str]) -> dict[str, Any]:
+    """What a command says of itself; whatever goes wrong ends the benchmark."""
+    done = subprocess.run(  # noqa: S603  # the command that is measured
+        [*SYNCD, *words, "--json", "-c", str(config)], env=environ, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+if __name__ == "__main__":
+    main()
