@@ -18,6 +18,11 @@ class Loop(Protocol):
     turned_at: float
     """When it was last seen to be, on the clock that only rises."""
 
+    @property
+    def ending(self) -> bool:
+        """Whether it was told to stop, and only brings its work to an end."""
+        ...
+
 
 class Alive:
     """Looks at the loop from a thread of its own: one that stands still is told of no more, and systemd ends it."""
@@ -32,6 +37,7 @@ class Alive:
         self._status = status
         self._every = every
         self._said = ""
+        self._told_ending = False
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._work, name="systemd", daemon=True)
 
@@ -46,7 +52,7 @@ class Alive:
         self._over.set()
         if self._thread.is_alive():
             self._thread.join()
-        self._systemd.stopping()
+        self._tell_ending()
 
     def _work(self) -> None:
         began = self._loop.turned_at
@@ -61,6 +67,13 @@ class Alive:
         now, within = self._clock.monotonic(), self._systemd.pinged_within
         if within is None or now - self._loop.turned_at < within:
             self._systemd.alive(now)
+        if self._loop.ending:
+            self._tell_ending()
         if (status := self._status()) != self._said:
             self._said = status
             self._systemd.status(status)
+
+    def _tell_ending(self) -> None:
+        if not self._told_ending:
+            self._told_ending = True
+            self._systemd.stopping()

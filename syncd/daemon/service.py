@@ -114,6 +114,11 @@ class Daemon:
         self._heard.put(_Reload(answer))
         return answer
 
+    @property
+    def ending(self) -> bool:
+        """Whether it was told to stop, and only brings its work to an end."""
+        return self._stopping.began
+
     # The loop.
 
     def run(self) -> bool:

@@ -2,8 +2,11 @@
 
 import hashlib
 import os
+import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +15,8 @@ from syncd.adapters.machine import NotWritable
 
 HINT: Final = "Make the directory writable, or set SYNCD_CACHE to another one."
 _DRAFT: Final = "draft-"
+_LEFT_AFTER: Final = timedelta(days=1)
+"""A draft of this age is what a killed Java left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +65,15 @@ def find_archive(cache: Path, *, java: str, class_path: Iterable[Path]) -> Class
         folder = make_writable(cache / "classes", hint=HINT)
     except NotWritable:
         return None  # slower, and nothing else
+    _sweep(folder)
     return ClassArchive(path=folder / f"{_fingerprint(java, class_path)}.jsa")
+
+
+def _sweep(folder: Path) -> None:
+    for draft in folder.glob(f"{_DRAFT}*"):
+        with suppress(OSError):  # another process sweeps too, or it is not ours
+            if time.time() - draft.stat().st_mtime > _LEFT_AFTER.total_seconds():
+                draft.unlink()
 
 
 def _fingerprint(java: str, class_path: Iterable[Path]) -> str:

@@ -1,4 +1,6 @@
+import os
 import subprocess
+import time
 from pathlib import Path
 
 from syncd.adapters.spark.archive import find_archive
@@ -52,3 +54,18 @@ def test_a_cache_that_cannot_be_written_costs_time_and_nothing_else(tmp_path: Pa
     (tmp_path / "cache").write_text("a file stands here")
 
     assert find_archive(tmp_path / "cache", java=str(tmp_path), class_path=[]) is None
+
+
+def test_what_a_killed_java_left_is_gone_the_next_day(tmp_path: Path) -> None:
+    java = tmp_path / "java"
+    java.touch()
+    folder = tmp_path / "cache" / "classes"
+    folder.mkdir(parents=True)
+    for name, hours in {"draft-1-a.jsa": 25, "draft-2-a.jsa": 1, "a.jsa": 1_000}.items():
+        (folder / name).touch()
+        at = time.time() - hours * 3_600
+        os.utime(folder / name, (at, at))
+
+    find_archive(tmp_path / "cache", java=str(java), class_path=[])
+
+    assert sorted(each.name for each in folder.iterdir()) == ["a.jsa", "draft-2-a.jsa"]

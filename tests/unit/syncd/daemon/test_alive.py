@@ -15,6 +15,7 @@ class Turning:
     """A loop that turns when it is told to."""
 
     turned_at = 0.0
+    ending = False
 
 
 @pytest.fixture
@@ -40,6 +41,18 @@ def test_it_is_ready_once_the_loop_has_turned_and_stopping_at_the_end(line: sock
         assert heard(line) == "READY=1"
         assert heard(line) == "STATUS=3 tables"
     assert heard(line) == "STOPPING=1"
+
+
+def test_one_that_was_told_to_stop_says_so_before_it_has_ended_and_once(line: socket.socket) -> None:
+    loop = Turning()
+    with Alive(systemd(line), loop, clock=SystemClock(), status=lambda: "", every=0.01):
+        loop.turned_at = 1.0
+        assert heard(line) == "READY=1"
+        loop.ending = True
+        assert heard(line) == "STOPPING=1"
+    line.settimeout(0.2)
+    with pytest.raises(TimeoutError):
+        heard(line)
 
 
 def test_a_loop_that_stands_still_is_told_of_no_more(line: socket.socket) -> None:
