@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from syncd.cli.exits import Exit
+from syncd.core.settings import Mode
 from tests.integration.desk.conftest import Shop, WithSource
 from tests.integration.load.conftest import Loader
 from tests.integration.load.test_cost import statements
@@ -85,6 +86,23 @@ def test_before_a_first_run_the_table_to_make_is_told(
     assert (done.code, made.wrote, orders.lake.stray("")) == (0, set(), []), done.err
     assert (told["read"]["kind"], told["read"]["rows"], told["read"]["seconds"]) == ("snapshot", 20, None)
     assert told["load"]["ddl"][0].startswith(f'CREATE TABLE "public"."{orders.table}"')
+
+
+def test_of_a_table_that_is_read_whole_every_row_is_foretold_each_time(
+    planning: Callable[..., WithSource], prepared: Prepare, loader: Loader, shop: Shop
+) -> None:
+    table = prepared(mode=Mode.REPLACE, cursor="none", identity=shop.identity)
+    table.chunk(row(1, 1), row(2, 2), done=True)
+    loader.load(table)
+    filled(shop, table.table, rows=2)
+    made = planning(table)
+    made.more = ", mode: replace"
+
+    done = made("plan", "--json")
+
+    assert done.code == 0, done.err
+    [told] = json.loads(done.out)["streams"]
+    assert (told["read"]["kind"], told["read"]["rows"], told["load"]["rows"]) == ("snapshot", 2, 2)
 
 
 def test_what_cannot_be_asked_is_told_and_the_rest_is_foretold(syncd: Make, two_landed: Prepared) -> None:
