@@ -52,6 +52,7 @@ test-long: $(READY) ## the long proofs: ten thousand lives of the protocol, ever
 	@if command -v go >/dev/null; then $(MAKE) .cache/bin/minio; else echo 'no Go here: the races on MinIO are skipped'; fi
 	$(BIN)/pytest -m 'simulation or long' -n 2 --dist worksteal tests/property
 	PATH="$(CURDIR)/.cache/bin:$$PATH" $(BIN)/pytest -m 'not simulation' tests/contracts
+	$(BIN)/pytest -m long -n 2 tests/unit tests/cli
 	$(BIN)/pytest -m long tests/integration --ignore=tests/integration/stage --ignore=tests/integration/parallel
 	$(BIN)/pytest -m long tests/integration/parallel  # as below
 	$(BIN)/pytest -m long tests/integration/stage  # a process has one session of Spark
