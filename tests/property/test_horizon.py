@@ -82,6 +82,8 @@ class Instants:
     c1: int
     b: int
     c2: int
+    lag: int = 0
+    """How far the clock that counts statements' seconds is behind the one that stamps."""
 
 
 @st.composite
@@ -92,7 +94,7 @@ def polls(draw: st.DrawFn) -> tuple[Instants, ...]:
         now += draw(st.integers(1, 4 * ONE_SECOND))
         t0 = now
         a, c1, b, c2 = (now := now + draw(step) for _ in range(4))
-        found.append(Instants(t0, a, c1, b, c2))
+        found.append(Instants(t0, a, c1, b, c2, draw(st.one_of(st.just(0), st.integers(0, ONE_SECOND)))))
     return tuple(found)
 
 
@@ -107,7 +109,7 @@ def looked(world: tuple[Transaction, ...], when: Instants, *, with_locks: bool, 
             connection=each.connection,
             holder=each.connection,
             command="Query",
-            busy=timedelta(seconds=(when.a // ONE_SECOND) - (one.begun // ONE_SECOND)),
+            busy=timedelta(seconds=max(0, (when.a - when.lag) // ONE_SECOND - one.begun // ONE_SECOND)),
             whole_seconds=True,
             state="executing" if one.locked <= when.a else "Waiting for table metadata lock",
         )

@@ -18,13 +18,13 @@ PATIENT: Final = 60.0
 LOOK_EVERY: Final = 0.02
 
 
-def eventually(found: Callable[[], bool], *, within: float = 15.0) -> bool:
+def eventually(found: Callable[[], bool], *, within: float = 15.0, every: float = LOOK_EVERY) -> bool:
     """Whether it came true in that many seconds; looks again and again."""
     end = time.monotonic() + within
     while not found():
         if time.monotonic() > end:
             return False
-        time.sleep(LOOK_EVERY)
+        time.sleep(every)
     return True
 
 

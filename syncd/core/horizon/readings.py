@@ -4,12 +4,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Final
 
 from syncd.core.horizon.statements import is_ignored, is_past_locking
 from syncd.core.ports import TableName
 
 NO_CLIENT = 0
 """The connection of a prepared XA transaction whose client left."""
+
+LAG: Final = timedelta(seconds=1)
+"""Further than that the clock by which MySQL counts a statement's seconds is not behind the one that stamps: it moves
+with the kernel's ticks, so that for some milliseconds after each full second it shows the one before."""
+GAP: Final = timedelta(seconds=0.1)
+"""MariaDB takes a statement's stamp, and only then the time from which it counts: no longer than that lies between."""
 
 
 class Sight(StrEnum):
@@ -34,7 +41,7 @@ class Thread:
     """What locks name it by: a thread of MySQL, the connection itself on MariaDB."""
     command: str
     busy: timedelta | None
-    """How long its statement runs, at most; None where the server does not say."""
+    """How long its statement runs, as its server counts; None where it does not say. See `Readings.began`."""
     whole_seconds: bool
     """Whether `busy` counts the seconds between two instants that were both cut to the second."""
     state: str = ""
@@ -95,8 +102,8 @@ class Readings:
         """An instant before or at the start of the thread's statement."""
         if thread.busy is None:
             return datetime.min.replace(tzinfo=self.t0.tzinfo)
-        # Both ends were cut to the second, so the difference alone could be one too short.
-        now = self.t0.replace(microsecond=0) if thread.whole_seconds else self.t0
+        # Where both ends were cut to the second, the difference alone could be one too short.
+        now = self.t0.replace(microsecond=0) - LAG if thread.whole_seconds else self.t0 - GAP
         try:
             return min(now - max(thread.busy, timedelta()), self.t0)
         except OverflowError:

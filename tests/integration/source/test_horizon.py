@@ -144,6 +144,10 @@ def test_how_long_it_is_held_is_counted_and_so_is_each_poll(
     writer.run("COMMIT")
 
 
+def microseconds_of(client: Client) -> int:
+    return int(client.one("SELECT MICROSECOND(UTC_TIMESTAMP(6))"))
+
+
 def test_a_stamp_waits_for_a_metadata_lock_longer_than_its_transaction_lives(
     polls: Polls, watcher: Client, client: Callable[[], Client]
 ) -> None:
@@ -180,6 +184,24 @@ def test_a_statement_stamps_long_before_its_first_row(
     running.result(timeout=30)
 
     assert held <= stamp_of(watcher)
+
+
+def test_seconds_are_counted_by_a_clock_that_lags_behind_the_one_that_stamps(
+    polls: Polls, watcher: Client, client: Callable[[], Client]
+) -> None:
+    """Some milliseconds after each full second MySQL lists statements with one second too few."""
+    writer = client()
+    assert eventually(lambda: 300_000 < microseconds_of(watcher) < 900_000)
+    running = writer.start("INSERT INTO t (v) SELECT SLEEP(4)", "SELECT 1")
+    assert eventually(lambda: state_of(watcher, writer.id) == "User sleep")
+
+    held = [polls.bound()]
+    for _ in range(3):
+        assert eventually(lambda: microseconds_of(watcher) < 2_000, every=0)
+        held += [polls.bound() for _ in range(3)]
+    running.result(timeout=30)
+
+    assert max(held) <= stamp_of(watcher)
 
 
 def test_values_that_sleep_look_like_a_read_to_the_server(
