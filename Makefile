@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 MINIO := v0.0.0-20260212201848-7aac2a2c5b7c
 export HYPOTHESIS_STORAGE_DIRECTORY ?= .cache/hypothesis
 
-.PHONY: help setup demo check test test-services test-long test-live bench-watermarks bench-sandbox bench-standin bench-extract bench-start bench-load bench-convert bench-daemon bench-latency bench-status bench-verify tour real-mysql format schema man constraints clean
+.PHONY: help setup demo check test test-services test-stage test-sessions test-long test-live bench-watermarks bench-sandbox bench-standin bench-extract bench-start bench-load bench-convert bench-daemon bench-latency bench-status bench-verify tour real-mysql format schema man constraints clean
 
 help:           ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 20
@@ -43,10 +43,15 @@ test: $(READY)  ## what every change must pass, under ten minutes
 
 test-services: $(READY) ## the sandbox and the Redshift stand-in, through their own servers
 	$(BIN)/pytest -n 2 --dist loadfile tests/standin tests/live tests/integration --ignore=tests/integration/stage --ignore=tests/integration/parallel --ignore=tests/integration/demo
-	$(BIN)/pytest tests/integration/parallel  # as below
-	$(BIN)/pytest tests/integration/stage  # a process has one session of Spark, as PySpark has one context
+	@$(MAKE) --no-print-directory -j2 -O test-stage test-sessions
+
+test-stage: $(READY)  # a process has one session of Spark, as PySpark has one context
+	$(BIN)/pytest tests/integration/stage
+
+test-sessions: $(READY)  # whole sessions, as users have them, each a process of its own
+	$(BIN)/pytest tests/journeys
 	$(BIN)/pytest tests/integration/demo
-	$(BIN)/pytest tests/journeys  # whole sessions, as users have them
+	$(BIN)/pytest tests/integration/parallel
 
 test-long: $(READY) ## the long proofs: ten thousand lives of the protocol, every planted fault, MinIO
 	@if command -v go >/dev/null; then $(MAKE) .cache/bin/minio; else echo 'no Go here: the races on MinIO are skipped'; fi
