@@ -124,6 +124,7 @@ def test_memory_does_not_grow_with_the_object(lake: Lake, nonce: str) -> None:
     assert peaks[1] < 1.3 * peaks[0]
 
 
+@pytest.mark.long
 def test_more_than_a_thousand_objects_are_listed_and_dropped(lake: Lake, proxy: S3Proxy, nonce: str) -> None:
     keys = [f"many/{nonce}/{number:04d}" for number in range(1_003)]
     for key in keys:
