@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -55,6 +56,12 @@ class Jvm:
     def ended(self) -> bool:
         """Whether the process is gone."""
         return self.process.poll() is not None
+
+    def ends(self, within: float) -> bool:
+        """Whether the process is gone, or is in so many seconds."""
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(within)
+        return self.ended
 
     @property
     def said(self) -> str:

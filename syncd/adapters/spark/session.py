@@ -1,5 +1,6 @@
 """One warm Spark session: started when something is to be read, ended when nothing was for long."""
 
+import logging
 import os
 import signal
 import sys
@@ -7,7 +8,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Never, TypeVar
@@ -30,6 +31,7 @@ T = TypeVar("T")
 GREETED_WITHIN: Final = 10
 CANCELLED_WITHIN: Final = 10.0
 ASKED_WITHIN: Final = 30.0
+ENDS_WITHIN: Final = 5.0
 MOST_ROWS_OF_A_BATCH: Final = 16_384
 MOST_BYTES_OF_A_BATCH: Final = 16 << 20
 ROWS_OF_NARROW: Final = 4_096
@@ -158,9 +160,12 @@ class Session:
         except (TimeoutError, PassStopped):
             raise  # ours: where the JVM did not even hear of the end, it is gone by now
         except Exception as error:
-            if not self._lost(spark):
-                raise
-            raise ReaderDown("the JVM of Spark ended in the middle of its work", hint=ENOUGH) from error
+            broken = _is_line(error)
+            if self._lost(spark, within=ENDS_WITHIN if broken else 0.0):
+                raise ReaderDown("the JVM of Spark ended in the middle of its work", hint=ENOUGH) from error
+            if broken:
+                raise ReaderDown(f"the line to the JVM of Spark broke: {error}") from error
+            raise
         finally:
             with self._guard:
                 self._busy -= 1
@@ -209,13 +214,16 @@ class Session:
             if self._coming is coming:
                 self._spark, self._coming = spark, None
 
-    def _lost(self, spark: "SparkSession") -> bool:
-        """Whether this session is over, whatever its job said of that; the next `run` starts another."""
+    def _lost(self, spark: "SparkSession", *, within: float) -> bool:
+        """Whether this session is over, or is in so many seconds, whatever its job said; the next `run` has another.
+
+        A process that dies lets go of its sockets first: whoever talks to it hears of its end before anybody sees it.
+        """
         with self._guard:
             jvm = self._jvm
             if self._spark is not spark or jvm is None:
                 return True
-            if not jvm.ended:
+            if not jvm.ends(within):
                 return False
             self.stop()
             return True
@@ -237,7 +245,7 @@ class Session:
             self._spark = self._jvm = None
             self._quick = False
             if jvm is not None:
-                _forget(spark)
+                _forget(spark, gone=jvm.ended)
                 jvm.end()
 
     def leave(self) -> None:
@@ -267,6 +275,7 @@ class Session:
         except BaseException as error:
             said = jvm.said
             jvm.kill()
+            _forget(None, gone=True)
             jvm.end()
             if isinstance(error, Exception):
                 raise ReaderDown(f"no session of Spark: {said or error}") from error
@@ -402,14 +411,25 @@ def _connect(jvm: Jvm, *, local: bool) -> "SparkSession":
         gateway = launch_gateway()  # type: ignore[no-untyped-call]
     finally:
         del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
-    with _own_interrupt():
-        context = SparkContext(gateway=gateway, conf=SparkConf(_jvm=gateway.jvm))
+    try:
+        with _own_interrupt():
+            context = SparkContext(gateway=gateway, conf=SparkConf(_jvm=gateway.jvm))
+    except BaseException:
+        SparkContext._gateway = gateway  # noqa: SLF001  # so that it is forgotten with the rest
+        raise
+    # Whoever is at work there tells that a JVM died; these would print where they were just then.
+    logging.getLogger().addFilter(_is_not_of_py4j)
+    context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]  # noqa: SLF001  # as above
     # Connector/J bounds the greeting of a server by this alone: neither of its own two limits holds for it.
     gateway.jvm.java.sql.DriverManager.setLoginTimeout(GREETED_WITHIN)
     if local and "PYSPARK_PYTHON" not in os.environ:
         # PySpark would take whichever Python is first on PATH.
         context.pythonExec = sys.executable
     return SparkSession(context)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return record.module != "java_gateway"
 
 
 @contextmanager
@@ -421,17 +441,27 @@ def _own_interrupt() -> Iterator[None]:
         signal.signal(signal.SIGINT, ours)
 
 
-def _forget(spark: "SparkSession | None") -> None:
-    """Make PySpark ready for another JVM; it keeps the first one for ever otherwise."""
+def _forget(spark: "SparkSession | None", *, gone: bool) -> None:
+    """Make PySpark ready for another JVM; it keeps the first one for ever otherwise. One that is gone is not told."""
     from py4j.protocol import Py4JError
     from pyspark.core.context import SparkContext
 
-    gateway = SparkContext._gateway  # noqa: SLF001  # there is no public way
+    gateway, context = SparkContext._gateway, SparkContext._active_spark_context  # noqa: SLF001  # there is no public way
     if spark is not None:
-        try:
-            spark.stop()
-        except (Py4JError, OSError):
-            SparkContext._active_spark_context = None  # noqa: SLF001  # the JVM is gone, and cannot be asked
+        context = spark.sparkContext
+        if not gone:
+            with suppress(Py4JError, OSError):  # it may go at any time
+                spark.stop()
+    if context is not None:
+        context._jsc = None  # noqa: SLF001  # nobody is there any more who could be asked
+        context.stop()  # what it has on this side: a server, and the thread of that
     if gateway is not None:
         gateway.shutdown()
     SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
+
+
+def _is_line(error: Exception) -> bool:
+    """Whether it tells of the line to the JVM, and not of what the JVM was asked to do."""
+    from py4j.protocol import Py4JNetworkError
+
+    return isinstance(error, (Py4JNetworkError, ConnectionError))

@@ -37,9 +37,10 @@ pytestmark = [pytest.mark.services, pytest.mark.long]
 PASSES = int(os.environ.get("SYNCD_SOAK", "10000"))
 SEED = int(os.environ.get("SYNCD_SEED", time.time_ns() % 1_000_000))
 TTL = 6.0
-CALM = (10.0, 25.0)
-"""Seconds between two faults while its memory is watched: most passes are to be whole."""
+CALM = (150.0, 350.0)
+"""Passes between two faults while its memory is watched: most are to be whole."""
 ROUGH = (3.0, 9.0)
+"""Seconds between two blows afterwards."""
 STRUCK = 12
 """Times that it is killed, paused or stopped afterwards."""
 WARM = 1_000
@@ -153,7 +154,7 @@ def writing(place: Place) -> Iterator[Counter[str]]:
     over, done, chance = threading.Event(), Counter[str](), random.Random(SEED)
 
     def write() -> None:
-        while not over.wait(1.0):
+        while not over.wait(3.0):
             table = chance.choice(place.tables)
             try:
                 place.sql(
@@ -180,13 +181,13 @@ def syncd(place: Place, *words: str) -> "subprocess.CompletedProcess[str]":
 
 def calmly(soak: Soak) -> list[Used]:
     """Thousands of passes of one process, and what it held meanwhile."""
-    samples, harmed = list[Used](), time.monotonic()
+    samples, harmed = list[Used](), 0.0
     while (passes := soak.passes) < PASSES:
         if passes >= WARM:
             samples.append(used(soak.daemon, passes))
-        if time.monotonic() - harmed > soak.chance.uniform(*CALM):
+        if passes - harmed > soak.chance.uniform(*CALM):
             soak.harm()
-            harmed = time.monotonic()
+            harmed = passes
         time.sleep(0.5)
     return samples
 

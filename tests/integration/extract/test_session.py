@@ -67,6 +67,63 @@ assert pids[0] == pids[1] != pids[2] == pids[3] != pids[4], pids
 session.stop()
 """
 
+LOST = """
+import os, sys, threading
+from pathlib import Path
+from syncd.adapters.spark import session as module
+from syncd.adapters.spark.session import Session
+from syncd.adapters.wait import until
+from syncd.core.errors import ReaderDown
+from syncd.core.settings import SparkSettings
+session, begun = Session(SparkSettings()), Path(sys.argv[1])
+def waits(_):
+    begun.touch()
+    threading.Event().wait()
+def hangs(spark):
+    return spark.sparkContext.parallelize([1]).map(waits).count()
+def count(spark):
+    return spark.range(3).count()
+def lost(job):
+    try:
+        session.run(job, within=120)
+    except ReaderDown:
+        return
+    raise AssertionError('nothing was lost')
+def held():
+    return len(os.listdir('/proc/self/fd')), threading.active_count()
+found = []
+for _ in range(3):
+    begun.unlink(missing_ok=True)
+    assert session.run(count, within=120) == 3
+    found.append(held())
+    ends = threading.Thread(target=lambda: until(begun.exists, within=60) and session._jvm.kill())
+    ends.start()
+    lost(hangs)
+    ends.join()
+handles, threads = found[0]
+def as_before():
+    return held()[0] <= handles + 1 and held()[1] <= threads
+assert found[-1][0] <= handles + 1 and found[-1][1] <= threads, found
+assert session.run(count, within=120) == 3
+session._jvm.kill()
+started = module.start_jvm
+def killed(*args, **words):
+    jvm = started(*args, **words)
+    connect = module._own_interrupt
+    def first():
+        module._own_interrupt = connect
+        jvm.kill()
+        return connect()
+    module._own_interrupt = first
+    return jvm
+module.start_jvm = killed
+lost(count)
+module.start_jvm = started
+assert session.run(count, within=120) == 3
+assert until(as_before, within=30), (held(), found, threading.enumerate())
+session.stop()
+"""
+
 
 def members_of(session: int) -> list[int]:
     """Its living processes: a JVM, the shell around it, its Python workers, which have a group of their own."""
@@ -108,6 +165,17 @@ def test_a_session_that_was_started_for_little_makes_way_for_a_full_one_within_o
     )
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.long
+def test_what_a_killed_jvm_leaves_is_put_away_and_another_one_starts(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOST, str(tmp_path / "begun")], capture_output=True, text=True, check=False, timeout=300
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Unable to cleanly shutdown" not in done.stderr
 
 
 def test_a_process_has_one_session_and_a_second_one_says_so(session: Session) -> None:
