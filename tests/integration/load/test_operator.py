@@ -173,7 +173,7 @@ def play(prepared: Callable[..., Prepared], loader: Loader, warehouse: Reader, p
 def test_what_a_person_asked_for_is_what_lands(
     prepared: Callable[..., Prepared], loader: Loader, warehouse: Reader
 ) -> None:
-    play(prepared, loader, warehouse, random.Random(5).sample(orders(), 12))
+    play(prepared, loader, warehouse, random.Random(5).sample(orders(), 6))
 
 
 @pytest.mark.long

@@ -281,7 +281,9 @@ def test_a_connection_cut_at_any_byte_loses_nothing(pipe: Pipe, wire: TcpProxy, 
     require_whole(pipe)
 
 
-@pytest.mark.parametrize("kill", [False, True], ids=["ended", "killed"])
+@pytest.mark.parametrize(
+    "kill", [pytest.param(False, marks=pytest.mark.long, id="ended"), pytest.param(True, id="killed")]
+)
 def test_a_server_restarted_in_the_middle_of_a_read_is_read_again(pipe: Pipe, wire: TcpProxy, *, kill: bool) -> None:
     wire.cut_after(4_000_000, lambda: pipe.box.restart("mysql", kill=kill))
 
@@ -359,7 +361,7 @@ def leave(place: Path, pages: int) -> None:
     (place / "ballast").write_bytes(bytes((room.f_bavail - pages) * room.f_bsize))
 
 
-@pytest.mark.parametrize("pages", [1, 100])
+@pytest.mark.parametrize("pages", [1, pytest.param(100, marks=pytest.mark.long)])
 def test_a_full_disk_is_named_and_nothing_is_lost(pipe: Pipe, small: Path, pages: int) -> None:
     """Whether there is no room at all, or too little to go on with."""
     fill(pipe)

@@ -20,7 +20,7 @@ POINTS = (
     *(f"{when} replace claims" for when in ("before", "after")),
     *READING,
 )
-FEW = ("after create plans", "a part stands", "between windows", "after create batches", "after create history 2")
+FEW = ("after create plans", "a part stands", "after create history 2")
 """What every change is held to; `make test-long` plays them all."""
 
 
@@ -80,7 +80,14 @@ def test_the_next_run_finishes_what_a_kill_left(pipe: Pipe, point: str) -> None:
     whole(pipe, count)
 
 
-@pytest.mark.parametrize("point", ["before create plans", "before create batches", "before create history 2"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        pytest.param("before create plans", marks=pytest.mark.long),
+        "before create batches",
+        pytest.param("before create history 2", marks=pytest.mark.long),
+    ],
+)
 def test_a_paused_run_that_wakes_after_a_takeover_changes_nothing(pipe: Pipe, point: str) -> None:
     count = fill(pipe)
     victim = pipe.victim(point, signal.SIGSTOP, ttl=2.0)
