@@ -97,7 +97,7 @@ def seconds(text: str) -> float:
 def unit(tmp_path: Path) -> Path:
     """The unit with a program that is there on this machine: what systemd knows of it can be checked anywhere."""
     if shutil.which("systemd-analyze") is None:
-        pytest.skip("there is no systemd-analyze here")
+        pytest.skip("there is no systemd-analyze here: apt-get install systemd")
     path = tmp_path / "syncd.service"
     path.write_text(UNIT.replace("/opt/syncd/bin/syncd", sys.executable))
     return path
@@ -118,8 +118,8 @@ def test_systemd_finds_little_that_the_service_may_do_beyond_its_work(unit: Path
     words = ["systemd-analyze", "security", "--no-pager", "--offline=yes", "--threshold=25", str(unit)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
 
-    if "unrecognized option" in done.stderr or "Unknown" in done.stderr:
-        pytest.skip("this systemd-analyze cannot judge a file")
+    if "unrecognized option" in done.stderr:
+        pytest.skip("systemd-analyze cannot judge a file before version 250")
     assert done.returncode == 0, done.stdout.splitlines()[-1:] + done.stderr.splitlines()
 
 

@@ -86,7 +86,7 @@ class LiveClients:
 
     def __call__(self, *, autocommit: bool = True, **options: Any) -> Client:  # the driver's own
         if "user" in options:
-            pytest.skip("this case wants a second user")
+            pytest.skip("this case wants a second user, and a live cluster is told of one")
         client = Client(opened(**options), self._role)
         client.connection.autocommit = True
         client.run(f"set search_path to {self._schema}, public")

@@ -64,7 +64,7 @@ def client(service: str, region: str | None) -> Any:  # noqa: ANN401  # boto3 ma
         WarehouseUnfit: nobody says in which region.
     """
     try:
-        return boto3.client(service, region_name=region, config=BOUNDED)  # type: ignore[call-overload]
+        return boto3.client(service, region_name=region, config=BOUNDED)  # type: ignore[call-overload]  # a name as text
     except (BotoCoreError, ValueError) as error:
         raise WarehouseUnfit(f"AWS cannot be asked for a login: {error}", hint=_hint_of(error)) from error
 

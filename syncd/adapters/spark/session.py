@@ -394,8 +394,8 @@ def unweighed(spark: "SparkSession") -> "SparkSession":
 def _load_pyspark() -> None:
     """Load what a first reading wants, while Java starts on the other core."""
     import pandas  # noqa: ICN001, F401  # PySpark asks for its version
-    import pyarrow  # noqa: ICN001, F401
-    import pyspark.sql  # noqa: F401
+    import pyarrow  # noqa: ICN001, F401  # it is loaded, and no more
+    import pyspark.sql  # noqa: F401  # as above
 
 
 def _connect(jvm: Jvm, *, local: bool) -> "SparkSession":
@@ -408,7 +408,7 @@ def _connect(jvm: Jvm, *, local: bool) -> "SparkSession":
     # The one way in which PySpark takes a JVM that stands already.
     os.environ |= {"PYSPARK_GATEWAY_PORT": str(jvm.port), "PYSPARK_GATEWAY_SECRET": jvm.secret}
     try:
-        gateway = launch_gateway()  # type: ignore[no-untyped-call]
+        gateway = launch_gateway()  # type: ignore[no-untyped-call]  # PySpark tells no types of it
     finally:
         del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
     try:
@@ -457,7 +457,7 @@ def _forget(spark: "SparkSession | None", *, gone: bool) -> None:
         context.stop()  # what it has on this side: a server, and the thread of that
     if gateway is not None:
         gateway.shutdown()
-    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001  # as above
 
 
 def _is_line(error: Exception) -> bool:

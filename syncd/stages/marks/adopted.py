@@ -40,7 +40,7 @@ def files_begin(journal: Journal[Watermark], state: Watermark) -> Cursor:
     halving, however long the history is.
     """
     at = _states(journal, state.stem)
-    first = bisect_left(range(1, state.revision + 1), True, key=lambda revision: _has_batches(at(revision).chain))  # noqa: FBT003 - a value that is searched for
+    first = bisect_left(range(1, state.revision + 1), True, key=lambda revision: _has_batches(at(revision).chain))  # noqa: FBT003  # what is searched for
     if first == 0:
         return START
     last = at(first)

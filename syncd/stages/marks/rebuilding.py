@@ -85,7 +85,7 @@ def follow_ledger(
     where the proof ends, so that the loader lands the rest again.
 
     Raises:
-        StateMissing: a link that is needed is gone.
+        StateMissing: a link, or an entry of history, that is needed is gone.
     """
     state = journal.newest(stream.stem)
     if state is None:

@@ -9,11 +9,10 @@ import signal
 import statistics
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,6 +23,7 @@ import pytest
 
 from syncd.sandbox.faults.s3 import Fault, S3Proxy, Wrong
 from syncd.sandbox.faults.tcp import TcpProxy
+from tests.integration.daemon.changes import writing
 from tests.integration.daemon.conftest import Place
 from tests.integration.daemon.test_shown import url_of, value
 from tests.services.chain_check import Lake
@@ -148,32 +148,6 @@ def _through(url: str, wire: TcpProxy) -> str:
     return url.replace(f":{port}/", f":{wire.port}/")
 
 
-@contextmanager
-def writing(place: Place) -> Iterator[Counter[str]]:
-    """A row now and then, in a table that chance picks; a server that restarts meanwhile is waited for."""
-    over, done, chance = threading.Event(), Counter[str](), random.Random(SEED)
-
-    def write() -> None:
-        while not over.wait(3.0):
-            table = chance.choice(place.tables)
-            try:
-                place.sql(
-                    f"INSERT INTO {table} (body) VALUES (UUID()), (UUID())",
-                    f"UPDATE {table} SET body = UUID() ORDER BY RAND() LIMIT 2",
-                )
-            except (OSError, pymysql.err.Error):
-                continue
-            done["rows"] += 4
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
-        yield done
-    finally:
-        over.set()
-        thread.join()
-
-
 def syncd(place: Place, *words: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "syncd", *words, "-c", str(place.config)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
@@ -195,7 +169,7 @@ def calmly(soak: Soak) -> list[Used]:
 def test_thousands_of_passes_under_faults_lose_nothing_and_leave_nothing(soak: Soak) -> None:
     place = soak.place
     place.comes_equal()
-    with writing(place) as written:
+    with writing(place, seed=SEED, every=3.0, away=(OSError, pymysql.err.Error)) as written:
         samples = calmly(soak)
         for _ in range(STRUCK):
             time.sleep(soak.chance.uniform(*ROUGH))
@@ -211,12 +185,13 @@ def test_thousands_of_passes_under_faults_lose_nothing_and_leave_nothing(soak: S
     lake = Lake(place.box.s3.client(), place.box.s3.bucket, f"daemon{place.number}")
     grown, calm = slope(samples), samples[len(samples) // 2 :]
     sys.stderr.write(
-        f"seed {SEED}: {samples[-1].passes:.0f} passes of one process, {written['rows']} rows written;"
+        f"seed {SEED}: {samples[-1].passes:.0f} passes of one process, {4 * len(written)} rows written;"
         f" {dict(soak.done)}\n"
         f"memory {samples[0].megabytes:.0f} to {samples[-1].megabytes:.0f} MB, {grown:.2f} MB in 1,000 passes;"
         f" threads {min(one.threads for one in calm)} to {max(one.threads for one in calm)},"
         f" handles {min(one.handles for one in calm)} to {max(one.handles for one in calm)}\n{verified.stdout}"
     )
+    assert written
     assert verified.returncode == 0, verified.stdout + verified.stderr
     assert cleaned.returncode == 0, cleaned.stderr
     for table in place.tables:

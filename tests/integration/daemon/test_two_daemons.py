@@ -7,16 +7,14 @@ import os
 import random
 import signal
 import sys
-import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
 import pytest
 
+from tests.integration.daemon.changes import writing
 from tests.integration.daemon.conftest import Place
 from tests.services.daemon import DaemonProcess, until
 from watermarks.history import Change
@@ -67,29 +65,6 @@ class Chance:
         slot.start()
 
 
-@contextmanager
-def writing(place: Place) -> Iterator[Counter[str]]:
-    """Rows that come and change until the end of the `with`."""
-    over, done = threading.Event(), Counter[str]()
-    chance = random.Random(SEED)
-
-    def write() -> None:
-        with place.box.mysql.connect(database="shop") as connection, connection.cursor() as cursor:
-            while not over.wait(0.1):
-                table = chance.choice(place.tables)
-                cursor.execute(f"INSERT INTO {table} (body) VALUES (UUID()), (UUID())")
-                cursor.execute(f"UPDATE {table} SET body = UUID() ORDER BY RAND() LIMIT 2")
-                done["rows"] += 4
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
-        yield done
-    finally:
-        over.set()
-        thread.join()
-
-
 def workers(place: Place, table: str) -> Counter[int]:
     """How many entries of its marks each process has written, by its number."""
     newest, told = place.watermark(table), Counter[int]()
@@ -113,7 +88,7 @@ def test_two_daemons_that_are_killed_and_paused_land_every_batch_once(place: Pla
     chance = Chance(slots=slots, random=random.Random(SEED))
     place.comes_equal()
 
-    with writing(place) as written:
+    with writing(place, seed=SEED, every=0.1) as written:
         deadline = time.monotonic() + SECONDS
         while time.monotonic() < deadline:
             time.sleep(chance.random.uniform(*RESTED))
@@ -129,6 +104,6 @@ def test_two_daemons_that_are_killed_and_paused_land_every_batch_once(place: Pla
         assert Counter(batches) == Counter(chain), table
         for pid, count in workers(place, table).items():
             did[next(slot.name for slot in slots if pid in slot.pids)] += count
-    report = f"seed {SEED}: {dict(chance.count)}, {written['rows']} rows written; entries by {dict(did)}"
+    report = f"seed {SEED}: {dict(chance.count)}, {4 * len(written)} rows written; entries by {dict(did)}"
     sys.stderr.write(f"{report}\n")
     assert min(did[slot.name] for slot in slots) > 0, report
