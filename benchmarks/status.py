@@ -10,14 +10,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import boto3
+from botocore.config import Config
 
 from benchmarks.standin_copy import MOTO
 from benchmarks.watermarks import RUN, STREAM, link_after
+from syncd.stages.standing import AT_ONCE
 from watermarks.document import Watermark
 from watermarks.names import StreamName, document_key
 
@@ -73,6 +76,17 @@ def seconds(config: Path, *words: str) -> float:
     return took
 
 
+def bare_gets(endpoint: str) -> float:
+    """The same documents, fetched by boto3 alone, as many at once: no `status` over this S3 can be faster."""
+    client = boto3.client("s3", endpoint_url=endpoint, config=Config(max_pool_connections=AT_ONCE))
+    keys = [document_key(StreamName(source="shop", database="shop", table=f"t{n}").stem) for n in range(STREAMS)]
+    began = time.monotonic()
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        bodies = list(pool.map(lambda key: client.get_object(Bucket=BUCKET, Key=key)["Body"].read(), keys))
+    assert all(bodies)
+    return time.monotonic() - began
+
+
 def main() -> None:
     os.environ.update(KEYS)
     command = [sys.executable, "-c", MOTO]
@@ -88,11 +102,13 @@ def main() -> None:
             config = configured(endpoint, Path(directory))
             took = [seconds(config, "status") for _ in range(ROUNDS)]
             used = resource.getrusage(resource.RUSAGE_CHILDREN)
+            bare = statistics.median(bare_gets(endpoint) for _ in range(ROUNDS))
         server.stdin.close()
     load = os.getloadavg()[0]
     cpu = (used.ru_utime + used.ru_stime) / ROUNDS
     print(f"{STREAMS} streams: {statistics.median(took):.2f} s (of {ROUNDS}: {min(took):.2f} to {max(took):.2f} s)")
     print(f"of its own it takes {cpu:.2f} s of a processor; the rest is the emulator of S3 beside it")
+    print(f"the same 500 documents, fetched by boto3 and nothing else: {bare:.2f} s")
     print(f"the load of the machine was {load:.1f} when it ended")
 
 

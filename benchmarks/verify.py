@@ -19,7 +19,8 @@ from syncd.sandbox.whole import Sandbox
 
 ORDERS = 2_000_000
 ROUNDS = 3
-ALLOWED = 15.0
+ALLOWED = 7.5
+"""Times a plain sum of digests: 15 s where that takes 2 s, whatever the machine."""
 SYNCD = [sys.executable, "-m", "syncd"]
 COLUMNS = "id, customer_id, status, total, placed_at, update_at"
 
@@ -47,10 +48,10 @@ def main() -> None:
                 cursor.execute(f"SELECT COUNT(*), SUM(CAST({digest} AS UNSIGNED)) FROM orders")  # noqa: S608  # our own names
                 assert cursor.fetchone()[0] == rows
             sums.append(time.perf_counter() - began)
-    middle = statistics.median(taken)
+    middle, plain = statistics.median(taken), statistics.median(sums)
     print(f"verify, {rows:,} equal rows: median {middle:.1f} s, best {min(taken):.1f} s of {ROUNDS}", end="; ")
-    print(f"{fetched:,} rows fetched; a plain sum of digests in MySQL {min(sums):.1f} s", end="; ")
-    print(f"at most {ALLOWED:.0f} s wanted: {'met' if middle <= ALLOWED else 'MISSED'}")
+    print(f"{fetched:,} rows fetched; a plain sum of digests in MySQL {plain:.1f} s", end="; ")
+    print(f"{middle / plain:.1f} times that, {ALLOWED} allowed: {'met' if middle <= ALLOWED * plain else 'MISSED'}")
 
 
 def configured(box: Sandbox, url: str) -> dict[str, Any]:

@@ -32,7 +32,9 @@ def minio(program: str) -> Generator[str]:
     """The endpoint of a fresh server on loopback; its keys are USER and PASSWORD."""
     port, console = _free_ports()
     with subprocess.Popen(
-        [sys.executable, __file__, program, str(port), str(console)], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+        [sys.executable, "-P", __file__, program, str(port), str(console)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
     ) as keeper:
         assert keeper.stdin is not None
         try:

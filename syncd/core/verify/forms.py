@@ -17,7 +17,7 @@ from syncd.core.schema import Column
 NONE: Final = "'N'"
 """The text of NULL; no other value has it."""
 SHORT: Final = 400
-"""Bytes: text that can be longer goes into a digest as one of its own."""
+"""Bytes: a longer text goes into a digest as one of its own."""
 HEX_BYTES: Final = 32_000
 """Bytes of a binary value whose hexadecimal digits are one text in Redshift."""
 HEX_PIECES: Final = 3
@@ -26,6 +26,7 @@ WHOLE_BYTES: Final = HEX_BYTES * HEX_PIECES
 _NUMBER_WIDTH: Final = 50
 _DIGEST_WIDTH: Final = 65
 _INTEGERS: Final = frozenset({"smallint", "integer", "bigint"})
+_PRINTED_ALIKE: Final = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
 _MOST_DIGITS_HERE: Final = 65
 
 
@@ -108,7 +109,7 @@ def _coalesced(text: str) -> str:
 
 
 def _ended(here: str, there: str, width: int) -> _Made:
-    """A text without a comma in it, and a comma behind it."""
+    """A text from which it can be seen where it ends, and a comma behind it."""
     return f"CONCAT({_coalesced(here)}, ',')", f"{_coalesced(there)} || ','", width + 1
 
 
@@ -119,8 +120,10 @@ def _integer(subject: _Subject) -> _Made:
         return _scaled(subject)
     if target.name != "numeric" and target.name not in _INTEGERS:
         return f"the target's column is {target}"
-    # A number that is filled up with zeros for the eye loses them by the cast.
-    return _ended(f"CAST({subject.here} AS {plain})", f"CAST({subject.there} AS VARCHAR(50))", _NUMBER_WIDTH)
+    here = subject.here
+    if "zerofill" in column.column_type.lower() or column.data_type not in _PRINTED_ALIKE:
+        here = f"CAST({here} AS {plain})"  # a number that is filled up with zeros for the eye loses them
+    return _ended(here, f"CAST({subject.there} AS VARCHAR(50))", _NUMBER_WIDTH)
 
 
 def _decimal(subject: _Subject) -> _Made:
@@ -200,7 +203,7 @@ _THERE: Final = _Doubles(
 def _date(subject: _Subject) -> _Made:
     if subject.target.name != "date":
         return f"the target's column is {subject.target}"
-    here = _without_zeros(subject, f"CAST({subject.here} AS CHAR)")
+    here = _without_zeros(subject, _printed(subject.here))
     return _ended(here, f"TO_CHAR({subject.there}, 'YYYY-MM-DD')", 12)
 
 
@@ -209,9 +212,14 @@ def _moment(subject: _Subject) -> _Made:
         return f"the target's column is {subject.target}"
     fraction = subject.column.fraction
     zeros = "0" * (6 - fraction) if fraction else ".000000"
-    shown = f"CONCAT(CAST({subject.here} AS CHAR), '{zeros}')" if zeros else f"CAST({subject.here} AS CHAR)"
+    shown = f"CONCAT({subject.here}, '{zeros}')" if zeros else _printed(subject.here)
     here = _without_zeros(subject, shown)
     return _ended(here, f"TO_CHAR({subject.there}, 'YYYY-MM-DD HH24:MI:SS.US')", 27)
+
+
+def _printed(value: str) -> str:
+    """A date as text; as bytes, for MariaDB takes twice as long to make characters of it."""
+    return f"CAST({value} AS BINARY)"
 
 
 def _without_zeros(subject: _Subject, shown: str) -> str:
@@ -226,12 +234,15 @@ def _text(subject: _Subject) -> _Made:
         return f"the target's column is {subject.target}"
     here, there = subject.passage.select, subject.there
     limit = max(subject.passage.limit or 0, subject.target.width)
-    if limit > SHORT:
-        return f"CONCAT({_coalesced(hashed(here))}, ',')", f"{_coalesced(hashed(there))} || ','", _DIGEST_WIDTH
     # Its length in front: whatever stands in a text, where the next one begins is certain.
-    mine = _coalesced(f"CONCAT(LENGTH({here}), ':', {here})")
-    yours = _coalesced(f"CAST(OCTET_LENGTH({there}) AS VARCHAR(10)) || ':' || {there}")
-    return f"CONCAT({mine}, ',')", f"{yours} || ','", limit + 12
+    mine, yours = (
+        f"CONCAT(LENGTH({here}), ':', {here})",
+        f"CAST(OCTET_LENGTH({there}) AS VARCHAR(10)) || ':' || {there}",
+    )
+    if limit > SHORT:
+        mine = f"CASE WHEN LENGTH({here}) > {SHORT} THEN {hashed(here)} ELSE {mine} END"
+        yours = f"CASE WHEN OCTET_LENGTH({there}) > {SHORT} THEN {hashed(there)} ELSE {yours} END"
+    return _ended(mine, yours, min(limit, SHORT) + 11)
 
 
 def _bytes(subject: _Subject) -> _Made:

@@ -31,19 +31,26 @@ BEGIN
   RETURN kept;
 END $$;
 
--- No function of SQL: PostgreSQL would put it where it is called, and CREATE TABLE AS would not know the width any more.
-CREATE FUNCTION pg_catalog.redshift_varchar(value varchar, typmod int, explicit boolean)
+CREATE FUNCTION pg_catalog.redshift_shortened(value varchar, width int, explicit boolean)
 RETURNS varchar LANGUAGE plpgsql IMMUTABLE STRICT AS $$
-DECLARE
-  width int := typmod - 4;
 BEGIN
-  IF width < 0 OR octet_length(value) <= width THEN
+  IF width < 0 THEN
     RETURN value;
   END IF;
   IF explicit OR octet_length(rtrim(value, ' ')) <= width THEN
     RETURN redshift_cut(value, width);
   END IF;
   RAISE EXCEPTION USING ERRCODE = '22001', MESSAGE = 'value too long for type character varying(' || width || ')';
+END $$;
+-- No function of SQL: PostgreSQL would put it where it is called, and CREATE TABLE AS would not know the width any more.
+-- It is called for every value that is cast: what is rare, and every variable, stands in another.
+CREATE FUNCTION pg_catalog.redshift_varchar(value varchar, typmod int, explicit boolean)
+RETURNS varchar LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+  IF octet_length(value) + 4 <= typmod THEN
+    RETURN value;
+  END IF;
+  RETURN redshift_shortened(value, typmod - 4, explicit);
 END $$;
 UPDATE pg_cast SET castfunc = 'pg_catalog.redshift_varchar(varchar,int,boolean)'::regprocedure
   WHERE castsource = 'varchar'::regtype AND casttarget = 'varchar'::regtype;
@@ -215,21 +222,25 @@ CREATE FUNCTION pg_catalog.getdate() RETURNS timestamp LANGUAGE sql STABLE
 CREATE FUNCTION pg_catalog.redshift_sysdate() RETURNS timestamp LANGUAGE sql STABLE
   RETURN transaction_timestamp() AT TIME ZONE 'UTC';
 CREATE FUNCTION pg_catalog.len(value text) RETURNS int LANGUAGE internal IMMUTABLE STRICT AS 'textlen';
-CREATE FUNCTION pg_catalog.sha2(value text, bits int) RETURNS varchar LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+CREATE FUNCTION pg_catalog.redshift_sha256(value text) RETURNS bytea LANGUAGE internal IMMUTABLE STRICT AS 'sha256_bytea';
+CREATE FUNCTION pg_catalog.redshift_sha2(value text, bits int) RETURNS varchar LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
   RETURN
-  CASE bits WHEN 0 THEN encode(sha256(convert_to(value, 'UTF8')), 'hex') WHEN 224 THEN encode(sha224(convert_to(value, 'UTF8')), 'hex')
-    WHEN 256 THEN encode(sha256(convert_to(value, 'UTF8')), 'hex') WHEN 384 THEN encode(sha384(convert_to(value, 'UTF8')), 'hex')
-    WHEN 512 THEN encode(sha512(convert_to(value, 'UTF8')), 'hex') END;
+  CASE bits WHEN 0 THEN encode(redshift_sha256(value), 'hex') WHEN 224 THEN encode(sha224(convert_to(value, 'UTF8')), 'hex')
+    WHEN 384 THEN encode(sha384(convert_to(value, 'UTF8')), 'hex') WHEN 512 THEN encode(sha512(convert_to(value, 'UTF8')), 'hex') END;
 END $$;
-CREATE FUNCTION pg_catalog.strtol(value text, base int) RETURNS bigint LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+CREATE FUNCTION pg_catalog.sha2(value text, bits int) RETURNS varchar LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+  IF bits = 256 THEN
+    RETURN encode(redshift_sha256(value), 'hex');
+  END IF;
+  RETURN redshift_sha2(value, bits);
+END $$;
+CREATE FUNCTION pg_catalog.redshift_strtol(value text, base int) RETURNS bigint LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 DECLARE
   result numeric := 0;
   digit int;
 BEGIN
-  IF base = 16 AND octet_length(value) BETWEEN 1 AND 15 THEN
-    RETURN ('x' || lpad(value, 16, '0'))::bit(64)::bigint;  -- whatever is no digit is refused by the cast
-  END IF;
   FOR place IN 1 .. length(value) LOOP
     digit := strpos('0123456789abcdefghijklmnopqrstuvwxyz', lower(substr(value, place, 1))) - 1;
     IF digit < 0 OR digit >= base THEN
@@ -238,6 +249,13 @@ BEGIN
     result := result * base + digit;
   END LOOP;
   RETURN result::bigint;
+END $$;
+CREATE FUNCTION pg_catalog.strtol(value text, base int) RETURNS bigint LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+  IF base = 16 AND octet_length(value) BETWEEN 1 AND 15 THEN
+    RETURN ('x' || lpad(value, 16, '0'))::bit(64)::bigint;  -- whatever is no digit is refused by the cast
+  END IF;
+  RETURN redshift_strtol(value, base);
 END $$;
 CREATE FUNCTION pg_catalog.dateadd(part text, number bigint, value timestamp) RETURNS timestamp LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from syncd.cli.main import syncd
+from syncd.core.verify.forms import SHORT
 from syncd.core.verify.verdict import Kind, State, Verdict
 from tests.integration.verify.conftest import Both
 
@@ -72,6 +73,34 @@ def test_each_kind_of_difference_is_told_with_key_and_columns(both: Make) -> Non
 
 
 @ONE
+def test_texts_around_the_length_of_which_a_digest_takes_their_place(both: Make) -> None:
+    pair = both(tables="shop.long_texts:")
+    stamp = "update_at DATETIME(6) NOT NULL"
+    pair.sql(
+        "DROP TABLE IF EXISTS long_texts",
+        f"CREATE TABLE long_texts (id INT PRIMARY KEY, one TEXT, other TEXT, {stamp}, KEY (update_at, id))"
+        " CHARACTER SET utf8mb4",
+        "INSERT INTO long_texts WITH RECURSIVE c AS (SELECT 1 n UNION ALL SELECT n + 1 FROM c WHERE n < 24)"
+        f" SELECT n, REPEAT(IF(n % 2, 'x', 'é'), {SHORT} / IF(n % 2, 1, 2) - 6 + n DIV 2),"
+        f" CONCAT('{SHORT}:', REPEAT('y', n * 50)), '2026-01-01' FROM c",
+    )
+    pair.run()
+    assert pair.verify("long_texts").state is State.EQUAL
+    longest = pair.client.value("select max(octet_length(one)) from long_texts")
+    assert SHORT < int(str(longest)) < 2 * SHORT
+    pair.there(
+        "update long_texts set one = left(one, length(one) - 1) || 'z' where id > 4",
+        "update long_texts set one = one || ',', other = substring(other, 2) where id = 1",
+    )
+
+    verdict = pair.verify("long_texts")
+
+    assert {(one.key["id"], one.columns) for one in verdict.differences} == {
+        (1, ("one", "other")),
+        *((n, ("one",)) for n in range(5, 25)),
+    }
+
+
 def test_what_changed_since_the_last_load_is_left_out_on_both_sides(both: Make) -> None:
     pair = both(tables="shop.moved: {deletes: hard}")
     filled(pair, "moved")
