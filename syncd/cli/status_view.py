@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from syncd.cli.output import show_table
-from syncd.cli.watermark.shown import moment, position
+from syncd.cli.shown import moment, position
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,7 +97,7 @@ def status_fields(stood: "Sequence[Stood]", *, at: datetime) -> dict[str, Any]:
 
 
 def _fields(one: "Stood") -> dict[str, Any]:
-    from syncd.cli.watermark.words import error_fields
+    from syncd.cli.named import error_fields
 
     standing = one.standing
     return {

@@ -7,18 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from syncd.cli.instant import InstantType
+from syncd.cli.named import Named, chosen, common, open_desk, tables
 from syncd.cli.watermark.carrying import carry_out
+from syncd.cli.watermark.options import PresetType, consent, halves
 from syncd.cli.watermark.system import change_default
-from syncd.cli.watermark.words import (
-    Named,
-    PresetType,
-    chosen,
-    common,
-    consent,
-    halves,
-    open_desk,
-    tables,
-)
 from watermarks.batch import BadBatch, BatchId
 from watermarks.cursor import Cursor
 from watermarks.document import Watermark

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from syncd.cli.named import Named, error_fields
 from syncd.cli.output import show_table
-from syncd.cli.watermark.shown import marks, position
-from syncd.cli.watermark.words import Named, error_fields
+from syncd.cli.shown import marks, position
 from watermarks.document import Watermark
 from watermarks.errors import HintedError
 

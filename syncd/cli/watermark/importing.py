@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from syncd.cli.instant import InstantType
+from syncd.cli.named import Named, agreed, chosen, common, leave, open_desk, tables, told
 from syncd.cli.output import say, show_json
 from syncd.cli.watermark.import_view import Adoption, fields, show
-from syncd.cli.watermark.words import Named, agreed, chosen, common, consent, leave, open_desk, tables, told
+from syncd.cli.watermark.options import consent
 from watermarks.errors import HintedError
 from watermarks.operate import Operator
 

@@ -1,17 +1,15 @@
-"""The options that the commands of `syncd watermark` share, and which streams they mean."""
+"""What commands about streams share: options, which streams they mean, how they ask and end."""
 
 import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from syncd.cli.exits import Exit, exit_for, worst
-from syncd.cli.instant import InstantType
 from syncd.cli.output import say
 from syncd.core.errors import ConfigError
 from syncd.core.near import meant
@@ -25,8 +23,6 @@ if TYPE_CHECKING:
 Command = Callable[..., None]
 
 CONFIG: Final = "syncd.yaml"
-PRESETS: Final = {"now": 0, "1day": 1, "1week": 7, "1month": 30}
-"""Days before now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,17 +45,6 @@ class Named:
         if self.settings is None:
             raise ConfigError(f"{self.stream} is not configured", hint="Add it under `tables:`.")
         return self.settings
-
-
-class PresetType(InstantType):
-    """`now`, `1day`, `1week` or `1month` (30 days) ago; or any instant."""
-
-    name = "preset"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        if isinstance(value, str) and value in PRESETS:
-            return datetime.now(UTC) - timedelta(days=PRESETS[value])
-        return super().convert(value, param, ctx)
 
 
 def common(command: Command) -> Command:
@@ -85,27 +70,6 @@ def tables(command: Command) -> Command:
     for option in (
         click.option("--all", "all_", is_flag=True, help="Every table of the configuration."),
         click.option("-t", "--table", "tables", multiple=True, metavar="TABLE", help="A table; again for more."),
-    ):
-        command = option(command)
-    return command
-
-
-def halves(command: Command) -> Command:
-    """Which half of a watermark it is about."""
-    for option in (
-        click.option("--redshift-only", is_flag=True, help="Only from where S3 is loaded into Redshift."),
-        click.option("--mysql-only", is_flag=True, help="Only from where MySQL is read."),
-    ):
-        command = option(command)
-    return command
-
-
-def consent(command: Command) -> Command:
-    """How a change is agreed to."""
-    for option in (
-        click.option("--dry-run", is_flag=True, help="Say what it would bring; change nothing."),
-        click.option("--yes", "--force", "yes", is_flag=True, help="Do not ask."),
-        click.option("--reason", default="", help="Why; it stays in the history."),
     ):
         command = option(command)
     return command
