@@ -256,13 +256,13 @@ MOMENTS = (
     Case(name="time_0", ddl="time", values=("'-838:59:59'", "'838:59:59'", "'00:00:00'"), printed=PRINTED),
 )
 
-_NULS = frozenset({"X'6100623000'", "X'00'", "X'610062'", "X'0000'"})
+NULS = frozenset({"X'6100623000'", "X'00'", "X'610062'", "X'0000'"})
 """Texts with a NUL character, in whatever character set they stand here."""
 
 
 def _without_nul(case: Case) -> Case:
     """The case, its texts with a NUL character refused: nobody knows what COPY makes of these."""
-    rows = frozenset(number for number, value in enumerate(case.values, 1) if value in _NULS)
+    rows = frozenset(number for number, value in enumerate(case.values, 1) if value in NULS)
     if not rows:
         return case
     told = {"invalid_text.quarantine": case.troubles.get("invalid_text.quarantine", 0) + len(rows)}

@@ -7,19 +7,17 @@ with the product.
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Final
 
 import pymysql
 
 from syncd.sandbox.mysql import MySqlAddress
-from tests.services.type_table import BINARIES, COLUMNS, MARIADB, MOMENTS, NUMBERS, TEXT, TEXTS, Case, word
+from tests.services.type_table import BINARIES, COLUMNS, MARIADB, MOMENTS, NULS, NUMBERS, TEXT, TEXTS, Case, word
 from tests.standin.clients import Client
 
 MODES: Final = ("upsert", "append", "history", "replace")
-NULS: Final = frozenset({"X'6100623000'", "X'00'", "X'0000'", "X'610062'"})
-"""Texts with a NUL character, which the warehouse takes for none."""
 MOMENT: Final = "DATE_FORMAT(update_at, '%Y-%m-%d %H:%i:%s.%f')"
 LONGEST_DEFAULT: Final = 200
 Words = tuple[str | None, ...]
@@ -35,8 +33,6 @@ class Group:
 
     name: str
     cases: tuple[Case, ...]
-    nuls: bool = False
-    """Whether texts with NUL characters are among the values."""
 
     @property
     def rows(self) -> int:
@@ -44,37 +40,35 @@ class Group:
 
     def on(self, kind: str) -> "Group":
         """Of these cases those that the server has."""
-        return Group(self.name, tuple(case for case in self.cases if kind in case.on), self.nuls)
+        return Group(self.name, tuple(case for case in self.cases if kind in case.on))
 
     def value(self, case: Case, place: int) -> str:
         """The SQL of one value; NULL beyond the last of the case."""
         if place > len(case.values):
             return "DEFAULT" if case in COLUMNS else "NULL"
-        value = case.values[place - 1]
-        return "NULL" if self._is_nul(case, value) and not self.nuls else value
+        return case.values[place - 1]
 
-    def refused_on_the_way(self, place: int) -> bool:
+    def refused(self, place: int) -> bool:
+        """Whether a row of these values is put aside as it is read."""
         return any(place in case.refused for case in self.cases)
 
-    def refused_at_the_end(self, place: int) -> bool:
-        """Whether the warehouse does not take the row."""
-        return any(
-            place <= len(case.values) and self._is_nul(case, self.value(case, place)) for case in self.cases
-        ) and not self.refused_on_the_way(place)
 
-    @staticmethod
-    def _is_nul(case: Case, value: str) -> bool:
-        return case.printed == TEXT and value in NULS
+def _without_nul(case: Case) -> Case:
+    """The case with NULL in the place of texts that hold a NUL character; they are a group of their own."""
+    nuls = {place for place, value in enumerate(case.values, 1) if case.printed == TEXT and value in NULS}
+    values = ("NULL" if place in nuls else value for place, value in enumerate(case.values, 1))
+    return replace(case, values=tuple(values), refused=case.refused - nuls)
 
 
-WIDE: Final = tuple(
-    Group(name, tuple(filter(_accepted, cases)))
+_PLAIN: Final = {
+    name: tuple(map(_without_nul, cases))
     for name, cases in (("numbers", NUMBERS), ("moments", MOMENTS), ("texts", TEXTS), ("binaries", BINARIES))
-)
+}
+WIDE: Final = tuple(Group(name, tuple(filter(_accepted, cases))) for name, cases in _PLAIN.items())
 ALONE: Final = (
-    *(Group(case.name, (case,)) for case in (*NUMBERS, *MOMENTS, *TEXTS, *BINARIES) if not _accepted(case)),
+    *(Group(case.name, (case,)) for cases in _PLAIN.values() for case in cases if not _accepted(case)),
     Group("computed", COLUMNS),
-    Group("nuls", tuple(case for case in TEXTS if case.name in {"varchar", "longtext"}), nuls=True),
+    Group("nuls", tuple(case for case in TEXTS if case.name in {"varchar", "longtext"})),
 )
 
 
@@ -172,13 +166,9 @@ class Stream:
         before = {(version.n, version.at) for version in self.passes[number - 1]}
         return [version for version in self.passes[number] if (version.n, version.at) not in before]
 
-    def put_aside_in(self, number: int) -> tuple[int, int]:
-        """How many rows of a pass go to quarantine as they are read, and as they land."""
-        read = self.read_in(number)
-        return (
-            sum(self.group.refused_on_the_way(version.place) for version in read),
-            sum(self.group.refused_at_the_end(version.place) for version in read),
-        )
+    def put_aside_in(self, number: int) -> int:
+        """How many rows of a pass go to quarantine as they are read."""
+        return sum(self.group.refused(version.place) for version in self.read_in(number))
 
     @property
     def landed(self) -> list[tuple[Any, ...]]:
@@ -199,7 +189,7 @@ class Stream:
         return [(*row, end) for row, end in zip(rows, ends, strict=True)]
 
     def _lands(self, version: Version) -> bool:
-        return not (self.group.refused_on_the_way(version.place) or self.group.refused_at_the_end(version.place))
+        return not self.group.refused(version.place)
 
     def found(self, client: Client) -> list[tuple[Any, ...]]:
         """What the target holds, in the same words."""
