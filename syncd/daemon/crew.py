@@ -1,6 +1,7 @@
 """The crew of one configuration: its works, a bounded number of threads, and whoever lets go of what is idle."""
 
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -33,7 +34,7 @@ class Crew:
         self._ended = ended
         self._threads = threads
         self._idle = threading.Semaphore(0)
-        self._started = 0
+        self._serving: list[threading.Thread] = []
         self._jobs = SimpleQueue[Callable[[], None] | None]()
         self._over = threading.Event()
         works.__enter__()
@@ -53,9 +54,10 @@ class Crew:
                 passed = Passed(state="failed", error=hinted(error))
             self._ended(key, passed)
 
-        if not self._idle.acquire(blocking=False) and self._started < self._threads:
-            self._started += 1
-            threading.Thread(target=self._serve, name=f"pass-{self._started}", daemon=True).start()
+        if not self._idle.acquire(blocking=False) and len(self._serving) < self._threads:
+            serving = threading.Thread(target=self._serve, name=f"pass-{len(self._serving) + 1}", daemon=True)
+            self._serving.append(serving)
+            serving.start()
         self._jobs.put(work)
 
     def end(self, key: LaneKey, *, why: str) -> None:
@@ -67,17 +69,22 @@ class Crew:
 
         threading.Thread(target=end, name="end-pass", daemon=True).start()
 
-    def close(self, *, within: float | None = None) -> bool:
+    def close(self, *, within: float) -> bool:
         """Give back what is held, and end what was opened; whether that was done in time."""
+        until = time.monotonic() + within
         self._over.set()
-        for _ in range(self._started):
+        for _ in self._serving:
             self._jobs.put(None)
         closing = threading.Thread(
             target=self._works.__exit__, args=(None, None, None), name="close-works", daemon=True
         )
         closing.start()
         closing.join(within)
-        return not closing.is_alive()
+        if closing.is_alive():
+            return False
+        for serving in self._serving:
+            serving.join(max(until - time.monotonic(), 0.0))
+        return True
 
     def _serve(self) -> None:
         while (job := self._jobs.get()) is not None:

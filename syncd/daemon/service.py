@@ -1,5 +1,6 @@
 """The daemon's loop: one thread that hears everything and decides about turns; the work is done by others."""
 
+import gc
 import random
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -131,7 +132,8 @@ class Daemon:
                 self._take_care(now)
                 self._hear(self._rest(now))
         finally:
-            clean = self._crew.close(within=self._stopping.left(self._clock.monotonic()))
+            left = self._stopping.left(self._clock.monotonic())
+            clean = self._crew.close(within=GIVEN_BACK_WITHIN if left is None else left)
         return clean and not self._turns.at_work
 
     def _is_over(self) -> bool:
@@ -278,6 +280,10 @@ class Daemon:
     def _renewed(self, settings: Settings, *, before: Turns | None) -> None:
         if before is not None:
             self._crew.close(within=GIVEN_BACK_WITHIN)
+            # Clients of S3 are cycles of some hundred thousand objects: two generations of them at once would leave
+            # memory in pieces that nothing gets back.
+            del self._crew
+            gc.collect()
         self._settings, self._next = settings, None
         self._made += 1
         crew, now = self._made, self._now()

@@ -1,7 +1,9 @@
 """The loop itself, over works that do nothing: what begins, what is told, and how it ends."""
 
+import gc
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -53,6 +55,7 @@ class Scripted:
     loads: Callable[["Scripted", StreamName], LoadOutcome]
     passes: list[tuple[str, str]] = field(default_factory=list)
     ended: list[tuple[str, str]] = field(default_factory=list)
+    opened: list[object] = field(default_factory=list[object])
     closed: bool = False
     told_to_end: threading.Event = field(default_factory=threading.Event)
 
@@ -268,6 +271,38 @@ def test_who_lost_the_lease_goes_on_under_a_new_name(at_work: Callable[..., Any]
 
     assert some.made[0].closed
     assert not any(one.error for one in some.told(PassEnded))
+
+
+def test_what_lost_its_lease_is_gone_from_memory_before_another_is_made() -> None:
+    made: list[weakref.ref[Scripted]] = []
+    left, again = list[int](), threading.Event()
+
+    def extracts(works: Scripted, stream: StreamName) -> Outcome:
+        if works is made[0]():
+            return Outcome(stream=stream, error=Ended("too silent"))
+        again.set()
+        return Outcome(stream=stream)
+
+    def make(_settings: Settings, tell: Tell, lost: Callable[[], None]) -> Scripted:
+        left.append(sum(one() is not None for one in made))
+        works = Scripted(tell=tell, lost=lost, extracts=extracts, loads=nothing_due)
+        works.opened.append(works)  # as clients of S3 are, it is part of a cycle
+        made.append(weakref.ref(works))
+        return works
+
+    settings = settings_of("a: {every: 10ms}")
+    daemon = Daemon(settings, read=lambda: settings, make=make, readers=[], say=lambda _: None, ttl=1.0)
+    thread = threading.Thread(target=daemon.run)
+    gc.disable()
+    try:
+        thread.start()
+        assert again.wait(10)
+        daemon.stop()
+        thread.join(10)
+    finally:
+        gc.enable()
+
+    assert left == [0, 0]
 
 
 def test_a_pass_that_takes_too_long_is_ended_by_name(at_work: Callable[..., Any]) -> None:
