@@ -471,7 +471,7 @@ class Service:
         return SparkReader(
             self.session,
             server.settings,
-            self._settings.lake,
+            self.lake,
             driver=driver_of(server.settings, self._settings.spark.driver),
             proxy=server.way.proxy,
             places=server.places,

@@ -18,7 +18,7 @@ from syncd.adapters.wait import until
 from syncd.core import errors as ours
 from syncd.core.places import NOBODY, Places, Share
 from syncd.core.reading import Part, Read, Reading, WindowQuery
-from syncd.core.settings import LakeSettings, SourceSettings
+from syncd.core.settings import SourceSettings
 from syncd.core.underway import UnderWay, beside
 from watermarks.errors import HintedError, Misuse
 
@@ -56,7 +56,7 @@ class SparkReader:
         self,
         session: Session,
         source: SourceSettings,
-        lake: LakeSettings,
+        lake: Lake,
         *,
         driver: str = "mysql",
         proxy: Callable[[], tuple[str, int] | None] = lambda: None,
@@ -159,7 +159,7 @@ class SparkReader:
             batch=reading.batch,
             nonce=reading.nonce,
             part_bytes=reading.part_bytes,
-            lake=self._lake,
+            lake=self._lake.settings,
         )
         statements = [marked(query.sql, reading.nonce) for query in queries]
         # The MariaDB driver takes rows of any length.
@@ -211,8 +211,8 @@ class SparkReader:
         What tasks that are still at work leave after that goes with the batch, when the next attempt is done.
         """
         mine = f"-{reading.nonce}-"
+        lake = self._lake
         with suppress(HintedError):
-            lake = Lake.of(self._lake)
             for prefix in (reading.prefix, reading.quarantine):
                 lake.abandon(prefix, mine=lambda key: mine in key)
                 lake.drop([key for key, _ in lake.stray(prefix) if mine in key and key not in kept])

@@ -63,10 +63,10 @@ def lake(settings: LakeSettings, session: Session) -> Lake:
 
 
 @pytest.fixture
-def reader_of(session: Session, orders: Orders, settings: LakeSettings) -> Callable[..., SparkReader]:
+def reader_of(session: Session, orders: Orders, lake: Lake) -> Callable[..., SparkReader]:
     """Makes a reader of the orders; what is given is another driver or lake, or a setting of the source."""
 
-    def make(*, driver: str = "mysql", lake: LakeSettings = settings, **source: Any) -> SparkReader:
+    def make(*, driver: str = "mysql", lake: Lake = lake, **source: Any) -> SparkReader:
         return SparkReader(session, orders.source(**source), lake, driver=driver)
 
     return make

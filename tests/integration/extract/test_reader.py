@@ -250,7 +250,7 @@ def test_a_lake_that_refuses_is_told_by_its_group(
         proxy.tell(fault)
 
         with pytest.raises(group):
-            reader_of(lake=replace(settings, endpoint=proxy.endpoint)).read(reading)
+            reader_of(lake=Lake.of(replace(settings, endpoint=proxy.endpoint))).read(reading)
 
 
 def test_a_lost_answer_to_the_last_write_is_settled_by_looking(
@@ -259,7 +259,7 @@ def test_a_lost_answer_to_the_last_write_is_settled_by_looking(
     with S3Proxy(str(settings.endpoint)) as proxy:
         lost = proxy.tell(Fault(wrong=Wrong.LOST, applies=_writes, times=2))
 
-        read = reader_of(lake=replace(settings, endpoint=proxy.endpoint)).read(reading)
+        read = reader_of(lake=Lake.of(replace(settings, endpoint=proxy.endpoint))).read(reading)
 
     assert len(lost.met) == 2
     assert rows_of(lake, read.parts).num_rows == ROWS

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from syncd.adapters.s3 import Lake
 from syncd.adapters.spark.reader import SparkReader
 from syncd.adapters.spark.session import Session
 from syncd.core.columns import Policies
@@ -72,7 +73,7 @@ def read(pipe: Pipe, guarded: Guarded, *, driver: str, ca: Path | None = None) -
         batch=1_000000000001,
         nonce="n",
     )
-    return SparkReader(pipe.warm, source, settings.lake, driver=driver).read(reading)
+    return SparkReader(pipe.warm, source, Lake.of(settings.lake), driver=driver).read(reading)
 
 
 def identity(pipe: Pipe) -> str:
