@@ -119,7 +119,8 @@ class Log:
         self._render = render
         self._secrets = secrets
         self._write = write
-        self._logger = self._made(logging.INFO)
+        self._least = logging.INFO
+        self._logger = self._made(self._least)
 
     def _made(self, least: int) -> Any:  # noqa: ANN401  # structlog makes it
         return structlog.wrap_logger(
@@ -130,10 +131,13 @@ class Log:
 
     def louder(self) -> None:
         """Tell also what only marks progress."""
-        self._logger = self._made(logging.DEBUG)
+        self._least = logging.DEBUG
+        self._logger = self._made(self._least)
 
     def __call__(self, event: Event) -> None:
-        self._logger.log(level_of(event), event.name, message=sentence(event), **fields_of(event))
+        level = level_of(event)
+        if level >= self._least:  # of most events of idle streams nobody wants a sentence
+            self._logger.log(level, event.name, message=sentence(event), **fields_of(event))
 
     def say(self, name: str, message: str, *, level: int = logging.INFO, **facts: object) -> None:
         """Tell what happened to no stream in particular: noun and past verb, a sentence, and facts."""

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
@@ -12,6 +14,7 @@ import botocore.session  # without boto3 around it, which loads a library of tra
 from botocore import exceptions as boto
 from botocore.config import Config
 from botocore.parsers import ResponseParserError
+from botocore.utils import parse_timestamp
 from urllib3.exceptions import HTTPError  # comes with botocore, which lets some of them through while a body is read
 
 from watermarks.errors import AlreadyExists, HintedError, Misuse, OutcomeUnknown, Stale, StaleRevision, StoreUnavailable
@@ -106,6 +109,15 @@ PERMISSIONS: Final = {
 Doing = Literal["reading", "writing", "listing"]
 
 
+def instant(told: str) -> datetime:
+    """S3 writes instants in two ways. botocore's own parser takes any, and very long; it has the last word."""
+    try:
+        found = datetime.fromisoformat(told) if told[:1].isdigit() else parsedate_to_datetime(told)
+    except ValueError:
+        return parse_timestamp(told)
+    return found if found.tzinfo else parse_timestamp(told)
+
+
 def s3_client(
     *,
     region: str | None = None,
@@ -141,6 +153,7 @@ def s3_client(
     try:
         # A session of its own: sessions are not made for several threads, their clients are.
         session = botocore.session.Session()
+        session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=instant)
         client = session.create_client("s3", region_name=region, endpoint_url=endpoint, config=config)
     except (boto.BotoCoreError, ValueError) as error:
         raise Misuse(f"no client of S3: {error}", hint="Check region, endpoint and AWS_PROFILE.") from error
