@@ -38,7 +38,8 @@ class Crew:
         self._jobs = SimpleQueue[Callable[[], None] | None]()
         self._over = threading.Event()
         works.__enter__()
-        threading.Thread(target=self._let_go, name="let-go", daemon=True).start()
+        self._letting_go = threading.Thread(target=self._let_go, name="let-go", daemon=True)
+        self._letting_go.start()
 
     def begin(self, lane: Lane) -> None:
         """Let a lane have a pass; `ended` hears of its end, from another thread."""
@@ -82,8 +83,8 @@ class Crew:
         closing.join(within)
         if closing.is_alive():
             return False
-        for serving in self._serving:
-            serving.join(max(until - time.monotonic(), 0.0))
+        for thread in (*self._serving, self._letting_go):
+            thread.join(max(until - time.monotonic(), 0.0))
         return True
 
     def _serve(self) -> None:
