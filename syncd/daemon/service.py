@@ -92,7 +92,8 @@ class Daemon:
         self._proven: dict[StreamName, bool] = {}
         """What the last extractions said of their streams."""
         self._stopping = Stopping()
-        self._crew: Crew
+        self._hired: Crew | None = None
+        """None while one crew is followed by another."""
         self._turns: Turns
         self._next: Settings | None = None
         """The settings that come into force as soon as nothing is at work."""
@@ -133,7 +134,7 @@ class Daemon:
                 self._hear(self._rest(now))
         finally:
             left = self._stopping.left(self._clock.monotonic())
-            clean = self._crew.close(within=GIVEN_BACK_WITHIN if left is None else left)
+            clean = self._dismiss(within=GIVEN_BACK_WITHIN if left is None else left)
         return clean and not self._turns.at_work
 
     def _is_over(self) -> bool:
@@ -279,10 +280,9 @@ class Daemon:
 
     def _renewed(self, settings: Settings, *, before: Turns | None) -> None:
         if before is not None:
-            self._crew.close(within=GIVEN_BACK_WITHIN)
+            self._dismiss(within=GIVEN_BACK_WITHIN)
             # Clients of S3 are cycles of some hundred thousand objects: two generations of them at once would leave
             # memory in pieces that nothing gets back.
-            del self._crew
             gc.collect()
         self._settings, self._next = settings, None
         self._made += 1
@@ -292,11 +292,21 @@ class Daemon:
         self._turns = Turns(settings, now=now, chance=self._chance, takeover=self._takeover)
         if before is not None:
             self._turns.take_over(before, now.mono)
-        self._crew = Crew(
+        self._hired = Crew(
             works,
             threads=Places.by(settings).all,
             ended=lambda key, passed: self._heard.put(_Ended(key, passed, crew)),
         )
+
+    def _dismiss(self, *, within: float) -> bool:
+        """Let the crew go, where there is one; whether everything was given back in time."""
+        crew, self._hired = self._hired, None
+        return crew is None or crew.close(within=within)
+
+    @property
+    def _crew(self) -> Crew:
+        assert self._hired is not None
+        return self._hired
 
     def _watched(self, event: Event) -> None:
         """An event of the work, on its way to the readers; a new batch wakes its loader."""

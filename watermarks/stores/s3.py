@@ -109,8 +109,10 @@ PERMISSIONS: Final = {
 Doing = Literal["reading", "writing", "listing"]
 
 
-def instant(told: str) -> datetime:
+def instant(told: str | float) -> datetime:
     """S3 writes instants in two ways. botocore's own parser takes any, and very long; it has the last word."""
+    if not isinstance(told, str):
+        return parse_timestamp(told)  # type: ignore[arg-type]  # its stubs know texts alone
     try:
         found = datetime.fromisoformat(told) if told[:1].isdigit() else parsedate_to_datetime(told)
     except ValueError:

@@ -294,15 +294,36 @@ def test_what_lost_its_lease_is_gone_from_memory_before_another_is_made() -> Non
     daemon = Daemon(settings, read=lambda: settings, make=make, readers=[], say=lambda _: None, ttl=1.0)
     thread = threading.Thread(target=daemon.run)
     gc.disable()
+    thread.start()
     try:
-        thread.start()
         assert again.wait(10)
-        daemon.stop()
-        thread.join(10)
     finally:
         gc.enable()
+        daemon.stop()
+        thread.join(10)
 
     assert left == [0, 0]
+
+
+def test_works_that_cannot_be_made_again_end_it_with_what_was_wrong() -> None:
+    made: list[Scripted] = []
+
+    def extracts(_works: Scripted, stream: StreamName) -> Outcome:
+        return Outcome(stream=stream, error=Ended("too silent"))
+
+    def make(_settings: Settings, tell: Tell, lost: Callable[[], None]) -> Scripted:
+        if made:
+            raise ConfigError("the certificate is gone")
+        made.append(Scripted(tell=tell, lost=lost, extracts=extracts, loads=nothing_due))
+        return made[-1]
+
+    settings = settings_of("a: {every: 10ms}")
+    daemon = Daemon(settings, read=lambda: settings, make=make, readers=[], say=lambda _: None, ttl=1.0)
+
+    with pytest.raises(ConfigError, match="the certificate is gone"):
+        daemon.run()
+
+    assert made[0].closed
 
 
 def test_a_pass_that_takes_too_long_is_ended_by_name(at_work: Callable[..., Any]) -> None:
