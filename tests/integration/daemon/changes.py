@@ -3,6 +3,7 @@
 import random
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 
 from tests.integration.daemon.conftest import Place
@@ -26,10 +27,10 @@ def writing(place: Place, *, seed: int, every: float, away: tuple[type[Exception
                 )
                 done.append(table)
 
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
-        yield done
-    finally:
-        over.set()
-        thread.join()
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        writer = pool.submit(write)
+        try:
+            yield done
+        finally:
+            over.set()
+        writer.result()

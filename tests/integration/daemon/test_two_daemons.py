@@ -106,4 +106,5 @@ def test_two_daemons_that_are_killed_and_paused_land_every_batch_once(place: Pla
             did[next(slot.name for slot in slots if pid in slot.pids)] += count
     report = f"seed {SEED}: {dict(chance.count)}, {4 * len(written)} rows written; entries by {dict(did)}"
     sys.stderr.write(f"{report}\n")
+    assert written
     assert min(did[slot.name] for slot in slots) > 0, report

@@ -72,7 +72,6 @@ def test_each_kind_of_difference_is_told_with_key_and_columns(both: Make) -> Non
     assert (null.here_values, null.there_values) == ({"name": None}, {"name": ""})
 
 
-@ONE
 def test_texts_around_the_length_of_which_a_digest_takes_their_place(both: Make) -> None:
     pair = both(tables="shop.long_texts:")
     stamp = "update_at DATETIME(6) NOT NULL"
@@ -101,6 +100,7 @@ def test_texts_around_the_length_of_which_a_digest_takes_their_place(both: Make)
     }
 
 
+@ONE
 def test_what_changed_since_the_last_load_is_left_out_on_both_sides(both: Make) -> None:
     pair = both(tables="shop.moved: {deletes: hard}")
     filled(pair, "moved")
