@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from syncd.cli.exits import Exit
-from syncd.cli.named import Named, chosen, common, error_fields, leave, open_desk, told
 from syncd.cli.output import show_json
+from syncd.cli.streams import Named, chosen, common, error_fields, leave, open_desk, told
 from syncd.observe.words import counted
 from watermarks.errors import HintedError
 

@@ -10,7 +10,7 @@ import click
 
 from syncd.cli.exits import Exit
 from syncd.cli.output import say, show_json
-from syncd.cli.run import CONFIG
+from syncd.cli.streams import CONFIG
 
 if TYPE_CHECKING:
     from syncd.config.read import Mistake

@@ -9,7 +9,7 @@ import click
 
 from syncd.cli.exits import Exit, exit_for, worst
 from syncd.cli.output import say, show_json
-from syncd.cli.run import CONFIG
+from syncd.cli.streams import CONFIG
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from syncd.cli.exits import Exit
-from syncd.cli.named import chosen, common, leave, open_desk
 from syncd.cli.output import show_json
+from syncd.cli.streams import chosen, common, leave, open_desk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from syncd.cli.output import say, show_json
-from syncd.cli.run import CONFIG
+from syncd.cli.streams import CONFIG
 from syncd.core.errors import ConfigError
 
 if TYPE_CHECKING:

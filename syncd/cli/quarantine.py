@@ -11,8 +11,9 @@ import click
 
 from syncd.cli.exits import Exit, exit_for, worst
 from syncd.cli.quarantine_view import show_asides, show_replays, show_rows
-from syncd.cli.run import CONFIG, chosen, progress_of, require_warehouses, tell_error
+from syncd.cli.run import chosen, progress_of, require_warehouses, tell_error
 from syncd.cli.signals import ended_by_sigterm
+from syncd.cli.streams import CONFIG
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +14,7 @@ from syncd.cli.instant import InstantType
 from syncd.cli.output import say
 from syncd.cli.passes import Passed, show, worst_of
 from syncd.cli.signals import ended_by_sigterm
+from syncd.cli.streams import CONFIG
 from syncd.core.errors import ConfigError
 from syncd.core.near import meant
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from syncd.core.settings import Settings, StreamSettings
     from syncd.wiring import Pass, Service
     from watermarks.errors import HintedError
-
-CONFIG: Final = "syncd.yaml"
 
 
 @click.command()

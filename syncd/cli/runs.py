@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.cli.named import Named, chosen, common, error_fields, leave, open_desk, told
 from syncd.cli.output import say, show_json, show_table
 from syncd.cli.shown import moment
+from syncd.cli.streams import Named, chosen, common, error_fields, leave, open_desk, told
 from watermarks.errors import HintedError
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from syncd.cli.exits import Exit
-from syncd.cli.named import Named, chosen, common, leave, open_desk, told
 from syncd.cli.output import say, show_json
 from syncd.cli.s3clean_view import Looked, clean_fields, list_fields, show, show_removed
+from syncd.cli.streams import Named, chosen, common, leave, open_desk, told
 from watermarks.errors import HintedError
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
-from syncd.cli.named import Named, error_fields
 from syncd.cli.output import say, show_table
+from syncd.cli.streams import Named, error_fields
 from syncd.observe.words import counted, size
 from watermarks.errors import HintedError
 

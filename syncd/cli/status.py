@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from syncd.cli.exits import Exit
-from syncd.cli.named import Named, chosen, common, leave, open_desk, told
 from syncd.cli.status_view import head, show, status_fields
+from syncd.cli.streams import Named, chosen, common, leave, open_desk, told
 from watermarks.errors import Transient
 
 if TYPE_CHECKING:

@@ -97,7 +97,7 @@ def status_fields(stood: "Sequence[Stood]", *, at: datetime) -> dict[str, Any]:
 
 
 def _fields(one: "Stood") -> dict[str, Any]:
-    from syncd.cli.named import error_fields
+    from syncd.cli.streams import error_fields
 
     standing = one.standing
     return {

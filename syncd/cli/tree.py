@@ -74,7 +74,12 @@ class TableName(click.types.StringParamType):
 
     name = "table"
 
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":  # noqa: ARG002
+    def shell_complete(
+        self,
+        ctx: click.Context,
+        param: click.Parameter,  # noqa: ARG002  # click gives it
+        incomplete: str,
+    ) -> "list[CompletionItem]":
         from click.shell_completion import CompletionItem
 
         from syncd.config.read import table_names

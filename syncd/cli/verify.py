@@ -12,8 +12,9 @@ import click
 
 from syncd.cli.exits import Exit, exit_for, worst
 from syncd.cli.output import say
-from syncd.cli.run import CONFIG, chosen, progress_of, require_warehouses, tell_error
+from syncd.cli.run import chosen, progress_of, require_warehouses, tell_error
 from syncd.cli.signals import ended_by_sigterm
+from syncd.cli.streams import CONFIG
 from syncd.cli.verify_repair import MOST, mended, would_mend
 from syncd.cli.verify_view import Checked, show
 from syncd.observe.words import counted

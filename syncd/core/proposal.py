@@ -8,7 +8,7 @@ from syncd.core.errors import ConfigError, SourceUnfit
 from syncd.core.horizon import Stamp, stamp_of
 from syncd.core.order import Order, order_of
 from syncd.core.schema import Column, Table
-from syncd.core.settings import Mode, StreamSettings
+from syncd.core.settings import EpochUnit, Mode, StreamSettings
 
 SMALL: Final = 100_000
 """Rows of a table that may be read whole each night."""
@@ -188,8 +188,6 @@ def _settings(table: Table, *, cursor: str) -> StreamSettings:
     if not table.primary:
         fit = [index for index in table.indexes if index.unique and index.whole and _no_null(table, index.columns)]
         key = fit[0].columns if fit else ()
-    from syncd.core.settings import EpochUnit  # noqa: PLC0415
-
     return StreamSettings(
         source="mysql", database=table.database, table=table.name, cursor=cursor, key=key, cursor_unit=EpochUnit.SECONDS
     )

@@ -102,7 +102,7 @@ class GivenMySql:
     def ask(self, port: int) -> str | None:  # noqa: ARG002 - it has its own
         return self.address.ask_version()
 
-    def url(self, port: int) -> str:  # noqa: ARG002
+    def url(self, port: int) -> str:  # noqa: ARG002  # as above
         return self.address.shown
 
 

@@ -113,7 +113,7 @@ class GivenS3:
     def ask(self, port: int) -> str | None:  # noqa: ARG002 - it has its own
         return self.address.ask()
 
-    def url(self, port: int) -> str:  # noqa: ARG002
+    def url(self, port: int) -> str:  # noqa: ARG002  # as above
         return self.address.endpoint
 
 
@@ -145,7 +145,7 @@ class OwnS3:
 
     def address(self, port: int) -> S3Address:
         # Moto takes any key: this one shows whose it is.
-        return S3Address(endpoint=f"http://{LOOPBACK}:{port}", access_key="sandbox", secret_key="sandbox")  # noqa: S106
+        return S3Address(endpoint=f"http://{LOOPBACK}:{port}", access_key="sandbox", secret_key="sandbox")  # noqa: S106  # on loopback, and no secret
 
 
 def given_address(endpoint: str, environ: Mapping[str, str]) -> S3Address:

@@ -97,7 +97,7 @@ class Atomic:
             return [REFUSED]
         answered: list[tuple[str, Any]] = []
 
-        def remember(status: str, headers: list[tuple[str, str]], error: object = None) -> None:  # noqa: ARG001
+        def remember(status: str, headers: list[tuple[str, str]], error: object = None) -> None:  # noqa: ARG001  # WSGI gives it
             answered.append((status, headers))
 
         with self._turn:

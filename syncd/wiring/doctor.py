@@ -63,14 +63,14 @@ class Doctor:
         streams = [stream for stream in self._settings.streams if stream.source == name]
 
         def look(sheet: Sheet) -> None:
-            from syncd.adapters.mysql.checkup import examine  # noqa: PLC0415
+            from syncd.adapters.mysql.checkup import examine  # noqa: PLC0415  # a driver, loaded where a source is there
 
             examine(settings, streams, sheet)
 
         return look
 
     def _lake(self, sheet: Sheet) -> None:
-        from syncd.adapters.lake_checkup import examine  # noqa: PLC0415
+        from syncd.adapters.lake_checkup import examine  # noqa: PLC0415  # as above
 
         with sheet.checking("bucket"):
             examine(self._open(), sheet, nonce=self._nonce)
@@ -82,7 +82,7 @@ class Doctor:
         takes_files = lake.fits("write") and lake.fits("remove")
 
         def look(sheet: Sheet) -> None:
-            from syncd.adapters.redshift.checkup import examine, region_of  # noqa: PLC0415
+            from syncd.adapters.redshift.checkup import examine, region_of  # noqa: PLC0415  # as above
 
             told = next((one.told for one in lake.findings if one.check == "region" and one.state is State.PASS), "")
             ours = region_of(settings.host)
@@ -115,8 +115,8 @@ class _Tiny:
         self._keys = list[str]()
 
     def copy(self, table: str) -> tuple[str, int]:
-        from syncd.adapters.redshift.aws import LakeKeys  # noqa: PLC0415
-        from syncd.adapters.tiny import tiny_parquet  # noqa: PLC0415
+        from syncd.adapters.redshift.aws import LakeKeys  # noqa: PLC0415  # as above
+        from syncd.adapters.tiny import tiny_parquet  # noqa: PLC0415  # as above
 
         body = tiny_parquet()
         part = self._put("one.parquet", body)

@@ -121,7 +121,7 @@ def _widest(source: MySqlSource, table: Table, order: Order) -> dict[str, int]:
     if not texts:
         return {}
     by = ", ".join(f"{column.sql} DESC" for column in order.key)
-    some = f"SELECT {', '.join(map(quoted, texts))} FROM {hinted(order.database, order.table, order.key_index)}"  # noqa: S608
+    some = f"SELECT {', '.join(map(quoted, texts))} FROM {hinted(order.database, order.table, order.key_index)}"  # noqa: S608  # quoted
     lengths = ", ".join(f"MAX(LENGTH({quoted(name)}))" for name in texts)
     sql = f"SELECT {lengths} FROM ({some} ORDER BY {by} LIMIT {WIDE}) AS newest"  # noqa: S608  # quoted
     rows = _unless_late(lambda: source.rows(sql))

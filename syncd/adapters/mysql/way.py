@@ -62,7 +62,7 @@ def way_to(settings: SourceSettings) -> Iterator[Way]:
         yield Way(settings=settings)
         return
     # The library of SSH takes longer to load than a run that finds nothing.
-    from syncd.adapters.tunnel import Tunnel  # noqa: PLC0415
+    from syncd.adapters.tunnel import Tunnel  # noqa: PLC0415  # see above
 
     with Tunnel(settings.tunnel, to=(settings.host, settings.port)) as tunnel:
         yield Way(settings=settings, tunnel=tunnel)

@@ -52,7 +52,7 @@ def way_to(settings: WarehouseSettings, *, meter: Meter = unmetered) -> Iterator
         yield WarehouseWay(settings=settings, meter=meter)
         return
     # The library of SSH takes longer to load than a run that finds nothing.
-    from syncd.adapters.tunnel import Tunnel  # noqa: PLC0415
+    from syncd.adapters.tunnel import Tunnel  # noqa: PLC0415  # see above
 
     with ExitStack() as stack:
         with _told_of_the_warehouse():

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.cli.named import Named, agreed
 from syncd.cli.output import say, show_json, show_table
 from syncd.cli.shown import marks, position
+from syncd.cli.streams import Named, agreed
 from watermarks.document import Stage, Watermark
 from watermarks.operate import Operator
 

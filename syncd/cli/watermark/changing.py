@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from syncd.cli.instant import InstantType
-from syncd.cli.named import Named, chosen, common, open_desk, tables
+from syncd.cli.streams import Named, chosen, common, open_desk, tables
 from syncd.cli.watermark.carrying import carry_out
 from syncd.cli.watermark.options import PresetType, consent, halves
 from syncd.cli.watermark.system import change_default

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from syncd.cli.named import Named, error_fields
 from syncd.cli.output import show_table
 from syncd.cli.shown import marks, position
+from syncd.cli.streams import Named, error_fields
 from watermarks.document import Watermark
 from watermarks.errors import HintedError
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from syncd.cli.instant import InstantType
-from syncd.cli.named import Named, agreed, chosen, common, leave, open_desk, tables, told
 from syncd.cli.output import say, show_json
+from syncd.cli.streams import Named, agreed, chosen, common, leave, open_desk, tables, told
 from syncd.cli.watermark.import_view import Adoption, fields, show
 from syncd.cli.watermark.options import consent
 from watermarks.errors import HintedError

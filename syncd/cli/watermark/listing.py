@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from syncd.cli.named import Named, chosen, common, configured, error_fields, open_desk, tables
 from syncd.cli.output import show_json, show_table
 from syncd.cli.shown import marks, moment, position
+from syncd.cli.streams import Named, chosen, common, configured, error_fields, open_desk, tables
 from syncd.cli.watermark.showing import Looked, leave_by, look
 from syncd.cli.watermark.system import default_fields, default_told
 from watermarks.history import Entry

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from syncd.cli.exits import Exit
-from syncd.cli.named import Named, chosen, common, error_fields, leave, open_desk, tables, told
 from syncd.cli.output import say, show_json
 from syncd.cli.shown import marks
+from syncd.cli.streams import Named, chosen, common, error_fields, leave, open_desk, tables, told
 from syncd.cli.watermark.options import consent
 from syncd.observe.words import counted
 from watermarks.document import Watermark

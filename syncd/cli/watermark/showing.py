@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.cli.named import Named, chosen, common, error_fields, leave, open_desk, tables, told
 from syncd.cli.output import show_json, show_table
 from syncd.cli.shown import moment, position
+from syncd.cli.streams import Named, chosen, common, error_fields, leave, open_desk, tables, told
 from syncd.cli.watermark.system import default_fields, default_told
 from watermarks.document import Stage, Watermark
 from watermarks.errors import HintedError

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.cli.named import agreed
 from syncd.cli.output import say, show_json
 from syncd.cli.shown import moment
+from syncd.cli.streams import agreed
 from watermarks.names import SYSTEM
 from watermarks.operate import set_default
 

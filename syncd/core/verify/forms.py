@@ -235,10 +235,8 @@ def _text(subject: _Subject) -> _Made:
     here, there = subject.passage.select, subject.there
     limit = max(subject.passage.limit or 0, subject.target.width)
     # Its length in front: whatever stands in a text, where the next one begins is certain.
-    mine, yours = (
-        f"CONCAT(LENGTH({here}), ':', {here})",
-        f"CAST(OCTET_LENGTH({there}) AS VARCHAR(10)) || ':' || {there}",
-    )
+    mine = f"CONCAT(LENGTH({here}), ':', {here})"
+    yours = f"CAST(OCTET_LENGTH({there}) AS VARCHAR(10)) || ':' || {there}"
     if limit > SHORT:
         mine = f"CASE WHEN LENGTH({here}) > {SHORT} THEN {hashed(here)} ELSE {mine} END"
         yours = f"CASE WHEN OCTET_LENGTH({there}) > {SHORT} THEN {hashed(there)} ELSE {yours} END"

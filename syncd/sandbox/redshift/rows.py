@@ -46,7 +46,7 @@ class ParquetSource:
     A group is fetched in one piece, which spares requests, unless it is so large that memory would show it.
     """
 
-    def __init__(self, stream: Any) -> None:  # noqa: ANN401  # pyarrow gives no types
+    def __init__(self, stream: Any) -> None:  # pyarrow gives no types
         self._stream = stream
         self.whole = pq.ParquetFile(stream, pre_buffer=True, coerce_int96_timestamp_unit="us")
 
@@ -63,7 +63,7 @@ class ParquetSource:
         told = self.whole.metadata.row_group(group)
         return sum(told.column(place).total_compressed_size for place in range(told.num_columns))
 
-    def _in_pieces(self) -> Any:  # noqa: ANN401  # as above
+    def _in_pieces(self) -> Any:  # as above
         return pq.ParquetFile(
             self._stream,
             metadata=self.whole.metadata,
@@ -88,7 +88,7 @@ def csv_of(file: "ParquetSource", filling: Filling) -> Iterator[tuple[int, memor
         yield batch.num_rows, memoryview(sink.getvalue())
 
 
-def _plainly(array: Any) -> Any:  # noqa: ANN401  # as above
+def _plainly(array: Any) -> Any:  # as above
     """The values as the file's own schema has them; pyarrow reads more into them from its note beside it.
 
     An instant is one of UTC, whatever zone the note names, and INT96 has none at all; a string is a string.
@@ -105,7 +105,7 @@ def _plainly(array: Any) -> Any:  # noqa: ANN401  # as above
     return array.cast(pa.int64()) if pa.types.is_duration(kind) else array
 
 
-def _column(array: Any, column: TargetColumn, filling: Filling) -> Any:  # noqa: ANN401  # as above
+def _column(array: Any, column: TargetColumn, filling: Filling) -> Any:  # as above
     if column.not_null and array.null_count:
         if column.name not in filling.defaults:
             raise null_value(column.name, filling.file)
@@ -114,7 +114,7 @@ def _column(array: Any, column: TargetColumn, filling: Filling) -> Any:  # noqa:
     return array if write is None else write(array, column, filling)
 
 
-def _default(told: str, kind: Any) -> Any:  # noqa: ANN401  # as above
+def _default(told: str, kind: Any) -> Any:  # as above
     if pa.types.is_timestamp(kind):
         return pa.scalar(int(told)).cast(kind)
     if pa.types.is_binary(kind):
@@ -122,13 +122,13 @@ def _default(told: str, kind: Any) -> Any:  # noqa: ANN401  # as above
     return pa.scalar(told).cast(kind)
 
 
-def _text(array: Any, column: TargetColumn, filling: Filling) -> Any:  # noqa: ANN401
+def _text(array: Any, column: TargetColumn, filling: Filling) -> Any:
     array = _valid_text(array, column, filling)
     _check_width(array, column, filling)
     return array
 
 
-def _char(array: Any, column: TargetColumn, filling: Filling) -> Any:  # noqa: ANN401
+def _char(array: Any, column: TargetColumn, filling: Filling) -> Any:
     array = _valid_text(array, column, filling)
     wide = pc.not_equal(pc.binary_length(array), pc.utf8_length(array))
     if pc.any(wide).as_py():
@@ -141,7 +141,7 @@ def _char(array: Any, column: TargetColumn, filling: Filling) -> Any:  # noqa: A
     return array
 
 
-def _valid_text(array: Any, column: TargetColumn, filling: Filling) -> Any:  # noqa: ANN401
+def _valid_text(array: Any, column: TargetColumn, filling: Filling) -> Any:
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:
@@ -153,7 +153,7 @@ def _valid_text(array: Any, column: TargetColumn, filling: Filling) -> Any:  # n
     return array
 
 
-def _without_invalid(array: Any, column: TargetColumn, filling: Filling) -> Any:  # noqa: ANN401
+def _without_invalid(array: Any, column: TargetColumn, filling: Filling) -> Any:
     values = [v.as_py() for v in array.cast(pa.binary())]
     if not filling.invalid_character or column.type.name != "VARCHAR":
         raise _invalid_text(values, column, filling)
@@ -186,7 +186,7 @@ def _invalid_text(values: Sequence[bytes | None], column: TargetColumn, filling:
     raise AssertionError("pyarrow found invalid UTF-8 and Python did not")
 
 
-def _check_width(array: Any, column: TargetColumn, filling: Filling) -> None:  # noqa: ANN401
+def _check_width(array: Any, column: TargetColumn, filling: Filling) -> None:
     longest = pc.max(pc.binary_length(array)).as_py()
     if longest is not None and longest > column.type.width:
         sentence = (
@@ -201,22 +201,22 @@ def _value_error(number: int, sentence: str, column: TargetColumn, filling: Fill
     return refused.about(column.type.name.lower(), str(column.type.width or ""))
 
 
-def _bytes(array: Any, column: TargetColumn, filling: Filling) -> Any:  # noqa: ANN401
+def _bytes(array: Any, column: TargetColumn, filling: Filling) -> Any:
     _check_width(array, column, filling)
     return pa.array([None if v is None else "\\x" + v.hex() for v in array.to_pylist()], pa.string())
 
 
-def _instants(array: Any, column: TargetColumn, filling: Filling) -> Any:  # noqa: ANN401
+def _instants(array: Any, column: TargetColumn, filling: Filling) -> Any:
     _check_range(array.cast(pa.int64()), (FIRST_INSTANT, LAST_INSTANT), column, filling)
     return array
 
 
-def _days(array: Any, column: TargetColumn, filling: Filling) -> Any:  # noqa: ANN401
+def _days(array: Any, column: TargetColumn, filling: Filling) -> Any:
     _check_range(array.cast(pa.int32()), (FIRST_DAY, LAST_DAY), column, filling)
     return array
 
 
-def _check_range(numbers: Any, bounds: tuple[int, int], column: TargetColumn, filling: Filling) -> None:  # noqa: ANN401
+def _check_range(numbers: Any, bounds: tuple[int, int], column: TargetColumn, filling: Filling) -> None:
     found = pc.min_max(numbers).as_py()
     if found["min"] is not None and not bounds[0] <= found["min"] <= found["max"] <= bounds[1]:
         sentence = (
@@ -225,7 +225,7 @@ def _check_range(numbers: Any, bounds: tuple[int, int], column: TargetColumn, fi
         raise _value_error(DATA, sentence, column, filling)
 
 
-def _decimals(array: Any, column: TargetColumn, filling: Filling) -> Any:  # noqa: ANN401
+def _decimals(array: Any, column: TargetColumn, filling: Filling) -> Any:
     """Up to 19 digits stand in 8 bytes, and not all of 19 fit (facts, section 3)."""
     if column.type.width == EIGHT_BYTE_DIGITS:
         found = pc.min_max(array).as_py()
@@ -237,7 +237,7 @@ def _decimals(array: Any, column: TargetColumn, filling: Filling) -> Any:  # noq
     return array
 
 
-def _documents(array: Any, column: TargetColumn, filling: Filling) -> Any:  # noqa: ANN401
+def _documents(array: Any, column: TargetColumn, filling: Filling) -> Any:
     """Values of a SUPER column: a string becomes a string scalar, a nested value its JSON (fact 11.6)."""
     if pa.types.is_string(array.type):
         _valid_text(array, column, filling)
@@ -250,7 +250,7 @@ def _documents(array: Any, column: TargetColumn, filling: Filling) -> Any:  # no
     return pa.array(documents, pa.string())
 
 
-def _document(value: Any, kind: Any, column: TargetColumn, filling: Filling) -> str:  # noqa: ANN401
+def _document(value: Any, kind: Any, column: TargetColumn, filling: Filling) -> str:
     for text in _strings(value):
         if len(text.encode()) > LONGEST_STRING:
             sentence = f"String value exceeds the max size of {LONGEST_STRING} bytes"
@@ -260,7 +260,7 @@ def _document(value: Any, kind: Any, column: TargetColumn, filling: Filling) -> 
     return json.dumps(_plain(value, kind), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
-def _strings(value: Any) -> Iterator[str]:  # noqa: ANN401
+def _strings(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
@@ -271,7 +271,7 @@ def _strings(value: Any) -> Iterator[str]:  # noqa: ANN401
             yield from _strings(inner)
 
 
-def _plain(value: Any, kind: Any) -> Any:  # noqa: ANN401
+def _plain(value: Any, kind: Any) -> Any:
     """A nested value as JSON has it, by the type it has in the file."""
     if value is None or isinstance(value, str | bool | int):
         return value
@@ -304,13 +304,13 @@ def _check_row_size(arrays: Sequence[Any], file: str) -> None:
         raise scan_error(DATA, f"a row is longer than {LONGEST_ROW} bytes in file {file}", file=file)
 
 
-def _measured(read: Any, written: Any) -> Any:  # noqa: ANN401
+def _measured(read: Any, written: Any) -> Any:
     """What of a column is measured: its bytes as read, and the document that a nested value became."""
     plain = _plainly(read)
     return written if pa.types.is_nested(plain.type) else plain
 
 
-def _width(kind: Any) -> int:  # noqa: ANN401
+def _width(kind: Any) -> int:
     """The bytes of a number or an instant; none of what has a length of its own."""
     if pa.types.is_boolean(kind):
         return 1
