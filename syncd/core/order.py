@@ -6,12 +6,12 @@ from datetime import UTC, tzinfo
 from typing import Final
 
 from syncd.core.clocks import PER_SECOND, Clock
-from syncd.core.errors import ConfigError, SchemaDrift, SourceUnfit
+from syncd.core.errors import ConfigError, SourceUnfit
 from syncd.core.order_column import OrderColumn, order_column
 from syncd.core.quoting import qualified, quoted
 from syncd.core.schema import Column, Index, Table
 from syncd.core.settings import NullCursor, StreamSettings
-from watermarks.cursor import Cursor, Kind
+from watermarks.cursor import Kind
 
 BY_KEY: Final = "id"
 WHOLE: Final = "none"
@@ -41,22 +41,6 @@ class Order:
     def time(self) -> OrderColumn | None:
         """The order column, where there is one."""
         return self.columns[0] if self.clock else None
-
-    def require_positions(self, mark: Cursor, reached: Cursor) -> None:
-        """Make sure that the mark, and the key a first pass has reached, are positions in this order.
-
-        Raises:
-            SchemaDrift: the order column or the key is another one than before.
-        """
-        for cursor, columns in ((mark, self.columns), (reached, self.key)):
-            kinds = [value.kind for value in cursor.values]
-            if kinds != [column.kind for column in columns[: len(kinds)]]:
-                raise SchemaDrift(
-                    f"{cursor} is no position of {self.database}.{self.table} by "
-                    f"({', '.join(column.name for column in columns)}): its order column or key has changed",
-                    hint="Take the change back, or begin a new generation: syncd watermark reset "
-                    f"-t {self.database}.{self.table} --mysql-only --reason 'the key changed'",
-                )
 
 
 def order_of(table: Table, settings: StreamSettings, *, zone: tzinfo = UTC) -> Order:

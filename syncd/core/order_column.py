@@ -15,6 +15,7 @@ from syncd.core.type_table import RAW_CHARSETS, TOTAL_CHARSETS
 from watermarks.cursor import BadCursor, Kind, Plain, Value
 
 _TEXTS: Final = frozenset({"char", "varchar"})
+_LISTED: Final = frozenset({"enum", "set"})
 
 _BY_CODE_POINT: Final = re.compile(r"utf8mb4_0900_bin|(utf8mb4|utf8mb3|utf8|ascii)_nopad_bin")
 """Collations that neither fold nor pad, over charsets whose bytes stand in the order of code points."""
@@ -38,8 +39,11 @@ class OrderColumn:
     select: str
     """The expression by which its values travel exactly."""
     fraction: int = 0
+    """Digits after the second, or after a number's point."""
     charset: str | None = None
     collation: str | None = None
+    members: str | None = None
+    """The type of an ENUM or SET, whose members are sorted as it lists them."""
 
     @property
     def sql(self) -> str:
@@ -106,7 +110,10 @@ class OrderColumn:
 
     def fields(self) -> dict[str, Any]:
         """Its content, for a sealed plan."""
-        return asdict(self)
+        told = asdict(self)
+        if self.members is None:
+            del told["members"]  # plans of before do not know the word
+        return told
 
     @classmethod
     def of_fields(cls, found: Mapping[str, Any]) -> Self:
@@ -129,7 +136,14 @@ def order_column(column: Column) -> OrderColumn:
             hint="Name another unique key of the table in the stream's `key`.",
         )
     kind, travel, select = form(column, quoted(column.name))
-    return OrderColumn(name=column.name, kind=kind, travel=travel, select=select, fraction=column.fraction)
+    return OrderColumn(
+        name=column.name,
+        kind=kind,
+        travel=travel,
+        select=select,
+        fraction=column.fraction or column.scale or 0,
+        members=column.column_type if column.data_type in _LISTED else None,
+    )
 
 
 _Form: TypeAlias = tuple[Kind, Travel, str]

@@ -197,13 +197,14 @@ def increment(ground: Ground, order: Order, bounds: Bounds) -> Draft:
 
 def beginning(ground: Ground, order: Order, start: Cursor) -> Draft:
     """No rows: the mark is put where the stream begins. What lies before is not promised, so nothing is proven."""
+    time = {"time": order.time.fields()} if order.time else {}
     return Draft(
         kind=Kind.SNAPSHOT,
         world=ground.world,
         high=start,
         snapshot=Snapshot(horizon=start, reached=START, done=True),
         proven=False,
-        body=_body(ground, order, Bounds(low=START), Span.KEY),
+        body=_body(ground, order, Bounds(low=START), Span.KEY) | time,
     )
 
 

@@ -10,6 +10,7 @@ from syncd.core import planner
 from syncd.core.adoption import Closed
 from syncd.core.clocks import Clock
 from syncd.core.columns import Passage
+from syncd.core.continuing import require_positions, require_same_order, tells_key, tells_order
 from syncd.core.errors import NotKnownYet, SourceReplaced, SourceUnfit
 from syncd.core.growing import Notes, Remembered, Seen, complete, noted
 from syncd.core.horizon import Stamp, stamp_of, unstamped, zone_of
@@ -28,6 +29,7 @@ from syncd.stages.starting import start_of
 from watermarks.batch import BatchId, Draft, Kind, Link, Plan
 from watermarks.cursor import START, Cursor, instant_text
 from watermarks.document import Watermark
+from watermarks.halves import Extracted
 from watermarks.names import StreamName
 from watermarks.window import Window
 
@@ -103,6 +105,8 @@ class Planner:
         self._began: tuple[BatchId, int] | None = None
         self._looked_ahead: datetime | None = None
         self._goal: datetime | None = None
+        self._kept: Order | None = None
+        """The order in which the stream goes on, once that is certain: plans of one run are made in one order."""
 
     def propose(self, watermark: Watermark) -> Draft | None:
         """What the next batch should move; None when there is nothing to do now.
@@ -131,7 +135,7 @@ class Planner:
         if planner.way_of(chain, self.settings) is Way.WHOLE:
             return self._whole(watermark, ground, table)
         order = order_of(table, self.settings, zone=zone_of(self.zone or self._prober.zone()))
-        order.require_positions(chain.cursor, chain.snapshot.reached if chain.snapshot else START)
+        self._require_same_order(order, chain)
         return self._next(_Scene(watermark=watermark, table=table, ground=ground, order=order, rows=rows))
 
     def rests(self, rest: Rest) -> bool:
@@ -201,6 +205,23 @@ class Planner:
     def order(self, plan: Plan, passages: Sequence[Passage]) -> tuple[OrderField, ...]:
         """The fields of those statements that hold a row's position."""
         return planner.order_fields(plan, passages)
+
+    def _require_same_order(self, order: Order, chain: Extracted) -> None:
+        """Positions are gone on from only in the order in which they were made.
+
+        Raises:
+            SchemaDrift: it is another one.
+        """
+        require_positions(order, chain.cursor, chain.snapshot.reached if chain.snapshot else START)
+        if order == self._kept or planner.way_of(chain, self.settings) is Way.BEGIN:
+            return
+        in_first_pass = chain.snapshot is not None and not chain.snapshot.done
+        plans = (self.past.plan(batch) for batch in chain.ids_back(upto=chain.last, after=BatchId(chain.generation, 0)))
+        # Whoever set a mark by hand said so of the table as it was then; an abandoned plan tells as much as another.
+        told = (plan for plan in plans if plan is None or (tells_key if in_first_pass else tells_order)(plan))
+        if (before := next(told, None)) is not None:
+            require_same_order(order, before)
+        self._kept = order
 
     def _next(self, scene: _Scene) -> Draft | None:
         if require_no_nulls(scene.order, self.settings):

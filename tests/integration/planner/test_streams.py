@@ -1,7 +1,7 @@
 """Whole streams against real servers: first pass, increments, ahead, ranges, and what must not be lost between."""
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from syncd.adapters.notes import StoredSeen
-from syncd.core.columns import Travel
+from syncd.core.columns import Passage, Travel
 from syncd.core.errors import ConfigError, SchemaDrift, SourceReplaced, SourceUnfit, ValueRefused
 from syncd.core.planner import Request
 from syncd.core.ports import Break
@@ -57,10 +57,12 @@ def versioned(server: Server, kind: str = "DATETIME(3)", rows: int = 1000, *, pe
     )
 
 
-def stream(server: Server, horizons: Told | None = None, **settings: Any) -> Stream:
+def stream(
+    server: Server, horizons: Told | None = None, *, passages: tuple[Passage, ...] = VERSION, **settings: Any
+) -> Stream:
     wanted = {"source": "lab", "database": "lab", "table": "t", "batch_rows": 150, "settle": timedelta(0), **settings}
     return Stream(
-        server, StreamSettings(**wanted), VERSION, horizons or Told(server, bound=NEW_YEAR + timedelta(days=1))
+        server, StreamSettings(**wanted), passages, horizons or Told(server, bound=NEW_YEAR + timedelta(days=1))
     )
 
 
@@ -618,7 +620,7 @@ def test_a_time_of_which_there_is_no_row_yet_is_waited_for(server: Server) -> No
 def test_which_column_tells_the_birth_of_a_row_has_to_be_clear(server: Server) -> None:
     make(server, f"{BORN.format(kind='DATETIME')}, seen DATETIME NOT NULL DEFAULT CURRENT_TIMESTAMP, old DATETIME(3)")
     run_sql(server, "INSERT INTO t (at, seen, old) VALUES ('2026-01-01', '2026-01-03', '2026-01-01')")
-    wanted = {"cursor": "id", "first_run": FirstRun.FROM, "start": NEW_YEAR + timedelta(days=1)}
+    wanted: dict[str, Any] = {"cursor": "id", "first_run": FirstRun.FROM, "start": NEW_YEAR + timedelta(days=1)}
 
     with pytest.raises(ConfigError, match="at, seen"):
         stream(server, Told(server), **wanted).run()
@@ -752,6 +754,94 @@ def test_another_key_is_no_place_to_go_on_from(server: Server) -> None:
     lab.settings = replace(lab.settings, cursor_unit=EpochUnit.SECONDS)
 
     with pytest.raises(SchemaDrift, match="order column or key has changed"):
+        lab.run()
+
+
+STAMPED = "update_at DATETIME(3) DEFAULT CURRENT_TIMESTAMP(3) ON UPDATE CURRENT_TIMESTAMP(3), KEY (update_at)"
+
+
+@dataclass(frozen=True)
+class Altered:
+    """A table of columns a and b, and perhaps c, whose key is altered."""
+
+    key: str
+    change: str
+    told: str
+    c: str | None = None
+    """What rows have in c."""
+
+
+ALTERED = {
+    "a column before": Altered(
+        "PRIMARY KEY (b)", "DROP PRIMARY KEY, ADD PRIMARY KEY (a, b)", r"is \(update_at, a, b\) now"
+    ),
+    "another column": Altered(
+        "PRIMARY KEY (b)", "DROP PRIMARY KEY, ADD PRIMARY KEY (c)", r"is \(update_at, c\) now", "n"
+    ),
+    "swapped": Altered("PRIMARY KEY (a, b)", "DROP PRIMARY KEY, ADD PRIMARY KEY (b, a)", r"is \(update_at, b, a\) now"),
+    "another collation": Altered(
+        "c VARCHAR(9) COLLATE utf8mb4_general_ci PRIMARY KEY",
+        "MODIFY c VARCHAR(9) COLLATE utf8mb4_bin NOT NULL",
+        "c is sorted by utf8mb4_bin now, and was by utf8mb4_general_ci",
+        "CONCAT(CHAR(IF(n % 2, 97, 65) + n % 26 USING utf8mb4), n)",
+    ),
+    "members": Altered(
+        "c ENUM('x', 'y'), PRIMARY KEY (c, b)", "MODIFY c ENUM('y', 'x') NOT NULL", "members of c", "1 + n % 2"
+    ),
+    "digits": Altered(
+        "c DECIMAL(9, 2) PRIMARY KEY", "MODIFY c DECIMAL(9, 1) NOT NULL", "c has 1 digits after its point", "n * 1.1"
+    ),
+}
+
+
+@pytest.mark.parametrize("first_run", [FirstRun.SNAPSHOT, FirstRun.FROM])
+@pytest.mark.parametrize("altered", ALTERED.values(), ids=ALTERED)
+def test_no_position_is_carried_over_into_another_order(server: Server, altered: Altered, first_run: FirstRun) -> None:
+    """Its values are of the kinds of before and would pass for a position; what lies before it nobody has read."""
+    c = "" if " c " in f" {altered.key}" else "c INT,"
+    make(
+        server,
+        f"a INT NOT NULL, b INT NOT NULL, {c} {altered.key}, {STAMPED}",
+        f"INSERT INTO t (a, b, c, update_at) SELECT n % 7, n, {altered.c or 1}, '2026-01-01 00:00:01'"
+        f" FROM {NUMBERS} WHERE n < 300",
+    )
+    lab = stream(server, passages=(passage("a"), passage("b"), passage("c")), first_run=first_run, start=NEW_YEAR)
+    lab.run(lab.rows(Request(limit=100)))
+    run_sql(server, f"ALTER TABLE t {altered.change}")
+
+    with pytest.raises(SchemaDrift, match=altered.told):
+        lab.run()
+
+
+def test_an_order_that_only_grew_is_gone_on_with(server: Server) -> None:
+    make(
+        server,
+        f"a INT, c ENUM('x', 'y'), PRIMARY KEY (c, a), {STAMPED}",
+        f"INSERT INTO t SELECT n, 1 + n % 2, '2026-01-01 00:00:01' FROM {NUMBERS} WHERE n < 300",
+    )
+    lab = stream(server, passages=(passage("a"), passage("c")))
+    read = lab.run(lab.rows(Request(limit=100))).rows
+    run_sql(
+        server,
+        "ALTER TABLE t MODIFY c ENUM('x', 'y', 'z') NOT NULL, CHANGE a A BIGINT NOT NULL,"
+        " MODIFY update_at DATETIME(6) DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6)",
+        "INSERT INTO t VALUES (1, 'z', '2026-01-01 00:00:02')",
+    )
+
+    assert len(read) + len(lab.run().rows) == 301
+
+
+def test_another_order_column_is_no_place_to_go_on_from(server: Server) -> None:
+    make(
+        server,
+        f"id INT PRIMARY KEY, v INT, made_at DATETIME(3) NOT NULL, KEY (made_at), {STAMPED}",
+        f"INSERT INTO t SELECT n, 1, '2025-01-01', '2026-01-01 00:00:01' FROM {NUMBERS} WHERE n < 300",
+    )
+    lab = stream(server)
+    lab.run()
+    lab.settings = replace(lab.settings, cursor="made_at")
+
+    with pytest.raises(SchemaDrift, match=r"\(made_at, id\) now"):
         lab.run()
 
 
