@@ -43,6 +43,8 @@ class Claiming:
         self._patience = patience
         self._pause = pause
         self._kept: tuple[Process, Held] | None = None
+        self.is_anothers = False
+        """Whether somebody else had it when it was asked for last."""
 
     def held(self, process: Process) -> Held:
         """The claim; one that is kept costs nothing, and history tells with the next entry whether it still holds.
@@ -52,6 +54,7 @@ class Claiming:
         """
         if self._kept is None or self._kept[0] is not process:
             self._kept = process, self._acquired(process)
+            self.is_anothers = False
         return self._kept[1]
 
     @contextmanager
@@ -81,6 +84,7 @@ class Claiming:
                 sign = self._journal.store.read(owner_key(owner)) if isinstance(owner, str) else None
                 alive = owner is None or (seen is not None and sign != seen)
                 if alive or self._clock.monotonic() >= deadline:
+                    self.is_anothers = True
                     raise
                 seen = sign
                 self._pause(LOOKED_AGAIN)

@@ -212,7 +212,8 @@ class ExtractRun:
             return self._at_rest()
         self._next = watermark.chain.next
         self._leftovers.begin(watermark.chain.last, plan)
-        self._producer.prepare(draft)
+        if not self._claiming.is_anothers:  # who only watches another owner wants no reader
+            self._producer.prepare(draft)
         with self._claiming.under(self._owner()) as held:
             self._extract(held, run)
         return self._at_rest()

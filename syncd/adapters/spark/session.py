@@ -131,9 +131,20 @@ class Session:
         `little` is to be read, as far as is known.
         """
         with self._guard:
-            if self._spark is None and self._coming is None:
-                self._quick = little and self._one_shot
-                self._coming = beside(self._start, name="spark-start")
+            self._take_over_what_came()  # a start that failed was another pass's, which has heard of it or is over
+            self._begin(little=little)
+
+    def _begin(self, *, little: bool) -> None:
+        if self._spark is None and self._coming is None:
+            self._quick = little and self._one_shot
+            self._last_used = self._now()
+            self._coming = beside(self._start, name="spark-start")
+
+    def _take_over_what_came(self) -> None:
+        """Let a session that has arrived be the one, and forget a start that failed."""
+        coming = self._coming
+        if coming is not None and coming.done():
+            self._await_start()
 
     def run(
         self,
@@ -196,7 +207,7 @@ class Session:
                 if self._spark is not None:
                     self._busy += 1
                     return self._spark
-                self.prepare(little=little)
+                self._begin(little=little)
                 coming = self._coming
             assert coming is not None
             self._arrived(coming, under_way)
@@ -231,6 +242,7 @@ class Session:
     def stop_if_idle(self) -> bool:
         """End the session when nothing ran for `idle_stop`; whether it was ended."""
         with self._guard:
+            self._take_over_what_came()
             idle = self._now() - self._last_used
             if self._spark is None or self._busy or idle < self._settings.idle_stop.total_seconds():
                 return False

@@ -44,6 +44,35 @@ for _ in range(2):
     assert not session.running
 """
 
+UNUSED = """
+import threading
+from datetime import timedelta
+from syncd.adapters.spark import session as module
+from syncd.adapters.spark.session import Session
+from syncd.adapters.wait import until
+from syncd.core.errors import ReaderDown
+from syncd.core.settings import SparkSettings
+now = [0.0]
+session = Session(SparkSettings(idle_stop=timedelta(minutes=10)), now=lambda: now[0])
+now[0] += 700
+session.prepare(little=True)
+assert until(lambda: session._coming.done(), within=120)
+assert not session.stop_if_idle()
+now[0] += 600
+assert session.stop_if_idle()
+assert session.pid is None
+started = module.start_jvm
+def full(*args, **words):
+    raise ReaderDown('no space left')
+module.start_jvm = full
+session.prepare(little=True)
+assert until(lambda: session._coming.done(), within=120)
+module.start_jvm = started
+session.prepare(little=True)
+assert session.run(lambda spark: spark.range(3).count(), within=120) == 3
+session.stop()
+"""
+
 GROWS = """
 from syncd.adapters.spark.session import QUICK, Session
 from syncd.core.settings import SparkSettings
@@ -154,6 +183,14 @@ def test_a_killed_parent_takes_its_jvm_along() -> None:
 def test_an_idle_session_ends_and_the_next_job_starts_another_without_a_word() -> None:
     done = subprocess.run(
         [sys.executable, "-c", LIFE], capture_output=True, text=True, check=False, timeout=300, env=os.environ
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_session_that_was_prepared_and_never_used_is_let_go_and_a_failed_start_is_no_later_ones() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", UNUSED], capture_output=True, text=True, check=False, timeout=300, env=os.environ
     )
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -365,6 +365,21 @@ def test_a_claim_that_another_took_meanwhile_is_asked_for_anew() -> None:
     assert (again.error, again.batches, bench.state().epochs[Stage.EXTRACT]) == (None, 1, 3)
 
 
+def test_no_reader_gets_ready_for_what_another_owner_reads() -> None:
+    bench = Bench(1, 2)
+    other = make_process(bench.store, "other", clock=bench.clock)
+    taken = other.acquire(ORDERS, Stage.EXTRACT, bench.journal)
+
+    watched = [bench.once() for _ in range(3)]
+    before = len(bench.reader.prepared)
+    other.release(taken)
+    done = [bench.once(), bench.once()]
+
+    assert all(isinstance(one.error, OtherOwner) for one in watched)
+    assert before == 1, "whose it is shows with the first claim"
+    assert [one.batches for one in done] == [2, 0]
+
+
 def test_a_failure_is_told_noted_and_tried_again_with_more_patience() -> None:
     bench = Bench(1, failures=2)
 
