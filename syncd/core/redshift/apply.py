@@ -1,6 +1,6 @@
 """How rows in scratch tables become rows of the target: the statements of each mode, in their order."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -11,7 +11,7 @@ from syncd.core.errors import SchemaDrift
 from syncd.core.identity import Identity
 from syncd.core.redshift.constants import constant, scratch_constant
 from syncd.core.redshift.copy import Load
-from syncd.core.redshift.quoting import TableRef, comparable, listed, literal, quoted
+from syncd.core.redshift.quoting import TableRef, comparable, literal, quoted
 from syncd.core.redshift.target import DELETED_AT, LOADED_AT, VALID_TO, Found
 from syncd.core.redshift.types import TargetType
 from syncd.core.settings import Mode
@@ -108,6 +108,29 @@ class Landing:
     def merged(self) -> str:
         """All rows of all loads, columns that a load lacks as NULL; where loads differ in a type, in the target's."""
         return " UNION ALL ".join(self._rows_of(load) for load in self.loads)
+
+    def keys(self, loads: Iterable[Load], *, number: int | None = None) -> str:
+        """The key of each row of these loads, or of one batch of theirs, once: joined to it, nothing becomes more.
+
+        Grouped as rows are told apart: UNION and DISTINCT take texts for one that differ in blanks at their ends.
+        """
+        key = self.identity.key
+        columns = ", ".join((*(self._as_one(name, quoted(name)) for name in key), BATCH))
+        rows = " UNION ALL ".join(f"SELECT {columns} FROM {load.table}" for load in loads)
+        named = ", ".join(column("r", name) for name in key)
+        condition = "" if number is None else f" WHERE r.{BATCH} = {number}"
+        return f"SELECT {named} FROM ({rows}) r{condition} GROUP BY {self.grouping('r')}"
+
+    def versions(self, keys: str, place: str, *, upto: int | None = None) -> str:
+        """Each version that the target has of these keys, once, up to a batch; and its place among those of its row."""
+        assert self.identity.cursor is not None
+        known = ", ".join(column("t", name) for name in (*self.identity.key, self.identity.cursor))
+        condition = "" if upto is None else f" WHERE {batch('t')} <= {upto}"
+        each = (
+            f"SELECT {known}, {batch('t')} AS {BATCH} FROM {self.table.sql} t JOIN ({keys}) k ON {self.same('t', 'k')}"
+            f"{condition} GROUP BY {self.grouping('t', cursor=True)}, {batch('t')}"
+        )
+        return f"SELECT {known}, t.{BATCH}, {place} AS {PLACE} FROM ({each}) t"
 
     def _rows_of(self, load: Load) -> str:
         columns = [self._as_one(name, self._held(load, name)) for name in self.names]
@@ -287,13 +310,10 @@ def _ended(landing: Landing) -> str:
     """Say anew when each version of the touched rows ended: late ones have come between."""
     assert landing.identity.cursor is not None
     table, cursor = landing.table.sql, landing.identity.cursor
-    touched = " UNION ".join(f"SELECT {listed(landing.identity.key)} FROM {load.table}" for load in landing.loads)
-    known = ", ".join(column("t", name) for name in (*landing.identity.key, cursor))
-    versions = (
-        f"SELECT {known}, {batch('t')} AS {BATCH}, LEAD({column('t', cursor)}) OVER"
-        f" (PARTITION BY {landing.grouping('t')} ORDER BY {landing.age('t', 'ASC')}) AS {PLACE}"
-        f" FROM {table} t JOIN ({touched}) k ON {landing.same('t', 'k')}"
+    next_one = (
+        f"LEAD({column('t', cursor)}) OVER (PARTITION BY {landing.grouping('t')} ORDER BY {landing.age('t', 'ASC')})"
     )
+    versions = landing.versions(landing.keys(landing.loads), next_one)
     following = f"v.{PLACE}"
     return (
         f"UPDATE {table} SET {quoted(VALID_TO)} = CASE {_kept_end(landing, following)}"

@@ -44,29 +44,26 @@ class _Burial:
 
     @property
     def deleted(self) -> str:
-        return f"DELETE FROM {self._table} USING {self.keys.table} WHERE {self._gone}"
+        keys = self.keys.table
+        return f"DELETE FROM {self._table} USING {keys} WHERE {self._gone(keys)} AND {keys}.{BATCH} = {self.number}"
 
     @property
     def marked(self) -> str:
-        return f"UPDATE {self._table} SET {self._marks} FROM {self.keys.table} WHERE {self._gone} AND {self._unmarked}"
+        return (
+            f"UPDATE {self._table} SET {self._marks} FROM ({self._keys}) k WHERE {self._gone('k')} AND {self._unmarked}"
+        )
 
     @property
     def ended(self) -> str:
         """The newest version that was read before ends, whatever came after it in the same landing."""
-        landing, key = self.landing, self.landing.identity.key
-        assert landing.identity.cursor is not None
-        known = ", ".join(column("t", name) for name in (*key, landing.identity.cursor))
-        versions = (
-            f"SELECT {known}, {batch('t')} AS {BATCH}, ROW_NUMBER() OVER"
-            f" (PARTITION BY {landing.grouping('t')} ORDER BY {landing.age('t', 'DESC')}) AS {PLACE}"
-            f" FROM {self._table} t JOIN {self.keys.table} k ON {landing.same('t', 'k')}"
-            f" WHERE k.{BATCH} = {self.number} AND {batch('t')} < {self.number}"
-        )
+        landing = self.landing
+        newest = f"ROW_NUMBER() OVER (PARTITION BY {landing.grouping('t')} ORDER BY {landing.age('t', 'DESC')})"
+        versions = landing.versions(self._keys, newest, upto=self.number - 1)
         until, end = column(self._table, VALID_TO), literal(self.tombstones.upto.values[0])
         return (
             f"UPDATE {self._table} SET {quoted(VALID_TO)} = CASE WHEN {until} < {end} THEN {until} ELSE {end} END,"
             f" {self._marks} FROM ({versions}) v WHERE {landing.same(self._table, 'v', cursor=True)}"
-            f" AND {batch(self._table)} = v.{BATCH} AND v.{PLACE} = 1 AND {self._bound} AND {self._unmarked}"
+            f" AND {batch(self._table)} = v.{BATCH} AND v.{PLACE} = 1 AND {self._older} AND {self._unmarked}"
         )
 
     @property
@@ -74,15 +71,15 @@ class _Burial:
         return self.landing.table.sql
 
     @property
-    def _gone(self) -> str:
-        keys = self.keys.table
-        conditions = (
-            self.landing.same(self._table, keys),
-            f"{keys}.{BATCH} = {self.number}",
-            f"{batch(self._table)} < {self.number}",
-            self._bound,
-        )
-        return " AND ".join(conditions)
+    def _keys(self) -> str:
+        return self.landing.keys([self.keys], number=self.number)
+
+    def _gone(self, keys: str) -> str:
+        return f"{self.landing.same(self._table, keys)} AND {self._older}"
+
+    @property
+    def _older(self) -> str:
+        return f"{batch(self._table)} < {self.number} AND {self._bound}"
 
     @property
     def _bound(self) -> str:

@@ -161,6 +161,79 @@ def test_history_ends_each_version_where_the_next_begins(prepared: Prepare, load
     ]
 
 
+def open_versions(warehouse: Reader, stream: Prepared) -> list[tuple[object, ...]]:
+    return [found[:2] for found in warehouse.rows(stream, "id, name, _syncd_valid_to") if found[2] is None]
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["of one shape", "of two shapes"])
+def test_history_keeps_one_version_of_each_row_open_however_many_land_at_once(
+    prepared: Prepare, loader: Loader, warehouse: Reader, *, apart: bool
+) -> None:
+    """So many keys that the server joins them in an order of its own."""
+    prices, keys = prepared(mode=Mode.HISTORY), range(1, 3001)
+    prices.increment(*(row(key, 10, name="first") for key in keys))
+    prices.increment(*(row(key, 20, name="second") for key in keys))
+    if apart:
+        prices.columns = (*prices.columns, json_column("doc"))
+    prices.increment(*(row(key, 30, name="third") for key in keys))
+
+    outcome = loader.load(prices)
+
+    assert (outcome.batches, outcome.rows) == (3, 9000)
+    assert open_versions(warehouse, prices) == [(key, "third") for key in keys]
+    ends = warehouse.client.rows(
+        f'select name, min(_syncd_valid_to), max(_syncd_valid_to) from "{prices.table}" group by 1 order by 1'
+    )
+    second, third = (moment(at).replace(tzinfo=None) for at in (20, 30))
+    assert ends == [["first", second, second], ["second", third, third], ["third", None, None]]
+
+
+def test_history_ends_versions_of_keys_that_differ_in_blanks_and_land_in_two_shapes(
+    prepared: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    tags = prepared(mode=Mode.HISTORY, key=("name",))
+    tags.increment(row(1, 1, name="a"), row(2, 1, name="a "))
+    loader.load(tags)
+    tags.increment(row(3, 2, name="a"))
+    tags.columns = (*tags.columns, json_column("doc"))
+    tags.increment(row(4, 3, name="a "))
+
+    loader.load(tags)
+
+    assert open_versions(warehouse, tags) == [(3, "a"), (4, "a ")]
+
+
+def test_history_ends_a_version_that_somebody_doubled_as_one(
+    prepared: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    prices = prepared(mode=Mode.HISTORY)
+    prices.increment(row(1, 1, name="first"))
+    loader.load(prices)
+    warehouse.client.run(f'insert into "{prices.table}" select * from "{prices.table}"')
+    prices.increment(row(1, 2, name="second"))
+
+    loader.load(prices)
+
+    end = moment(2).replace(tzinfo=None)
+    assert warehouse.rows(prices, "name, _syncd_valid_to", "1") == [("first", end), ("first", end), ("second", None)]
+
+
+def test_history_that_was_ended_wrongly_is_right_once_it_has_landed_again(
+    prepared: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    prices, shown = prepared(mode=Mode.HISTORY), "id, name, _syncd_valid_to"
+    prices.increment(row(1, 1, name="first"), row(2, 1))
+    prices.increment(row(1, 2, name="second"))
+    loader.load(prices)
+    before = warehouse.rows(prices, shown)
+    warehouse.client.run(f'update "{prices.table}" set _syncd_valid_to = update_at')
+    Operator(journal=loader.journal, who="ann", why="a test").reset_loaded(prices.stream)
+
+    loader.load(prices)
+
+    assert warehouse.rows(prices, shown) == before
+
+
 def test_history_holds_a_version_once_however_often_it_is_read(
     prepared: Prepare, loader: Loader, warehouse: Reader
 ) -> None:

@@ -165,6 +165,20 @@ def test_tombstones_that_land_again_do_what_they_did(
     assert present(warehouse, stream, deletes) == [(2, "row 2"), (3, "row 3")]
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_a_key_that_is_buried_twice_in_one_batch_is_buried_once(
+    orders: Prepare, loader: Loader, warehouse: Reader, mode: Mode
+) -> None:
+    stream = orders(mode, Deletes.SOFT)
+    stream.increment(row(1, 1), row(2, 1))
+    stream.bury(1, 1, 1, upto=upto(3))
+
+    loader.load(stream)
+
+    assert present(warehouse, stream, Deletes.SOFT) == [(2, "row 2")]
+    assert len(warehouse.rows(stream)) == 2
+
+
 def test_a_row_without_a_position_is_older_than_any_bound(orders: Prepare, loader: Loader, warehouse: Reader) -> None:
     stream = orders(Mode.UPSERT, Deletes.HARD, columns=(ID, NAME, Column(
         name="update_at", data_type="datetime", column_type="datetime(6)", fraction=6)))  # fmt: skip
