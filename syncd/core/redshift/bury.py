@@ -55,10 +55,14 @@ class _Burial:
 
     @property
     def ended(self) -> str:
-        """The newest version that was read before ends, whatever came after it in the same landing."""
+        """The newest version that was read before ends, whatever came after it in the same landing.
+
+        One that these tombstones have marked already has their number and is still the newest: where they land again,
+        the one before it is not.
+        """
         landing = self.landing
         newest = f"ROW_NUMBER() OVER (PARTITION BY {landing.grouping('t')} ORDER BY {landing.age('t', 'DESC')})"
-        versions = landing.versions(self._keys, newest, upto=self.number - 1)
+        versions = landing.versions(self._keys, newest, upto=self.number)
         until, end = column(self._table, VALID_TO), literal(self.tombstones.upto.values[0])
         return (
             f"UPDATE {self._table} SET {quoted(VALID_TO)} = CASE WHEN {until} < {end} THEN {until} ELSE {end} END,"

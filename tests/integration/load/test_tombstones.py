@@ -165,6 +165,47 @@ def test_tombstones_that_land_again_do_what_they_did(
     assert present(warehouse, stream, deletes) == [(2, "row 2"), (3, "row 3")]
 
 
+@pytest.mark.parametrize("deletes", KEPT)
+@pytest.mark.parametrize("limit", [None, 1], ids=["all at once", "one by one"])
+def test_tombstones_that_land_again_mark_no_older_version(
+    orders: Prepare, loader: Loader, warehouse: Reader, deletes: Deletes, limit: int | None
+) -> None:
+    stream = orders(Mode.HISTORY, deletes)
+    for number, name in enumerate(("first", "second", "third"), start=1):
+        stream.increment(row(1, number, name=name))
+        loader.load(stream)
+    stream.bury(1, upto=upto(10))
+    loader.load(stream)
+    shown = "name, _syncd_valid_to, _syncd_deleted_at is not null"
+    once = [("first", second(2), False), ("second", second(3), False), ("third", second(10), True)]
+    assert warehouse.rows(stream, shown, "update_at") == once
+
+    for _ in range(2):
+        Operator(journal=loader.journal, who="ann", why="a test").reset_loaded(stream.stream)
+        while loader.load(stream, limit=limit).waiting:
+            pass
+
+        assert warehouse.rows(stream, shown, "update_at") == once
+
+
+def test_history_with_tombstones_is_what_it_was_when_it_lands_again_in_a_table_that_was_emptied(
+    orders: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    """What mends marks and ends that are wrong, for what is marked stays as it is."""
+    stream = orders(Mode.HISTORY, Deletes.SOFT)
+    stream.increment(row(1, 1, name="first"))
+    stream.increment(row(1, 2, name="second"))
+    stream.bury(1, upto=upto(10))
+    loader.load(stream)
+    before = warehouse.rows(stream, "name, _syncd_valid_to, _syncd_deleted_at, _syncd_batch")
+    warehouse.client.run(f'delete from "{stream.table}"')
+    Operator(journal=loader.journal, who="ann", why="a test").reset_loaded(stream.stream)
+
+    loader.load(stream)
+
+    assert warehouse.rows(stream, "name, _syncd_valid_to, _syncd_deleted_at, _syncd_batch") == before
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_a_key_that_is_buried_twice_in_one_batch_is_buried_once(
     orders: Prepare, loader: Loader, warehouse: Reader, mode: Mode
