@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from syncd.core.errors import ConfigError, SourceDown
-from syncd.core.settings import Settings, SourceSettings, StreamSettings
+from syncd.core.settings import Settings, SourceSettings, StreamSettings, WarehouseSettings
 from watermarks.clock import Clock, SystemClock
 from watermarks.document import Stage, Watermark
 from watermarks.errors import HintedError, Misuse
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from syncd.core.books import Books
     from syncd.core.manifest import Manifest
     from syncd.core.order import Order
+    from syncd.core.redshift.control import Ledgers
     from syncd.core.schema import Table
     from syncd.core.whereabouts import InTarget
     from watermarks.cursor import Cursor
@@ -61,6 +62,7 @@ class Desk:
         self.clock: Final = clock or SystemClock()
         self._stack = ExitStack()
         self._sessions = dict[str, "Session"]()
+        self._ledgers = dict[str, "Ledgers"]()
         self._sources = dict[str, "MySqlSource"]()
         self._down = dict[str, str]()
         """Servers that were away: they are not waited for again."""
@@ -115,16 +117,18 @@ class Desk:
     def books(self, settings: StreamSettings) -> "Books | None":
         """The ledger and the target of a stream; None where no warehouse is configured."""
         from syncd.adapters.redshift.books import LedgerBooks  # noqa: PLC0415  # its driver takes long to load
-        from syncd.core.redshift.control import Controls  # noqa: PLC0415  # as above
         from syncd.core.redshift.quoting import TableRef  # noqa: PLC0415  # as above
 
         target = settings.target
         if target is None:
             return None
-        warehouse = next(one for one in self.settings.warehouses if one.name == target.warehouse)
-        controls = Controls(lake=self.lake.at("").rstrip("/"), stream=name_of(settings), schema=warehouse.schema)
-        table = TableRef(schema=target.schema, name=target.table)
-        return LedgerBooks(lambda: self._session(warehouse.name), controls, table)
+        return LedgerBooks(
+            lambda: self._session(target.warehouse),
+            lambda: self._ledgers_of(target.warehouse),
+            lake=self.settings.lake.address,
+            stream=name_of(settings),
+            table=TableRef(schema=target.schema, name=target.table),
+        )
 
     def ddl(self, settings: StreamSettings, manifests: "Sequence[Manifest]") -> tuple[str, ...]:
         """The statements that would make the target take these files; none where there is no warehouse.
@@ -149,11 +153,20 @@ class Desk:
         if name not in self._sessions:
             from syncd.adapters.redshift.way import way_to  # noqa: PLC0415  # its driver takes long to load
 
-            settings = next(one for one in self.settings.warehouses if one.name == name)
-            session = self._stack.enter_context(way_to(settings)).open(f"syncd-{os.getpid()}")
+            session = self._stack.enter_context(way_to(self._warehouse(name))).open(f"syncd-{os.getpid()}")
             self._stack.callback(session.close)
             self._sessions[name] = session
         return self._sessions[name]
+
+    def _ledgers_of(self, name: str) -> "Ledgers":
+        if name not in self._ledgers:
+            from syncd.adapters.redshift.apart import ledgers_of  # noqa: PLC0415  # as above
+
+            self._ledgers[name] = ledgers_of(self._session(name), self._warehouse(name).schema)
+        return self._ledgers[name]
+
+    def _warehouse(self, name: str) -> WarehouseSettings:
+        return next(one for one in self.settings.warehouses if one.name == name)
 
     # MySQL.
 

@@ -83,6 +83,11 @@ class LakeSettings:
     region: str | None = None
     endpoint: str | None = None
 
+    @property
+    def address(self) -> str:
+        """By which the warehouse tells lakes apart; names of tables are made of it, so that it never changes."""
+        return f"s3://{self.bucket}/{self.prefix.strip('/')}".rstrip("/")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkSettings:

@@ -2,12 +2,10 @@
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from syncd.core.batch_number import COLUMN
-from syncd.core.redshift.control import ISOLATION, Controls, own_ledgers
 from syncd.core.redshift.copy import role_words
 from syncd.core.redshift.quoting import TableRef
 from syncd.core.redshift.target import found_of, found_statement
@@ -31,6 +29,7 @@ if TYPE_CHECKING:
     from syncd.adapters.redshift.session import Session
     from syncd.adapters.redshift.sessions import KeptSession, SessionPool
     from syncd.adapters.redshift.sieve import Sieve
+    from syncd.core.redshift.control import Controls, Ledgers
     from syncd.core.underway import UnderWay
     from syncd.wiring.service import Service
 
@@ -72,8 +71,8 @@ class Warehouse(Opened):
         self.settings: Final = settings
         self._service = service
         self._guard = threading.Lock()
-        self._known: tuple[bool, frozenset[str]] | None = None
-        """Whether the database is SERIALIZABLE, and the streams' own ledgers that stand there; asked once."""
+        self._ledgers: Ledgers | None = None
+        """Asked once."""
 
     @once
     def _pool(self) -> "SessionPool":
@@ -99,22 +98,17 @@ class Warehouse(Opened):
         """Whether the ledger seems to hold a batch; asked for all streams at once, and then every ten minutes."""
         return self._glance.holds(sessions, self._controls(key.stream, sessions), key)
 
-    def _controls(self, stream: StreamName, sessions: PassSessions) -> Controls:
-        lake = self._service.lake.at("").rstrip("/")
-        controls = Controls(lake=lake, stream=stream, schema=self.settings.schema)
-        serializable, own = self._known or self._isolation(sessions)
-        # One that was made stays in use: it has what landed while the database was SERIALIZABLE.
-        return replace(controls, apart=serializable or controls.own_ledger.name in own)
+    def _controls(self, stream: StreamName, sessions: PassSessions) -> "Controls":
+        ledgers = self._ledgers or self._asked_ledgers(sessions)
+        return ledgers.of_stream(stream, lake=self._service.lake.settings.address)
 
-    def _isolation(self, sessions: PassSessions) -> tuple[bool, frozenset[str]]:
+    def _asked_ledgers(self, sessions: PassSessions) -> "Ledgers":
+        from syncd.adapters.redshift.apart import ledgers_of  # noqa: PLC0415  # as above
+
         session = sessions.session()  # before the guard: who has it waits for nobody
         with self._guard:
-            if self._known is None:
-                [(level,)] = session.rows(ISOLATION)
-                names = session.rows(own_ledgers(self.settings.schema))
-                serializable = str(level).upper().startswith("SERIALIZABLE")
-                self._known = serializable, frozenset(str(name) for (name,) in names)
-            return self._known
+            self._ledgers = self._ledgers or ledgers_of(session, self.settings.schema)
+            return self._ledgers
 
     @once
     def _keys(self) -> "LakeKeys":

@@ -146,7 +146,7 @@ def load_run(
     )
     stream = StreamName.of_stem(job["stem"])
     place = Place(
-        controls=Controls(lake=lake.at("").rstrip("/"), stream=stream, schema=warehouse.schema),
+        controls=Controls(lake=lake.settings.address, stream=stream, schema=warehouse.schema, apart=False),
         table=TableRef(schema="public", name=job["table"]),
         mode=Mode(job["mode"]),
         settings=TargetSettings(

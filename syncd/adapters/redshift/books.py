@@ -1,23 +1,34 @@
-"""A warehouse as one who only looks at it: what its ledger says of a stream, and whether the target is there."""
+"""A warehouse as one who only looks at it: what its ledgers say of a stream, and whether the target is there."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from syncd.adapters.redshift.landing import ControlsMissing, expected
 from syncd.adapters.redshift.session import Session
-from syncd.core.batch_number import batch_of
 from syncd.core.books import Evidence
-from syncd.core.redshift.control import Controls
+from syncd.core.redshift.control import Controls, Ledgers, entries_of
 from syncd.core.redshift.quoting import TableRef
 from syncd.core.redshift.target import found_statement
 from watermarks.landing import LedgerKey
+from watermarks.names import StreamName
 
 
 class LedgerBooks:
     """Reads committed rows; no lock is taken, and nothing is written."""
 
-    def __init__(self, session: Callable[[], Session], controls: Controls, table: TableRef) -> None:
+    def __init__(
+        self,
+        session: Callable[[], Session],
+        ledgers: Callable[[], Ledgers],
+        *,
+        lake: str,
+        stream: StreamName,
+        table: TableRef,
+    ) -> None:
         self._session = session
-        self._controls = controls
+        self._ledgers = ledgers
+        self._lake = lake
+        self._stream = stream
         self._table = table
 
     @property
@@ -25,26 +36,30 @@ class LedgerBooks:
         return str(self._table)
 
     def entries(self) -> Mapping[LedgerKey, Evidence]:
-        try:
-            with expected():
-                rows = self._session().rows(self._controls.evidence)
-        except ControlsMissing:
-            return {}
+        controls = self._controls()
+        rows = [row for ledger in controls.ledgers for row in self._held(controls.evidence_in(ledger))]
         return {
-            LedgerKey(
-                stream=self._controls.stream, load_generation=int(generation), batch=batch_of(int(batch))
-            ): Evidence(rows=int(count), table=str(table), manifest=str(manifest))
-            for generation, batch, count, table, manifest in rows
+            entry.key: Evidence(rows=entry.rows, table=entry.table, manifest=entry.manifest)
+            for entry in entries_of(self._stream, rows)
         }
 
     def others(self) -> Sequence[str]:
         """Other streams that have landed in the target, each with its lake."""
-        try:
-            with expected():
-                rows = self._session().rows(self._controls.others_in(self._table))
-        except ControlsMissing:
-            return ()
-        return [f"{stream} of {lake}" for lake, stream in rows]
+        controls = self._controls()
+        asked = (controls.others_in(ledger, self._table) for ledger in self._ledgers().tables)
+        # One that got its own ledger later is in both.
+        return list(dict.fromkeys(f"{stream} of {lake}" for sql in asked for lake, stream in self._held(sql)))
 
     def there(self) -> bool:
         return bool(self._session().rows(found_statement(self._table)))
+
+    def _controls(self) -> Controls:
+        return self._ledgers().of_stream(self._stream, lake=self._lake)
+
+    def _held(self, sql: str) -> Sequence[tuple[Any, ...]]:
+        """What one ledger answers: one that was never made, or was dropped, holds nothing, and hides no other."""
+        try:
+            with expected():
+                return self._session().rows(sql)
+        except ControlsMissing:
+            return ()

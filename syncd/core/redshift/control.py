@@ -1,9 +1,10 @@
 """Our own tables in the warehouse: the fence of each stream, and the ledger of what landed."""
 
 import hashlib
+import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, Self
 
 from syncd.core.batch_number import batch_of, number_of
 from syncd.core.redshift.quoting import TableRef, text_literal
@@ -14,17 +15,19 @@ from watermarks.names import StreamName
 LEDGER: Final = "syncd_ledger"
 FENCE: Final = "syncd_fence_"
 _DIGITS: Final = 16
+_OWN: Final = re.compile(f"{LEDGER}_[0-9a-f]{{{_DIGITS}}}")
+_ENTRY: Final = "load_generation, batch, rows, table_name, manifest"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Controls:
-    """The fence and the ledger of one stream's landings in one target."""
+    """The fence and the ledger of one stream's landings in one target; `Ledgers` knows which ledger that is."""
 
     lake: str
     """The address of the lake: two lakes may feed one warehouse."""
     stream: StreamName
     schema: str
-    apart: bool = False
+    apart: bool
     """Whether this stream has a ledger of its own: where the database is SERIALIZABLE, streams that read and write one
     would make each other begin again, for ever."""
 
@@ -123,25 +126,23 @@ class Controls:
 
     @property
     def _entries(self) -> str:
-        return f"SELECT load_generation, batch, rows, table_name, manifest FROM {self._held} WHERE {self._mine}"
+        return f"SELECT {_ENTRY} FROM {self._held} WHERE {self._mine}"
 
     @property
     def _held(self) -> str:
         if not self.apart:
             return self.ledger.sql
-        fields = "lake, stream, target, load_generation, batch, rows, table_name, manifest"
-        return f"({' UNION ALL '.join(f'SELECT {fields} FROM {table.sql}' for table in self.ledgers)}) held"
+        each = (f"SELECT lake, stream, target, {_ENTRY} FROM {table.sql}" for table in self.ledgers)
+        return f"({' UNION ALL '.join(each)}) held"
 
-    @property
-    def evidence(self) -> str:
-        """What the ledger holds of this stream, with the manifest that each batch landed by."""
-        columns = "load_generation, batch, rows, table_name, manifest"
-        return f"SELECT {columns} FROM {self.ledger.sql} WHERE {self._mine}"
+    def evidence_in(self, ledger: TableRef) -> str:
+        """What one of its ledgers holds of this stream; of one after the other, for not each has to be there."""
+        return f"SELECT {_ENTRY} FROM {ledger.sql} WHERE {self._mine}"
 
-    def others_in(self, table: TableRef) -> str:
-        """The streams beside this one that have landed in a table."""
+    def others_in(self, ledger: TableRef, table: TableRef) -> str:
+        """The streams beside this one that have landed in a table, as one ledger knows."""
         return (
-            f"SELECT DISTINCT lake, stream FROM {self.shared_ledger.sql}"
+            f"SELECT DISTINCT lake, stream FROM {ledger.sql}"
             f" WHERE table_name = {text_literal(str(table))} AND NOT ({self._mine}) LIMIT 10"
         )
 
@@ -183,11 +184,39 @@ ISOLATION: Final = (
 
 
 def own_ledgers(schema: str) -> str:
-    """The names of all ledgers that are one stream's own."""
+    """The names of all ledgers that are one stream's own, and of what is called nearly so."""
     return (
         'SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n."oid" = c.relnamespace'
         f" WHERE n.nspname = {text_literal(schema)} AND c.relname LIKE {text_literal(f'{LEDGER}_%')}"
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledgers:
+    """The ledgers of one warehouse: whoever lands and whoever looks have from here which of them are a stream's."""
+
+    schema: str
+    serializable: bool
+    """Whether the database is: there each stream gets its own."""
+    own: frozenset[str]
+    """The names of those that are one stream's own, and stand."""
+
+    @classmethod
+    def told(cls, schema: str, *, level: str, names: Iterable[str]) -> Self:
+        """As the database answers to `ISOLATION` and `own_ledgers`."""
+        own = frozenset(filter(_OWN.fullmatch, names))
+        return cls(schema=schema, serializable=level.upper().startswith("SERIALIZABLE"), own=own)
+
+    def of_stream(self, stream: StreamName, *, lake: str) -> Controls:
+        """The controls of its landings from a lake."""
+        controls = Controls(lake=lake, stream=stream, schema=self.schema, apart=self.serializable)
+        # One that was made stays in use: it has what landed while the database was SERIALIZABLE.
+        return replace(controls, apart=True) if controls.own_ledger.name in self.own else controls
+
+    @property
+    def tables(self) -> tuple[TableRef, ...]:
+        """All of them; the shared one may be missing."""
+        return tuple(TableRef(schema=self.schema, name=name) for name in (LEDGER, *sorted(self.own)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,7 +81,7 @@ class Loader:
         assert settings.target is not None
         given: dict[str, Any] = {
             "controls": Controls(
-                lake=self.lake.at("").rstrip("/"), stream=prepared.stream, schema=self.warehouse.schema
+                lake=self.lake.settings.address, stream=prepared.stream, schema=self.warehouse.schema, apart=False
             ),
             "table": TableRef(schema=settings.target.schema, name=settings.target.table),
             "mode": settings.mode,

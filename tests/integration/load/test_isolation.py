@@ -29,7 +29,7 @@ def server(s3_url: str) -> Iterator[RedshiftStandIn]:
 
 def controls(loader: Loader, stream: Prepared, *, apart: bool) -> Controls:
     return Controls(
-        lake=loader.lake.at("").rstrip("/"), stream=stream.stream, schema=loader.warehouse.schema, apart=apart
+        lake=loader.lake.settings.address, stream=stream.stream, schema=loader.warehouse.schema, apart=apart
     )
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from syncd.core.settings import SparkSettings
+from syncd.core.settings import LakeSettings, SparkSettings
 
 
 @pytest.mark.parametrize(
@@ -19,3 +19,11 @@ from syncd.core.settings import SparkSettings
 )
 def test_as_many_windows_are_read_at_once_as_there_are_slots_and_connections(master: str, expected: int) -> None:
     assert SparkSettings(master=master).at_once(4, cores=2) == expected
+
+
+@pytest.mark.parametrize(
+    ("prefix", "address"),
+    [("", "s3://lake"), ("/", "s3://lake"), ("syncd", "s3://lake/syncd"), ("/a/b/", "s3://lake/a/b")],
+)
+def test_a_lake_has_one_address_however_its_prefix_is_written(prefix: str, address: str) -> None:
+    assert LakeSettings(bucket="lake", prefix=prefix).address == address
