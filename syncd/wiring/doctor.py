@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from syncd.core.checkup import Finding, Sheet, Side, State
@@ -88,11 +89,13 @@ class Doctor:
             ours = region_of(settings.host)
             if ours and "," not in told and told and ours != told:
                 sheet.bad("region", f"it is in {ours} and the bucket in {told}: COPY of Parquet wants them in one", "")
+            address = self._settings.lake.address
+            looked = partial(examine, settings, self._settings.streams, sheet, nonce=self._nonce, lake=address)
             if not takes_files:
-                return examine(settings, self._settings.streams, sheet, nonce=self._nonce, copy=None)
+                return looked(copy=None)
             tiny = _Tiny(self._open(), settings, f"doctor/{self._nonce}-{settings.name}/")
             try:
-                examine(settings, self._settings.streams, sheet, nonce=self._nonce, copy=tiny.copy)
+                looked(copy=tiny.copy)
             finally:
                 with sheet.checking("remove"):
                     tiny.remove()

@@ -7,13 +7,15 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from syncd.adapters.redshift.apart import ledgers_of
 from syncd.adapters.redshift.session import Session
 from syncd.adapters.redshift.way import way_to
 from syncd.core.checkup import Sheet, near
-from syncd.core.redshift.control import ISOLATION, LEDGER
+from syncd.core.redshift.control import ISOLATION
 from syncd.core.redshift.quoting import TableRef, quoted, text_literal
 from syncd.core.settings import StreamSettings, Tls, WarehouseSettings
 from watermarks.clock import SystemClock
+from watermarks.names import StreamName
 
 ANSWERED_WITHIN: Final = timedelta(seconds=20)
 COPIED_WITHIN: Final = timedelta(seconds=60)
@@ -30,13 +32,15 @@ def examine(
     sheet: Sheet,
     *,
     nonce: str,
+    lake: str,
     copy: Copy | None,
 ) -> None:
-    """Look at one warehouse; without `copy` there is no lake to copy from."""
+    """Look at one warehouse, into which a lake is loaded; without `copy` nothing can be copied from it."""
     bounded = replace(settings, silence=min(settings.silence, ANSWERED_WITHIN))
     with sheet.checking("login"), way_to(bounded) as way, closing(way.open("doctor")) as session:
         sheet.good("login", f"{session.site}")
-        _Look(settings, session, sheet, nonce).all(streams, copy)
+        mine = [one for one in streams if one.target is not None and one.target.warehouse == settings.name]
+        _Look(settings, session, sheet, nonce).all(mine, lake, copy)
 
 
 def region_of(host: str) -> str | None:
@@ -54,7 +58,7 @@ class _Look:
         self._sheet = sheet
         self._table = TableRef(schema=settings.schema, name=f"syncd_doctor_{nonce}")
 
-    def all(self, streams: Sequence[StreamSettings], copy: Copy | None) -> None:
+    def all(self, streams: Sequence[StreamSettings], lake: str, copy: Copy | None) -> None:
         sheet = self._sheet
         self._tls()
         with sheet.checking("version"):
@@ -65,7 +69,7 @@ class _Look:
             sheet.good("isolation", str(level))
         with sheet.checking("clock"):
             sheet.clock(self._clock, step=timedelta(seconds=1), now=SystemClock().now)
-        user, schema = self._session.site.user, quoted(self._settings.schema)
+        user = self._session.site.user
         with sheet.checking("create"), self._rolled_back():
             self._session.run(f"CREATE TABLE {self._table.sql} (id BIGINT, word VARCHAR(16))")
             sheet.good("create", f"tables can be made in schema {self._settings.schema}")
@@ -78,11 +82,10 @@ class _Look:
         elif sheet.fits("create"):
             with sheet.checking("copy"), self._rolled_back():
                 self._copied(copy)
-        rights = f"GRANT SELECT, INSERT, DELETE ON {schema}.{LEDGER} TO {quoted(user)};"
-        with sheet.checking("ledger", remedy=rights), self._rolled_back():
-            self._ledger()
+        with sheet.checking("ledger"):
+            self._ledgers([_stream_of(one) for one in streams], lake)
         for stream in streams:
-            if stream.target is not None and stream.target.warehouse == self._settings.name:
+            if stream.target is not None:
                 table = TableRef(schema=stream.target.schema, name=stream.target.table)
                 with sheet.checking(str(table)):
                     self._owned(table, user)
@@ -110,13 +113,32 @@ class _Look:
         by = "the role" if self._settings.iam_role else "the credentials of this process"
         return self._sheet.good("copy", f"a file of the lake was loaded by {by}, and rolled back")
 
-    def _ledger(self) -> None:
-        ledger = self._table.beside(LEDGER)
-        if not self._there(ledger):
-            return self._sheet.good("ledger", "it is made with the first landing")
-        self._session.run(f"INSERT INTO {ledger.sql} (lake, stream) VALUES ('doctor', 'doctor')")  # noqa: S608  # quoted
-        self._session.rows(f"SELECT COUNT(*) FROM {ledger.sql} WHERE stream = 'doctor'")  # noqa: S608  # as above
-        return self._sheet.good("ledger", "it can be read and written")
+    def _ledgers(self, streams: Sequence[StreamName], lake: str) -> None:
+        """What landings of these streams read, and write to, as far as it stands: where it fits, in one line."""
+        found = ledgers_of(self._session, self._settings.schema)
+        used = [found.of_stream(stream, lake=lake) for stream in streams]
+        checks = {table: "ledger" for one in used for table in one.ledgers}
+        checks |= {one.ledger: f"ledger of {one.stream.database}.{one.stream.table}" for one in used if one.apart}
+        written = {one.ledger for one in used}
+        stand = [table for table in found.tables if table in checks and self._there(table)]
+        before = len(self._sheet.findings)
+        for table in stand:
+            self._tried(checks[table], table, written=table in written)
+        if len(self._sheet.findings) > before:
+            return
+        many = sum(table in written for table in stand)
+        told = (f"{many} " if found.serializable else "it ") + "can be read and written"
+        each = "each stream has its own: " if found.serializable else ""
+        self._sheet.good("ledger", each + (told if many else "it is made with the first landing"))
+
+    def _tried(self, check: str, ledger: TableRef, *, written: bool) -> None:
+        """Use a ledger as a landing does; only what goes wrong is told."""
+        rights = f"GRANT SELECT, INSERT, DELETE ON {ledger.sql} TO {quoted(self._session.site.user)};"
+        with self._sheet.checking(check, remedy=rights), self._rolled_back():
+            if written:
+                row = f"INSERT INTO {ledger.sql} (lake, stream) VALUES ('doctor', 'doctor')"  # noqa: S608  # quoted
+                self._session.run(row)
+            self._session.rows(f"SELECT COUNT(*) FROM {ledger.sql} WHERE stream = 'doctor'")  # noqa: S608  # as above
 
     def _there(self, table: TableRef) -> bool:
         return bool(self._owners(table))
@@ -143,3 +165,7 @@ class _Look:
             yield
         finally:
             self._session.rollback()
+
+
+def _stream_of(settings: StreamSettings) -> StreamName:
+    return StreamName(source=settings.source, database=settings.database, table=settings.table)

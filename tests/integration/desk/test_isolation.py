@@ -2,10 +2,14 @@
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from syncd.adapters.redshift.checkup import examine
+from syncd.core.checkup import Finding, Sheet, Side, State
+from syncd.core.settings import Secret, WarehouseSettings
 from syncd.sandbox.redshift import Isolation, Lake, RedshiftStandIn
 from tests.integration.load.conftest import Loader, Reader
 from tests.integration.marks.conftest import Marks
@@ -21,7 +25,8 @@ SHARED = "public.syncd_ledger"
 
 @pytest.fixture(scope="module")
 def server(s3_url: str) -> Iterator[RedshiftStandIn]:
-    with RedshiftStandIn(lake=Lake(endpoint=s3_url), isolation=Isolation.SERIALIZABLE) as running:
+    words: dict[str, Any] = {"isolation": Isolation.SERIALIZABLE, "other_users": {"other": "Other1"}}
+    with RedshiftStandIn(lake=Lake(endpoint=s3_url), **words) as running:
         yield running
 
 
@@ -116,3 +121,40 @@ def test_a_shared_ledger_that_somebody_dropped_hides_no_own_one(
     warehouse.client.run(f"drop table {SHARED}")
 
     assert checked(syncd(landed)) == (0, 2, {})
+
+
+def doctor(warehouse: WarehouseSettings, orders: Prepared) -> dict[str, Finding]:
+    """What it finds of ledgers."""
+    sheet = Sheet(side=Side.WAREHOUSE)
+    examine(warehouse, [orders.settings], sheet, nonce="n", lake=orders.lake.settings.address, copy=None)
+    return {one.check: one for one in sheet.findings if one.check.startswith("ledger")}
+
+
+def test_the_doctor_tries_the_ledger_that_a_landing_would_use(
+    loader: Loader, landed: Prepared, prepared: Callable[..., Prepared], warehouse: Reader
+) -> None:
+    before = [entered(warehouse, name) for name in own_ledgers(warehouse)]
+
+    new, old = doctor(loader.warehouse, prepared()), doctor(loader.warehouse, landed)
+
+    assert {name: (one.state, one.told) for name, one in new.items()} == {
+        "ledger": (State.PASS, "each stream has its own: it is made with the first landing")
+    }
+    assert {name: (one.state, one.told) for name, one in old.items()} == {
+        "ledger": (State.PASS, "each stream has its own: 1 can be read and written")
+    }
+    assert [entered(warehouse, name) for name in own_ledgers(warehouse)] == before
+
+
+def test_what_the_doctor_tells_to_paste_opens_the_ledger(loader: Loader, landed: Prepared, warehouse: Reader) -> None:
+    somebody = replace(loader.warehouse, user="other", password=Secret("Other1"))
+
+    refused = doctor(somebody, landed)
+    for one in refused.values():
+        warehouse.client.run(one.remedy)
+
+    assert {name: one.state for name, one in refused.items()} == {
+        "ledger": State.FAIL,
+        f"ledger of shop.{landed.table}": State.FAIL,
+    }
+    assert {name: one.state for name, one in doctor(somebody, landed).items()} == {"ledger": State.PASS}
