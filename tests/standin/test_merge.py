@@ -159,9 +159,55 @@ def test_update_takes_an_alias_and_picks_one_of_several_matches(client: Client, 
     assert client.run(f"update {t} x set v = s.v from {s} s where x.k = s.k") == 1
 
 
+@pytest.mark.fact("5")
+@pytest.mark.parametrize(
+    "update",
+    [
+        "update {t} set v = s.v from {s} s where {t}.k = s.k",
+        "update {t} x set v = s.v from {s} s where x.k = s.k",
+        "update {t} set v = 'all' from {s} s, {s} r where {t}.k = s.k and s.k = r.k",
+        "update {t} set v = r.v from (select k, max(v) as v from {s} group by k, v) r where {t}.k = r.k",
+        "update {t} set v = 'all' from {s}",
+    ],
+)
+def test_update_that_matches_a_row_several_times_is_refused_where_the_session_wants_that(
+    client: Client, tables: tuple[str, str], update: str
+) -> None:
+    t, s = tables
+    client.run(f"insert into {s} values (1, 'other')")
+    before = content(client, t)
+    client.run("set error_on_nondeterministic_update to true")
+
+    assert client.refused(update.format(t=t, s=s))["M"] == "Found multiple matches to update the same tuple."
+    assert content(client, t) == before
+
+    client.run("reset error_on_nondeterministic_update")
+    client.run(update.format(t=t, s=s))
+
+
+@pytest.mark.fact("5")
+@pytest.mark.parametrize("wanted", ["true", "off"])
+def test_update_tells_its_count_whatever_the_session_wants(
+    client: Client, tables: tuple[str, str], wanted: str
+) -> None:
+    t, s = tables
+    client.run(f"set error_on_nondeterministic_update to {wanted}")
+
+    assert client.run(f"update {t} set v = s.v from {s} s where {t}.k = s.k and s.v = %s", ["new"]) == 1
+    assert client.run(f"update {t} set v = upper(v)") == 2
+    assert client.run(f"update {t} set v = (select max(v) from {s}) where k = 2") == 1
+
+    assert content(client, t) == [[1, "NEW"], [2, "new"]]
+
+
+@pytest.mark.stricter
+def test_setting_for_updates_is_on_or_off(client: Client) -> None:
+    assert "requires a Boolean value" in client.refused("set error_on_nondeterministic_update to 'sometimes'")["M"]
+
+
 @pytest.mark.stricter
 @pytest.mark.fact("5")
-@pytest.mark.parametrize("name", ["error_on_nondeterministic_update", "describe_field_name_in_uppercase"])
+@pytest.mark.parametrize("name", ["enable_large_strings_opt_in", "describe_field_name_in_uppercase"])
 def test_setting_that_would_change_an_answer_is_not_taken_in_silence(client: Client, name: str) -> None:
     client.run(f"set {name} to off")
 

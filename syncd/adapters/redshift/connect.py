@@ -41,6 +41,7 @@ def connect(
     try:
         driver = _greeted(wire, site, password=login.password.value, name=f"syncd {name}")
         session = Session(driver, wire, site=site, silence=settings.silence, meter=metered_by(meter, settings.name))
+        session.run("SET error_on_nondeterministic_update TO true")  # else one of several matches is taken in silence
         if settings.query_group is not None:
             session.run(f"SET query_group TO {_literal(settings.query_group)}")
     except BaseException:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from syncd.sandbox.redshift.functions import BEFORE_NAMES, DATE_PARTS_FIRST, KNOWN, NO_CALL
 from syncd.sandbox.redshift.names import LongNames, folded
 from syncd.sandbox.redshift.objects import quoted
+from syncd.sandbox.redshift.plan import LATE_MARK
 from syncd.sandbox.redshift.refusal import Refusal, not_in_stand_in, not_supported, syntax_error
 from syncd.sandbox.redshift.sqltypes import FOREIGN, read_type
 from syncd.sandbox.redshift.tokens import Kind, Reader, Token
@@ -202,6 +203,18 @@ class Editor:
                 self._reader.at += 2
                 self._casts.append(False)
                 self._change(part, "'" + part.raw.lower() + "'")
+
+
+def edited(reader: Reader, names: LongNames) -> tuple[str, bool]:
+    """A statement's text for PostgreSQL, and whether marks in it stand for what is known when it is carried out."""
+    editor = Editor(reader, names)
+    sql = editor.edit()
+    for start, end, name in sorted(editor.late, reverse=True):
+        call = reader.sql[start:end]
+        if sql.count(call) != 1:
+            raise not_in_stand_in(f"more than one {call}")
+        sql = sql.replace(call, f"{LATE_MARK}{name}{LATE_MARK}")
+    return sql, bool(editor.late)
 
 
 def _is_alias(before: Token | None) -> bool:

@@ -1,8 +1,8 @@
 """What the stand-in will do for a statement: hand it to PostgreSQL, rewritten, or carry it out by itself."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, Self
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,9 +20,11 @@ class Plan:
 
     `sql` goes to PostgreSQL; a `program` is carried out instead, and returns the command's tag. `late` says that
     the text holds marks for values known only when it is carried out. `alone` programs begin no transaction.
+    `of_one_match` is an UPDATE written so that several matches of one row are refused, for sessions that want that.
     """
 
     sql: str = ""
+    of_one_match: str = ""
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     late: bool = False
@@ -36,6 +38,10 @@ class Plan:
     def waits_for_execution(self) -> bool:
         """A writer is parsed when it is carried out: parsing would already take its table's lock."""
         return bool(self.writes)
+
+    def strictly(self) -> Self:
+        """Itself, but several matches of one row are refused, and not one of them taken."""
+        return replace(self, sql=self.of_one_match)
 
     def with_values(self, values: Mapping[str, int]) -> str:
         sql = self.sql

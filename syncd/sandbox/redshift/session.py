@@ -14,6 +14,7 @@ from syncd.sandbox.redshift.faults import Deed, Fault, When
 from syncd.sandbox.redshift.house import House
 from syncd.sandbox.redshift.plan import Plan
 from syncd.sandbox.redshift.refusal import Refusal, not_supported
+from syncd.sandbox.redshift.settings import ON, ONE_MATCH_SQL
 from syncd.sandbox.redshift.statements import plan_of
 from syncd.sandbox.redshift.translate import fields_of_refusal, in_front, tag_in_front, varbyte_in_front
 from syncd.sandbox.redshift.wire import Field, Message, PeerGone, Stream
@@ -21,7 +22,7 @@ from syncd.sandbox.redshift.wire import Field, Message, PeerGone, Stream
 FLUSH: Final = wire.pack(b"H")
 SYNC: Final = wire.pack(b"S")
 NO_DATA: Final = wire.pack(b"n")
-ENTERING: Final = b"redshift_enter"
+OURS: Final = b"redshift_ours"
 # What a parameter may be declared as: unknown, and the types that Redshift shares with PostgreSQL.
 PARAMETER_TYPES: Final = frozenset(
     {0, 16, 20, 21, 23, 25, 700, 701, 705, 1042, 1043, 1082, 1083, 1114, 1184, 1266, 1700}
@@ -289,17 +290,25 @@ class Session:
             pass
 
     def _enter(self, plan: Plan) -> None:
-        """Take the snapshot and the write locks, in a statement of our own within the same transaction."""
+        """Take the snapshot and the write locks."""
+        self._own(enter_sql(plan.reads, plan.writes))
+
+    def _own(self, sql: str) -> str:
+        """Carry out a statement of our own within the same transaction, and return the value that it reads."""
         nothing = struct.pack("!hhh", 0, 0, 0)
         for kind in (b"P", b"S"):  # what a refused one left; closing what is not there is no error
-            self._ask(wire.pack(b"C", kind + ENTERING + b"\0"), b"3")
-        self._ask(wire.parse(ENTERING, enter_sql(plan.reads, plan.writes)), b"1")
-        self._ask(wire.pack(b"B", ENTERING + b"\0" + ENTERING + b"\0" + nothing), b"2")
-        self._ask(wire.pack(b"E", ENTERING + b"\0" + struct.pack("!i", 0)), b"C")
+            self._ask(wire.pack(b"C", kind + OURS + b"\0"), b"3")
+        self._ask(wire.parse(OURS, sql), b"1")
+        self._ask(wire.pack(b"B", OURS + b"\0" + OURS + b"\0" + nothing), b"2")
+        told = self._asked(wire.pack(b"E", OURS + b"\0" + struct.pack("!i", 0)), b"C")
+        values = [value for message in told if message.kind == b"D" for value in wire.row_values(message.body)]
+        return (values[0] or b"").decode()
 
     def _write(self, portal: Portal) -> None:
         plan = portal.prepared.plan
         self._enter(plan)
+        if plan.of_one_match and self._own(ONE_MATCH_SQL).lower() in ON:
+            plan = plan.strictly()
         self._ask(wire.parse(b"", self._text_of(plan), portal.prepared.types), b"1")
         self._ask(wire.pack(b"B", b"\0\0" + portal.bind), b"2")
         self._pass_results(portal.prepared, self._asked(wire.pack(b"E", b"\0" + struct.pack("!i", 0)), b"CI"))
@@ -311,7 +320,7 @@ class Session:
                 self.client.queue(_row_in_front(message.body, varbytes, nul=prepared.plan.ends_with_nul))
             elif message.kind == b"C":
                 tag = prepared.plan.tag
-                self._answer(b"C", tag.encode() + b"\0" if tag else tag_in_front(message.body))
+                self._answer(b"C", tag.encode() + b"\0" if tag else tag_in_front(message.body, prepared.plan))
             elif message.kind in b"DIsN":
                 self._answer(message.kind, message.body)
 

@@ -10,6 +10,10 @@ from syncd.sandbox.redshift.plan import Plan
 from syncd.sandbox.redshift.refusal import Refusal, not_in_stand_in, syntax_error
 from syncd.sandbox.redshift.tokens import Kind, Reader, Token
 
+OFF: Final = frozenset({"off", "false", "0", "no", "f", "n", "of", "default"})
+ON: Final = frozenset({"on", "true", "1", "yes", "t", "y"})
+ONE_MATCH: Final = "error_on_nondeterministic_update"
+ONE_MATCH_SQL: Final = f"SELECT pg_catalog.current_setting('redshift.{ONE_MATCH}', true)"
 SHARED: Final = frozenset(
     [
         "statement_timeout",
@@ -27,7 +31,7 @@ REDSHIFT_ONLY: Final = {
     "enable_result_cache_for_session": "on",
     "enable_case_sensitive_identifier": "off",
     "enable_large_strings_opt_in": "off",
-    "error_on_nondeterministic_update": "off",
+    ONE_MATCH: "off",
     "analyze_threshold_percent": "10",
     "json_parse_truncate_strings": "off",
     "describe_field_name_in_uppercase": "off",
@@ -37,11 +41,9 @@ FIXED: Final = frozenset(
         "enable_case_sensitive_identifier",
         "enable_large_strings_opt_in",
         "json_parse_truncate_strings",
-        "error_on_nondeterministic_update",
         "describe_field_name_in_uppercase",
     }
 )
-OFF: Final = frozenset({"off", "false", "0", "no", "f", "n", "of", "default"})
 UNICODE: Final = frozenset({"utf8", "utf-8", "unicode"})
 VERSION: Final = "8.0.2"
 TIMEOUT: Final = re.compile(r"\d+")
@@ -114,6 +116,8 @@ def _value(reader: Reader) -> str:
 def _check(name: str, value: str) -> None:
     if name in FIXED and value.lower() not in OFF:
         raise not_in_stand_in(f"{name} TO {value}")
+    if name == ONE_MATCH and value.lower() not in ON | OFF:
+        raise Refusal("22023", f'parameter "{name}" requires a Boolean value')
     if name == "client_encoding" and value.lower() not in UNICODE:
         raise not_in_stand_in(f"client_encoding TO {value}")
     if name == "statement_timeout" and not TIMEOUT.fullmatch(value):

@@ -1,17 +1,19 @@
 """From a client's text to a plan: the first word decides who reads the rest."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from syncd.sandbox.redshift import alter, create, load_text, merge
 from syncd.sandbox.redshift.desk import Desk
-from syncd.sandbox.redshift.edits import Editor, name_behind, refuse_foreign_windows
+from syncd.sandbox.redshift.edits import Editor, edited, name_behind, refuse_foreign_windows
 from syncd.sandbox.redshift.names import LongNames
-from syncd.sandbox.redshift.plan import LATE_MARK, Plan
+from syncd.sandbox.redshift.plan import Plan
 from syncd.sandbox.redshift.queries import checked
 from syncd.sandbox.redshift.refusal import Refusal, not_in_stand_in, not_supported, syntax_error
 from syncd.sandbox.redshift.settings import plan_reset, plan_set, plan_show
 from syncd.sandbox.redshift.tokens import Reader, tokens_of
+from syncd.sandbox.redshift.updates import as_merge
 
 LONGEST_STATEMENT: Final = 16 * 1024 * 1024
 MOST_PARAMETERS: Final = 32767
@@ -43,22 +45,21 @@ def plan_of(sql: str, names: LongNames) -> Plan:
 
 def _query(reader: Reader, names: LongNames) -> Plan:
     refuse_foreign_windows(reader.tokens)
-    editor = Editor(reader, names)
-    sql = editor.edit()
+    sql, late = edited(reader, names)
     touched = checked(reader.sql, names)
-    for start, end, name in sorted(editor.late, reverse=True):
-        call = reader.sql[start:end]
-        if sql.count(call) != 1:
-            raise not_in_stand_in(f"more than one {call}")
-        sql = sql.replace(call, f"{LATE_MARK}{name}{LATE_MARK}")
     words = [t.text for t in reader.tokens]
     return Plan(
         sql=sql,
         reads=touched.reads,
         writes=touched.writes,
-        late=bool(editor.late),
+        late=late,
         ends_with_nul=words == ["SELECT", "VERSION", "(", ")"],
     )
+
+
+def _update(reader: Reader, names: LongNames) -> Plan:
+    plan = _query(reader, names)
+    return replace(plan, of_one_match=as_merge(reader.sql, reader.tokens, names))
 
 
 def _transaction(sql: str) -> Callable[[Reader, LongNames], Plan]:
@@ -168,7 +169,7 @@ STATEMENTS: Final[dict[str, Callable[[Reader, LongNames], Plan]]] = {
     "SELECT": _query,
     "WITH": _query,
     "INSERT": _query,
-    "UPDATE": _query,
+    "UPDATE": _update,
     "DELETE": _query,
     "MERGE": merge.plan_merge,
     "COPY": load_text.plan_copy,

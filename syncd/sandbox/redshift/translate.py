@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from syncd.sandbox.redshift.names import LongNames
+from syncd.sandbox.redshift.plan import Plan
 from syncd.sandbox.redshift.refusal import INTERNAL, NOT_SUPPORTED, Refusal
 from syncd.sandbox.redshift.scan_errors import NULL_VALUE, detail_block
 from syncd.sandbox.redshift.wire import Field
@@ -120,8 +121,10 @@ PUT: Final = {
 }
 
 
-def tag_in_front(tag: bytes) -> bytes:
-    """A command tag; MERGE tells no count."""
+def tag_in_front(tag: bytes, plan: Plan) -> bytes:
+    """A command tag; MERGE tells no count, where it is not an UPDATE in other words."""
+    if plan.of_one_match:
+        return tag.replace(b"MERGE", b"UPDATE")
     return b"MERGE\0" if tag.startswith(b"MERGE") else tag
 
 

@@ -43,7 +43,7 @@ def test_statements_are_counted_by_their_first_word_also_where_they_fail(session
         session.run("nonsense 'a secret'")
 
     told = [(call.warehouse, call.statement) for call in calls if isinstance(call, WarehouseAsked)]
-    assert told == [("warehouse", word) for word in ("begin", "select", "commit", "copy", "other")]
+    assert told == [("warehouse", word) for word in ("set", "begin", "select", "commit", "copy", "other")]
     assert all(call.seconds > 0 for call in calls if isinstance(call, WarehouseAsked))
 
 
@@ -52,6 +52,19 @@ def test_statements_commit_by_themselves_outside_a_transaction(session: Session,
 
     assert client.value(f"select count(*) from {table}") == 2
     assert not session.in_transaction
+
+
+def test_an_update_that_matches_a_row_several_times_is_refused_and_none_of_them_is_taken(
+    session: Session, client: Client, table: str
+) -> None:
+    other = client.table("a integer, b integer")
+    client.run(f"insert into {table} values (1)")
+    client.run(f"insert into {other} values (1, 2), (1, 3)")
+
+    with pytest.raises(WarehouseUnfit, match="multiple matches"):
+        session.run(f"UPDATE {table} SET a = o.b FROM {other} o WHERE {table}.a = o.a")
+
+    assert client.rows(f"select a from {table}") == [[1]]
 
 
 def test_percent_signs_stay_where_there_are_no_arguments(session: Session) -> None:
