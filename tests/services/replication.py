@@ -9,9 +9,18 @@ from syncd.core.settings import SourceSettings
 
 
 def follow(
-    settings: SourceSettings, at_primary: Connection, at_replica: Connection, server: Server, *, by_gtid: bool
+    settings: SourceSettings,
+    at_primary: Connection,
+    at_replica: Connection,
+    server: Server,
+    *,
+    by_gtid: bool,
+    channel: str = "",
 ) -> None:
-    """Let a server follow another from where its binary log ends; `settings` are those of the other."""
+    """Let a server follow another from where its binary log ends; `settings` are those of the other.
+
+    A server may follow several, each by a `channel` of its own.
+    """
     position = position_of(at_primary, server, settings)
     name = "MASTER" if server.mariadb else "SOURCE"
     options: dict[str, str | int] = {"HOST": settings.host, "PORT": settings.port, "USER": settings.user}
@@ -26,8 +35,13 @@ def follow(
         told += ["MASTER_SSL_VERIFY_SERVER_CERT = 0"]
     else:
         told += ["GET_SOURCE_PUBLIC_KEY = 1"]
-    change = "CHANGE MASTER TO" if server.mariadb else "CHANGE REPLICATION SOURCE TO"
-    run(at_replica, f"{change} {', '.join(told)}", "START REPLICA")
+    options_of = ", ".join(told)
+    if server.mariadb:
+        name = f"'{channel}'" if channel else ""
+        run(at_replica, f"CHANGE MASTER {name} TO {options_of}", f"START REPLICA {name}")
+    else:
+        name = f"FOR CHANNEL '{channel}'" if channel else ""
+        run(at_replica, f"CHANGE REPLICATION SOURCE TO {options_of} {name}", f"START REPLICA {name}")
 
 
 def server_of(connection: Connection) -> Server:

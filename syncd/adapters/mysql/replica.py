@@ -6,8 +6,8 @@ transaction that the poll knew to be over, because a server writes its log befor
 lets others see the rows. GTIDs of MySQL do not serve: they are added after that.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from time import monotonic
 from typing import Any, Final
@@ -41,7 +41,10 @@ class Position:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replication:
-    """How a server follows its primary."""
+    """How a server follows a primary: one channel, of which a replica may have several."""
+
+    channel: str
+    """Empty where nobody named it."""
 
     host: str
     """The primary, as the replica calls it."""
@@ -73,19 +76,39 @@ def position_of(primary: Connection, server: Server, settings: SourceSettings) -
     return Position(file=found["File"], offset=found["Position"], gtid=gtid["gtid"] if gtid else "")
 
 
-def replication_of(connection: Connection, server: Server, settings: SourceSettings) -> Replication | None:
-    """How a server follows another; none if it does not.
+def channels_of(connection: Connection, server: Server, settings: SourceSettings) -> tuple[Replication, ...]:
+    """How a server follows each of its primaries.
 
     Raises:
         SourceUnfit: it may not be seen.
     """
     newer = not server.mariadb and server.version >= _NEWER_STATUS
-    found = _one(connection, "SHOW REPLICA STATUS" if newer else "SHOW SLAVE STATUS", server, settings)
-    if found is None:
+    # MariaDB shows but one channel, unless it is asked for all.
+    asked = "SHOW ALL SLAVES STATUS" if server.mariadb else "SHOW REPLICA STATUS" if newer else "SHOW SLAVE STATUS"
+    return tuple(_channel(row, server) for row in _all(connection, asked, server, settings))
+
+
+def replication_of(connection: Connection, server: Server, settings: SourceSettings) -> Replication | None:
+    """How a server follows others, all in all; none if it does not."""
+    return slowest(channels_of(connection, server, settings))
+
+
+def slowest(channels: Sequence[Replication]) -> Replication | None:
+    """The channel that is behind the furthest, one that does not know how far before all others.
+
+    It runs only where all of them do: a row may come by any.
+    """
+    if not channels:
         return None
+    last = max(channels, key=lambda each: timedelta.max if each.lag is None else each.lag)
+    return replace(last, running=all(each.running for each in channels))
+
+
+def _channel(found: Mapping[str, Any], server: Server) -> Replication:
     told = {name.lower().replace("master", "source").replace("slave", "replica"): found[name] for name in found}
     lag = told["seconds_behind_source"]
     return Replication(
+        channel=told["connection_name" if server.mariadb else "channel_name"],
         host=f"{told['source_host']}:{told['source_port']}",
         primary=str(told["source_server_id"] if server.mariadb else told["source_uuid"]),
         running=told["replica_io_running"] == "Yes" and told["replica_sql_running"] == "Yes",
@@ -103,20 +126,22 @@ def name_of(primary: Connection, server: Server, settings: SourceSettings) -> st
     return str(found["name"])
 
 
-def require_follows(found: Replication | None, *, primary: str, settings: SourceSettings) -> Replication:
-    """That a server follows this very primary: positions mean nothing to one that follows another, or none.
+def require_follows(channels: Sequence[Replication], *, primary: str, settings: SourceSettings) -> Replication:
+    """The channel by which a server follows this very primary: its positions mean nothing to any other.
 
     Raises:
         SourceUnfit: it does not.
     """
-    if found is None:
+    if not channels:
         raise SourceUnfit(
             f"{settings.host}:{settings.port} is no replica that tells what it has applied",
             hint="Read from the primary itself, or leave `primary` out.",
         )
-    if found.primary != primary:
+    found = next((each for each in channels if each.primary == primary), None)
+    if found is None:
+        hosts = ", ".join(each.host for each in channels)
         raise SourceUnfit(
-            f"{settings.host}:{settings.port} follows {found.host}, which is not the server named as its primary",
+            f"{settings.host}:{settings.port} follows {hosts}, which is not the server named as its primary",
             hint="Name the server that it follows directly as `primary`.",
         )
     return found
@@ -128,27 +153,29 @@ def wait_until_applied(
     settings: SourceSettings,
     position: Position,
     *,
+    followed: Replication,
     within: timedelta,
     clock: Callable[[], float] = monotonic,
 ) -> None:
-    """Return once every transaction before a position can be seen here; a snapshot must be opened after that.
+    """Return once every transaction before a position of the primary that is `followed` can be seen here.
+
+    A snapshot must be opened after that.
 
     Raises:
         SourceDown: it was not there in time, or replication does not run.
         SourceUnfit: replication met an error that a person has to mend.
     """
-    followed = replication_of(replica, server, settings)
-    question, arguments = _question(server, position, by_gtid=followed is not None and followed.by_gtid)
+    question, arguments = _question(server, position, followed)
     end = clock() + within.total_seconds()
     longest = min(_LONGEST_QUESTION, settings.silence.total_seconds() / 2)
     while True:
         # Whole seconds: MySQL takes a fraction for none, and none for ever.
         seconds = max(1, int(min(longest, end - clock())))
-        found = _one(replica, question, server, settings, (*arguments, seconds))
+        found = _one(replica, question, server, settings, {**arguments, "seconds": seconds})
         answer = None if found is None else found["answer"]
         if answer is not None and int(answer) > _NO_ANSWER_YET:
             return
-        _require_running(replica, server, settings)
+        _require_running(replica, server, settings, channel=followed.channel)
         if clock() >= end:
             raise SourceDown(
                 f"the replica {settings.host}:{settings.port} has not applied"
@@ -157,8 +184,9 @@ def wait_until_applied(
             )
 
 
-def _require_running(replica: Connection, server: Server, settings: SourceSettings) -> None:
-    found = replication_of(replica, server, settings)
+def _require_running(replica: Connection, server: Server, settings: SourceSettings, *, channel: str) -> None:
+    channels = channels_of(replica, server, settings)
+    found = next((each for each in channels if each.channel == channel), None)
     if found is not None and found.running:
         return
     told = f"replication at {settings.host}:{settings.port} does not run"
@@ -168,23 +196,37 @@ def _require_running(replica: Connection, server: Server, settings: SourceSettin
     raise SourceDown(told, hint=hint)
 
 
-def _question(server: Server, position: Position, *, by_gtid: bool) -> tuple[str, tuple[object, ...]]:
-    if by_gtid and position.gtid:
+def _question(server: Server, position: Position, followed: Replication) -> tuple[str, Mapping[str, object]]:
+    if followed.by_gtid and position.gtid:
         # Of several workers on several domains, only this knows the last.
-        return "SELECT MASTER_GTID_WAIT(%s, %s) AS answer", (position.gtid,)
+        return "SELECT MASTER_GTID_WAIT(%(gtid)s, %(seconds)s) AS answer", {"gtid": position.gtid}
     newer = not server.mariadb and server.version >= _NEWER_WAIT
     name = "SOURCE_POS_WAIT" if newer else "MASTER_POS_WAIT"
-    return f"SELECT {name}(%s, %s, %s) AS answer", (position.file, position.offset)
+    arguments = {"file": position.file, "offset": position.offset, "channel": followed.channel}
+    return f"SELECT {name}(%(file)s, %(offset)s, %(seconds)s, %(channel)s) AS answer", arguments
 
 
 def _one(
-    connection: Connection, sql: str, server: Server, settings: SourceSettings, arguments: tuple[object, ...] = ()
+    connection: Connection,
+    sql: str,
+    server: Server,
+    settings: SourceSettings,
+    arguments: Mapping[str, object] | None = None,
 ) -> Mapping[str, Any] | None:
+    return next(iter(_all(connection, sql, server, settings, arguments)), None)
+
+
+def _all(
+    connection: Connection,
+    sql: str,
+    server: Server,
+    settings: SourceSettings,
+    arguments: Mapping[str, object] | None = None,
+) -> Sequence[Mapping[str, Any]]:
     try:
         with mapped(settings), connection.cursor(DictCursor) as cursor:
-            cursor.execute(sql, arguments or None)
-            found: Mapping[str, Any] | None = cursor.fetchone()
-            return found
+            cursor.execute(sql, arguments)
+            return tuple(cursor.fetchall())
     except SourceUnfit as error:
         rights = "BINLOG MONITOR, REPLICA MONITOR" if server.mariadb else "REPLICATION CLIENT"
         if error.facts.get("code") != _RIGHT_MISSING:

@@ -4,10 +4,8 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import timedelta
 from typing import Any, Final, TypeAlias, TypeVar
 
-import pymysql
 from pymysql.constants import CR, ER
 
 from syncd.adapters.mysql.connect import FOREIGN, Connection, Opener, error_of, shut
@@ -15,6 +13,7 @@ from syncd.adapters.mysql.describe import describe
 from syncd.adapters.mysql.replica import (
     Position,
     Replication,
+    channels_of,
     name_of,
     position_of,
     replication_of,
@@ -139,7 +138,7 @@ class MySqlSource:
         )
 
     def following(self) -> Replication | None:
-        """How this server follows another; None if it does not."""
+        """How this server follows others; None if it does not."""
         server = self.server()
         return self._told(lambda connection: replication_of(connection, server, self._settings))
 
@@ -150,11 +149,14 @@ class MySqlSource:
             SourceDown: it could not in the time of `catch_up`, or replication does not run.
             SourceUnfit: it follows another server, or none.
         """
-        settings = self._settings
-        require_follows(self.following(), primary=primary, settings=settings)
-        server = self.server()
-        within = settings.catch_up
-        self._told(lambda connection: wait_until_applied(connection, server, settings, position, within=within))
+        settings, server = self._settings, self.server()
+
+        def caught_up(connection: Connection) -> None:
+            followed = require_follows(channels_of(connection, server, settings), primary=primary, settings=settings)
+            within = settings.catch_up
+            wait_until_applied(connection, server, settings, position, followed=followed, within=within)
+
+        self._told(caught_up)
 
     def _told(self, ask: Callable[[Connection], Told]) -> Told:
         try:
@@ -245,17 +247,3 @@ def _fetched_raw(connection: Connection, sql: str) -> Sequence[tuple[Any, ...]]:
             return tuple(cursor.fetchall())
     finally:
         connection.encoding = encoding
-
-
-def _named(connection: Connection, sql: str) -> Sequence[dict[str, Any]]:
-    with connection.cursor(pymysql.cursors.DictCursor) as cursor:
-        cursor.execute(sql)
-        return tuple(cursor.fetchall())
-
-
-def _lag_of(told: Sequence[dict[str, Any]]) -> timedelta | None:
-    """The longest lag of all channels; one that stands still is behind for ever."""
-    lags = [row.get("Seconds_Behind_Source", row.get("Seconds_Behind_Master")) for row in told]
-    if not lags:
-        return None
-    return max(timedelta.max if lag is None else timedelta(seconds=int(lag)) for lag in lags)

@@ -12,6 +12,7 @@ from syncd.adapters.mysql.connect import Connection, connect
 from syncd.adapters.mysql.replica import (
     Position,
     Replication,
+    channels_of,
     name_of,
     position_of,
     replication_of,
@@ -51,7 +52,7 @@ class Pair:
         return position_of(self.upper, self.server, self.primary)
 
     def wait(self, position: Position, *, within: timedelta = WITHIN) -> None:
-        wait_until_applied(self.lower, self.server, self.replica, position, within=within)
+        wait_until_applied(self.lower, self.server, self.replica, position, followed=self.replication(), within=within)
 
     def replication(self) -> Replication:
         found = replication_of(self.lower, self.server, self.replica)
@@ -114,7 +115,9 @@ def test_the_wait_is_bounded_and_longer_than_a_connection_may_be_silent(pair: Pa
         began = monotonic()
 
         with pytest.raises(SourceDown, match="has not applied"):
-            wait_until_applied(connection, pair.server, impatient, position, within=timedelta(seconds=4))
+            wait_until_applied(
+                connection, pair.server, impatient, position, followed=pair.replication(), within=timedelta(seconds=4)
+            )
 
         assert 3.9 < monotonic() - began < 10
 
@@ -158,7 +161,7 @@ def test_a_replica_tells_whom_it_follows_and_how_far_behind_it_is(pair: Pair) ->
     assert found.lag < timedelta(seconds=10)
     assert found.host == f"127.0.0.1:{pair.primary.port}"
     assert found.error == ""
-    require_follows(found, primary=name_of(pair.upper, pair.server, pair.primary), settings=pair.replica)
+    require_follows([found], primary=name_of(pair.upper, pair.server, pair.primary), settings=pair.replica)
 
 
 def test_a_stopped_replica_does_not_know_how_far_behind_it_is(pair: Pair) -> None:
@@ -170,11 +173,9 @@ def test_a_stopped_replica_does_not_know_how_far_behind_it_is(pair: Pair) -> Non
 
 
 def test_a_primary_follows_nobody(pair: Pair) -> None:
-    found = replication_of(pair.upper, pair.server, pair.primary)
-
-    assert found is None
+    assert replication_of(pair.upper, pair.server, pair.primary) is None
     with pytest.raises(SourceUnfit, match="is no replica"):
-        require_follows(found, primary="1", settings=pair.primary)
+        require_follows(channels_of(pair.upper, pair.server, pair.primary), primary="1", settings=pair.primary)
 
 
 def test_a_replica_of_another_server_is_refused(pair: Pair) -> None:
@@ -182,7 +183,7 @@ def test_a_replica_of_another_server_is_refused(pair: Pair) -> None:
     itself = name_of(pair.lower, pair.server, pair.replica)
 
     with pytest.raises(SourceUnfit, match="is not the server named as its primary"):
-        require_follows(pair.replication(), primary=itself, settings=pair.replica)
+        require_follows([pair.replication()], primary=itself, settings=pair.replica)
 
 
 def test_a_server_without_a_binary_log_is_no_primary(pair: Pair) -> None:
