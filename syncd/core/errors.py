@@ -13,6 +13,10 @@ class SourceDown(Transient):
     """MySQL did not start, does not answer, or cut the connection."""
 
 
+class AnotherServer(SourceDown):
+    """Another server answers than the one that was asked before: nothing counts that would mix what the two say."""
+
+
 class LakeDown(Transient):
     """S3 did not start, does not answer, or refuses for now."""
 

@@ -1,6 +1,8 @@
 """How many may be at one outside thing at once, and who comes next?"""
 
+import math
 import threading
+import time
 from collections import deque
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -15,6 +17,11 @@ if TYPE_CHECKING:
 
 class Parked(Protocol):
     """Something that keeps a place though nobody uses it: an open connection."""
+
+    @property
+    def opened_at(self) -> float:
+        """When it was begun to be opened, on the monotonic clock."""
+        ...
 
     def close(self) -> None: ...
 
@@ -39,11 +46,19 @@ class Places(Generic[P]):
     """So many places, given in the order of asking; safe for every thread.
 
     What is open and not used may be parked: it keeps its place, is given to whoever comes next for the same, and makes
-    way for others. Readings, which may last for hours, leave `kept` places to questions, which are short. Nobody waits
-    here while holding a place of the same kind of thing: so nobody waits for ever.
+    way for others. What was opened more than `oldest` seconds ago is not used again. Readings, which may last for
+    hours, leave `kept` places to questions, which are short. Nobody waits here while holding a place of the same kind
+    of thing: so nobody waits for ever.
     """
 
-    def __init__(self, most: int, *, kept: int = 0) -> None:
+    def __init__(
+        self,
+        most: int,
+        *,
+        kept: int = 0,
+        oldest: float = math.inf,
+        clock: "Callable[[], float]" = time.monotonic,
+    ) -> None:
         self.most: Final = most
         self.for_readings: Final = max(1, most - kept)
         """As many places as readings may have, all together."""
@@ -52,6 +67,9 @@ class Places(Generic[P]):
         self._reading = 0
         self._queue: deque[_Waiter[P]] = deque()
         self._parked: list[tuple[str, P]] = []
+        self._oldest = oldest
+        self._clock = clock
+        self._closed_at = -math.inf
 
     def take(self, under_way: UnderWay, *, kind: str = "") -> P | None:
         """A place; what was parked there of this kind, or None where it is to be opened.
@@ -77,8 +95,12 @@ class Places(Generic[P]):
     def park(self, thing: P, *, kind: str = "") -> None:
         """Leave what is open in its place, until somebody needs the one or the other."""
         with self._changed:
-            self._parked.append((kind, thing))
-            self._share_out()
+            if self._is_usable(thing):
+                self._parked.append((kind, thing))
+                self._share_out()
+                return
+        thing.close()
+        self.give_back()
 
     def give_back(self, count: int = 1, *, reading: bool = False) -> None:
         """Leave places with nothing in them."""
@@ -88,8 +110,9 @@ class Places(Generic[P]):
             self._share_out()
 
     def close(self) -> None:
-        """Close what is parked."""
+        """Close what is parked, and what is in use once it is left: whoever comes next opens anew."""
         with self._changed:
+            self._closed_at = self._clock()
             parked, self._parked = self._parked, []
             self._free += len(parked)
             self._share_out()
@@ -154,11 +177,18 @@ class Places(Generic[P]):
         else:
             mine = [place for place, (kind, _) in enumerate(self._parked) if kind == waiter.kind]
             if mine:
-                waiter.reused = self._parked.pop(mine[-1])[1]  # the one that was used last is the likeliest to live
+                found = self._parked.pop(mine[-1])[1]  # the one that was used last is the likeliest to live
+                if self._is_usable(found):
+                    waiter.reused = found
+                else:
+                    waiter.ousted = [found]
                 return
         taken = min(waiter.granted, self._free)
         self._free -= taken
         waiter.ousted = [self._parked.pop(0)[1] for _ in range(waiter.granted - taken)]
+
+    def _is_usable(self, thing: P) -> bool:
+        return thing.opened_at > max(self._closed_at, self._clock() - self._oldest)
 
 
 class Share(Generic[P]):

@@ -41,6 +41,10 @@ class Source(Protocol):
         """All rows of a small answer, values as the driver has them; a streaming read is the reader's work."""
         ...
 
+    def forget(self) -> None:
+        """Use nothing again that is open, for horizons either: its address may lead to another server by now."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class TableName:
@@ -101,6 +105,8 @@ class Horizon:
     proven: bool
     t0: datetime
     """The server's clock when the poll began."""
+    identity: str
+    """The server of whose rows this is true: of a replica, once it has what its primary's horizon covers."""
     reason: str = ""
     """What holds it, in words: `held by transaction 4711, user app, 40 s`."""
     ids: int | None = None
@@ -120,6 +126,7 @@ class Horizons(Protocol):
         Raises:
             SourceUnfit: rows are stamped on another server, or this one may not be asked.
             SourceDown: it gave no answer.
+            AnotherServer: what was asked for it was answered by two.
         """
         ...
 

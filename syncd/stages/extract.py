@@ -10,7 +10,7 @@ from syncd.core.added import Added
 from syncd.core.batch_number import number_of
 from syncd.core.columns import Passage
 from syncd.core.earlier import Earlier
-from syncd.core.errors import SchemaDrift, TableAltered
+from syncd.core.errors import AnotherServer, SchemaDrift, SourceReplaced, TableAltered
 from syncd.core.events import BatchPlanned, RowsArrived, Tell
 from syncd.core.identity import identity_of
 from syncd.core.layout import batch_prefix, quarantine_prefix
@@ -175,6 +175,9 @@ class ExtractProducer:
         except SchemaDrift:
             self._unaltered(plan)
             raise
+        except SourceReplaced as error:
+            self._require_planned_there(plan, error)
+            raise
         # Windows are read one after the other: between two of them a column may have become another type, whose values
         # the statements of the plan would bend to the old one without a word.
         try:
@@ -183,6 +186,19 @@ class ExtractProducer:
             self._parts.drop([part.key for part in (*read.parts, *read.quarantined)])
             raise
         return read
+
+    def _require_planned_there(self, plan: Plan, met: SourceReplaced) -> None:
+        """Make sure that the plan's server still is where the address leads, though a reading met another one there.
+
+        Raises:
+            AnotherServer: it was asked over what had been open for a while, and is not.
+        """
+        self._source.forget()
+        if not self._planning.holds(plan):
+            raise AnotherServer(
+                f"another server answers than the one that batch {plan.id} was planned for",
+                hint="Run again: the batch is planned anew, for the server of now.",
+            ) from met
 
     def _unaltered(self, plan: Plan) -> Table:
         """The table, with the columns that it was planned with.

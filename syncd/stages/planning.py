@@ -11,7 +11,7 @@ from syncd.core.adoption import Closed
 from syncd.core.clocks import Clock
 from syncd.core.columns import Passage
 from syncd.core.continuing import require_positions, require_same_order, tells_key, tells_order
-from syncd.core.errors import NotKnownYet, SourceReplaced, SourceUnfit
+from syncd.core.errors import AnotherServer, NotKnownYet, SourceReplaced, SourceUnfit
 from syncd.core.growing import Notes, Remembered, Seen, complete, noted
 from syncd.core.horizon import Stamp, stamp_of, unstamped, zone_of
 from syncd.core.mysql_sql import after, anything_new, as_identity, within
@@ -117,6 +117,13 @@ class Planner:
             ValueRefused: a row has no place in the order, and no policy lets it be.
         """
         self.waiting, self.rest = "", None
+        try:
+            return self._proposed(watermark)
+        except AnotherServer as error:
+            self.waiting = error.message
+            return None
+
+    def _proposed(self, watermark: Watermark) -> Draft | None:
         chain = watermark.chain
         self._began = self._began or (chain.last, chain.tally.rows)
         rows = planner.rows_left(self.settings, self.request, done=chain.tally.rows - self._began[1])
@@ -163,6 +170,7 @@ class Planner:
 
         Raises:
             NotKnownYet: transactions that may write there are open since before anybody watched.
+            AnotherServer: two answered.
         """
         table = self.source.table(self.settings.database, self.settings.table)
         order = order_of(table, self.settings, zone=zone_of(self.zone or self._prober.zone()))
@@ -505,6 +513,22 @@ class Planner:
         return planner.beside(Kind.REPAIR, scene.ground, scene.order, found, proven=proven) if found.ends else None
 
     def _horizon(self, scene: _Scene, clock: Clock | None, *, aged: float = 0.0) -> Horizon:
+        """The horizon of the stream's table, of the very server whose rows are read.
+
+        Raises:
+            AnotherServer: it is of another one, of whose open transactions the one that is read knows nothing.
+        """
+        horizon = self._horizon_of_table(scene, clock, aged=aged)
+        if horizon.identity == scene.ground.identity:
+            return horizon
+        self.source.forget()
+        raise AnotherServer(
+            f"two servers answer: {scene.table} would be read from {scene.ground.identity},"
+            f" and what is open is known of {horizon.identity}",
+            hint="Both are asked anew. Does the source's address lead to several servers?",
+        )
+
+    def _horizon_of_table(self, scene: _Scene, clock: Clock | None, *, aged: float) -> Horizon:
         """The horizon of the stream's table; of stamps that others make it is a guess, and says so."""
         chain, order = scene.watermark.chain, scene.order
         mark = clock.instant(scene.mark.values[0]) if clock and scene.mark and chain.proven else None

@@ -8,7 +8,7 @@ from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from syncd.core.errors import SchemaDrift, TableAltered, hinted
+from syncd.core.errors import AnotherServer, SchemaDrift, TableAltered, hinted
 from syncd.core.events import BatchAbandoned, BatchExtracted, StreamFailed, Tell
 from syncd.core.manifest import Manifest
 from syncd.core.ports import Parts
@@ -240,15 +240,15 @@ class ExtractRun:
             raise failure from failure.__cause__
 
     def _take_turns(self, extraction: Extraction, run: Run) -> None:
-        abandoned = altered = 0
+        abandoned = in_vain = 0
         while True:
             began = self._clock.monotonic()
             try:
                 turn = extraction.turn(run)
-            except TableAltered:
-                # The next turn finds the plan's world gone, and abandons it; a table that is altered back is not.
-                altered += 1
-                if altered > MOST_ABANDONED:
+            except (TableAltered, AnotherServer):
+                # The next turn finds the plan's world gone, and abandons it; one that is as it was again is not.
+                in_vain += 1
+                if in_vain > MOST_ABANDONED:
                     raise
                 self._leftovers.note_next(self._next)
                 continue
@@ -260,7 +260,7 @@ class ExtractRun:
             if turn.link.kind is Kind.ABANDONED:
                 abandoned += 1
             else:
-                abandoned = altered = 0
+                abandoned = in_vain = 0
             if abandoned > MOST_ABANDONED:
                 raise RestlessWorld(
                     f"{abandoned} plans of {self._stream} in a row were out of date before they were carried out",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from syncd.adapters.mysql.following import AppliedHorizons, FollowedHorizons
 from syncd.adapters.mysql.horizon import SHARED_FOR, ServerHorizons
-from syncd.adapters.mysql.lending import Connections, LentSource
+from syncd.adapters.mysql.lending import OLDEST, Connections, LentSource
 from syncd.adapters.mysql.source import MySqlSource
 from syncd.adapters.mysql.way import Way, way_to
 from syncd.adapters.notes import StoredNotes
@@ -70,7 +70,7 @@ class Server(Opened):
         return FollowedHorizons(self._polled(primary, way, places), primary=at_primary, replica=self.source())
 
     def _places_of(self, most: int, *, kept: int = 0) -> Connections:
-        places: Connections = Places(most, kept=kept)
+        places: Connections = Places(most, kept=kept, oldest=OLDEST)
         self._stack.callback(places.close)
         return places
 

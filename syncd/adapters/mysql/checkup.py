@@ -122,7 +122,7 @@ class _Look:
 
     def _polled(self, tables: frozenset[TableName]) -> Readings:
         with mapped(self._settings):
-            poller = Poller(self._way.open(), pause=time.sleep)
+            poller = Poller(self._way.open, pause=time.sleep)
             try:
                 return poller.poll(tables, ids={})
             finally:

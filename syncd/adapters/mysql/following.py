@@ -1,13 +1,14 @@
 """Horizons for rows that are read from a replica: its primary's where that may be asked, else of what is applied."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from syncd.adapters.mysql.lending import LentSource
 from syncd.adapters.mysql.poll import StampedElsewhere
 from syncd.adapters.mysql.replica import Replication
-from syncd.core.errors import SourceDown
+from syncd.core.errors import AnotherServer, SourceDown
 from syncd.core.mysql_sql import SERVER_CLOCK
 from syncd.core.ports import Asked, Horizon, Horizons, TableName
 
@@ -32,20 +33,24 @@ class FollowedHorizons:
         Raises:
             SourceDown: the replica has not applied them in time, or replication does not run.
             SourceUnfit: it follows another server, or met an error that a person has to mend.
+            AnotherServer: it was not the server that was polled whose log was asked for.
         """
-        found = self._horizons.of(asked, aged=aged)
-        self._catch_up()
-        return found
+        return self._caught_up(self._horizons.of(asked, aged=aged))
 
     def known(self, asked: Sequence[Asked], *, within: timedelta) -> Mapping[TableName, Horizon]:
         """The same, but wait until every bound is known."""
-        found = self._horizons.known(asked, within=within)
-        self._catch_up()
-        return found
+        return self._caught_up(self._horizons.known(asked, within=within))
 
-    def _catch_up(self) -> None:
-        position, name = self._primary.logged()
-        self._replica.catch_up(position, primary=name)
+    def _caught_up(self, found: Mapping[TableName, Horizon]) -> Mapping[TableName, Horizon]:
+        log = self._primary.logged()
+        if strange := {horizon.identity for horizon in found.values()} - {log.identity}:
+            self._primary.forget()
+            raise AnotherServer(
+                f"two servers answer as the primary: {min(strange)} was polled, the log is of {log.identity}",
+                hint="The next pass asks both anew.",
+            )
+        identity = self._replica.catch_up(log)
+        return {table: replace(horizon, identity=identity) for table, horizon in found.items()}
 
 
 class AppliedHorizons:
@@ -65,6 +70,7 @@ class AppliedHorizons:
         Raises:
             SourceDown: replication does not run.
             SourceUnfit: the server is neither where rows are stamped, nor a replica that tells how far it is.
+            AnotherServer: it is not the one that said that rows are stamped elsewhere.
         """
         try:
             return self._horizons.of(asked, aged=aged)
@@ -79,9 +85,18 @@ class AppliedHorizons:
             return self._applied(asked, error)
 
     def _applied(self, asked: Sequence[Asked], error: StampedElsewhere) -> Mapping[TableName, Horizon]:
-        [(text,)] = self._source.rows(SERVER_CLOCK)
-        t0 = datetime.fromisoformat(str(text)).replace(tzinfo=UTC)
-        found = self._source.following()
+        with self._source.lent() as source:
+            identity = source.server().identity
+            [(text,)] = source.rows(SERVER_CLOCK)
+            t0 = datetime.fromisoformat(str(text)).replace(tzinfo=UTC)
+            found = source.following()
+            answered = {identity, source.identity}
+        if strange := answered - {error.facts["identity"]}:
+            self._source.forget()
+            raise AnotherServer(
+                f"two servers answer: {error.facts['identity']} stamps no rows, and {strange.pop()} was asked about it",
+                hint="The next pass asks anew.",
+            )
         if found is None:
             raise error  # it is read-only, and follows nobody
         if found.lag is None:
@@ -90,13 +105,13 @@ class AppliedHorizons:
                 f"the replica does not know how far behind {found.host} it is{why}",
                 hint="See SHOW REPLICA STATUS there; then START REPLICA.",
             )
-        return {each.table: _settled(each, t0, found, found.lag) for each in asked}
+        return {each.table: _settled(each, t0, found, found.lag, identity=identity) for each in asked}
 
 
-def _settled(asked: Asked, t0: datetime, found: Replication, lag: timedelta) -> Horizon:
+def _settled(asked: Asked, t0: datetime, found: Replication, lag: timedelta, *, identity: str) -> Horizon:
     behind = lag + asked.settle
     reason = (
         f"not proven: rows are stamped on {found.host}, and this is its replica, {lag.total_seconds():.0f} s behind it;"
         f" stays {behind.total_seconds():.0f} s behind; {PROVABLE}"
     )
-    return Horizon(bound=t0 - behind, proven=False, t0=t0, reason=reason)
+    return Horizon(bound=t0 - behind, proven=False, t0=t0, identity=identity, reason=reason)

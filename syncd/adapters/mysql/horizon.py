@@ -8,9 +8,10 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from syncd.adapters.mysql.connect import Opener, mapped
-from syncd.adapters.mysql.poll import Poller
+from syncd.adapters.mysql.lending import OLDEST
+from syncd.adapters.mysql.poll import Poller, StampedElsewhere
 from syncd.core.calls import Asking, HorizonHeld, Meter, SourceAsked, unmetered
-from syncd.core.errors import NotKnownYet, SourceDown
+from syncd.core.errors import AnotherServer, NotKnownYet, SourceDown
 from syncd.core.horizon import Notes, Readings, Sight, judge
 from syncd.core.horizon.notes import Keeper
 from syncd.core.places import NOBODY, Places
@@ -73,7 +74,7 @@ class ServerHorizons:
         self._shared_for = shared_for
         self._meter = meter
         self._alone = places is None
-        self._places: Connections = Places(1) if places is None else places
+        self._places: Connections = Places(1, oldest=OLDEST) if places is None else places
         self._guard = Lock()
         """Of who asks: held for no longer than it takes to say so."""
         self._asking: list[Sequence[Asked]] = []
@@ -165,7 +166,8 @@ class ServerHorizons:
             try:
                 readings = self._read(ids)
             except SourceDown:
-                readings = self._read(ids)  # the connection may have died of idleness; a new one tells
+                # The connection may have died of idleness, or lead to where rows were stamped: a new one tells.
+                readings = self._read(ids)
         except HintedError as error:
             return replace(poll, failure=error)
         return replace(poll, readings=readings)
@@ -177,13 +179,17 @@ class ServerHorizons:
         try:
             with mapped(self._settings):
                 if poller is None:
-                    poller = Poller(self._opener(), pause=self._pause)
+                    poller = Poller(self._opener, pause=self._pause)
                 readings = replace(poller.poll(self._tables, ids=ids), here=self._clock.now())
-        except BaseException:
+        except BaseException as error:
             # Whatever is left on the line belongs to a poll that nobody reads.
             if poller is not None:
                 poller.close()
             self._places.give_back()
+            if isinstance(error, StampedElsewhere) and poller is found:
+                # They were stamped there: its address may lead elsewhere by now, for whoever else is there still.
+                self._places.close()
+                raise AnotherServer("rows are not stamped any more where they were") from error
             raise
         finally:
             seconds = time.monotonic() - began

@@ -4,9 +4,9 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from syncd.adapters.mysql.replica import Position, Replication
+from syncd.adapters.mysql.replica import Log, Replication
 from syncd.adapters.mysql.source import MySqlSource
-from syncd.core.errors import SourceUnfit
+from syncd.core.errors import AnotherServer, SourceUnfit
 from syncd.core.places import NOBODY
 from syncd.core.schema import Server, Table
 from syncd.core.underway import UnderWay
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from syncd.core.places import Places
 
 QUESTIONS: Final = "questions"
+OLDEST: Final = 300.0
+"""Seconds for which a connection is used: its server may live on, long after its address leads to another one."""
 
 Connections: TypeAlias = "Places[MySqlSource | Poller]"
 """The places at one server, and what is open there."""
@@ -24,13 +26,16 @@ Connections: TypeAlias = "Places[MySqlSource | Poller]"
 class LentSource:
     """The port `Source` for one pass, or for all: each question is asked over a connection that is lent for it.
 
-    None is held from one question to the next, and so none while something else is waited for.
+    None is held from one question to the next, and so none while something else is waited for. All that is answered
+    comes of one server: where another one answers, nothing open is used again, and its answers count from then on.
     """
 
     def __init__(self, places: Connections, make: Callable[[], MySqlSource], *, under_way: UnderWay = NOBODY) -> None:
         self._places = places
         self._make = make
         self._under_way = under_way
+        self._identity: str | None = None
+        """The server that answered so far."""
 
     @contextmanager
     def lent(self) -> Generator[MySqlSource]:
@@ -38,12 +43,14 @@ class LentSource:
 
         Raises:
             PassStopped: the pass was ended, before or meanwhile.
+            AnotherServer: what it told is of another server than what was told before.
         """
         found = self._places.take(self._under_way, kind=QUESTIONS)
         source = found if isinstance(found, MySqlSource) else self._make()
         try:
             with self._under_way.holding(source.abort):
                 yield source
+                self._require_same(source)
         except SourceUnfit:
             raise  # the whole answer came
         except BaseException as error:
@@ -57,6 +64,20 @@ class LentSource:
             else:
                 source.close()
                 self._places.give_back()
+
+    def _require_same(self, source: MySqlSource) -> None:
+        before, now = self._identity, source.identity
+        self._identity = now
+        if before not in {None, now}:
+            self._places.close()
+            raise AnotherServer(
+                f"another server answers than before: {now}, and no longer {before}", hint="The next pass begins anew."
+            )
+
+    def forget(self) -> None:
+        """Close what waits here, and what is in use once it is left."""
+        self._identity = None
+        self._places.close()
 
     def server(self) -> Server:
         with self.lent() as source:
@@ -78,7 +99,7 @@ class LentSource:
         with self.lent() as source:
             return source.rows(sql)
 
-    def logged(self) -> tuple[Position, str]:
+    def logged(self) -> Log:
         with self.lent() as source:
             return source.logged()
 
@@ -86,6 +107,6 @@ class LentSource:
         with self.lent() as source:
             return source.following()
 
-    def catch_up(self, position: Position, *, primary: str) -> None:
+    def catch_up(self, log: Log) -> str:
         with self.lent() as source:
-            source.catch_up(position, primary=primary)
+            return source.catch_up(log)

@@ -4,6 +4,7 @@ The order is the proof (`docs/horizon.md`): a statement that ended before A was 
 and one that had its locks when A was read has them in C1, or in C2 if C1 met a lock on the move.
 """
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import UTC
@@ -13,7 +14,7 @@ from uuid import uuid4
 import pymysql
 from pymysql.constants import ER
 
-from syncd.adapters.mysql.connect import Connection
+from syncd.adapters.mysql.connect import Opener, closed_on_error
 from syncd.adapters.mysql.poll_rows import (
     A_LIST,
     A_MARIADB,
@@ -36,7 +37,7 @@ from syncd.core.horizon.statements import (
     is_replication,
     is_write_lock,
 )
-from syncd.core.mysql_sql import identity_sql, is_on
+from syncd.core.mysql_sql import as_identity, identity_sql, is_on
 from syncd.core.ports import TableName
 from syncd.core.quoting import quoted
 
@@ -65,22 +66,24 @@ Locks = Mapping[int, frozenset[TableName]]
 
 
 class StampedElsewhere(SourceUnfit):
-    """Rows are not stamped on this server."""
+    """Rows are not stamped on this server; fact: `identity`, which one it is."""
 
 
 class Poller:
     """Polls over one connection, and remembers what that connection may not see."""
 
-    def __init__(self, connection: Connection, *, pause: Callable[[float], None]) -> None:
-        self._connection = connection
+    def __init__(self, opener: Opener, *, pause: Callable[[float], None]) -> None:
+        self.opened_at = time.monotonic()
+        self._connection = connection = opener()
         self._pause = pause
-        self._mariadb = "mariadb" in str(self._one("SELECT VERSION()")[0]).lower()
-        self._schema = not self._mariadb and bool(self._one("SELECT @@performance_schema")[0])
-        self._locks = self._schema or self._mariadb
-        self._all_writers = True
-        galera = self._ask("SHOW GLOBAL VARIABLES LIKE 'wsrep_on'")
-        self._galera = bool(galera) and str(galera[0][1]).upper() == "ON"
-        self._identity = self._asked_identity()
+        with closed_on_error(connection):
+            self._mariadb = "mariadb" in str(self._one("SELECT VERSION()")[0]).lower()
+            self._schema = not self._mariadb and bool(self._one("SELECT @@performance_schema")[0])
+            self._locks = self._schema or self._mariadb
+            self._all_writers = True
+            galera = self._ask("SHOW GLOBAL VARIABLES LIKE 'wsrep_on'")
+            self._galera = bool(galera) and str(galera[0][1]).upper() == "ON"
+            self._identity = as_identity(self._one(f"SELECT {identity_sql(mariadb=self._mariadb)}")[0])
 
     def poll(self, tables: AbstractSet[TableName], *, ids: Mapping[TableName, str]) -> Readings:
         """One poll; `tables` matter where the server shows writers only table by table.
@@ -95,7 +98,7 @@ class Poller:
         t0, own, *bars = self._one(T0)
         t0 = t0.replace(tzinfo=UTC)
         threads = self._threads()
-        _require_primary(threads, bars)
+        self._require_primary(threads, bars)
         mine = next((thread.holder for thread in threads if thread.connection == own), own)
         threads = tuple(thread for thread in threads if thread.connection != own)
         first = self._held()
@@ -117,6 +120,17 @@ class Poller:
 
     def close(self) -> None:
         self._connection.close()
+
+    def _require_primary(self, threads: Sequence[Thread], bars: Sequence[object]) -> None:
+        """Make sure that rows are stamped here. A reader of Aurora has no thread that applies; its InnoDB is closed."""
+        replicates = any(is_replication(thread.command, thread.user) for thread in threads)
+        if replicates or any(map(is_on, bars)):
+            what = "applies what another server did" if replicates else "is read-only"
+            raise StampedElsewhere(
+                f"this server {what}: rows are not stamped here, so it cannot tell which are still to come",
+                hint="Name the server where they are stamped: source.primary.",
+                identity=self._identity,
+            )
 
     # A: the statements.
 
@@ -233,9 +247,6 @@ class Poller:
             found[table] = None if highest is None else int(highest)
         return found
 
-    def _asked_identity(self) -> str:
-        return str(self._one(f"SELECT {identity_sql(mariadb=self._mariadb)}")[0])
-
     def _ask_if_allowed(self, sql: str) -> Sequence[tuple[Any, ...]] | None:
         try:
             return self._ask(sql)
@@ -252,17 +263,6 @@ class Poller:
             cursor.execute(sql, values or None)
             rows: Sequence[tuple[Any, ...]] = cursor.fetchall()
             return rows
-
-
-def _require_primary(threads: Sequence[Thread], bars: Sequence[object]) -> None:
-    """Make sure that rows are stamped here. A reader of Aurora has no thread that applies; its InnoDB is closed."""
-    replicates = any(is_replication(thread.command, thread.user) for thread in threads)
-    if replicates or any(map(is_on, bars)):
-        what = "applies what another server did" if replicates else "is read-only"
-        raise StampedElsewhere(
-            f"this server {what}: rows are not stamped here, so it cannot tell which are still to come",
-            hint="Name the server where they are stamped: source.primary.",
-        )
 
 
 def _named(row: tuple[Any, ...]) -> TableName:

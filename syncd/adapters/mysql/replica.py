@@ -40,6 +40,17 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """A primary's binary log, as it ends at some time."""
+
+    position: Position
+    name: str
+    """What replicas know the primary by: its `server_uuid`; of MariaDB its `server_id`."""
+    identity: str
+    """Which server that is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Replication:
     """How a server follows a primary: one channel, of which a replica may have several."""
 
@@ -116,6 +127,12 @@ def _channel(found: Mapping[str, Any], server: Server) -> Replication:
         error=told["last_sql_error"] or told["last_io_error"],
         by_gtid=server.mariadb and told["using_gtid"] != "No",
     )
+
+
+def log_of(primary: Connection, server: Server, settings: SourceSettings) -> Log:
+    """A primary's binary log, as it ends now; see `position_of`."""
+    position = position_of(primary, server, settings)
+    return Log(position=position, name=name_of(primary, server, settings), identity=server.identity)
 
 
 def name_of(primary: Connection, server: Server, settings: SourceSettings) -> str:

@@ -1,21 +1,22 @@
 """The source over PyMySQL: who answers, what a table looks like, and small answers."""
 
+import math
 import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final, TypeAlias, TypeVar
+from dataclasses import replace
+from typing import Any, Final, TypeVar
 
 from pymysql.constants import CR, ER
 
 from syncd.adapters.mysql.connect import FOREIGN, Connection, Opener, error_of, shut
 from syncd.adapters.mysql.describe import describe
 from syncd.adapters.mysql.replica import (
-    Position,
+    Log,
     Replication,
     channels_of,
-    name_of,
-    position_of,
+    log_of,
     replication_of,
     require_follows,
     wait_until_applied,
@@ -35,9 +36,6 @@ _ANY_BYTES: Final = "latin-1"
 """Every byte is a character of it."""
 _NO_STATEMENT: Final = frozenset({ER.PARSE_ERROR, ER.SPECIFIC_ACCESS_DENIED_ERROR, ER.SYNTAX_ERROR})
 
-Version: TypeAlias = tuple[tuple[int, int, int], bool]
-"""A server's version, and whether it is MariaDB."""
-
 Told = TypeVar("Told")
 
 
@@ -49,13 +47,21 @@ class MySqlSource:
         self._open = opener
         self._meter = meter
         self._connection: Connection | None = None
-        self._version: Version | None = None
+        self._who: Server | None = None
+        """Who answers on that connection; whether it is read-only may change."""
         self._aborted = False
+        self.opened_at = -math.inf
+        """When that connection was begun to be opened, on the monotonic clock."""
 
     @property
     def waits(self) -> bool:
         """Whether a connection is open on which the next question can be asked."""
         return not self._aborted and self._connection is not None and self._connection.open
+
+    @property
+    def identity(self) -> str | None:
+        """The server that answered last; None where none did."""
+        return self._who.identity if self._who is not None else None
 
     def abort(self) -> None:
         """End what is asked, from any thread: it fails as if the line had broken, and nothing is asked any more."""
@@ -66,33 +72,17 @@ class MySqlSource:
 
     def server(self) -> Server:
         """Which server answers now."""
-        version, mariadb = self._known()
-        asked = f"SELECT {identity_sql(mariadb=mariadb)}, @@global.read_only, @@global.innodb_read_only"
-        [(identity, read_only, closed)] = self.rows(asked)
-        return Server(
-            identity=as_identity(identity),
-            version=version,
-            mariadb=mariadb,
-            read_only=is_on(read_only) or is_on(closed),
-        )
+        return self._told(self._server_at)
 
     def table(self, database: str, name: str) -> Table:
         """The table as it is now, with every column."""
         # Whoever may read but some columns is shown only these; the server says so when all are asked for.
         self._ask(f"SELECT * FROM {qualified(database, name)} LIMIT 0", database)
-        version, mariadb = self._known()
-        found = describe(self._bare, database, name, version=version, mariadb=mariadb)
+        assert self._who
+        found = describe(self._bare, database, name, version=self._who.version, mariadb=self._who.mariadb)
         if found is None:
             raise SourceUnfit(f"{database}.{name} is not to be seen", hint=self._grant(database))
         return found
-
-    def _known(self) -> Version:
-        """What answers on this connection: asked once, for it cannot become another."""
-        self._bare("DO 0")
-        if self._version is None:
-            [(named,)] = self._bare("SELECT VERSION()")
-            self._version = _version_of(str(named))
-        return self._version
 
     def created_by(self, database: str, name: str) -> str:
         """The statement that SHOW CREATE TABLE prints."""
@@ -110,9 +100,11 @@ class MySqlSource:
 
     def busy(self) -> str | None:
         """Why not to read now; None where no bound is set, or none is passed."""
-        server = self.server()
-        reason: str | None = self._run(lambda connection: reason_to_wait(connection, server, self._settings))
-        return reason
+        return self._told(lambda at: reason_to_wait(at, self._server_at(at), self._settings))
+
+    def forget(self) -> None:
+        """Ask the next question over another connection."""
+        self.close()
 
     def end_statements(self, marked: str) -> None:
         """End the connections of ours whose statement holds these words."""
@@ -121,46 +113,52 @@ class MySqlSource:
                 with suppress(SourceUnfit):  # it has ended by itself
                     self._bare(f"KILL {int(row[0])}")
 
-    # Replication, where the source is a primary or its replica.
+    # Replication, where the source is a primary or its replica. Each answer comes over one connection: what one server
+    # says means nothing to another.
 
-    def logged(self) -> tuple[Position, str]:
-        """Where this server's binary log ends now, and what replicas know the server by.
+    def logged(self) -> Log:
+        """This server's binary log, as it ends now.
 
         Raises:
             SourceUnfit: it writes no such log, or does not let it be seen.
         """
-        server = self.server()
-        return self._told(
-            lambda connection: (
-                position_of(connection, server, self._settings),
-                name_of(connection, server, self._settings),
-            )
-        )
+        return self._told(lambda at: log_of(at, self._server_at(at), self._settings))
 
     def following(self) -> Replication | None:
         """How this server follows others; None if it does not."""
-        server = self.server()
-        return self._told(lambda connection: replication_of(connection, server, self._settings))
+        return self._told(lambda at: replication_of(at, self._server_at(at), self._settings))
 
-    def catch_up(self, position: Position, *, primary: str) -> None:
-        """Return once all that stands before a position of this very primary can be seen here.
+    def catch_up(self, log: Log) -> str:
+        """Return once all that stands in the log of this very primary can be seen here; which server this is.
 
         Raises:
             SourceDown: it could not in the time of `catch_up`, or replication does not run.
             SourceUnfit: it follows another server, or none.
         """
-        settings, server = self._settings, self.server()
+        settings = self._settings
 
-        def caught_up(connection: Connection) -> None:
-            followed = require_follows(channels_of(connection, server, settings), primary=primary, settings=settings)
+        def caught_up(connection: Connection) -> str:
+            server = self._server_at(connection)
+            channels = channels_of(connection, server, settings)
+            followed = require_follows(channels, primary=log.name, settings=settings)
             within = settings.catch_up
-            wait_until_applied(connection, server, settings, position, followed=followed, within=within)
+            wait_until_applied(connection, server, settings, log.position, followed=followed, within=within)
+            return server.identity
 
-        self._told(caught_up)
+        return self._told(caught_up)
+
+    def _server_at(self, connection: Connection) -> Server:
+        assert self._who
+        asked = f"SELECT {identity_sql(mariadb=self._who.mariadb)}, @@global.read_only, @@global.innodb_read_only"
+        [(identity, read_only, closed)] = _fetched(connection, asked)
+        self._who = replace(self._who, identity=as_identity(identity), read_only=is_on(read_only) or is_on(closed))
+        return self._who
 
     def _told(self, ask: Callable[[Connection], Told]) -> Told:
         try:
             told: Told = self._run(ask)
+        except FOREIGN as error:
+            raise self._meant(error, None) from error
         except SourceDown:
             self.close()  # what comes next on this line may answer an older question
             raise
@@ -200,8 +198,10 @@ class MySqlSource:
                     raise
                 self.close()
         self._require_wanted()
-        self._connection, self._version = self._open(), None
+        self.opened_at = time.monotonic()
+        self._connection = self._open()
         self._require_wanted()
+        self._who = _answering(self._connection)
         return ask(self._connection)
 
     def _require_wanted(self) -> None:
@@ -225,11 +225,17 @@ def _was_slow(error: BaseException) -> bool:
     return isinstance(error.__cause__ or error.__context__, TimeoutError) or "timed out" in str(error)
 
 
-def _version_of(named: str) -> Version:
+def _answering(connection: Connection) -> Server:
+    """Who answers: asked once, for what is at the end of a connection does not become another."""
+    [(told,)] = _fetched(connection, "SELECT VERSION()")
+    named = str(told)
     match = _VERSION.match(named)
     if match is None:
         raise SourceUnfit(f"the source calls its version {named!r}", hint="Is it MySQL or MariaDB?")
-    return (int(match[1]), int(match[2]), int(match[3])), "mariadb" in named.lower()
+    mariadb = "mariadb" in named.lower()
+    [(identity,)] = _fetched(connection, f"SELECT {identity_sql(mariadb=mariadb)}")
+    version = (int(match[1]), int(match[2]), int(match[3]))
+    return Server(identity=as_identity(identity), version=version, mariadb=mariadb)
 
 
 def _fetched(connection: Connection, sql: str) -> Sequence[tuple[Any, ...]]:

@@ -1,5 +1,6 @@
 """Sessions with a warehouse: kept from landing to landing, replaced where they were lost, and never too many."""
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -66,6 +67,7 @@ class KeptSession:
     def __init__(self, door: Door) -> None:
         self._door = door
         self._kept: Session | None = None
+        self.opened_at = -math.inf
 
     def session(self) -> Session:
         """A living session.
@@ -74,6 +76,7 @@ class KeptSession:
             WarehouseDown, WarehouseUnfit, WarehouseStillDown: there is none to be had.
         """
         if self._kept is None or not self._kept.alive:
+            self.opened_at = time.monotonic()
             self._kept = self._door.open()
         return self._kept
 

@@ -14,6 +14,7 @@ DRIFTED: Final = "Was the table altered, renamed or dropped since the plan was m
 ALIVE: Final = "Is the server up, and is there a way to it from this machine?"
 AUTHORITY: Final = "Name the authority that signed it: `ca: FILE`, a PEM file as its owner publishes it."
 NAME: Final = "Name the host as its certificate does, or issue one that names {host}."
+SEVERAL: Final = "Its address leads to several servers: give the source the address of one. Then: syncd doctor"
 MEMORY: Final = "Give spark.driver_memory more, or read fewer windows at once (source.max_connections)."
 
 _NO_VARIABLE: Final = 1193
@@ -60,7 +61,7 @@ def _of_code(code: int, told: str, place: str) -> HintedError:
     if code == _NO_VARIABLE or any(word in told for word in (STRANGER, _NO_TABLE)):
         return SourceReplaced(
             f"{place} is not the server that the plan was made for",
-            hint="Was there a failover, or does the address lead to several servers?",
+            hint=SEVERAL,
             code=code,
         )
     if code in _DRIFT:

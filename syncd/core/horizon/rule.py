@@ -57,7 +57,7 @@ def _judged(
     writers = _writers_since(readings, known)
     holds = (*_statements(readings, known), *_transactions(readings, writers))
     unseen = [Hold(since=None, who="whoever wrote there unseen", tables=_unseen(asked, readings))]
-    answers = {each.table: _horizon(each, readings.t0, (*unseen, *holds), known, doubted=replaced) for each in asked}
+    answers = {each.table: _horizon(each, readings, (*unseen, *holds), known, doubted=replaced) for each in asked}
     seen = Notes(
         identity=readings.identity,
         t0=readings.t0,
@@ -199,9 +199,10 @@ def _tables_of_writer(writer: Writer, readings: Readings, holders: frozenset[int
 # Answers.
 
 
-def _horizon(asked: Asked, t0: datetime, holds: Sequence[Hold], known: Notes | None, *, doubted: bool) -> Horizon:
+def _horizon(asked: Asked, readings: Readings, holds: Sequence[Hold], known: Notes | None, *, doubted: bool) -> Horizon:
     if not asked.transactional:
-        return _settled(asked, t0, f"{asked.table} is not of InnoDB")
+        return _settled(asked, readings, f"{asked.table} is not of InnoDB")
+    t0, identity = readings.t0, readings.identity
     table = asked.table.folded
     last = known.answers.get(table) if known else None
     # The mark is of the time before: what is open since then may stamp rows below it.
@@ -213,9 +214,8 @@ def _horizon(asked: Asked, t0: datetime, holds: Sequence[Hold], known: Notes | N
             continue
         since = hold.since or floor
         if since is None:
-            return Horizon(
-                bound=None, proven=False, t0=t0, reason=f"waits for {hold.who}, open since before it was asked"
-            )
+            reason = f"waits for {hold.who}, open since before it was asked"
+            return Horizon(bound=None, proven=False, t0=t0, identity=identity, reason=reason)
         if since < bound:
             bound, who = since, hold.who
     if last is not None and last > bound:
@@ -223,7 +223,7 @@ def _horizon(asked: Asked, t0: datetime, holds: Sequence[Hold], known: Notes | N
     reason = f"held by {who}, {_seconds(t0 - bound)}" if who else ""
     if doubted:
         reason = "; ".join(filter(None, ("another server answers, or its clock went back", reason)))
-    return Horizon(bound=bound, proven=not doubted, t0=t0, reason=reason)
+    return Horizon(bound=bound, proven=not doubted, t0=t0, identity=identity, reason=reason)
 
 
 def _seconds(age: timedelta) -> str:
@@ -232,16 +232,18 @@ def _seconds(age: timedelta) -> str:
 
 def _without_sight(asked: Asked, readings: Readings, known: Notes | None, *, doubted: bool) -> Horizon:
     if readings.sight is Sight.NOTHING or not asked.transactional:
-        return _settled(asked, readings.t0, readings.trouble)
+        return _settled(asked, readings, readings.trouble)
     last = known.answers.get(asked.table.folded) if known else None
     mark = None if doubted else asked.mark
     bound = max((instant for instant in (last, mark) if instant is not None), default=None)
-    return Horizon(bound=bound, proven=bound is not None and not doubted, t0=readings.t0, reason=readings.trouble)
+    proven = bound is not None and not doubted
+    return Horizon(bound=bound, proven=proven, t0=readings.t0, identity=readings.identity, reason=readings.trouble)
 
 
-def _settled(asked: Asked, t0: datetime, why: str) -> Horizon:
+def _settled(asked: Asked, readings: Readings, why: str) -> Horizon:
     reason = f"not proven: {why}; stays {_seconds(asked.settle)} behind"
-    return Horizon(bound=t0 - asked.settle, proven=False, t0=t0, reason=reason)
+    bound = readings.t0 - asked.settle
+    return Horizon(bound=bound, proven=False, t0=readings.t0, identity=readings.identity, reason=reason)
 
 
 # Ids, which commit out of order: those up to MAX(id) are complete once a horizon has reached the t0 after that reading.

@@ -36,6 +36,8 @@ class Told:
     marks: list[datetime | None] = field(default_factory=list[datetime | None])
     breaks: tuple[Break, ...] = ()
     proven: bool = True
+    identity: str | None = None
+    """Of which server it is; None: of the one that rows are read from."""
     seen: list[tuple[datetime, int | None]] = field(default_factory=list[tuple[datetime, int | None]])
 
     def of(self, asked: Sequence[Asked], *, aged: float = 0.0) -> Mapping[TableName, Horizon]:
@@ -53,7 +55,13 @@ class Told:
         if not self.proven:
             ids = None
         return Horizon(
-            bound=bound, proven=self.proven, t0=bound + self.held, reason="as told", ids=ids, breaks=self.breaks
+            bound=bound,
+            proven=self.proven,
+            t0=bound + self.held,
+            identity=self.identity or self.server.source().server().identity,
+            reason="as told",
+            ids=ids,
+            breaks=self.breaks,
         )
 
     def _highest(self, asked: Asked) -> int | None:

@@ -35,6 +35,7 @@ class Scripted(Poller):
         self.polled: list[frozenset[TableName]] = []
         self.meanwhile: Callable[[], None] = lambda: None
         self.broken = False
+        self.opened_at = 0.0
 
     def poll(self, tables: AbstractSet[TableName], *, ids: Mapping[TableName, str]) -> Readings:
         self.polled.append(frozenset(tables))

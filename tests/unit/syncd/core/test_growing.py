@@ -15,7 +15,7 @@ def seen(number: int, second: int) -> Seen:
 
 def horizon(second: float) -> Horizon:
     bound = NOON + timedelta(seconds=second)
-    return Horizon(bound=bound, proven=True, t0=bound)
+    return Horizon(bound=bound, proven=True, t0=bound, identity="server-1")
 
 
 def test_keys_are_complete_once_a_horizon_has_passed_the_instant_after_they_were_seen() -> None:
@@ -30,7 +30,7 @@ def test_keys_are_complete_once_a_horizon_has_passed_the_instant_after_they_were
 def test_a_horizon_that_is_not_known_completes_nothing() -> None:
     notes = Remembered((seen(10, 0),))
 
-    assert complete(notes, Horizon(bound=None, proven=False, t0=NOON)) is None
+    assert complete(notes, Horizon(bound=None, proven=False, t0=NOON, identity="server-1")) is None
     assert notes.kept == (seen(10, 0),)
 
 

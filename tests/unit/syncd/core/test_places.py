@@ -9,6 +9,7 @@ import pytest
 from syncd.core.errors import PassStopped
 from syncd.core.places import Places
 from syncd.core.underway import UnderWay, beside
+from watermarks.testing import ManualClock
 
 
 @dataclass
@@ -16,6 +17,7 @@ class Line:
     """Something that is open while it is at a place."""
 
     closed: list["Line"] = field(default_factory=list)
+    opened_at: float = 0.0
 
     def close(self) -> None:
         self.closed.append(self)
@@ -36,6 +38,42 @@ def test_what_is_parked_is_given_to_whoever_comes_for_the_same_and_makes_way_for
     assert not line.closed
     assert places.take(now(), kind="poll") is None
     assert line.closed == [line]
+
+
+def test_what_was_opened_before_it_was_closed_is_not_used_again() -> None:
+    clock = ManualClock()
+    places = Places[Line](2, clock=clock.monotonic)
+    waits, used, young = (Line(opened_at=clock.monotonic()) for _ in range(3))
+    for _ in range(2):
+        places.take(now())
+    places.park(waits)
+    clock.advance(1)
+
+    places.close()
+    places.park(used)
+
+    assert (waits.closed, used.closed) == ([waits], [used])
+    clock.advance(1)
+    young.opened_at = clock.monotonic()
+    assert places.take(now()) is None
+    places.park(young)
+    assert places.take(now()) is young
+
+
+def test_what_is_old_is_closed_and_its_place_is_used() -> None:
+    clock = ManualClock()
+    places, line = Places[Line](1, oldest=300.0, clock=clock.monotonic), Line(opened_at=clock.monotonic())
+    places.take(now())
+    places.park(line)
+
+    clock.advance(299)
+    assert places.take(now()) is line
+    places.park(line)
+    clock.advance(1)
+    assert places.take(now()) is None
+
+    assert line.closed == [line]
+    assert places._free == 0
 
 
 def test_a_reading_shrinks_to_what_is_free_and_leaves_what_is_kept() -> None:

@@ -61,7 +61,7 @@ GROUND = Ground(
     identity="server-1",
     fingerprint="s1",
     created=NOON,
-    horizon=Horizon(bound=NOON, proven=True, t0=NOON, reason="held by transaction 7"),
+    horizon=Horizon(bound=NOON, proven=True, t0=NOON, identity="server-1", reason="held by transaction 7"),
 )
 
 
@@ -125,7 +125,7 @@ def test_a_limit_counts_what_the_run_has_read() -> None:
 def test_rows_come_ahead_when_the_horizon_is_held_too_long(
     held: int, mode: Mode, looked: datetime | None, *, due: bool
 ) -> None:
-    horizon = Horizon(bound=NOON - timedelta(seconds=held), proven=True, t0=NOON)
+    horizon = Horizon(bound=NOON - timedelta(seconds=held), proven=True, t0=NOON, identity="server-1")
 
     assert ahead_is_due(horizon, settings(mode=mode), looked=looked) is due
 

@@ -8,9 +8,19 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from syncd.cli.exits import Exit, exit_for
 from syncd.core.columns import ParquetType, Passage, Physical, Travel
 from syncd.core.earlier import Earlier
-from syncd.core.errors import Bug, LakeDown, LakeUnfit, SchemaDrift, SourceDown, TableAltered
+from syncd.core.errors import (
+    AnotherServer,
+    Bug,
+    LakeDown,
+    LakeUnfit,
+    SchemaDrift,
+    SourceDown,
+    SourceReplaced,
+    TableAltered,
+)
 from syncd.core.events import BatchAbandoned, BatchExtracted, Event, OrphansSwept, StreamFailed
 from syncd.core.identity import Identity
 from syncd.core.manifest import Manifest
@@ -144,6 +154,7 @@ class Shop:
     """The source, as far as it is asked."""
 
     shown: Table = ORDERS_TABLE
+    forgotten: Callable[[], None] = lambda: None
 
     def server(self) -> Server:
         return Server(identity="server-1", version=(9, 7, 0), mariadb=False)
@@ -159,6 +170,9 @@ class Shop:
 
     def rows(self, sql: str) -> Sequence[tuple[object, ...]]:
         raise NotImplementedError
+
+    def forget(self) -> None:
+        self.forgotten()
 
 
 class Bench:
@@ -698,3 +712,41 @@ def test_a_manifest_that_contradicts_its_link_is_refused() -> None:
     for broken in (replace(link, rows=11), replace(link, body={})):
         with pytest.raises(StateUnreadable):
             Manifest.of_link(broken)
+
+
+def test_a_reading_that_met_another_server_has_all_asked_anew_and_is_planned_anew() -> None:
+    """What waits may be at a server that the address does not lead to any more: asked there, a plan holds for ever."""
+    bench = Bench(1, failures=1)
+    bench.reader.error = SourceReplaced("not the server that the plan was made for")
+    bench.shop.forgotten = lambda: setattr(bench.planning, "stands", False)
+    bench.heard = lambda event: setattr(
+        bench.planning, "stands", bench.planning.stands or isinstance(event, BatchAbandoned)
+    )
+
+    outcome = bench.once()
+
+    assert outcome.error is None
+    assert (outcome.batches, outcome.rows, len(bench.told(BatchAbandoned))) == (2, 10, 1)
+
+
+def test_two_servers_that_take_turns_stop_a_stream_for_a_while() -> None:
+    bench = Bench(1)
+    bench.reader.failures, bench.reader.error = 9, AnotherServer("another server answers than before")
+
+    outcome = bench.once()
+
+    assert isinstance(outcome.error, AnotherServer)
+    assert exit_for(outcome.error) is Exit.SOURCE
+    assert outcome.mark == START
+
+
+def test_an_address_that_leads_to_several_servers_is_for_a_person() -> None:
+    bench = Bench(1, failures=1)
+    bench.reader.error = SourceReplaced("not the server that the plan was made for")
+    asked_anew = list[bool]()
+    bench.shop.forgotten = lambda: asked_anew.append(True)
+
+    outcome = bench.once()
+
+    assert isinstance(outcome.error, SourceReplaced)
+    assert asked_anew == [True]

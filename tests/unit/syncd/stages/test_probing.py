@@ -56,6 +56,9 @@ class Scripted:
         self.asked.append(sql)
         return self.answers.pop(0)
 
+    def forget(self) -> None:
+        raise NotImplementedError
+
 
 def order() -> Order:
     return order_of(TABLE, StreamSettings(source="s", database="shop", table="codes"))

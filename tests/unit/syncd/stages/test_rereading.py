@@ -21,7 +21,7 @@ MINUTE = timedelta(minutes=1)
 
 
 def horizon(*breaks: Break) -> Horizon:
-    return Horizon(bound=NOON, proven=True, t0=NOON, breaks=breaks)
+    return Horizon(bound=NOON, proven=True, t0=NOON, identity="server-1", breaks=breaks)
 
 
 def newest(*known: Break) -> Plan:

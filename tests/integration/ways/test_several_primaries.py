@@ -1,0 +1,176 @@
+"""A replica of two primaries, and a primary's address that moves from one of them to the other."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from itertools import count
+
+import pytest
+
+from syncd.adapters.mysql.connect import Connection, connect
+from syncd.adapters.mysql.following import AppliedHorizons, FollowedHorizons
+from syncd.adapters.mysql.horizon import ServerHorizons
+from syncd.adapters.mysql.lending import Connections, LentSource
+from syncd.adapters.mysql.source import MySqlSource
+from syncd.adapters.notes import StoredNotes
+from syncd.adapters.wait import until
+from syncd.core.errors import AnotherServer, SourceDown, SourceUnfit
+from syncd.core.places import Places
+from syncd.core.ports import Asked, TableName
+from syncd.core.settings import SourceSettings
+from tests.services.guarded import sandbox_of, settings_of
+from tests.services.replication import follow, rows, run, server_of
+from tests.services.servers import BOTH
+from watermarks.stores.memory import MemoryStore
+
+pytestmark = pytest.mark.services
+
+TABLES = ("east", "west")
+ASKED = Asked(table=TableName(database="shop", table="east"))
+NUMBERS = count(1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Three:
+    """Two primaries, with a table each, and who follows both."""
+
+    primaries: dict[str, SourceSettings]
+    replica: SourceSettings
+    mariadb: bool
+
+    def write(self, name: str) -> int:
+        number = next(NUMBERS)
+        self.at(self.primaries[name], f"INSERT INTO shop.{name} VALUES ({number})")
+        return number
+
+    def has(self, name: str, number: int) -> bool:
+        with closing(connect(self.replica)) as connection:
+            return bool(rows(connection, f"SELECT 1 FROM shop.{name} WHERE id = {number}"))
+
+    def at(self, settings: SourceSettings, *statements: str) -> None:
+        with closing(connect(settings)) as connection:
+            run(connection, *statements)
+
+    @contextmanager
+    def stopped(self, name: str) -> Iterator[None]:
+        """The applier of one channel stands still."""
+        verb = "{} REPLICA '{}' SQL_THREAD" if self.mariadb else "{} REPLICA SQL_THREAD FOR CHANNEL '{}'"
+        self.at(self.replica, verb.format("STOP", name))
+        try:
+            yield
+        finally:
+            self.at(self.replica, verb.format("START", name))
+
+
+@pytest.fixture(scope="module", params=BOTH)
+def three(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Three]:
+    with ExitStack() as stack:
+        boxes = [
+            stack.enter_context(
+                sandbox_of(request.param, tmp_path_factory.mktemp(name), [f"--server-id={number}", "--log-bin=binlog"])
+            )
+            for number, name in enumerate((*TABLES, "replica"), 1)
+        ]
+        east, west, lower = (stack.enter_context(closing(connect(settings_of(box)))) for box in boxes)
+        server = server_of(lower)
+        for name, upper, box in zip(TABLES, (east, west), boxes, strict=False):
+            for each in (upper, lower):
+                run(each, f"CREATE TABLE shop.{name} (id INT PRIMARY KEY)")
+            follow(settings_of(box), upper, lower, server, by_gtid=False, channel=name)
+        made = Three(
+            primaries={name: settings_of(box) for name, box in zip(TABLES, boxes, strict=False)},
+            replica=replace(settings_of(boxes[-1]), catch_up=timedelta(seconds=20)),
+            mariadb=server.mariadb,
+        )
+        source = lent(made.replica)[0]
+        assert until(lambda: (found := source.following()) is not None and found.running, within=30)
+        source.forget()
+        yield made
+
+
+def lent(settings: SourceSettings) -> tuple[LentSource, Connections]:
+    places: Connections = Places(4)
+    return LentSource(places, lambda: MySqlSource(settings, lambda: connect(settings))), places
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_each_of_its_primaries_is_waited_for_by_its_own_channel(three: Three, name: str) -> None:
+    (primary, above), (replica, below) = lent(three.primaries[name]), lent(three.replica)
+    with closing(above), closing(below):
+        for _ in range(5):
+            written = three.write(name)
+
+            replica.catch_up(primary.logged())
+
+            assert three.has(name, written)
+
+
+def test_a_channel_that_stands_still_counts_for_what_comes_by_it(three: Three) -> None:
+    (east, above), (west, beside), (replica, below) = (
+        lent(three.primaries["east"]),
+        lent(three.primaries["west"]),
+        lent(replace(three.replica, max_replica_lag=timedelta(hours=1))),
+    )
+    with closing(above), closing(beside), closing(below), three.stopped("west"):
+        written = three.write("east")
+        three.write("west")
+        replica.catch_up(east.logged())
+        assert three.has("east", written)
+
+        with pytest.raises(SourceDown, match="does not run"):
+            replica.catch_up(west.logged())
+        assert "does not know how far behind" in str(replica.busy())
+        found = replica.following()
+        assert found is not None
+        assert (found.lag, found.running) == (None, False)
+    west_again = three.write("west")
+    (west, beside), (replica, below) = lent(three.primaries["west"]), lent(three.replica)
+    with closing(beside), closing(below):
+        replica.catch_up(west.logged())
+    assert three.has("west", west_again)
+
+
+def test_nothing_is_told_of_a_replica_of_which_one_channel_stands_still(three: Three) -> None:
+    source, places = lent(three.replica)
+    polls = ServerHorizons(three.replica, lambda: connect(three.replica), StoredNotes(MemoryStore(), "shop"))
+    horizons = AppliedHorizons(polls, source)
+    with closing(places), closing(polls):
+        with three.stopped("west"), pytest.raises(SourceDown, match=r"does not know how far behind 127\.0\.0\.1"):
+            horizons.of([ASKED])
+
+        found = horizons.of([ASKED])[ASKED.table]
+
+    assert not found.proven
+    assert found.identity == source.server().identity
+
+
+def test_the_primary_that_was_polled_is_the_one_whose_log_is_waited_for(three: Three) -> None:
+    """Its address leads to the other primary; the connection of the polls is still where it was."""
+    at = ["east"]
+
+    def open_() -> Connection:
+        return connect(three.primaries[at[0]])
+
+    places: Connections = Places(2)
+    primary = LentSource(places, lambda: MySqlSource(three.primaries["east"], open_))
+    replica, below = lent(three.replica)
+    polls = ServerHorizons(
+        three.primaries["east"], open_, StoredNotes(MemoryStore(), "shop"), places=places, shared_for=0
+    )
+    horizons = FollowedHorizons(polls, primary=primary, replica=replica)
+    with closing(places), closing(below):
+        polls.of([ASKED])  # opens the connection of the polls, and no other
+        at[0] = "west"
+
+        with pytest.raises(AnotherServer, match="two servers answer as the primary"):
+            horizons.of([ASKED])
+        found = horizons.of([ASKED])[ASKED.table]
+
+        assert found.identity == replica.server().identity
+
+
+def test_a_server_that_follows_two_others_is_no_replica_of_a_third(three: Three) -> None:
+    replica, below = lent(three.replica)
+    with closing(below), pytest.raises(SourceUnfit, match="which is not the server named as its primary"):
+        replica.catch_up(replace(lent(three.primaries["east"])[0].logged(), name="9"))
