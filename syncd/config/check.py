@@ -171,7 +171,7 @@ class _Checker:
 
     def _beside(self, path: Path | None) -> Path | None:
         """A path as the file means it: from where the file lies."""
-        return None if path is None else Path(self._text.path).parent / path.expanduser()
+        return None if path is None else Path(self._text.path).parent / path
 
     def _require_zone(self, name: str | None, place: Path_) -> None:
         if name is None:
@@ -180,7 +180,7 @@ class _Checker:
 
         try:
             ZoneInfo(name)
-        except (ZoneInfoNotFoundError, ValueError):
+        except (ZoneInfoNotFoundError, ValueError, OSError):  # of a folder of zones, such as Europe, no file is read
             self._mistake(place, f"{name!r} is no time zone", "Write a name such as UTC or Europe/Berlin.")
 
     def _streams(

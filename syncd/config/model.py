@@ -4,7 +4,16 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt, WithJsonSchema, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PositiveInt,
+    WithJsonSchema,
+    model_validator,
+)
 
 from syncd.config import forms
 from syncd.config.words import address, duration, instant, interval_or_cron, listening, user_of
@@ -15,6 +24,17 @@ Duration = Annotated[timedelta, BeforeValidator(duration), WithJsonSchema(forms.
 Instant = Annotated[datetime, BeforeValidator(instant), WithJsonSchema(forms.INSTANT)]
 Every = Annotated[str, BeforeValidator(interval_or_cron), WithJsonSchema(forms.EVERY)]
 Text = Annotated[str, Field(min_length=1)]
+
+
+def _at_home(path: Path) -> Path:
+    try:
+        return path.expanduser()
+    except RuntimeError as error:
+        raise ValueError("nobody of this name has a home here: write the whole path") from error
+
+
+Beside = Annotated[Path, AfterValidator(_at_home)]
+"""A file, from where the configuration lies, or from somebody's home."""
 
 
 def _source_url(text: object) -> object:
@@ -87,14 +107,14 @@ class Tunnel(Part):
     host: Text
     user: Text
     port: PositiveInt = 22
-    key_file: Path | None = None
-    known_hosts: Path | None = None
+    key_file: Beside | None = None
+    known_hosts: Beside | None = None
 
 
 class Source(Part):
     url: Annotated[str, BeforeValidator(_source_url), WithJsonSchema(forms.SOURCE_URL)]
     tls: Tls | None = None
-    ca: Path | None = None
+    ca: Beside | None = None
     zone: Text | None = None
     max_connections: PositiveInt = 4
     tunnel: Tunnel | None = None
@@ -130,7 +150,7 @@ class Iam(Part):
 class Warehouse(Part):
     url: Annotated[str, BeforeValidator(_warehouse_url), WithJsonSchema(forms.WAREHOUSE_URL)]
     tls: Literal["disable", "verify"] | None = None
-    ca: Path | None = None
+    ca: Beside | None = None
     schema_: Text = Field(default="public", alias="schema")
     iam_role: Text | None = None
     iam: Iam | None = None

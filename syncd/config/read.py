@@ -8,12 +8,16 @@ from typing import Any, Final, NamedTuple, Self
 from urllib.parse import quote, unquote
 
 import yaml
+from yaml.error import MarkedYAMLError
 
 from syncd.config.shown import Path_, hidden, key_of, shown
 from syncd.core.errors import ConfigError
 
 _REFERENCE: Final = re.compile(r"\$\{(?!window\})(file:)?([^}]*)\}")
 """`${window}` is no reference: in a `query` it is the place of a batch's condition."""
+_DEEPEST: Final = 50
+"""How many lists and groups may lie within each other, twice and more what anything here needs."""
+_TOO_DEEP: Final = f"lies more than {_DEEPEST} lists and groups deep"
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -117,28 +121,48 @@ def read_text(path: Path, environ: Mapping[str, str]) -> Text:
 def table_names(path: str) -> list[str]:
     """The tables that a file names, as far as it can be read; no secret is asked for."""
     try:
-        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        root = _composed(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
         return []
-    tables = values.get("tables") if isinstance(values, dict) else None
-    return [str(name) for name in tables] if isinstance(tables, dict) else []
+    parts = root.value if isinstance(root, yaml.MappingNode) else []
+    tables = next((part for key, part in parts if key.value == "tables"), None)
+    return [str(key.value) for key, _ in tables.value] if isinstance(tables, yaml.MappingNode) else []
 
 
 def parse_text(body: str, *, path: str, environ: Mapping[str, str]) -> Text:
     """The values of a text of YAML, each scalar with its references filled in."""
     try:
-        root = yaml.compose(body, Loader=yaml.SafeLoader)
+        root = _composed(body)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
         told = getattr(error, "problem", None) or "not YAML"
-        wrong = Mistake(line=line, column=column, key="", message=f"this is no YAML: {told}")
+        wrong = Mistake(line=line, column=column, key="", message=f"cannot be read as YAML: {told}")
         raise Misconfigured.of(path, [wrong]) from error
     text = Text(path=path)
     if root is None:
         raise Misconfigured.of(path, [Mistake(line=1, key="", message="the file is empty", remedy="See: syncd init")])
     text.values = _Reader(text, environ).value(root, ())
     return text
+
+
+def _composed(body: str) -> yaml.Node | None:
+    found: yaml.Node | None = yaml.compose(body, Loader=_Loader)
+    return found
+
+
+class _Loader(yaml.SafeLoader):
+    """Gives up what lies deeper than anything here does, before Python itself gives up."""
+
+    _depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        self._depth += 1
+        if parent is not None and self._depth > _DEEPEST:
+            raise MarkedYAMLError(problem=_TOO_DEEP, problem_mark=parent.start_mark)
+        found: yaml.Node | None = super().compose_node(parent, index)
+        self._depth -= 1
+        return found
 
 
 class _Reader:
@@ -153,7 +177,10 @@ class _Reader:
     def value(self, node: yaml.Node, place: Path_) -> Any:  # noqa: ANN401  # whatever the file holds
         self._text.keys.setdefault(place, _spot(node))
         if id(node) in self._within:
-            self._text.mistakes.append(self._text.mistake(place, "holds itself", "Write it out."))
+            self._mistake(place, "holds itself", "Write it out.")
+            return None
+        if len(place) >= _DEEPEST:  # by names that stand for others
+            self._mistake(place, _TOO_DEEP, "Write it out.")
             return None
         match node:
             case yaml.MappingNode() | yaml.SequenceNode():
@@ -185,7 +212,12 @@ class _Reader:
             return self._filled(written, place)
         if node.tag.endswith(":timestamp"):
             return written  # instants are ours to read, not YAML's
-        return self._plain.construct_object(node)  # type: ignore[no-any-return]  # PyYAML tells no types
+        try:
+            return self._plain.construct_object(node)  # type: ignore[no-any-return]  # PyYAML tells no types
+        except (yaml.YAMLError, ValueError, LookupError, ArithmeticError):  # each kind of value fails in its own way
+            kind = node.tag.rpartition(":")[2]
+            self._mistake(place, f"cannot be read as {kind}", "Put it in quotes, or leave the tag out.")
+            return None
 
     def _filled(self, written: str, place: Path_) -> str:
         try:
@@ -227,14 +259,21 @@ def _from_environment(name: str, environ: Mapping[str, str]) -> str:
         raise ConfigError(f"${{{name}}} is no reference", hint="Write ${NAME} or ${file:/path}.")
     if name not in environ:
         raise ConfigError(f"the environment has no {name}", hint=f"Set it: export {name}=..., or in the unit file.")
+    if not _is_text(environ[name]):
+        raise ConfigError(f"what the environment has as {name} is no text", hint="Write it in UTF-8.")
     return environ[name]
+
+
+def _is_text(value: str) -> bool:
+    """Whether it is; bytes that are not come from the environment as characters that nobody can write."""
+    return not any("\ud800" <= character <= "\udfff" for character in value)
 
 
 def _from_file(name: str) -> str:
     try:
         return Path(name).read_text(encoding="utf-8").rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text, or no file has such a name"
         raise ConfigError(f"{name} cannot be read: {why}", hint="May this user read the file?") from error
 
 

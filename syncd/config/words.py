@@ -9,9 +9,12 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from syncd.core.cron import parse_cron
 from syncd.core.settings import Address
 
+LONGEST: Final = timedelta(days=36_500)
+"""No duration is longer: with any of these the calendar goes on, in both directions."""
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
 DURATION_FORM: Final = r"([0-9]+(\.[0-9]+)?(ms|[smhdw]))+"
+_DURATIONS: Final = re.compile(DURATION_FORM)
 SYSTEM_SCHEMAS: Final = ("pg_", "information_schema", "catalog_history")
 """What the names of the schemas begin with that are Redshift's own."""
 HIGHEST_PORT: Final = 65_535
@@ -20,10 +23,12 @@ _CRON: Final = re.compile(r"\S+( \S+){4}")
 
 def duration(text: object) -> timedelta:
     """`30s`, `5m`, `1h30m`, `7d` as a span of time."""
-    pieces = _DURATION.findall(text) if isinstance(text, str) else []
-    if not pieces or "".join(number + unit for number, unit in pieces) != text:
+    if not isinstance(text, str) or _DURATIONS.fullmatch(text) is None:
         raise ValueError("write a duration such as 30s, 5m, 12h or 7d")
-    return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in pieces))
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in _DURATION.findall(text))
+    if seconds > LONGEST.total_seconds():
+        raise ValueError(f"write a duration of at most {LONGEST.days}d")
+    return timedelta(seconds=seconds)
 
 
 def is_cron(text: str) -> bool:
@@ -35,11 +40,10 @@ def interval_or_cron(text: object) -> str:
     if isinstance(text, str) and is_cron(text):
         parse_cron(text)
         return text
-    try:
-        duration(text)
-    except ValueError as error:
-        raise ValueError("write a duration such as 5m, or five fields of cron such as '0 3 * * *'") from error
-    return str(text)
+    if not isinstance(text, str) or _DURATIONS.fullmatch(text) is None:
+        raise ValueError("write a duration such as 5m, or five fields of cron such as '0 3 * * *'")
+    duration(text)
+    return text
 
 
 def listening(text: object) -> object:
@@ -58,9 +62,9 @@ def instant(text: object) -> datetime:
     """`2026-01-31` or `2026-01-31T12:00:00Z` as an instant; without a zone it is UTC."""
     try:
         moment = datetime.fromisoformat(str(text))
-    except ValueError as error:
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
         raise ValueError("write an instant such as 2026-01-31 or 2026-01-31T12:00:00Z") from error
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def address(text: object, *schemes: str) -> SplitResult:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from syncd.config.check import check, read_settings
-from syncd.config.read import Misconfigured, parse_text
+from syncd.config.read import Misconfigured, parse_text, table_names
 from syncd.core.columns import Policy
 from syncd.core.errors import ConfigError
 from syncd.core.settings import Channel, FirstRun, Secret, Settings, StreamSettings, Tls
@@ -80,6 +80,13 @@ def test_the_example_of_the_design_is_read_whole() -> None:
     assert settings.streams[1].start == datetime(2025, 1, 1, tzinfo=UTC)
 
 
+def test_the_names_of_tables_are_known_before_the_rest_is_right(tmp_path: Path) -> None:
+    path = tmp_path / "syncd.yaml"
+    path.write_text("tables:\n  orders: {every: !env EVERY, batch_rows: 0x_}\n  lines:\n")
+
+    assert table_names(str(path)) == ["orders", "lines"]
+
+
 def test_three_lines_are_enough() -> None:
     stream = settings_of(LEAST).streams[0]
 
@@ -142,6 +149,15 @@ tables:
         (LEAST.replace("  orders:", "  orders: 5"), [(5, "tables.orders")]),
         (LEAST.replace("sync@", "sync:${NOWHERE}@"), [(2, "source.url")]),
         (LEAST.replace("sync@", "sync:${file:/no/such/file}@"), [(2, "source.url")]),
+        (LEAST.replace("  orders:", "  orders: {every: !env EVERY}"), [(5, "tables.orders.every")]),
+        (LEAST.replace("  orders:", "  orders: {batch_rows: 0x_}"), [(5, "tables.orders.batch_rows")]),
+        (LEAST.replace("  orders:", "  orders: {batch_rows: !!bool x}"), [(5, "tables.orders.batch_rows")]),
+        (LEAST.replace("  orders:", f"  orders: {{batch_rows: {'9' * 5000}}}"), [(5, "tables.orders.batch_rows")]),
+        (LEAST.replace("  orders:", f"  orders: {{priority: 1{':1' * 400}.0}}"), [(5, "tables.orders.priority")]),
+        (LEAST.replace("sync@", r"sync:${file:/no\0such}@"), [(2, "source.url")]),
+        (LEAST.replace('shop"', 'shop", ca: ~nobody-at-all/ca.pem'), [(2, "source.ca")]),
+        (LEAST.replace('shop"', 'shop", zone: Europe'), [(2, "source.zone")]),
+        (LEAST.replace("  orders:", f"  orders: {'[' * 2000}{']' * 2000}"), [(5, "")]),
         ("tables: [", [(1, "")]),
         ("", [(1, "")]),
     ],
@@ -250,8 +266,22 @@ def test_no_mistake_repeats_a_secret(line: str) -> None:
     assert "hunter2" not in str(refused.value) + repr(refused.value.mistakes)
 
 
+def test_what_the_environment_has_and_is_no_text_is_a_mistake() -> None:
+    body = LEAST.replace("sync@", "sync:${PASSWORD}@")
+
+    assert mistakes_of(body, {"PASSWORD": "caf\udce9"}) == [(2, "source.url")]
+
+
 def test_a_list_that_holds_itself_is_a_mistake() -> None:
     assert mistakes_of(LEAST.replace("  orders:", "  orders: &a {key: [*a]}")) == [(5, "tables.orders.key.0")]
+
+
+def test_a_list_that_is_deep_by_its_names_only_is_a_mistake() -> None:
+    names = "".join(f"  - &a{at + 1} [*a{at}]\n" for at in range(400))
+
+    [(line, key)] = mistakes_of(f"{LEAST}deep:\n  - &a0 []\n{names}")[:1]
+
+    assert (line, key.partition(".")[0]) == (6, "deep")
 
 
 def test_several_sources_want_a_name_at_each_table() -> None:
@@ -348,6 +378,10 @@ tables:
         ("{every: '61 * * * *'}", "every"),
         ("{every: '0 3 * * * *'}", "every"),
         ("{every: '0 3 * * *', zone: Mars/Base}", "zone"),
+        ("{every: '0 3 * * *', zone: Europe}", "zone"),
+        ("{every: 99999999999999d}", "every"),
+        ("{longest_run: 3000000d}", "longest_run"),
+        ("{start: '0001-01-01T00:00:00+14:00'}", "start"),
         ("{after: [customers]}", "after"),
         ("{after: [orders]}", "after"),
     ],

@@ -24,6 +24,12 @@ def test_an_interval_or_a_cron_is_kept_as_written(text: str) -> None:
     assert interval_or_cron(text) == text
 
 
+@pytest.mark.parametrize("text", ["36501d", "99999999999999d", f"{'9' * 400}s"])
+def test_a_duration_that_no_clock_can_add_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="at most 36500d"):
+        duration(text)
+
+
 def test_what_is_neither_is_refused() -> None:
     with pytest.raises(ValueError, match="or five fields of cron"):
         interval_or_cron("0 3 * *")
