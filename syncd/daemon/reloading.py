@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from syncd.config.read import Misconfigured, Mistake
-from syncd.core.errors import ConfigError
+from syncd.core.errors import hinted
 from syncd.core.settings import DaemonSettings, Settings
 
 
@@ -40,9 +40,10 @@ def read_again(read: Callable[[], Settings], before: Settings) -> tuple[Reloaded
     """The answer, and the settings that are to be in force from now on."""
     try:
         after = read()
-    except ConfigError as error:
-        mistakes = error.mistakes if isinstance(error, Misconfigured) else ()
-        return Reloaded(error=error.message, hint=error.hint, mistakes=mistakes), before
+    except Exception as error:  # noqa: BLE001  # whatever a file does to its reader, the streams go on
+        told = hinted(error)
+        mistakes = told.mistakes if isinstance(told, Misconfigured) else ()
+        return Reloaded(error=told.message, hint=told.hint, mistakes=mistakes), before
     return Reloaded(changed=after != before, later=_later(after) != _later(before)), after
 
 

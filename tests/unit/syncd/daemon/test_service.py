@@ -228,6 +228,22 @@ def test_a_file_changed_for_the_worse_changes_nothing_and_says_so(at_work: Calla
     assert any("the one of before stays in force" in line for line in some.said)
 
 
+def test_a_reload_that_fails_in_a_way_nobody_foresaw_is_answered_and_changes_nothing(
+    at_work: Callable[..., Any],
+) -> None:
+    def read() -> Settings:
+        raise RecursionError
+
+    with at_work(settings_of("a: {every: 10ms}"), read=read) as some:
+        answer = some.daemon.reload().result(5)
+        before = some.passes("a")
+        some.until(lambda: some.passes("a") > before + 5)
+
+    assert "RecursionError" in answer.error
+    assert (answer.changed, len(some.made)) == (False, 1)
+    assert any("the one of before stays in force" in line for line in some.said)
+
+
 def test_other_settings_come_into_force_when_what_is_at_work_has_ended(at_work: Callable[..., Any]) -> None:
     go_on = threading.Event()
 
