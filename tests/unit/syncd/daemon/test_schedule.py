@@ -1,8 +1,10 @@
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from zoneinfo import ZoneInfo
 
 import pytest
 
-from syncd.core.cron import parse_cron
+from syncd.core.cron import Cron, parse_cron
 from syncd.daemon.schedule import CronTimes, HostClock, interval_of
 
 
@@ -42,6 +44,69 @@ def test_a_zone_keeps_its_hour_when_its_clocks_change() -> None:
     assert times("0 4 * * *", after=SATURDAY, zone="Europe/Berlin") == [
         "Sat 28.03. 03:00", "Sun 29.03. 02:00", "Mon 30.03. 02:00",
     ]  # fmt: skip
+
+
+HALF_AN_HOUR = timedelta(minutes=30)
+YEAR = [datetime(2026, 1, 1, tzinfo=UTC) + at * HALF_AN_HOUR for at in range(365 * 48)]
+CRONS = ("0 0 * * *", "0,30 2 * 3,4,9-11 *", "30 0 * * 1", "0 0 1 * *", "0 0 29-31 * 1")
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "Africa/Cairo", "Australia/Lord_Howe"])
+def test_a_year_of_crons_has_every_time_that_its_clocks_show(zone: str) -> None:
+    """What the clocks show twice comes twice; what they leap over comes when they leap, once."""
+    shown = shown_in(ZoneInfo(zone))
+    for text in CRONS:
+        cron = parse_cron(text)
+        wanted = {instant for local, instants in shown.items() if fits(cron, local) for instant in instants}
+
+        assert all_of(CronTimes(cron, zone), since=YEAR[0], upto=YEAR[-1]) == sorted(wanted), text
+
+
+def shown_in(zone: ZoneInfo) -> dict[datetime, list[datetime]]:
+    """Each time on the clocks of a zone, and when they show it or leap over it."""
+    found: dict[datetime, list[datetime]] = {}
+    for before, instant in pairwise(YEAR):
+        upto = instant.astimezone(zone).replace(tzinfo=None)
+        local = min(upto, before.astimezone(zone).replace(tzinfo=None) + HALF_AN_HOUR)
+        while local <= upto:
+            found.setdefault(local, []).append(instant)
+            local += HALF_AN_HOUR
+    return found
+
+
+def fits(cron: Cron, local: datetime) -> bool:
+    day, weekday = local.day in cron.days, local.isoweekday() % 7 in cron.weekdays
+    fitting = (day or weekday) if cron.either else (day and weekday)
+    return fitting and local.month in cron.months and local.hour in cron.hours and local.minute in cron.minutes
+
+
+def all_of(cron: CronTimes, *, since: datetime, upto: datetime) -> list[datetime]:
+    found = list[datetime]()
+    while (due := cron.next(since)) is not None and due <= upto:
+        found.append(due)
+        since = due
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "zone", "now", "due"),
+    [
+        ("0 0 * * *", "Europe/Berlin", "2026-03-29T00:30", "2026-03-29T22:00"),
+        ("0 0 * * 1", "Europe/Berlin", "2026-03-23T12:00", "2026-03-29T22:00"),
+        ("0 0 1 * *", "Europe/Berlin", "2026-03-01T12:00", "2026-03-31T22:00"),
+        ("15 0 * * 1-5", "America/New_York", "2026-03-08T06:59", "2026-03-09T04:15"),
+        ("45 2 * * *", "Europe/Berlin", "2026-03-29T00:59", "2026-03-29T01:00"),
+        ("45 2 * * *", "Europe/Berlin", "2026-03-29T01:00", "2026-03-30T00:45"),
+        ("0 0 1 * *", "America/Santiago", "2026-09-01T12:00", "2026-10-01T03:00"),
+        ("0 0 * * *", "Africa/Cairo", "2026-04-23T12:00", "2026-04-23T22:00"),
+        ("0 12 30 12 *", "Pacific/Apia", "2011-12-30T09:00", "2011-12-30T10:00"),
+        ("0 0 29 2 */7", "Europe/Berlin", "2026-01-01T00:00", "2032-02-28T23:00"),
+    ],
+)
+def test_what_comes_after_the_clocks_were_set_is_not_passed_over(text: str, zone: str, now: str, due: str) -> None:
+    found = CronTimes(parse_cron(text), zone).next(datetime.fromisoformat(now).replace(tzinfo=UTC))
+
+    assert found == datetime.fromisoformat(due).replace(tzinfo=UTC)
 
 
 def test_a_date_that_seldom_comes_is_waited_for() -> None:
