@@ -65,7 +65,7 @@ class Lane:
     trigger: Trigger | None = None
     """Of a cron."""
     at: datetime | None = None
-    """Of a cron: when it is due by the wall."""
+    """Of a cron: when it is due by the wall; at work, the first time since its pass began."""
     began: float | None = None
     """Since when it is at work."""
     passed_at: float | None = None
@@ -114,6 +114,11 @@ class Lane:
     def order(self) -> tuple[bool, int, float]:
         """Who comes first where several wait for one place."""
         return self.follows, -self.settings.schedule.priority, self.due
+
+    @property
+    def tries_again(self) -> bool:
+        """Whether its next pass is another try, and not the one of its schedule."""
+        return self.failures > 0 or self.due < self.regular
 
     def waits(self, now: float) -> bool:
         """Whether it is due and not at work."""

@@ -107,7 +107,7 @@ class Turns:
             hold = self._hold_of(lane, now.mono, at_work)
             if hold is None:
                 at_work[lane.sides[0]] += 1
-                self._begin(lane, now.mono, rivals=rivals[lane.sides[0]] - 1)
+                self._begin(lane, now, rivals=rivals[lane.sides[0]] - 1)
                 begins.append(lane)
             elif hold.reason and hold.reason != lane.said:
                 lane.said = hold.reason
@@ -158,12 +158,15 @@ class Turns:
             return Hold(lane=lane, reason="")
         return Hold(lane=lane, reason=f"waits for its turn: {lane.sides[0]} is read or written by {places} at once")
 
-    def _begin(self, lane: Lane, now: float, *, rivals: int) -> None:
+    def _begin(self, lane: Lane, now: Now, *, rivals: int) -> None:
         for side in lane.sides:
             if side in self._breakers:
                 self._breakers[side].began()
         lane.strategy = strategy_of(places=self._places.of[lane.sides[0]], rivals=rivals, many=lane.many)
-        lane.began = lane.passed_at = now
+        if lane.trigger is not None:
+            # Its turn may come a little before the wall's clock shows its time.
+            lane.at = lane.trigger.next(now.wall + timedelta(seconds=0.0 if lane.tries_again else STEPPED))
+        lane.began = lane.passed_at = now.mono
         self._working[lane.key] = lane
         lane.again = lane.ending = False
         lane.said = ""
@@ -212,10 +215,10 @@ class Turns:
             lane.due = min(now + LOOKED_EVERY, passed_at + COMPARED_EVERY)
 
     def take_over(self, before: "Turns", now: float) -> None:
-        """Go on where other turns ended: what was due by the wall and had not begun is due still."""
+        """Go on where other turns ended: what was due is due still, and what was to be tried again is so at once."""
         for key, lane in self.lanes.items():
             old = before.lanes.get(key)
-            if old is not None and old.waits(now):
+            if old is not None and (old.waits(now) or old.tries_again):
                 lane.due = now
 
     def hurry(self, now: float) -> None:
@@ -286,7 +289,7 @@ class Turns:
             agenda=self._agenda,
             regular=now.mono,
             trigger=trigger,
-            at=now.wall,
+            at=None if trigger is None else trigger.next(now.wall),
         )
         if trigger is not None:
             self._by_the_wall(extract, now)
@@ -311,10 +314,9 @@ class Turns:
             lane.due = lane.regular = max(now.mono, began + interval_of(every, chance=self._chance))
 
     def _by_the_wall(self, lane: Lane, now: Now) -> None:
-        assert lane.trigger is not None
-        lane.at = lane.trigger.next(now.wall)
+        """The turn of a cron, which is now where its time has come already."""
         wait = float("inf") if lane.at is None else (lane.at - now.wall).total_seconds()
-        lane.due = lane.regular = now.mono + wait
+        lane.due = lane.regular = now.mono + max(0.0, wait)
 
     def _follow_the_wall(self, now: Now) -> None:
         """Where somebody has set the clock, crons are counted anew; one that was leapt over is due, once."""
@@ -323,12 +325,12 @@ class Turns:
             return
         self._offset = offset
         for lane in self.lanes.values():
-            if lane.trigger is None or lane.failures or lane.waits(now.mono):
+            if lane.trigger is None:
                 continue
-            leapt = lane.at is not None and lane.at <= now.wall
-            self._by_the_wall(lane, now)
-            if leapt:
-                lane.due = now.mono
+            if lane.at is None or lane.at > now.wall:
+                lane.at = lane.trigger.next(now.wall)
+            if lane.began is None and not lane.waits(now.mono) and not lane.tries_again:
+                self._by_the_wall(lane, now)
 
 
 def _longest(lane: Lane) -> float:

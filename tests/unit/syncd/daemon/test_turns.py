@@ -10,6 +10,7 @@ import pytest
 from syncd.config.check import check
 from syncd.config.read import parse_text
 from syncd.core.errors import ConfigError, LakeDown, NotKnownYet, SchemaDrift, SourceDown, WarehouseDown
+from syncd.core.settings import Settings
 from syncd.daemon.lane import Lane, LaneKey, Now, Passed
 from syncd.daemon.turns import COMPARED_EVERY, LOOKED_EVERY, Turns
 from watermarks.document import Stage
@@ -70,9 +71,12 @@ def shown(lane: Lane) -> str:
     return lane.key.stream.table if lane.stage is Stage.EXTRACT else f"{lane.key.stream.table} load"
 
 
+def settings_of(tables: str, *, top: str = TOP) -> Settings:
+    return check(parse_text(f"{top}tables: {{{tables}}}", path="syncd.yaml", environ={}))
+
+
 def play(tables: str, *, top: str = TOP) -> Play:
-    settings = check(parse_text(f"{top}tables: {{{tables}}}", path="syncd.yaml", environ={}))
-    return Play(Turns(settings, now=Now(0.0, NOON), chance=lambda: 0.5, takeover=10.0))
+    return Play(Turns(settings_of(tables, top=top), now=Now(0.0, NOON), chance=lambda: 0.5, takeover=10.0))
 
 
 def test_everything_begins_at_once_as_far_as_there_are_places() -> None:
@@ -367,6 +371,92 @@ def test_what_was_due_by_the_wall_is_due_still_after_a_reload() -> None:
     new.turns.take_over(old.turns, old.mono)
 
     assert new.begin() == ["a"]
+
+
+def renewed(old: Play, tables: str) -> Play:
+    """Other turns after those, as a reload or a lost lease has them."""
+    new = play(tables)
+    new.turns = Turns(settings_of(tables), now=old.now, chance=lambda: 0.5, takeover=10.0)
+    new.mono, new.wall = old.mono, old.wall
+    new.turns.take_over(old.turns, old.mono)
+    return new
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConfigError("no"), SchemaDrift("another"), SourceDown("away"), HintedError("it broke"), NotKnownYet("not yet"),
+        OtherOwner("host-1 has it", owner="host-1"), Ended("too silent"),
+    ],
+)  # fmt: skip
+def test_a_cron_that_waits_for_another_try_is_tried_at_once_after_a_reload(error: HintedError) -> None:
+    old = play('a: {source: one, every: "0 * * * *"}')
+    old.passes(3600)
+    assert old.begin() == ["a"]
+    old.end("a", error)
+    old.passes(1)
+
+    new = renewed(old, 'a: {source: one, every: "0 * * * *", priority: 1}')
+
+    assert new.begin() == ["a"]
+
+
+def test_a_cron_that_went_well_is_not_tried_again_by_a_reload() -> None:
+    old = play('a: {source: one, every: "0 * * * *"}')
+    old.passes(3600)
+    old.begin()
+    old.end("a")
+
+    assert renewed(old, 'a: {source: one, every: "0 * * * *", priority: 1}').begin() == []
+
+
+def test_a_cron_whose_time_comes_while_it_is_at_work_is_due_once_when_it_ends() -> None:
+    some = play('a: {source: one, every: "0 * * * *"}')
+    some.passes(3590)
+    some.turns.hurry(some.mono)
+    assert some.begin() == ["a"]
+    some.passes(3 * 3600)
+    some.end("a")
+
+    assert some.begin() == ["a"]
+    assert some.end("a").due - some.mono == 10.0
+
+
+def test_a_cron_that_begins_a_little_before_its_time_does_not_begin_again_at_its_time() -> None:
+    some = play('a: {source: one, every: "0 * * * *"}')
+    some.passes(3600)
+    some.wall -= timedelta(seconds=0.5)
+    assert some.begin() == ["a"]
+    some.passes(10)
+
+    assert some.end("a").due - some.mono == 3590.5
+
+
+@pytest.mark.parametrize("seconds", [5400, -5400])
+def test_a_clock_that_is_set_while_a_cron_is_at_work_is_heeded_when_it_ends(seconds: int) -> None:
+    some = play('a: {source: one, every: "30 * * * *"}')
+    some.passes(1800)
+    assert some.begin() == ["a"]
+    some.wall += timedelta(seconds=seconds)
+    assert some.begin() == []
+    some.passes(60)
+
+    lane = some.end("a")
+
+    assert lane.due - some.mono == (0.0 if seconds > 0 else 1740.0)
+
+
+def test_a_clock_that_is_set_leaves_a_cron_that_looks_again_soon() -> None:
+    some = play('a: {source: one, every: "0 * * * *"}')
+    some.passes(3600)
+    some.begin()
+    some.end("a", NotKnownYet("not yet"))
+    some.wall += timedelta(minutes=10)
+    assert some.begin() == []
+
+    some.passes(5)
+
+    assert some.begin() == ["a"]
 
 
 def test_it_rests_until_something_can_be_due() -> None:
