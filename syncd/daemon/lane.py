@@ -70,6 +70,8 @@ class Lane:
     """Since when it is at work."""
     passed_at: float | None = None
     """When its last pass began."""
+    done: float = float("-inf")
+    """When the last of its passes that are over began."""
     follows: bool = False
     """Whether it only goes on with what its last pass left: then those who wait for their turn come first."""
     again: bool = False

@@ -143,13 +143,12 @@ class Turns:
         yield from (one.until for one in self._breakers.values() if one.until is not None and one.until > now)
 
     def _hold_of(self, lane: Lane, now: float, at_work: Mapping[str, int]) -> Hold | None:
-        for side in lane.sides:
-            breaker = self._breakers.get(side)
-            if breaker is not None and not breaker.lets(now):
-                return Hold(lane=lane, reason=f"{side} does not answer: {breaker.reason}", until=breaker.until)
+        if (silent := self._silent(lane, now)) is not None:
+            side, breaker = silent
+            return Hold(lane=lane, reason=f"{side} does not answer: {breaker.reason}", until=breaker.until)
         for name in lane.settings.schedule.after if lane.stage is Stage.EXTRACT else ():
             first = self._by_name.get(name)
-            if first is not None and (first.began is not None or first.due <= now):
+            if first is not None and self._comes_first(first, lane, now):
                 return Hold(lane=lane, reason=f"comes after {name}")
         places = self._places.of[lane.sides[0]]
         if at_work[lane.sides[0]] < places:
@@ -157,6 +156,23 @@ class Turns:
         if now - lane.due < LONG_WAIT:
             return Hold(lane=lane, reason="")
         return Hold(lane=lane, reason=f"waits for its turn: {lane.sides[0]} is read or written by {places} at once")
+
+    def _silent(self, lane: Lane, now: float) -> tuple[str, Breaker] | None:
+        """A side of a lane that may not be asked now, and its breaker."""
+        breakers = ((side, self._breakers.get(side)) for side in lane.sides)
+        return next(((side, one) for side, one in breakers if one is not None and not one.lets(now)), None)
+
+    def _comes_first(self, first: Lane, lane: Lane, now: float) -> bool:
+        """Whether a lane waits for another that it names: for one pass of it at most since it is due itself.
+
+        So it has its turn whatever the other one does. A pass that was at work before is not waited for, nor is a lane
+        that fails, that another process has, or whose side does not answer: these may take for ever.
+        """
+        if first.failures or first.owner or first.done >= lane.due:
+            return False
+        if first.began is not None:
+            return first.began >= lane.due
+        return first.due <= now and self._silent(first, now) is None
 
     def _begin(self, lane: Lane, now: Now, *, rivals: int) -> None:
         for side in lane.sides:
@@ -177,6 +193,7 @@ class Turns:
         """A pass has ended: when is the next one?"""
         began, lane.began = lane.began, None
         assert began is not None
+        lane.done = began
         del self._working[lane.key]
         trouble = lane.trouble = trouble_of(passed.error) if passed.error is not None else None
         self._tell_breakers(lane, passed, trouble, now.mono)

@@ -1,5 +1,6 @@
 """Who begins when, as a table of decisions: the clock is the test's, and nothing runs."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -154,6 +155,93 @@ def test_a_predecessor_that_fails_holds_nobody_up() -> None:
     some.end("b", SchemaDrift("another table"))
 
     assert some.begin() == ["a"]
+
+
+def began_in(seconds: int, some: Play, *, takes: dict[str, int], more: bool = False) -> Counter[str]:
+    """How many passes each table began, where one of its passes takes so long; `a` may have more to read after each."""
+    began, until = Counter[str](), dict[str, float]()
+    for _ in range(seconds):
+        for name in [name for name, at in until.items() if at <= some.mono]:
+            del until[name]
+            some.end(name, more=more and name == "a")
+        for name in some.begin():
+            began[name] += 1
+            until[name] = some.mono + takes[name]
+        some.passes(1)
+    return began
+
+
+@pytest.mark.parametrize(("every", "seconds", "more"), [("5s", 6, False), ("1h", 6, True), ('"* * * * *"', 70, False)])
+def test_a_predecessor_that_is_never_done_lets_others_go_after_each_of_its_passes(
+    every: str, seconds: int, *, more: bool
+) -> None:
+    some = play(f"a: {{source: two, every: {every}}}, b: {{source: two, every: 5s, after: [a]}}")
+
+    began = began_in(1200, some, takes={"a": seconds, "b": 1}, more=more)
+
+    assert began["a"] >= 1200 // (seconds + 1)
+    assert began["b"] >= began["a"] - 1
+
+
+def test_in_a_chain_each_lets_the_one_before_it_go_first_and_all_have_their_turn() -> None:
+    some = play(
+        "a: {source: two, every: 5s}, b: {source: two, every: 5s, after: [a]}, d: {source: two, every: 5s},"
+        "c: {source: two, every: 5s, after: [a, b, d]}"
+    )
+    assert some.begin() == ["a", "d"]
+    some.all_end("a", "d")
+    assert some.begin() == ["b"]
+    some.end("b")
+    assert some.begin() == ["c"]
+    some.end("c")
+
+    began = began_in(600, some, takes={"a": 6, "b": 7, "c": 1, "d": 9})
+
+    assert min(began[name] for name in "abcd") >= 20
+
+
+def test_one_pass_of_a_predecessor_is_waited_for_and_no_second_one() -> None:
+    some = play("a: {source: two, every: 1m}, b: {source: two, every: 1m, after: [a]}")
+    assert some.begin() == ["a"]
+    some.passes(70)
+    assert some.begin() == []
+    some.end("a", more=True)
+
+    assert sorted(some.begin()) == ["a", "b"]
+
+
+def test_a_pass_that_was_at_work_before_is_not_waited_for() -> None:
+    some = play("a: {source: two, every: 50s}, b: {source: two, every: 1m, after: [a]}")
+    some.begin()
+    some.end("a")
+    assert some.begin() == ["b"]
+    some.end("b")
+    some.passes(50)
+    assert some.begin() == ["a"]
+    some.passes(10)
+
+    assert some.begin() == ["b"]
+
+
+def test_a_predecessor_whose_source_does_not_answer_holds_nobody_up() -> None:
+    others = ", ".join(f"{name}: {{source: one, priority: 1}}" for name in "xyz")
+    some = play(f"{others}, a: {{source: one}}, b: {{source: two, after: [a]}}")
+    for name in "xyz":
+        assert some.begin() == [name]
+        some.end(name, SourceDown("away"))
+
+    assert some.begin() == ["b"]
+
+
+def test_a_predecessor_that_another_process_has_holds_nobody_up() -> None:
+    some = play("a: {source: two, every: 1m}, b: {source: two, every: 1m, after: [a]}")
+    some.begin()
+    some.end("a", OtherOwner("host-1 has it", owner="host-1"))
+    assert some.begin() == ["b"]
+    some.end("b")
+    some.passes(60)
+
+    assert sorted(some.begin()) == ["a", "b"]
 
 
 def test_failures_in_a_row_make_pauses_longer_and_a_success_ends_them() -> None:
