@@ -184,6 +184,8 @@ class PassEnded(Event):
     """Batches that are extracted and not loaded."""
     reason: str = ""
     """What it waits for."""
+    cut: bool = False
+    """Whether this process ended it, before it came to an end of its own: so it neither failed nor went well."""
     error: HintedError | None = None
 
 

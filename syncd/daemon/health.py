@@ -57,7 +57,9 @@ class Health:
         self._last: _Look | None = None
 
     def __call__(self, event: Event) -> None:
-        if isinstance(event, PassEnded) and (event.error is None or isinstance(event.error, _OF_THE_LAKE)):
+        if not isinstance(event, PassEnded) or event.cut:
+            return
+        if event.error is None or isinstance(event.error, _OF_THE_LAKE):
             self._note(event.error)
 
     def age(self) -> float:

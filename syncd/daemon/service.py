@@ -17,7 +17,7 @@ from syncd.daemon.reloading import Reloaded, read_again
 from syncd.daemon.schedule import HostClock
 from syncd.daemon.stopping import Stopping
 from syncd.daemon.told import Told
-from syncd.daemon.troubles import PassTooLong, Trouble
+from syncd.daemon.troubles import PassTooLong, Trouble, is_cut
 from syncd.daemon.turns import Hold, Places, Turns
 from syncd.daemon.works import Make
 from syncd.wiring import TTL
@@ -241,6 +241,7 @@ class Daemon:
                 proven=self._proven.get(stream, False),
                 pending=passed.pending,
                 reason=reason,
+                cut=passed.error is not None and is_cut(passed.error),
                 error=None if no_failure else passed.error,
             )
         )

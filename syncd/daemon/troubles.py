@@ -69,6 +69,11 @@ _TROUBLES: Final[tuple[tuple[type[HintedError], Trouble], ...]] = (
 )
 
 
+def is_cut(error: HintedError) -> bool:
+    """Whether this process ended a pass, or has lost the right to it: what it would have come to is not known."""
+    return isinstance(error, PassStopped | Ended | Fenced)
+
+
 def trouble_of(error: HintedError) -> Trouble:
     """What kind of trouble an error is; whatever is not known may pass by itself."""
     return next((trouble for kind, trouble in _TROUBLES if isinstance(error, kind)), Trouble.TIME)

@@ -90,6 +90,8 @@ class Facts:
                 return self
 
     def _ended(self, event: PassEnded, now: Moment) -> Self:
+        if event.cut:
+            return replace(self._with_reach(event, now), at_work=self.at_work - {event.stage})
         stage, cause = event.stage, of_reason(event.reason) if event.error is None else of_error(event.error)
         elsewhere = cause is Cause.OTHER_OWNER
         failing = _less(self.failing, stage)

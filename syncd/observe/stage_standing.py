@@ -84,7 +84,9 @@ class StageStanding:
     def ended(self, event: PassEnded, now: Moment) -> None:
         self.running, self.began_at, self.rows_so_far = False, None, 0
         self.last = now.at
-        if event.error is None:
+        if event.cut:
+            self.why, self.state = short(event.reason), State.FAILED if self.trouble else State.WAITING
+        elif event.error is None:
             self.trouble, self.last_good, self.why = None, now.at, short(event.reason)
             self.state = State.WAITING if self.why else State.IDLE
         else:

@@ -102,7 +102,7 @@ class Standing:
     def _ended(self, event: PassEnded, now: Moment) -> Ended | None:
         extract, load = self._stages[Stage.EXTRACT], self._stages[Stage.LOAD]
         self._stages[event.stage].ended(event, now)
-        if event.error is None:
+        if event.error is None and not event.cut:
             self._pending = event.pending
         if event.complete is not None:
             mine = extract if event.stage is Stage.EXTRACT else load

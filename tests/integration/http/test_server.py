@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from syncd.core.errors import ConfigError
+from syncd.core.errors import ConfigError, LakeDown
 from syncd.core.settings import Address, DaemonSettings
 from syncd.daemon.health import Health
 from syncd.daemon.http import Limits, Server, serving
 from tests.services.board_story import Story
 from tests.services.http import ask, connected, got, served, told
+from tests.unit.syncd.observe.stories import EXTRACT, ended
 from watermarks.errors import StateUnreadable
 
 pytestmark = pytest.mark.services
@@ -367,3 +368,15 @@ def test_a_loop_that_hangs_is_not_alive(story: Story) -> None:
 
         assert (found.status, found.json) == (503, {"status": "not ok", "why": "no turn of the loop for 61 s"})
         assert ask(server, "/readyz").status == 503
+
+
+def test_a_pass_that_was_cut_says_nothing_of_the_lake(story: Story) -> None:
+    health = Health(clock=story.clock, beat=story.clock.monotonic, look=lambda: None)
+    answers = story.answers()
+    answers._health = health
+    health(ended(EXTRACT, error=LakeDown("the lake is away")))
+    health(ended(EXTRACT, cut=True))
+    with served(answers) as server:
+        found = ask(server, "/readyz")
+
+    assert (found.status, found.json["why"]) == (503, "the lake did not answer: the lake is away")

@@ -197,18 +197,20 @@ def test_whoever_hands_over_never_waits_and_the_oldest_go_first() -> None:
 ORDERS = StreamName(source="shop", database="shop", table="orders")
 
 
+def settings_of(*notify: NotifySettings) -> Settings:
+    return Settings(
+        sources=(SourceSettings(name="shop", host="db", user="sync", password=Secret("secret")),),
+        lake=LakeSettings(bucket="lake"),
+        streams=(StreamSettings(source="shop", database="shop", table="orders"),),
+        daemon=DaemonSettings(notify=notify),
+    )
+
+
 def test_an_incident_is_told_to_every_recipient_in_its_own_form_and_logged_without_addresses() -> None:
     with running(says(200)) as first, running(says(200)) as second:
-        settings = Settings(
-            sources=(SourceSettings(name="shop", host="db", user="sync", password=Secret("secret")),),
-            lake=LakeSettings(bucket="lake"),
-            streams=(StreamSettings(source="shop", database="shop", table="orders"),),
-            daemon=DaemonSettings(
-                notify=(
-                    NotifySettings(url=first.url),
-                    NotifySettings(url=second.url, channel=Channel.SLACK, again=timedelta(hours=1)),
-                )
-            ),
+        settings = settings_of(
+            NotifySettings(url=first.url),
+            NotifySettings(url=second.url, channel=Channel.SLACK, again=timedelta(hours=1)),
         )
         said: list[tuple[str, str, dict[str, object]]] = []
 
@@ -216,10 +218,10 @@ def test_an_incident_is_told_to_every_recipient_in_its_own_form_and_logged_witho
             said.append((name, message, facts))
 
         with Incidents(settings, clock=ManualClock(), say=say, every=0.01) as tell:
-            tell(failed("drifted"))
+            tell(ended("drifted"))
             first.wait_for(1)
             second.wait_for(1)
-            tell(failed(None))
+            tell(ended())
             first.wait_for(2)
             second.wait_for(2)
 
@@ -230,11 +232,29 @@ def test_an_incident_is_told_to_every_recipient_in_its_own_form_and_logged_witho
     assert TOKEN not in str(said)
 
 
-def failed(why: str | None) -> PassEnded:
+def test_what_is_open_when_the_daemon_ends_is_not_told_to_be_over() -> None:
+    said: list[str] = []
+
+    def say(name: str, message: str, *, level: int = 0, **facts: object) -> None:
+        said.append(name)
+
+    with running(says(200)) as hook:
+        with Incidents(settings_of(NotifySettings(url=hook.url)), clock=ManualClock(), say=say, every=0.01) as tell:
+            tell(ended("drifted"))
+            hook.wait_for(1)
+            tell(ended(cut=True))
+
+        assert [one["state"] for one in hook.sent] == ["opened"]
+
+    assert said == ["incident.opened"]
+
+
+def ended(why: str = "", *, cut: bool = False) -> PassEnded:
+    """The end of a pass, which failed where there is a why."""
     return PassEnded(
         stream=ORDERS,
         stage=Stage.EXTRACT,
-        state="failed" if why else "nothing new",
+        state="failed" if why else "waiting" if cut else "nothing new",
         batches=0,
         rows=0,
         seconds=0.1,
@@ -242,5 +262,6 @@ def failed(why: str | None) -> PassEnded:
         complete=None,
         proven=True,
         pending=0,
+        cut=cut,
         error=SchemaDrift(why) if why else None,
     )

@@ -16,7 +16,7 @@ import pytest
 
 from syncd.config.check import check
 from syncd.config.read import parse_text
-from syncd.core.errors import ConfigError, SourceDown
+from syncd.core.errors import ConfigError, NotKnownYet, PassStopped, SourceDown
 from syncd.core.events import BatchExtracted, Event, PassBegan, PassDue, PassEnded, PassHeldBack, Tell
 from syncd.core.settings import Settings, StreamSettings
 from syncd.daemon.service import Daemon
@@ -199,7 +199,7 @@ def test_another_owner_is_no_failure(at_work: Callable[..., Any]) -> None:
         some.until(lambda: bool(some.told(PassHeldBack)))
 
     [ended], [held] = some.told(PassEnded), some.told(PassHeldBack)
-    assert (ended.state, ended.error, ended.reason) == ("waiting", None, "host-2 has it")
+    assert (ended.state, ended.error, ended.reason, ended.cut) == ("waiting", None, "host-2 has it", False)
     assert held.reason == "host-2 has it"
     assert held.until is not None
 
@@ -287,6 +287,29 @@ def test_who_lost_the_lease_goes_on_under_a_new_name(at_work: Callable[..., Any]
 
     assert some.made[0].closed
     assert not any(one.error for one in some.told(PassEnded))
+    assert [one.cut for one in some.told(PassEnded)][:2] == [True, False]
+
+
+def test_a_pass_that_was_ended_by_a_stop_says_so_and_neither_failed_nor_went_well(at_work: Callable[..., Any]) -> None:
+    def extracts(works: Scripted, stream: StreamName) -> Outcome:
+        works.told_to_end.wait(10)
+        return Outcome(stream=stream, error=PassStopped("extract of a was ended: the daemon stops"))
+
+    with at_work(settings_of("a: {every: 10ms}"), extracts=extracts) as some:
+        some.until(lambda: some.passes("a") == 1)
+
+    [ended] = some.told(PassEnded)
+    assert (ended.state, ended.error, ended.cut) == ("waiting", None, True)
+
+
+def test_a_pass_that_waits_for_somebody_elses_transaction_was_not_cut(at_work: Callable[..., Any]) -> None:
+    def extracts(_works: Scripted, stream: StreamName) -> Outcome:
+        return Outcome(stream=stream, error=NotKnownYet("held by transaction 4711"))
+
+    with at_work(settings_of("a: {every: 1h}"), extracts=extracts) as some:
+        some.until(lambda: bool(some.told(PassHeldBack)))
+
+    assert [one.cut for one in some.told(PassEnded)] == [False]
 
 
 def test_what_lost_its_lease_is_gone_from_memory_before_another_is_made() -> None:

@@ -56,6 +56,20 @@ def test_a_pass_is_running_until_it_ends_and_says_when_it_comes_again() -> None:
     assert (done.stages[0].state, done.stages[0].next, done.stages[0].mark) == (State.IDLE, soon, at(1, 1))
 
 
+def test_a_pass_that_was_cut_tells_of_neither_failure_nor_success() -> None:
+    clock = ManualClock(NOON)
+    board = make_board(clock)
+    tell(board, ended(EXTRACT, pending=3), ended(LOAD, error=DOWN, pending=3))
+    clock.advance(60)
+
+    tell(board, began(EXTRACT), ended(EXTRACT, state="waiting", cut=True))
+    tell(board, began(LOAD), ended(LOAD, state="waiting", cut=True, reason="load was ended: the daemon stops"))
+    extract, load = orders(board).stages
+
+    assert (load.state, load.running, load.trouble and load.trouble.times) == (State.FAILED, False, 1)
+    assert (extract.last_good, extract.trouble, orders(board).pending) == (NOON, None, 3)
+
+
 def test_a_failure_stays_until_a_pass_ends_well() -> None:
     clock = ManualClock(NOON)
     board = make_board(clock)

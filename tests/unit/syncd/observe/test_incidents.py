@@ -81,6 +81,26 @@ def test_what_may_pass_by_itself_is_no_incident_for_a_minute() -> None:
     assert room.open().since == NOON
 
 
+def test_a_pass_that_was_cut_leaves_what_fails_as_it_was() -> None:
+    """In the middle of an outage a stop, or a lost lease, ends no incident, and begins no new minute of patience."""
+    room = Room(ORDERS, EVENTS)
+    room.after(0, ended(error=DRIFTED), ended(EVENTS, error=DOWN))
+
+    cut = ended(cut=True, state="waiting", reason="extract of orders was ended: the daemon stops")
+    assert room.after(30, cut, ended(EVENTS, cut=True, state="waiting")) == []
+    assert room.after(30) == [("opened", "failing/source_down/source shop")]
+    assert len(room.watch.open) == 2
+
+
+def test_a_pass_that_was_cut_mends_no_promise() -> None:
+    room = Room(ORDERS, within=60)
+    held = "nothing above 12:00:00: held by transaction 4711, user app, 610 s"
+    room.after(0, ended(complete=0, reason=held, pending=0))
+
+    assert room.after(30, ended(cut=True, state="waiting", reason="extract of orders was ended")) == []
+    assert room.after(31) == [("opened", "stale/held_transaction/source shop")]
+
+
 def test_what_passed_in_time_is_never_told() -> None:
     room = Room(ORDERS)
 
