@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from contextlib import ExitStack
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TextIO
+from typing import TYPE_CHECKING, Final, Self, TextIO
 
 from syncd.core.events import Event
-from syncd.core.settings import Settings
+from syncd.core.settings import LakeSettings, Settings
 from syncd.observe.log import open_log, secrets_in
 from syncd.wiring.lake import open_lake, open_store
 from syncd.wiring.marking import Marking
@@ -16,6 +16,9 @@ from watermarks.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+PATIENCE: Final = 5.0
+"""Seconds that a request to the lake may take for a marker. It is not sent twice: the next pass makes up for it."""
 
 
 class Tellers:
@@ -28,7 +31,7 @@ class Tellers:
         log = open_log(stream, clock=clock, environ=environ, secrets=secrets_in(settings))
         self._log = self._stack.enter_context(log)
         self._incidents = Incidents(settings, clock=clock, say=self._log.say)
-        self._marking = Marking(settings, store=self._store, clock=clock, say=self._log.say)
+        self._marking = Marking(settings, store=_store, clock=clock, say=self._log.say)
         self._readers: list[Callable[[Event], None]] = [self._log]
 
     def __enter__(self) -> Self:
@@ -62,5 +65,6 @@ class Tellers:
         """How all of it stands, in a line."""
         return f"{len(self._settings.streams)} tables, {self._incidents.open} incidents open"
 
-    def _store(self) -> Store:
-        return open_store(open_lake(self._settings.lake))
+
+def _store(lake: LakeSettings) -> Store:
+    return open_store(open_lake(lake, within=PATIENCE))

@@ -4,11 +4,11 @@ import logging
 import threading
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import Final, NamedTuple, Self
 
 from syncd.core.events import BatchesLanded, BatchExtracted, Event, PassEnded
 from syncd.core.markers import Marker, tells_of_target
-from syncd.core.settings import Settings
+from syncd.core.settings import LakeSettings, Settings
 from syncd.stages.marking import Markers
 from syncd.wiring.lake import stream_of
 from syncd.wiring.telling import Say
@@ -17,19 +17,39 @@ from watermarks.errors import HintedError
 from watermarks.names import StreamName
 from watermarks.store import Store
 
+LAST_WORDS: Final = 3.0
+"""Seconds that the end waits for what is still to be written: the next pass of another process writes the rest."""
+
+
+class _Due(NamedTuple):
+    """A marker, and the lake that it tells of."""
+
+    marker: Marker
+    lake: LakeSettings
+
 
 class Marking:
     """A reader of events that marks what is complete; of several passes of one stream only the newest is told of."""
 
-    def __init__(self, settings: Settings, *, store: Callable[[], Store], clock: Clock, say: Say) -> None:
-        """Prepare; `store` opens the lake's, from the writing thread."""
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        store: Callable[[LakeSettings], Store],
+        clock: Clock,
+        say: Say,
+        last_words: float = LAST_WORDS,
+    ) -> None:
+        """Prepare; `store` opens that of a lake, from the writing thread."""
         self._clock = clock
         self._store = store
         self._say = say
+        self._last_words = last_words
+        self._lake = settings.lake
         self._has_target = _targets(settings)
         self._batches: dict[StreamName, str] = {}
         self._rows: dict[StreamName, int] = {}
-        self._due: dict[StreamName, Marker] = {}
+        self._due: dict[StreamName, _Due] = {}
         self._changed = threading.Condition()
         self._over = False
         self._thread = threading.Thread(target=self._work, name="markers", daemon=True)
@@ -44,12 +64,18 @@ class Marking:
         with self._changed:
             self._over = True
             self._changed.notify()
-        self._thread.join()
+        self._thread.join(self._last_words)
+        with self._changed:
+            self._due.clear()  # what is under way may not come to an end for long, and nothing follows it
 
     def reconfigure(self, settings: Settings) -> None:
-        """Go on with another configuration."""
+        """Go on with another configuration; in another lake nothing was marked yet, and its batches are others."""
         with self._changed:
             self._has_target = _targets(settings)
+            if settings.lake != self._lake:
+                self._lake = settings.lake
+                self._batches.clear()
+                self._rows.clear()
 
     def __call__(self, event: Event) -> None:
         with self._changed:
@@ -73,7 +99,7 @@ class Marking:
     def _note(self, event: PassEnded) -> None:
         assert event.complete is not None
         stream = event.stream
-        self._due[stream] = Marker(
+        marker = Marker(
             stream=stream,
             complete=event.complete,
             proven=event.proven,
@@ -81,15 +107,18 @@ class Marking:
             rows=self._rows.get(stream, 0),
             at=self._clock.now(),
         )
+        self._due[stream] = _Due(marker, self._lake)
         self._changed.notify()
 
     def _work(self) -> None:
         markers: Markers | None = None
-        while (marker := self._next()) is not None:
+        lake: LakeSettings | None = None
+        while (due := self._next()) is not None:
             try:
-                markers = markers or Markers(self._store())
-                if markers.write(marker):
-                    self._told(marker)
+                if markers is None or lake != due.lake:
+                    markers, lake = Markers(self._store(due.lake)), due.lake
+                if markers.write(due.marker):
+                    self._told(due)
             except HintedError as error:
                 self._say(
                     "marker.failed",
@@ -98,11 +127,14 @@ class Marking:
                     why=error.message,
                 )
 
-    def _told(self, marker: Marker) -> None:
+    def _told(self, due: _Due) -> None:
+        stream, rows = due.marker.stream, due.marker.rows
         with self._changed:
-            self._rows[marker.stream] = max(0, self._rows.get(marker.stream, 0) - marker.rows)
+            if due.lake == self._lake:
+                self._rows[stream] = max(0, self._rows.get(stream, 0) - rows)
 
-    def _next(self) -> Marker | None:
+    def _next(self) -> _Due | None:
+        """What is to be written next; None at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._due or self._over)
             stream = next(iter(self._due), None)

@@ -1,6 +1,10 @@
 import re
+import threading
+import time
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from syncd.core.events import BatchesLanded, PassEnded
 from syncd.core.layout import latest_marker_key
@@ -48,11 +52,11 @@ def told(store: Store) -> Marker | None:
     return None if stored is None else Marker.of_bytes(stored.body, stream=ORDERS)
 
 
-def marking(store: Store, said: list[str]) -> Marking:
+def marking(store: Store, said: list[str], **more: Any) -> Marking:
     def say(name: str, message: str, *, level: int = 0, **facts: object) -> None:
         said.append(name)
 
-    return Marking(SETTINGS, store=lambda: store, clock=ManualClock(), say=say)
+    return Marking(SETTINGS, store=lambda _lake: store, clock=ManualClock(), say=say, **more)
 
 
 def test_what_is_complete_in_the_target_is_marked_with_its_rows_and_batch() -> None:
@@ -90,6 +94,46 @@ def test_a_lake_that_is_away_is_told_and_the_next_pass_makes_up_for_it() -> None
     assert told(store) is not None
 
 
+def test_an_end_waits_for_a_lake_that_does_not_answer_no_longer_than_last_words_take() -> None:
+    tables = [replace(ORDERS, table=f"t{number}") for number in range(12)]
+    settings = replace(SETTINGS, streams=tuple(replace(SETTINGS.streams[0], table=one.table) for one in tables))
+    store, said = Stuck(), list[str]()
+    writer = marking(store, said, last_words=0.2)
+    writer.reconfigure(settings)
+
+    began = time.monotonic()
+    with writer as tell:
+        for stream in tables:
+            tell(replace(ended(5), stream=stream))
+        assert store.is_asked.wait(10)
+    took = time.monotonic() - began
+
+    store.answers.set()
+    writer._thread.join(10)
+    assert took < 5
+    assert store.asked == 1
+
+
+def test_another_lake_gets_the_markers_of_what_is_in_it_and_the_one_before_no_more() -> None:
+    before, after = MemoryStore(), MemoryStore()
+    stores = {"lake": before, "other": after}
+
+    def say(*_: object, **__: object) -> None:
+        return
+
+    writer = Marking(SETTINGS, store=lambda lake: stores[lake.bucket], clock=ManualClock(), say=say)
+    with writer as tell:
+        for event in (landed(3), ended(5)):
+            tell(event)
+        writer.reconfigure(replace(SETTINGS, lake=LakeSettings(bucket="other")))
+        tell(ended(65))
+
+    old, new = told(before), told(after)
+    assert old is None or old.complete == NOON + timedelta(minutes=5)
+    assert new is not None
+    assert (new.complete, new.batch, new.rows) == (NOON + timedelta(minutes=65), None, 0)
+
+
 def test_the_page_lists_every_field_of_a_marker() -> None:
     page = (Path(__file__).parents[4] / "docs" / "markers.md").read_text()
     section = page.split("Both are one JSON document:")[1]
@@ -108,3 +152,19 @@ class Away(MemoryStore):
         if self.away:
             raise StoreUnavailable("away")
         return super().read(key)
+
+
+class Stuck(MemoryStore):
+    """A store that says nothing until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers = threading.Event()
+        self.asked = 0
+        self.is_asked = threading.Event()
+
+    def read(self, key: str) -> Stored | None:
+        self.asked += 1
+        self.is_asked.set()
+        self.answers.wait(60)
+        raise StoreUnavailable("no answer")
