@@ -3,9 +3,12 @@
 import gzip
 import io
 import socket
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from email.message import Message
+from enum import Enum, auto
 from http import HTTPStatus
 from http.client import HTTPException, parse_headers
 from typing import Final
@@ -23,6 +26,8 @@ WORDS: Final = 3
 """Of a request's first line."""
 LEFT: Final = 65_536
 """Bytes of a body that nobody wanted and that are read away, so that the answer arrives."""
+LEFT_FOR: Final = 1.0
+"""Seconds for which they are."""
 
 _ALWAYS: Final = {
     "Server": "syncd",
@@ -45,6 +50,19 @@ class BadRequest(Exception):
         self.answer = refusal(status, message, hint, as_json=False)
 
 
+class Phase(Enum):
+    """How far a connection has come."""
+
+    ASKING = auto()
+    """The head of its request is awaited."""
+    AT_WORK = auto()
+    """Its answer is being made."""
+    TELLING = auto()
+    """Its answer is on its way, as fast as the client reads."""
+    TOLD = auto()
+    """Nothing more is to be said, and the client is to end it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """The head of a request."""
@@ -59,18 +77,25 @@ class Request:
         return "gzip" in (self.headers.get("Accept-Encoding") or "")
 
 
-def serve(sock: socket.socket, answers: Answers, gate: Gate) -> None:
-    """Answer the one request that comes over a connection; a client that goes away is no error."""
+def serve(sock: socket.socket, answers: Answers, gate: Gate, entered: Callable[[Phase], None]) -> None:
+    """Answer the one request that comes over a connection; a client that goes away is no error.
+
+    `entered` hears of every phase but the first.
+    """
     with suppress(OSError):
         request = None
         try:
             request = read_request(sock)
             if request is None:
                 return
+            entered(Phase.AT_WORK)
             answer = _answered(request, answers, gate)
         except BadRequest as error:
             answer = error.answer
-        sock.sendall(written(answer, request))
+        whole = written(answer, request)
+        entered(Phase.TELLING)
+        sock.sendall(whole)
+        entered(Phase.TOLD)
         _drain(sock)
 
 
@@ -149,6 +174,6 @@ def _drain(sock: socket.socket) -> None:
     """Say that nothing more comes, and read away what was sent unasked: else the answer could be lost with it."""
     sock.shutdown(socket.SHUT_WR)
     sock.settimeout(0.2)
-    left = LEFT
-    while left > 0 and (found := sock.recv(8_192)):
+    left, until = LEFT, time.monotonic() + LEFT_FOR
+    while left > 0 and time.monotonic() < until and (found := sock.recv(8_192)):
         left -= len(found)

@@ -14,13 +14,15 @@ from syncd.config.words import is_loopback
 from syncd.core.errors import ConfigError
 from syncd.core.settings import Address, DaemonSettings
 from syncd.daemon.answers import Answers, refusal
-from syncd.daemon.connection import serve, written
+from syncd.daemon.connection import Phase, serve, written
 from syncd.daemon.gate import Gate
 
 AT_ONCE: Final = 32
-"""Connections; who comes on top of them is told to come again."""
+"""Connections; for who comes on top of them one gives way that waits for its client."""
+HEAD: Final = 3.0
+"""Seconds that a request's head may take, however busily it comes."""
 SILENCE: Final = 10.0
-"""Seconds that a client may keep silent, or not read."""
+"""Seconds that a client may not read."""
 WITHIN: Final = 30.0
 """Seconds that a whole connection may take: after that it is ended, from outside."""
 LOOKED_EVERY: Final = 0.5
@@ -32,8 +34,15 @@ class Limits:
     """How much the server lets itself be asked."""
 
     at_once: int = AT_ONCE
+    head: float = HEAD
     silence: float = SILENCE
     within: float = WITHIN
+
+
+@dataclass(slots=True)
+class _Open:
+    came: float
+    phase: Phase = Phase.ASKING
 
 
 class Server:
@@ -45,8 +54,8 @@ class Server:
         self._gate = gate
         self._limits = limits
         self._guard = threading.Lock()
-        self._open: dict[socket.socket, float] = {}
-        """Connections, and when they came."""
+        self._open: dict[socket.socket, _Open] = {}
+        """Connections, those that came first at the front."""
         self._over = threading.Event()
 
     @property
@@ -88,10 +97,10 @@ class Server:
     def _take(self, sock: socket.socket) -> None:
         sock.settimeout(self._limits.silence)
         with self._guard:
-            full = len(self._open) >= self._limits.at_once
-            if not full:
-                self._open[sock] = time.monotonic()
-        if full:
+            has_place = len(self._open) < self._limits.at_once or self._gives_way()
+            if has_place:
+                self._open[sock] = _Open(time.monotonic())
+        if not has_place:
             _turned_away(sock)
             return
         try:
@@ -99,11 +108,30 @@ class Server:
         except RuntimeError:  # the host gives no more threads
             self._forget(sock)
 
+    def _gives_way(self) -> bool:
+        """End the oldest connection that waits for its client; whether there was one.
+
+        So whoever only holds connections ends their own, and no probe is refused for their sake. One
+        whose answer is on its way goes last, one whose answer is being made never.
+        """
+        for phases in ({Phase.ASKING, Phase.TOLD}, {Phase.TELLING}):
+            for sock, one in self._open.items():
+                if one.phase in phases:
+                    del self._open[sock]
+                    _shut(sock)
+                    return True
+        return False
+
     def _serve(self, sock: socket.socket) -> None:
         try:
-            serve(sock, self._answers, self._gate)
+            serve(sock, self._answers, self._gate, lambda phase: self._entered(sock, phase))
         finally:
             self._forget(sock)
+
+    def _entered(self, sock: socket.socket, phase: Phase) -> None:
+        with self._guard:
+            if sock in self._open:
+                self._open[sock].phase = phase
 
     def _forget(self, sock: socket.socket) -> None:
         with self._guard:
@@ -112,10 +140,10 @@ class Server:
 
     def _end_late(self) -> None:
         """End connections that take too long, however busily they send a byte now and then."""
-        latest = time.monotonic() - self._limits.within
+        now, limits = time.monotonic(), self._limits
         with self._guard:
-            for sock, came in self._open.items():
-                if came < latest:
+            for sock, one in self._open.items():
+                if now - one.came > (limits.head if one.phase is Phase.ASKING else limits.within):
                     _shut(sock)
 
 

@@ -6,23 +6,31 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from syncd.core.errors import ConfigError, LakeDown
 from syncd.core.settings import Address, DaemonSettings
+from syncd.daemon.answers import Answer
 from syncd.daemon.health import Health
-from syncd.daemon.http import Limits, Server, serving
+from syncd.daemon.http import AT_ONCE, Limits, Server, serving
+from syncd.observe.moves import Move
 from tests.services.board_story import Story
 from tests.services.http import ask, connected, got, served, told
 from tests.unit.syncd.observe.stories import EXTRACT, ended
 from watermarks.errors import StateUnreadable
+from watermarks.names import StreamName
+
+if TYPE_CHECKING:
+    from syncd.daemon.answers import Answers
 
 pytestmark = pytest.mark.services
 
+REQUEST = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 PATHS = (
     "/",
     "/streams/orders",
@@ -216,30 +224,104 @@ def test_a_client_that_says_nothing_is_let_go(story: Story) -> None:
         assert sock.recv(1) == b""
 
 
-def test_a_client_that_dribbles_is_let_go(story: Story) -> None:
-    with served(story.answers(), limits=Limits(silence=5, within=0.5)) as server, connected(server) as sock:
+def test_a_head_that_dribbles_is_let_go_though_answers_may_take_longer(story: Story) -> None:
+    with served(story.answers(), limits=Limits(head=0.5, within=60)) as server, connected(server) as sock:
         began = time.monotonic()
-        with suppress(OSError):  # the line is cut while we write
-            while time.monotonic() - began < 8:
-                sock.sendall(b"G")
-                threading.Event().wait(0.05)
+        _dribble(sock, for_=8)
 
         assert time.monotonic() - began < 5
         assert ask(server, "/healthz").status == 200
 
 
-def test_one_more_than_there_is_room_for_is_told_to_come_again(story: Story) -> None:
-    with served(story.answers(), limits=Limits(at_once=3)) as server:
-        waiting = [connected(server) for _ in range(3)]
-        try:
-            turned_away = _asked_until(server, 503)
-            waiting.pop().close()
-            let_in = _asked_until(server, 200)
-        finally:
-            for sock in waiting:
-                sock.close()
+def test_who_has_an_answer_and_goes_on_sending_is_let_go(story: Story) -> None:
+    with served(story.answers()) as server, connected(server) as sock:
+        sock.sendall(REQUEST)
+        began = time.monotonic()
+        _dribble(sock, for_=12)
 
-    assert (turned_away, let_in) == (503, 200)
+        assert time.monotonic() - began < 8
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET / HTTP/1.1\r\nX: y\r\n", REQUEST])
+def test_a_probe_is_answered_however_many_others_hold_connections(guarded: Server, begun: bytes) -> None:
+    """Whoever knows no token cannot have a supervisor take the daemon for dead."""
+    found: list[int] = []
+    held: list[socket.socket] = []
+    try:
+        for _ in range(AT_ONCE + 8):
+            held.append(connected(guarded))
+            held[-1].sendall(begun)
+            found.append(ask(guarded, "/healthz").status)
+    finally:
+        for sock in held:
+            sock.close()
+
+    assert set(found) == {200}
+
+
+def test_who_does_not_read_gives_way_too() -> None:
+    class Long:
+        def to(self, _target: str, **_: bool) -> Answer:
+            return Answer(body=b"x" * (20_000_000))
+
+    with served(cast("Answers", Long()), limits=Limits(at_once=3)) as server:
+        deaf = [connected(server) for _ in range(3)]
+        for sock in deaf:
+            sock.sendall(REQUEST)
+            assert sock.recv(1) == b"H"
+        whole = ask(server, "/").body
+        for sock in deaf:
+            sock.close()
+
+    assert len(whole) == 20_000_000
+
+
+def test_the_oldest_gives_way_and_none_that_is_being_answered(story: Story) -> None:
+    with _answering_slowly(story, at_once=2) as (server, go_on, slow), connected(server) as silent:
+        assert ask(server, "/healthz").status == 200
+        assert silent.recv(1) == b""
+        go_on.set()
+
+        assert got(slow).status == 200
+
+
+def test_one_more_than_can_be_answered_is_told_to_come_again(story: Story) -> None:
+    with _answering_slowly(story, at_once=1) as (server, go_on, slow):
+        turned_away = _asked_until(server, 503)
+        go_on.set()
+        done = got(slow).status
+        let_in = _asked_until(server, 200)
+
+    assert (turned_away, done, let_in) == (503, 200, 200)
+
+
+@contextmanager
+def _answering_slowly(story: Story, *, at_once: int) -> Iterator[tuple[Server, threading.Event, socket.socket]]:
+    """A server that is at work on an answer until it is let go, and who waits for that."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def history(stream: StreamName, limit: int, before: int | None) -> Sequence[Move]:
+        begun.set()
+        go_on.wait(30)
+        return story.history(stream, limit, before)
+
+    answers = story.answers(history=history)
+    with served(answers, limits=Limits(at_once=at_once)) as server, connected(server) as slow:
+        slow.sendall(b"GET /api/streams/orders/history HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert begun.wait(10)
+        try:
+            yield server, go_on, slow
+        finally:
+            go_on.set()
+
+
+def _dribble(sock: socket.socket, *, for_: float) -> None:
+    """Send a byte now and then, until the line is cut."""
+    until = time.monotonic() + for_
+    with suppress(OSError):
+        while time.monotonic() < until:
+            sock.sendall(b"G")
+            threading.Event().wait(0.05)
 
 
 def _asked_until(server: Server, status: int) -> int:
@@ -248,7 +330,7 @@ def _asked_until(server: Server, status: int) -> int:
     while time.monotonic() < deadline:
         with connected(server) as sock:
             try:
-                sock.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                sock.sendall(REQUEST)
                 found = got(sock).status
             except OSError:
                 continue  # turned away before the request was there
