@@ -34,9 +34,11 @@ class Watching:
         self._settings = settings
         self._clock = clock
         self._beat: Callable[[], float] = clock.monotonic
-        self._board = Board(listed_of(settings), clock=clock)
+        listed = listed_of(settings)
+        self._board = Board(listed, clock=clock)
         self._health = Health(clock=clock, beat=self._came_round, look=self._look)
-        self._metrics = Metrics(self._board, age=self._health.age)
+        self._metrics = Metrics(self._board, clock=clock, age=self._health.age)
+        self._metrics.keep(listed)
         self._kept: Store | None = None
 
     @property
@@ -56,7 +58,7 @@ class Watching:
         self._settings = settings
         listed = listed_of(settings)
         self._board.relist(listed)
-        self._metrics.keep(one.stream for one in listed)
+        self._metrics.keep(listed)
 
     @contextmanager
     def serving(self, *, beat: Callable[[], float], say: Callable[[str], None]) -> Iterator[Server | None]:

@@ -120,7 +120,7 @@ HELD: Final = _gauge(
     "syncd_horizon_held_seconds",
     ("source",),
     "How far behind the server's clock the horizon was at the last poll, where it is proven: the age of the oldest"
-    " transaction that may still write.",
+    " transaction that may still write. Absent where there was no poll for ten minutes.",
 )
 HEARTBEAT: Final = _gauge("syncd_heartbeat_age_seconds", (), "Since when the daemon's loop has not come round.")
 VERSION: Final = _gauge("syncd_info", ("version",), "1, with the version that runs.")
@@ -130,10 +130,13 @@ EVENTS: Final = (
     RELANDED_TOTAL, SWEPT_TOTAL, PASSES_TOTAL, PASS_SECONDS, BATCH_SECONDS, BATCH_ROWS,
 )  # fmt: skip
 """What events are counted into."""
-CALLS: Final = (S3_REQUESTS_TOTAL, COPIES_TOTAL, SOURCE_SECONDS, WAREHOUSE_SECONDS, HELD)
+COUNTED_FROM_0: Final = (ROWS_TOTAL, QUARANTINED_TOTAL, RETRIES_TOTAL, RELANDED_TOTAL)
+"""What alerts and the dashboard see rise: each stream has these before anything happens."""
+CALLS: Final = (S3_REQUESTS_TOTAL, COPIES_TOTAL, SOURCE_SECONDS, WAREHOUSE_SECONDS)
 """What questions to the outside are counted into."""
 SHOWN: Final = (
-    LAG, COMPLETE, PROVEN, PROMISED, PENDING, FAILURES, RUNNING, HELD_BACK, LAST_GOOD, STREAMS, HEARTBEAT, VERSION,
+    LAG, COMPLETE, PROVEN, PROMISED, PENDING, FAILURES, RUNNING, HELD_BACK, LAST_GOOD, STREAMS, HELD, HEARTBEAT,
+    VERSION,
 )  # fmt: skip
 """What the board shows at the moment of a scrape."""
 MEASURES: Final = (*EVENTS, *CALLS, *SHOWN)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import version
 from typing import Any, Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
@@ -23,26 +23,27 @@ from syncd.core.events import (
 )
 from syncd.observe import measures as m
 from syncd.observe.board import Board
+from syncd.observe.held import Held
 from syncd.observe.seen import BoardSeen, Mood, StageSeen, State, StreamSeen
+from syncd.observe.standing import Listed
+from watermarks.clock import Clock
 from watermarks.document import Stage
-from watermarks.names import StreamName
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 EXTRACT, LOAD = str(Stage.EXTRACT), str(Stage.LOAD)
-
-_CLASSES: Final = {m.Shape.COUNTER: Counter, m.Shape.GAUGE: Gauge}
 
 
 class Metrics:
     """Counts what it is told: called with an event, and by `measure` with a call. Safe for several threads."""
 
-    def __init__(self, board: Board, *, age: Callable[[], float | None] = lambda: None) -> None:
+    def __init__(self, board: Board, *, clock: Clock, age: Callable[[], float | None] = lambda: None) -> None:
         """Prepare; `age` tells since when the daemon's loop has not come round."""
         self.registry = CollectorRegistry()
         self._made = {one.name: _made(one, self.registry) for one in (*m.EVENTS, *m.CALLS)}
         self._of = dict[str, set[tuple[str, tuple[str, ...]]]]()
         """Which children there are of a stream: what is to be forgotten with it."""
-        self.registry.register(_Shown(board, age))
+        self._held = Held(clock=clock)
+        self.registry.register(_Shown(board, self._held, age))
         ProcessCollector(registry=self.registry)
 
     def __call__(self, event: Event) -> None:
@@ -69,22 +70,34 @@ class Metrics:
             case SourceAsked():
                 self._child(m.SOURCE_SECONDS, call.source, call.about).observe(call.seconds)
             case HorizonHeld():
-                self._child(m.HELD, call.source).set(call.seconds)
+                self._held.note(call.source, call.seconds)
             case WarehouseAsked():
                 self._child(m.WAREHOUSE_SECONDS, call.warehouse, call.statement).observe(call.seconds)
                 if call.statement == "copy":
                     self._child(m.COPIES_TOTAL, call.warehouse).inc()
 
-    def keep(self, streams: Iterable[StreamName]) -> None:
-        """Forget every stream but these."""
-        kept = {str(stream) for stream in streams}
-        for stream in set(self._of) - kept:
+    def keep(self, listed: Iterable[Listed]) -> None:
+        """Count these streams, each from 0 on before anything happens, and forget every other."""
+        kept = {str(one.stream): one for one in listed}
+        for stream in set(self._of) - set(kept):
             for name, labels in self._of.pop(stream):
                 self._made[name].remove(*labels)
+        for stream, one in kept.items():
+            self._begin(stream, stages=(EXTRACT, LOAD) if one.target else (EXTRACT,))
+        self._held.keep({one.stream.source for one in kept.values()})
 
     def text(self) -> bytes:
         """What a scrape gets."""
         return generate_latest(self.registry)
+
+    def _begin(self, stream: str, *, stages: tuple[str, ...]) -> None:
+        # A series that first appears with its first event has not risen, as Prometheus sees it.
+        for one in m.COUNTED_FROM_0:
+            if "stage" not in one.labels:
+                self._stream(one, stream)
+                continue
+            for stage in stages:
+                self._stream(one, stream, stage)
 
     def _extracted(self, stream: str, event: BatchExtracted) -> None:
         self._moved(stream, EXTRACT, rows=event.rows, files=event.files, seconds=event.seconds)
@@ -123,14 +136,15 @@ class Metrics:
 def _made(one: m.Measure, registry: CollectorRegistry) -> Any:  # noqa: ANN401  # as above
     if one.shape is m.Shape.HISTOGRAM:
         return Histogram(one.name, one.tells, one.labels, registry=registry, buckets=one.buckets)
-    return _CLASSES[one.shape](one.name, one.tells, one.labels, registry=registry)
+    return Counter(one.name, one.tells, one.labels, registry=registry)
 
 
 class _Shown(Collector):
     """What the board shows, as gauges of this moment: a stream that is gone is gone here too."""
 
-    def __init__(self, board: Board, age: Callable[[], float | None]) -> None:
+    def __init__(self, board: Board, held: Held, age: Callable[[], float | None]) -> None:
         self._board = board
+        self._held = held
         self._age = age
 
     def describe(self) -> Iterable[Any]:
@@ -146,6 +160,8 @@ class _Shown(Collector):
     def _of_all(self, seen: BoardSeen) -> Iterator["Sample"]:
         for mood in Mood:
             yield m.STREAMS.name, (mood,), seen.count(mood)
+        for source, seconds in self._held.view().items():
+            yield m.HELD.name, (source,), seconds
         age = self._age()
         if age is not None:
             yield m.HEARTBEAT.name, (), age

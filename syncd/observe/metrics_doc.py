@@ -6,7 +6,7 @@ python -m syncd.observe.metrics_doc > docs/metrics.md
 import sys
 from collections.abc import Iterable, Iterator
 
-from syncd.observe.measures import CALLS, EVENTS, SHOWN, Measure
+from syncd.observe.measures import CALLS, COUNTED_FROM_0, EVENTS, SHOWN, Measure
 
 HEAD = """\
 # Metrics
@@ -18,6 +18,9 @@ HEAD = """\
 number: no batch, no file, no error, no user. A stream that is taken out of the configuration takes its series along.
 Counters begin at 0 with the process. `process_cpu_seconds_total`, `process_resident_memory_bytes`, `process_open_fds`
 and their like are there too; a histogram has `_bucket`, `_sum` and `_count`.
+
+What alerts and the dashboard see rise is there for each stream before anything happens to it:
+{counted}.
 """
 ASKED = """\
 ## What is asked of a dashboard most
@@ -26,7 +29,8 @@ ASKED = """\
 |---|---|
 | How far behind is what people read? | `syncd_lag_seconds{stage="load"}` |
 | Which stage is it? | `syncd_lag_seconds{stage="extract"}`: near the same, the first; near 0, the second |
-| Is a promise broken? | `syncd_lag_seconds{stage="load"} > on(stream) group_left() syncd_promised_lag_seconds` |
+| Is a promise broken? | `min by (stream) (syncd_lag_seconds{stage="load"}) > on (stream) max by (stream)\
+ (syncd_promised_lag_seconds)`; `SyncdPromiseBroken` asks so of `extract` where there is no warehouse |
 | Does anything fail? | `max by (stream, stage) (syncd_failures_in_a_row) > 2` |
 | Is the daemon alive? | `syncd_heartbeat_age_seconds > 60`, and `up == 0` |
 | Rows a second | `sum by (stream) (rate(syncd_rows_total{stage="load"}[5m]))` |
@@ -37,7 +41,7 @@ ASKED = """\
 
 def page() -> str:
     parts = (
-        HEAD,
+        HEAD.format(counted=", ".join(f"`{one.name}`" for one in COUNTED_FROM_0)),
         *_section("Counted from what happens", EVENTS),
         *_section("Counted from what is asked of the outside", CALLS),
         *_section("Read off at each scrape", SHOWN),

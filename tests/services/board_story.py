@@ -62,7 +62,7 @@ class Story:
         self.tables = names
         listed = [self._listed(name) for name in names]
         self.board = Board(listed, clock=clock)
-        self.metrics = Metrics(self.board, age=lambda: 0.2)
+        self.metrics = Metrics(self.board, clock=clock, age=lambda: 0.2)
         self._chance = random.Random(7)  # a story is to be the same each time
         self._seq = dict.fromkeys(names, 0)
         self._last = dict.fromkeys(names, 0)

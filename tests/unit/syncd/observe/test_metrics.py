@@ -12,6 +12,7 @@ from syncd.core.events import BatchAbandoned, LandingRetried, LedgerBehind, Orph
 from syncd.observe.measures import MEASURES, Shape
 from syncd.observe.metrics import Metrics
 from syncd.observe.metrics_doc import page
+from syncd.observe.standing import Listed
 from tests.builders import NOON, ORDERS
 from tests.unit.syncd.observe.stories import EXTRACT, LOAD, began, ended, extracted, landed, make_board
 from watermarks.batch import BatchId
@@ -31,11 +32,11 @@ def samples(metrics: Metrics) -> dict[str, float]:
     return found
 
 
-def make_metrics() -> Metrics:
+def make_metrics(clock: ManualClock | None = None) -> Metrics:
     """Metrics that heard of everything once."""
-    clock = ManualClock(NOON)
+    clock = clock or ManualClock(NOON)
     board = make_board(clock, promised=timedelta(seconds=60))
-    metrics = Metrics(board, age=lambda: 0.25)
+    metrics = Metrics(board, clock=clock, age=lambda: 0.25)
     for event in (
         began(EXTRACT),
         extracted(1, quarantined=2),
@@ -125,8 +126,66 @@ def test_a_stream_that_is_gone_takes_its_series_along() -> None:
     assert not counted
 
 
+def test_a_stream_that_is_listed_is_counted_from_0() -> None:
+    """Prometheus sees a rise only where it has seen what it rises from."""
+    metrics = Metrics(make_board(), clock=ManualClock(NOON))
+
+    metrics.keep([Listed(stream=ORDERS, target="public.orders")])
+
+    assert {
+        name: count for name, count in samples(metrics).items() if name.startswith("syncd_") and "_total" in name
+    } == {
+        f"syncd_rows_total {ORDERS} extract": 0,
+        f"syncd_rows_total {ORDERS} load": 0,
+        f"syncd_quarantined_rows_total {ORDERS} extract": 0,
+        f"syncd_quarantined_rows_total {ORDERS} load": 0,
+        f"syncd_landing_retries_total {ORDERS}": 0,
+        f"syncd_relanded_batches_total {ORDERS}": 0,
+    }
+
+
+def test_a_stream_without_a_target_is_counted_for_what_it_has() -> None:
+    metrics = Metrics(make_board(target=""), clock=ManualClock(NOON))
+
+    metrics.keep([Listed(stream=ORDERS)])
+    found = samples(metrics)
+
+    assert found[f"syncd_rows_total {ORDERS} extract"] == 0
+    assert f"syncd_rows_total {ORDERS} load" not in found
+
+
+def test_what_was_counted_of_a_stream_that_stays_is_kept() -> None:
+    metrics = make_metrics()
+
+    metrics.keep([Listed(stream=ORDERS, target="public.orders")])
+
+    assert samples(metrics)[f"syncd_relanded_batches_total {ORDERS}"] == 4
+
+
+def test_a_poll_is_forgotten_when_nobody_has_polled_for_long() -> None:
+    """A transaction whose end nobody was there to see is not held to be open for ever."""
+    clock = ManualClock(NOON)
+    metrics = make_metrics(clock)
+
+    clock.advance(599)
+    young = samples(metrics)
+    clock.advance(1)
+
+    assert young["syncd_horizon_held_seconds shop"] == 40
+    assert "syncd_horizon_held_seconds shop" not in samples(metrics)
+
+
+def test_a_source_that_is_gone_takes_its_poll_along() -> None:
+    metrics = make_metrics()
+    metrics.measure(HorizonHeld(source="other", seconds=900.0))
+
+    metrics.keep([Listed(stream=ORDERS, target="public.orders")])
+
+    assert {name for name in samples(metrics) if "horizon_held" in name} == {"syncd_horizon_held_seconds shop"}
+
+
 def test_two_of_them_share_nothing() -> None:
-    first, second = make_metrics(), Metrics(make_board())
+    first, second = make_metrics(), Metrics(make_board(), clock=ManualClock(NOON))
 
     assert "syncd_rows_total shop/shop.orders extract" in samples(first)
     assert "syncd_rows_total shop/shop.orders extract" not in samples(second)
