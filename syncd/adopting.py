@@ -5,7 +5,7 @@ Nothing is written anywhere: what comes of it is for whoever asked.
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
@@ -230,7 +230,7 @@ class Adopter:
             raise verdict.error
         if verdict.reason:
             raise Misuse(f"{name} cannot be compared: {verdict.reason}", hint="What is not compared is not taken over.")
-        return replace(verdict, mark=bounds.upto)
+        return verdict
 
     def _lowest(self, subject: Compared, verdict: Verdict) -> datetime | None:
         """The earliest stamp of the rows that differ, where a mark below them would leave them to the next run."""

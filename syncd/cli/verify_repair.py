@@ -53,7 +53,7 @@ def _words(repair: "Repair", verdict: "Verdict") -> str:
     found: list[str] = []
     if again := len(repair.keys):
         found.append(f"{counted(again, 'row')} {'is' if again == 1 else 'are'} read again")
-    if gone := len(repair.gone):
+    if gone := repair.gone:
         found.append(f"{counted(gone, 'row')} that {'is gone is' if gone == 1 else 'are gone are'} buried")
     rows = ", ".join(found)
     left = verdict.counts.total() - len(verdict.differences)

@@ -4,22 +4,21 @@ Both are ordinary batches of kind `repair`. What is read now ranks above everyth
 everything that is read later: whatever else is at work on the stream, the newest reading wins.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Protocol
 
 from syncd.core import planner
-from syncd.core.columns import Passage
 from syncd.core.order import BY_KEY, order_of
 from syncd.core.planner import Ground
 from syncd.core.ports import Source
 from syncd.core.reading import Part
 from syncd.core.settings import Deletes, StreamSettings
 from syncd.core.tombstones import Tombstones
-from syncd.core.verify.verdict import READ_AGAIN, Kind, Verdict
+from syncd.core.verify.verdict import READ_AGAIN, Difference, Kind, Verdict
 from syncd.stages.burying import Gone
-from watermarks.batch import BatchId, Draft, Filled, Plan
+from watermarks.batch import Draft, Filled, Plan
 from watermarks.cursor import START, Cursor
 from watermarks.document import Watermark
 
@@ -28,17 +27,30 @@ MOST_KEYS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Grave:
+    """Rows that the source no longer has, of which that is sure up to the same mark."""
+
+    keys: tuple[Mapping[str, Any], ...]
+    """As files hold them."""
+    upto: Cursor
+    """The mark that they were judged by. It moves while others are compared: what came back since is above it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
     """What is to be mended of one stream."""
 
     keys: tuple[Cursor, ...] = ()
     """Rows that are read again."""
-    gone: tuple[Mapping[str, Any], ...] = ()
-    """Keys that the source no longer has, as files hold them."""
-    upto: Cursor = START
-    """The mark up to which that is sure."""
+    graves: tuple[Grave, ...] = ()
+    """Rows that are buried, a batch each."""
     at: datetime
     """When it was looked."""
+
+    @property
+    def gone(self) -> int:
+        """How many rows are buried."""
+        return sum(len(grave.keys) for grave in self.graves)
 
 
 class Filler(Protocol):
@@ -59,29 +71,31 @@ class MendingProducer:
     settings: StreamSettings
     repair: Repair
     write: Callable[..., Sequence[Part]]
-    """Writes the keys that are gone to files of a batch; see `syncd.adapters.tombstones`."""
+    """Writes the keys of a grave to files of a batch; see `syncd.adapters.tombstones`."""
     waits_for: str = ""
     complete: datetime | None = None
     """A repair tells nothing of it."""
     _next: int = field(default=0, init=False)
-    _buried: bool = field(default=False, init=False)
+    _buried: int = field(default=0, init=False)
+    """So many of the graves."""
 
     def look(self, watermark: Watermark) -> Draft | None:
-        return self._again(watermark) or (None if self._done else self._gone().draft(watermark, ()))
+        if (draft := self._again(watermark)) is not None:
+            return draft
+        return self._gone(grave).draft(watermark, ()) if (grave := self._grave) is not None else None
 
     def prepare(self, draft: Draft) -> None:
         self.inner.prepare(draft)
 
     def propose(self, watermark: Watermark) -> Draft | None:
-        draft = self._again(watermark)
-        if draft is not None:
+        if (draft := self._again(watermark)) is not None:
             self._next += MOST_KEYS
             return draft
-        if self._done:
+        if (grave := self._grave) is None:
             return None
-        self._buried = True
-        gone = self._gone()
-        return gone.draft(watermark, self._written(watermark.chain.next, gone.passages))
+        self._buried += 1
+        gone = self._gone(grave)
+        return gone.draft(watermark, self.write(grave.keys, batch=watermark.chain.next, passages=gone.passages))
 
     def holds(self, plan: Plan) -> bool:
         return self.inner.holds(plan)
@@ -93,9 +107,11 @@ class MendingProducer:
         self.inner.drop(files)
 
     @property
-    def _done(self) -> bool:
-        ignored = self.settings.target is None or self.settings.target.deletes is Deletes.IGNORE
-        return self._buried or ignored or not self.repair.gone
+    def _grave(self) -> Grave | None:
+        """The next one, where rows are buried at all."""
+        if self.settings.target is None or self.settings.target.deletes is Deletes.IGNORE:
+            return None
+        return next(iter(self.repair.graves[self._buried :]), None)
 
     def _again(self, watermark: Watermark) -> Draft | None:
         keys = self.repair.keys[self._next : self._next + MOST_KEYS]
@@ -110,24 +126,29 @@ class MendingProducer:
         )
         return planner.by_keys(ground, order_of(table, self.settings), keys)
 
-    def _gone(self) -> Gone:
+    def _gone(self, grave: Grave) -> Gone:
         return Gone(
             table=self.source.table(self.settings.database, self.settings.table),
             source_identity=self.source.server().identity,
             settings=self.settings,
-            tombstones=Tombstones(upto=self.repair.upto, gone_at=self.repair.at),
+            tombstones=Tombstones(upto=grave.upto, gone_at=self.repair.at),
         )
-
-    def _written(self, batch: BatchId, passages: Sequence[Passage]) -> Sequence[Part]:
-        return self.write(batch=batch, passages=passages)
 
 
 def repair_of(verdict: Verdict, settings: StreamSettings, *, at: datetime) -> Repair:
     """What a verdict asks to be mended: all differences that it names."""
-    mark = verdict.mark or START
     return Repair(
         keys=tuple(one.position for one in verdict.differences if one.kind in READ_AGAIN and one.position is not None),
-        gone=tuple(one.file_key for one in verdict.differences if one.kind is Kind.GHOST),
-        upto=START if settings.cursor == BY_KEY else Cursor(mark.values[:1]),
+        graves=tuple(_graves(verdict.differences, settings)),
         at=at,
     )
+
+
+def _graves(differences: Sequence[Difference], settings: StreamSettings) -> Iterator[Grave]:
+    by_bound: dict[Cursor, list[Mapping[str, Any]]] = {}
+    for one in differences:
+        if one.kind is Kind.GHOST:
+            upto = START if settings.cursor == BY_KEY else Cursor(one.upto.values[:1])
+            by_bound.setdefault(upto, []).append(one.file_key)
+    for upto, keys in by_bound.items():
+        yield Grave(keys=tuple(keys), upto=upto)

@@ -100,6 +100,9 @@ class Verification:
     def _stride(self, low: Cursor) -> Cursor | None:
         """Compare what one pair of snapshots is opened for; where to go on."""
         bounds = self.bounds()
+        self._upto = bounds.upto
+        if self.verdict.mark is None:
+            self.verdict = replace(self.verdict, mark=bounds.upto)
         with self.pairs.opened(bounds) as pair:
             self._pair = pair
             ends: Sequence[Cursor] = ()
@@ -213,7 +216,8 @@ class Verification:
         for changed in _some(pairs):
             self._note(judge.different(one, changed))
         for strange in _some(ghosts):
-            self._note(judge.ghosts(one, strange))
+            # By a later mark, what came back since would be taken for what was seen to be gone.
+            self._note(replace(ghost, upto=self._upto) for ghost in judge.ghosts(one, strange))
 
     def _note(self, found: Iterable[Difference | None]) -> None:
         for one in found:

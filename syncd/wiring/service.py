@@ -438,7 +438,7 @@ class Service:
                 source=self._server(settings.source).source(now),
                 settings=settings,
                 repair=repair,
-                write=partial(write_keys, self.lake, stream, repair.gone, at=repair.at, nonce=nonce()),
+                write=partial(write_keys, self.lake, stream, at=repair.at, nonce=nonce()),
             )
             return self._extracting(stream, producer, wanted)
 

@@ -96,8 +96,7 @@ class Verifying(Opened):
             verdict = self._compared(subject, wanted, connection, lambda: self._bounds(settings))
         if verdict.reason:
             return verdict
-        state = self._state(settings)
-        return replace(verdict, mark=state.loaded.cursor, proven=state.chain.proven)
+        return replace(verdict, proven=self._state(settings).chain.proven)
 
     @contextmanager
     def connected(self, settings: StreamSettings) -> Iterator["Connection"]:

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from syncd.core.verify.forms import Unlike
-from watermarks.cursor import Cursor
+from watermarks.cursor import START, Cursor
 from watermarks.errors import HintedError
 
 
@@ -48,6 +48,8 @@ class Difference:
     """Its key at the source, where it has one."""
     file_key: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Its key as files hold it; of a ghost."""
+    upto: Cursor = START
+    """The mark that it was judged by; of a ghost. What came back since has a later stamp."""
 
 
 class State(StrEnum):
@@ -113,6 +115,7 @@ class Verdict:
     """Why nothing was compared."""
     proven: bool = False
     mark: Cursor | None = None
+    """The loaded one when the comparison began; what was compared later may have been covered further."""
     repaired: bool = False
     """Whether it differed before a repair."""
     seconds: float = 0.0

@@ -59,6 +59,34 @@ def test_soft_deletes_mark_ghosts_and_the_mark_is_no_difference(both: Make) -> N
     assert (verdict.state, verdict.left_out.marked_gone) == (State.EQUAL, 8)
 
 
+@pytest.mark.parametrize("deletes", ["hard", "soft"])
+def test_a_row_that_came_back_while_others_were_compared_stays(both: Make, deletes: str) -> None:
+    """It is landed by the time that it is found to be gone, in an earlier batch than the one that buries it."""
+    table = f"came_back_{deletes}"
+    pair = both(tables=f"shop.{table}: {{deletes: {deletes}, settle: 0s}}")
+    pair.sql(*statements(table, 1_000))
+    pair.run()
+    pair.sql(f"DELETE FROM {table} WHERE id = 7")
+    mark, compared = pair.state(table).loaded.cursor, 0
+
+    def insert_again(_name: str, rows: int) -> None:
+        nonlocal compared
+        compared += rows
+        if compared == 700:  # of which the first stride has 640
+            pair.sql(f"INSERT INTO {table} (id, name, total, flags, placed_at, rate) VALUES (7, 'b', 1, 1, NOW(6), 1)")
+            pair.run()
+
+    first = pair.verify(table, range_rows=10, tell=insert_again)
+    made = pair.mend(table, first)
+    pair.run(extract=False)
+    second = pair.verify(table)
+
+    assert [(one.kind, one.key) for one in first.differences] == [(Kind.GHOST, {"id": 7})]
+    assert (made.error, made.rows) == (None, 1)
+    assert (second.state, second.rows, second.left_out.marked_gone) == (State.EQUAL, 1_000, 0)
+    assert first.mark == mark < pair.state(table).loaded.cursor
+
+
 class Broken:
     """A reader whose connection breaks."""
 

@@ -132,7 +132,8 @@ def digits_of(key: int) -> str:
 def compare(here: Rows, there: Rows, *, fresh: frozenset[int] = frozenset(), **words: object) -> Verdict:
     pairs = Pairs(HereSide(here, fresh), ThereSide(there))
     given = {"deletes": Deletes.HARD, "by_range": True, "range_rows": 50, "leaf_rows": 4, "stride": 3, **words}
-    return Verification(pairs=pairs, bounds=lambda: BOUNDS, **given).run()  # type: ignore[arg-type]  # words of the test
+    given = {"bounds": lambda: BOUNDS, **given}
+    return Verification(pairs=pairs, **given).run()  # type: ignore[arg-type]  # words of the test
 
 
 def planted(here: Rows, there: Rows, fresh: frozenset[int]) -> set[tuple[Kind, bytes]]:
@@ -248,6 +249,20 @@ def test_of_a_sample_one_range_is_picked_at_least() -> None:
     here = {key: [mixed(key)] for key in range(10)}
 
     assert compare(here, here, sample=Sample(share=0.000001, seed=4)).compared == 1
+
+
+@pytest.mark.parametrize("by_range", [True, False], ids=["by range", "by digest"])
+def test_a_ghost_says_the_mark_that_it_was_judged_by(*, by_range: bool) -> None:
+    """Later marks cover rows that were read meanwhile, of which the earlier snapshots say nothing."""
+    here = {key: [mixed(key)] for key in range(0, 1_000, 2)}
+    there = here | {7: [mixed(7)], 501: [mixed(501)]}
+    marks = (Bounds(upto=Cursor.of(number)) for number in range(1_000))
+
+    verdict = compare(here, there, by_range=by_range, bounds=lambda: next(marks))
+
+    judged = {one.key["id"]: one.upto for one in verdict.differences}
+    assert judged == {text(7): Cursor.of(0), text(501): Cursor.of(1 if by_range else 0)}
+    assert verdict.mark == Cursor.of(0)
 
 
 def test_a_warehouse_that_is_far_behind_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
