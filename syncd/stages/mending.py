@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, Final, Protocol
 
 from syncd.core import planner
+from syncd.core.errors import AnotherServer
 from syncd.core.order import BY_KEY, order_of
 from syncd.core.planner import Ground
 from syncd.core.ports import Source
@@ -18,9 +19,11 @@ from syncd.core.settings import Deletes, StreamSettings
 from syncd.core.tombstones import Tombstones
 from syncd.core.verify.verdict import READ_AGAIN, Difference, Kind, Verdict
 from syncd.stages.burying import Gone
+from syncd.stages.rereading import is_stranger
 from watermarks.batch import Draft, Filled, Plan
 from watermarks.cursor import START, Cursor
 from watermarks.document import Watermark
+from watermarks.halves import Extracted
 
 MOST_KEYS: Final = 10_000
 """Rows that one batch reads by their keys: they stand in its plan."""
@@ -80,6 +83,12 @@ class MendingProducer:
     """So many of the graves."""
 
     def look(self, watermark: Watermark) -> Draft | None:
+        """What the next batch would be.
+
+        Raises:
+            AnotherServer: the stream has to read again first, for its server's place was taken.
+        """
+        self._require_known(watermark.chain)
         if (draft := self._again(watermark)) is not None:
             return draft
         return self._gone(grave).draft(watermark, ()) if (grave := self._grave) is not None else None
@@ -88,6 +97,8 @@ class MendingProducer:
         self.inner.prepare(draft)
 
     def propose(self, watermark: Watermark) -> Draft | None:
+        """The next batch; see `look`."""
+        self._require_known(watermark.chain)
         if (draft := self._again(watermark)) is not None:
             self._next += MOST_KEYS
             return draft
@@ -112,6 +123,21 @@ class MendingProducer:
         if self.settings.target is None or self.settings.target.deletes is Deletes.IGNORE:
             return None
         return next(iter(self.repair.graves[self._buried :]), None)
+
+    def _require_known(self, chain: Extracted) -> None:
+        """Leave a chain alone whose newest link is of another server: that alone may tell that this one is a stranger.
+
+        Raises:
+            AnotherServer: it is.
+        """
+        identity = self.source.server().identity
+        if is_stranger(chain, identity):
+            name = self.settings.name
+            raise AnotherServer(
+                f"another server answers than the one that {name} was read from: what that may have left below the mark"
+                " is read again before anything is mended",
+                hint=f"Run first, and compare again then: syncd run -t {name}",
+            )
 
     def _again(self, watermark: Watermark) -> Draft | None:
         keys = self.repair.keys[self._next : self._next + MOST_KEYS]

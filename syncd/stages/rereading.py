@@ -54,7 +54,7 @@ def due(chain: Extracted, horizon: Horizon, *, identity: str, newest: Callable[[
 
     A mark that has no batch yet was set by a person, who thereby said from when on to read.
     """
-    stranger = chain.source_identity not in {None, identity}
+    stranger = is_stranger(chain, identity)
     if not stranger and not horizon.breaks:
         return None
     plan = newest()
@@ -62,6 +62,11 @@ def due(chain: Extracted, horizon: Horizon, *, identity: str, newest: Callable[[
     by_hand = chain.seq == 0
     fresh = tuple(each for each in horizon.breaks if each.id not in known and not (by_hand and each.unknown))
     return Due(breaks=fresh, stranger=stranger) if stranger or fresh else None
+
+
+def is_stranger(chain: Extracted, identity: str) -> bool:
+    """Whether the newest link of a chain was read from another server."""
+    return chain.source_identity not in {None, identity}
 
 
 def is_again(plan: Plan | None) -> bool:

@@ -155,9 +155,10 @@ class Shop:
 
     shown: Table = ORDERS_TABLE
     forgotten: Callable[[], None] = lambda: None
+    identity: str = "server-1"
 
     def server(self) -> Server:
-        return Server(identity="server-1", version=(9, 7, 0), mariadb=False)
+        return Server(identity=self.identity, version=(9, 7, 0), mariadb=False)
 
     def table(self, database: str, name: str) -> Table:
         return self.shown

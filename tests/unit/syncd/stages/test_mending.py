@@ -1,10 +1,14 @@
-"""Repairs: each row that is gone is buried by the bound that it was judged by."""
+"""Repairs: each row that is gone is buried by the bound that it was judged by, and by whom the stream was read."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
+from syncd.cli.exits import Exit, exit_for
 from syncd.core.columns import Passage
+from syncd.core.errors import AnotherServer
 from syncd.core.reading import Part
 from syncd.core.schema import Index
 from syncd.core.settings import Deletes, StreamSettings, TargetSettings
@@ -94,3 +98,39 @@ def test_each_grave_becomes_a_batch_with_its_own_bound() -> None:
     assert (outcome.error, outcome.batches, outcome.rows) == (None, 2, 3)
     assert stream.written == {BatchId(1, 2): keys_of(7, 9), BatchId(1, 3): keys_of(8)}
     assert [stream.upto(batch) for batch in stream.written] == [at(0), at(300)]
+
+
+REPAIRS = [
+    Repair(keys=(Cursor.of(7),), at=NOON),
+    Repair(graves=(Grave(keys=keys_of(7), upto=at(0)),), at=NOON),
+]
+
+
+@pytest.mark.parametrize("repair", REPAIRS, ids=["read again", "buried"])
+def test_before_the_stream_has_read_another_servers_time_again_nothing_is_mended(repair: Repair) -> None:
+    """The newest link is all that tells that another server answers, where nobody keeps notes of it."""
+    stream = Mended()
+    stream.shop.identity = "server-2"
+    before = list(stream.store.list(""))
+
+    outcome = stream.mend(repair)
+
+    assert isinstance(outcome.error, AnotherServer)
+    assert exit_for(outcome.error) is Exit.SOURCE
+    assert "syncd run -t shop.orders" in outcome.error.hint
+    assert list(stream.store.list("")) == before
+    assert stream.state().chain.source_identity == "server-1"
+
+
+def test_a_server_that_takes_over_during_a_repair_stays_a_stranger() -> None:
+    stream = Mended()
+
+    def moved(*_: object) -> None:
+        stream.shop.identity = "server-2"
+
+    stream.reader.meanwhile = moved
+    outcome = stream.mend(replace(REPAIRS[1], keys=REPAIRS[0].keys))
+
+    assert isinstance(outcome.error, AnotherServer)
+    assert (outcome.batches, stream.written) == (1, {})
+    assert stream.state().chain.source_identity == "server-1"
