@@ -239,9 +239,10 @@ class Explainer:
 
     def _refused(self, state: Watermark, named: Mapping[str, str]) -> Iterator[Refused]:
         """Its versions in quarantine, the newest first."""
-        lying = Quarantine(stream=state.stream, journal=self.desk.journal, parts=self.desk.lake).look()
+        quarantine = Quarantine(stream=state.stream, journal=self.desk.journal, parts=self.desk.lake)
         files = KeyedFiles(self.desk.lake)
-        for aside in sorted(lying.asides, key=lambda one: one.batch, reverse=True):
+        asides = quarantine.look(extracted=state.chain).asides
+        for aside in sorted(asides, key=lambda one: one.batch, reverse=True):
             for hit in () if aside.gone else files.hits(aside.part, named, also=(REASON,)):
                 yield Refused(
                     batch=aside.batch,

@@ -42,10 +42,14 @@ class Quarantine:
         self._store = journal.store
         self._parts = parts
 
-    def look(self, batch: BatchId | None = None) -> Lying:
-        """What lies there, of one batch or of all."""
-        state = self._journal.read(self.stream.stem)
-        extracted = state.chain if state else Extracted()
+    def look(self, batch: BatchId | None = None, *, extracted: Extracted | None = None) -> Lying:
+        """What lies there, of one batch or of all, by the newest entry.
+
+        Whoever decides by a state of its own gives its `extracted` half, and no state is asked for.
+        """
+        if extracted is None:
+            state = self._journal.newest(self.stream.stem)
+            extracted = state.chain if state else Extracted()
         prefix = refused_prefix(self.stream) if batch is None else quarantine_prefix(self.stream, batch)
         lying = {key for key, _ in self._parts.stray(prefix)}
         numbers = {batch_of_refused(self.stream, key) for key in lying} | {batch}

@@ -142,7 +142,8 @@ class Look:
         lying = {file.key: file for file in self.shelves.lying(refused_prefix(self.stream))}
         if not lying:
             return []
-        looked = Quarantine(stream=self.stream, journal=self.journal, parts=self.shelves).look()
+        quarantine = Quarantine(stream=self.stream, journal=self.journal, parts=self.shelves)
+        looked = quarantine.look(extracted=ground.extracted)
         return list(of_quarantine(ground, lying, looked.asides))
 
 
