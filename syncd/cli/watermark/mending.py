@@ -172,17 +172,16 @@ def _from_ledger(desk: "Desk", one: Mended, journal: Journal[Watermark], words: 
     if books is None:
         raise ConfigError(f"{one.named.name} has no warehouse", hint="Add `warehouse:` to the configuration.")
     person = Operator(journal=journal, who=who(), why=words["reason"] or "what the ledger proves")
-    entries = books.entries()
-    followed = follow_ledger(journal, one.named.stream, entries, person=person)
-    if followed is None:
-        return replace(one, ledger=f"{len(entries):,} entries, and the loaded mark agrees with them")
-    after, held = followed
+    followed = follow_ledger(journal, one.named.stream, books, person=person)
+    if followed.after is None:
+        return replace(one, ledger=f"{followed.entries:,} entries, and the loaded mark agrees with them")
+    held = followed.held
     what = (
         f"{len(held.behind)} batches that the mark says are loaded are not there"
         if held.behind
         else (f"{len(held.ahead)} batches have landed that the mark does not know of")
     )
-    return replace(one, ledger=f"proves everything up to batch {held.upto}: {what}", after=after)
+    return replace(one, ledger=f"proves everything up to batch {held.upto}: {what}", after=followed.after)
 
 
 def _show_mended(one: Mended) -> None:

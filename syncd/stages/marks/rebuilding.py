@@ -1,10 +1,9 @@
 """A watermark made anew: its document from history alone, its loaded half from what the ledger proves."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice, pairwise
 
-from syncd.core.books import Evidence
+from syncd.core.books import Books
 from syncd.stages.marks.adopted import files_begin
 from syncd.stages.marks.checking import Held, proven_in
 from syncd.stages.marks.weighing import links
@@ -13,7 +12,6 @@ from watermarks.errors import StateUnreadable
 from watermarks.extraction import Chain
 from watermarks.halves import Run
 from watermarks.history import Change, Journal, Note, StateMissing
-from watermarks.landing import LedgerKey
 from watermarks.names import StreamName, document_key
 from watermarks.operate import Operator
 from watermarks.sealed import REBUILD
@@ -72,31 +70,39 @@ def _stood(body: bytes, stream: StreamName) -> str:
     return f"revision {state.revision}"
 
 
-def follow_ledger(
-    journal: Journal[Watermark],
-    stream: StreamName,
-    entries: Mapping[LedgerKey, Evidence],
-    *,
-    person: Operator,
-) -> tuple[Watermark, Held] | None:
-    """Move the loaded mark to what the ledger proves; None where it stands there.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Followed:
+    """What the ledger proves, and what came of it."""
+
+    entries: int
+    """How many the ledger holds."""
+    held: Held
+    after: Watermark | None
+    """The state with the mark moved; None where it stood there."""
+
+
+def follow_ledger(journal: Journal[Watermark], stream: StreamName, books: Books, *, person: Operator) -> Followed:
+    """Move the loaded mark to what the ledger proves.
 
     Ahead of the mark: the batches have landed, and count now. Behind it: a new load generation begins
     where the proof ends, so that the loader lands the rest again.
 
     Raises:
         StateMissing: a link, or an entry of history, that is needed is gone.
+        WarehouseDown, WarehouseUnfit: the ledger cannot be asked.
     """
+    # The state first: what lands meanwhile is in the ledger and not in the mark, and so never taken for lost.
     state = journal.newest(stream.stem)
     if state is None:
         raise StateMissing(f"{stream} has no watermark", hint=REBUILD)
+    entries = books.entries()
     held = proven_in(stream, state, entries)
     if held.behind:
         reached = Chain(journal, stream).required(held.upto).high if held.upto.seq else files_begin(journal, state)
-        return person.set_marks(stream, after=held.upto, loaded=reached), held
-    if not held.ahead:
-        return None
-    return _advanced(journal, state, held, person), held
+        after: Watermark | None = person.set_marks(stream, after=held.upto, loaded=reached)
+    else:
+        after = _advanced(journal, state, held, person) if held.ahead else None
+    return Followed(entries=len(entries), held=held, after=after)
 
 
 def _advanced(journal: Journal[Watermark], seen: Watermark, held: Held, person: Operator) -> Watermark:

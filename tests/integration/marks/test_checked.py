@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from syncd.adapters.redshift.again import FilesGone
+from syncd.adapters.redshift.books import LedgerBooks
+from syncd.core.books import Evidence
 from syncd.core.errors import SchemaDrift
 from syncd.core.settings import Mode
 from tests.integration.load.conftest import Loader, Reader
@@ -17,6 +19,7 @@ from watermarks.batch import BatchId
 from watermarks.cursor import START
 from watermarks.document import Watermark
 from watermarks.halves import ORIGIN
+from watermarks.landing import LedgerKey
 from watermarks.sealed import parse, seal
 
 pytestmark = pytest.mark.services
@@ -228,6 +231,33 @@ def test_a_ledger_that_is_behind_is_followed_back_and_lands_the_rest_again(
     loader.load(orders)
     assert [key for key, _ in warehouse.rows(orders)] == [1, 2, 3, 4]
     assert made("check", "--all").code == 0
+
+
+@pytest.mark.parametrize("when", ["before the ledger tells", "after the ledger told"])
+def test_batches_that_land_while_the_ledger_is_asked_are_not_taken_for_lost(
+    marks: Make, orders: Prepared, loader: Loader, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    real, keys = LedgerBooks.entries, iter(range(5, 100))
+
+    def landing() -> None:
+        orders.increment(row(key := next(keys), key))
+        loader.load(orders)
+
+    def entries(books: LedgerBooks) -> Mapping[LedgerKey, Evidence]:
+        if when == "before the ledger tells":
+            landing()
+        told = real(books)
+        landing()
+        return told
+
+    monkeypatch.setattr(LedgerBooks, "entries", entries)
+
+    done = marks(orders)("rebuild", "--all", "--from-ledger", "--yes")
+
+    state = state_of(orders)
+    assert done.code == 0, done.err
+    assert "are not there" not in done.out
+    assert (state.loaded.last, state.loaded.load_generation, state.set_at) == (state.chain.last, 1, 0)
 
 
 def test_a_ledger_and_a_target_that_are_gone_are_followed_and_everything_lands_again(
