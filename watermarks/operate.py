@@ -29,6 +29,10 @@ class NothingToUndo(Misuse):
     """No person has changed this watermark yet."""
 
 
+class NotTheLast(Misuse):
+    """A person has changed the watermark since the change that was to be taken back."""
+
+
 class OwnChain(Misuse):
     """The stream has batches of its own: where it stands is known, and nobody else knows better."""
 
@@ -134,14 +138,19 @@ class Operator:
         self._require_link(stream, upto)
         return self._change(stream, Change.SKIP, lambda state: replace(state, loaded=state.loaded.skipping(upto)))
 
-    def undo(self, stream: StreamName) -> Watermark:
+    def undo(self, stream: StreamName, *, revision: int | None = None) -> Watermark:
         """Take back the last change by a person: positions become what they were, in new generations.
+
+        With a `revision` only the change that was made as this one is taken back.
 
         Raises:
             NothingToUndo: there was none.
+            NotTheLast: another change by a person has come since.
         """
 
         def undone(state: Watermark) -> Watermark:
+            if revision is not None and state.set_at != revision:
+                raise NotTheLast(f"somebody has changed {stream} since, as revision {state.set_at}")
             earlier = self._before(state)
             return _undone(state, earlier)
 

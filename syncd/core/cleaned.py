@@ -4,6 +4,7 @@ Whoever meets a file that is gone asks here first: a file that a person removed 
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Protocol, Self
@@ -94,13 +95,18 @@ class Records(Protocol):
         ...
 
 
-def records_of(records: Records, stream: StreamName) -> Iterator[Cleaned]:
-    """Every record of a stream, the newest first.
+def record_keys(records: Records, stream: StreamName) -> frozenset[str]:
+    """The keys of all records of a stream."""
+    return frozenset(key for key, _ in records.stray(cleaned_prefix(stream)))
+
+
+def records_of(records: Records, stream: StreamName, *, but: AbstractSet[str] = frozenset()) -> Iterator[Cleaned]:
+    """Every record of a stream but some, the newest first.
 
     Raises:
         StateUnreadable: one cannot be believed.
     """
-    for key, _ in sorted(records.stray(cleaned_prefix(stream)), reverse=True):
+    for key in sorted(record_keys(records, stream) - but, reverse=True):
         yield Cleaned.of_bytes(records.read(key), at=key, stream=stream)
 
 

@@ -5,14 +5,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from syncd.core.books import Shelf
-from syncd.core.cleaned import cleaned_by
-from syncd.core.layout import data_prefix
 from syncd.stages.marks.adopted import require_in_files
+from syncd.stages.marks.landable import FilesGone, Landable
 from syncd.stages.marks.unwritten import Unwritten
-from syncd.stages.marks.weighing import Weight, links, weigh
+from syncd.stages.marks.weighing import Weight, weigh
 from watermarks.document import Watermark
-from watermarks.errors import DataInDoubt, Misuse, OutcomeUnknown
-from watermarks.extraction import Chain
+from watermarks.errors import HintedError, Misuse, OutcomeUnknown
 from watermarks.history import Attempt, Journal
 from watermarks.names import StreamName
 from watermarks.operate import Operator
@@ -22,10 +20,6 @@ Act = Callable[[Operator], Watermark]
 
 ASKED_AGAIN: Final = 5
 """How often a change is asked for that was not answered; it is made once."""
-
-
-class FilesGone(DataInDoubt):
-    """What was to land again cannot: its files are not there any more."""
 
 
 class ChangedMeanwhile(Misuse):
@@ -40,6 +34,7 @@ class Preview:
     before: Watermark
     after: Watermark
     weight: Weight
+    landable: Landable
 
     @property
     def reads_on(self) -> bool:
@@ -55,20 +50,22 @@ def preview(journal: Journal[Watermark], shelf: Shelf, stream: StreamName, perso
         FilesGone: batches would have to land again whose files are gone.
         NotInFiles: rows would have to land again that were never in a file.
     """
-    before = journal.newest(stream.stem) or Watermark.new(stream, at=journal.clock.now())
-    tried = Journal(Unwritten(journal.store), Watermark, clock=journal.clock)
-    after = act(replace(person, journal=tried))
-    chain = Chain(journal, stream)
-    require_in_files(journal, before, after)
-    _require_files(chain, shelf, before, after)
-    return Preview(stream=stream, before=before, after=after, weight=weigh(chain, before, after))
+    landable = Landable.from_now_on(journal, shelf, stream)
+    before, after = _tried(landable, stream, replace(person, journal=journal), act)
+    return Preview(
+        stream=stream, before=before, after=after, weight=weigh(landable.chain, before, after), landable=landable
+    )
 
 
 def done(seen: Preview, person: Operator, act: Act) -> Watermark:
     """Make the change that was seen; asked again until there is an answer, and made once.
 
+    Files may have gone while somebody thought: they are looked at once more before it is made, and after.
+
     Raises:
         ChangedMeanwhile: what it would do now is not what was seen.
+        FilesGone: files that it needs have gone since; it was not made, or was taken back.
+        NotInFiles: rows would have to land again that were never in a file.
     """
     state = person.journal.newest(seen.stream.stem)
     if (state.set_at if state else 0) != seen.before.set_at:
@@ -76,6 +73,27 @@ def done(seen: Preview, person: Operator, act: Act) -> Watermark:
             f"somebody else has changed {seen.stream} since this was shown: nothing was done",
             hint="See what: syncd watermark history. Then ask again.",
         )
+    before, _ = _tried(seen.landable, seen.stream, person, act)
+    made = _asked(person, act)
+    try:
+        seen.landable.require(before, made)
+    except FilesGone as gone:
+        raise _taken_back(person, made, gone) from None
+    return made
+
+
+def _tried(landable: Landable, stream: StreamName, person: Operator, act: Act) -> tuple[Watermark, Watermark]:
+    """The state as it is and as a change would leave it, which is done where nothing is written."""
+    journal = person.journal
+    before = journal.newest(stream.stem) or Watermark.new(stream, at=journal.clock.now())
+    after = act(replace(person, journal=Journal(Unwritten(journal.store), Watermark, clock=journal.clock)))
+    require_in_files(journal, before, after)
+    landable.require(before, after)
+    return before, after
+
+
+def _asked(person: Operator, act: Act) -> Watermark:
+    """Change marks; asked again until there is an answer, and made once."""
     for _ in range(ASKED_AGAIN):
         try:
             return act(person)
@@ -87,25 +105,19 @@ def done(seen: Preview, person: Operator, act: Act) -> Watermark:
     return act(person)
 
 
-def _require_files(chain: Chain, shelf: Shelf, before: Watermark, after: Watermark) -> None:
-    waited = set(before.chain.ids(after=before.loaded.last))
-    wanted = [batch for batch in after.chain.ids(after=after.loaded.last) if batch not in waited]
-    if not wanted:
-        return
-    standing = shelf.standing(data_prefix(chain.stream))
-    missing = [(link.id, file) for link in links(chain, wanted) for file in link.files if file not in standing]
-    if not missing:
-        return
-    gone = sorted({batch for batch, _ in missing})
-    table = f"{chain.stream.database}.{chain.stream.table}"
-    removed = cleaned_by(shelf, chain.stream, {file for batch, file in missing if batch == gone[-1]})
-    why = next((f": {record.said}" for record in removed.values()), "")
-    raise FilesGone(
-        f"{len(gone)} of the batches that are to land again have no files any more, the last of them {gone[-1]}{why}",
-        hint=f"Read the table again: syncd watermark reset -t {table} --mysql-only. Or land what comes behind:"
-        f" syncd watermark set -t {table} --redshift-only --after {gone[-1]}",
-        batches=[str(batch) for batch in gone],
-    )
+def _taken_back(person: Operator, made: Watermark, gone: FilesGone) -> FilesGone:
+    """The error of a change whose files went while it was made, which is taken back before it is told."""
+    back = replace(person, why=f"taken back: {gone.message}")
+    try:
+        _asked(back, lambda who: who.undo(made.stream, revision=made.set_at))
+    except HintedError as error:
+        return FilesGone(
+            f"{gone.message}; the change was made as revision {made.set_at}, and could not be taken back:"
+            f" {error.message}",
+            hint=f"See what stands: syncd watermark history -t {made.stream.database}.{made.stream.table}. {gone.hint}",
+            **gone.facts,
+        )
+    return gone
 
 
 def require_run(state: Watermark | None, stream: StreamName) -> Watermark:

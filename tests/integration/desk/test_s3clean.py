@@ -257,6 +257,20 @@ def test_marks_that_a_person_moves_meanwhile_stop_it(two_landed: Prepared) -> No
     assert (removed.files, sum(data(two_landed).values())) == (0, 3)
 
 
+def test_files_that_are_cleaned_while_a_reset_is_thought_over_keep_it_from_being_made(
+    syncd: Make, two_landed: Prepared
+) -> None:
+    made = syncd(two_landed)
+    before = two_landed.journal.newest(two_landed.stream.stem)
+    made.said, made.meanwhile = "y\n", lambda: removal(two_landed).removed(proposal(two_landed, Why.LOADED))
+
+    done = made("watermark", "reset", "-t", two_landed.table, "--redshift-only")
+
+    assert (done.code, "no files any more, the last of them 1-2: it was cleaned by ann" in done.err) == (7, True)
+    assert data(two_landed) == {"1-3": 1}
+    assert two_landed.journal.newest(two_landed.stream.stem) == before
+
+
 REFUSED = """<DeleteResult><Error><Key>{}</Key><Code>AccessDenied</Code><Message>No.</Message></Error></DeleteResult>"""
 
 

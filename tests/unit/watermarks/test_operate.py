@@ -13,7 +13,7 @@ from watermarks.halves import Skipped, Strategy
 from watermarks.history import Attempt, Change, Journal, Note
 from watermarks.legacy import read_legacy
 from watermarks.names import SYSTEM, history_key
-from watermarks.operate import NothingToUndo, Operator, OwnChain, Takeover, set_default
+from watermarks.operate import NothingToUndo, NotTheLast, Operator, OwnChain, Takeover, set_default
 from watermarks.stores.memory import MemoryStore
 from watermarks.system import SystemDefault
 from watermarks.testing import Fault, FaultyStore, ManualClock, Verb, on
@@ -65,6 +65,19 @@ def test_a_set_mark_opens_a_generation_and_closes_the_old_one() -> None:
     assert half.closed == {1: 3}
     assert half.strategy is Strategy.MANUAL
     assert state.loaded == desk.state().loaded
+
+
+def test_an_undo_of_one_change_takes_back_no_other() -> None:
+    desk = Desk()
+    mine = desk.person.reset_loaded(ORDERS)
+    desk.person.set_extracted(ORDERS, at(9))
+
+    with pytest.raises(NotTheLast):
+        desk.person.undo(ORDERS, revision=mine.set_at)
+    desk.person.undo(ORDERS)
+    after = desk.person.set_extracted(ORDERS, at(9))
+
+    assert desk.person.undo(ORDERS, revision=after.set_at).set_at == after.set_at + 1
 
 
 def test_a_change_by_a_person_carries_name_and_reason() -> None:
