@@ -37,7 +37,10 @@ def order(key: Column, stamp: Column = STAMP) -> Order:
 
 def read_by(before: Order) -> list[Plan]:
     """What plans of an increment and of a beginning say, read back from the lake."""
-    drafts = (increment(GROUND, before, Bounds(low=START, ends=(Cursor.of(1, 1),))), beginning(GROUND, before, Cursor.of(1)))
+    drafts = (
+        increment(GROUND, before, Bounds(low=START, ends=(Cursor.of(1, 1),))),
+        beginning(GROUND, before, Cursor.of(1)),
+    )
     return [_read_back(draft) for draft in drafts]
 
 
