@@ -25,7 +25,6 @@ from syncd.adapters.spark.session import Session
 from syncd.config.check import read_settings
 from syncd.core.planner import Request
 from syncd.core.settings import Settings, SparkSettings
-from syncd.sandbox.shop.schema import TABLES
 from syncd.sandbox.shop.seed import Size, seed_shop
 from syncd.sandbox.whole import Sandbox
 from syncd.wiring import Pass, Service
@@ -34,6 +33,8 @@ ROUNDS = 5
 ORDERS = 20_000
 LITTLE = 1_000
 CYCLES = 20
+TABLES = ("customers", "orders", "order_lines", "events")
+"""Those of the shop that are read in the order of their changes."""
 FRESH = timedelta(seconds=20)
 """How long a first pass may wait for transactions that began before it."""
 ALLOWED = {"idle one-shot": 0.8, "cold one-shot, 1,000 rows": 8.0, "warm, 1,000 rows": 1.0, "idle cycle": 0.030}
