@@ -61,6 +61,7 @@ test-long: $(READY) ## the long proofs: ten thousand lives of the protocol, ever
 	$(BIN)/pytest -m long tests/integration --ignore=tests/integration/stage --ignore=tests/integration/parallel
 	$(BIN)/pytest -m long tests/integration/parallel  # as below
 	$(BIN)/pytest -m long tests/integration/stage  # a process has one session of Spark
+	$(BIN)/pytest -m long tests/benchmarks  # each comes to its end; what they say of speed, they say alone
 
 .cache/bin/minio:
 	GOBIN=$(CURDIR)/.cache/bin go install github.com/minio/minio@$(MINIO)
