@@ -4,6 +4,8 @@ import os
 import shutil
 import signal
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ settings.register_profile("syncd", deadline=None, print_blob=True)
 settings.load_profile("syncd")
 
 LEFT = pytest.StashKey[Path]()
+REPORT = "report"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -33,3 +36,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     shutil.rmtree(config.stash[LEFT], ignore_errors=True)
+
+
+@pytest.fixture
+def report(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+    """Tells whoever runs a long proof what was played and what came of it, though it passed."""
+    return partial(record_property, REPORT)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    ended = [one for outcome in ("passed", "failed") for one in terminalreporter.getreports(outcome)]
+    told = [str(text) for one in ended if one.when == "call" for name, text in one.user_properties if name == REPORT]
+    if told:
+        terminalreporter.section("what was played")
+    for text in told:
+        terminalreporter.write_line(text)

@@ -1,6 +1,6 @@
 """A day of the daemon in some minutes: thousands of passes while everything around it fails now and then.
 
-SYNCD_SOAK is for how many passes, SYNCD_SEED by which chance; the report stands on standard error.
+SYNCD_SOAK is for how many passes, SYNCD_SEED by which chance; what was played is told at the end.
 """
 
 import os
@@ -11,11 +11,11 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import pymysql
@@ -28,9 +28,6 @@ from tests.integration.daemon.conftest import Place
 from tests.integration.daemon.test_shown import url_of, value
 from tests.services.chain_check import Lake
 from tests.services.daemon import DaemonProcess
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 pytestmark = [pytest.mark.services, pytest.mark.long]
 
@@ -166,7 +163,9 @@ def calmly(soak: Soak) -> list[Used]:
     return samples
 
 
-def test_thousands_of_passes_under_faults_lose_nothing_and_leave_nothing(soak: Soak) -> None:
+def test_thousands_of_passes_under_faults_lose_nothing_and_leave_nothing(
+    soak: Soak, report: Callable[[str], None]
+) -> None:
     place = soak.place
     place.comes_equal()
     with writing(place, seed=SEED, every=3.0, away=(OSError, pymysql.err.Error)) as written:
@@ -184,12 +183,12 @@ def test_thousands_of_passes_under_faults_lose_nothing_and_leave_nothing(soak: S
     cleaned = syncd(place, "s3clean", "clean", "--orphans", "--older-than", "0s", "--yes", "--reason", "the end")
     lake = Lake(place.box.s3.client(), place.box.s3.bucket, f"daemon{place.number}")
     grown, calm = slope(samples), samples[len(samples) // 2 :]
-    sys.stderr.write(
+    report(
         f"seed {SEED}: {samples[-1].passes:.0f} passes of one process, {4 * len(written)} rows written;"
         f" {dict(soak.done)}\n"
         f"memory {samples[0].megabytes:.0f} to {samples[-1].megabytes:.0f} MB, {grown:.2f} MB in 1,000 passes;"
         f" threads {min(one.threads for one in calm)} to {max(one.threads for one in calm)},"
-        f" handles {min(one.handles for one in calm)} to {max(one.handles for one in calm)}\n{verified.stdout}"
+        f" handles {min(one.handles for one in calm)} to {max(one.handles for one in calm)}\n{verified.stdout.rstrip()}"
     )
     assert written
     assert verified.returncode == 0, verified.stdout + verified.stderr

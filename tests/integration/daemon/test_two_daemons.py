@@ -6,9 +6,9 @@ SYNCD_TWO_DAEMONS is for how many seconds, SYNCD_SEED by which chance.
 import os
 import random
 import signal
-import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -79,7 +79,9 @@ def is_loaded(place: Place, table: str) -> bool:
     return state.loaded.last == state.chain.last
 
 
-def test_two_daemons_that_are_killed_and_paused_land_every_batch_once(place: Place) -> None:
+def test_two_daemons_that_are_killed_and_paused_land_every_batch_once(
+    place: Place, report: Callable[[str], None]
+) -> None:
     for _ in range(4):
         place.table(rows=10)
     slots = [Slot(name=name, place=place, now=place.daemon(ttl=TTL)) for name in ("one", "two")]
@@ -104,7 +106,6 @@ def test_two_daemons_that_are_killed_and_paused_land_every_batch_once(place: Pla
         assert Counter(batches) == Counter(chain), table
         for pid, count in workers(place, table).items():
             did[next(slot.name for slot in slots if pid in slot.pids)] += count
-    report = f"seed {SEED}: {dict(chance.count)}, {4 * len(written)} rows written; entries by {dict(did)}"
-    sys.stderr.write(f"{report}\n")
+    report(f"seed {SEED}: {dict(chance.count)}, {4 * len(written)} rows written; entries by {dict(did)}")
     assert written
-    assert min(did[slot.name] for slot in slots) > 0, report
+    assert min(did[slot.name] for slot in slots) > 0, did

@@ -2,8 +2,7 @@
 
 import os
 import statistics
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -120,7 +119,7 @@ class Bounded:
         return self.tuples.read(table, floor_to(horizon.bound, TABLES[table]).replace(tzinfo=None))
 
 
-def play(server: "SourceServer", seconds: float, longest: float) -> None:
+def play(server: "SourceServer", seconds: float, longest: float, report: Callable[[str], None]) -> None:
     address = server.address
     settings = SourceSettings(
         name="shop",
@@ -157,20 +156,20 @@ def play(server: "SourceServer", seconds: float, longest: float) -> None:
         lost = {type(reader).__name__: reader.versions.lost(client) for reader in readers}
         rows = {table: client.one(f"SELECT COUNT(*) FROM {table}") for table in TABLES}
     horizons.close()
-    sys.stderr.write(
-        f"\n{server.kind} {seconds:.0f} s: {load.done} transactions, rows {rows}, lost {lost}; H behind"
+    report(
+        f"{server.kind} {seconds:.0f} s: {load.done} transactions, rows {rows}, lost {lost}; H behind"
         f" {statistics.median(during):.1f} / {during[len(during) * 95 // 100]:.1f} / {during[-1]:.1f} s"
-        f" (median / p95 / max of {len(during)} answers)\n"
+        f" (median / p95 / max of {len(during)} answers)"
     )
     assert arrived, "the horizon never passed the last stamp"
     assert sum(lost["Bounded"].values()) == 0
     assert sum(lost["Naive"].values()) > 0, "the load did not hurt, so nothing is proved"
 
 
-def test_horizon_loses_nothing_where_a_naive_reader_does(server: "SourceServer") -> None:
-    play(server, 10, 3)
+def test_horizon_loses_nothing_where_a_naive_reader_does(server: "SourceServer", report: Callable[[str], None]) -> None:
+    play(server, 10, 3, report)
 
 
 @pytest.mark.long
-def test_horizon_loses_nothing_for_two_minutes(server: "SourceServer") -> None:
-    play(server, SECONDS, 20)
+def test_horizon_loses_nothing_for_two_minutes(server: "SourceServer", report: Callable[[str], None]) -> None:
+    play(server, SECONDS, 20, report)

@@ -1,7 +1,6 @@
 """The whole stage, from MySQL to parts on S3, while writers do what makes cursors lose rows."""
 
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -73,7 +72,9 @@ def ahead(pipe: Pipe) -> int:
     )
 
 
-def play(pipe: Pipe, load: Load, seconds: float, until: Callable[[Callable[[], bool]], None]) -> list[float]:
+def play(
+    pipe: Pipe, load: Load, seconds: float, until: Callable[[Callable[[], bool]], None], report: Callable[[str], None]
+) -> list[float]:
     """Write and read for so long, then until all is read; how long hot rows took to arrive, if there were any."""
     load.prepare()
     arrivals = {table: Arrivals(pipe.lake, f"mysql/shop.{table}") for table in TABLES}
@@ -101,31 +102,31 @@ def play(pipe: Pipe, load: Load, seconds: float, until: Callable[[Callable[[], b
     for table in TABLES:
         pipe.lake.links(f"mysql/shop.{table}")
     batches = [event for event in pipe.events if isinstance(event, BatchExtracted)]
-    sys.stderr.write(
-        f"\n{pipe.kind} {seconds:.0f} s: {load.done} transactions ({dict(load.counts)}), {len(batches)} batches,"
+    report(
+        f"{pipe.kind} {seconds:.0f} s: {load.done} transactions ({dict(load.counts)}), {len(batches)} batches,"
         f" {ahead(pipe)} ahead, {sum(batch.rows for batch in batches)} rows of {sum(map(len, now.values()))}, 0 lost;"
         f" a naive reader lost {missed}; hot rows arrived {len(heat.waited)} times within"
-        f" {max(heat.waited, default=0):.1f} s\n"
+        f" {max(heat.waited, default=0):.1f} s"
     )
     assert missed > 0, "the load did not hurt, so nothing is proved"
     return heat.waited
 
 
 def test_no_row_is_lost_where_a_naive_reader_loses_some(
-    pipe: Pipe, until: Callable[[Callable[[], bool]], None]
+    pipe: Pipe, until: Callable[[Callable[[], bool]], None], report: Callable[[str], None]
 ) -> None:
     pipe.tables = ", ".join(f"{table}: {{ahead_after: 1h}}" for table in TABLES)
 
-    play(pipe, Load(pipe.box.mysql, longest=3), 15, until)
+    play(pipe, Load(pipe.box.mysql, longest=3), 15, until, report)
 
 
 @pytest.mark.long
 def test_no_row_is_lost_in_two_minutes_and_hot_ones_do_not_wait(
-    pipe: Pipe, until: Callable[[Callable[[], bool]], None]
+    pipe: Pipe, until: Callable[[Callable[[], bool]], None], report: Callable[[str], None]
 ) -> None:
     pipe.tables = "fine: {ahead_after: 5s}, whole: {batch_rows: 70000}"  # of ties, a batch is a part
 
-    waited = play(pipe, load := Load(pipe.box.mysql, longest=20, deep=100_000), SECONDS, until)
+    waited = play(pipe, load := Load(pipe.box.mysql, longest=20, deep=100_000), SECONDS, until, report)
 
     assert ahead(pipe) >= 2
     assert len(waited) >= 2
