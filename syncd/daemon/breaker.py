@@ -15,14 +15,19 @@ MOST: Final = 60.0
 
 @dataclass(slots=True)
 class Breaker:
-    """Lets everybody ask a side that answers; of one that does not, one at a time, after longer and longer pauses."""
+    """Lets everybody ask a side that answers; of one that does not, one after the other, with longer and longer pauses.
+
+    Whoever looks is waited for as long as a pause is, and then the next one looks: a look may last, be it because the
+    side is back and there is much to do.
+    """
 
     chance: Callable[[], float]
     failures: int = 0
     until: float | None = None
-    """While it is open: when to look again."""
+    """While it is open: when the next one may look."""
     reason: str = ""
-    probing: bool = False
+    looked_at: bool = False
+    """Whether somebody looks."""
 
     @property
     def is_open(self) -> bool:
@@ -30,26 +35,31 @@ class Breaker:
 
     def lets(self, now: float) -> bool:
         """Whether the side may be asked now."""
-        return self.until is None or (now >= self.until and not self.probing)
+        return self.until is None or now >= self.until
 
-    def began(self) -> None:
+    def began(self, now: float) -> None:
         """Somebody asks it."""
-        self.probing = self.is_open
+        if self.is_open:
+            self.looked_at, self.until = True, now + self._pause()
 
     def succeeded(self) -> bool:
         """It answered; whether it had been given up."""
         was_open = self.is_open
-        self.failures, self.until, self.reason, self.probing = 0, None, "", False
+        self.failures, self.until, self.reason, self.looked_at = 0, None, "", False
         return was_open
 
     def failed(self, now: float, reason: str) -> None:
         """It did not answer."""
         self.failures += 1
-        self.reason, self.probing = reason, False
+        self.reason, self.looked_at = reason, False
         if self.failures >= OPENS_AFTER:
-            pause = min(FIRST * 2.0 ** min(self.failures - OPENS_AFTER, 30), MOST)
-            self.until = now + pause * (1 + SPREAD * (2 * self.chance() - 1))
+            self.until = now + self._pause()
 
-    def learned_nothing(self) -> None:
-        """Whoever was to ask it had no need to."""
-        self.probing = False
+    def learned_nothing(self, now: float) -> None:
+        """Whoever was to ask it had no need to: the next one may."""
+        if self.looked_at:
+            self.looked_at, self.until = False, now
+
+    def _pause(self) -> float:
+        pause = min(FIRST * 2.0 ** min(self.failures - OPENS_AFTER, 30), MOST)
+        return pause * (1 + SPREAD * (2 * self.chance() - 1))

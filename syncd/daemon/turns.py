@@ -98,7 +98,7 @@ class Turns:
     def turn(self, now: Now) -> Turn:
         """Who begins, and who is held back since now. Whoever is named as beginning is at work from here on."""
         self._follow_the_wall(now)
-        waiting = sorted(self._agenda.waiting(now.mono), key=lambda lane: lane.order)
+        waiting = sorted(self._agenda.waiting(now.mono), key=self._order)
         at_work = Counter(lane.sides[0] for lane in self._working.values())
         rivals = at_work + Counter(lane.sides[0] for lane in waiting)
         begins: list[Lane] = []
@@ -142,6 +142,15 @@ class Turns:
             yield following
         yield from (one.until for one in self._breakers.values() if one.until is not None and one.until > now)
 
+    def _order(self, lane: Lane) -> tuple[bool, bool, int, float]:
+        """Who comes first; at a side that does not answer, whoever asked it longest ago.
+
+        It may be one stream alone that gets no answer: its priority is not to keep the others from finding that out.
+        """
+        if any(side in self._breakers and self._breakers[side].is_open for side in lane.sides):
+            return True, False, 0, float("-inf") if lane.passed_at is None else lane.passed_at
+        return False, *lane.order
+
     def _hold_of(self, lane: Lane, now: float, at_work: Mapping[str, int]) -> Hold | None:
         if (silent := self._silent(lane, now)) is not None:
             side, breaker = silent
@@ -177,7 +186,7 @@ class Turns:
     def _begin(self, lane: Lane, now: Now, *, rivals: int) -> None:
         for side in lane.sides:
             if side in self._breakers:
-                self._breakers[side].began()
+                self._breakers[side].began(now.mono)
         lane.strategy = strategy_of(places=self._places.of[lane.sides[0]], rivals=rivals, many=lane.many)
         if lane.trigger is not None:
             # Its turn may come a little before the wall's clock shows its time.
@@ -271,7 +280,7 @@ class Turns:
                 if breaker.succeeded():
                     self._is_back(one, now)
             else:
-                breaker.learned_nothing()
+                breaker.learned_nothing(now)
 
     def _is_back(self, side: str, now: float) -> None:
         """Everybody who had failed for its sake may go at once."""

@@ -5,7 +5,7 @@ from syncd.daemon.breaker import FIRST, MOST, OPENS_AFTER, Breaker
 def broken() -> Breaker:
     breaker = Breaker(chance=lambda: 0.5)
     for _ in range(OPENS_AFTER):
-        breaker.began()
+        breaker.began(0.0)
         breaker.failed(0.0, "away")
     return breaker
 
@@ -37,7 +37,7 @@ def test_then_one_looks_and_nobody_beside_it() -> None:
     breaker = broken()
     assert breaker.lets(FIRST)
 
-    breaker.began()
+    breaker.began(FIRST)
 
     assert not breaker.lets(FIRST)
     assert breaker.succeeded() is True
@@ -48,7 +48,7 @@ def test_each_look_in_vain_makes_the_next_pause_longer_up_to_a_bound() -> None:
     breaker, pauses = broken(), []
     for _ in range(6):
         now = breaker.until or 0.0
-        breaker.began()
+        breaker.began(now)
         breaker.failed(now, "away")
         pauses.append((breaker.until or 0.0) - now)
 
@@ -57,12 +57,22 @@ def test_each_look_in_vain_makes_the_next_pause_longer_up_to_a_bound() -> None:
 
 def test_whoever_had_no_need_to_ask_leaves_it_to_the_next() -> None:
     breaker = broken()
-    breaker.began()
+    breaker.began(FIRST)
 
-    breaker.began()
-    breaker.learned_nothing()
+    breaker.learned_nothing(FIRST)
 
     assert breaker.lets(FIRST)
+
+
+def test_who_looks_is_waited_for_as_long_as_a_pause_is_and_then_the_next_one_looks() -> None:
+    breaker = broken()
+    breaker.began(FIRST)
+    assert not breaker.lets(2 * FIRST - 0.1)
+
+    assert breaker.lets(2 * FIRST)
+
+    breaker.began(2 * FIRST)
+    assert not breaker.lets(2 * FIRST)
 
 
 def test_a_stream_waits_longer_each_time_and_not_as_long_as_its_neighbour() -> None:

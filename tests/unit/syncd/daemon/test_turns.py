@@ -292,6 +292,41 @@ def test_of_a_source_that_is_down_one_stream_asks_and_all_go_when_it_is_back() -
     assert some.turns.lanes[some.lane("other").key].trouble is None
 
 
+def test_a_source_that_is_back_is_not_kept_from_all_others_by_a_pass_that_lasts() -> None:
+    some = play(", ".join(f"{name}: {{source: two, every: 1s}}" for name in "abc"))
+    some.begin()
+    some.all_end("a", "b", error=SourceDown("away"))
+    some.begin()
+    some.end("c", SourceDown("away"))
+    some.passes(5)
+    [reads_for_hours] = some.begin()
+    some.passes(4.9)
+    assert some.begin() == []
+    some.passes(0.1)
+
+    [another] = some.begin()
+    some.end(another)
+
+    assert len(some.begin()) == 1
+    assert reads_for_hours in {shown(lane) for lane in some.turns.at_work}
+
+
+def test_a_stream_whose_questions_alone_have_no_answer_keeps_no_other_from_asking() -> None:
+    some = play("a: {source: one, every: 1s, priority: 9}, b: {source: one, every: 1m}")
+    assert some.begin() == ["a"]
+    some.end("a", SourceDown("no answer in time"))
+    assert some.begin() == ["b"]
+    some.end("b")
+    began = []
+    for _ in range(300):
+        some.passes(1)
+        for name in some.begin():
+            began.append(name)
+            some.end(name, SourceDown("no answer in time") if name == "a" else None)
+
+    assert began.count("b") >= 3
+
+
 def test_a_lake_that_is_down_holds_up_both_stages() -> None:
     some = play(
         "a: {every: 1s}, b: {every: 1s}", top='source: {url: "mysql://s@h/shop"}\nlake: {url: "s3://b"}\n' + WAREHOUSE
