@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from watermarks.batch import BatchId, ChainBroken, Link
 from watermarks.document import Failure, Stage, Watermark
-from watermarks.errors import Stale
+from watermarks.errors import DataInDoubt, Stale
 from watermarks.extraction import Chain
 from watermarks.halves import ORIGIN, Extracted, Loaded, Run
 from watermarks.history import Change, Fenced, Journal, Note, Seen, StateMissing
@@ -22,6 +22,10 @@ from watermarks.names import StreamName
 
 class FenceLost(Stale):
     """The target's fence is older than our claim: it was restored, or never got ours. Raise it again."""
+
+
+class FenceAhead(DataInDoubt):
+    """The target's fence is of an owner that history does not know: the lake is older than the target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -107,8 +111,7 @@ def require_fence(stored: int, epoch: int, *, fenced: bool) -> bool:
     if stored > epoch:
         raise Fenced(
             f"the target's fence is at epoch {stored}, ours is {epoch}",
-            hint="Another process has taken over. If there is none, the lake was emptied or restored, and the warehouse"
-            " was not: drop the fence's table; the ledger then tells what had landed.",
+            hint="Another process has taken over: leave it.",
         )
     if stored < epoch and fenced:
         raise FenceLost(f"the target's fence is at epoch {stored}, ours is {epoch}", hint="Was the warehouse restored?")
@@ -153,6 +156,7 @@ class Landing:
 
         Raises:
             Fenced: another process has taken the stage over; nothing of ours counts any more.
+            FenceAhead: the target knows a later owner than the lake does.
         """
         began = self._journal.clock.monotonic()
         seen = self._seen(since)
@@ -239,6 +243,14 @@ class Landing:
         except FenceLost:
             self._fenced = False  # our claim still stands, or the next entry would say so: raise it anew
             raise
+        except Fenced as error:
+            # I11: whoever takes over says so in history before the fence. What history knows nothing of is no takeover.
+            self._mine(self._journal.newest(self._held.stream.stem))
+            raise FenceAhead(
+                error.message,
+                hint="Nobody has taken over: the lake was emptied or restored, and the warehouse was not. Drop the"
+                " fence's table; the ledger then tells what had landed.",
+            ) from error
         self._fenced = True
         return landed
 

@@ -27,6 +27,7 @@ from watermarks.batch import BatchId, ChainBroken, Link
 from watermarks.document import Watermark
 from watermarks.errors import HintedError, StateUnreadable
 from watermarks.history import Change, Journal, Note
+from watermarks.landing import FenceAhead
 from watermarks.names import link_key
 from watermarks.operate import Operator
 from watermarks.sealed import seal, unseal
@@ -321,6 +322,23 @@ def test_a_fence_that_was_dropped_is_made_anew(orders: Batches, loader: Loader, 
 
     whole(warehouse, orders)
     assert warehouse.client.value(f"select count(*) from {fence}") == 1
+
+
+def test_a_fence_of_an_owner_that_the_lake_does_not_know_stops_its_stream_alone_until_it_is_dropped(
+    orders: Batches, other: Batches, loader: Loader, warehouse: Reader
+) -> None:
+    """As after a restore of the lake: nobody has taken the stage over, and whoever believes that waits for ever."""
+    loader.load(orders.prepared)
+    fence = loader.target(orders.prepared)._controls.fence.name
+    warehouse.client.run(f"update {fence} set epoch = 99")
+    orders.add(row(5, 7))
+
+    stops(loader, orders.prepared, FenceAhead, "epoch 99", "Drop the fence's table")
+
+    goes_on(loader, other, warehouse)
+    warehouse.client.run(f"drop table {fence}")
+    loader.load(orders.prepared)
+    whole(warehouse, orders)
 
 
 TABLE_RUINS = {

@@ -11,7 +11,7 @@ from watermarks.errors import OutcomeUnknown
 from watermarks.extraction import Extraction
 from watermarks.halves import Run
 from watermarks.history import Change, Fenced, Journal, StateMissing
-from watermarks.landing import NOTHING, Cycle, FenceLost, Landing, LedgerKey, require_fence
+from watermarks.landing import NOTHING, Cycle, FenceAhead, FenceLost, Landing, LedgerKey, require_fence
 from watermarks.names import link_key
 from watermarks.operate import Operator
 from watermarks.stores.memory import MemoryStore
@@ -227,12 +227,32 @@ def test_a_fence_that_was_restored_is_raised_again() -> None:
 def test_a_fence_that_another_raised_stops_the_landing() -> None:
     lake = Lake()
     lake.turn(most=1)
-    lake.ledger.fence = 9
+    land = lake.ledger.land
 
-    with pytest.raises(Fenced, match="at epoch 9, ours is 1"):
+    def taken_over_first(cycle: Cycle) -> Mapping[BatchId, int]:
+        lake.process.release(lake.held)
+        lake.ledger.fence = hold(make_process(lake.store, "p2"), lake.journal, Stage.LOAD).epoch
+        return land(cycle)
+
+    lake.ledger.land = taken_over_first  # type: ignore[method-assign]  # another process is faster
+
+    with pytest.raises(Fenced, match="at epoch 2, ours is 1"):
         lake.turn()
 
     assert lake.ledger.order == ["1-1"]
+
+
+def test_a_fence_of_an_owner_that_history_does_not_know_is_no_takeover() -> None:
+    """The lake is an older state than the warehouse: whoever believed in another process would wait for it for ever."""
+    lake = Lake()
+    lake.turn(most=1)
+    lake.ledger.fence = 9
+
+    with pytest.raises(FenceAhead, match="at epoch 9, ours is 1"):
+        lake.turn()
+
+    assert lake.ledger.order == ["1-1"]
+    assert lake.state().epochs[Stage.LOAD] == lake.held.epoch
 
 
 def test_a_stage_that_was_taken_over_lands_nothing_more() -> None:
