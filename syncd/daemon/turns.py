@@ -292,10 +292,14 @@ class Turns:
         """Keep who has the stage; where it is free again, whoever had it may have left others too."""
         before = lane.owner
         lane.owner = _owner(passed) if trouble is Trouble.OWNER else ""
-        if before and trouble is None and passed.batches:
-            for one in self.lanes.values():
-                if one.owner == before and one.began is None:
-                    one.due, one.owner = min(one.due, now), ""
+        if not before or lane.owner == before:
+            return
+        left = [one for one in self.lanes.values() if one.owner == before and one.began is None]
+        if trouble is None and passed.batches:
+            for one in left:
+                one.due, one.owner = min(one.due, now), ""
+        elif left:  # it may have been the one that watched for all
+            left[0].due = min(left[0].due, self._watch(left[0], now))
 
     def _watch(self, lane: Lane, now: float) -> float:
         """When to look whether the other owner lives: one lane looks for all that it has."""

@@ -423,6 +423,27 @@ def test_of_all_that_another_owner_has_one_stream_watches_it() -> None:
     assert some.begin() == ["b"]
 
 
+@pytest.mark.parametrize("error", [None, SchemaDrift("another table")])
+def test_where_the_one_that_watched_an_owner_does_so_no_more_another_one_watches(error: HintedError | None) -> None:
+    """Else a stream that is due once a day would wait for its next day, though nobody has it any more."""
+    some = play("a: {source: two, every: 5m}, b: {source: two, every: 1d}, c: {source: two, every: 1d}")
+    other = OtherOwner("host-1 has it", owner="host-1")
+    while began := some.begin():
+        some.all_end(*began, error=other)
+    some.passes(10)
+    assert some.begin() == ["a"]
+
+    some.end("a", error)
+    some.passes(10)
+
+    assert some.begin() == ["b"]
+    some.end("b", other)
+    some.passes(10)
+    assert some.begin() == ["b"]
+    some.end("b", batches=1)
+    assert "c" in some.begin()
+
+
 def test_what_is_not_known_yet_is_looked_at_again_soon() -> None:
     some = play("a: {source: one, every: 5m}")
     some.begin()
