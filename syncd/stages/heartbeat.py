@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
-from watermarks.errors import NotOwner, OutcomeUnknown, StateUnreadable, Transient
+from watermarks.errors import NotOwner, StateUnreadable
 from watermarks.lease import Process
 
 BEATS: Final = 4
@@ -45,11 +45,11 @@ class Heartbeat:
                 return
             try:
                 self._process.renew()
-            except (Transient, OutcomeUnknown):
-                continue  # the next beat tells; whoever waits for our silence counts it from there
             except (NotOwner, StateUnreadable):
                 self._lost()
                 return
+            except Exception:  # noqa: BLE001, S112  # whatever it is, who beats no more loses all that is at work
+                continue  # the next beat tells; whoever waits for our silence counts it from there
 
 
 def next_beat(last: float, *, now: float, pause: float) -> float:

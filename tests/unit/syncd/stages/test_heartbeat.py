@@ -1,8 +1,15 @@
 """The rhythm in which a lease is renewed, and what one dead connection costs it."""
 
+import threading
+
 import pytest
 
-from syncd.stages.heartbeat import BEATS, next_beat
+from syncd.stages.heartbeat import BEATS, Heartbeat, next_beat
+from tests.builders import Here
+from watermarks.errors import Misuse, OutcomeUnknown, StoreUnavailable
+from watermarks.lease import Process
+from watermarks.store import Revision
+from watermarks.stores.memory import MemoryStore
 
 TTL = 30.0
 PAUSE = TTL / BEATS
@@ -27,3 +34,33 @@ def test_a_hung_request_or_two_leave_time_for_one_that_is_answered(hung: int) ->
         now = due + TTL / 6  # how long a request for a lease may wait
 
     assert next_beat(due, now=now, pause=PAUSE) + TTL / 6 < renewed + TTL
+
+
+class Refusing(MemoryStore):
+    """A store whose next renewals are answered by errors."""
+
+    def __init__(self, *errors: Exception) -> None:
+        super().__init__()
+        self.errors = list(errors)
+        self.beats = threading.Semaphore(0)
+
+    def replace(self, key: str, body: bytes, *, seen: Revision) -> Revision:
+        if self.errors:
+            raise self.errors.pop(0)
+        revision = super().replace(key, body, seen=seen)
+        self.beats.release()
+        return revision
+
+
+@pytest.mark.parametrize(
+    "error",
+    [StoreUnavailable("away"), OutcomeUnknown("no answer"), Misuse("501 NotImplemented"), RuntimeError("nobody knew")],
+)
+def test_whatever_befalls_one_beat_the_next_one_comes(error: Exception) -> None:
+    store = Refusing(error)
+    lost: list[bool] = []
+
+    with Heartbeat(Process(store, "p1", ttl=0.04, host=Here("p1")), ttl=0.04, lost=lambda: lost.append(True)):
+        assert store.beats.acquire(timeout=5)
+
+    assert lost == []
