@@ -107,7 +107,7 @@ class Mailbox:
         self._hook = hook
         self._lost = lost
         self._pause = pause
-        self._waiting: deque[bytes] = deque()
+        self._waiting: deque[tuple[bytes, Callable[[], None]]] = deque()
         self._most = most
         self._changed = threading.Condition()
         self._over = False
@@ -125,10 +125,10 @@ class Mailbox:
             self._changed.notify()
         self._thread.join(LAST_WORDS)
 
-    def post(self, body: bytes) -> None:
-        """Hand a notice over; returns at once."""
+    def post(self, body: bytes, *, unheard: Callable[[], None] = lambda: None) -> None:
+        """Hand a notice over; returns at once. `unheard` is called where nobody answered however often it was tried."""
         with self._changed:
-            self._waiting.append(body)
+            self._waiting.append((body, unheard))
             crowded = len(self._waiting) > self._most
             if crowded:
                 self._waiting.popleft()
@@ -137,13 +137,16 @@ class Mailbox:
             self._lost(f"{self._hook.name}: more than {self._most} notices wait to be sent, the oldest is let go")
 
     def _work(self) -> None:
-        while (body := self._next()) is not None:
+        while (waiting := self._next()) is not None:
+            body, unheard = waiting
             try:
                 self._sent(body)
             except (NoAnswer, NotTaken) as error:
                 self._lost(error.message)
+                if isinstance(error, NoAnswer):
+                    unheard()
 
-    def _next(self) -> bytes | None:
+    def _next(self) -> tuple[bytes, Callable[[], None]] | None:
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._over)
             return self._waiting.popleft() if self._waiting else None

@@ -15,6 +15,8 @@ from watermarks.cursor import instant_text
 
 FORMAT: Final = "syncd-incident"
 FORMAT_VERSION: Final = 1
+TOLD_AGAIN: Final = 60.0
+"""Seconds until what did not arrive is told once more, where its incident is open still."""
 MOST_NAMED: Final = 20
 """How many streams a text names."""
 
@@ -27,6 +29,8 @@ class Reminders:
 
     again: timedelta
     _told: dict[Key, float] = field(default_factory=dict[Key, float])
+    _unknown: set[Key] = field(default_factory=set[Key])
+    """Those of which the recipient does not even know that they opened."""
 
     def due(self, changes: Iterable[Change], open_: Iterable[Incident], *, at: datetime, now: float) -> list[Change]:
         """What to tell by `now`, in seconds of a clock that only rises."""
@@ -34,13 +38,25 @@ class Reminders:
         for change in told:
             if change.turn is Turn.CLOSED:
                 self._told.pop(change.incident.key, None)
+                self._unknown.discard(change.incident.key)
             else:
                 self._told[change.incident.key] = now
         for incident in open_:
             if now - self._told.setdefault(incident.key, now) >= self.again.total_seconds():
                 self._told[incident.key] = now
-                told.append(Change(turn=Turn.STILL_OPEN, incident=incident, at=at))
+                turn = Turn.OPENED if incident.key in self._unknown else Turn.STILL_OPEN
+                self._unknown.discard(incident.key)
+                told.append(Change(turn=turn, incident=incident, at=at))
         return told
+
+    def unheard(self, change: Change, *, now: float) -> None:
+        """A notice did not arrive: it is due again before long, and not only `again` later."""
+        key = change.incident.key
+        if change.turn is Turn.CLOSED or key not in self._told:
+            return
+        self._told[key] = now - max(self.again.total_seconds() - TOLD_AGAIN, 0.0)
+        if change.turn is Turn.OPENED:
+            self._unknown.add(key)
 
 
 def body_of(change: Change, channel: Channel) -> bytes:

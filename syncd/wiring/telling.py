@@ -3,7 +3,9 @@
 import logging
 import threading
 from collections.abc import Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from functools import partial
+from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Final, Protocol, Self
 
@@ -44,12 +46,17 @@ class Recipient:
         self._channel = settings.channel
         self._mailbox = mailbox
         self._reminders = Reminders(settings.again)
+        self._unheard = SimpleQueue[Change]()
+        """What did not arrive, from the thread that sends."""
 
     def tell(self, changes: Iterable[Change], watch: Watch, clock: Clock) -> None:
         """Send what this one does not know yet."""
+        with suppress(Empty):
+            while True:
+                self._reminders.unheard(self._unheard.get_nowait(), now=clock.monotonic())
         due = self._reminders.due(changes, watch.open, at=clock.now(), now=clock.monotonic())
         for change in due:
-            self._mailbox.post(body_of(change, self._channel))
+            self._mailbox.post(body_of(change, self._channel), unheard=partial(self._unheard.put, change))
 
 
 class Incidents:

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from syncd.adapters.webhook import Mailbox, NoAnswer, NotTaken, Webhook
+from syncd.adapters.wait import until
+from syncd.adapters.webhook import TRIES, Mailbox, NoAnswer, NotTaken, Webhook
 from syncd.core.errors import SchemaDrift
 from syncd.core.events import PassEnded
 from syncd.core.settings import (
@@ -24,7 +25,9 @@ from syncd.core.settings import (
     SourceSettings,
     StreamSettings,
 )
-from syncd.wiring.telling import Incidents
+from syncd.observe.incidents import Watch, Watched
+from syncd.observe.notices import TOLD_AGAIN
+from syncd.wiring.telling import Incidents, Recipient
 from tests.builders import at
 from watermarks.document import Stage
 from watermarks.names import StreamName
@@ -230,6 +233,30 @@ def test_an_incident_is_told_to_every_recipient_in_its_own_form_and_logged_witho
     assert all(set(one) == {"text"} for one in second.sent)
     assert [name for name, *_ in said] == ["incident.opened", "incident.closed"]
     assert TOKEN not in str(said)
+
+
+def test_what_did_not_arrive_is_told_before_long_while_it_is_open() -> None:
+    clock = ManualClock()
+    watch = Watch([Watched(stream=ORDERS)], clock=clock)
+    watch.heard(ended("drifted"))
+    lost: list[str] = []
+    with running(*[says(503)] * TRIES, says(200)) as hook:
+        sender = Webhook(hook.url, name="recipient 1")
+        with Mailbox(sender, lost=lost.append, pause=0.001) as box:
+            recipient = Recipient(NotifySettings(url=hook.url), box)
+            recipient.tell(watch.judged(), watch, clock)
+            hook.wait_for(TRIES)
+            assert until(lambda: bool(lost), within=5.0)
+
+            clock.advance(1)
+            recipient.tell(watch.judged(), watch, clock)
+            clock.advance(TOLD_AGAIN)
+            recipient.tell(watch.judged(), watch, clock)
+            hook.wait_for(TRIES + 1)
+            clock.advance(TOLD_AGAIN)
+            recipient.tell(watch.judged(), watch, clock)
+
+    assert [one["state"] for one in hook.sent] == ["opened"] * (TRIES + 1)
 
 
 def test_what_is_open_when_the_daemon_ends_is_not_told_to_be_over() -> None:

@@ -11,7 +11,7 @@ from syncd.core.events import Event, LandingRetried, PassBegan, PassEnded, PassH
 from syncd.core.settings import Channel
 from syncd.observe.causes import SENTENCES, Cause, of_error, of_reason, party_of
 from syncd.observe.incidents import Change, Incident, Key, Trouble, Turn, Watch, Watched
-from syncd.observe.notices import Reminders, body_of, document
+from syncd.observe.notices import TOLD_AGAIN, Reminders, body_of, document
 from tests.builders import NOON, at
 from watermarks.document import Stage
 from watermarks.errors import HintedError, NotOwner
@@ -339,6 +339,22 @@ def test_each_incident_is_told_once_and_again_only_after_a_while() -> None:
     assert reminders.due([], open_, at=NOON, now=4 * 3600 + 1) == []
     assert [each.turn for each in reminders.due([change(Turn.CLOSED)], [], at=NOON, now=5 * 3600)] == [Turn.CLOSED]
     assert reminders.due([change(Turn.CLOSED)], [], at=NOON, now=5 * 3600) == []
+
+
+def test_what_did_not_arrive_is_due_before_long_and_only_while_it_is_open() -> None:
+    reminders = Reminders(timedelta(hours=4))
+    open_ = [incident()]
+    reminders.due([change(Turn.OPENED)], open_, at=NOON, now=0)
+
+    reminders.unheard(change(Turn.OPENED), now=120)
+
+    assert reminders.due([], open_, at=NOON, now=120 + TOLD_AGAIN - 1) == []
+    assert [each.turn for each in reminders.due([], open_, at=NOON, now=120 + TOLD_AGAIN)] == [Turn.OPENED]
+    reminders.unheard(change(Turn.STILL_OPEN), now=300)
+    assert [each.turn for each in reminders.due([], open_, at=NOON, now=300 + TOLD_AGAIN)] == [Turn.STILL_OPEN]
+    reminders.due([change(Turn.CLOSED)], [], at=NOON, now=400)
+    reminders.unheard(change(Turn.STILL_OPEN), now=400)
+    assert reminders.due([], [], at=NOON, now=500) == []
 
 
 def test_the_document_of_a_webhook_says_everything() -> None:
