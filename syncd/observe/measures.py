@@ -62,6 +62,8 @@ PASSES_TOTAL: Final = _counter(
     (*_STAGED, "state"),
     "Passes that ended, by how: `extracted`, `loaded`, `nothing new`, `waiting`, `failed`.",
 )
+FAILED: Final = "failed"
+"""The one of these that is looked at for its first rise, and so is there from 0 on for each stream and stage."""
 S3_REQUESTS_TOTAL: Final = _counter(
     "syncd_s3_requests_total",
     ("operation", "status"),

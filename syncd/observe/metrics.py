@@ -98,6 +98,8 @@ class Metrics:
                 continue
             for stage in stages:
                 self._stream(one, stream, stage)
+        for stage in stages:
+            self._stream(m.PASSES_TOTAL, stream, stage, m.FAILED)
 
     def _extracted(self, stream: str, event: BatchExtracted) -> None:
         self._moved(stream, EXTRACT, rows=event.rows, files=event.files, seconds=event.seconds)

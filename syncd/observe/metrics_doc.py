@@ -20,7 +20,7 @@ Counters begin at 0 with the process. `process_cpu_seconds_total`, `process_resi
 and their like are there too; a histogram has `_bucket`, `_sum` and `_count`.
 
 What alerts and the dashboard see rise is there for each stream before anything happens to it:
-{counted}.
+{counted}, and of `syncd_passes_total` those that `failed`.
 """
 ASKED = """\
 ## What is asked of a dashboard most

@@ -141,6 +141,8 @@ def test_a_stream_that_is_listed_is_counted_from_0() -> None:
         f"syncd_quarantined_rows_total {ORDERS} load": 0,
         f"syncd_landing_retries_total {ORDERS}": 0,
         f"syncd_relanded_batches_total {ORDERS}": 0,
+        f"syncd_passes_total {ORDERS} extract failed": 0,
+        f"syncd_passes_total {ORDERS} load failed": 0,
     }
 
 
