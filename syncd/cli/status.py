@@ -49,7 +49,7 @@ def status(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by 
         if words["as_json"]:
             show_json(status_fields(stood, at=desk.clock.now()))
         else:
-            show(stood)
+            show(stood, at=desk.clock.now())
     leave(_told(stood))
 
 
@@ -71,7 +71,7 @@ def _block(desk: "Desk", standings: "Standings", streams: "Sequence[Stream]") ->
         click.echo(f"{head(now)}: {error.message}")
         return
     click.echo(head(now))
-    show(stood)
+    show(stood, at=now)
     click.echo()
 
 

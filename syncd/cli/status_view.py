@@ -30,13 +30,20 @@ def head(at: datetime) -> str:
     return f"{moment(at)} UTC"
 
 
-def show(stood: "Sequence[Stood]") -> None:
+def show(stood: "Sequence[Stood]", *, at: datetime) -> None:
     """A table, and below it why each stream stands as it does that is not simply current."""
     calm = () if any(one.standing.aside.rows for one in stood) else ("quarantined",)
     show_table(COLUMNS, [_row(one) for one in stood], spare=(*_SPARE, *calm, *_SPARE_TOO))
     said = [(one, reason) for one in stood for reason in one.standing.reasons]
-    if said:
+    left = dict.fromkeys((one.stream.name.source, one.standing.polled_at) for one in stood if one.standing.overdue)
+    if said or left:
         click.echo()
+    for source, polled_at in left:
+        ago = span(None if polled_at is None else at - polled_at)
+        click.echo(
+            f"source {source} was polled last at {moment(polled_at)} UTC, {ago} ago: does a daemon run, and does the"
+            " source answer it?"
+        )
     for one, reason in said:
         click.echo(f"{_name(one)}: {reason}")
 
@@ -120,6 +127,8 @@ def _fields(one: "Stood") -> dict[str, Any]:
         "last_run": _instant(standing.last_run),
         "next_try": _instant(standing.next_try),
         "schedule": schedule_of(one.stream.settings.schedule),
+        "polled_at": _instant(standing.polled_at),
+        "overdue": standing.overdue,
         "error": error_fields(one.error),
     }
 

@@ -17,6 +17,10 @@ from watermarks.halves import Strategy
 NEVER: Final = "it has never read anything"
 ADOPTED: Final = "it was taken over from what loaded it before, and has read nothing since"
 _MICROSECONDS: Final = 1_000_000
+SILENT_AFTER: Final = 2
+"""So many intervals, and"""
+GRACE: Final = timedelta(minutes=1)
+"""so much on top, a source may go without a poll until that is said: passes may take a while."""
 
 
 class Condition(StrEnum):
@@ -72,6 +76,10 @@ class Standing:
     next_try: datetime | None = None
     reasons: tuple[str, ...] = ()
     """Why it does not go on, or stands as it does."""
+    polled_at: datetime | None = None
+    """When its source was polled last, by whichever process left notes of that; None where none did."""
+    overdue: bool = False
+    """Whether that is so long ago that nobody seems to be at work on it."""
 
     @property
     def trouble(self) -> tuple[int, float]:
@@ -97,8 +105,10 @@ class Standing:
     ) -> Self:
         """How a stream stands whose document could be read; None: it has none yet."""
         aside = aside or Aside()
+        polled_at = (notes.here or notes.t0) if notes else None
+        overdue = _is_overdue(state, settings, polled_at=polled_at, now=now)
         if state is None:
-            return cls(condition=Condition.NEW, reasons=(NEVER,), aside=aside)
+            return cls(condition=Condition.NEW, reasons=(NEVER,), aside=aside, polled_at=polled_at, overdue=overdue)
         half, loaded = state.chain, state.loaded
         pending = sum(1 for _ in half.ids(after=loaded.last)) if settings.target else 0
         in_lake = instant_of(half.cursor, settings, zone=zone)
@@ -120,6 +130,8 @@ class Standing:
             failed_at=max((failure.at for failure in failures), default=None),
             next_try=min((failure.next_try for failure in failures if failure.next_try), default=None),
             reasons=tuple(_reasons(state, settings, notes, pending=pending, aside=aside)),
+            polled_at=polled_at,
+            overdue=overdue,
         )
 
 
@@ -135,6 +147,20 @@ def instant_of(mark: Cursor, settings: StreamSettings, *, zone: tzinfo | None) -
     if first.kind is Kind.WALL and zone is not None:
         return Clock(kind=first.kind, per_second=_MICROSECONDS, zone=zone).instant(first)
     return None
+
+
+def _is_overdue(
+    state: Watermark | None, settings: StreamSettings, *, polled_at: datetime | None, now: datetime
+) -> bool:
+    """Whether nobody has polled the source for longer than the schedule lets one expect.
+
+    Nothing is said of a cron, nor of what is read without a poll, or by an account whose polls may leave no notes.
+    """
+    every = settings.schedule.every
+    assumed = state is not None and state.chain.tally.batches > 0 and not state.chain.proven
+    if polled_at is None or every is None or settings.cursor == WHOLE or assumed:
+        return False
+    return now - polled_at > SILENT_AFTER * every + GRACE
 
 
 def _load_lag(in_lake: datetime | None, in_target: datetime | None, *, pending: int, loads: bool) -> timedelta | None:

@@ -27,7 +27,7 @@ Make = Callable[..., Marks]
 FIELDS = {
     "table", "source", "state", "complete_up_to", "proven", "in_lake_up_to", "mark", "loaded_mark",
     "extract_lag_seconds", "load_lag_seconds", "pending", "quarantined", "reasons", "extracted_at", "loaded_at",
-    "failed_at", "last_run", "next_try", "schedule", "error",
+    "failed_at", "last_run", "next_try", "schedule", "polled_at", "overdue", "error",
 }  # fmt: skip
 
 
@@ -135,6 +135,20 @@ def test_what_holds_the_horizon_is_told_with_the_time_of_the_poll(syncd: Make, t
     done = syncd(two_landed)("status")
 
     assert "at 14:21:40 a transaction that writes since 2026-09-21 14:15:00 held the horizon" in done.out
+
+
+def test_a_source_that_nobody_polls_any_more_is_told_once(syncd: Make, two_landed: Prepared, prepared: Prepare) -> None:
+    other = prepared()
+    notes = Notes(identity="server-1", t0=moment(500), here=moment(501))
+    two_landed.journal.store.create("notes/shop.json", notes.to_bytes())
+    made = syncd(two_landed, other)
+
+    text = made("status").out
+    told = {one["table"]: one for one in json.loads(made("status", "--json").out)["streams"]}
+
+    assert text.count("source shop was polled last at 2026-09-21 14:21:41 UTC, ") == 1
+    assert told[f"shop.{other.table}"]["overdue"] is True
+    assert {one["polled_at"] for one in told.values()} == {"2026-09-21T14:21:41.000000Z"}
 
 
 def test_a_lake_that_is_away_is_told(syncd: Make, two_landed: Prepared) -> None:

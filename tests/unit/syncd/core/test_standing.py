@@ -7,7 +7,7 @@ import pytest
 
 from syncd.cli.status_view import span
 from syncd.core.horizon import Notes, zone_of
-from syncd.core.settings import EpochUnit, StreamSettings, TargetSettings
+from syncd.core.settings import EpochUnit, Schedule, StreamSettings, TargetSettings
 from syncd.core.standing import Aside, Condition, Standing, instant_of
 from tests.builders import NOON, at, make_chain, make_watermark
 from watermarks.batch import Snapshot
@@ -112,6 +112,33 @@ def test_a_short_hold_of_the_horizon_is_no_reason() -> None:
     notes = Notes(identity="s", t0=NOW, writers={"1": NOW - timedelta(seconds=5), "2": None})
 
     assert stands(make_watermark(*make_chain(1), landed=1), notes=notes).reasons == ()
+
+
+HOURLY = Schedule(every=timedelta(hours=1))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "hours", "overdue"),
+    [
+        (HOURLY, 0.5, False),
+        (HOURLY, 2.01, False),  # a pass may last
+        (HOURLY, 2.02, True),
+        (Schedule(every=None, cron="0 3 * * *"), 100, False),
+    ],
+)
+def test_a_source_that_nobody_polls_is_overdue(schedule: Schedule, hours: float, *, overdue: bool) -> None:
+    polled_at = NOW - timedelta(hours=hours)
+    notes = Notes(identity="s", t0=NOW, here=polled_at)
+    whole = make_watermark(*make_chain(1), landed=1)
+    assert whole.extracted
+    proven = replace(whole, extracted=replace(whole.extracted, proven=True))
+
+    standing = stands(proven, replace(ORDERS, schedule=schedule), notes=notes)
+
+    assert (standing.polled_at, standing.overdue) == (polled_at, overdue)
+    assert stands(None, replace(ORDERS, schedule=schedule), notes=notes).overdue is overdue
+    # Whoever may not see transactions polls, and leaves no notes.
+    assert not stands(whole, replace(ORDERS, schedule=schedule), notes=notes).overdue
 
 
 @pytest.mark.parametrize(
