@@ -1,7 +1,7 @@
 """How one command speaks to the daemons of its configuration on this machine: a question, and an answer to it.
 
-Every daemon listens under a name made of its file's path and its process: on Linux one
-that stands in no directory, so that read-only and private ones are no hindrance.
+Every daemon listens under names made of its file's path and its process: on Linux such
+as stand in no directory, so that read-only and private ones are no hindrance.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ import struct
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -33,31 +33,34 @@ class Listening:
     """Answers, from a thread of its own, whoever may ask: the same user, or root."""
 
     def __init__(self, config: Path, answer: Answer) -> None:
-        self._name = f"{_prefix(config)}{os.getpid()}"
         self._answer = answer
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._lines = {
+            f"{prefix}{os.getpid()}": socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for prefix in _prefixes(config)
+        }
 
     def __enter__(self) -> Self:
-        if not _WITHOUT_DIRECTORY:
-            Path(self._name).unlink(missing_ok=True)
-        self._socket.bind(self._name)
-        self._socket.listen()
-        threading.Thread(target=self._listen, name="control", daemon=True).start()
+        for name, line in self._lines.items():
+            if not _WITHOUT_DIRECTORY:
+                Path(name).unlink(missing_ok=True)
+            line.bind(name)
+            line.listen()
+            threading.Thread(target=self._listen, args=(line,), name="control", daemon=True).start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)  # or whoever waits for a caller would wait on
-        self._socket.close()
-        if not _WITHOUT_DIRECTORY:
-            Path(self._name).unlink(missing_ok=True)
+        for name, line in self._lines.items():
+            with suppress(OSError):
+                line.shutdown(socket.SHUT_RDWR)  # or whoever waits for a caller would wait on
+            line.close()
+            if not _WITHOUT_DIRECTORY:
+                Path(name).unlink(missing_ok=True)
 
-    def _listen(self) -> None:
+    def _listen(self, line: socket.socket) -> None:
         while True:
             try:
-                caller, _ = self._socket.accept()
+                caller, _ = line.accept()
             except OSError:
                 return  # closed: it is over
             with caller, suppress(OSError):  # a caller that has gone needs no answer
@@ -104,9 +107,14 @@ def _may_ask(caller: socket.socket) -> bool:
     return user in {0, os.getuid()}
 
 
-def _prefix(config: Path) -> str:
-    name = f"syncd-{hashlib.sha256(str(config.resolve()).encode()).hexdigest()[:16]}-"
-    return f"\0{name}" if _WITHOUT_DIRECTORY else str(_directory() / name)
+def _prefixes(config: Path) -> Iterator[str]:
+    """What names of a file's daemons begin with: of its path as it is written, and of where its links lead.
+
+    Either may be another one by the time that somebody asks: a ConfigMap is renewed by a link that is put in its place.
+    """
+    for path in dict.fromkeys((str(config.absolute()), str(config.resolve()))):
+        name = f"syncd-{hashlib.sha256(path.encode()).hexdigest()[:16]}-"
+        yield f"\0{name}" if _WITHOUT_DIRECTORY else str(_directory() / name)
 
 
 def _directory() -> Path:
@@ -115,9 +123,13 @@ def _directory() -> Path:
     return place
 
 
-def _listening(config: Path) -> Iterator[str]:
-    """The names under which daemons of a configuration listen."""
-    prefix = _prefix(config)
+def _listening(config: Path) -> Iterable[str]:
+    """The names under which daemons of a configuration listen, one of each process."""
+    names = (name for prefix in _prefixes(config) for name in _beginning(prefix))
+    return {name.rpartition("-")[2]: name for name in names}.values()
+
+
+def _beginning(prefix: str) -> Iterator[str]:
     if not _WITHOUT_DIRECTORY:
         yield from map(str, _directory().glob(f"{Path(prefix).name}*"))
         return
