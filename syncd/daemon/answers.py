@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from http import HTTPStatus
 from typing import Any, Final, TypeAlias
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, unquote
 
 from syncd.core.errors import hinted
 from syncd.daemon.health import Health, Verdict
@@ -70,10 +70,11 @@ class Answers:
 
     def to(self, target: str, *, trusted: bool) -> Answer:
         """The answer to a GET of a path with its query; who is not `trusted` hears of health yes or no, and no more."""
-        parts = urlsplit(target)
-        wants_json = parts.path.startswith("/api/")
+        # Not as an address is split: what begins with two slashes would have a host, and maybe none that there can be.
+        path, _, query = target.partition("#")[0].partition("?")
+        wants_json = path.startswith("/api/")
         try:
-            return self._found(parts.path, _Query(parts.query), trusted=trusted)
+            return self._found(path, _Query(query), trusted=trusted)
         except NotThere as error:
             return refusal(HTTPStatus.NOT_FOUND, error.message, error.hint, as_json=wants_json)
         except AskedWrongly as error:
@@ -89,18 +90,18 @@ class Answers:
                 return Answer(type=CONTENT_TYPE, body=self._metrics.text())
             case ["api", "streams"]:
                 return _json(board_fields(self._board.view()))
-            case ["api", "streams", *rest]:
-                return self._api(rest, query)
+            case ["api", "streams", name, *rest]:
+                return self._api(name, rest, query)
             case [""]:
                 return _page(overview(self._board.view(), find=query.text("find")))
-            case ["streams", *rest]:
-                return self._pages(rest, query)
+            case ["streams", name, *rest]:
+                return self._pages(name, rest, query)
             case _:
                 raise NotThere("there is nothing here", hint="There are: / /api/streams /metrics /healthz /readyz")
 
-    def _api(self, rest: list[str], query: "_Query") -> Answer:
-        one, at = self._stream(rest[0])
-        match rest[1:]:
+    def _api(self, name: str, rest: list[str], query: "_Query") -> Answer:
+        one, at = self._stream(name)
+        match rest:
             case []:
                 return _json(one_fields(one, at=at))
             case ["history"]:
@@ -116,9 +117,9 @@ class Answers:
                     "there is nothing here", hint="There are: /api/streams/NAME and /api/streams/NAME/history"
                 )
 
-    def _pages(self, rest: list[str], query: "_Query") -> Answer:
-        one, at = self._stream(rest[0])
-        match rest[1:]:
+    def _pages(self, name: str, rest: list[str], query: "_Query") -> Answer:
+        one, at = self._stream(name)
+        match rest:
             case []:
                 return _page(stream_page(one, now=at))
             case ["history"]:
