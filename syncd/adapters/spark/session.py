@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+CONNECTED_WITHIN: Final = 600.0
+"""Seconds from when the JVM listens until it has a session: a cluster may be slow to give it what it asks for."""
 GREETED_WITHIN: Final = 10
 CANCELLED_WITHIN: Final = 10.0
 ASKED_WITHIN: Final = 30.0
@@ -281,17 +283,25 @@ class Session:
         jars = [fetch(jar, find_jars(self._environ), environ=self._environ, tell=self._tell) for jar in _DRIVERS]
         conf = self._conf(jars)
         jvm = start_jvm(conf, environ=self._environ, cache=find_cache(self._environ), drivers=jars)
+        # A question to a JVM that does not answer ends with that JVM alone; and all passes wait for this one.
+        ends = threading.Timer(CONNECTED_WITHIN, jvm.kill)
+        ends.daemon = True
+        ends.start()
+        began = time.monotonic()
         try:
             loaded.result()
             spark = _connect(jvm, local=self._settings.master.startswith("local"))
         except BaseException as error:
-            said = jvm.said
+            is_late = time.monotonic() - began >= CONNECTED_WITHIN
+            said = f"its JVM gave none within {CONNECTED_WITHIN:g} s" if is_late else jvm.said
             jvm.kill()
             _forget(None, gone=True)
             jvm.end()
             if isinstance(error, Exception):
                 raise ReaderDown(f"no session of Spark: {said or error}") from error
             raise
+        finally:
+            ends.cancel()
         self._jvm = jvm
         return spark
 

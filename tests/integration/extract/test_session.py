@@ -73,6 +73,33 @@ assert session.run(lambda spark: spark.range(3).count(), within=120) == 3
 session.stop()
 """
 
+STUCK = """
+import os, signal
+from syncd.adapters.spark import session as module
+from syncd.adapters.spark.session import Session
+from syncd.core.errors import ReaderDown
+from syncd.core.settings import SparkSettings
+module.CONNECTED_WITHIN = 2.0
+session, started = Session(SparkSettings()), module.start_jvm
+def stuck(*args, **words):
+    jvm = started(*args, **words)
+    os.kill(jvm.process.pid, signal.SIGSTOP)
+    return jvm
+def count(spark):
+    return spark.range(3).count()
+module.start_jvm = stuck
+try:
+    session.run(count, within=120)
+except ReaderDown as error:
+    assert 'gave none within 2 s' in error.message, error.message
+else:
+    raise AssertionError('it came')
+module.CONNECTED_WITHIN = 120.0
+module.start_jvm = started
+assert session.run(count, within=120) == 3
+session.stop()
+"""
+
 GROWS = """
 from syncd.adapters.spark.session import QUICK, Session
 from syncd.core.settings import SparkSettings
@@ -194,6 +221,15 @@ def test_a_session_that_was_prepared_and_never_used_is_let_go_and_a_failed_start
     )
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_jvm_that_stands_still_before_it_has_a_session_is_ended_and_the_next_job_has_another() -> None:
+    """All passes wait for that one start: each would be ended for its length, and the next would wait for it again."""
+    done = subprocess.run(
+        [sys.executable, "-c", STUCK], capture_output=True, text=True, check=False, timeout=300, env=os.environ
+    )
+
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_session_that_was_started_for_little_makes_way_for_a_full_one_within_one_run() -> None:
