@@ -50,7 +50,8 @@ class Breaker:
 
     def failed(self, now: float, reason: str) -> None:
         """It did not answer."""
-        self.failures += 1
+        if not self.is_open or self.looked_at:  # who was at work before says nothing new
+            self.failures += 1
         self.reason, self.looked_at = reason, False
         if self.failures >= OPENS_AFTER:
             self.until = now + self._pause()

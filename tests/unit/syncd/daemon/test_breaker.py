@@ -64,6 +64,14 @@ def test_whoever_had_no_need_to_ask_leaves_it_to_the_next() -> None:
     assert breaker.lets(FIRST)
 
 
+def test_those_who_were_at_work_when_it_was_given_up_make_the_pause_no_longer() -> None:
+    breaker = broken()
+    for _ in range(20):
+        breaker.failed(1.0, "away")
+
+    assert breaker.until == 1.0 + FIRST
+
+
 def test_who_looks_is_waited_for_as_long_as_a_pause_is_and_then_the_next_one_looks() -> None:
     breaker = broken()
     breaker.began(FIRST)
