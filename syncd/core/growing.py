@@ -47,17 +47,18 @@ class Remembered:
         self.kept = seen
 
 
-def complete(notes: Notes, horizon: Horizon) -> Cursor | None:
+def complete(notes: Notes, horizon: Horizon, *, made: datetime | None = None) -> Cursor | None:
     """The highest key below which nothing can be missing any more.
 
     Whoever holds a number below one that was seen had drawn it before, by a
     statement that had begun before: once the horizon has passed the instant, it
-    has ended.
+    has ended. What was seen before the table was `made` is of another one.
     """
-    seen, bound = notes.read(), horizon.bound
+    told, bound = notes.read(), horizon.bound
+    seen = tuple(note for note in told if made is None or note.before >= made)
     passed = [] if bound is None else [note for note in seen if note.before <= bound]
     kept = (*passed[-1:], *(note for note in seen if note not in passed))
-    if kept != seen:
+    if kept != told:
         notes.write(kept)
     return passed[-1].high if passed else None
 

@@ -75,6 +75,8 @@ class Asked:
     """Whether its engine is InnoDB: of others the server does not tell who is at work."""
     id_column: str | None = None
     """The column that only grows, where ids are the order."""
+    made: datetime | None = None
+    """When the table was made, or emptied: what was known of its ids before then is of others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

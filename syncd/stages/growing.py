@@ -29,12 +29,17 @@ def require_same_numbers(source: Source, table: Table, mark: Cursor, last: Curso
     Raises:
         SchemaDrift: it has: rows would come under numbers that are taken for read.
     """
-    if not mark or (last is not None and not last < mark):
-        return
+    if mark and (following := begins_anew(source, table, mark, last)):
+        raise _made_anew(f"{table} counts from {following} again, although its rows are read up to {mark}", table)
+
+
+def begins_anew(source: Source, table: Table, at: Cursor, last: Cursor | None) -> int | None:
+    """The number that a table gives next, if it has given the one at a position already, to rows that are gone."""
+    if last is not None and not last < at:
+        return None
     match = _NEXT.search(source.created_by(table.database, table.name))
     following = int(match[1]) if match else 1
-    if following <= int(str(mark.values[0].plain)):
-        raise _made_anew(f"{table} counts from {following} again, although its rows are read up to {mark}", table)
+    return following if following <= int(str(at.values[0].plain)) else None
 
 
 def witness_of(source: Source, order: Order, table: Table, at: Cursor) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from syncd.core.reading import OrderField, WindowQuery
 from syncd.core.schema import Table
 from syncd.core.settings import FirstRun, NullCursor, StreamSettings
 from syncd.stages.ahead import Look, Past, begun_at, last_look
-from syncd.stages.growing import require_same_numbers, require_same_rows, witness_of
+from syncd.stages.growing import begins_anew, require_same_numbers, require_same_rows, witness_of
 from syncd.stages.probing import Path, Prober
 from syncd.stages.rereading import Due, due, is_again
 from syncd.stages.starting import start_of
@@ -460,6 +460,8 @@ class Planner:
         seen = None if last is None else Seen(high=last, before=self._prober.clock(), server=scene.ground.identity)
         horizon = self._horizon(scene, None)
         top = self._complete(scene, horizon, seen)
+        if top is not None and scene.order.counted and begins_anew(self.source, scene.table, top, last):
+            top = None  # it was known of a table that stood here before
         return scene.under(replace(horizon, proven=horizon.proven and scene.order.counted)), top
 
     def _complete(self, scene: _Scene, horizon: Horizon, seen: Seen | None) -> Cursor | None:
@@ -468,7 +470,7 @@ class Planner:
             return None if horizon.ids is None else Cursor.of(horizon.ids)
         if seen is not None:
             noted(self.notes, seen)
-        return complete(self.notes, horizon)
+        return complete(self.notes, horizon, made=scene.table.created)
 
     def _grown_upto(self, scene: _Scene, way: Way, top: Cursor | None) -> Draft | None:
         horizon = scene.ground.horizon
@@ -539,6 +541,7 @@ class Planner:
             settle=self.settings.settle,
             transactional=(scene.table.engine or "").lower() == "innodb",
             id_column=order.key[0].name if clock is None and order.counted else None,
+            made=scene.table.created,
         )
         column = scene.table.column(order.columns[0].name)
         stamp = stamp_of(column) if clock and column else None

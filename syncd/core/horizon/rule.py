@@ -15,6 +15,8 @@ from syncd.core.horizon.readings import NO_CLIENT, Readings, Sight, Thread, Writ
 from syncd.core.ports import Asked, Break, Horizon, TableName
 from watermarks.cursor import instant_text
 
+MADE_WITHIN: Final = timedelta(seconds=1)
+"""Servers tell in whole seconds when a table was made."""
 PATIENCE: Final = timedelta(seconds=30)
 """How long the notes of a fuller sight are kept for while only some tables can be seen."""
 
@@ -262,7 +264,7 @@ def _with_ids(
         name, answer = each.table.folded, answers[each.table]
         if answer.proven and answer.bound is not None:
             bounds[name] = answer.bound
-        found = candidates.get(name, ())
+        found = tuple(one for one in candidates.pop(name, ()) if _is_of_its_life(one, each, readings))
         if name in readings.ids:
             # Of this poll too: its highest id was read before its t0.
             found = (*found, Candidate(t0=readings.t0, highest=readings.ids[name]))
@@ -273,3 +275,9 @@ def _with_ids(
             candidates[name] = thinned((*passed[-1:], *(one for one in found if one not in passed)))
         told[each.table] = answer
     return told, replace(notes, answers=bounds, candidates=candidates)
+
+
+def _is_of_its_life(candidate: Candidate, asked: Asked, readings: Readings) -> bool:
+    """Whether an id was read of the very table that is asked for: one that was made since numbers its rows anew."""
+    made = asked.made
+    return made is None or made > readings.t0 or candidate.t0 >= made + MADE_WITHIN

@@ -9,7 +9,7 @@ from syncd.adapters.mysql.connect import connect
 from syncd.core.columns import ParquetType, Passage, Physical, Travel
 from syncd.core.growing import Notes, Remembered
 from syncd.core.planner import Request
-from syncd.core.ports import Asked, Break, Horizon, TableName
+from syncd.core.ports import Asked, Break, Horizon, Horizons, TableName
 from syncd.core.settings import StreamSettings
 from syncd.stages.planning import Planner
 from tests.builders import Here
@@ -140,6 +140,8 @@ class Stream:
     zone: str | None = "+00:00"
     windows: int = 3
     notes: Notes = field(default_factory=Remembered)
+    polls: Horizons | None = None
+    """Where the server itself is to be asked for its horizon."""
 
     def __post_init__(self) -> None:
         store, clock = MemoryStore(), ManualClock()
@@ -154,7 +156,7 @@ class Stream:
     def rows(self, request: Request | None = None) -> Rows:
         planner = Planner(
             source=self.server.source(),
-            horizons=self.horizons,
+            horizons=self.polls or self.horizons,
             settings=self.settings,
             past=self.chain,
             zone=self.zone,

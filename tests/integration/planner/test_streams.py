@@ -1,14 +1,17 @@
 """Whole streams against real servers: first pass, increments, ahead, ranges, and what must not be lost between."""
 
 from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 import pytest
 
-from syncd.adapters.notes import StoredSeen
+from syncd.adapters.mysql.connect import connect
+from syncd.adapters.mysql.horizon import ServerHorizons
+from syncd.adapters.notes import StoredNotes, StoredSeen
 from syncd.core.columns import Passage, Travel
 from syncd.core.errors import ConfigError, SchemaDrift, SourceReplaced, SourceUnfit, ValueRefused
 from syncd.core.planner import Request
@@ -377,6 +380,33 @@ def test_a_growing_table_that_began_anew_below_the_mark_is_never_taken_for_the_o
     with pytest.raises(SchemaDrift, match="made anew") as stopped:
         lab.run()
     assert "watermark reset" in stopped.value.hint
+
+
+@pytest.mark.parametrize("how", ["TRUNCATE t", "DELETE FROM t; ALTER TABLE t AUTO_INCREMENT = 1"])
+def test_a_growing_table_that_was_emptied_and_is_read_anew_waits_for_who_is_still_at_work(
+    server: Server, how: str
+) -> None:
+    """What was known of its numbers is true of those before, and not of the same numbers given again."""
+    make(server, COUNTED)
+    fill(server, 300)
+    notes = StoredNotes(MemoryStore(), "lab")
+    polls = ServerHorizons(server.settings, lambda: connect(server.settings), notes, shared_for=0)
+    before, lab = stream(server, cursor="id"), stream(server, cursor="id")
+    before.polls = lab.polls = polls
+    with closing(polls), server.admin() as at_work, at_work.cursor() as cursor:
+        assert len(before.run().rows) == 300
+        run_sql(server, *how.split("; "))
+        sleep(1.1)
+        cursor.execute("BEGIN")
+        cursor.execute("INSERT INTO t (v) VALUES (1)")
+        run_sql(server, "INSERT INTO t (v) VALUES (2)")
+
+        early = lab.run()
+        cursor.execute("COMMIT")
+        late = lab.run()
+
+    assert [row[0] for row in early.rows + late.rows] == [1, 2]
+    assert lab.watermark.chain.proven
 
 
 @pytest.mark.parametrize("columns", [COUNTED, GIVEN])

@@ -27,6 +27,15 @@ def test_keys_are_complete_once_a_horizon_has_passed_the_instant_after_they_were
     assert complete(notes, horizon(2)) == Cursor.of(30)
 
 
+def test_what_was_seen_before_a_table_was_made_is_of_another_one() -> None:
+    made = NOON + timedelta(seconds=10)
+    notes = Remembered((seen(10, 0), seen(20, 9), seen(3, 12)))
+
+    assert complete(notes, horizon(11), made=made) is None
+    assert notes.kept == (seen(3, 12),)
+    assert complete(notes, horizon(12), made=made) == Cursor.of(3)
+
+
 def test_a_horizon_that_is_not_known_completes_nothing() -> None:
     notes = Remembered((seen(10, 0),))
 

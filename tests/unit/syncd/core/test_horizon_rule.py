@@ -539,6 +539,23 @@ def test_ids_are_complete_at_once_where_nothing_is_open() -> None:
     assert horizons[ORDERS].ids == 120
 
 
+def test_ids_that_were_read_before_a_table_was_made_are_of_another_one() -> None:
+    """It was emptied, and numbers its rows from one on: one of them is still open."""
+    notes: Notes | None = None
+
+    def step(second: float, highest: int, *writers: Writer, made: float) -> int | None:
+        nonlocal notes
+        readings = poll(second, idle(), writers=writers, ids={ORDERS: highest})
+        horizons, notes = judge(readings, notes, [Asked(table=ORDERS, id_column="id", made=at(made))])
+        return horizons[ORDERS].ids
+
+    before = [step(0, 1000, made=-9), step(5, 1000, made=-9)]
+    anew = [step(20, 2, writer(), made=10), step(30, 3, writer(), made=10), step(40, 4, made=10)]
+    just_made = step(50, 1, made=50)
+
+    assert (before, anew, just_made) == ([1000, 1000], [None, None, 4], 1)
+
+
 def test_ids_read_before_the_oldest_writer_began_stay_complete() -> None:
     notes = None
     told = []
