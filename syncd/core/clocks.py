@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final
 
-from syncd.core.horizon.walls import wall_bound
+from syncd.core.horizon.walls import wall_bound, wall_end
 from syncd.core.settings import EpochUnit
 from watermarks.cursor import Kind, Value
 
@@ -43,11 +43,19 @@ class Clock:
         return self._value(self._reading(instant))
 
     def ceil(self, instant: datetime) -> Value:
-        """The least value that means the instant or a later one."""
-        step = timedelta(seconds=1) / self.per_second
-        exact = self._local(instant)
-        cut = _cut(exact, self.per_second)
-        return self._value(cut if cut == exact else cut + step)
+        """The least value that means the instant or a later one.
+
+        Where the zone turns its clock back after the instant, values of the hour that repeats mean a later one too.
+        """
+        return self._value(self._next_step(self._reading(instant)))
+
+    def end(self, instant: datetime) -> Value:
+        """A value above all that mean an instant before this one.
+
+        Where the zone turned its clock back before it, values of the hour that repeats mean an earlier one too.
+        """
+        utc = self.kind is not Kind.WALL
+        return self._value(self._next_step(instant.astimezone(UTC) if utc else wall_end(instant, self.zone)))
 
     def instant(self, value: Value) -> datetime:
         """The earliest instant that the value can mean."""
@@ -63,10 +71,9 @@ class Clock:
             return instant.astimezone(UTC)
         return wall_bound(instant, self.zone)
 
-    def _local(self, instant: datetime) -> datetime:
-        if self.kind is not Kind.WALL:
-            return instant.astimezone(UTC)
-        return instant.astimezone(self.zone).replace(tzinfo=None, fold=0)
+    def _next_step(self, exact: datetime) -> datetime:
+        cut = _cut(exact, self.per_second)
+        return cut if cut == exact else cut + timedelta(seconds=1) / self.per_second
 
     def _value(self, moment: datetime) -> Value:
         if self.kind is Kind.INT:

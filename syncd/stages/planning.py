@@ -509,7 +509,7 @@ class Planner:
         read = (plan for plan in plans if plan is not None and planner.reads(plan) and not is_again(plan))
         last = next(read, None)
         low = last.draft.windows[-1].high if last else Cursor((clock.ceil(since),))
-        top = min(Cursor((clock.ceil(until),)), Cursor((clock.floor(bound),)))
+        top = min(Cursor((clock.end(until),)), Cursor((clock.floor(bound),)))
         found = self._between(scene, low, top)
         proven = scene.ground.horizon is not None and scene.ground.horizon.proven
         return planner.beside(Kind.REPAIR, scene.ground, scene.order, found, proven=proven) if found.ends else None

@@ -10,6 +10,9 @@ from syncd.core.errors import ConfigError
 AHEAD: Final = timedelta(hours=26)
 """No clock was ever set back by more than a day: later changes cannot reach below."""
 STEP: Final = timedelta(minutes=15)
+_FIRST: Final = datetime(1, 1, 3, tzinfo=UTC)
+_LAST: Final = datetime(9999, 12, 29, tzinfo=UTC)
+"""Between them a day's step either way is a time still; beyond, nobody's clock is turned back."""
 SECOND: Final = timedelta(seconds=1)
 
 _OFFSET: Final = re.compile(r"([+-])(\d{1,2}):(\d\d)")
@@ -48,13 +51,26 @@ def wall_bound(instant: datetime, zone: tzinfo) -> datetime:
     Rows stamped from the instant on are not below it; rows below it are complete when the instant's are.
     """
     lowest = _reading(instant, zone)
-    here, end = instant, instant + AHEAD
+    here, end = instant, min(instant, _LAST) + AHEAD
     while here < end:
         there = here + STEP
         if _offset(there, zone) < _offset(here, zone):
             lowest = min(lowest, _reading(_set_back(here, there, zone), zone))
         here = there
     return lowest
+
+
+def wall_end(instant: datetime, zone: tzinfo) -> datetime:
+    """A reading above all that a wall clock of the zone showed before the instant, without a zone."""
+    highest = _reading(instant, zone)
+    here = max(instant, _FIRST) - AHEAD
+    while here < instant:
+        there = min(here + STEP, instant)
+        if _offset(there, zone) < _offset(here, zone):
+            turned = _set_back(here, there, zone).astimezone(UTC)
+            highest = max(highest, (turned + _offset(here, zone)).replace(tzinfo=None))
+        here = there
+    return highest
 
 
 def _set_back(here: datetime, there: datetime, zone: tzinfo) -> datetime:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from time import monotonic, sleep
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -234,6 +235,57 @@ def test_a_range_is_read_again_and_moves_no_mark(server: Server) -> None:
     assert sorted(row[0] for row in again.rows) == list(range(80, 480))
     assert [plan.draft.kind for plan, _ in again.batches] == [Kind.REPAIR] * 3
     assert lab.watermark.chain.cursor == mark
+
+
+BERLIN = "Europe/Berlin"
+FOLD = datetime(2025, 10, 26, 1, tzinfo=UTC)
+"""When Berlin turns its clocks back, from three to two."""
+
+
+def stamped_around_the_fold(server: Server) -> dict[int, datetime]:
+    """Rows that Berlin's wall clock stamped every ten minutes, from two hours before to two hours after; and when."""
+    moments = {number: FOLD + timedelta(minutes=10 * (number - 12)) for number in range(24)}
+    walls = {number: moment.astimezone(ZoneInfo(BERLIN)).replace(tzinfo=None) for number, moment in moments.items()}
+    make(
+        server,
+        "id INT PRIMARY KEY, v INT NOT NULL DEFAULT 1, update_at DATETIME, KEY (update_at)",
+        *(f"INSERT INTO t VALUES ({number}, 1, '{wall}')" for number, wall in walls.items()),
+    )
+    return moments
+
+
+@pytest.mark.parametrize(("since", "until"), [(-30, 50), (-90, -20), (-90, 30), (10, 70), (-20, 0)])
+def test_a_range_holds_all_of_its_time_also_where_an_hour_repeats(server: Server, since: int, until: int) -> None:
+    moments = stamped_around_the_fold(server)
+    begin, end = FOLD + timedelta(minutes=since), FOLD + timedelta(minutes=until)
+    lab = stream(server)
+    lab.zone = BERLIN
+    lab.run()
+
+    again = lab.run(lab.rows(Request(since=begin, until=end)))
+
+    assert {number for number, moment in moments.items() if begin <= moment < end} <= {row[0] for row in again.rows}
+
+
+def test_a_stream_that_begins_in_an_hour_that_repeats_reads_its_second_pass(server: Server) -> None:
+    moments = stamped_around_the_fold(server)
+    start = FOLD - timedelta(minutes=15)
+    lab = stream(server, first_run=FirstRun.FROM, start=start)
+    lab.zone = BERLIN
+
+    read = {row[0] for row in lab.run().rows}
+
+    assert {number for number, moment in moments.items() if moment >= start} <= read
+
+
+@pytest.mark.parametrize("kind", ["DATETIME", "TIMESTAMP NULL", "TIMESTAMP(6) NULL"])
+@pytest.mark.parametrize("start", ["1900-01-01", "1970-01-01", "1970-01-01 00:00:01"])
+def test_a_beginning_before_all_time_leaves_no_row_out(server: Server, kind: str, start: str) -> None:
+    versioned(server, kind, rows=20)
+    run_sql(server, "UPDATE t SET update_at = '1970-01-01 00:00:01' WHERE id < 3")
+    lab = stream(server, first_run=FirstRun.FROM, start=datetime.fromisoformat(start).replace(tzinfo=UTC))
+
+    assert sorted(row[0] for row in lab.run().rows) == list(range(20))
 
 
 def test_hot_rows_above_a_held_horizon_come_ahead(server: Server) -> None:

@@ -40,6 +40,25 @@ def test_nothing_stamped_after_a_horizon_falls_below_it_when_clocks_are_turned_b
     assert not Value(Kind.WALL, stamp).precedes(clock.floor(horizon))
 
 
+@given(st.integers(-30 * 3600, 30 * 3600), st.integers(0, 5 * 3600), st.integers(-5 * 3600, 5 * 3600))
+def test_a_range_of_instants_holds_every_stamp_of_its_time_when_clocks_are_turned_back(
+    stamped: int, before: int, until: int
+) -> None:
+    """A stamp of the second pass may read lower than the range's begin, and one of the first higher than its end."""
+    clock = Clock(kind=Kind.WALL, per_second=1, zone=BERLIN)
+    instant = FOLD + timedelta(seconds=stamped)
+    since, end = clock.ceil(instant - timedelta(seconds=before)), clock.end(FOLD + timedelta(seconds=until))
+    stamp = Value(Kind.WALL, instant.astimezone(BERLIN).replace(tzinfo=None, fold=0))
+
+    assert not stamp.precedes(since)
+    assert stamp.precedes(end) or stamped >= until
+
+
+@given(clocks, instants)
+def test_where_no_clock_is_turned_back_a_range_ends_where_the_next_begins(clock: Clock, instant: datetime) -> None:
+    assert clock.end(instant) == clock.ceil(instant)
+
+
 def test_far_from_a_turn_of_clocks_the_horizon_is_the_wall_clock() -> None:
     clock = Clock(kind=Kind.WALL, per_second=1, zone=BERLIN)
 

@@ -4,6 +4,7 @@ import pytest
 
 from syncd.core.errors import ConfigError
 from syncd.core.horizon import floor_to, wall_bound, zone_of
+from syncd.core.horizon.walls import wall_end
 
 HOURS = range(30)
 
@@ -38,6 +39,31 @@ def utc(text: str) -> datetime:
 )
 def test_bound_is_the_lowest_reading_from_the_instant_on(zone: str, instant: str, bound: str) -> None:
     assert wall_bound(utc(instant), zone_of(zone)) == datetime.fromisoformat(bound)
+
+
+@pytest.mark.parametrize(
+    ("zone", "instant", "end"),
+    [
+        ("UTC", "2026-10-25 00:30:00", "2026-10-25 00:30:00"),
+        ("+05:30", "2026-10-25 00:30:00", "2026-10-25 06:00:00"),
+        # Berlin, 01:00 UTC: 03:00 becomes 02:00.
+        ("Europe/Berlin", "2026-10-25 00:59:59", "2026-10-25 02:59:59"),
+        ("Europe/Berlin", "2026-10-25 01:00:00", "2026-10-25 03:00:00"),
+        ("Europe/Berlin", "2026-10-25 01:00:00.000001", "2026-10-25 03:00:00"),
+        ("Europe/Berlin", "2026-10-25 01:30:00", "2026-10-25 03:00:00"),
+        ("Europe/Berlin", "2026-10-25 02:00:00.5", "2026-10-25 03:00:00.5"),
+        ("Europe/Berlin", "2026-03-29 01:00:00", "2026-03-29 03:00:00"),
+        ("Australia/Lord_Howe", "2026-04-04 15:10:00", "2026-04-05 02:00:00"),
+        ("Europe/Berlin", "0001-01-01 00:00:00", "0001-01-01 00:53:28"),
+        ("America/New_York", "9999-12-31 23:59:59", "9999-12-31 18:59:59"),
+    ],
+)
+def test_end_is_above_all_readings_before_the_instant(zone: str, instant: str, end: str) -> None:
+    assert wall_end(utc(instant), zone_of(zone)) == datetime.fromisoformat(end)
+
+
+def test_bound_of_the_last_day_of_all_is_its_reading() -> None:
+    assert wall_bound(utc("9999-12-31 23:59:59"), zone_of("UTC")) == datetime.fromisoformat("9999-12-31 23:59:59")
 
 
 def test_a_zone_that_went_back_by_almost_a_day_is_looked_at_far_enough() -> None:
