@@ -29,10 +29,11 @@ class Clock:
 
     @property
     def last(self) -> Value:
-        """The end of its time: no row of sense lies behind it."""
+        """The end of its time, in its own digits: no row of sense lies behind it, though some lie at it."""
         if self.kind is Kind.INT:
             return Value(Kind.INT, 2**63 - 1)
-        return Value(self.kind, _LAST_INSTANT if self.kind is Kind.INSTANT else _LAST_READING)
+        last = _LAST_INSTANT if self.kind is Kind.INSTANT else _LAST_READING
+        return Value(self.kind, _cut(last, self.per_second))
 
     def floor(self, instant: datetime) -> Value:
         """The least value that a row can get whose stamp is made at the instant or later.

@@ -418,9 +418,11 @@ class Planner:
         if not found.more:
             # The top is reached. Rows that go on changing wait as long again, or this would never end.
             self._looked_ahead = horizon.t0
-            if found.ends:
+            end = Cursor((clock.last,))
+            if found.ends and found.high < end:
                 # Open at its end: a row that changes again before it is read has moved up by then, and would be missed.
-                found = replace(found, ends=(Cursor((clock.last,)),))
+                # Where rows stand at the end of time, the last of them is as far as any can move.
+                found = replace(found, ends=(end,))
         if not found.ends:
             return None
         draft = planner.beside(Kind.AHEAD, scene.ground, scene.order, found)

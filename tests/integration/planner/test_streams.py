@@ -343,6 +343,31 @@ def test_a_later_pass_reads_ahead_only_what_came_since_and_what_came_late_is_not
     assert pairs(at_last.rows) == Counter(versions.items())
 
 
+@pytest.mark.parametrize(
+    ("kind", "last"),
+    [
+        ("DATETIME", "9999-12-31 23:59:59"),
+        ("DATETIME(6)", "9999-12-31 23:59:59.999999"),
+        ("TIMESTAMP NULL", "2038-01-19 03:14:07"),
+        ("TIMESTAMP(6) NULL", "2038-01-19 03:14:07.999999"),
+    ],
+)
+@pytest.mark.parametrize("batch_rows", [3, 150])
+def test_rows_at_the_end_of_time_come_ahead(server: Server, kind: str, last: str, batch_rows: int) -> None:
+    versioned(server, kind, rows=20)
+    lab = stream(
+        server,
+        Told(server, bound=NEW_YEAR, held=timedelta(seconds=31)),
+        first_run=FirstRun.NOW,
+        batch_rows=batch_rows,
+    )
+    run_sql(server, f"UPDATE t SET update_at = '{last}' WHERE id >= 10")
+
+    ahead = lab.run()
+
+    assert pairs(ahead.rows) == Counter((key, 1) for key in range(20))
+
+
 def test_a_horizon_that_is_hardly_held_brings_nothing_ahead(server: Server) -> None:
     versioned(server, "TIMESTAMP(6) NULL", rows=10)
     run_sql(server, "UPDATE t SET update_at = NOW(6)")
