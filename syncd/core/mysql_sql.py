@@ -167,6 +167,15 @@ def anything_new(order: Order, low: Cursor, *, identity: str) -> str:
     return f"SELECT {expression_of(identity)}, {made}, EXISTS({rows})"
 
 
+def which_of(tables: Sequence[tuple[str, str]]) -> str:
+    """Reads database and name of those tables, of databases and names, that are to be seen."""
+    named = (
+        f"(TABLE_SCHEMA = {text_literal(database)} AND TABLE_NAME = {text_literal(table)})"
+        for database, table in tables
+    )
+    return f"SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE {' OR '.join(named)}"
+
+
 def table_rows(database: str, table: str) -> str:
     """Reads about how many rows a table has, as its engine keeps count."""
     where = f"TABLE_SCHEMA = {text_literal(database)} AND TABLE_NAME = {text_literal(table)}"

@@ -9,7 +9,7 @@ from syncd.adapters.mysql.lending import LentSource
 from syncd.adapters.mysql.poll import StampedElsewhere
 from syncd.adapters.mysql.replica import Replication
 from syncd.core.errors import AnotherServer, SourceDown
-from syncd.core.mysql_sql import SERVER_CLOCK
+from syncd.core.mysql_sql import SERVER_CLOCK, as_identity, which_of
 from syncd.core.ports import Asked, Horizon, Horizons, TableName
 
 PROVABLE: Final = "source.primary would prove it"
@@ -20,6 +20,8 @@ class FollowedHorizons:
 
     The primary is polled, then its binary log's end is taken, then the replica is waited for. So every probe and every
     snapshot at the replica sees at least what one at the primary would have seen when the poll was over.
+
+    A replica may follow other primaries too. Of a table that this one does not show, nothing is proven.
     """
 
     def __init__(self, horizons: Horizons, *, primary: LentSource, replica: LentSource) -> None:
@@ -35,13 +37,13 @@ class FollowedHorizons:
             SourceUnfit: it follows another server, or met an error that a person has to mend.
             AnotherServer: it was not the server that was polled whose log was asked for.
         """
-        return self._caught_up(self._horizons.of(asked, aged=aged))
+        return self._caught_up(asked, self._horizons.of(asked, aged=aged))
 
     def known(self, asked: Sequence[Asked], *, within: timedelta) -> Mapping[TableName, Horizon]:
         """The same, but wait until every bound is known."""
-        return self._caught_up(self._horizons.known(asked, within=within))
+        return self._caught_up(asked, self._horizons.known(asked, within=within))
 
-    def _caught_up(self, found: Mapping[TableName, Horizon]) -> Mapping[TableName, Horizon]:
+    def _caught_up(self, asked: Sequence[Asked], found: Mapping[TableName, Horizon]) -> Mapping[TableName, Horizon]:
         log = self._primary.logged()
         if strange := {horizon.identity for horizon in found.values()} - {log.identity}:
             self._primary.forget()
@@ -49,8 +51,20 @@ class FollowedHorizons:
                 f"two servers answer as the primary: {min(strange)} was polled, the log is of {log.identity}",
                 hint="The next pass asks both anew.",
             )
-        identity = self._replica.catch_up(log)
-        return {table: replace(horizon, identity=identity) for table, horizon in found.items()}
+        caught_up = self._replica.catch_up(log)
+        here = {table: replace(horizon, identity=caught_up.identity) for table, horizon in found.items()}
+        # Where another primary writes too, or no id came: is it there at all that this table is written?
+        doubted = [each for each in asked if caught_up.several or (each.id_column and here[each.table].ids is None)]
+        strangers = self._not_there(doubted)
+        return here | {each.table: _elsewhere(each, here[each.table], caught_up.slowest) for each in strangers}
+
+    def _not_there(self, asked: Sequence[Asked]) -> Sequence[Asked]:
+        """The tables of which the primary shows nothing."""
+        if not asked:
+            return ()
+        rows = self._primary.rows(which_of([(each.table.database, each.table.table) for each in asked]))
+        there = {TableName(database=as_identity(database), table=as_identity(table)).folded for database, table in rows}
+        return [each for each in asked if each.table.folded not in there]
 
 
 class AppliedHorizons:
@@ -99,13 +113,28 @@ class AppliedHorizons:
             )
         if found is None:
             raise error  # it is read-only, and follows nobody
-        if found.lag is None:
-            why = f": {found.error.rstrip('.')}" if found.error else ""
-            raise SourceDown(
-                f"the replica does not know how far behind {found.host} it is{why}",
-                hint="See SHOW REPLICA STATUS there; then START REPLICA.",
-            )
-        return {each.table: _settled(each, t0, found, found.lag, identity=identity) for each in asked}
+        lag = _lag_of(found)
+        return {each.table: _settled(each, t0, found, lag, identity=identity) for each in asked}
+
+
+def _lag_of(found: Replication) -> timedelta:
+    if found.lag is not None:
+        return found.lag
+    why = f": {found.error.rstrip('.')}" if found.error else ""
+    raise SourceDown(
+        f"the replica does not know how far behind {found.host} it is{why}",
+        hint="See SHOW REPLICA STATUS there; then START REPLICA.",
+    )
+
+
+def _elsewhere(asked: Asked, found: Horizon, slowest: Replication) -> Horizon:
+    """A table that is written elsewhere, or is not shown: of who is at work there nobody knows, nor of its ids."""
+    behind = _lag_of(slowest) + asked.settle
+    reason = (
+        f"not proven: the server named as source.primary shows no {asked.table}: written at another one, it wants a"
+        f" source of its own; written there, GRANT SELECT; stays {behind.total_seconds():.0f} s behind"
+    )
+    return replace(found, bound=found.t0 - behind, proven=False, reason=reason, ids=None)
 
 
 def _settled(asked: Asked, t0: datetime, found: Replication, lag: timedelta, *, identity: str) -> Horizon:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from syncd.adapters.mysql.replica import Log, Replication
+from syncd.adapters.mysql.replica import CaughtUp, Log, Replication
 from syncd.adapters.mysql.source import MySqlSource
 from syncd.core.errors import AnotherServer, SourceUnfit
 from syncd.core.places import NOBODY
@@ -107,6 +107,6 @@ class LentSource:
         with self.lent() as source:
             return source.following()
 
-    def catch_up(self, log: Log) -> str:
+    def catch_up(self, log: Log) -> CaughtUp:
         with self.lent() as source:
             return source.catch_up(log)

@@ -70,6 +70,17 @@ class Replication:
     by_gtid: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaughtUp:
+    """A replica that has applied what stood in the log of one of its primaries."""
+
+    identity: str
+    slowest: Replication
+    """Of its channels the one that is behind the furthest."""
+    several: bool
+    """Whether it follows other primaries too: what they write is not in that log."""
+
+
 def position_of(primary: Connection, server: Server, settings: SourceSettings) -> Position:
     """Where the binary log ends now; everything that was seen before lies before it.
 

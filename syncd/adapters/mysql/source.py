@@ -13,12 +13,14 @@ from pymysql.constants import CR, ER
 from syncd.adapters.mysql.connect import FOREIGN, Connection, Opener, error_of, shut
 from syncd.adapters.mysql.describe import describe
 from syncd.adapters.mysql.replica import (
+    CaughtUp,
     Log,
     Replication,
     channels_of,
     log_of,
     replication_of,
     require_follows,
+    slowest,
     wait_until_applied,
 )
 from syncd.adapters.mysql.throttle import reason_to_wait
@@ -128,8 +130,8 @@ class MySqlSource:
         """How this server follows others; None if it does not."""
         return self._told(lambda at: replication_of(at, self._server_at(at), self._settings))
 
-    def catch_up(self, log: Log) -> str:
-        """Return once all that stands in the log of this very primary can be seen here; which server this is.
+    def catch_up(self, log: Log) -> CaughtUp:
+        """Return once all that stands in the log of this very primary can be seen here.
 
         Raises:
             SourceDown: it could not in the time of `catch_up`, or replication does not run.
@@ -137,13 +139,14 @@ class MySqlSource:
         """
         settings = self._settings
 
-        def caught_up(connection: Connection) -> str:
+        def caught_up(connection: Connection) -> CaughtUp:
             server = self._server_at(connection)
             channels = channels_of(connection, server, settings)
             followed = require_follows(channels, primary=log.name, settings=settings)
             within = settings.catch_up
             wait_until_applied(connection, server, settings, log.position, followed=followed, within=within)
-            return server.identity
+            slowest_now = slowest(channels_of(connection, server, settings)) if channels[1:] else None
+            return CaughtUp(identity=server.identity, slowest=slowest_now or followed, several=len(channels) > 1)
 
         return self._told(caught_up)
 

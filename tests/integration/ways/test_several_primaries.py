@@ -145,6 +145,35 @@ def test_nothing_is_told_of_a_replica_of_which_one_channel_stands_still(three: T
     assert found.identity == source.server().identity
 
 
+@pytest.mark.parametrize("id_column", [None, "id"])
+def test_nothing_is_proven_of_a_table_that_the_primary_which_is_named_does_not_have(
+    three: Three, id_column: str | None
+) -> None:
+    """The other primary writes it: who is at work there is known to nobody who is asked."""
+    east, west = (Asked(table=TableName(database="shop", table=name), id_column=id_column) for name in TABLES)
+    three.write("east")
+    three.write("west")
+    places: Connections = Places(2)
+    primary = LentSource(places, lambda: MySqlSource(three.primaries["east"], lambda: connect(three.primaries["east"])))
+    replica, below = lent(three.replica)
+    notes = StoredNotes(MemoryStore(), "shop")
+    polls = ServerHorizons(three.primaries["east"], lambda: connect(three.primaries["east"]), notes, places=places)
+    horizons = FollowedHorizons(polls, primary=primary, replica=replica)
+    with closing(places), closing(below):
+        found = horizons.of([east, west])
+        here, there = found[east.table], found[west.table]
+
+        assert here.proven
+        assert (here.ids is not None) == (id_column is not None)
+        assert not there.proven
+        assert "shows no shop.west" in there.reason
+        assert there.bound is not None
+        assert there.bound <= there.t0 - west.settle
+        assert there.ids is None
+        with three.stopped("west"), pytest.raises(SourceDown, match="does not know how far behind"):
+            horizons.of([west])
+
+
 def test_the_primary_that_was_polled_is_the_one_whose_log_is_waited_for(three: Three) -> None:
     """Its address leads to the other primary; the connection of the polls is still where it was."""
     at = ["east"]
