@@ -2,19 +2,24 @@
 
 Keys that begin anew below the mark would be taken for read. That a table was emptied or made anew, a server shows
 only to those who may see InnoDB's own tables. So each plan keeps a witness: the last row that it reads, by column.
+
+Two marks of a table tell more, on both servers: InnoDB's number of it, and when it was made. TRUNCATE changes the
+number alone; what alters a table in place, its counter too, changes the time alone; what writes it anew changes both;
+what is done to rows changes none.
 """
 
 import hashlib
 import re
-from collections.abc import Mapping
 from typing import Any, Final
 
 from syncd.core.errors import SchemaDrift, SourceUnfit
+from syncd.core.horizon.rule import MADE_WITHIN
 from syncd.core.mysql_sql import row_at, table_id
 from syncd.core.order import Order
 from syncd.core.ports import Source
 from syncd.core.schema import Column, Table
-from watermarks.cursor import Cursor
+from watermarks.batch import Plan
+from watermarks.cursor import Cursor, instant_of, instant_text
 
 MOST_COLUMNS: Final = 32
 
@@ -44,25 +49,48 @@ def begins_anew(source: Source, table: Table, at: Cursor, last: Cursor | None) -
 
 def witness_of(source: Source, order: Order, table: Table, at: Cursor) -> dict[str, Any]:
     """What the next plan is to find again, or to be excused from finding by InnoDB's number of the table."""
-    return {"at": at.texts(), "row": _row(source, order, table, at), "id": _id(source, table)}
+    return {"at": at.texts(), "row": _row(source, order, table, at), "id": id_of(source, table)}
 
 
-def require_same_rows(source: Source, order: Order, table: Table, told: Mapping[str, Any]) -> None:
-    """Make sure that the row of a witness is there, as it was.
+def require_same_rows(source: Source, order: Order, table: Table, before: Plan, *, identity: str) -> None:
+    """Make sure that the row of a plan's witness is there as it was, or that the table is the same without it.
 
     Raises:
-        SchemaDrift: it is not, and nothing tells that the table is the same.
+        SchemaDrift: it was emptied or made anew, as far as can be told.
     """
+    told = before.draft.body["witness"]
     at = Cursor.of_texts(told["at"])
     if not at or told["row"] is None:
         return
+    number = id_of(source, table) if told["id"] is not None else None
+    same = number is not None and number == told["id"]
+    if number is not None and not same and _made_at_same_time(table, before, identity=identity):
+        raise _made_anew(f"{table} was emptied since it was read up to {at}", table)
     row = _row(source, order, table, at)
-    if row is not None and all(row[name] == digest for name, digest in told["row"].items() if name in row):
-        return
-    if told["id"] is not None and told["id"] == _id(source, table):
+    if row is not None:
+        changed = [row[name] != digest for name, digest in told["row"].items() if name in row]
+        altered = before.draft.body.get("created", _made(table)) != _made(table)
+        # Whoever changes a row leaves most of it: where most differs, and the counter may have been put back, it is
+        # another one.
+        if not any(changed) or (same and not (altered and 2 * sum(changed) > len(changed))):
+            return
+    elif same:
         return
     what = "is gone" if row is None else "is another one"
     raise _made_anew(f"the row of {table} at {at}, up to which it is read, {what}", table)
+
+
+def _made_at_same_time(table: Table, before: Plan, *, identity: str) -> bool:
+    """Whether a table has the time that it had for a plan of this server, and cannot have got it anew since."""
+    body = before.draft.body
+    t0 = (body.get("horizon") or {}).get("t0")
+    if table.created is None or t0 is None or before.draft.world.source_identity != identity:
+        return False  # each of two servers numbers tables by itself
+    return body.get("created") == _made(table) and instant_of(t0) >= table.created + MADE_WITHIN
+
+
+def _made(table: Table) -> str | None:
+    return instant_text(table.created) if table.created else None
 
 
 def _made_anew(message: str, table: Table) -> SchemaDrift:
@@ -92,7 +120,7 @@ def _digest(value: object) -> str:
     return hashlib.sha256(repr(value).encode()).hexdigest()[:16]
 
 
-def _id(source: Source, table: Table) -> str | None:
+def id_of(source: Source, table: Table) -> str | None:
     """InnoDB's number of the table: another one once it is emptied, made anew or rebuilt; None where it is not told."""
     sql = table_id(table.database, table.name, mariadb=source.server().mariadb)
     if sql is None:

@@ -502,8 +502,8 @@ class Planner:
         plan = self.past.plan(chain.last) if chain.seq and scene.mark else None
         if plan is not None and not planner.reads(plan):
             plan = self._newest(scene.watermark)
-        if plan is not None and (witness := plan.draft.body.get("witness")):
-            require_same_rows(self.source, scene.order, scene.table, witness)
+        if plan is not None and plan.draft.body.get("witness"):
+            require_same_rows(self.source, scene.order, scene.table, plan, identity=scene.ground.identity)
 
     def _repair(self, scene: _Scene, clock: Clock, bound: datetime) -> Draft | None:
         since, until = planner.required_range(self.request)

@@ -459,6 +459,51 @@ def test_a_growing_table_that_began_anew_below_the_mark_is_never_taken_for_the_o
     assert "watermark reset" in stopped.value.hint
 
 
+BARE = "id INT AUTO_INCREMENT PRIMARY KEY, v TEXT"
+
+
+@pytest.mark.parametrize(
+    ("columns", "how"),
+    [(COUNTED, "TRUNCATE t"), (BARE, "TRUNCATE t"), (COUNTED, "DELETE FROM t; ALTER TABLE t AUTO_INCREMENT = 1")],
+)
+def test_numbers_that_were_given_again_past_the_mark_are_never_taken_for_read(
+    server: Server, columns: str, how: str
+) -> None:
+    """No counter stands below the mark any more, and of some tables no row tells itself from another."""
+    make(server, columns)
+    run_sql(server, f"INSERT INTO t (v) SELECT 1 FROM {NUMBERS} WHERE n < 300")
+    sleep(1.1)
+    lab = stream(server, Told(server), cursor="id")
+    assert len(lab.run().rows) == 300
+
+    run_sql(server, *how.split("; "), f"INSERT INTO t (v) SELECT 2 FROM {NUMBERS} WHERE n < 999")
+    if columns is COUNTED:
+        run_sql(server, "UPDATE t SET born = NOW(6)")
+
+    with pytest.raises(SchemaDrift, match="emptied"):
+        lab.run()
+
+
+def test_a_growing_table_whose_last_row_changed_or_went_while_it_was_altered_goes_on(server: Server) -> None:
+    make(server, f"{COUNTED}, state INT NOT NULL DEFAULT 0")
+    run_sql(server, f"INSERT INTO t (v, born) SELECT 1, NOW(6) FROM {NUMBERS} WHERE n < 300")
+    lab = stream(server, Told(server), cursor="id")
+    lab.run()
+    sleep(1.1)
+
+    run_sql(server, "UPDATE t SET state = 1", "ALTER TABLE t ADD COLUMN more INT", "INSERT INTO t (v) VALUES (1)")
+    assert len(lab.run().rows) == 1
+    sleep(1.1)
+    run_sql(
+        server,
+        "DELETE FROM t ORDER BY id DESC LIMIT 1",
+        "ALTER TABLE t ADD COLUMN less INT",
+        "INSERT INTO t (v) VALUES (1)",
+    )
+
+    assert len(lab.run().rows) == 1
+
+
 @pytest.mark.parametrize("how", ["TRUNCATE t", "DELETE FROM t; ALTER TABLE t AUTO_INCREMENT = 1"])
 def test_a_growing_table_that_was_emptied_and_is_read_anew_waits_for_who_is_still_at_work(
     server: Server, how: str
