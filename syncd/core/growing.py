@@ -21,7 +21,7 @@ class Seen:
     high: Cursor
     before: datetime
     server: str = ""
-    """Whose clock that is."""
+    """Whose clock that is, and where a person began anew, which of its tables was seen."""
 
 
 class Notes(Protocol):

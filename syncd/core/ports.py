@@ -76,7 +76,7 @@ class Asked:
     id_column: str | None = None
     """The column that only grows, where ids are the order."""
     made: datetime | None = None
-    """When the table was made, or emptied: what was known of its ids before then is of others."""
+    """When the table was made, or not long after: what was known of ids before then is of another one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,10 +10,10 @@ what is done to rows changes none.
 
 import hashlib
 import re
+from datetime import timedelta
 from typing import Any, Final
 
 from syncd.core.errors import SchemaDrift, SourceUnfit
-from syncd.core.horizon.rule import MADE_WITHIN
 from syncd.core.mysql_sql import row_at, table_id
 from syncd.core.order import Order
 from syncd.core.ports import Source
@@ -21,6 +21,8 @@ from syncd.core.schema import Column, Table
 from watermarks.batch import Plan
 from watermarks.cursor import Cursor, instant_of, instant_text
 
+MADE_WITHIN: Final = timedelta(seconds=1)
+"""Servers tell in whole seconds when a table was made."""
 MOST_COLUMNS: Final = 32
 
 _NEXT: Final = re.compile(r"\bAUTO_INCREMENT=(\d+)")

@@ -22,7 +22,7 @@ from syncd.core.reading import OrderField, WindowQuery
 from syncd.core.schema import Table
 from syncd.core.settings import FirstRun, NullCursor, StreamSettings
 from syncd.stages.ahead import Look, Past, begun_at, last_look
-from syncd.stages.growing import begins_anew, require_same_numbers, require_same_rows, witness_of
+from syncd.stages.growing import MADE_WITHIN, begins_anew, id_of, require_same_numbers, require_same_rows, witness_of
 from syncd.stages.probing import Path, Prober
 from syncd.stages.rereading import Due, due, is_again
 from syncd.stages.starting import start_of
@@ -48,6 +48,8 @@ class _Scene:
     order: Order
     rows: int
     """How many may be planned."""
+    made: datetime | None = None
+    """Of a table that is read by its key: since when what is known of its numbers is known of it."""
 
     @property
     def mark(self) -> Cursor:
@@ -58,6 +60,11 @@ class _Scene:
         """The mark; in the midst of a first pass what it will be."""
         snapshot = self.watermark.chain.snapshot
         return self.mark if snapshot is None or snapshot.done else snapshot.horizon
+
+    @property
+    def begins_again(self) -> bool:
+        """Whether a person has set its marks, and nothing was read since: often because the table is another one."""
+        return self.watermark.chain.generation > 1 and not self.watermark.chain.seq
 
     def under(self, horizon: Horizon) -> "_Scene":
         return replace(self, ground=replace(self.ground, horizon=horizon))
@@ -459,12 +466,29 @@ class Planner:
     def _grown_top(self, scene: _Scene, last: Cursor | None) -> tuple[_Scene, Cursor | None]:
         """The highest key below which none can still come, and the scene under the horizon that says so."""
         # The clock is read after the key, and here: a poll may be shared, and older than the key.
-        seen = None if last is None else Seen(high=last, before=self._prober.clock(), server=scene.ground.identity)
-        horizon = self._horizon(scene, None)
+        seen = None if last is None else Seen(high=last, before=self._prober.clock(), server=self._whose(scene))
+        horizon = self._horizon(self._known_since(scene, seen), None)
         top = self._complete(scene, horizon, seen)
         if top is not None and scene.order.counted and begins_anew(self.source, scene.table, top, last):
             top = None  # it was known of a table that stood here before
         return scene.under(replace(horizon, proven=horizon.proven and scene.order.counted)), top
+
+    def _known_since(self, scene: _Scene, seen: Seen | None) -> _Scene:
+        """The scene, with the instant since when what polls noted is known of this very table.
+
+        What they noted before may be of the table that was read until then, whose numbers are given again.
+        """
+        made = scene.table.created + MADE_WITHIN if scene.table.created else None
+        if scene.begins_again and seen is not None:
+            noted(self.notes, seen)
+            first = self.notes.read()[0].before
+            made = first if made is None else max(made, first)
+        return replace(scene, made=made)
+
+    def _whose(self, scene: _Scene) -> str:
+        """Of whom it is known what was seen: of this server, and of the table that it calls by this number."""
+        identity = scene.ground.identity
+        return f"{identity}, table {id_of(self.source, scene.table)}" if scene.begins_again else identity
 
     def _complete(self, scene: _Scene, horizon: Horizon, seen: Seen | None) -> Cursor | None:
         """The highest key below which none can still come."""
@@ -543,7 +567,7 @@ class Planner:
             settle=self.settings.settle,
             transactional=(scene.table.engine or "").lower() == "innodb",
             id_column=order.key[0].name if clock is None and order.counted else None,
-            made=scene.table.created,
+            made=scene.made,
         )
         column = scene.table.column(order.columns[0].name)
         stamp = stamp_of(column) if clock and column else None

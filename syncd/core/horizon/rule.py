@@ -15,8 +15,6 @@ from syncd.core.horizon.readings import NO_CLIENT, Readings, Sight, Thread, Writ
 from syncd.core.ports import Asked, Break, Horizon, TableName
 from watermarks.cursor import instant_text
 
-MADE_WITHIN: Final = timedelta(seconds=1)
-"""Servers tell in whole seconds when a table was made."""
 PATIENCE: Final = timedelta(seconds=30)
 """How long the notes of a fuller sight are kept for while only some tables can be seen."""
 
@@ -264,7 +262,7 @@ def _with_ids(
         name, answer = each.table.folded, answers[each.table]
         if answer.proven and answer.bound is not None:
             bounds[name] = answer.bound
-        found = tuple(one for one in candidates.pop(name, ()) if _is_of_its_life(one, each, readings))
+        found = tuple(one for one in candidates.pop(name, ()) if _is_of_its_life(one, each))
         if name in readings.ids:
             # Of this poll too: its highest id was read before its t0.
             found = (*found, Candidate(t0=readings.t0, highest=readings.ids[name]))
@@ -277,7 +275,6 @@ def _with_ids(
     return told, replace(notes, answers=bounds, candidates=candidates)
 
 
-def _is_of_its_life(candidate: Candidate, asked: Asked, readings: Readings) -> bool:
+def _is_of_its_life(candidate: Candidate, asked: Asked) -> bool:
     """Whether an id was read of the very table that is asked for: one that was made since numbers its rows anew."""
-    made = asked.made
-    return made is None or made > readings.t0 or candidate.t0 >= made + MADE_WITHIN
+    return asked.made is None or candidate.t0 >= asked.made

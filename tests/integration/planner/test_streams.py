@@ -24,6 +24,7 @@ from watermarks.batch import Kind, Plan
 from watermarks.cursor import START, Cursor, Value
 from watermarks.cursor import Kind as ValueKind
 from watermarks.moves import State
+from watermarks.operate import Operator
 from watermarks.stores.memory import MemoryStore
 
 pytestmark = pytest.mark.services
@@ -528,6 +529,37 @@ def test_a_growing_table_that_was_emptied_and_is_read_anew_waits_for_who_is_stil
         late = lab.run()
 
     assert [row[0] for row in early.rows + late.rows] == [1, 2]
+    assert lab.watermark.chain.proven
+
+
+def test_numbers_given_again_past_those_that_were_noted_wait_for_who_is_still_at_work(server: Server) -> None:
+    """Neither the table's counter nor its time tells that it was emptied: its number does."""
+    make(server, COUNTED)
+    fill(server, 300)
+    lab = stream(server, cursor="id", batch_rows=1000)
+    lab.notes = StoredSeen(MemoryStore(), lab.chain.stream)
+    lab.polls = polls = ServerHorizons(
+        server.settings, lambda: connect(server.settings), StoredNotes(MemoryStore(), "lab"), shared_for=0
+    )
+    with closing(polls), server.admin() as at_work, at_work.cursor() as cursor:
+        assert len(lab.run().rows) == 300
+        sleep(1.1)
+        run_sql(server, "TRUNCATE t")
+        cursor.execute("BEGIN")
+        cursor.execute("INSERT INTO t (v) VALUES (1)")
+        run_sql(server, f"INSERT INTO t (v) SELECT 2 FROM {NUMBERS} WHERE n < 350")
+        with pytest.raises(SchemaDrift, match="emptied"):
+            lab.run()
+        Operator(journal=lab.journal, who="a person", why="made anew").reset_extracted(lab.chain.stream)
+
+        early = lab.run()
+        cursor.execute("COMMIT")
+        late = lab.run()
+
+    with server.admin() as connection:
+        there = [row[0] for row in rows_of(connection, "SELECT id FROM t ORDER BY id")]
+    assert len(there) == 351
+    assert sorted(row[0] for row in early.rows + late.rows) == there
     assert lab.watermark.chain.proven
 
 

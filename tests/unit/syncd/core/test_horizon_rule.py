@@ -551,7 +551,7 @@ def test_ids_that_were_read_before_a_table_was_made_are_of_another_one() -> None
 
     before = [step(0, 1000, made=-9), step(5, 1000, made=-9)]
     anew = [step(20, 2, writer(), made=10), step(30, 3, writer(), made=10), step(40, 4, made=10)]
-    just_made = step(50, 1, made=50)
+    just_made = step(50, 1, made=51)
 
     assert (before, anew, just_made) == ([1000, 1000], [None, None, 4], 1)
 
