@@ -535,8 +535,14 @@ class Planner:
         read = (plan for plan in plans if plan is not None and planner.reads(plan) and not is_again(plan))
         last = next(read, None)
         low = last.draft.windows[-1].high if last else Cursor((clock.ceil(since),))
-        top = min(Cursor((clock.end(until),)), Cursor((clock.floor(bound),)))
+        end, complete_to = Cursor((clock.end(until),)), Cursor((clock.floor(bound),))
+        top = min(end, complete_to)
         found = self._between(scene, low, top)
+        if not found.ends and complete_to < end:
+            held = scene.ground.horizon.reason if scene.ground.horizon else ""
+            self.waiting = f"the range is read up to {bound:%Y-%m-%d %H:%M:%S} UTC; what is later can still change" + (
+                f": {held}" if held else ""
+            )
         proven = scene.ground.horizon is not None and scene.ground.horizon.proven
         return planner.beside(Kind.REPAIR, scene.ground, scene.order, found, proven=proven) if found.ends else None
 

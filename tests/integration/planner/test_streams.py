@@ -289,6 +289,21 @@ def test_a_beginning_before_all_time_leaves_no_row_out(server: Server, kind: str
     assert sorted(row[0] for row in lab.run().rows) == list(range(20))
 
 
+def test_a_range_that_reaches_above_the_horizon_says_how_far_it_was_read(server: Server) -> None:
+    versioned(server, per_tie=1, rows=100)
+    lab = stream(server, Told(server, bound=NEW_YEAR + timedelta(seconds=50)))
+    lab.run()
+    wanted = Request(since=NEW_YEAR, until=NEW_YEAR + timedelta(seconds=80))
+
+    cut = lab.run(lab.rows(wanted))
+    whole = lab.run(lab.rows(replace(wanted, until=NEW_YEAR + timedelta(seconds=50))))
+
+    assert (len(cut.rows), len(whole.rows)) == (50, 50)
+    assert "read up to 2026-01-01 00:00:50 UTC" in cut.planner.waiting
+    assert "as told" in cut.planner.waiting
+    assert whole.planner.waiting == ""
+
+
 def test_hot_rows_above_a_held_horizon_come_ahead(server: Server) -> None:
     versioned(server, "TIMESTAMP(6) NULL", rows=100)
     run_sql(server, "UPDATE t SET update_at = NOW(6) - INTERVAL 2 MINUTE")
