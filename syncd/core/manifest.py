@@ -119,7 +119,7 @@ class Manifest:
         return cls(
             schema=found["schema"],
             passages=tuple(_passage_of(one) for one in found["columns"]),
-            identity=Identity(key=tuple(found["identity"]["key"]), cursor=found["identity"]["cursor"]),
+            identity=_identity_of(found["identity"]),
             windows=tuple(Window.of_texts(bounds) for bounds in found["windows"]),
             parts=tuple(part_of(one) for one in found["parts"]),
             quarantined=tuple(part_of(one) for one in found["quarantined"]),
@@ -128,6 +128,16 @@ class Manifest:
             added={name: Added.of_fields(one) for name, one in found.get("added", {}).items()},
             tombstones=Tombstones.of_fields(buried) if buried else None,
         )
+
+
+def identity_in(link: Link) -> Identity | None:
+    """By what a link tells rows apart; None of one that was abandoned."""
+    found: Mapping[str, Any] | None = link.body.get("identity")
+    return None if found is None else _identity_of(found)
+
+
+def _identity_of(found: Mapping[str, Any]) -> Identity:
+    return Identity(key=tuple(found["key"]), cursor=found["cursor"])
 
 
 def part_fields(part: Part) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from syncd.core.batch_number import COLUMN
 from syncd.core.earlier import Earlier
 from syncd.core.errors import FileRefused, SchemaDrift, WarehouseUnfit
 from syncd.core.layout import copy_key
-from syncd.core.manifest import Manifest
+from syncd.core.manifest import Manifest, identity_in
 from syncd.core.passages import folded
 from syncd.core.ports import Lists
 from syncd.core.redshift.apply import Landing, filled, statements
@@ -174,14 +174,22 @@ class Attempt:
         return tuple(self._enough(islice(self._cycle.to_land(ledger), MOST_LINKS)))
 
     def _enough(self, links: Iterable[Link]) -> Iterator[Link]:
-        """The first of the links, so many that their rows fit into one transaction; one at least."""
-        rows = 0
+        """The first of the links, so many that their rows fit into one transaction; one at least.
+
+        They tell rows apart by the same columns: by those of another key, some would pass for one, or have no such
+        column at all.
+        """
+        if self._place.mode is Mode.REPLACE:
+            yield from links  # of whole tables, the rows of one land
+            return
+        rows, known = 0, None
         for number, link in enumerate(links):
             rows += link.rows
-            # Of whole tables, the rows of one land.
-            if number and rows > self._place.most_rows and self._place.mode is not Mode.REPLACE:
+            mine = identity_in(link) or known
+            if number and (rows > self._place.most_rows or (known is not None and mine != known)):
                 return
             yield link
+            known = mine
 
     def _inspect(self, ledger: Ledger) -> None:
         """Where nothing is to be done but to compare, see whether the table still is what it was."""

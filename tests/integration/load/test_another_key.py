@@ -1,0 +1,77 @@
+"""A key that was changed at the source: batches from before and after it wait together, and rows stay apart."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from syncd.core.schema import Column
+from syncd.core.settings import Mode
+from tests.integration.load.conftest import Loader, Reader
+from tests.services.prepared import ID, NAME, UPDATE_AT, Prepared, row
+from watermarks.batch import BatchId, Kind
+from watermarks.operate import Operator
+
+pytestmark = pytest.mark.services
+
+Prepare = Callable[..., Prepared]
+TENANT = Column(
+    name="tenant", data_type="int", column_type="int(11)", precision=10, scale=0, nullable=False, default="1"
+)
+SEEN_AT = replace(UPDATE_AT, name="seen_at", nullable=True)
+SHOWN = "tenant, id, name"
+
+
+def keyed_anew(orders: Prepared, loader: Loader) -> None:
+    """The key has a column more, and a person has begun a new generation, as the hint says."""
+    orders.columns = (*orders.columns, TENANT) if TENANT not in orders.columns else orders.columns
+    orders.key, orders.defaults = ("tenant", "id"), {"tenant": 1}
+    person(loader).reset_extracted(orders.stream)
+
+
+def person(loader: Loader) -> Operator:
+    return Operator(journal=loader.journal, who="ann", why="a test")
+
+
+@pytest.mark.parametrize("mode", [Mode.UPSERT, Mode.APPEND, Mode.HISTORY])
+def test_batches_of_two_keys_land_in_one_pass(prepared: Prepare, loader: Loader, warehouse: Reader, mode: Mode) -> None:
+    orders = prepared(mode=mode)
+    orders.increment(row(1, 1), row(2, 2))
+    keyed_anew(orders, loader)
+    orders.increment(row(1, 1, tenant=1), row(2, 2, tenant=1), row(2, 3, name="other", tenant=2))
+
+    loader.load(orders)
+
+    assert warehouse.rows(orders, SHOWN) == [(1, 1, "row 1"), (1, 2, "row 2"), (2, 2, "other")]
+    person(loader).reset_loaded(orders.stream)
+    loader.load(orders)
+    assert warehouse.rows(orders, SHOWN) == [(1, 1, "row 1"), (1, 2, "row 2"), (2, 2, "other")]
+
+
+def test_a_replay_from_before_a_change_of_the_key_makes_no_two_rows_one(
+    prepared: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    orders = prepared(columns=(ID, NAME, UPDATE_AT, TENANT))
+    orders.increment(row(1, 1, tenant=1))
+    keyed_anew(orders, loader)
+    orders.increment(row(2, 2, tenant=1), row(2, 2, name="other", tenant=2))
+    orders.key = ()
+    orders.beside(Kind.REPLAY, row(3, 1, name="mended", tenant=1), origin=BatchId(1, 1))
+
+    loader.load(orders)
+
+    assert warehouse.rows(orders, SHOWN) == [(1, 1, "row 1"), (1, 2, "row 2"), (1, 3, "mended"), (2, 2, "other")]
+
+
+def test_batches_of_two_order_columns_land_again(prepared: Prepare, loader: Loader, warehouse: Reader) -> None:
+    orders = prepared()
+    orders.increment(row(1, 1), row(2, 2))
+    orders.columns, orders.cursor = (*orders.columns, SEEN_AT), "seen_at"
+    person(loader).reset_extracted(orders.stream)
+    orders.increment(row(2, 3, name="newer", seen_at=row(9, 9)["update_at"]))
+    loader.load(orders)
+    person(loader).reset_loaded(orders.stream)
+
+    loader.load(orders)
+
+    assert warehouse.rows(orders) == [(1, "row 1"), (2, "newer")]
