@@ -25,6 +25,7 @@ from syncd.core.redshift.copy import Load, loads_of, manifest_body
 from syncd.core.redshift.quoting import TableRef
 from syncd.core.redshift.target import (
     DELETED_AT,
+    Changes,
     Found,
     Wanted,
     add_statements,
@@ -188,8 +189,8 @@ class Attempt:
             mine = identity_in(link) or known
             if number and (rows > self._place.most_rows or (known is not None and mine != known)):
                 return
-            yield link
             known = mine
+            yield link
 
     def _inspect(self, ledger: Ledger) -> None:
         """Where nothing is to be done but to compare, see whether the table still is what it was."""
@@ -214,7 +215,9 @@ class Attempt:
                 f" syncd watermark reset -t {self._cycle.stream.table} --mysql-only",
             )
         read = [(link, manifest) for link, manifest in read if manifest.tombstones is None or self._buries]
-        found = self._prepared([manifest for _, manifest in read], ledger)
+        # What a replay brings back was read with the columns of then, whenever it lands.
+        ranked = sorted(read, key=lambda each: each[0].rank)
+        found = self._prepared([manifest for _, manifest in ranked], ledger)
         if found is None:
             return [0 for _ in links]
         self.found = found
@@ -289,12 +292,23 @@ class Attempt:
         if self._first and place.mode is not Mode.REPLACE:
             ledger.require_rows(place.table)
         kept = [column for column in wanted if column.name in found or not self._optional(column)]
-        lacking = changes(place.table, found, kept)
+        lacking = self._lacking(found, kept)
         if lacking.widen:
             raise TooNarrow(widen_statements(place.table, lacking.widen))
         if lacking.add:
             self._require_new(lacking.add, ledger.newest)
         return self._grown(lacking.add) or found
+    def _lacking(self, found: Found, wanted: Sequence[Wanted]) -> Changes:
+        """What the target lacks for the files; they may be older than a change of type that it has been through."""
+        table = self._place.table
+        try:
+            return changes(table, found, wanted)
+        except SchemaDrift:
+            newest = Earlier(links=self._cycle.chain, half=lambda: self._cycle.extracted)
+            if (manifest := newest.before(self._cycle.extracted.next)) is None:
+                raise
+            return changes(table, found, wanted, now=wanted_columns([manifest]))
+
 
     def _require_new(self, columns: Sequence[Wanted], newest: BatchId | None) -> None:
         """Make sure that columns which are to be added are new to the files as well.

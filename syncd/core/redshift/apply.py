@@ -9,6 +9,7 @@ from syncd.core.added import Added
 from syncd.core.columns import LONGEST_BYTES
 from syncd.core.errors import SchemaDrift
 from syncd.core.identity import Identity
+from syncd.core.redshift.casting import cast
 from syncd.core.redshift.constants import constant, scratch_constant
 from syncd.core.redshift.copy import Load
 from syncd.core.redshift.quoting import TableRef, comparable, literal, quoted
@@ -20,6 +21,9 @@ from watermarks.window import Window
 
 BATCH: Final = quoted(batch_number.COLUMN)
 PLACE: Final = quoted("_syncd_place")
+_DOCUMENT: Final = TargetType("super")
+_SCRATCH_DOCUMENT: Final = TargetType("varbyte", (LONGEST_BYTES,))
+"""In which a document comes: `Passage.scratch`."""
 
 
 def column(rows: str, name: str) -> str:
@@ -115,11 +119,14 @@ class Landing:
         Grouped as rows are told apart: UNION and DISTINCT take texts for one that differ in blanks at their ends.
         """
         key = self.identity.key
-        columns = ", ".join((*(self._as_one(name, quoted(name)) for name in key), BATCH))
-        rows = " UNION ALL ".join(f"SELECT {columns} FROM {load.table}" for load in loads)
+        rows = " UNION ALL ".join(self._key_of(load) for load in loads)
         named = ", ".join(column("r", name) for name in key)
         condition = "" if number is None else f" WHERE r.{BATCH} = {number}"
         return f"SELECT {named} FROM ({rows}) r{condition} GROUP BY {self.grouping('r')}"
+
+    def _key_of(self, load: Load) -> str:
+        columns = [f"{self._as_one(load, name)} AS {quoted(name)}" for name in self.identity.key]
+        return f"SELECT {', '.join((*columns, BATCH))} FROM {load.table}"
 
     def versions(self, keys: str, place: str, *, upto: int | None = None) -> str:
         """Each version that the target has of these keys, once, up to a batch; and its place among those of its row."""
@@ -133,39 +140,47 @@ class Landing:
         return f"SELECT {known}, t.{BATCH}, {place} AS {PLACE} FROM ({each}) t"
 
     def _rows_of(self, load: Load) -> str:
-        columns = [self._as_one(name, self._held(load, name)) for name in self.names]
+        columns = [f"{self._held(load, name)} AS {quoted(name)}" for name in self.names]
         return f"SELECT {', '.join((*columns, BATCH))} FROM {load.table}"
 
     def _held(self, load: Load, name: str) -> str:
         """The value of a load's rows; in a column that was added after they were read, its default."""
-        own = quoted(name) if name in load.names else "NULL"
+        nothing = f"CAST(NULL AS {self._common(name)})"
+        own = self._as_one(load, name) if name in load.names else nothing
         one = self.added.get(name)
         if one is None or min(link.rank for link in load.links) >= one.since:
             return own
-        kind = TargetType.of_text(self._scratch_type(name))
-        value = scratch_constant(one.value, kind, document=self._is_document(name))
+        value = scratch_constant(one.value, self._common(name), document=self._is_document(name))
         if max(link.rank for link in load.links) < one.since:
             return value
         return f"CASE WHEN {BATCH} < {batch_number.number_of(one.since)} THEN {value} ELSE {own} END"
 
-    def _as_one(self, name: str, value: str) -> str:
-        """A column of one load, of one type in all: a union would choose by rules of its own."""
-        types = {each.scratch for load in self.loads for each in load.passages if each.name == name}
-        target = self.found.columns[name].type
-        if len(types) > 1 and target != TargetType("super"):
-            return f"CAST({value} AS {target}) AS {quoted(name)}"
-        if value == "NULL":
-            return f"CAST(NULL AS {self._scratch_type(name)}) AS {quoted(name)}"
-        return value if value == quoted(name) else f"{value} AS {quoted(name)}"
+    def _as_one(self, load: Load, name: str) -> str:
+        """A column of one load in the type of all: a union would choose by rules of its own."""
+        if not self._is_mixed(name):
+            return quoted(name)
+        [was] = (each.scratch for each in load.passages if each.name == name)
+        return cast(quoted(name), TargetType.of_text(was), self._common(name))
 
     def _is_document(self, name: str) -> bool:
-        return self.found.columns[name].type == TargetType("super")
+        return self.found.columns[name].type == _DOCUMENT
 
-    def _scratch_type(self, name: str) -> str:
+    def _common(self, name: str) -> TargetType:
+        """The type of a column in which all loads come together."""
+        types = self._scratch_types(name)
+        if self._is_mixed(name) or not types:
+            return _SCRATCH_DOCUMENT if self._is_document(name) else self.found.columns[name].type.widest
+        return types.pop()
+
+    def _is_mixed(self, name: str) -> bool:
+        """Whether files hold the column in types of which the target's is not the only one."""
+        types = self._scratch_types(name)
+        kind = (_SCRATCH_DOCUMENT if self._is_document(name) else self.found.columns[name].type).name
+        return len(types) > 1 or any(each.name != kind for each in types)
+
+    def _scratch_types(self, name: str) -> set[TargetType]:
         loaded = (each.scratch for load in self.loads for each in load.passages if each.name == name)
-        return next(
-            loaded, f"VARBYTE({LONGEST_BYTES})" if self._is_document(name) else str(self.found.columns[name].type)
-        )
+        return set(map(TargetType.of_text, loaded))
 
     def insert(self, rows: str, *, where: str = "") -> str:
         """Put rows into the target, typed as it is."""

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from syncd.core.manifest import Manifest
+from syncd.core.quarantine import replays_of
 from syncd.core.redshift.quoting import TableRef
 from syncd.core.redshift.target import (
     Found,
@@ -34,6 +35,8 @@ def ddl_for(
     rows = [manifest for manifest in manifests if manifest.tombstones is None]
     if not rows:
         return ()
+    # What a replay brings back was read with the columns of then.
+    rows.sort(key=lambda manifest: replays_of(manifest.plan) is None)
     newest = rows[-1]
     cursor = next((each for each in newest.passages if each.name == newest.identity.cursor), None)
     own = noted(settings, mode, TargetType.of_text(cursor.redshift) if cursor else None)
@@ -42,5 +45,5 @@ def ddl_for(
         return create_statements(table, wanted, settings, about=about)
     # A table that somebody else made may go without columns of ours.
     kept = [column for column in wanted if column.name in found or not column.name.startswith("_syncd_")]
-    lacking = changes(table, found, kept)
+    lacking = changes(table, found, kept, now=wanted_columns([newest]))
     return (*widen_statements(table, lacking.widen), *add_statements(table, lacking.add))

@@ -9,6 +9,7 @@ from syncd.core.columns import Passage
 from syncd.core.errors import SchemaDrift
 from syncd.core.manifest import Manifest
 from syncd.core.passages import folded
+from syncd.core.redshift.casting import cast
 from syncd.core.redshift.quoting import TableRef, listed, quoted, text_literal
 from syncd.core.redshift.types import TargetType, text_width
 from syncd.core.settings import Deletes, Mode, Note, TargetSettings
@@ -129,14 +130,18 @@ def marks(settings: TargetSettings, mode: Mode) -> bool:
     return buries(settings, mode) and (settings.deletes is Deletes.SOFT or mode is Mode.HISTORY)
 
 
-def changes(table: TableRef, found: Found, wanted: Iterable[Wanted]) -> Changes:
+def changes(table: TableRef, found: Found, wanted: Iterable[Wanted], *, now: Iterable[Wanted] = ()) -> Changes:
     """What the table lacks to take the files.
+
+    `now` are the columns of the newest files that there are: where the table takes these, older ones of another type
+    are cast.
 
     Raises:
         SchemaDrift: something that only a person should change; the hint is the SQL.
     """
     add: list[Wanted] = []
     widen: list[Wanted] = []
+    newest = {column.name: column for column in now}
     for column in wanted:
         standing = found.columns.get(column.name)
         if standing is None:
@@ -145,19 +150,27 @@ def changes(table: TableRef, found: Found, wanted: Iterable[Wanted]) -> Changes:
             continue
         elif standing.type.text and column.type.text and not standing.default:
             widen.append(column)
-        else:
+        elif not _has_followed(standing, column, newest.get(column.name)):
             raise _drifted(table, column, standing)
     _require_no_demands(table, found, {column.name for column in wanted})
     return Changes(add=tuple(add), widen=tuple(widen))
 
 
+def _has_followed(standing: FoundColumn, old: Wanted, newest: Wanted | None) -> bool:
+    """Whether a column is of another type than older files because the source's is, or becomes so by widening."""
+    if newest is None or (standing.type.text and old.type.text):
+        return False
+    return standing.type.holds(newest.needed) or (standing.type.text and newest.type.text and not standing.default)
+
+
 def _drifted(table: TableRef, column: Wanted, standing: FoundColumn) -> SchemaDrift:
     beside = quoted(f"{column.name}_new")
     name = quoted(column.name)
+    value = name if standing.type.name == column.type.name else cast(name, standing.type, column.type)
     return SchemaDrift(
         f"{table}.{column.name} is {standing.type}, and the source's column is {column.type} now",
         hint=f"ALTER TABLE {table.sql} ADD COLUMN {beside} {column.type};"
-        f" UPDATE {table.sql} SET {beside} = {name}; ALTER TABLE {table.sql} DROP COLUMN {name};"
+        f" UPDATE {table.sql} SET {beside} = {value}; ALTER TABLE {table.sql} DROP COLUMN {name};"
         f" ALTER TABLE {table.sql} RENAME COLUMN {beside} TO {name};",
     )
 

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, Self
 
-from syncd.core.columns import LONGEST_TEXT
+from syncd.core.columns import LONGEST_BYTES, LONGEST_TEXT
 from syncd.core.type_table import CUT_SHORT
 
 _WRITTEN: Final = re.compile(r"\s*([a-z0-9_ ]+?)\s*(?:\(([\d, ]+)\))?\s*((?:with|without) time zone)?\s*", re.ASCII)
@@ -33,6 +33,7 @@ _SHORT: Final = {
 }
 _INTEGER_DIGITS: Final = {"smallint": 4, "integer": 9, "bigint": 18}
 """Decimal digits that every value of so many holds."""
+_WIDEST: Final = {"character varying": (LONGEST_TEXT,), "varbyte": (LONGEST_BYTES,)}
 _NEEDED_DIGITS: Final = {"smallint": 5, "integer": 10, "bigint": 19}
 
 AS_DECLARED: Final = 1_024
@@ -69,6 +70,11 @@ class TargetType:
     def width(self) -> int:
         """Bytes of the longest value, of text and binary."""
         return self.sizes[0]
+
+    @property
+    def widest(self) -> "TargetType":
+        """The same without a limit of its own: a cast to it cuts nothing."""
+        return TargetType(self.name, _WIDEST.get(self.name, self.sizes))
 
     def holds(self, other: "TargetType") -> bool:
         """Whether every value of the other type is one of this type, unchanged."""

@@ -129,6 +129,21 @@ def test_a_column_that_went_and_came_back_has_its_new_default(
     assert warehouse.rows(orders, SHOWN) == [(1, *OLD), (2, *OLD), (3, 5, "")]
 
 
+def test_a_column_that_came_back_as_another_type_has_its_default_in_files_of_the_old_one(
+    prepared: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    orders = prepared(columns=(ID, NAME, UPDATE_AT, replace(PAID, name="note")))
+    orders.increment(row(1, 1, note=3))
+    orders.columns = (ID, NAME, UPDATE_AT)
+    orders.increment(row(2, 2))
+    altered(orders)
+    orders.increment(row(3, 3, paid=5, note="own"))
+
+    loader.load(orders)
+
+    assert warehouse.rows(orders, SHOWN) == [(1, *OLD), (2, *OLD), (3, 5, "own")]
+
+
 def test_a_default_that_is_computed_is_told_with_what_mends_it(
     prepared: Prepare, loader: Loader, warehouse: Reader
 ) -> None:

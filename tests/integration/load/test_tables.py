@@ -14,8 +14,10 @@ from syncd.core.schema import Column
 from syncd.core.settings import Mode, Note
 from tests.builders import RUN
 from tests.integration.load.conftest import Loader, Reader
-from tests.services.prepared import ID, NAME, UPDATE_AT, Prepared, row, text_column
+from tests.services.prepared import ID, NAME, UPDATE_AT, Prepared, Row, json_column, row, text_column
+from watermarks.batch import BatchId, Kind
 from watermarks.errors import HintedError
+from watermarks.operate import Operator
 
 pytestmark = pytest.mark.services
 
@@ -23,6 +25,7 @@ Prepare = Callable[..., Prepared]
 AMOUNT = Column(name="amount", data_type="int", column_type="int(11)", precision=10, scale=0)
 BIG_AMOUNT = replace(AMOUNT, data_type="bigint", column_type="bigint(20)", precision=19)
 DECIMAL = Column(name="amount", data_type="decimal", column_type="decimal(12,4)", precision=12, scale=4)
+CODE = replace(NAME, name="amount")
 NARROW_DECIMAL = replace(DECIMAL, column_type="decimal(10,2)", precision=10, scale=2)
 
 
@@ -160,6 +163,114 @@ def test_a_changed_type_stops_the_stream_and_the_statements_of_the_hint_mend_it(
     loader.load(orders)
 
     assert warehouse.rows(orders, "id, amount") == [(1, 5), (2, 2**40)]
+
+
+def retyped(prepared: Prepare, loader: Loader, warehouse: Reader) -> Prepared:
+    """A stream whose integers became texts, in a table that a person has changed as the hint says."""
+    orders = prepared(columns=(ID, UPDATE_AT, AMOUNT))
+    orders.increment(sold(1, 5))
+    orders.increment(sold(2, 6))
+    loader.load(orders)
+    orders.columns = (ID, UPDATE_AT, CODE)
+    orders.increment(sold(2, "B-6"))
+    with pytest.raises(
+        SchemaDrift, match=r"amount is INTEGER, and the source's column is VARCHAR\(200\) now"
+    ) as caught:
+        loader.load(orders)
+    for statement in filter(str.strip, caught.value.hint.split(";")):
+        warehouse.client.run(statement)
+    loader.load(orders)
+    assert warehouse.rows(orders, "id, amount") == [(1, "5"), (2, "B-6")]
+    return orders
+
+
+def sold(key: int, amount: object) -> Row:
+    return {"id": key, "update_at": row(key, key)["update_at"], "amount": amount}
+
+
+def test_a_replay_from_before_a_change_of_type_lands_in_the_type_of_now(
+    prepared: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    orders = retyped(prepared, loader, warehouse)
+    orders.columns = (ID, UPDATE_AT, AMOUNT)
+    orders.beside(Kind.REPLAY, sold(3, 7), origin=BatchId(1, 1))
+    loader.load(orders)
+    orders.beside(Kind.REPLAY, sold(4, 8), origin=BatchId(1, 1))
+    orders.columns = (ID, UPDATE_AT, CODE)
+    orders.increment(sold(5, "B" * 150))
+
+    loader.load(orders)
+
+    assert warehouse.rows(orders, "id, amount") == [(1, "5"), (2, "B-6"), (3, "7"), (4, "8"), (5, "B" * 150)]
+
+
+def test_files_from_before_a_change_of_type_land_again_by_themselves(
+    prepared: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    orders = retyped(prepared, loader, warehouse)
+    Operator(journal=loader.journal, who="ann", why="a test").reset_loaded(orders.stream)
+
+    for _ in range(3):
+        loader.load(orders, limit=1)  # no transaction sees both types
+
+    assert warehouse.rows(orders, "id, amount") == [(1, "5"), (2, "B-6")]
+
+
+def test_texts_that_were_numbers_land_again_in_a_column_of_numbers(
+    prepared: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    orders = prepared(columns=(ID, UPDATE_AT, CODE))
+    orders.increment(sold(1, "5"))
+    loader.load(orders)
+    orders.columns = (ID, UPDATE_AT, AMOUNT)
+    orders.increment(sold(2, 6))
+    with pytest.raises(SchemaDrift) as caught:
+        loader.load(orders)
+    for statement in filter(str.strip, caught.value.hint.split(";")):
+        warehouse.client.run(statement)
+    loader.load(orders)
+    Operator(journal=loader.journal, who="ann", why="a test").reset_loaded(orders.stream)
+
+    for _ in range(2):
+        loader.load(orders, limit=1)
+
+    assert warehouse.rows(orders, "id, amount") == [(1, 5), (2, 6)]
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_texts_that_became_documents_are_documents(
+    prepared: Prepare, loader: Loader, warehouse: Reader, *, apart: bool
+) -> None:
+    orders = prepared(columns=(ID, UPDATE_AT, text_column("amount")))
+    orders.increment(sold(1, '{"a": 1}'))
+    loader.load(orders)
+    orders.increment(sold(2, '{"a": 2}'))
+    orders.columns = (ID, UPDATE_AT, json_column("amount"))
+    orders.increment(sold(3, '{"a": 3}'))
+    with pytest.raises(SchemaDrift, match=r"the source's column is SUPER now") as caught:
+        loader.load(orders)
+    for statement in filter(str.strip, caught.value.hint.split(";")):
+        warehouse.client.run(statement)
+
+    for _ in range(2):
+        loader.load(orders, **({"limit": 1} if apart else {}))
+
+    shown = "id, json_typeof(amount), json_serialize(amount)"
+    assert warehouse.rows(orders, shown) == [(key, "object", f'{{"a":{key}}}') for key in (1, 2, 3)]
+
+
+def test_a_version_that_is_longer_than_its_column_by_now_is_put_aside_and_never_cut(
+    prepared: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    prices = prepared(columns=(ID, UPDATE_AT, BIG_AMOUNT), mode=Mode.HISTORY)
+    prices.increment(sold(1, 123_456_789_012), sold(2, 5))
+    prices.columns = (ID, UPDATE_AT, replace(CODE, column_type="varchar(2)", length=2, octets=8))
+    prices.increment(sold(3, "ab"))
+
+    loader.load(prices)
+
+    assert warehouse.rows(prices, "id, amount") == [(2, "5"), (3, "ab")]
+    assert [(batch, rows) for batch, rows, _ in loader.put_aside] == [("1-1", 1)]
 
 
 def test_a_column_that_must_not_be_null_and_that_no_file_has_stops_the_stream(
