@@ -252,8 +252,7 @@ class Attempt:
     def _statements(self, landing: Landing, links: Sequence[Link]) -> Iterator[str]:
         place = self._place
         if self._stood is not None and place.mode is not Mode.REPLACE:
-            for link in links:
-                yield from filled(landing, link.id, stood=self._stood)
+            yield from filled(landing, [link.id for link in links], stood=self._stood)
         yield from statements(landing, place.mode)
         yield from buried(landing, place.mode, place.settings.deletes)
 
@@ -298,6 +297,7 @@ class Attempt:
         if lacking.add:
             self._require_new(lacking.add, ledger.newest)
         return self._grown(lacking.add) or found
+
     def _lacking(self, found: Found, wanted: Sequence[Wanted]) -> Changes:
         """What the target lacks for the files; they may be older than a change of type that it has been through."""
         table = self._place.table
@@ -308,7 +308,6 @@ class Attempt:
             if (manifest := newest.before(self._cycle.extracted.next)) is None:
                 raise
             return changes(table, found, wanted, now=wanted_columns([manifest]))
-
 
     def _require_new(self, columns: Sequence[Wanted], newest: BatchId | None) -> None:
         """Make sure that columns which are to be added are new to the files as well.

@@ -1,6 +1,6 @@
 """How rows in scratch tables become rows of the target: the statements of each mode, in their order."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -217,20 +217,23 @@ def statements(landing: Landing, mode: Mode) -> tuple[str, ...]:
     return (*_outranked(landing, versions=mode is not Mode.UPSERT), *_MODES[mode](landing))
 
 
-def filled(landing: Landing, since: BatchId, *, stood: Found) -> tuple[str, ...]:
-    """Give the rows of the target what they hold in the columns that this batch is the first to have.
+def filled(landing: Landing, landed: Collection[BatchId], *, stood: Found) -> Iterator[str]:
+    """Give the rows of the target what they hold in columns that came after them; one statement a batch that had some.
 
-    `stood`: the target before it got them. One that had such a column had it from before it was dropped at the source,
-    or from somebody else: what stands there is no longer true.
+    `landed`: the batches of this landing. A column comes with one of them; or with a later one than the first that had
+    it, where that one was left out. `stood`: the target before it got them. One that had such a column had it from
+    before it was dropped at the source, or from somebody else: what stands there is no longer true.
     """
-    columns = [name for name, one in landing.added.items() if one.since == since and name in landing.found]
-    told = [name for name in columns if landing.added[name].value is not None or name in stood]
-    if not told:
-        return ()
-    values = (f"{quoted(n)} = {constant(landing.added[n].value, landing.found.columns[n].type)}" for n in told)
+    news: dict[BatchId, list[str]] = {}
+    for name, one in landing.added.items():
+        came = one.since in landed or name not in stood
+        if came and name in landing.found and (one.value is not None or name in stood):
+            news.setdefault(one.since, []).append(name)
     ranked = batch_number.COLUMN in landing.found
-    older = f" WHERE {batch(landing.table.sql)} < {batch_number.number_of(since)}" if ranked else ""
-    return (f"UPDATE {landing.table.sql} SET {', '.join(values)}{older}",)
+    for since, names in sorted(news.items()):
+        values = (f"{quoted(n)} = {constant(landing.added[n].value, landing.found.columns[n].type)}" for n in names)
+        older = f" WHERE {batch(landing.table.sql)} < {batch_number.number_of(since)}" if ranked else ""
+        yield f"UPDATE {landing.table.sql} SET {', '.join(values)}{older}"
 
 
 def _outranked(landing: Landing, *, versions: bool) -> Iterator[str]:

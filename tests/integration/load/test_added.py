@@ -144,6 +144,22 @@ def test_a_column_that_came_back_as_another_type_has_its_default_in_files_of_the
     assert warehouse.rows(orders, SHOWN) == [(1, *OLD), (2, *OLD), (3, 5, "own")]
 
 
+def test_a_default_is_brought_by_a_later_batch_where_the_first_was_left_out(
+    prepared: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    orders = prepared()
+    orders.increment(row(1, 1))
+    loader.load(orders)
+    altered(orders)
+    left_out = orders.increment(row(2, 2, paid=1, note="own"))
+    Operator(journal=loader.journal, who="ann", why="a test").skip(orders.stream, left_out.id)
+    orders.increment(row(3, 3, paid=2, note="own"))
+
+    loader.load(orders)
+
+    assert warehouse.rows(orders, SHOWN) == [(1, *OLD), (3, 2, "own")]
+
+
 def test_a_default_that_is_computed_is_told_with_what_mends_it(
     prepared: Prepare, loader: Loader, warehouse: Reader
 ) -> None:
