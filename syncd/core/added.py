@@ -15,6 +15,7 @@ from syncd.core.type_table import UNSIGNED_DIGITS
 from watermarks.batch import BatchId
 
 NUMBERED: Final = "the server numbered its rows"
+RENAMED: Final = "it stands where {} stood, and may be that column by another name"
 GENERATED: Final = "its values are computed"
 NO_ZERO: Final = "what a {} holds that is not NULL and was never given is not known"
 

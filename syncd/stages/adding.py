@@ -1,8 +1,8 @@
 """Columns that were added: which ones a batch is the first to read, and what they hold in rows read before it."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from syncd.core.added import Added, Asked, Given, Unknown, added, declared
+from syncd.core.added import RENAMED, Added, Asked, Given, Unknown, added, declared
 from syncd.core.columns import Passage, Policies
 from syncd.core.events import ColumnIncomplete
 from syncd.core.manifest import Manifest
@@ -34,7 +34,35 @@ def columns_added(
     names = {passage.name for passage in passages}
     kept = {name: one for name, one in before.added.items() if name in names & known}
     new = [passage for passage in passages if passage.name not in known]
-    return {**kept, **dict(_told(source, table, new, policies, batch))} if new else kept
+    if not new:
+        return kept
+    told = dict(_told(source, table, new, policies, batch))
+    renamed = {
+        name: Added(since=batch, unknown=RENAMED.format(was)) for name, was in _renamed(before.passages, passages)
+    }
+    return {**kept, **told, **renamed}
+
+
+def _renamed(before: Sequence[Passage], now: Sequence[Passage]) -> Iterator[tuple[str, str]]:
+    """Columns that may have had another name before: one of that type is gone from that very place.
+
+    The server keeps a column's place and values when it renames it, and tells nobody what it was called.
+    """
+    both = {passage.name for passage in before} & {passage.name for passage in now}
+    gone = {(behind, passage.redshift, passage.parquet): passage.name for behind, passage in _placed(before, both)}
+    for behind, passage in _placed(now, both):
+        if was := gone.get((behind, passage.redshift, passage.parquet)):
+            yield passage.name, was
+
+
+def _placed(passages: Sequence[Passage], both: Collection[str]) -> Iterator[tuple[str | None, Passage]]:
+    """The columns that are not in both tables, each with the one before it that is."""
+    behind: str | None = None
+    for passage in passages:
+        if passage.name in both:
+            behind = passage.name
+        else:
+            yield behind, passage
 
 
 def _told(

@@ -180,6 +180,35 @@ def test_a_default_that_is_computed_is_told_with_what_mends_it(
     assert loader.load(orders).incomplete == ()
 
 
+def test_a_column_that_may_have_been_renamed_is_told(prepared: Prepare, loader: Loader, warehouse: Reader) -> None:
+    orders = prepared(columns=(ID, replace(NOTE, name="memo"), UPDATE_AT))
+    orders.increment(row(1, 1, memo="kept at the source"))
+    loader.load(orders)
+    orders.columns, orders.defaults = (ID, NOTE, UPDATE_AT, PAID), DEFAULTS
+    orders.increment(row(2, 2, note="own", paid=1))
+
+    outcome = loader.load(orders)
+
+    assert warehouse.rows(orders, "id, memo, note, paid") == [(1, "kept at the source", None, 7), (2, None, "own", 1)]
+    [told] = outcome.incomplete
+    assert "note is NULL in rows read before 1-2: it stands where memo stood" in told
+
+
+def test_a_column_of_another_type_in_the_place_of_one_that_went_is_a_new_one(
+    prepared: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    orders = prepared(columns=(ID, UPDATE_AT, replace(NAME, name="memo")))
+    orders.increment(row(1, 1, memo="gone"))
+    loader.load(orders)
+    orders.columns, orders.defaults = (ID, UPDATE_AT, PAID), DEFAULTS
+    orders.increment(row(2, 2, paid=1))
+
+    outcome = loader.load(orders)
+
+    assert warehouse.rows(orders, "id, paid") == [(1, 7), (2, 1)]
+    assert outcome.incomplete == ()
+
+
 @pytest.mark.parametrize(
     "case",
     [
