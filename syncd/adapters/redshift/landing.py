@@ -30,6 +30,7 @@ from syncd.core.redshift.target import (
     Wanted,
     add_statements,
     buries,
+    by_hand,
     changes,
     create_statements,
     found_of,
@@ -55,9 +56,10 @@ class ControlsMissing(WarehouseUnfit):
 class TooNarrow(Exception):
     """Columns have to be widened first, which no transaction may do."""
 
-    def __init__(self, statements: Sequence[str]) -> None:
+    def __init__(self, statements: Sequence[tuple[str, str]]) -> None:
         super().__init__()
         self.statements = statements
+        """Each with those by which a person widens the column where it is refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,7 +295,8 @@ class Attempt:
         kept = [column for column in wanted if column.name in found or not self._optional(column)]
         lacking = self._lacking(found, kept)
         if lacking.widen:
-            raise TooNarrow(widen_statements(place.table, lacking.widen))
+            remedies = (by_hand(place.table, column, found.columns[column.name]) for column in lacking.widen)
+            raise TooNarrow(tuple(zip(widen_statements(place.table, lacking.widen), remedies, strict=True)))
         if lacking.add:
             self._require_new(lacking.add, ledger.newest)
         return self._grown(lacking.add) or found

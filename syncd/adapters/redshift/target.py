@@ -9,7 +9,7 @@ from syncd.adapters.redshift.errors import key_of
 from syncd.adapters.redshift.landing import Attempt, ControlsMissing, Place, TooNarrow
 from syncd.adapters.redshift.load_errors import LoadErrors
 from syncd.adapters.redshift.session import Session
-from syncd.core.errors import Collided, FileRefused, RowRefused
+from syncd.core.errors import Collided, FileRefused, RowRefused, SchemaDrift, WarehouseUnfit
 from syncd.core.ports import Lists
 from watermarks.batch import BatchId
 from watermarks.landing import Cycle
@@ -77,9 +77,8 @@ class RedshiftTarget:
                 self._amend(session, attempt, error)
                 tries -= 1  # each amends a file, or knows of an amendment more than before
             except TooNarrow as found:
-                # Refused inside a transaction; and whoever else does the same does no harm.
-                for statement in found.statements:
-                    session.run(statement, within=self._place.longest)
+                for statement, remedy in found.statements:
+                    self._widen(session, statement, remedy)
             except ControlsMissing as error:
                 refused = error
                 self._make(session)
@@ -87,6 +86,19 @@ class RedshiftTarget:
                 self._landed = True
                 return landed
         raise refused
+
+    def _widen(self, session: Session, statement: str, remedy: str) -> None:
+        """Widen a column: refused inside a transaction; and whoever else does the same does no harm.
+
+        Raises:
+            SchemaDrift: it is none that Redshift widens, for its encoding, say: such a one it may choose by itself.
+        """
+        try:
+            session.run(statement, within=self._place.longest)
+        except WarehouseUnfit as error:
+            if error.hint:
+                raise
+            raise SchemaDrift(error.message, hint=remedy) from error
 
     def _attempt(self, session: Session, cycle: Cycle) -> Attempt:
         return Attempt(

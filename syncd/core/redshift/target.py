@@ -164,14 +164,21 @@ def _has_followed(standing: FoundColumn, old: Wanted, newest: Wanted | None) -> 
 
 
 def _drifted(table: TableRef, column: Wanted, standing: FoundColumn) -> SchemaDrift:
+    return SchemaDrift(
+        f"{table}.{column.name} is {standing.type}, and the source's column is {column.type} now",
+        hint=by_hand(table, column, standing),
+    )
+
+
+def by_hand(table: TableRef, column: Wanted, standing: FoundColumn) -> str:
+    """The statements that give a column another type, whatever stands in the way of altering it."""
     beside = quoted(f"{column.name}_new")
     name = quoted(column.name)
     value = name if standing.type.name == column.type.name else cast(name, standing.type, column.type)
-    return SchemaDrift(
-        f"{table}.{column.name} is {standing.type}, and the source's column is {column.type} now",
-        hint=f"ALTER TABLE {table.sql} ADD COLUMN {beside} {column.type};"
+    return (
+        f"ALTER TABLE {table.sql} ADD COLUMN {beside} {column.type};"
         f" UPDATE {table.sql} SET {beside} = {value}; ALTER TABLE {table.sql} DROP COLUMN {name};"
-        f" ALTER TABLE {table.sql} RENAME COLUMN {beside} TO {name};",
+        f" ALTER TABLE {table.sql} RENAME COLUMN {beside} TO {name};"
     )
 
 

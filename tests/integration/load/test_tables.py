@@ -308,6 +308,23 @@ def test_a_text_with_a_default_is_never_widened_behind_its_owners_back(
     assert warehouse.rows(orders) == [(1, "long name")]
 
 
+def test_a_text_whose_encoding_is_never_widened_stops_the_stream_with_the_statements(
+    prepared: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    orders = prepared(columns=(ID, NAME, UPDATE_AT))
+    sql = f"""create table "{orders.table}" ("id" bigint, "name" varchar(3) encode bytedict, "update_at" timestamp)"""
+    warehouse.client.run(sql)
+    orders.increment(row(1, 1, name="long name"))
+
+    with pytest.raises(SchemaDrift, match="encoding is bytedict") as caught:
+        loader.load(orders)
+    for statement in filter(str.strip, caught.value.hint.split(";")):
+        warehouse.client.run(statement)
+    loader.load(orders)
+
+    assert warehouse.rows(orders) == [(1, "long name")]
+
+
 def test_history_in_a_table_of_somebody_elses_gets_the_columns_it_needs(
     prepared: Prepare, loader: Loader, warehouse: Reader
 ) -> None:
