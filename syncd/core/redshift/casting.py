@@ -14,7 +14,7 @@ def cast(value: str, was: TargetType, to: TargetType) -> str:
     if was.name == "super":
         return cast(f"JSON_SERIALIZE({value})", _ANY_TEXT, to)
     if to.text and was.name == "boolean":  # Redshift has no text for it
-        return f"CASE WHEN {value} THEN '1' WHEN NOT {value} THEN '0' END"
+        return f"CAST(CASE WHEN {value} THEN '1' WHEN NOT {value} THEN '0' END AS {to.widest})"
     if to.name == "varbyte" and was.name not in {"varbyte", _ANY_TEXT.name}:
         return cast(cast(value, was, _ANY_TEXT), _ANY_TEXT, to)
     return f"CAST({value} AS {to.widest})"

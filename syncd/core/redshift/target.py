@@ -208,8 +208,16 @@ def create_statements(
     return (
         f"CREATE TABLE {table.sql} ({', '.join(defined)}){layout}",
         f"COMMENT ON TABLE {table.sql} IS {text_literal(about)}",
-        *(f"GRANT SELECT ON {table.sql} TO {whom}" for whom in settings.grants),
+        *(f"GRANT SELECT ON {table.sql} TO {_grantee(whom)}" for whom in settings.grants),
     )
+
+
+def _grantee(whom: str) -> str:
+    """Whom to let read, as configured: names of users that IAM lends have colons, and others hyphens."""
+    kind, _, name = whom.rpartition(" ")
+    if whom.lower() == "public" or name.startswith('"'):
+        return whom
+    return f"{kind} {quoted(name)}".strip()
 
 
 def _defined(column: Wanted, encodings: Mapping[str, str]) -> str:
