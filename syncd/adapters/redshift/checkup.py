@@ -49,6 +49,20 @@ def region_of(host: str) -> str | None:
     return found[1] if found else None
 
 
+def look_at_case(session: Session, sheet: Sheet) -> None:
+    """Whether texts of a new table that differ in case alone are two; in a transaction of which nothing stays."""
+    session.run("CREATE TEMP TABLE syncd_doctor_case (word VARCHAR(16))")
+    session.run("INSERT INTO syncd_doctor_case VALUES ('a')")
+    if session.rows("SELECT word FROM syncd_doctor_case WHERE word = 'A'"):
+        sheet.bad(
+            "collation",
+            "texts that differ in case alone are one to this database: of rows whose keys do, one would be left",
+            "Load into a database that was made with COLLATE CASE_SENSITIVE, or where no key is a text.",
+        )
+    else:
+        sheet.good("collation", "texts that differ in case are two")
+
+
 class _Look:
     """One look around a warehouse that let us in."""
 
@@ -77,6 +91,8 @@ class _Look:
         with sheet.checking("temporary tables", remedy=temp), self._rolled_back():
             self._session.run("CREATE TEMP TABLE syncd_doctor (id BIGINT)")
             sheet.good("temporary tables", "they can be made")
+        with sheet.checking("collation"), self._rolled_back():
+            look_at_case(self._session, sheet)
         if copy is None:
             sheet.doubt("copy", "not tried: the lake takes no file", "Mend the lake first, then ask again.")
         elif sheet.fits("create"):

@@ -31,6 +31,7 @@ def test_where_all_is_well_it_says_so_and_leaves_nothing(ward: Ward) -> None:
     assert set(done.states("lake")) == LAKE
     assert done.states("source")["shop.fit"] == "pass"
     assert done.states("warehouse")["copy"] == "pass"
+    assert done.states("warehouse")["collation"] == "pass"
     assert ward.lake.standing("doctor/") == {}
     with ward.box.redshift.connect() as connection, connection.cursor() as cursor:
         cursor.execute("SELECT tablename FROM pg_tables WHERE tablename LIKE 'syncd%'")
