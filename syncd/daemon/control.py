@@ -12,8 +12,8 @@ import struct
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -21,6 +21,7 @@ from typing import Any, Final, Self
 from syncd.core.errors import ConfigError
 
 ANSWERED_WITHIN: Final = 30.0
+ENDED_WITHIN: Final = 1.0
 MOST: Final = 1 << 20
 _WITHOUT_DIRECTORY: Final = sys.platform == "linux"
 _LISTED: Final = Path("/proc/net/unix")
@@ -34,28 +35,39 @@ class Listening:
 
     def __init__(self, config: Path, answer: Answer) -> None:
         self._answer = answer
-        self._lines = {
-            f"{prefix}{os.getpid()}": socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for prefix in _prefixes(config)
-        }
+        self._names = tuple(f"{prefix}{os.getpid()}" for prefix in _prefixes(config))
+        self._open = ExitStack()
 
     def __enter__(self) -> Self:
-        for name, line in self._lines.items():
-            if not _WITHOUT_DIRECTORY:
-                Path(name).unlink(missing_ok=True)
-            line.bind(name)
-            line.listen()
-            threading.Thread(target=self._listen, args=(line,), name="control", daemon=True).start()
+        with ExitStack() as opening:
+            for name in self._names:
+                opening.enter_context(self._line(name))
+            self._open = opening.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for name, line in self._lines.items():
-            with suppress(OSError):
-                line.shutdown(socket.SHUT_RDWR)  # or whoever waits for a caller would wait on
-            line.close()
-            if not _WITHOUT_DIRECTORY:
-                Path(name).unlink(missing_ok=True)
+        self._open.close()
+
+    @contextmanager
+    def _line(self, name: str) -> Generator[None]:
+        """Listen under one name; when this is over the name is free again, but for an answer that takes longer."""
+        if not _WITHOUT_DIRECTORY:
+            Path(name).unlink(missing_ok=True)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+            line.bind(name)
+            line.listen()
+            listener = threading.Thread(target=self._listen, args=(line,), name="control", daemon=True)
+            listener.start()
+            try:
+                yield
+            finally:
+                with suppress(OSError):
+                    line.shutdown(socket.SHUT_RDWR)  # or whoever waits for a caller would wait on
+                listener.join(ENDED_WITHIN)  # as long as it waits, it holds the name
+        if not _WITHOUT_DIRECTORY:
+            Path(name).unlink(missing_ok=True)
 
     def _listen(self, line: socket.socket) -> None:
         while True:

@@ -47,3 +47,9 @@ def test_a_daemon_is_found_by_another_way_to_the_same_file(tmp_path: Path) -> No
         assert len(ask(tmp_path / "etc" / "syncd.yaml", "reload")) == 1
     with Listening(tmp_path / "real" / "syncd.yaml", told):
         assert len(ask(tmp_path / "etc" / "syncd.yaml", "reload")) == 1
+
+
+def test_a_name_is_free_again_at_once(tmp_path: Path) -> None:
+    for _ in range(200):
+        with Listening(tmp_path / "syncd.yaml", told):
+            pass
