@@ -2,10 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from syncd.core.columns import Passage, Policies
+from syncd.core.settings import NullCursor
 from watermarks.cursor import Cursor, Kind
 from watermarks.window import Window
+
+WITHOUT_POSITION: Final = f"null_cursor.{NullCursor.SNAPSHOT_ONLY}"
+"""Under this name the rows are counted whose order column is NULL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +51,8 @@ class Reading:
     """Of this attempt: in every key, so that no two attempts share one."""
     keys: frozenset[str] = frozenset()
     """The columns that say what row it is, and which version of it: nothing is made NULL or cut in them."""
+    cursor: str | None = None
+    """The field that holds the order column, where rows have one: those in which it is NULL are counted."""
     little: bool = False
     """Whether few rows are to be read, as far as is known."""
     part_bytes: int = 128 << 20
@@ -76,4 +83,4 @@ class Read:
     quarantined: tuple[Part, ...] = ()
     """Files of refused rows: their columns as they travelled, and why."""
     troubles: Mapping[str, int] = field(default_factory=dict[str, int])
-    """How many values met each policy, by `trouble.policy`."""
+    """How many values, or rows without a position, met each policy, by `trouble.policy`."""

@@ -147,6 +147,7 @@ class ExtractProducer:
             batch=number_of(draft.origin or plan.id),
             nonce=self._nonce(),
             keys=frozenset(filter(None, (*identity.key, identity.cursor))),
+            cursor=identity.cursor,
             little=is_little(draft),
         )
         read = self._last = self._read(plan, reading)

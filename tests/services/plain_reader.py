@@ -48,6 +48,7 @@ class PlainReader:
             passages=reading.passages,
             order=reading.order,
             keys=reading.keys,
+            cursor=reading.cursor,
             policies=reading.policies,
             prefix=reading.prefix,
             quarantine=reading.quarantine,

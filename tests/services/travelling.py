@@ -36,6 +36,7 @@ class Travelling(Prepared):
             passages=self.passages(),
             order=(),
             keys=frozenset(),
+            cursor=None,
             policies=self.policies,
             prefix=batch_prefix(plan),
             quarantine=quarantine_prefix(plan.stream, plan.id),

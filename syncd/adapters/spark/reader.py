@@ -153,6 +153,7 @@ class SparkReader:
             passages=reading.passages,
             order=reading.order,
             keys=reading.keys,
+            cursor=reading.cursor,
             policies=reading.policies,
             prefix=reading.prefix,
             quarantine=reading.quarantine,

@@ -16,7 +16,7 @@ from syncd.adapters.parts import PartsWriter
 from syncd.adapters.s3 import Lake
 from syncd.core.columns import Passage, Policies
 from syncd.core.layout import part_key
-from syncd.core.reading import OrderField, Part
+from syncd.core.reading import WITHOUT_POSITION, OrderField, Part
 from syncd.core.settings import LakeSettings
 from watermarks.cursor import Cursor
 from watermarks.errors import HintedError
@@ -39,6 +39,8 @@ class Work:
     passages: tuple[Passage, ...]
     order: tuple[OrderField, ...]
     keys: frozenset[str]
+    cursor: str | None
+    """The field of the order column, in which NULLs are counted."""
     policies: Policies
     prefix: str
     quarantine: str
@@ -116,6 +118,7 @@ class _WindowWriter:
         named = functools.partial(part_key, window=number, attempt=attempted)
         self._parts = parts(key=functools.partial(named, work.prefix), refused=False)
         self._refused = parts(key=functools.partial(named, work.quarantine), refused=True)
+        self._cursor = work.cursor
         self._troubles: Counter[str] = Counter()
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> dict[str, Any]:
@@ -123,6 +126,8 @@ class _WindowWriter:
             span = self._check.check(batch)
             done = self._conversion.convert(batch)
             self._troubles.update(done.troubles)
+            if self._cursor is not None and (nulls := batch.column(self._cursor).null_count):
+                self._troubles[WITHOUT_POSITION] += nulls
             self._parts.write(done.batch, span if done.refused is None else self._check.span(done.travelled))
             if done.refused is not None:
                 self._refused.write(done.refused, None)

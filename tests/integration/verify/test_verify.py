@@ -10,9 +10,14 @@ import pytest
 from click.testing import CliRunner
 
 from syncd.cli.main import syncd
+from syncd.core.manifest import Manifest
+from syncd.core.reading import WITHOUT_POSITION
 from syncd.core.verify.forms import SHORT
 from syncd.core.verify.verdict import Kind, State, Verdict
+from syncd.wiring import stream_of
 from tests.integration.verify.conftest import Both
+from watermarks.extraction import Chain
+from watermarks.halves import ORIGIN
 
 pytestmark = pytest.mark.services
 ONE = pytest.mark.parametrize("box", ["mariadb"], indirect=True)
@@ -176,6 +181,22 @@ def test_rows_before_the_start_and_without_a_stamp_are_left_out_and_counted(both
 
     assert (verdict.state, verdict.rows) == (State.EQUAL, 199)
     assert (verdict.left_out.before_start, verdict.left_out.without_stamp) == (99, 2)
+
+
+@ONE
+def test_rows_without_a_stamp_are_counted_in_the_manifests_that_hold_them(both: Make) -> None:
+    layout = ORDERS.replace("DATETIME(6) NOT NULL", "DATETIME(6) NULL")
+    pair = both(tables="shop.stampless: {batch_rows: 100}")
+    filled(pair, "stampless", layout)
+    pair.sql("UPDATE stampless SET update_at = NULL WHERE id IN (5, 7, 250)")
+
+    pair.run()
+
+    name = stream_of(pair.stream("stampless"))
+    chain, half = Chain(pair.journal, name), pair.state("stampless").chain
+    manifests = [Manifest.of_link(chain.required(batch)) for batch in half.ids(after=ORIGIN)]
+    assert [one.troubles for one in manifests if one.rows] == [{WITHOUT_POSITION: 2}, {}, {WITHOUT_POSITION: 1}]
+    assert sum(one.rows for one in manifests) == 300
 
 
 @ONE

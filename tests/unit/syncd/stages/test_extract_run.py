@@ -286,6 +286,7 @@ def test_the_reader_is_told_which_columns_say_what_row_it_is() -> None:
     bench.once()
 
     assert {reading.keys for reading in bench.reader.readings} == {frozenset({"id", "update_at"})}
+    assert {reading.cursor for reading in bench.reader.readings} == {"update_at"}
 
 
 def test_extraction_waits_while_too_many_batches_are_not_loaded() -> None:
