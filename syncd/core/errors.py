@@ -93,6 +93,10 @@ class PassStopped(Transient):
     """A pass was ended from outside, in the middle of its work: the next one goes on."""
 
 
+class PassOverran(PassStopped):
+    """A pass was ended for its length: unlike any other that was ended, it has failed."""
+
+
 class PassUnderWay(NotOwner):
     """Another thread of this process is at work on this stage of this stream."""
 

@@ -7,8 +7,9 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final, TypeVar
 
-from syncd.core.errors import PassStopped, PassUnderWay
+from syncd.core.errors import PassOverran, PassStopped, PassUnderWay
 from watermarks.document import Stage
+from watermarks.errors import HintedError, OutcomeUnknown, Transient
 from watermarks.names import StreamName
 
 T = TypeVar("T")
@@ -27,6 +28,7 @@ class UnderWay:
         self._ends: dict[int, Callable[[], None]] = {}
         self._numbers = itertools.count()
         self._why = ""
+        self._kind: type[PassStopped] = PassStopped
         self._over: Future[None] = Future()
         self.until_its_end: Final = ExitStack()
         """What is held until the pass is over, however it ends; closed by whoever began it."""
@@ -35,12 +37,16 @@ class UnderWay:
     def ended(self) -> bool:
         return self._over.done()
 
-    def end(self, why: str) -> None:
-        """End it, from any thread: whatever is held for it is ended, and nothing else."""
+    def end(self, why: str, *, overran: bool = False) -> None:
+        """End it, from any thread: whatever is held for it is ended, and nothing else.
+
+        One that `overran` took longer than it may, and failed by that; any other end says nothing of the stream.
+        """
         with self._guard:
             if self.ended:
                 return
             self._why = why
+            self._kind = PassOverran if overran else PassStopped
             self._over.set_result(None)
             # Under the guard: what is not held any more may be another's by now, and must not be ended.
             for end in self._ends.values():
@@ -56,10 +62,20 @@ class UnderWay:
             raise self.stopped()
 
     def stopped(self) -> PassStopped:
-        return PassStopped(
+        return self._kind(
             f"{self._name} was ended: {self._why}",
             hint="What it had done stands; the next pass goes on from there.",
         )
+
+    def named(self, error: HintedError) -> HintedError:
+        """What a pass failed by; one that was ended failed by that, where its error is what such an end looks like."""
+        if not self.ended or isinstance(error, PassStopped):
+            return error
+        if not isinstance(error, Transient | OutcomeUnknown):
+            return error
+        stopped = self.stopped()
+        stopped.__cause__ = error
+        return stopped
 
     @contextmanager
     def holding(self, end: Callable[[], None]) -> Generator[None]:
@@ -109,6 +125,11 @@ class UnderWay:
             PassStopped: the pass was ended first; the work comes to its own end, unheard.
         """
         return self.awaited(beside(work, name=name))
+
+
+def is_cut(error: HintedError) -> bool:
+    """Whether a pass was ended without a fault of its stream: what it would have come to, nobody knows."""
+    return isinstance(error, PassStopped) and not isinstance(error, PassOverran)
 
 
 def beside(work: "Callable[[], T]", *, name: str) -> "Future[T]":
@@ -176,11 +197,15 @@ class Lane:
         """
         self.now.pause(seconds)
 
-    def end(self, why: str) -> bool:
+    def named(self, error: HintedError) -> HintedError:
+        """The same of the pass that is under way: what it failed by."""
+        return self.now.named(error)
+
+    def end(self, why: str, *, overran: bool = False) -> bool:
         """End the pass that is under way; whether there was one."""
         with self._guard:
             under_way = self._now
         if under_way is None:
             return False
-        under_way.end(why)
+        under_way.end(why, overran=overran)
         return True

@@ -61,12 +61,12 @@ class Crew:
             serving.start()
         self._jobs.put(work)
 
-    def end(self, key: LaneKey, *, why: str) -> None:
+    def end(self, key: LaneKey, *, why: str, overran: bool = False) -> None:
         """End a pass that is under way, without waiting for it."""
 
         def end() -> None:
             with suppress(HintedError):  # whatever it was, the pass itself will tell
-                self._works.end(key.stream, key.stage, why=why)
+                self._works.end(key.stream, key.stage, why=why, overran=overran)
 
         threading.Thread(target=end, name="end-pass", daemon=True).start()
 

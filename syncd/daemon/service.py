@@ -144,7 +144,7 @@ class Daemon:
     def _take_care(self, now: Now) -> None:
         """Whatever the clock demands."""
         for lane in self._turns.overdue(now.mono):
-            self._crew.end(lane.key, why=f"longest_run is {lane.settings.schedule.longest_run}")
+            self._crew.end(lane.key, why=f"longest_run is {lane.settings.schedule.longest_run}", overran=True)
         if self._stopping.began:
             if self._stopping.is_impatient(now.mono):
                 for lane in self._turns.at_work:

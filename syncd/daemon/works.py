@@ -30,8 +30,11 @@ class Works(Protocol):
         """The same of the load stage."""
         ...
 
-    def end(self, stream: StreamName, stage: Stage, *, why: str) -> bool:
-        """End a pass that is under way, its job cancelled and its connections closed; whether there was one."""
+    def end(self, stream: StreamName, stage: Stage, *, why: str, overran: bool) -> bool:
+        """End a pass that is under way, its job cancelled and its connections closed; whether there was one.
+
+        It has failed if it `overran`, and else says nothing of its stream.
+        """
         ...
 
     def rest(self) -> None:

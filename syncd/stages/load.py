@@ -14,6 +14,7 @@ from typing import Final
 
 from syncd.core.errors import Collided, WarehouseDown, WarehouseStillDown, hinted
 from syncd.core.events import BatchesLanded, LandingRetried, LedgerBehind, StreamFailed, Tell
+from syncd.core.underway import is_cut
 from syncd.stages.adding import incomplete
 from syncd.stages.claim import Claiming
 from syncd.stages.run import RETRY_FIRST, RETRY_MOST
@@ -99,11 +100,12 @@ class LoadRun:
         claiming: Claiming,
         holds: Callable[[LedgerKey], bool] = lambda _key: True,
         pause: Callable[[float], None] = time.sleep,
+        named: Callable[[HintedError], HintedError] = lambda error: error,
     ) -> None:
         """Prepare; a transaction takes batches of so many `rows`, one batch at least.
 
         `holds` says, by a look that costs little, whether the warehouse's ledger has a batch; it is asked where
-        nothing is due.
+        nothing is due. `named` says what a pass that was ended from outside failed by.
         """
         self._stream = stream
         self._journal = journal
@@ -114,6 +116,7 @@ class LoadRun:
         self._rows = rows
         self._pause = pause
         self._claiming = claiming
+        self._named = named
         self._holds = holds
         self._landing: tuple[Held, Landing] | None = None
         self._so_far = LoadOutcome(stream=stream)
@@ -196,14 +199,15 @@ class LoadRun:
         return first.extracted if first else None
 
     def _noted(self, landing: Landing, land: Callable[[Landing], None]) -> None:
-        """Land; whatever goes wrong is an entry of history."""
+        """Land; whatever goes wrong is an entry of history, but for an end that says nothing of the stream."""
         try:
             land(landing)
         except (NotOwner, StateUnreadable):
             raise  # not ours to write any more, or not to be written to at all
         except Exception as error:  # noqa: BLE001  # a bug is noted as any failure is
-            failure = hinted(error)
-            landing.fail(failure.message, failure=self._failure(failure))
+            failure = self._named(hinted(error))
+            if not is_cut(failure):
+                landing.fail(failure.message, failure=self._failure(failure))
             raise failure from failure.__cause__
 
     def _landing_of(self, held: Held) -> Landing:

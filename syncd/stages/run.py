@@ -12,6 +12,7 @@ from syncd.core.errors import AnotherServer, SchemaDrift, TableAltered, hinted
 from syncd.core.events import BatchAbandoned, BatchExtracted, StreamFailed, Tell
 from syncd.core.manifest import Manifest
 from syncd.core.ports import Parts
+from syncd.core.underway import is_cut
 from syncd.stages.claim import Claiming
 from syncd.stages.sweep import Leftovers
 from watermarks.batch import BatchId, Draft, Kind, Link, Plan
@@ -143,7 +144,9 @@ class ExtractRun:
         clock: Clock,
         tell: Tell,
         claiming: Claiming,
+        named: Callable[[HintedError], HintedError] = lambda error: error,
     ) -> None:
+        """Prepare; `named` says what a pass that was ended from outside failed by."""
         self._stream = stream
         self._journal = journal
         self._owner = owner
@@ -151,6 +154,7 @@ class ExtractRun:
         self._clock = clock
         self._tell = tell
         self._claiming = claiming
+        self._named = named
         self._chain = Chain(journal, stream)
         self._so_far = Outcome(stream=stream)
         self._leftovers = Leftovers(self._chain, parts, tell)
@@ -232,8 +236,9 @@ class ExtractRun:
             self._sweep_what_may_go()  # what we wrote since another has the stage, nobody else will look for
             raise
         except Exception as error:  # noqa: BLE001  # a bug is noted as any failure is
-            failure = hinted(error)
-            extraction.fail(failure.message, retry_in=partial(self._failure, failure.message))
+            failure = self._named(hinted(error))
+            if not is_cut(failure):
+                extraction.fail(failure.message, retry_in=partial(self._failure, failure.message))
             self._sweep_what_may_go()
             # Who carries its plan out has another epoch then: by that whoever comes after sees that it was tried twice.
             self._claiming.release()

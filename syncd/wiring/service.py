@@ -16,7 +16,7 @@ from syncd.core.adoption import Closed
 from syncd.core.calls import Meter, unmetered
 from syncd.core.completeness import instant_of_mark, latest
 from syncd.core.earlier import Earlier
-from syncd.core.errors import ConfigError, PassStopped, hinted
+from syncd.core.errors import ConfigError, hinted
 from syncd.core.events import RowsPutAside, StreamFailed, Tell
 from syncd.core.horizon import zone_of
 from syncd.core.order import WHOLE
@@ -46,7 +46,7 @@ from watermarks.batch import BatchId
 from watermarks.clock import Clock, SystemClock
 from watermarks.cursor import Cursor
 from watermarks.document import Stage, Watermark
-from watermarks.errors import HintedError, OutcomeUnknown, Transient
+from watermarks.errors import HintedError
 from watermarks.extraction import Chain
 from watermarks.halves import Extracted, Run, Strategy
 from watermarks.history import Journal
@@ -172,13 +172,13 @@ class Service:
         with self._guard:
             return self._lanes.setdefault((stream, stage), Lane(stream, stage))
 
-    def end(self, stream: StreamName, stage: Stage, *, why: str = "it was asked to") -> bool:
+    def end(self, stream: StreamName, stage: Stage, *, why: str = "it was asked to", overran: bool = False) -> bool:
         """End the pass of a stage that is under way, from any thread; whether there was one.
 
         Its job of Spark is cancelled and its connections are closed, and nobody else's: so it returns soon, with
-        `PassStopped` in its outcome, unless it was done in that moment.
+        `PassStopped` in its outcome, unless it was done in that moment. It is a failure only if it `overran`.
         """
-        return self._lane(stream, stage).end(why)
+        return self._lane(stream, stage).end(why, overran=overran)
 
     def is_under_way(self, stream: StreamName, stage: Stage) -> bool:
         """Whether a pass of a stage is under way in this process."""
@@ -227,7 +227,7 @@ class Service:
             with self._lane(stream, Stage.EXTRACT).passing() as now:
                 run = make(now)
                 outcome = run.look() if wanted.dry else run.once(self._run(wanted))
-                return replace(outcome, error=_told(outcome.error, now))
+                return replace(outcome, error=now.named(outcome.error) if outcome.error else None)
         except Exception as error:  # noqa: BLE001  # the way to its source may be closed: a bastion, a bucket; or a bug
             return Outcome(stream=stream, error=self._failed(stream, error))
 
@@ -237,7 +237,7 @@ class Service:
         try:
             with self._lane(stream, Stage.LOAD).passing() as now:
                 outcome = self._loaded(stream, settings, wanted)
-                outcome = replace(outcome, error=_told(outcome.error, now))
+                outcome = replace(outcome, error=now.named(outcome.error) if outcome.error else None)
         except Exception as error:  # noqa: BLE001  # as above
             return LoadOutcome(stream=stream, error=self._failed(stream, error))
         return replace(outcome, complete=self._landed_upto(settings, outcome))
@@ -301,6 +301,7 @@ class Service:
             claiming=self._claiming(stream, Stage.LOAD, wanted),
             holds=lambda key: self._warehouse(target.warehouse).holds(key, sessions),
             pause=lane.pause,
+            named=lane.named,
         )
 
     def _warehouse(self, name: str) -> "Warehouse":
@@ -389,6 +390,7 @@ class Service:
             clock=self._clock,
             tell=self._tell,
             claiming=self._claiming(stream, Stage.EXTRACT, wanted),
+            named=self._lane(stream, Stage.EXTRACT).named,
         )
 
     def _default_start(self) -> datetime | None:
@@ -511,17 +513,6 @@ class Service:
         """Let go of what nobody has used for long: a JVM that is idle."""
         if "session" in self.__dict__:
             self.session.stop_if_idle()
-
-
-def _told(error: HintedError | None, now: UnderWay) -> HintedError | None:
-    """What a pass failed by; one that was ended failed by that, where its error is what such an end looks like."""
-    if error is None or not now.ended or isinstance(error, PassStopped):
-        return error
-    if not isinstance(error, Transient | OutcomeUnknown):
-        return error
-    stopped = now.stopped()
-    stopped.__cause__ = error
-    return stopped
 
 
 def _run_id(now: datetime) -> str:

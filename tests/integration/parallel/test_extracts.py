@@ -169,6 +169,9 @@ def test_an_ended_reading_that_had_every_connection_leaves_them_to_others(shop: 
     assert (quick.error, quick.rows) == (None, ROWS)
     assert eventually(lambda: not made.reads("slow"), within=20), "its statement is ended at the server"
     assert isinstance(made.threads.join()["slow"].error, PassStopped)
+    state = made.service.journal.newest(stream_of(named(made.settings, "slow")).stem)
+    assert state is not None
+    assert not state.failures, "who ended it says nothing of the stream"
 
 
 def test_a_question_that_hangs_ends_with_its_pass(shop: Callable[..., Shop]) -> None:

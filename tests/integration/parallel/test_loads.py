@@ -45,8 +45,9 @@ def test_what_is_loaded_is_complete_up_to_its_mark(loading: Loading, prepared: C
     assert service.load(stream, Pass()).complete == moment(7)
 
 
+@pytest.mark.parametrize("overran", [False, True])
 def test_a_load_that_is_ended_returns_and_the_other_lands(
-    loading: Loading, prepared: Callable[..., Prepared], warehouse: Reader, clients: Clients
+    loading: Loading, prepared: Callable[..., Prepared], warehouse: Reader, clients: Clients, *, overran: bool
 ) -> None:
     held, free = prepared(), prepared()
     for one in (held, free):
@@ -62,11 +63,15 @@ def test_a_load_that_is_ended_returns_and_the_other_lands(
     loading.threads.start("held", lambda: service.load(first, Pass()))
     assert eventually(lambda: service.is_under_way(stream_of(first), Stage.LOAD))
     assert service.load(second, Pass()).rows == 2
-    assert service.end(stream_of(first), Stage.LOAD, why="it took longer than 6 h")
+    assert service.end(stream_of(first), Stage.LOAD, why="it took longer than 6 h", overran=overran)
     came = loading.threads.join()
 
     assert isinstance(came["held"].error, PassStopped)
     assert "it took longer than 6 h" in came["held"].error.message
+    state = service.journal.newest(stream_of(first).stem)
+    assert state is not None
+    told = {stage: failure.message for stage, failure in state.failures.items()}
+    assert told == ({Stage.LOAD: came["held"].error.message} if overran else {})
     holder.run("rollback")
     again = service.load(first, Pass())
     assert (again.state, again.error) == (LoadState.LOADED, None)

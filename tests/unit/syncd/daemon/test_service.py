@@ -75,8 +75,8 @@ class Scripted:
         self.passes.append((settings.table, "load"))
         return self.loads(self, stream_of(settings))
 
-    def end(self, stream: StreamName, stage: Stage, *, why: str) -> bool:
-        self.ended.append((stream.table, stage))
+    def end(self, stream: StreamName, stage: Stage, *, why: str, overran: bool) -> bool:
+        self.ended.append((stream.table, f"{stage} overran" if overran else stage))
         self.told_to_end.set()
         return True
 
@@ -378,7 +378,7 @@ def test_a_pass_that_takes_too_long_is_ended_by_name(at_work: Callable[..., Any]
         some.until(lambda: some.passes("b") > 5)
 
     [ended] = [one for one in some.told(PassEnded) if one.error]
-    assert some.made[0].ended == [("a", "extract")]
+    assert some.made[0].ended == [("a", "extract overran")]
     assert "longest_run is 0:00:00.200000" in ended.error.message
     assert "the line was cut" in ended.error.hint
 

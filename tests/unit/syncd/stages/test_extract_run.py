@@ -16,6 +16,7 @@ from syncd.core.errors import (
     Bug,
     LakeDown,
     LakeUnfit,
+    PassStopped,
     SchemaDrift,
     SourceDown,
     SourceReplaced,
@@ -27,6 +28,7 @@ from syncd.core.manifest import Manifest
 from syncd.core.reading import OrderField, Part, Read, Reading, WindowQuery
 from syncd.core.schema import Column, Server, Table
 from syncd.core.settings import StreamSettings, TargetSettings
+from syncd.core.underway import UnderWay
 from syncd.stages.claim import Claiming
 from syncd.stages.extract import ExtractProducer
 from syncd.stages.run import ExtractRun, Outcome, State
@@ -191,6 +193,7 @@ class Bench:
         self.heard: Callable[[Event], None] = lambda _event: None
         self.settings = StreamSettings(source="shop", database="shop", table="orders", key=("id",))
         self.asked_for_owner = 0
+        self.named: Callable[[HintedError], HintedError] = lambda error: error
         self.process = make_process(self.store, clock=self.clock)
         self.claiming = Claiming(ORDERS, Stage.EXTRACT, self.journal, clock=self.clock)
         self.nonces = iter(f"n{number}" for number in range(1000))
@@ -228,6 +231,7 @@ class Bench:
             clock=self.clock,
             tell=self.hear,
             claiming=self.claiming,
+            named=self.named,
         )
 
     def given_back(self) -> bool:
@@ -427,6 +431,28 @@ def test_a_bug_fails_its_own_stream_and_is_noted_without_the_values_it_speaks_of
     assert "--debug" in outcome.error.hint
     assert bench.state().failures[Stage.EXTRACT].message == outcome.error.message
     assert (outcome.mark, len(bench.told(StreamFailed))) == (START, 1)
+
+
+@pytest.mark.parametrize("overran", [False, True])
+@pytest.mark.parametrize(
+    ("met", "is_its_end"), [(SourceDown("the line was cut"), True), (SchemaDrift("another table"), False)]
+)
+def test_a_pass_that_was_ended_has_failed_only_by_its_length_or_by_what_no_end_looks_like(
+    met: HintedError, *, is_its_end: bool, overran: bool
+) -> None:
+    bench, now = Bench(1), UnderWay("extract of orders")
+    bench.named = now.named
+
+    def end() -> None:
+        now.end("so it is", overran=overran)
+        raise met
+
+    bench.reader.meanwhile = end
+    outcome = bench.once()
+
+    assert isinstance(outcome.error, PassStopped if is_its_end else SchemaDrift)
+    assert bool(bench.state().failures) == (overran or not is_its_end)
+    assert bench.given_back()
 
 
 def test_a_bug_before_there_is_a_claim_is_an_outcome_too(monkeypatch: pytest.MonkeyPatch) -> None:
