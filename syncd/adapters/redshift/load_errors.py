@@ -153,7 +153,7 @@ def _from_error(error: HintedError, table: str) -> HintedError:
 def _told(means: type[HintedError], table: str, facts: dict[str, Any]) -> HintedError:
     places = [f"{word} {facts[word]}" for word in ("file", "column") if facts.get(word)]
     where = f" {', '.join(places)}:" if places else ""
-    return means(f"{table}:{where} {_short(facts)}", hint=_hint(means, table, facts), **facts)
+    return means(f"{table}:{where} {_short(facts)}", hint=_hint(table, facts), **facts)
 
 
 def _short(facts: dict[str, Any]) -> str:
@@ -162,9 +162,7 @@ def _short(facts: dict[str, Any]) -> str:
     return str(facts["reason"])
 
 
-def _hint(means: type[HintedError], table: str, facts: dict[str, Any]) -> str:
-    if means is RowRefused:
-        return f"See what is put aside, once the loader has found the row: syncd quarantine list -t {table}"
+def _hint(table: str, facts: dict[str, Any]) -> str:
     reason = str(facts["reason"]).lower()
     if "not found" in reason or "does not exist" in reason:
         return f"Restore the file in the bucket as it was, then: syncd run -t {table} --load-only"

@@ -79,7 +79,7 @@ class Sieve:
             if rows := tuple(self._sifted(session, load, part, found, error)):
                 refused.setdefault(link.id, []).append(Sifted(part, rows))
         if not refused:
-            raise error
+            raise self._left(error, "each of its rows lands alone")
         for batch, parts in refused.items():
             self._put_aside(links[batch], parts)
 
@@ -90,13 +90,24 @@ class Sieve:
         for group in range(file.num_row_groups):
             rows = file.read_row_group(group)
             if not group and self._none_lands(session, load, rows, found):
-                raise error
+                raise self._left(error, f"none of {SAMPLES} rows of {part.key} lands")
             for refused in self._halved(session, load, rows, first, found):
                 count += 1
                 if count > MOST_REFUSED:
-                    raise error
+                    raise self._left(error, f"more than {MOST_REFUSED} rows of {part.key} do not land")
                 yield refused
             first += rows.num_rows
+
+    def _left(self, error: RowRefused, found: str) -> RowRefused:
+        """What to tell where nothing is put aside: it is more than some rows that is wrong."""
+        stream = self._place.controls.stream
+        table = f"{stream.database}.{stream.table}"
+        return RowRefused(
+            f"{error.message}; {found}, and nothing was put aside",
+            hint=f"Compare the target with its files (syncd plan -t {table}) and mend it, then: syncd run -t {table}"
+            " --load-only",
+            **error.facts,
+        )
 
     def _none_lands(self, session: Session, load: Load, rows: pa.Table, found: Found) -> bool:
         if rows.num_rows <= 2 * SAMPLES:

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from syncd.adapters.redshift.sieve import MOST_REFUSED
 from syncd.adapters.s3 import Lake
 from syncd.core.errors import RowRefused
 from syncd.core.manifest import Manifest
@@ -108,16 +109,22 @@ def test_where_all_rows_are_refused_it_is_the_table_that_is_wrong(
     assert not loader.put_aside
 
 
-def test_the_hint_of_a_copy_that_is_refused_names_the_table_as_commands_take_it(
-    prepared: Prepare, loader: Loader
+@pytest.mark.parametrize(("bad", "said"), [(1_200, "none of 5 rows"), (MOST_REFUSED + 1, "more than 200 rows")])
+def test_where_too_many_rows_are_refused_the_hint_says_what_can_be_done_and_names_no_quarantine(
+    prepared: Prepare, loader: Loader, bad: int, said: str
 ) -> None:
+    """Nothing is put aside then, so that there is nothing to look at; and all is done at the target."""
     orders = prepared()
-    orders.increment(*(row(key, key, name="a\0") for key in range(1, 1_200)))
+    orders.increment(*(row(key, key, name="a\0" if key > 1_200 - bad else "a") for key in range(1, 1_201)))
 
-    with pytest.raises(RowRefused) as caught:
+    with pytest.raises(RowRefused, match=f"{said} .* land.*, and nothing was put aside") as caught:
         loader.load(orders)
 
-    assert caught.value.hint.endswith(f"syncd quarantine list -t shop.{orders.table}")
+    table = f"shop.{orders.table}"
+    assert f"(syncd plan -t {table})" in caught.value.hint
+    assert caught.value.hint.endswith(f"syncd run -t {table} --load-only")
+    assert not loader.put_aside
+    assert not loader.lake.stray(f"quarantine/{orders.stream.chain_stem}/")
 
 
 def test_however_many_files_hold_a_row_that_no_copy_takes_all_others_land_in_one_pass(

@@ -54,7 +54,7 @@ def test_value_too_wide_is_told_with_file_column_and_sizes(
 
     assert isinstance(error, RowRefused)
     assert error.message == f"shop.orders: file {key}, column note: value of 70,000 bytes, the column holds 65,535"
-    assert error.hint.endswith("syncd quarantine list -t shop.orders")
+    assert error.hint.endswith("syncd plan -t shop.orders")
     assert (error.facts["file"], error.facts["column"]) == (key, "note")
 
 
