@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from syncd.cli.exits import Exit
+from syncd.cli.exits import Exit, worst
 from syncd.cli.output import say, show_json
 from syncd.cli.streams import CONFIG
 
@@ -103,11 +103,18 @@ def reload(config: Path, *, as_json: bool) -> None:
         if answer["error"]:
             say(f"error: {answer['error']}")
             say(f"hint: {answer['hint'] or 'The daemon goes on with the settings of before.'}")
-    if any(answer["error"] for answer in answers):
-        sys.exit(Exit.USAGE)
+    sys.exit(worst(_code(answer) for answer in answers))
+
+
+def _code(answer: dict[str, Any]) -> Exit:
+    if answer.get("pending"):
+        return Exit.LAKE  # as of whatever was asked for and not answered
+    return Exit.USAGE if answer["error"] else Exit.DONE
 
 
 def _told(answer: dict[str, Any]) -> str:
+    if answer.get("pending"):
+        return "asked, and not done yet"
     if answer["error"]:
         return "refused, the settings of before stay in force"
     changed = "read again" if answer["changed"] else "nothing has changed"
@@ -127,10 +134,16 @@ def _around(
 
 
 def _answering(at_work: "Daemon") -> "Callable[[str], dict[str, Any]]":
+    from syncd.daemon.reloading import not_yet
+
     def answer(word: str) -> dict[str, Any]:
         if word != "reload":
             return {"process": os.getpid(), "error": f"{word!r} is nothing that is known here", "hint": ""}
-        return {"process": os.getpid(), **at_work.reload().result(ANSWERS_WITHIN).fields()}
+        try:
+            told = at_work.reload().result(ANSWERS_WITHIN)
+        except TimeoutError:
+            told = not_yet(within=ANSWERS_WITHIN, ending=at_work.ending)
+        return {"process": os.getpid(), **told.fields()}
 
     return answer
 

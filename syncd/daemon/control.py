@@ -19,9 +19,12 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from syncd.core.errors import ConfigError
+from syncd.daemon.reloading import not_yet
 
 ANSWERED_WITHIN: Final = 30.0
 ENDED_WITHIN: Final = 1.0
+AGAIN_AFTER: Final = 1.0
+"""Seconds, where a caller cannot be let in: no file may be opened just now, say."""
 MOST: Final = 1 << 20
 _WITHOUT_DIRECTORY: Final = sys.platform == "linux"
 _LISTED: Final = Path("/proc/net/unix")
@@ -37,6 +40,7 @@ class Listening:
         self._answer = answer
         self._names = tuple(f"{prefix}{os.getpid()}" for prefix in _prefixes(config))
         self._open = ExitStack()
+        self._over = threading.Event()
 
     def __enter__(self) -> Self:
         with ExitStack() as opening:
@@ -63,6 +67,7 @@ class Listening:
             try:
                 yield
             finally:
+                self._over.set()
                 with suppress(OSError):
                     line.shutdown(socket.SHUT_RDWR)  # or whoever waits for a caller would wait on
                 listener.join(ENDED_WITHIN)  # as long as it waits, it holds the name
@@ -70,11 +75,12 @@ class Listening:
             Path(name).unlink(missing_ok=True)
 
     def _listen(self, line: socket.socket) -> None:
-        while True:
+        while not self._over.is_set():
             try:
                 caller, _ = line.accept()
-            except OSError:
-                return  # closed: it is over
+            except OSError:  # closed; or nobody can be let in for now, and whoever calls stays in line
+                self._over.wait(AGAIN_AFTER)
+                continue
             with caller, suppress(OSError):  # a caller that has gone needs no answer
                 caller.settimeout(ANSWERED_WITHIN)
                 if _may_ask(caller):
@@ -105,6 +111,8 @@ def _asked(name: str, word: str) -> dict[str, Any] | None:
             line.sendall(word.encode())
             line.shutdown(socket.SHUT_WR)
             said = b"".join(iter(lambda: line.recv(65_536), b""))
+        except TimeoutError:  # it lives, and what was sent is read as soon as it can
+            return {"process": int(name.rpartition("-")[2]), **not_yet(within=ANSWERED_WITHIN).fields()}
         except OSError:
             return None  # it has ended meanwhile
     answer: dict[str, Any] | None = json.loads(said) if 0 < len(said) <= MOST else None

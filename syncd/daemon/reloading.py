@@ -20,6 +20,8 @@ class Reloaded:
     mistakes: tuple[Mistake, ...] = ()
     later: bool = False
     """Whether something was changed that only a new start brings into force."""
+    pending: bool = False
+    """Whether it was asked for and is not done yet, so that nothing is known of the file."""
 
     def fields(self) -> dict[str, Any]:
         """As it is told to another process, and printed for programs."""
@@ -30,10 +32,23 @@ class Reloaded:
         return {
             "changed": self.changed,
             "needs_restart": self.later,
+            "pending": self.pending,
             "error": self.error or None,
             "hint": self.hint,
             "mistakes": mistakes,
         }
+
+
+def not_yet(*, within: float, ending: bool = False) -> Reloaded:
+    """The answer where the loop has not come to it; it is done as soon as the loop is free, unless that is `ending`."""
+    return Reloaded(
+        error=f"the file is not read again yet: the daemon was asked {within:g} s ago, and is at something else",
+        hint="It stops: the next start reads the file."
+        if ending
+        else "It reads the file as soon as that is over, and its log says what came of it, as `syncd reload` does then."
+        " Does the lake answer? What is held there is given back first.",
+        pending=True,
+    )
 
 
 def read_again(read: Callable[[], Settings], before: Settings) -> tuple[Reloaded, Settings]:

@@ -1,8 +1,23 @@
 """What `syncd daemon` says where it cannot even begin."""
 
+import json
+import os
 import subprocess
 import sys
+from concurrent.futures import Future
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from click.testing import CliRunner
+
+from syncd.cli import daemon
+from syncd.cli.main import syncd as command
+from syncd.daemon.control import Listening
+
+if TYPE_CHECKING:
+    from syncd.daemon.reloading import Reloaded
+    from syncd.daemon.service import Daemon
 
 
 def syncd(*words: str) -> "subprocess.CompletedProcess[str]":
@@ -31,3 +46,32 @@ def test_nobody_answers_where_no_daemon_runs(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "no daemon of" in done.stderr
     assert "hint: Start one: syncd daemon." in done.stderr
+
+
+class Busy:
+    """A daemon whose loop comes to nothing for now."""
+
+    def __init__(self, *, ending: bool) -> None:
+        self.ending = ending
+
+    def reload(self) -> "Future[Reloaded]":
+        return Future()
+
+
+@pytest.mark.parametrize(("ending", "hint"), [(False, "as soon as that is over"), (True, "the next start reads")])
+def test_a_daemon_that_is_busy_was_asked_and_is_not_done_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, ending: bool, hint: str
+) -> None:
+    config = tmp_path / "syncd.yaml"
+    monkeypatch.setattr(daemon, "ANSWERS_WITHIN", 0.1)
+    answering: Any = daemon._answering(cast("Daemon", Busy(ending=ending)))
+
+    with Listening(config, answering):
+        told = CliRunner().invoke(command, ["reload", "-c", str(config)])
+        document = CliRunner().invoke(command, ["reload", "-c", str(config), "--json"])
+
+    assert (told.exit_code, told.stdout) == (5, f"process {os.getpid()}: asked, and not done yet\n")
+    assert "error: the file is not read again yet" in told.stderr
+    assert hint in told.stderr
+    [answer] = json.loads(document.stdout)["daemons"]
+    assert (document.exit_code, answer["pending"], answer["changed"]) == (5, True, False)

@@ -1,12 +1,16 @@
 """Which daemons a command finds: by the file, however it was reached when either of them began."""
 
+import errno
 import os
+import socket
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from syncd.core.errors import ConfigError
+from syncd.daemon import control
 from syncd.daemon.control import Listening, ask
 
 
@@ -53,3 +57,45 @@ def test_a_name_is_free_again_at_once(tmp_path: Path) -> None:
     for _ in range(200):
         with Listening(tmp_path / "syncd.yaml", told):
             pass
+
+
+def test_a_daemon_that_may_open_no_file_for_a_moment_answers_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accept, refused = socket.socket.accept, list[float]()
+
+    def accepted(line: socket.socket) -> Any:
+        if len(refused) < 3:
+            refused.append(1)
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return accept(line)
+
+    monkeypatch.setattr(control, "AGAIN_AFTER", 0.01)
+    monkeypatch.setattr(socket.socket, "accept", accepted)
+
+    with Listening(tmp_path / "syncd.yaml", told):
+        assert len(ask(tmp_path / "syncd.yaml", "reload")) == 1
+        threads = [one for one in threading.enumerate() if one.name == "control"]
+
+    assert len(refused) == 3
+    for thread in threads:
+        thread.join(10)
+        assert not thread.is_alive(), "what has ended lets nobody in any more"
+
+
+def test_a_daemon_that_lives_and_does_not_answer_is_told_from_one_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over = threading.Event()
+
+    def busy(word: str) -> dict[str, Any]:
+        over.wait(10)
+        return told(word)
+
+    monkeypatch.setattr(control, "ANSWERED_WITHIN", 0.2)
+    with Listening(tmp_path / "syncd.yaml", busy):
+        [answer] = ask(tmp_path / "syncd.yaml", "reload")
+        over.set()
+
+    assert (answer["process"], answer["pending"]) == (os.getpid(), True)
+    assert "not read again yet" in answer["error"]
