@@ -248,9 +248,10 @@ class Turns:
                 lane.due = now
 
     def hurry(self, now: float) -> None:
-        """Everything is tried at once, whatever came of it before: a new owner begins, or a person has mended it."""
+        """What waits for another try has it at once, since a person may have mended it; others keep their time."""
         for lane in self.lanes.values():
-            lane.due = min(lane.due, now)
+            if lane.tries_again or lane.trouble is not None or lane.owner:
+                lane.due = min(lane.due, now)
             lane.failures, lane.owner, lane.said = 0, "", ""
         self._breakers.clear()
 
