@@ -127,7 +127,7 @@ class OrphansSwept(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamWaited(Event):
-    """There was nothing to read yet, and why."""
+    """The pass waits before it goes on, and why."""
 
     reason: str
 

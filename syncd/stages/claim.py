@@ -34,14 +34,16 @@ class Claiming:
         clock: Clock,
         patience: timedelta = timedelta(0),
         pause: Callable[[float], None] = time.sleep,
+        tell: Callable[[str], None] = lambda _why: None,
     ) -> None:
-        """Prepare; `patience` is how long it waits for the silence of another owner to become certain."""
+        """Prepare; `patience` is how long it waits for the silence of another to become certain; `tell` hears it."""
         self._stream = stream
         self._stage = stage
         self._journal = journal
         self._clock = clock
         self._patience = patience
         self._pause = pause
+        self._tell = tell
         self._kept: tuple[Process, Held] | None = None
         self.is_anothers = False
         """Whether somebody else had it when it was asked for last."""
@@ -75,7 +77,7 @@ class Claiming:
 
     def _acquired(self, process: Process) -> Held:
         deadline = self._clock.monotonic() + self._patience.total_seconds()
-        seen = None
+        seen, waits = None, False
         while True:
             try:
                 return process.acquire(self._stream, self._stage, self._journal)
@@ -86,6 +88,10 @@ class Claiming:
                 if alive or self._clock.monotonic() >= deadline:
                     self.is_anothers = True
                     raise
+                if not waits:
+                    waits = True
+                    most = self._patience.total_seconds()
+                    self._tell(f"{error.message}: waits for up to {most:g} s for it to show a sign, or to be gone")
                 seen = sign
                 self._pause(LOOKED_AGAIN)
 

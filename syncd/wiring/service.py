@@ -17,7 +17,7 @@ from syncd.core.calls import Meter, unmetered
 from syncd.core.completeness import instant_of_mark, latest
 from syncd.core.earlier import Earlier
 from syncd.core.errors import ConfigError, hinted
-from syncd.core.events import RowsPutAside, StreamFailed, Tell
+from syncd.core.events import RowsPutAside, StreamFailed, StreamWaited, Tell
 from syncd.core.horizon import zone_of
 from syncd.core.order import WHOLE
 from syncd.core.passages import passages
@@ -165,6 +165,7 @@ class Service:
                     clock=self._clock,
                     patience=wanted.wait if wanted.patience is None else wanted.patience,
                     pause=lane.pause,
+                    tell=lambda why: self._tell(StreamWaited(stream=stream, reason=why)),
                 )
             return self._claims[key]
 

@@ -1,17 +1,22 @@
 """Claims at the end of a process that has many."""
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import timedelta
+
+import pytest
 
 from syncd.stages.claim import GIVEN_BACK_AT_ONCE, Claiming, give_back
 from watermarks.clock import SystemClock
 from watermarks.document import Stage, Watermark
 from watermarks.errors import StoreUnavailable
 from watermarks.history import Journal
-from watermarks.lease import Claim, Process
+from watermarks.lease import Claim, OtherOwner, Process
 from watermarks.names import StreamName, claim_key
 from watermarks.store import Revision
 from watermarks.stores.memory import MemoryStore
+from watermarks.testing import ManualClock
 
 STREAMS = [StreamName(source="mysql", database="shop", table=f"t{n}") for n in range(GIVEN_BACK_AT_ONCE)]
 
@@ -66,3 +71,40 @@ def test_one_that_cannot_be_given_back_keeps_no_other() -> None:
     give_back(desk.claims)
 
     assert [stream for stream in STREAMS if not desk.released(stream)] == [STREAMS[3]]
+
+
+def _asked_for(store: MemoryStore, *, pause: Callable[[float], None], clock: ManualClock, patience: int) -> list[str]:
+    """What is told meanwhile by somebody who wants what another has."""
+    journal = Journal(store, Watermark)
+    other, mine = Process(store, "other", clock=clock), Process(store, "mine", clock=clock)
+    other.renew()
+    mine.renew()
+    other.acquire(STREAMS[0], Stage.LOAD, journal)
+    told: list[str] = []
+    claiming = Claiming(
+        STREAMS[0],
+        Stage.LOAD,
+        journal,
+        clock=clock,
+        patience=timedelta(seconds=patience),
+        pause=pause,
+        tell=told.append,
+    )
+
+    with pytest.raises(OtherOwner):
+        claiming.held(mine)
+    return told
+
+
+def test_whoever_waits_for_an_owner_to_show_a_sign_says_so_once() -> None:
+    clock = ManualClock()
+
+    told = _asked_for(MemoryStore(), pause=clock.advance, clock=clock, patience=5)
+
+    assert told == ["other holds load of mysql/shop.t0: waits for up to 5 s for it to show a sign, or to be gone"]
+
+
+def test_whoever_waits_for_no_owner_says_nothing() -> None:
+    clock = ManualClock()
+
+    assert _asked_for(MemoryStore(), pause=clock.advance, clock=clock, patience=0) == []
