@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -154,12 +154,12 @@ class Explainer:
         planned: Mapping[str, Any] | None = seen.planned
         if seen.error is not None:
             return "", None
+        at = instant_of(source.cursor or START, self.settings, zone=self.desk.zone(self.settings))
         if planned is None:
-            return seen.reason, None
+            return seen.reason or _may_change(at, seen.complete), None
         windows = planned["windows"]
         horizon = planned["body"].get("horizon") or {}
         high = Cursor.of_texts(windows[-1][1]) if windows else None
-        at = instant_of(source.cursor or START, self.settings, zone=self.desk.zone(self.settings))
         bound = instant_of_text(horizon["bound"]) if horizon.get("bound") else None
         held = at is not None and bound is not None and at >= bound
         return (horizon.get("reason") or "the newest moments are never read" if held else ""), high
@@ -251,3 +251,10 @@ class Explainer:
                     reason=str(hit.values.get(REASON, "")),
                     replayed_by=aside.replayed_by,
                 )
+
+
+def _may_change(at: datetime | None, complete: datetime | None) -> str:
+    """Why nothing is due though a row stands above the mark: it is not below what is committed for good."""
+    if at is None or complete is None or at < complete:
+        return ""
+    return f"what is of {complete:%Y-%m-%d %H:%M:%S} UTC or later can still change"

@@ -113,6 +113,32 @@ def test_with_all_sides_there_a_row_is_found_wherever_it_is(
     assert made.wrote == set()
 
 
+def test_a_row_that_waits_for_an_open_transaction_is_held_and_no_run_is_named_that_would_read_it(
+    planning: Callable[..., WithSource], prepared: Prepare, loader: Loader, shop: Shop
+) -> None:
+    orders = prepared(identity=shop.identity)
+    orders.increment(row(1, 1))
+    loader.load(orders)
+    shop.run(
+        f"CREATE TABLE {orders.table} (id BIGINT PRIMARY KEY, name VARCHAR(50), update_at DATETIME(6) NOT NULL"
+        " DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6), KEY (update_at, id))",
+        f"INSERT INTO {orders.table} VALUES (1, 'x', '2026-09-21 14:13:21')",
+    )
+    made = planning(orders)
+    polled = made("run", "-t", orders.table, "--extract-only")
+
+    with shop.box.mysql.connect(database="shop") as writer, writer.cursor() as cursor:
+        writer.begin()
+        cursor.execute(f"INSERT INTO {orders.table} (id) VALUES (2)")
+        shop.run(f"INSERT INTO {orders.table} (id) VALUES (3)")
+        found = told(made("explain", orders.table, "id=3", "--json"))
+        writer.rollback()
+
+    assert polled.code == Exit.DONE, polled.err
+    assert (found["place"], found["next"]) == ("held", "nothing has to be done")
+    assert "can still change" in found["why"]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
