@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from syncd.sandbox.supervisor import Standing
 
 Command = Callable[..., None]
+_ANY_KEY = "AWS_ACCESS_KEY_ID=sandbox AWS_SECRET_ACCESS_KEY=sandbox"
 
 
 @click.group()
@@ -114,7 +115,11 @@ def _show(
     show_table(
         ("service", "state", "address", "pid", "says", "log"),
         [(f.name, f.stand.value, f.url, f.pid, f.about, f.log) for f in standing],
+        spare=("log", "says", "pid"),
     )
+    own = next((f.url for f in standing if f.name == "s3" and f.pid is not None), "")
+    if own:
+        click.echo(f"S3 takes any key: export AWS_ENDPOINT_URL_S3={own} {_ANY_KEY}")
     if shop:
         click.echo("shop: " + ", ".join(f"{rows} {table}" for table, rows in shop.items()))
 
