@@ -1,6 +1,6 @@
 """What `syncd run` shows of one pass over each stream: a table of the stages that ran, or one JSON document."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -53,6 +53,8 @@ def show(passed: Sequence[Passed], *, as_json: bool, dry_run: bool, strict: bool
     for one in passed:
         if one.extract is not None and one.extract.reason:
             say(f"{one.name}: {one.extract.reason}")
+        if dry_run and one.extract is not None and one.extract.planned is not None:
+            say(f"{one.name}: {_would_read(one.extract.planned)}")
         if dry_run and one.load is not None and one.load.planned is not None:
             say(f"{one.name}: {_would_load(one.load)}")
 
@@ -108,6 +110,14 @@ def _load_cells(one: Passed) -> tuple[object, ...]:
 
 def _shown(mark: "Cursor") -> str:
     return ", ".join(str(value.plain) for value in mark.values)
+
+
+def _would_read(planned: Mapping[str, object]) -> str:
+    windows = planned["windows"]
+    cut = len(windows) if isinstance(windows, Sequence) else 0
+    known = ", planned by an earlier run," if planned["sealed"] else ""
+    how = f"in {cut} window{'s' * (cut != 1)}" if cut else "whole"
+    return f"the next batch{known} would be of kind {planned['kind']}, read {how}; how many rows: syncd plan"
 
 
 def _would_load(done: "LoadOutcome") -> str:
