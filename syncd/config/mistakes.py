@@ -21,7 +21,7 @@ def _is_alternative(part: str | int) -> bool:
     return isinstance(part, str) and part.startswith(("literal[", "function-", "From"))
 
 
-def told(found: Any, kind: type[BaseModel]) -> tuple[str, str]:  # noqa: ANN401  # a TypedDict of pydantic's core
+def told(found: Any, kind: type[BaseModel]) -> tuple[str, str]:  # noqa: ANN401, PLR0911  # a TypedDict of pydantic's core; a case each
     """One mistake of pydantic's in our words, and what would mend it."""
     last = str((written(found["loc"]) or ("",))[-1])
     match found["type"]:
@@ -37,6 +37,12 @@ def told(found: Any, kind: type[BaseModel]) -> tuple[str, str]:  # noqa: ANN401 
             expected = _MEMBER.sub(r"\1", str(found["ctx"]["expected"]))
             close = nearest(str(found["input"]), _QUOTED.findall(expected))
             return f"must be {expected}", f"Do you mean `{close}`?" if close else ""
+        case "model_type" | "dict_type" | "dataclass_type":
+            return "must have keys of its own, such as {key: value}", ""
+        case "int_parsing" | "int_type" | "int_from_float":
+            return "must be a whole number", ""
+        case "greater_than":
+            return f"must be greater than {found['ctx']['gt']}", ""
         case "value_error":
             return str(found["ctx"]["error"]), ""
         case _:

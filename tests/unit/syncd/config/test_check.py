@@ -402,3 +402,19 @@ def test_who_comes_first_is_named_in_full() -> None:
     body = LEAST.replace("  orders:\n", "  a: {after: b}\n  b:\n")
 
     assert settings_of(body).streams[0].schedule.after == ("shop.b",)
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("7", "must have keys of its own, such as {key: value}"),
+        ("{max_pending: many}", "must be a whole number"),
+        ("{max_pending: 1.5}", "must be a whole number"),
+        ("{batch_rows: -1}", "must be greater than 0"),
+    ],
+)
+def test_a_mistake_is_told_in_words_of_the_file_and_not_of_the_program(table: str, said: str) -> None:
+    with pytest.raises(Misconfigured) as refused:
+        settings_of(LEAST.replace("orders:", f"orders: {table}"))
+
+    assert [mistake.message for mistake in refused.value.mistakes] == [said]
