@@ -9,6 +9,7 @@ from typing import Final
 from syncd.core.events import Event
 from syncd.observe.causes import PASSING, SENTENCES, Cause, party_of
 from syncd.observe.facts import Facts, Moment, why_stale
+from syncd.observe.page.texts import span
 from syncd.observe.words import clock as clock_text
 from watermarks.clock import Clock
 from watermarks.names import StreamName
@@ -214,7 +215,8 @@ def _broken(watched: Watched, upto: datetime | None, cause: Cause, facts: Facts)
     where = f"complete up to {clock_text(upto)}" if upto else "nothing is known to be complete yet"
     because = facts.reason if cause in {Cause.HELD_TRANSACTION, Cause.THROTTLED} and facts.reason else SENTENCES[cause]
     table = f"{watched.stream.database}.{watched.stream.table}"
-    return f"{table} is {where}, and was promised within {watched.within}: {because}"
+    promised = f", and was promised within {span(watched.within)}" if watched.within else ""
+    return f"{table} is {where}{promised}: {because}"
 
 
 def _next(facts: Facts) -> str:

@@ -273,7 +273,7 @@ def test_the_message_of_a_broken_promise_says_who_holds_it() -> None:
     room.after(601)
 
     assert room.open().message == (
-        f"shop.orders is complete up to 2026-01-31 12:00:00Z, and was promised within 0:10:00: {HELD}"
+        f"shop.orders is complete up to 2026-01-31 12:00:00Z, and was promised within 10 min: {HELD}"
     )
 
 
