@@ -18,6 +18,7 @@ from pydantic import (
 from syncd.config import forms
 from syncd.config.words import address, duration, instant, interval_or_cron, listening, user_of
 from syncd.core.columns import Policy
+from syncd.core.first_file import UNNAMED
 from syncd.core.settings import Address, Channel, Deletes, EpochUnit, FirstRun, Mode, Note, NullCursor, Tls
 
 Duration = Annotated[timedelta, BeforeValidator(duration), WithJsonSchema(forms.DURATION)]
@@ -51,7 +52,8 @@ def _warehouse_url(text: object) -> object:
 
 
 def _lake_url(text: object) -> object:
-    address(text, "s3")
+    if address(text, "s3").netloc == UNNAMED:
+        raise ValueError(f"{UNNAMED} is what `syncd init` puts where the name of your bucket belongs")
     return text
 
 

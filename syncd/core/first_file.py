@@ -8,7 +8,9 @@ from typing import Any, Final
 from syncd.core.proposal import Proposal
 
 _WAREHOUSE: Final = "redshift://loader:${REDSHIFT_PASSWORD}@cluster.internal:5439/dev"
-NOWHERE: Final = "s3://CHANGE-ME/syncd"
+UNNAMED: Final = "CHANGE-ME"
+"""A bucket that nobody has named yet."""
+NOWHERE: Final = f"s3://{UNNAMED}/syncd"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -139,6 +139,7 @@ tables:
         (LEAST.replace("db/", "db:x/"), [(2, "source.url")]),
         (LEAST.replace('sync@db/shop"', 'sync@db/shop", zone: Mars/Base'), [(2, "source.zone")]),
         (LEAST.replace("s3:", "ftp:"), [(3, "lake.url")]),
+        (LEAST.replace("acme-lake", "CHANGE-ME/syncd"), [(3, "lake.url")]),
         (LEAST.replace("lake:", "lakes:"), [(2, "lake"), (3, "lakes")]),
         (LEAST.replace("  orders:", "  orders: {to: abroad}"), [(5, "tables.orders.to")]),
         (LEAST.replace("  orders:", "  orders: {source: abroad}"), [(5, "tables.orders.source")]),
