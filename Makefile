@@ -53,7 +53,7 @@ test-sessions: $(READY)  # whole sessions, as users have them, each a process of
 	$(BIN)/pytest tests/integration/demo
 	$(BIN)/pytest tests/integration/parallel
 
-test-long: $(READY) ## the long proofs: ten thousand lives of the protocol, every planted fault, MinIO
+test-long: $(READY) ## the long proofs: ten thousand lives of the protocol, every planted fault, MinIO, each benchmark
 	@if command -v go >/dev/null; then $(MAKE) .cache/bin/minio; else echo 'no Go here: the races on MinIO are skipped'; fi
 	$(BIN)/pytest -m 'simulation or long' -n 2 --dist worksteal tests/property
 	PATH="$(CURDIR)/.cache/bin:$$PATH" $(BIN)/pytest -m 'not simulation' tests/contracts

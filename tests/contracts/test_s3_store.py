@@ -54,7 +54,7 @@ def on_moto_server(credentials: None) -> "Generator[S3Client]":
 @pytest.fixture(scope="class")
 def on_minio(credentials: None) -> "Generator[S3Client]":
     if (program := find_minio()) is None:
-        pytest.skip("no minio: put one on PATH, or name it in SYNCD_TEST_MINIO")
+        pytest.skip("no minio on PATH or in SYNCD_TEST_MINIO: make .cache/bin/minio builds one where Go is")
     with minio(program) as endpoint:
         yield client_with_bucket(endpoint)
 

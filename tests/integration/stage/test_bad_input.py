@@ -348,7 +348,7 @@ def small(tmp_path: Path) -> Iterator[Path]:
     place.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=32m", "small", str(place)]
     if os.geteuid() != 0 or subprocess.run(mount, check=False).returncode:
-        pytest.skip("only root can mount a disk of a test's own")
+        pytest.skip("a disk of a test's own cannot be mounted here: that takes root, and a host that lets it")
     try:
         yield place
     finally:
