@@ -134,7 +134,7 @@ def _elsewhere(asked: Asked, found: Horizon, slowest: Replication) -> Horizon:
         f"not proven: the server named as source.primary shows no {asked.table}: written at another one, it wants a"
         f" source of its own; written there, GRANT SELECT; stays {behind.total_seconds():.0f} s behind"
     )
-    return replace(found, bound=found.t0 - behind, proven=False, reason=reason, ids=None)
+    return replace(found, bound=found.t0 - behind, proven=False, reason=reason, holder="", ids=None)
 
 
 def _settled(asked: Asked, t0: datetime, found: Replication, lag: timedelta, *, identity: str) -> Horizon:

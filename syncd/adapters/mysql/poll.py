@@ -22,10 +22,14 @@ from syncd.adapters.mysql.poll_rows import (
     B_TABLE,
     C_MARIADB,
     C_SCHEMA,
+    GROUP,
     LOST,
     T0,
     B,
+    Locks,
     Writers,
+    locks_of,
+    named,
     thread_of_list,
     thread_of_mariadb,
     thread_of_schema,
@@ -33,10 +37,7 @@ from syncd.adapters.mysql.poll_rows import (
 )
 from syncd.core.errors import SourceUnfit
 from syncd.core.horizon.readings import NO_CLIENT, Readings, Sight, Thread, Writer
-from syncd.core.horizon.statements import (
-    is_replication,
-    is_write_lock,
-)
+from syncd.core.horizon.statements import is_replication
 from syncd.core.mysql_sql import as_identity, identity_sql, is_on
 from syncd.core.ports import TableName
 from syncd.core.quoting import quoted
@@ -63,7 +64,6 @@ _REFUSED: Final = frozenset(
 )
 
 _OWN_LOCK: Final = TableName(database="performance_schema", table="metadata_locks")
-Locks = Mapping[int, frozenset[TableName]]
 
 
 class StampedElsewhere(SourceUnfit):
@@ -84,6 +84,7 @@ class Poller:
             self._all_writers = True
             galera = self._ask("SHOW GLOBAL VARIABLES LIKE 'wsrep_on'")
             self._galera = bool(galera) and str(galera[0][1]).upper() == "ON"
+            self._group = self._schema and bool(self._ask_if_allowed(GROUP))
             self._identity = as_identity(self._one(f"SELECT {identity_sql(mariadb=self._mariadb)}")[0])
 
     def poll(self, tables: AbstractSet[TableName], *, ids: Mapping[TableName, str]) -> Readings:
@@ -124,7 +125,8 @@ class Poller:
 
     def _require_primary(self, threads: Sequence[Thread], bars: Sequence[object]) -> None:
         """Make sure that rows are stamped here. A reader of Aurora has no thread that applies; its InnoDB is closed."""
-        replicates = any(is_replication(thread.command, thread.user) for thread in threads)
+        # A group's applier stands by on the member that is written to as well.
+        replicates = not self._group and any(is_replication(thread.command, thread.user) for thread in threads)
         if replicates or any(map(is_on, bars)):
             what = "applies what another server did" if replicates else "is read-only"
             raise StampedElsewhere(
@@ -153,20 +155,18 @@ class Poller:
             return None
         rows = self._ask_if_allowed(C_MARIADB if self._mariadb else C_SCHEMA)
         # Where the schema does not watch locks, it lists none, not even the one of this very query.
-        if rows is None or (self._schema and not any(_named(row) == _OWN_LOCK for row in rows)):
+        if rows is None or (self._schema and not any(named(row) == _OWN_LOCK for row in rows)):
             self._locks = False
             return None
-        held: dict[int, set[TableName]] = {}
-        for row in rows:
-            if is_write_lock(row[3]):
-                held.setdefault(int(row[2]), set()).add(_named(row).folded)
-        return {holder: frozenset(tables) for holder, tables in held.items()}
+        return locks_of(rows)
 
     # B: the writers.
 
     def _writers(self, own: int, threads: Sequence[Thread], tables: AbstractSet[TableName]) -> Writers:
         if self._galera:
             return Writers(sight=Sight.NOTHING, trouble="other nodes of the Galera cluster write too")
+        if self._group:
+            return Writers(sight=Sight.NOTHING, trouble="other members of its group may have written too")
         if not self._all_writers:
             return self._writers_by_table(threads, tables)
         try:
@@ -265,10 +265,6 @@ class Poller:
             cursor.execute(sql, values or None)
             rows: Sequence[tuple[Any, ...]] = cursor.fetchall()
             return rows
-
-
-def _named(row: tuple[Any, ...]) -> TableName:
-    return TableName(database=str(row[0]), table=str(row[1]))
 
 
 def _union(first: Locks | None, again: Locks | None, *, without: int) -> Locks | None:

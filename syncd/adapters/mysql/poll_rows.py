@@ -3,10 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from syncd.core.horizon.readings import Sight, Thread, Writer
-from syncd.core.horizon.statements import REPLICATION_USER, is_xa, kind_of_event, kind_of_text
+from syncd.core.horizon.statements import REPLICATION_USER, is_write_lock, is_xa, kind_of_event, kind_of_text
+from syncd.core.ports import TableName
+
+Locks: TypeAlias = Mapping[int, frozenset[TableName]]
+"""What each holder of locks may write to."""
 
 T0: Final = "SELECT UTC_TIMESTAMP(6), CONNECTION_ID(), @@GLOBAL.read_only, @@GLOBAL.innodb_read_only"
 A_SCHEMA: Final = (
@@ -21,6 +25,9 @@ A_MARIADB: Final = "SELECT ID, COMMAND, TIME_MS, STATE, USER, LEFT(INFO, 60) FRO
 LOST: Final = (
     "SELECT SUM(VARIABLE_VALUE) FROM performance_schema.global_status WHERE VARIABLE_NAME IN"
     " ('Performance_schema_thread_instances_lost', 'Performance_schema_metadata_lock_lost')"
+)
+GROUP: Final = (
+    "SELECT 1 FROM performance_schema.replication_group_members WHERE MEMBER_STATE NOT IN ('OFFLINE', '') LIMIT 1"
 )
 C_SCHEMA: Final = (
     "SELECT OBJECT_SCHEMA, OBJECT_NAME, OWNER_THREAD_ID, LOCK_TYPE FROM performance_schema.metadata_locks"
@@ -51,6 +58,29 @@ class Writers:
     passing: bool = False
 
 
+def named(row: tuple[Any, ...]) -> TableName:
+    return TableName(database=str(row[0]), table=str(row[1]))
+
+
+def locks_of(rows: Sequence[tuple[Any, ...]]) -> Locks | None:
+    """Who holds locks, and the tables that each may write to: of who only reads, none.
+
+    MySQL knows of some no owner, in the moment in which a thread begins or ends. Where such a one may be written by,
+    anybody may be its writer, and this list says nothing.
+    """
+    held: dict[int, set[TableName]] = {}
+    for row in rows:
+        writes = is_write_lock(row[3])
+        if row[2] is None:
+            if writes:
+                return None
+            continue
+        tables = held.setdefault(int(row[2]), set())
+        if writes:
+            tables.add(named(row).folded)
+    return {holder: frozenset(tables) for holder, tables in held.items()}
+
+
 def writers_of(rows: Sequence[tuple[Any, ...]], own: int, holders: Mapping[int, int]) -> Writers:
     return Writers(
         sight=Sight.SERVER,
@@ -61,8 +91,9 @@ def writers_of(rows: Sequence[tuple[Any, ...]], own: int, holders: Mapping[int, 
                 connection=int(connection),
                 xa=is_xa(query),
             )
-            for connection, trx_id, modified, _, query in rows
-            if modified > 0 and connection != own
+            for connection, trx_id, modified, read_only, query in rows
+            # One that is read only has changed temporary tables of its own, and no other's.
+            if modified > 0 and connection != own and read_only != 1
         ),
         read_only=frozenset(int(row[0]) for row in rows if row[3] == 1),
     )

@@ -52,7 +52,7 @@ class Thread:
     @property
     def stamps(self) -> bool:
         """Whether a statement runs that could stamp rows."""
-        return not is_ignored(self.command, self.user, self.kind)
+        return not is_ignored(self.command, self.user, self.kind, self.state)
 
     @property
     def past_locking(self) -> bool:

@@ -12,6 +12,7 @@ from typing import Final
 
 from syncd.core.horizon.notes import Candidate, Notes, joined, thinned
 from syncd.core.horizon.readings import NO_CLIENT, Readings, Sight, Thread, Writer
+from syncd.core.horizon.statements import writes
 from syncd.core.ports import Asked, Break, Horizon, TableName
 from watermarks.cursor import instant_text
 
@@ -28,6 +29,8 @@ class Hold:
     who: str
     tables: frozenset[TableName] | None
     """The only tables it may write to, folded; None: any."""
+    is_met: bool = True
+    """Whether it is known to be there for about so long; else it may have come a moment ago, since the poll before."""
 
     def touches(self, table: TableName) -> bool:
         return self.tables is None or table in self.tables
@@ -55,7 +58,7 @@ def _judged(
         # Old notes stay right: whatever they bound, they bound it too low rather than too high.
         return {each.table: _without_sight(each, readings, known, doubted=replaced) for each in asked}, before
     writers = _writers_since(readings, known)
-    holds = (*_statements(readings, known), *_transactions(readings, writers))
+    holds = (*_statements(readings, known), *_transactions(readings, writers, known))
     unseen = [Hold(since=None, who="whoever wrote there unseen", tables=_unseen(asked, readings))]
     answers = {each.table: _horizon(each, readings, (*unseen, *holds), known, doubted=replaced) for each in asked}
     seen = Notes(
@@ -164,10 +167,12 @@ def _statements(readings: Readings, known: Notes | None) -> list[Hold]:
 def _tables_of_statement(thread: Thread, readings: Readings) -> frozenset[TableName] | None:
     if readings.locks is None or not thread.past_locking:
         return None
+    if thread.holder not in readings.locks and writes(thread.kind):
+        return None  # locks were not watched yet when it took its own
     return readings.locks.get(thread.holder, frozenset())
 
 
-def _transactions(readings: Readings, since: Mapping[str, datetime | None]) -> list[Hold]:
+def _transactions(readings: Readings, since: Mapping[str, datetime | None], known: Notes | None) -> list[Hold]:
     users = {thread.connection: thread.user for thread in readings.threads}
     holders = frozenset(thread.holder for thread in readings.threads)
     return [
@@ -175,6 +180,7 @@ def _transactions(readings: Readings, since: Mapping[str, datetime | None]) -> l
             since=since[writer.trx_id],
             who=f"transaction {writer.trx_id}, {_client(writer, users)}",
             tables=_tables_of_writer(writer, readings, holders),
+            is_met=known is not None and writer.trx_id in known.writers,
         )
         for writer in readings.writers
     ]
@@ -208,7 +214,7 @@ def _horizon(asked: Asked, readings: Readings, holds: Sequence[Hold], known: Not
     # The mark is of the time before: what is open since then may stamp rows below it.
     mark = None if doubted else asked.mark
     floor = max((instant for instant in (last, mark) if instant is not None), default=None)
-    bound, who = t0, ""
+    bound, who, holder = t0, "", ""
     for hold in holds:
         if not hold.touches(table):
             continue
@@ -217,13 +223,13 @@ def _horizon(asked: Asked, readings: Readings, holds: Sequence[Hold], known: Not
             reason = f"waits for {hold.who}, open since before it was asked"
             return Horizon(bound=None, proven=False, t0=t0, identity=identity, reason=reason)
         if since < bound:
-            bound, who = since, hold.who
+            bound, who, holder = since, hold.who, hold.who if hold.is_met else ""
     if last is not None and last > bound:
         bound = last  # only a stamp set by hand could lie below what was complete once
     reason = f"held by {who}, {_seconds(t0 - bound)}" if who else ""
     if doubted:
         reason = "; ".join(filter(None, ("another server answers, or its clock went back", reason)))
-    return Horizon(bound=bound, proven=not doubted, t0=t0, identity=identity, reason=reason)
+    return Horizon(bound=bound, proven=not doubted, t0=t0, identity=identity, reason=reason, holder=holder)
 
 
 def _seconds(age: timedelta) -> str:

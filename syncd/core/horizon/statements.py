@@ -30,13 +30,19 @@ PAST_LOCKING: Final = frozenset(
 )
 """States that a statement has only once all its metadata locks are taken; a state not named here proves nothing."""
 
+_WAITS_FOR_EVENTS: Final = frozenset({"waiting on empty queue", "waiting for next activation"})
+
 # Comments that the server runs are statements, not comments.
 _LEADING: Final = re.compile(r"(?:\s|/\*(?!M?!).*?\*/)*([a-z]+)(?:\s+([a-z]+))?", re.IGNORECASE | re.DOTALL)
 
 
 def kind_of_event(name: str | None) -> str:
-    """The kind in the name of a statement event: `statement/sql/drop_table` is a `drop_table`."""
-    return name.rpartition("/")[2].lower() if name else ""
+    """The kind in the name of a statement event: `statement/sql/drop_table` is a `drop_table`.
+
+    A command of the protocol has none: `statement/com/Execute` may be any statement, of which no part is computed
+    beforehand, as it is for EXECUTE.
+    """
+    return name.rpartition("/")[2].lower() if name and not name.startswith("statement/com/") else ""
 
 
 def kind_of_text(text: str | None) -> str:
@@ -61,10 +67,17 @@ def is_ddl(kind: str) -> bool:
     return kind == "lock_tables" or kind.partition("_")[0] in _DDL
 
 
-def is_ignored(command: str, user: str, kind: str) -> bool:
+def is_ignored(command: str, user: str, kind: str, state: str) -> bool:
     """Whether nothing that stamps runs there."""
-    # The performance schema shows the event scheduler as Connect, the information schema as Daemon.
-    return command.lower() in _IDLE or user == "event_scheduler" or is_ddl(kind)
+    return command.lower() in _IDLE or _is_scheduler(user, state) or is_ddl(kind)
+
+
+def _is_scheduler(user: str, state: str) -> bool:
+    """Whether it is what starts events, and not what carries one out.
+
+    The performance schema calls both by this user, and shows both as Connect; the scheduler does nothing but wait.
+    """
+    return user == "event_scheduler" and state.lower() in _WAITS_FOR_EVENTS
 
 
 def is_replication(command: str, user: str) -> bool:
@@ -75,6 +88,11 @@ def is_replication(command: str, user: str) -> bool:
 def is_past_locking(state: str, kind: str) -> bool:
     """Whether the statement has every lock that it will have."""
     return state.lower() in PAST_LOCKING and kind not in _EVALUATES_FIRST
+
+
+def writes(kind: str) -> bool:
+    """Whether the statement may be one that cannot be at work without a lock on a table."""
+    return kind.partition("_")[0] in {"", "insert", "replace", "update", "delete", "load"}
 
 
 def is_xa(text: str | None) -> bool:

@@ -207,6 +207,39 @@ def test_seconds_are_counted_by_a_clock_that_lags_behind_the_one_that_stamps(
     assert max(bounds) <= stamp_of(watcher)
 
 
+@pytest.fixture
+def scheduler(watcher: Client) -> Iterator[None]:
+    """The server carries out events."""
+    watcher.run("SET GLOBAL event_scheduler = ON")
+    yield
+    watcher.run("DROP EVENT IF EXISTS e", "SET GLOBAL event_scheduler = OFF")
+
+
+@pytest.mark.usefixtures("scheduler")
+def test_what_an_event_writes_stamps_like_any_statement(polls: Polls, watcher: Client) -> None:
+    """The performance schema calls whoever carries an event out by the name of whoever starts it."""
+    watcher.run(
+        "CREATE EVENT e ON SCHEDULE AT CURRENT_TIMESTAMP DO INSERT INTO shop.t (v) SELECT 7 + SLEEP(2)",
+    )
+    assert eventually(lambda: any(row[6] == "User sleep" for row in watcher.run("SHOW PROCESSLIST")))
+
+    held = polls.bound()
+    assert eventually(lambda: watcher.one("SELECT COUNT(*) FROM t") == 1)
+
+    assert held <= stamp_of(watcher)
+
+
+@pytest.mark.usefixtures("scheduler")
+@pytest.mark.parametrize("waits_for", ["no event", "an event of later"])
+def test_who_waits_for_events_holds_nothing(polls: Polls, watcher: Client, waits_for: str) -> None:
+    if waits_for != "no event":
+        watcher.run("CREATE EVENT e ON SCHEDULE AT CURRENT_TIMESTAMP + INTERVAL 1 HOUR DO DELETE FROM shop.t")
+    begun = server_clock(watcher)
+    wait_for_clock(watcher, 1.2)
+
+    assert polls.bound() > begun + timedelta(seconds=1)
+
+
 def test_values_that_sleep_look_like_a_read_to_the_server(
     polls: Polls, watcher: Client, client: Callable[[], Client]
 ) -> None:
@@ -556,6 +589,43 @@ def test_locks_that_are_not_watched_are_not_taken_for_none(
         polls.horizons.close()
     finally:
         watcher.run(switch.format("YES"))
+
+
+def test_a_statement_older_than_the_watch_over_locks_holds_every_table(
+    server: "SourceServer", watcher: Client, client: Callable[[], Client]
+) -> None:
+    if server.mariadb:
+        pytest.skip("MariaDB has no instrument for these locks")
+    switch = "UPDATE performance_schema.setup_instruments SET ENABLED = '{}' WHERE NAME = 'wait/lock/metadata/sql/mdl'"
+    store = MemoryStore()
+    before = Polls(server, store=store)
+    before.bound()
+    before.horizons.close()
+    watcher.run(switch.format("NO"))
+    try:
+        writer = client()
+        running = writer.start("INSERT INTO t (v) SELECT SLEEP(2)", "SELECT 1")
+        assert eventually(lambda: state_of(watcher, writer.id) == "User sleep")
+    finally:
+        watcher.run(switch.format("YES"))
+    polls = Polls(server, store=store)
+
+    held = polls.bound()
+    running.result(timeout=30)
+
+    assert held <= stamp_of(watcher)
+    polls.horizons.close()
+
+
+def test_a_report_that_cannot_write_holds_nothing_though_it_fills_a_table_of_its_own(
+    polls: Polls, watcher: Client, client: Callable[[], Client]
+) -> None:
+    report = client()
+    report.run("CREATE TEMPORARY TABLE mine (a INT)", "START TRANSACTION READ ONLY", "INSERT INTO mine VALUES (1)")
+    began = server_clock(watcher)
+    wait_for_clock(watcher, 0.5)
+
+    assert polls.bound() > began
 
 
 def test_ids_commit_out_of_order_and_are_complete_in_order(polls: Polls, client: Callable[[], Client]) -> None:

@@ -152,8 +152,14 @@ def test_connections_that_run_nothing_hold_nothing(command: str) -> None:
     assert after(poll(0, thread(busy=40, command=command))).bound == at(0)
 
 
-def test_event_scheduler_holds_nothing() -> None:
-    assert after(poll(0, thread(busy=40, command="Connect", user="event_scheduler"))).bound == at(0)
+@pytest.mark.parametrize("state", ["Waiting on empty queue", "Waiting for next activation"])
+def test_event_scheduler_holds_nothing(state: str) -> None:
+    assert after(poll(0, thread(busy=40, command="Connect", user="event_scheduler", state=state))).bound == at(0)
+
+
+def test_what_an_event_runs_holds() -> None:
+    worker = thread(busy=40, command="Connect", user="event_scheduler", state="User sleep", kind="event")
+    assert after(poll(0, worker)).bound == listed(-40)
 
 
 @pytest.mark.parametrize("kind", ["drop_table", "alter_table", "truncate", "rename_table", "optimize", "lock_tables"])
@@ -219,6 +225,22 @@ def test_transaction_keeps_the_bound_it_was_first_given() -> None:
 
     assert horizon.bound == at(0)
     assert horizon.reason == "held by transaction 4711, user app, 500 s"
+    assert horizon.holder == "transaction 4711, user app"
+
+
+def test_nobody_is_blamed_for_the_time_before_it_was_first_seen() -> None:
+    """On a busy server some short transaction is open at every poll: it is the pause between polls that holds."""
+    horizon = after(poll(0), poll(300, idle(), writers=(writer(),)))
+
+    assert horizon.bound == at(0)
+    assert horizon.holder == ""
+
+
+def test_a_statement_that_the_server_lists_as_long_is_named_at_once() -> None:
+    horizon = after(poll(0), poll(300, thread(busy=200)))
+
+    assert horizon.bound == listed(100)
+    assert horizon.holder == "a statement of connection 7, user app"
 
 
 def test_transaction_that_ended_holds_nothing_more() -> None:
