@@ -71,8 +71,10 @@ class Adopter:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        self._service = self._stack.enter_context(looking(self._desk, self._environ))
-        self._verifying = self._stack.enter_context(Verifying(self._desk.settings, lake=self._desk.lake))
+        desk = self._desk
+        self._service = self._stack.enter_context(looking(desk, self._environ))
+        verifying = Verifying(desk.settings, lake=desk.lake, silences=desk.silences)
+        self._verifying = self._stack.enter_context(verifying)
         return self
 
     def __exit__(
@@ -160,7 +162,7 @@ class Adopter:
             statements = " ".join(f"{statement};" for statement in add_statements(subject.target, lacking))
             raise SchemaDrift(
                 f"{subject.target} has no column {names}, and the source has: its rows would stay without it",
-                hint=f"{statements}  Fill them there, and ask again; or leave them out by a `query` of your own.",
+                hint=f"{statements}  Fill them there, and ask again.",
             )
         names_wanted = {column.name for column in wanted}
         return tuple(name for name in subject.found.columns if name not in names_wanted and not name.startswith(OURS))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from syncd.core.errors import ConfigError, SourceDown
 from syncd.core.settings import Settings, SourceSettings, StreamSettings, WarehouseSettings
+from syncd.core.silence import Silences
 from watermarks.clock import Clock, SystemClock
 from watermarks.document import Stage, Watermark
 from watermarks.errors import HintedError, Misuse
@@ -55,12 +56,26 @@ class Asked:
 class Desk:
     """Opens each side when it is first asked for, and ends it with the `with`."""
 
-    def __init__(self, settings: Settings, *, clock: Clock | None = None, connections: int = CONNECTIONS) -> None:
-        """Prepare; `connections` is how many requests to the lake may be on their way at once."""
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        clock: Clock | None = None,
+        connections: int = CONNECTIONS,
+        looks: bool = False,
+        silences: Silences | None = None,
+    ) -> None:
+        """Prepare; `connections` is how many requests to the lake may be on their way at once.
+
+        Who only `looks` waits for the lake no longer than a person would; who changes something sits an outage out.
+        """
         self.settings: Final = settings
         self._connections = connections
+        self._looks = looks
+        self.silences: Final = silences or Silences()
         self.clock: Final = clock or SystemClock()
         self._stack = ExitStack()
+        self._stack.enter_context(self.silences)
         self._sessions = dict[str, "Session"]()
         self._ledgers = dict[str, "Ledgers"]()
         self._sources = dict[str, "MySqlSource"]()
@@ -79,7 +94,9 @@ class Desk:
     def lake(self) -> "Lake":
         from syncd.adapters.s3 import Lake  # noqa: PLC0415  # boto3 takes long to load
 
-        return Lake.of(self.settings.lake, connections=self._connections)
+        settings, most = self.settings.lake, self._connections
+        made = Lake.for_looks(settings, connections=most) if self._looks else Lake.of(settings, connections=most)
+        return made.heeded(self.silences)
 
     @cached_property
     def store(self) -> "Store":
@@ -153,7 +170,8 @@ class Desk:
         if name not in self._sessions:
             from syncd.adapters.redshift.way import way_to  # noqa: PLC0415  # its driver takes long to load
 
-            session = self._stack.enter_context(way_to(self._warehouse(name))).open(f"syncd-{os.getpid()}")
+            way = self._stack.enter_context(way_to(self._warehouse(name), heed=self.silences.heed))
+            session = way.open(f"syncd-{os.getpid()}")
             self._stack.callback(session.close)
             self._sessions[name] = session
         return self._sessions[name]
@@ -293,7 +311,7 @@ class Desk:
 
             settings = next(one for one in self.settings.sources if one.name == name)
             quick = replace(settings, silence=min(settings.silence, PATIENCE))
-            source = MySqlSource(quick, self._stack.enter_context(way_to(quick)).open)
+            source = MySqlSource(quick, self._stack.enter_context(way_to(quick, heed=self.silences.heed)).open)
             self._stack.callback(source.close)
             self._sources[name] = source
         return self._sources[name]

@@ -16,4 +16,5 @@ def looking(desk: Desk, environ: Mapping[str, str]) -> Service:
         store=open_unwritten,
         lake=desk.lake,
         one_shot=True,
+        silences=desk.silences,
     )

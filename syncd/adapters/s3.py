@@ -17,6 +17,7 @@ from syncd.core.cleaned import Lying
 from syncd.core.errors import LakeDown, LakeUnfit
 from syncd.core.reading import Part
 from syncd.core.settings import LakeSettings
+from syncd.core.silence import Silences
 from watermarks.errors import HintedError
 from watermarks.stores.s3 import (
     CREDENTIALS,
@@ -39,9 +40,16 @@ IN_FLIGHT: Final = 2
 """How many pieces may be on their way; one more is being filled."""
 CONNECTIONS: Final = 16
 """How many requests may be on their way at once, unless more are asked for."""
+LOOKED_WITHIN: Final = 7.0
+LOOKED_AT_MOST: Final = 3
+"""Seconds that somebody who looks waits for an answer, and how often."""
 MOST_AT_ONCE: Final = 1000
 """How many keys S3 removes with one request."""
 
+_OF_OTHERS: Final = (boto.ClientError, *CREDENTIALS, *UNSENDABLE)
+"""What is no silence of the lake: it answered, or was not even asked."""
+_ASKED: Final = "syncd.asked"
+"""What a request's context has the number of its question under."""
 _UNFIT: Final = frozenset(
     {
         *("NoSuchBucket", "AccessDenied", "AllAccessDisabled", "AccountProblem", "InvalidAccessKeyId"),
@@ -52,6 +60,12 @@ _UNFIT: Final = frozenset(
     }
 )
 """What does not pass by itself."""
+
+
+class NotAsked(boto.EndpointConnectionError):
+    """A request that was not sent: of all errors its kind says for certain that nothing was done."""
+
+    fmt = "{endpoint_url} kept silent a moment ago, and was not asked again so soon"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,25 +84,37 @@ class Lake:
     client: "S3Client"
 
     @classmethod
-    def of(cls, settings: LakeSettings, *, within: float | None = None, connections: int = CONNECTIONS) -> "Lake":
+    def of(cls, settings: LakeSettings, *, connections: int = CONNECTIONS) -> "Lake":
         """The lake with a client of its own; safe for several threads, each over one of so many connections.
-
-        With `within`, no request waits longer than so many seconds for a connection or
-        an answer, and none is sent twice.
 
         Raises:
             Misuse: no client can be built from the settings.
         """
-        if within is None:
-            client = s3_client(region=settings.region, endpoint=settings.endpoint, connections=connections)
-            return cls(settings, client)
+        return cls(settings, s3_client(region=settings.region, endpoint=settings.endpoint, connections=connections))
+
+    @classmethod
+    def for_looks(cls, settings: LakeSettings, *, connections: int = CONNECTIONS) -> "Lake":
+        """The same for people who look, and wait: what does not answer is soon said to be away.
+
+        Raises:
+            Misuse: no client can be built from the settings.
+        """
+        return cls.quick(settings, within=LOOKED_WITHIN, attempts=LOOKED_AT_MOST, connections=connections)
+
+    @classmethod
+    def quick(cls, settings: LakeSettings, *, within: float, attempts: int, connections: int = CONNECTIONS) -> "Lake":
+        """The same in a hurry: no request waits longer for a connection or an answer, nor is sent oftener.
+
+        Raises:
+            Misuse: no client can be built from the settings.
+        """
         client = s3_client(
             region=settings.region,
             endpoint=settings.endpoint,
             connect_timeout=within,
             read_timeout=within,
-            attempts=1,
-            connections=8,  # of several claims that are taken at once
+            attempts=attempts,
+            connections=connections,
         )
         return cls(settings, client)
 
@@ -100,6 +126,25 @@ class Lake:
             meter(LakeAsked(operation=event_name.rpartition(".")[2], status=int(status)))
 
         self.client.meta.events.register("response-received.s3", count, unique_id="syncd.count")
+        return self
+
+    def heeded(self, silences: Silences) -> "Lake":
+        """The same lake, with an eye on how long it takes to answer: one that kept silent is not asked for a while."""
+        side = self.at("").rstrip("/")
+
+        def begins(params: Mapping[str, Any], context: dict[str, Any], **_: object) -> None:
+            if silences.leaves(side):
+                raise NotAsked(endpoint_url=params["url"], error="")
+            context[_ASKED] = silences.asks(side)
+
+        def ends(context: dict[str, Any], exception: Exception | None = None, **_: object) -> None:
+            if (number := context.pop(_ASKED, None)) is not None:
+                silences.answered(number, well=exception is None or isinstance(exception, _OF_OTHERS))
+
+        events = self.client.meta.events
+        events.register("before-call.s3", begins, unique_id="syncd.begins")
+        events.register("after-call.s3", ends, unique_id="syncd.ends")
+        events.register("after-call-error.s3", ends, unique_id="syncd.fails")
         return self
 
     def name(self, key: str) -> str:
@@ -176,13 +221,13 @@ class Lake:
     def stray(self, prefix: str) -> Sequence[tuple[str, datetime]]:
         """Every object below a prefix with the instant of its last change."""
         start = len(self.name(""))
-        found = self._listed(self.name(prefix))
+        found = self._listed(prefix)
         return [(each["Key"][start:], each["LastModified"].astimezone(UTC)) for each in found]
 
     def lying(self, prefix: str) -> Sequence[Lying]:
         """Every object below a prefix, with its size and the instant of its last change."""
         start = len(self.name(""))
-        found = self._listed(self.name(prefix))
+        found = self._listed(prefix)
         return [
             Lying(key=each["Key"][start:], bytes=each["Size"], at=each["LastModified"].astimezone(UTC))
             for each in found
@@ -191,7 +236,7 @@ class Lake:
     def standing(self, prefix: str) -> Mapping[str, tuple[int, str]]:
         """Size and tag of every object below a prefix, a thousand with each request."""
         start = len(self.name(""))
-        return {each["Key"][start:]: (each["Size"], each["ETag"]) for each in self._listed(self.name(prefix))}
+        return {each["Key"][start:]: (each["Size"], each["ETag"]) for each in self._listed(prefix)}
 
     def abandon(self, prefix: str, *, mine: Callable[[str], bool]) -> int:
         """Give up uploads that were begun below a prefix, at keys that are mine, and never finished; how many."""
@@ -207,16 +252,16 @@ class Lake:
                 self.client.abort_multipart_upload(Bucket=self.settings.bucket, Key=name, UploadId=upload)
         return len(ours)
 
-    def _listed(self, name: str) -> "Iterator[ObjectTypeDef]":
+    def _listed(self, prefix: str) -> "Iterator[ObjectTypeDef]":
         further: dict[str, Any] = {}
         while True:
-            with self.mapped(name, "s3:ListBucket on the bucket"):
-                page = self.client.list_objects_v2(Bucket=self.settings.bucket, Prefix=name, **further)
+            with self.mapped(prefix, "s3:ListBucket on the bucket"):
+                page = self.client.list_objects_v2(Bucket=self.settings.bucket, Prefix=self.name(prefix), **further)
             yield from page.get("Contents", [])
             if not page.get("IsTruncated"):
                 return
             if "NextContinuationToken" not in page:
-                raise LakeDown(f"{self.at(name)}: the listing goes on, but does not say where")
+                raise LakeDown(f"{self.at(prefix)}: the listing goes on, but does not say where")
             further = {"ContinuationToken": page["NextContinuationToken"]}
 
     @contextmanager

@@ -39,7 +39,7 @@ def audit(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by n
 
     Exit 7: something was found. Exit 12: a watermark cannot be read.
     """
-    with open_desk(words["config"]) as desk:
+    with open_desk(words["config"], looks=True) as desk:
         named = chosen(desk, words["tables"], all_=not words["tables"])
         looked = [_look(desk, one, deep=words["deep"]) for one in named]
     if words["as_json"]:

@@ -33,7 +33,7 @@ def explain(table: str, key: tuple[str, ...], **words: Any) -> None:  # noqa: AN
     from syncd.explaining import Explainer
 
     pairs = _pairs(key)
-    with open_desk(words["config"]) as desk:
+    with open_desk(words["config"], looks=True) as desk:
         [named] = chosen(desk, [table], all_=False)
         explainer = Explainer(desk=desk, settings=named.required(), environ=os.environ, all_files=words["all_files"])
         facts = explainer.facts(pairs)

@@ -45,7 +45,7 @@ def plan(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by na
         wait = duration(words["wait"])
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--wait") from error
-    with open_desk(words["config"]) as desk, Foreteller(desk, environ=os.environ, wait=wait) as foreteller:
+    with open_desk(words["config"], looks=True) as desk, Foreteller(desk, environ=os.environ, wait=wait) as foreteller:
         named = chosen(desk, words["tables"], all_=not words["tables"])
         looked = [_look(foreteller, one, limit=words["limit"]) for one in named]
     if words["as_json"]:

@@ -30,6 +30,10 @@ class Lines:
         if line:
             click.echo(f"{event.stream.database}.{event.stream.table}: {line}", err=True)
 
+    def say(self, line: str) -> None:
+        """A word that is about no event."""
+        click.echo(line, err=True)
+
 
 class Live:
     """The rows of the batch at work and their rate, on one line that is drawn anew; what is done scrolls above."""
@@ -58,6 +62,14 @@ class Live:
                 line = told(event)
                 if line:
                     click.echo(f"{event.stream.database}.{event.stream.table}: {line}", err=True)
+
+    def say(self, line: str) -> None:
+        """A word that is about no event, above what is drawn; from any thread."""
+        progress = self._progress
+        if progress is not None:
+            progress.console.print(line, markup=False, highlight=False)
+        else:
+            click.echo(line, err=True)
 
     def _begin(self, event: BatchPlanned) -> None:
         from rich.console import Console

@@ -3,24 +3,26 @@
 import os
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from syncd.cli.exits import Exit, exit_for, worst
+from syncd.cli.output import say
 from syncd.cli.quarantine_view import show_asides, show_replays, show_rows
 from syncd.cli.run import chosen, progress_of, require_warehouses, tell_error
 from syncd.cli.signals import ended_by_sigterm
 from syncd.cli.streams import CONFIG
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from syncd.core.settings import Settings, StreamSettings
     from syncd.stages.load import LoadOutcome
     from syncd.stages.run import Outcome
+    from syncd.wiring import Service
     from watermarks.batch import BatchId
     from watermarks.errors import HintedError
 
@@ -47,6 +49,16 @@ def quarantine() -> None:
     """Look at the rows that were put aside, and bring them back."""
 
 
+@contextmanager
+def _looking(settings: "Settings") -> "Iterator[Service]":
+    from syncd.core.silence import Silences
+    from syncd.desk import Desk
+    from syncd.looking import looking
+
+    with Desk(settings, looks=True, silences=Silences(say)) as desk, looking(desk, os.environ) as service:
+        yield service
+
+
 def _common(command: Command) -> Command:
     for option in (
         click.option(
@@ -65,10 +77,8 @@ def _common(command: Command) -> Command:
 @_common
 def list_(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by name
     """List the files in quarantine: how many rows each has, and whether they were brought back."""
-    from syncd.wiring import Service
-
     settings, streams = _streams(words)
-    with Service(settings, environ=os.environ, tell=lambda _: None) as service:
+    with _looking(settings) as service:
         found = [(stream, service.quarantine(stream).look(words["batch"])) for stream in streams]
     show_asides(found, as_json=words["as_json"])
     if any(aside.gone and aside.replayed_by is None for _, lying in found for aside in lying.asides):
@@ -84,10 +94,9 @@ def show(**words: Any) -> None:  # noqa: ANN401  # as above
     from itertools import islice
 
     from syncd.core.manifest import Manifest
-    from syncd.wiring import Service
 
     settings, streams = _streams(words)
-    with Service(settings, environ=os.environ, tell=lambda _: None) as service:
+    with _looking(settings) as service:
 
         def rows() -> "Any":  # noqa: ANN401  # rows with their streams
             for stream in streams:
@@ -110,6 +119,7 @@ def show(**words: Any) -> None:  # noqa: ANN401  # as above
 def replay(**words: Any) -> None:  # noqa: ANN401  # as above
     """Bring rows back that pass by now; each once, and never over a newer version."""
     from syncd.config.words import duration
+    from syncd.core.silence import Silences
     from syncd.wiring import Pass, Service
 
     settings, streams = _streams(words)
@@ -122,7 +132,10 @@ def replay(**words: Any) -> None:  # noqa: ANN401  # as above
         raise click.BadParameter(str(error), param_hint="--wait") from error
     with ended_by_sigterm(), ExitStack() as stack:
         progress = stack.enter_context(progress_of(quiet=words["as_json"]))
-        service = stack.enter_context(Service(settings, environ=os.environ, tell=progress, one_shot=True))
+        silences = stack.enter_context(Silences(progress.say))
+        service = stack.enter_context(
+            Service(settings, environ=os.environ, tell=progress, one_shot=True, silences=silences)
+        )
         done: list[tuple[StreamSettings, Outcome, LoadOutcome | None]] = []
         for stream in streams:
             made = service.replay(stream, wanted, batch=words["batch"], lands=lands)

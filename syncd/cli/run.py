@@ -53,6 +53,7 @@ def run(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by nam
     from syncd.config.check import read_settings
     from syncd.config.words import duration
     from syncd.core.planner import Request
+    from syncd.core.silence import Silences
     from syncd.wiring import Pass, Service, open_store, open_unwritten
 
     settings = read_settings(words["config"], os.environ)
@@ -70,7 +71,18 @@ def run(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by nam
     with ended_by_sigterm(), ExitStack() as stack:
         progress = stack.enter_context(progress_of(quiet=words["as_json"]))
         store = open_unwritten if wanted.dry else open_store
-        service = stack.enter_context(Service(settings, environ=os.environ, tell=progress, store=store, one_shot=True))
+        silences = stack.enter_context(Silences(progress.say))
+        service = stack.enter_context(
+            Service(
+                settings,
+                environ=os.environ,
+                tell=progress,
+                store=store,
+                one_shot=True,
+                looks=wanted.dry,
+                silences=silences,
+            )
+        )
         passed = [_passed(service, stream, wanted, extracts=extracts, loads=loads) for stream in streams]
     show(passed, as_json=words["as_json"], dry_run=wanted.dry, strict=words["strict"])
     _leave(passed, strict=words["strict"], debug=words["debug"])
@@ -81,6 +93,8 @@ def _require_sense(words: dict[str, Any]) -> None:
         raise click.UsageError("--extract-only and --load-only exclude each other: without either, both stages run")
     if words["start"] and not words["until"]:
         raise click.UsageError("--from wants --until: a range that is read again has two ends")
+    if words["start"] and words["start"] > words["until"]:
+        raise click.UsageError("--from is later than --until: nothing lies between them")
     if words["load_only"] and words["until"]:
         raise click.UsageError("--from and --until are about reading from MySQL: leave them out with --load-only")
 
@@ -107,20 +121,24 @@ def _passed(service: "Service", stream: "StreamSettings", wanted: "Pass", *, ext
 
 def chosen(settings: "Settings", names: Sequence[str], *, all_: bool) -> "list[StreamSettings]":
     """The streams that were named; every name must be one, and some must be."""
+    from syncd.desk import name_of
+
     if all_ == bool(names):
         raise click.UsageError("name tables with -t, or say --all" if not names else "--all and -t exclude each other")
     if all_:
         return list(settings.streams)
     chosen: list[StreamSettings] = []
     for name in names:
-        found = [stream for stream in settings.streams if name in {stream.table, f"{stream.database}.{stream.table}"}]
+        found = [stream for stream in settings.streams if name in {stream.table, stream.name, name_of(stream).stem}]
         if not found:
             raise ConfigError(
                 f"no table {name} is configured", hint=meant(name, [stream.name for stream in settings.streams])
             )
         if len(found) > 1:
-            several = ", ".join(f"{stream.database}.{stream.table}" for stream in found)
-            raise ConfigError(f"{name} is not one table but {len(found)}: {several}", hint="Write database.table.")
+            several = ", ".join(name_of(stream).stem for stream in found)
+            raise ConfigError(
+                f"{name} is not one table but {len(found)}: {several}", hint="Write source/database.table."
+            )
         chosen += [stream for stream in found if stream not in chosen]
     return chosen
 

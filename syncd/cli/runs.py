@@ -33,7 +33,7 @@ def runs(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by na
 
     A run that finds nothing to do leaves no trace, and is not shown.
     """
-    with open_desk(words["config"]) as desk:
+    with open_desk(words["config"], looks=True) as desk:
         named = chosen(desk, words["tables"], all_=not words["tables"])
         looked = [_look(desk, one, last=words["last"]) for one in named]
     found = sorted(((one, run) for one in looked for run in one.runs), key=lambda pair: pair[1].ended, reverse=True)[

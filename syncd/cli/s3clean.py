@@ -49,7 +49,7 @@ def _what(command: Command) -> Command:
 @common
 def list_(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by name
     """List what could be removed, and what stays and why; without a kind, all kinds."""
-    with open_desk(words["config"]) as desk:
+    with open_desk(words["config"], looks=True) as desk:
         looked = _looked(desk, words, _kinds(words, otherwise=("loaded", "orphan", "replayed")))
     if words["as_json"]:
         show_json(list_fields(looked, files=words["show_files"]))

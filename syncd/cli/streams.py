@@ -75,11 +75,13 @@ def tables(command: Command) -> Command:
     return command
 
 
-def open_desk(config: Path, *, connections: int | None = None) -> "Desk":
+def open_desk(config: Path, *, looks: bool = False, connections: int | None = None) -> "Desk":
     from syncd.config.check import read_settings
+    from syncd.core.silence import Silences
     from syncd.desk import CONNECTIONS, Desk
 
-    return Desk(read_settings(config, os.environ), connections=connections or CONNECTIONS)
+    settings = read_settings(config, os.environ)
+    return Desk(settings, looks=looks, connections=connections or CONNECTIONS, silences=Silences(say))
 
 
 def chosen(desk: "Desk", names: Sequence[str], *, all_: bool) -> list[Named]:

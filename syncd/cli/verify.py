@@ -66,6 +66,7 @@ def verify(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by 
       syncd verify -t orders --repair
     """
     from syncd.config.check import read_settings
+    from syncd.core.silence import Silences
     from syncd.wiring import Pass, Service
     from syncd.wiring.verifying import Verifying, Wanted
 
@@ -79,11 +80,14 @@ def verify(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by 
     most = max(words["limit"], MOST) if words["repair"] else words["limit"]
     wanted = Wanted(sample=_sample(words), most=most)
     with ended_by_sigterm(), ExitStack() as stack:
-        verifying = stack.enter_context(Verifying(settings))
+        silences = stack.enter_context(Silences(say))
+        verifying = stack.enter_context(Verifying(settings, silences=silences))
         checked = [Checked(stream=stream, verdict=verifying.verify(stream, wanted)) for stream in streams]
         if words["repair"] and words["yes"] and any(one.verdict.differences for one in checked):
             progress = stack.enter_context(progress_of(quiet=words["as_json"]))
-            service = stack.enter_context(Service(settings, environ=os.environ, tell=progress, one_shot=True))
+            service = stack.enter_context(
+                Service(settings, environ=os.environ, tell=progress, one_shot=True, silences=silences)
+            )
             mend = partial(mended, service=service, verifying=verifying, wanted=wanted, how=Pass())
             checked = [mend(one) for one in checked]
     show(checked, as_json=words["as_json"], values=words["show_values"], limit=words["limit"])

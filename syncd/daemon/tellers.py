@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Self, TextIO
 from syncd.core.events import Event
 from syncd.core.settings import LakeSettings, Settings
 from syncd.observe.log import open_log, secrets_in
-from syncd.wiring.lake import open_lake, open_store
+from syncd.wiring.lake import open_quick_lake, open_store
 from syncd.wiring.marking import Marking
 from syncd.wiring.telling import Incidents
 from watermarks.clock import Clock
@@ -67,4 +67,4 @@ class Tellers:
 
 
 def _store(lake: LakeSettings) -> Store:
-    return open_store(open_lake(lake, within=PATIENCE))
+    return open_store(open_quick_lake(lake, within=PATIENCE))

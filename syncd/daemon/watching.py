@@ -13,7 +13,7 @@ from syncd.daemon.http import Server, serving
 from syncd.observe.board import Board, listed_of
 from syncd.observe.metrics import Metrics
 from syncd.observe.moves import Move, moves_of
-from syncd.wiring.lake import open_lake, open_store
+from syncd.wiring.lake import open_quick_lake, open_store
 from watermarks.clock import Clock
 from watermarks.document import Watermark
 from watermarks.history import Journal
@@ -85,5 +85,5 @@ class Watching:
         """The lake's, over a client of its own: who looks at a page takes no connection from whoever works."""
         kept = self._kept
         if kept is None:
-            self._kept = kept = open_store(open_lake(self._settings.lake, within=PATIENCE, meter=self.meter))
+            self._kept = kept = open_store(open_quick_lake(self._settings.lake, within=PATIENCE, meter=self.meter))
         return kept

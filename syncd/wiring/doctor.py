@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from syncd.core.checkup import Finding, Sheet, Side, State
 from syncd.core.redshift.copy import manifest_body, role_words
 from syncd.core.settings import Settings, WarehouseSettings
-from syncd.wiring.lake import nonce, open_lake
+from syncd.wiring.lake import nonce, open_quick_lake
 
 if TYPE_CHECKING:
     from syncd.adapters.s3 import Lake
@@ -77,7 +77,7 @@ class Doctor:
             examine(self._open(), sheet, nonce=self._nonce)
 
     def _open(self) -> "Lake":
-        return open_lake(self._settings.lake, within=ASKED_WITHIN)
+        return open_quick_lake(self._settings.lake, within=ASKED_WITHIN)
 
     def _warehouse(self, settings: WarehouseSettings, lake: Sheet) -> Callable[[Sheet], None]:
         takes_files = lake.fits("write") and lake.fits("remove")

@@ -1,13 +1,14 @@
 """The lake and its store, and the names by which they know streams and attempts."""
 
 import secrets
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from syncd.core.calls import Meter, unmetered
 from syncd.core.settings import (
     LakeSettings,
     StreamSettings,
 )
+from syncd.core.silence import Silences
 from watermarks.names import StreamName
 from watermarks.store import Store
 
@@ -15,10 +16,26 @@ if TYPE_CHECKING:
     from syncd.adapters.s3 import Lake
 
 
-def open_lake(settings: LakeSettings, *, within: float | None = None, meter: Meter = unmetered) -> "Lake":
+CONNECTIONS_OF_SIGNS: Final = 8
+"""Of several claims that are taken at once."""
+
+
+def open_lake(
+    settings: LakeSettings, *, looks: bool = False, meter: Meter = unmetered, silences: Silences | None = None
+) -> "Lake":
+    """The lake; who works sits an outage of a minute or two out, who only `looks` does not."""
     from syncd.adapters.s3 import Lake  # noqa: PLC0415  # boto3 takes long to load
 
-    lake = Lake.of(settings, within=within)
+    lake = Lake.for_looks(settings) if looks else Lake.of(settings)
+    lake = lake if meter is unmetered else lake.metered(meter)
+    return lake if silences is None else lake.heeded(silences)
+
+
+def open_quick_lake(settings: LakeSettings, *, within: float, meter: Meter = unmetered) -> "Lake":
+    """The lake where an answer is worth nothing after so many seconds: what was asked is not asked again."""
+    from syncd.adapters.s3 import Lake  # noqa: PLC0415  # as above
+
+    lake = Lake.quick(settings, within=within, attempts=1, connections=CONNECTIONS_OF_SIGNS)
     return lake if meter is unmetered else lake.metered(meter)
 
 

@@ -17,16 +17,13 @@ from syncd.core.calls import Meter, unmetered
 from syncd.core.completeness import instant_of_mark, latest
 from syncd.core.earlier import Earlier
 from syncd.core.errors import ConfigError, hinted
-from syncd.core.events import RowsPutAside, StreamFailed, StreamWaited, Tell
+from syncd.core.events import StreamFailed, StreamWaited, Tell
 from syncd.core.horizon import zone_of
 from syncd.core.order import WHOLE
 from syncd.core.passages import passages
 from syncd.core.planner import Request
-from syncd.core.settings import (
-    Settings,
-    StreamSettings,
-    TargetSettings,
-)
+from syncd.core.settings import Mode, Settings, StreamSettings, TargetSettings
+from syncd.core.silence import Silences, unheeded
 from syncd.core.underway import Lane, UnderWay
 from syncd.stages.claim import Claiming, give_back
 from syncd.stages.extract import ExtractProducer
@@ -38,7 +35,7 @@ from syncd.stages.quarantine import Quarantine
 from syncd.stages.replay import ReplayProducer
 from syncd.stages.resting import RestingRun, Rests
 from syncd.stages.run import ExtractRun, Outcome, RunProducer
-from syncd.wiring.lake import nonce, open_lake, open_store, stream_of
+from syncd.wiring.lake import nonce, open_lake, open_quick_lake, open_store, stream_of
 from syncd.wiring.once import once
 from syncd.wiring.source import PassReader, Server
 from syncd.wiring.warehouse import MOST_ROWS, LateTarget, Warehouse
@@ -63,6 +60,7 @@ if TYPE_CHECKING:
     from syncd.adapters.spark.reader import SparkReader
     from syncd.adapters.spark.session import Session
     from syncd.core.ports import Reader
+    from syncd.core.silence import Heed
 
 TTL: Final = 30.0
 """Seconds of silence after which another process may take over."""
@@ -107,11 +105,15 @@ class Service:
         lake: "Lake | None" = None,
         ttl: float = TTL,
         one_shot: bool = False,
+        looks: bool = False,
+        silences: Silences | None = None,
         lost: "Callable[[], None]" = lambda: None,
     ) -> None:
         """Prepare; `lost` is called once, from another thread, when another process has ended this one's lease.
 
-        A `lake` that whoever asks has open already need not be opened again.
+        A `lake` that whoever asks has open already need not be opened again; of another one `looks` says that nothing
+        will be written to it. `silences` is for commands that end soon:
+        a daemon has patience with each side, and a breaker.
         """
         self._settings = settings
         self._environ = environ
@@ -123,6 +125,12 @@ class Service:
         self._given = lake
         self._ttl = ttl
         self._one_shot = one_shot
+        self._looks = looks
+        self._silences = silences
+        self.heed: Final[Heed] = unheeded if silences is None else silences.heed
+        """Whoever keeps an eye on how long servers take to let us in."""
+        self.watch: Final[Heed] = unheeded if silences is None else silences.watch
+        """The same, where streams try again by themselves, and know when none of them need try any more."""
         self._lost = lost
         self._stack = ExitStack()
         self._sources: dict[str, Server] = {}
@@ -136,8 +144,6 @@ class Service:
         self._process: Process | None = None
         self._alive = False
         """Whether its lease is renewed."""
-        self._aside: dict[StreamName, int] = {}
-        """Rows put aside by the loads that are at work."""
         self._guard = threading.RLock()
         """Of all that is made late, and of the dictionaries; nothing is asked of the outside under it."""
 
@@ -187,7 +193,9 @@ class Service:
 
     @once
     def lake(self) -> "Lake":
-        return self._given or open_lake(self._settings.lake, meter=self.meter)
+        return self._given or open_lake(
+            self._settings.lake, looks=self._looks, meter=self.meter, silences=self._silences
+        )
 
     @once
     def store(self) -> Store:
@@ -197,7 +205,7 @@ class Service:
     def lease_lake(self) -> "Lake":
         """The lake over a client of its own, for this process's sign of life."""
         # Less than a second is too short on any line, however short a life the leases have.
-        return open_lake(self._settings.lake, within=max(1.0, self._ttl / LEASE_WAITS), meter=self.meter)
+        return open_quick_lake(self._settings.lake, within=max(1.0, self._ttl / LEASE_WAITS), meter=self.meter)
 
     @once
     def journal(self) -> Journal[Watermark]:
@@ -248,9 +256,7 @@ class Service:
         limit = wanted.request.limit
         if wanted.dry:
             return run.look(limit=limit)
-        outcome = run.once(self._run(wanted), limit=limit, compare=wanted.compare)
-        with self._guard:
-            return replace(outcome, quarantined=self._aside.pop(stream, 0))
+        return run.once(self._run(wanted), limit=limit, compare=wanted.compare)
 
     def _run(self, wanted: Pass) -> Run:
         return Run(id=_run_id(self._clock.now()), strategy=wanted.strategy)
@@ -300,6 +306,7 @@ class Service:
             tell=self._tell,
             rows=MOST_ROWS,
             claiming=self._claiming(stream, Stage.LOAD, wanted),
+            appends=settings.mode is Mode.APPEND,
             holds=lambda key: self._warehouse(target.warehouse).holds(key, sessions),
             pause=lane.pause,
             named=lane.named,
@@ -311,12 +318,6 @@ class Service:
                 settings = next(warehouse for warehouse in self._settings.warehouses if warehouse.name == name)
                 self._warehouses[name] = self._stack.enter_context(Warehouse(settings, self))
             return self._warehouses[name]
-
-    def put_aside(self, stream: StreamName, batch: BatchId, rows: int, reason: str) -> None:
-        """Rows that the warehouse refused are in quarantine."""
-        with self._guard:
-            self._aside[stream] = self._aside.get(stream, 0) + rows
-        self._tell(RowsPutAside(stream=stream, batch=batch, rows=rows, reason=reason))
 
     @property
     def name(self) -> str:
@@ -502,12 +503,12 @@ class Service:
             self._process = Process(store, clock=self._clock, ttl=self._ttl)
         return self._process
 
-    def _give_up(self) -> None:
+    def _give_up(self, why: str) -> None:
         """Our lease was ended: whatever is under way would be dropped, so it does not go on."""
         with self._guard:
             lanes = tuple(self._lanes.values())
         for lane in lanes:
-            lane.end("this process was silent for too long, and another has ended its lease")
+            lane.end(f"this process was silent for too long, and another has ended its lease{why and f' ({why})'}")
         self._lost()
 
     def rest(self) -> None:

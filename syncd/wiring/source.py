@@ -40,7 +40,7 @@ class Server(Opened):
 
     @once
     def way(self) -> Way:
-        return self._stack.enter_context(way_to(self.settings))
+        return self._stack.enter_context(way_to(self.settings, heed=self._service.heed))
 
     @once
     def places(self) -> Connections:
@@ -64,7 +64,7 @@ class Server(Opened):
         primary = self.settings.primary
         if primary is None:
             return AppliedHorizons(self._polled(self.settings, self.way, self.places), self.source())
-        way = self._stack.enter_context(way_to(primary))
+        way = self._stack.enter_context(way_to(primary, heed=self._service.heed))
         places = self._places_of(AT_PRIMARY)
         at_primary = LentSource(places, self._make(primary, way))
         return FollowedHorizons(self._polled(primary, way, places), primary=at_primary, replica=self.source())

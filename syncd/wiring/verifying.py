@@ -16,6 +16,7 @@ from syncd.core.passages import passages
 from syncd.core.redshift.quoting import TableRef
 from syncd.core.redshift.target import Found, found_of, found_statement
 from syncd.core.settings import Mode, Settings, SourceSettings, StreamSettings, WarehouseSettings
+from syncd.core.silence import Silences, unheeded
 from syncd.core.verify.compared import Bounds, Compared, compared
 from syncd.core.verify.here_sql import HereSql
 from syncd.core.verify.sides import Pair
@@ -55,11 +56,13 @@ class Wanted:
 class Verifying(Opened):
     """Compares streams, one after the other; nothing is written anywhere."""
 
-    def __init__(self, settings: Settings, *, lake: "Lake | None" = None) -> None:
+    def __init__(self, settings: Settings, *, lake: "Lake | None" = None, silences: Silences | None = None) -> None:
         """Prepare; a `lake` that whoever asks has open already need not be opened again."""
         super().__init__()
         self._settings = settings
         self._given = lake
+        self._silences = silences
+        self._heed = unheeded if silences is None else silences.heed
         self._ways = dict[str, "Way"]()
         self._sessions = dict[str, "Session"]()
 
@@ -174,7 +177,7 @@ class Verifying(Opened):
         snapshot = state.chain.snapshot
         began_later = snapshot is not None and snapshot.done and snapshot.reached == START
         since = snapshot.horizon if snapshot is not None and began_later and snapshot.horizon != START else None
-        return Bounds(upto=state.loaded.cursor, since=since)
+        return Bounds(upto=state.loaded.cursor, since=since, seen=state.loaded.last)
 
     def _state(self, settings: StreamSettings) -> Watermark:
         state = self.journal.read(stream_of(settings).stem)
@@ -192,7 +195,7 @@ class Verifying(Opened):
 
     @cached_property
     def lake(self) -> "Lake":
-        return self._given or open_lake(self._settings.lake)
+        return self._given or open_lake(self._settings.lake, looks=True, silences=self._silences)
 
     @cached_property
     def journal(self) -> Journal[Watermark]:
@@ -207,7 +210,7 @@ class Verifying(Opened):
         from syncd.adapters.mysql.way import way_to  # noqa: PLC0415  # as above
 
         if settings.source not in self._ways:
-            self._ways[settings.source] = self._stack.enter_context(way_to(self._source(settings)))
+            self._ways[settings.source] = self._stack.enter_context(way_to(self._source(settings), heed=self._heed))
         return self._ways[settings.source].open()
 
     def warehouse(self, settings: StreamSettings) -> WarehouseSettings:
@@ -221,7 +224,7 @@ class Verifying(Opened):
         warehouse = self.warehouse(settings)
         known = self._sessions.get(warehouse.name)
         if known is None or not known.alive:
-            known = self._stack.enter_context(way_to(warehouse)).open("syncd verify")
+            known = self._stack.enter_context(way_to(warehouse, heed=self._heed)).open("syncd verify")
             self._stack.callback(known.close)
             self._sessions[warehouse.name] = known
         return known

@@ -19,6 +19,8 @@ from watermarks.errors import HintedError
 Connection: TypeAlias = "pymysql.Connection[Any]"
 
 CONNECTED_WITHIN: Final = 10
+GREETED_WITHIN: Final = 20.0
+"""Seconds of silence while a session is made: the answer to a long question may be worth more, a greeting never is."""
 ISOLATION: Final = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"
 """A statement of its own: the variable has another name on MariaDB before 11.1."""
 
@@ -29,6 +31,8 @@ _STRANGE: Final = (struct.error, IndexError, ValueError)
 
 def connect(settings: SourceSettings, *, at: tuple[str, int] | None = None) -> Connection:
     """A connection in UTC that commits each statement by itself; no wait on it is longer than `settings.silence`.
+
+    While it is made, none is longer than `GREETED_WITHIN` either.
 
     `at` is the near end of a tunnel; certificates are still checked for the host beyond it.
 
@@ -51,6 +55,7 @@ def connect(settings: SourceSettings, *, at: tuple[str, int] | None = None) -> C
             raise SourceUnfit(f"MySQL at {settings.host}:{settings.port}: {error}") from error
         with closed_on_error(connection), connection.cursor() as cursor:
             cursor.execute(ISOLATION)
+    connection.wait_for_answers(settings.silence.total_seconds())
     return connection
 
 
@@ -70,8 +75,12 @@ class _Quick(pymysql.connections.Connection):  # type: ignore[misc]  # nobody te
     def _create_ssl_ctx(self, sslp: Any) -> ssl.SSLContext:  # noqa: ANN401  # the driver's own
         return sslp if isinstance(sslp, ssl.SSLContext) else unchecked()
 
+    def wait_for_answers(self, seconds: float) -> None:
+        """From now on, wait for so long for the next bytes of an answer."""
+        self._read_timeout = seconds
 
-def _prepared(settings: SourceSettings) -> Connection:
+
+def _prepared(settings: SourceSettings) -> _Quick:
     silence = settings.silence.total_seconds()
     return _Quick(
         host=settings.host,
@@ -81,7 +90,7 @@ def _prepared(settings: SourceSettings) -> Connection:
         password=settings.password.value.encode(),
         database=settings.database,
         charset="utf8mb4",
-        read_timeout=silence,
+        read_timeout=min(silence, GREETED_WITHIN),
         write_timeout=silence,
         init_command=session_of(silence),
         autocommit=True,

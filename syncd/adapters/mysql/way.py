@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from syncd.adapters.mysql.connect import Connection, connect
 from syncd.core.errors import SourceDown
 from syncd.core.settings import SourceSettings
+from syncd.core.silence import Heed, unheeded
 
 if TYPE_CHECKING:
     from syncd.adapters.tunnel import Tunnel
@@ -19,6 +20,7 @@ class Way:
 
     settings: SourceSettings
     tunnel: "Tunnel | None" = None
+    heed: Heed = unheeded
 
     def end(self) -> tuple[str, int]:
         """The host and port that a client of this machine connects to.
@@ -43,7 +45,8 @@ class Way:
             SourceDown, SourceUnfit, ConfigError: as `connect`; what the bastion says comes first.
         """
         try:
-            return connect(self.settings, at=self.end())
+            with self.heed(f"MySQL at {self.settings.host}:{self.settings.port}"):
+                return connect(self.settings, at=self.end())
         except SourceDown as error:
             # Of a bastion's refusal the driver sees no more than a lost connection.
             if self.tunnel is not None and (trouble := self.tunnel.trouble) is not None:
@@ -52,17 +55,17 @@ class Way:
 
 
 @contextmanager
-def way_to(settings: SourceSettings) -> Iterator[Way]:
+def way_to(settings: SourceSettings, *, heed: Heed = unheeded) -> Iterator[Way]:
     """The way to a source, open inside the `with`; no bastion is dialled where none is configured.
 
     Raises:
         SourceDown, SourceUnfit: the bastion is away, or refuses us.
     """
     if settings.tunnel is None:
-        yield Way(settings=settings)
+        yield Way(settings=settings, heed=heed)
         return
     # The library of SSH takes longer to load than a run that finds nothing.
     from syncd.adapters.tunnel import Tunnel  # noqa: PLC0415  # see above
 
     with Tunnel(settings.tunnel, to=(settings.host, settings.port)) as tunnel:
-        yield Way(settings=settings, tunnel=tunnel)
+        yield Way(settings=settings, tunnel=tunnel, heed=heed)

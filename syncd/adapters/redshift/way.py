@@ -10,6 +10,7 @@ from syncd.adapters.redshift.session import Session
 from syncd.core.calls import Meter, unmetered
 from syncd.core.errors import SourceDown, SourceUnfit, WarehouseDown, WarehouseUnfit
 from syncd.core.settings import WarehouseSettings
+from syncd.core.silence import Heed, unheeded
 from watermarks.errors import HintedError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ class WarehouseWay:
     settings: WarehouseSettings
     tunnel: "Tunnel | None" = None
     meter: Meter = unmetered
+    heed: Heed = unheeded
 
     def open(self, name: str) -> Session:
         """One more session, as `connect` opens it.
@@ -33,7 +35,8 @@ class WarehouseWay:
         with _told_of_the_warehouse():
             at = None if self.tunnel is None else self.tunnel.near_end()
         try:
-            return connect(self.settings, name=name, at=at, meter=self.meter)
+            with self.heed(f"Redshift at {self.settings.host}:{self.settings.port}"):
+                return connect(self.settings, name=name, at=at, meter=self.meter)
         except WarehouseDown as error:
             # Of a bastion's refusal the driver sees no more than a lost connection.
             if self.tunnel is not None and (trouble := self.tunnel.trouble) is not None:
@@ -42,14 +45,14 @@ class WarehouseWay:
 
 
 @contextmanager
-def way_to(settings: WarehouseSettings, *, meter: Meter = unmetered) -> Iterator[WarehouseWay]:
+def way_to(settings: WarehouseSettings, *, meter: Meter = unmetered, heed: Heed = unheeded) -> Iterator[WarehouseWay]:
     """The way to a warehouse, open inside the `with`; no bastion is dialled where none is configured.
 
     Raises:
         WarehouseDown, WarehouseUnfit: the bastion is away, or refuses us.
     """
     if settings.tunnel is None:
-        yield WarehouseWay(settings=settings, meter=meter)
+        yield WarehouseWay(settings=settings, meter=meter, heed=heed)
         return
     # The library of SSH takes longer to load than a run that finds nothing.
     from syncd.adapters.tunnel import Tunnel  # noqa: PLC0415  # see above
@@ -57,7 +60,7 @@ def way_to(settings: WarehouseSettings, *, meter: Meter = unmetered) -> Iterator
     with ExitStack() as stack:
         with _told_of_the_warehouse():
             tunnel = stack.enter_context(Tunnel(settings.tunnel, to=(settings.host, settings.port)))
-        yield WarehouseWay(settings=settings, tunnel=tunnel, meter=meter)
+        yield WarehouseWay(settings=settings, tunnel=tunnel, meter=meter, heed=heed)
 
 
 @contextmanager

@@ -28,7 +28,7 @@ AT_ONCE: Final = 16
 @common
 def list_(**words: Any) -> None:  # noqa: ANN401  # as above
     """List the watermark of every table, configured or only found in the lake."""
-    with open_desk(words["config"]) as desk:
+    with open_desk(words["config"], looks=True) as desk:
         with ThreadPoolExecutor(AT_ONCE) as pool:
             looked = list(pool.map(partial(look, desk, claims=False), _every(desk)))
         default = desk.defaults.newest(SYSTEM)
@@ -87,7 +87,7 @@ def _row(one: Looked) -> tuple[object, ...]:
 @common
 def history(**words: Any) -> None:  # noqa: ANN401  # as above
     """Show who moved which mark, when and why; the newest first."""
-    with open_desk(words["config"]) as desk:
+    with open_desk(words["config"], looks=True) as desk:
         if words["default"]:
             entries = list(islice(_entries_of_default(desk), words["limit"]))
             told_of = [("the system-wide default", "", entries)]

@@ -44,7 +44,7 @@ class Looked:
 @common
 def get(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by name
     """Show the watermark of a table; without one, the system-wide default."""
-    with open_desk(words["config"]) as desk:
+    with open_desk(words["config"], looks=True) as desk:
         if not words["tables"] and not words["all_"]:
             _show_default(desk, as_json=words["as_json"])
             return
@@ -161,7 +161,7 @@ def _show_default(desk: "Desk", *, as_json: bool) -> None:
 @common
 def export(**words: Any) -> None:  # noqa: ANN401  # as above
     """Print the documents as they stand, one JSON object."""
-    with open_desk(words["config"]) as desk:
+    with open_desk(words["config"], looks=True) as desk:
         documents: dict[str, Any] = {}
         for one in chosen(desk, words["tables"], all_=words["all_"]):
             state = desk.journal.newest(one.stream.stem)

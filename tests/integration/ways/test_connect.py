@@ -2,7 +2,7 @@ import random
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from time import monotonic
@@ -111,6 +111,30 @@ def test_a_server_that_takes_us_and_says_nothing_is_waited_for_no_longer_than_si
             connect(replace(somewhere(mute.getsockname()[1]), tls=tls))
 
     assert monotonic() - began < 5
+
+
+def test_a_greeting_is_not_waited_for_as_long_as_a_long_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("syncd.adapters.mysql.connect.GREETED_WITHIN", 0.5)
+    with socket.create_server((LOOPBACK, 0)) as mute:
+        began = monotonic()
+
+        with pytest.raises(SourceDown, match="timed out"):
+            connect(replace(somewhere(mute.getsockname()[1]), silence=timedelta(seconds=20)))
+
+    assert monotonic() - began < 5
+
+
+def test_who_was_greeted_is_waited_for_as_long_as_was_asked(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("syncd.adapters.mysql.connect.GREETED_WITHIN", 1.0)
+    guarded.show(LOOPBACK)
+    settings = replace(guarded.settings(Tls.DISABLE), silence=timedelta(seconds=20))
+
+    with (
+        closing(connect(settings, at=(LOOPBACK, guarded.box.mysql.port))) as connection,
+        connection.cursor() as cursor,
+    ):
+        cursor.execute("SELECT SLEEP(2)")
+        assert cursor.fetchall() == ((0,),)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,167 @@
+"""Sides that take every connection and never answer: whoever looks is told, and is not kept for long."""
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from syncd.adapters.s3 import Lake
+from syncd.cli.exits import Exit
+from syncd.config.check import read_settings
+from syncd.core.errors import WarehouseDown
+from syncd.core.silence import Silences
+from syncd.core.underway import Lane
+from syncd.desk import Desk
+from syncd.sandbox.redshift import RedshiftStandIn
+from syncd.wiring import Service
+from syncd.wiring.warehouse import Warehouse
+from tests.integration.marks.conftest import Marks
+from tests.integration.run.conftest import Ran
+from tests.services.mute import Mute
+from watermarks.document import Stage
+from watermarks.errors import StoreUnavailable
+from watermarks.names import StreamName
+from watermarks.stores.s3 import S3Store
+
+pytestmark = pytest.mark.services
+
+TABLES = 60
+DEFAULTS = Silences.__init__.__kwdefaults__ or {}
+WITHIN = 0.5
+"""Seconds that a side may take for an answer here."""
+
+
+class Cut(Marks):
+    """Commands over many tables, where some sides do not answer."""
+
+    mysql = "127.0.0.1:9"
+    s3 = ""
+    redshift = ""
+
+    @property
+    def config(self) -> Path:
+        path, lake, server = self.directory / "syncd.yaml", self.lake.settings, self.server
+        names = ", ".join(f"shop.t{number}: {{}}" for number in range(TABLES))
+        path.write_text(
+            f"source: {{url: 'mysql://nobody:x@{self.mysql}/shop', zone: UTC}}\n"
+            f"lake: {{url: 's3://{lake.bucket}/{lake.prefix}', endpoint: '{self.s3 or lake.endpoint}',"
+            " region: us-east-1}\n"
+            f"warehouse: {{url: 'redshift://{server.user}:{server.password}@"
+            f"{self.redshift or f'{server.host}:{server.port}'}/{server.database}'}}\n"
+            f"tables: {{{names}}}\n"
+        )
+        return path
+
+    def timed(self, *words: str) -> tuple[Ran, float]:
+        began = time.monotonic()
+        done = self(*words)
+        return done, time.monotonic() - began
+
+
+@pytest.fixture
+def cut(lake: Lake, server: RedshiftStandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cut:
+    monkeypatch.setattr("syncd.adapters.s3.LOOKED_WITHIN", WITHIN)
+    monkeypatch.setattr("syncd.adapters.mysql.connect.GREETED_WITHIN", WITHIN)
+    monkeypatch.setattr("syncd.adapters.redshift.connect.GREETED_WITHIN", WITHIN)
+    monkeypatch.setattr(Silences.__init__, "__kwdefaults__", {**DEFAULTS, "said_after": WITHIN / 2})
+    return Cut(lake=lake, server=server, directory=tmp_path, group=())
+
+
+@pytest.fixture
+def mute() -> Iterator[Mute]:
+    with closing(Mute()) as mute:
+        yield mute
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("status",),
+        ("plan",),
+        ("runs",),
+        ("audit",),
+        ("explain", "t3", "id=1"),
+        ("watermark", "list"),
+        ("watermark", "get", "--all"),
+        ("quarantine", "list"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_lake_that_keeps_silent_is_said_soon_and_waited_for_once(
+    cut: Cut, mute: Mute, words: tuple[str, ...]
+) -> None:
+    cut.s3 = f"http://127.0.0.1:{mute.port}"
+
+    done, seconds = cut.timed(*words)
+
+    assert done.code == Exit.LAKE, done.err
+    assert f"s3://{cut.lake.settings.bucket}/{cut.lake.settings.prefix} has not answered for" in done.err
+    assert done.err.count("has not answered") == 1, done.err
+    assert seconds < 20 * WITHIN, done.err
+    assert mute.calls <= 100, "two attempts of each that were on their way at once"
+
+
+def test_a_source_that_keeps_silent_is_waited_for_once(cut: Cut, mute: Mute) -> None:
+    cut.mysql = f"127.0.0.1:{mute.port}"
+
+    done = cut("plan")
+
+    assert done.code == Exit.SOURCE, done.err
+    assert f"MySQL at {cut.mysql} has not answered for" in done.err
+    assert done.err.count("error: ") == TABLES
+    assert mute.calls == 1
+
+
+def test_a_warehouse_that_keeps_silent_is_waited_for_once(cut: Cut, mute: Mute) -> None:
+    cut.redshift = f"127.0.0.1:{mute.port}"
+    said = list[str]()
+
+    with Desk(read_settings(cut.config, {}), looks=True, silences=Silences(said.append)) as desk:
+        for settings in desk.settings.streams:
+            with pytest.raises(WarehouseDown):
+                desk.row_in_target(settings, {"id": "1"})
+
+    assert mute.calls == 1
+    assert [line.split(" for ")[0] for line in said] == [f"Redshift at {cut.redshift} has not answered"]
+
+
+def test_whoever_lands_asks_a_silent_warehouse_as_often_as_a_stream_tries(cut: Cut, mute: Mute) -> None:
+    """One that restarts, or wakes up, lets the second or the third in; the streams behind do not wait anew anyway."""
+    cut.redshift = f"127.0.0.1:{mute.port}"
+    settings, said = read_settings(cut.config, {}), list[str]()
+    lane = Lane(StreamName(source="shop", database="shop", table="t0"), Stage.LOAD)
+
+    with (
+        Silences(said.append) as silences,
+        Service(settings, environ={}, tell=lambda _: None, one_shot=True, silences=silences) as service,
+        Warehouse(settings.warehouses[0], service) as warehouse,
+        lane.passing(),
+    ):
+        sessions = warehouse.sessions(lane)
+        for _ in range(2):
+            with pytest.raises(WarehouseDown):
+                sessions.session()
+
+    assert mute.calls == 2
+    assert [line.split(" for ")[0] for line in said] == [f"Redshift at {cut.redshift} has not answered"]
+
+
+def test_what_was_not_sent_is_not_said_to_be_in_doubt(lake: Lake, mute: Mute) -> None:
+    with Silences(said_after=0.2) as silences:
+        settings = lake.settings
+        quick = Lake.quick(
+            type(settings)(bucket="lake", region="us-east-1", endpoint=f"http://127.0.0.1:{mute.port}"),
+            within=0.4,
+            attempts=1,
+        ).heeded(silences)
+        store = S3Store(quick.client, bucket="lake")
+        with pytest.raises(StoreUnavailable):
+            store.read("documents/a.json")
+        calls = mute.calls
+
+        with pytest.raises(StoreUnavailable, match="kept silent"):
+            store.create("documents/a.json", b"{}")
+
+    assert mute.calls == calls
