@@ -114,6 +114,7 @@ class Targets:
             grants=table.grants,
             notes=tuple(dict.fromkeys(table.metadata)),
             deletes=table.deletes,
+            max_refused=table.max_refused,
         )
 
     def _warehouse(self, table: Table, place: Path_) -> WarehouseSettings | None:

@@ -31,6 +31,13 @@ Ranges: TypeAlias = tuple[Terms, ...]
 """Disjoint ranges of one index; none is no row, one without conditions is every row."""
 
 _AS_IT_IS: Final = re.compile(r"\w+", re.ASCII)
+_ASIDE: Final = re.compile(
+    r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`(?:[^`]|``)*`|/\*.*?\*/|\#[^\n]*|--(?=\s|$)[^\n]*""", re.DOTALL
+)
+"""Texts, names in backticks and comments: what stands in them is no word of a statement."""
+_WITHIN: Final = re.compile(r"\((?:(?!\$\{window\})[^()])*\)")
+"""Brackets around anything but the window."""
+_CUTS: Final = re.compile(r"\b(LIMIT|FETCH\s+(FIRST|NEXT))\b", re.IGNORECASE)
 
 NO_ROWS: Final[Ranges] = ()
 ALL_ROWS: Final[Ranges] = ((),)
@@ -258,7 +265,16 @@ def own_rows(query: str, where: str) -> str:
             "the stream's own query has no ${window}",
             hint="Write the window's condition into it, such as: SELECT ... FROM orders WHERE ${window}",
         )
-    return f"({query.strip().rstrip(';').replace('${window}', where)}) AS own"
+    # On a line of its own, the bracket is not part of a comment at the end.
+    return f"({query.strip().rstrip(';').replace('${window}', where)}\n) AS own"
+
+
+def cuts_short(query: str) -> bool:
+    """Whether SQL of one's own gives only some rows of a window: the others would count as read."""
+    plain, before = _ASIDE.sub(" ", query), ""
+    while plain != before:
+        plain, before = _WITHIN.sub(" ", plain), plain
+    return _CUTS.search(plain) is not None
 
 
 def defaults_of(table: str, passages: Sequence[Passage]) -> str:

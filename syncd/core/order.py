@@ -114,7 +114,8 @@ def _require_base(table: Table) -> None:
     if table.kind.upper() == "VIEW":
         raise SourceUnfit(
             f"{table} is a view: it has no key and no index of its own",
-            hint="Name the table under it and put the view's statement into `query`, or read it whole: cursor: none",
+            hint="Read it whole: mode: replace, cursor: none. Or, if it has all columns of one table under it, name"
+            " that one, and put the view's statement into `query`.",
         )
 
 

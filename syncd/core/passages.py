@@ -17,7 +17,8 @@ OURS: Final = "_syncd_"
 """What the names of our own columns begin with."""
 SYSTEM_NAMES: Final = frozenset({"oid", "tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
 _UPPER: Final = {letter: letter + 32 for letter in range(ord("A"), ord("Z") + 1)}
-_BY_QUERY: Final = "Give it another name, or leave it out, in a query of your own (tables: {table}: query)."
+_A_VIEW: Final = "in a view of {table} that is read whole in its place (mode: replace, cursor: none)"
+_BY_VIEW: Final = f"Give it another name at the source; or another name, or none, {_A_VIEW}."
 
 
 def passages(table: Table, settings: StreamSettings) -> tuple[Passage, ...]:
@@ -61,7 +62,7 @@ def _way(table: Table, column: Column, *, boolean: bool) -> Way:
     if rule is None:
         raise SourceUnfit(
             f"{table}.{column.name} is of type {column.column_type}, which syncd does not know",
-            hint="Cast it, or leave it out, in a query of your own.",
+            hint=f"Cast it, or leave it out, {_A_VIEW.format(table=table)}.",
         )
     return rule.way(column)
 
@@ -82,7 +83,7 @@ def _check_names(table: Table, found: Sequence[Passage]) -> None:
     if len(found) > MOST_COLUMNS:
         raise SourceUnfit(
             f"{table} has {len(found)} columns, and Redshift's tables at most {MOST_COLUMNS}",
-            hint="Leave some out in a query of your own.",
+            hint=f"Leave some out, {_A_VIEW.format(table=table)}.",
         )
     taken: dict[str, str] = {}
     for passage in found:
@@ -92,7 +93,7 @@ def _check_names(table: Table, found: Sequence[Passage]) -> None:
         if other is not passage.column:
             raise SourceUnfit(
                 f"{table}: columns {other} and {passage.column} are one name in Redshift",
-                hint=_BY_QUERY.format(table=table),
+                hint=_BY_VIEW.format(table=table),
             )
 
 
@@ -105,4 +106,4 @@ def _check_name(table: Table, passage: Passage) -> None:
     elif passage.name.startswith(OURS):
         reason = f"begins with {OURS}, as only our own columns do"
     if reason:
-        raise SourceUnfit(f"{table}.{passage.column} {reason}", hint=_BY_QUERY.format(table=table))
+        raise SourceUnfit(f"{table}.{passage.column} {reason}", hint=_BY_VIEW.format(table=table))

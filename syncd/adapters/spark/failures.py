@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
+from syncd.adapters.mysql.codes import passes
 from syncd.adapters.spark.jdbc import STRANGER
 from syncd.core.errors import ReaderDown, SchemaDrift, SourceDown, SourceReplaced, SourceUnfit
 from syncd.core.settings import SourceSettings
@@ -15,6 +16,13 @@ ALIVE: Final = "Is the server up, and is there a way to it from this machine?"
 AUTHORITY: Final = "Name the authority that signed it: `ca: FILE`, a PEM file as its owner publishes it."
 NAME: Final = "Name the host as its certificate does, or issue one that names {host}."
 SEVERAL: Final = "Its address leads to several servers: give the source the address of one. Then: syncd doctor"
+REFUSED: Final = (
+    "Is the stream's `query` one that the server understands, and are its tables named with their database?"
+)
+WIDE: Final = (
+    "No row needs more than this, at the source: SET GLOBAL max_allowed_packet = 16777216. Or, without `tls: verify`"
+    " and tunnel, read by the driver that knows no such bound: `spark: {driver: mariadb}`."
+)
 MEMORY: Final = "Give spark.driver_memory more, or read fewer windows at once (source.max_connections)."
 
 _NO_VARIABLE: Final = 1193
@@ -33,11 +41,21 @@ _LONG: Final = frozenset({1969, 3024})
 
 def error_of(error: BaseException, source: SourceSettings) -> HintedError:
     """The error of ours that one from Spark stands for."""
+    try:
+        return _meant(error, source)
+    except _gone():
+        return ReaderDown("the JVM of Spark ended in the middle of its work", hint=MEMORY)
+
+
+def _meant(error: BaseException, source: SourceSettings) -> HintedError:
     place = f"MySQL at {source.host}:{source.port}"
     if (told := _disbelieved(error)) is not None:
         # To the driver a certificate that it does not believe is a line that broke, which would be tried for ever.
         hint = NAME.format(host=source.host) if any(word in told for word in _NAMES) else AUTHORITY
         return SourceUnfit(f"the certificate of {source.host}:{source.port} is not believed: {told}", hint=hint)
+    if is_too_wide(error):
+        # To Connector/J each row is a packet, and none may be longer than the server lets one be that it is sent.
+        return SourceUnfit(f"{place}: a row is longer than the server's max_allowed_packet", hint=WIDE)
     for cause in _causes(error):
         if (code := _code_of(cause)) is not None:
             return _of_code(code, _said(cause), place)
@@ -53,7 +71,17 @@ def error_of(error: BaseException, source: SourceSettings) -> HintedError:
 
 def is_too_wide(error: BaseException) -> bool:
     """Whether Connector/J met a row, or was given a statement, that is longer than it was told to take."""
-    return any(_is(cause, "com.mysql.cj.jdbc.exceptions.PacketTooBigException") for cause in _causes(error))
+    try:
+        return any(_is(cause, "com.mysql.cj.jdbc.exceptions.PacketTooBigException") for cause in _causes(error))
+    except _gone():
+        return False
+
+
+def _gone() -> tuple[type[Exception], ...]:
+    """What comes of asking an exception of Java for more, when its JVM has ended since."""
+    from py4j.protocol import Py4JError
+
+    return (OSError, Py4JError)
 
 
 def _of_code(code: int, told: str, place: str) -> HintedError:
@@ -68,6 +96,8 @@ def _of_code(code: int, told: str, place: str) -> HintedError:
         return SchemaDrift(message, hint=DRIFTED, code=code)
     if code in _UNFIT:
         return SourceUnfit(message, hint=GRANT, code=code)
+    if not passes(code):
+        return SourceUnfit(message, hint=REFUSED, code=code)
     return SourceDown(message, hint=LONG if code in _LONG else ALIVE, code=code)
 
 

@@ -91,6 +91,7 @@ def _of_connector_j(trust: str | None) -> dict[str, str]:
         "characterEncoding": "UTF-8",
         "useServerPrepStmts": "false",
         "useLocalSessionState": "true",
+        "processEscapeCodesForPrepStmts": "false",  # of JDBC: they would be looked for in names too
         "maintainTimeStats": "false",
         "netTimeoutForStreamingResults": "0",  # the session's own settings say it
         "logger": "com.mysql.cj.log.NullLogger",

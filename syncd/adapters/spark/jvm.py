@@ -25,6 +25,8 @@ ROOM: Final = 4 << 20
 """Bytes: far more than a session writes by itself; rows never come to this disk."""
 ROOM_HINT: Final = "Free some space there, or name another directory: TMPDIR, or spark.local.dir in `spark: {conf: }`."
 _SUBMIT: Final = "org.apache.spark.deploy.SparkSubmit"
+_OUT_OF_MEMORY: Final = 52
+"""The code with which Spark ends then."""
 _SAID_AT_MOST: Final = 2_000
 
 _QUIET: Final = """\
@@ -62,6 +64,11 @@ class Jvm:
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(within)
         return self.ended
+
+    @property
+    def ran_full(self) -> bool:
+        """Whether Spark ended it because its heap had no room."""
+        return self.process.poll() == _OUT_OF_MEMORY
 
     @property
     def said(self) -> str:

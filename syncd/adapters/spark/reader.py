@@ -1,6 +1,7 @@
 """The reader behind the port: one Spark job for a batch, one task and one connection for each of its windows."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -12,7 +13,7 @@ from syncd.adapters.s3 import Lake
 from syncd.adapters.spark.failures import error_of, is_too_wide
 from syncd.adapters.spark.jdbc import address_of, marked, properties_of, table_of
 from syncd.adapters.spark.session import Session, Tasks, unweighed
-from syncd.adapters.spark.task import TOLD, Work, part_of, write_window
+from syncd.adapters.spark.task import TOLD, Work, named, part_of, write_window
 from syncd.adapters.spark.trust import trust_of
 from syncd.adapters.wait import until
 from syncd.core import errors as ours
@@ -31,6 +32,7 @@ ON_TOP: Final = 30.0
 """Seconds beyond `longest_read` after which a reading is given up: the server, which counts too, ends it first."""
 GONE_BY_THEMSELVES: Final = 0.5
 """Seconds: a task sees at its next row that it was given up."""
+_PLAIN_NAME: Final = re.compile(r"\w+")
 _TOLD_BY_TASKS: Final[dict[str, type[HintedError]]] = {
     kind.__name__: kind
     for kind in (ours.RowOutside, ours.ValueRefused, ours.LakeDown, ours.LakeUnfit, ours.SchemaDrift, Misuse)
@@ -183,7 +185,13 @@ class SparkReader:
                 lambda some, more: some.union(more),
                 [spark.read.jdbc(address, table_of(statement), properties=properties) for statement in statements],
             )
-            rows = frame.mapInArrow(lambda batches: write_window(work, batches), f"{TOLD} string").collect()
+            names = frame.columns
+            if not all(map(_PLAIN_NAME.fullmatch, names)):
+                # PySpark looks each column up by its name, and takes a point, a star or a backtick in it for its own.
+                frame = frame.toDF(*(f"c{place}" for place in range(len(names))))
+            rows = frame.mapInArrow(
+                lambda batches: write_window(work, named(batches, names)), f"{TOLD} string"
+            ).collect()
             return [json.loads(row[0]) for row in rows]
 
         within = self._source.longest_read.total_seconds() + ON_TOP

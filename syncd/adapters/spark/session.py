@@ -46,6 +46,11 @@ _UNWEIGHED: Final[Mapping[str, str]] = {
 ENOUGH: Final = (
     "Was the machine out of memory? Give spark.driver_memory less than it has, or read fewer windows at once."
 )
+CLUSTER: Final = "Is the cluster up that spark.master names, and does it let this application run? It is asked again."
+LARGER: Final = (
+    "Give spark.driver_memory more: several times what the longest row has in bytes. Or read fewer windows at once"
+    " (source.max_connections)."
+)
 TRIMMED: Final[Mapping[str, str]] = {
     "spark.app.name": "syncd",
     "spark.ui.enabled": "false",
@@ -109,6 +114,8 @@ class Session:
         self._guard = threading.RLock()
         self._jvm: Jvm | None = None
         self._spark: SparkSession | None = None
+        self._by_itself: SparkSession | None = None
+        """The last session that Spark ended by itself; whoever else was at work in it hears of it later."""
         self._slots: Places[Never] | None = None
         self._busy = 0
         self._last_used = now()
@@ -173,9 +180,17 @@ class Session:
         except (TimeoutError, PassStopped):
             raise  # ours: where the JVM did not even hear of the end, it is gone by now
         except Exception as error:
-            broken = _is_line(error)
-            if self._lost(spark, within=ENDS_WITHIN if broken else 0.0):
+            jvm, full = self._jvm, _is_full(error)
+            broken = full or _is_line(error)
+            ended = self._lost(spark, within=ENDS_WITHIN if broken else 0.0)
+            if full or (ended and jvm is not None and jvm.ran_full):
+                raise ReaderDown("the heap of Spark's JVM was too small for what was read", hint=LARGER) from error
+            if self._by_itself is spark:
+                raise ReaderDown("Spark ended its session by itself", hint=CLUSTER) from error
+            if ended:
                 raise ReaderDown("the JVM of Spark ended in the middle of its work", hint=ENOUGH) from error
+            if not broken and self._was_ended_by_spark(spark):
+                raise ReaderDown("Spark ended its session by itself", hint=CLUSTER) from error
             if broken:
                 raise ReaderDown(f"the line to the JVM of Spark broke: {error}") from error
             raise
@@ -239,6 +254,16 @@ class Session:
             if not jvm.ends(within):
                 return False
             self.stop()
+            return True
+
+    def _was_ended_by_spark(self, spark: "SparkSession") -> bool:
+        """Whether Spark has ended this session and left its JVM alone; no job comes through there again."""
+        if not _is_stopped(spark):
+            return self._by_itself is spark  # another may have heard of it, and put it away, meanwhile
+        with self._guard:
+            self._by_itself = spark
+            if self._spark is spark:
+                self.stop()
             return True
 
     def stop_if_idle(self) -> bool:
@@ -480,6 +505,23 @@ def _forget(spark: "SparkSession | None", *, gone: bool) -> None:
     if gateway is not None:
         gateway.shutdown()
     SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001  # as above
+
+
+def _is_stopped(spark: "SparkSession") -> bool:
+    """Whether Spark has ended the session, as it does where its cluster has gone; asked of a JVM that answers."""
+    from py4j.protocol import Py4JError
+
+    try:
+        return bool(spark.sparkContext._jsc.sc().isStopped())  # noqa: SLF001  # there is no public way
+    except (AttributeError, OSError, Py4JError):
+        return False  # another has put it away already, or the JVM does not answer: what it said last is told
+
+
+def _is_full(error: Exception) -> bool:
+    """Whether a task found no room in the heap, after which Spark ends its JVM."""
+    with suppress(Exception):  # its text is asked of a JVM that may be gone
+        return "java.lang.OutOfMemoryError" in str(error)
+    return False
 
 
 def _is_line(error: Exception) -> bool:

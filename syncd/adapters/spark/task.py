@@ -50,6 +50,11 @@ class Work:
     lake: LakeSettings
 
 
+def named(batches: Iterable[pa.RecordBatch], names: list[str]) -> Iterator[pa.RecordBatch]:
+    """The same batches, their fields named so, in their order."""
+    return (batch if batch.schema.names == names else batch.rename_columns(names) for batch in batches)
+
+
 def write_window(work: Work, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Write the rows of this task's window, and tell what came of it.
 

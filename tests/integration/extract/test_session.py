@@ -181,6 +181,62 @@ session.stop()
 """
 
 
+HEAP = """
+from syncd.adapters.spark.session import Session
+from syncd.core.errors import ReaderDown
+from syncd.core.settings import SparkSettings
+session = Session(SparkSettings(driver_memory="512m"))
+def large(spark):
+    rows = spark.range(1).selectExpr("repeat('x', 400000000) AS x")
+    return rows.mapInArrow(lambda batches: batches, "x string").count()
+try:
+    session.run(large, within=120)
+except ReaderDown as told:
+    assert "heap" in told.message, told.message
+    assert "spark.driver_memory more" in told.hint, told.hint
+else:
+    raise AssertionError("it had room")
+assert session.run(lambda spark: spark.range(3).count(), within=120) == 3
+session.stop()
+"""
+"""A job for which the heap is too small: Spark ends its own JVM, and says by which number why."""
+
+ENDED = """
+import threading
+from syncd.adapters.spark.session import Session
+from syncd.core.errors import ReaderDown
+from syncd.core.places import NOBODY
+from syncd.core.settings import SparkSettings
+session = Session(SparkSettings())
+def count(spark):
+    return spark.range(3).count()
+def ends(spark):
+    stops = threading.Thread(target=spark.sparkContext._jsc.sc().stop)
+    stops.start()
+    try:
+        return spark.range(1 << 50).selectExpr("sum(id % 7)").collect()
+    finally:
+        stops.join()
+def told(ask):
+    try:
+        ask()
+    except ReaderDown as error:
+        return error.message
+    raise AssertionError("it went on")
+assert session.run(count, within=120) == 3
+message = told(lambda: session.run(ends, within=120))
+assert "Spark ended its session" in message, message
+assert session.run(count, within=120) == 3
+session._spark.sparkContext._jsc.sc().stop()
+message = told(lambda: session.slots(little=True, under_way=NOBODY))
+assert "Spark ended its session" in message, message
+assert session.slots(little=True, under_way=NOBODY).most >= 1
+assert session.run(count, within=120) == 3
+session.stop()
+"""
+"""Spark ends the session and not its JVM, as it does where the cluster is gone: in a job, and while nobody asks."""
+
+
 def members_of(session: int) -> list[int]:
     """Its living processes: a JVM, the shell around it, its Python workers, which have a group of their own."""
     found = []
@@ -238,6 +294,23 @@ def test_a_session_that_was_started_for_little_makes_way_for_a_full_one_within_o
     )
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_jvm_that_ran_out_of_heap_says_so_and_the_next_job_has_another() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HEAP], capture_output=True, text=True, check=False, timeout=300, env=os.environ
+    )
+
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_session_that_spark_ended_by_itself_is_let_go_and_the_next_job_has_another() -> None:
+    """A cluster that is away for some minutes ends the applications in it: no job came through in that JVM again."""
+    done = subprocess.run(
+        [sys.executable, "-c", ENDED], capture_output=True, text=True, check=False, timeout=300, env=os.environ
+    )
+
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.long

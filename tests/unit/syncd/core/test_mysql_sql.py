@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from syncd.core.columns import Travel
 from syncd.core.errors import ConfigError
-from syncd.core.mysql_sql import after, is_on, own_rows, read_rows, within
+from syncd.core.mysql_sql import after, cuts_short, is_on, own_rows, read_rows, within
 from syncd.core.order_column import OrderColumn
 from watermarks.cursor import START, Cursor, Kind, Value
 from watermarks.window import Window
@@ -125,8 +125,35 @@ def test_own_sql_is_read_as_a_table() -> None:
     own = own_rows("SELECT id FROM orders WHERE ${window}; ", "(`id` > 1)")
 
     assert read_rows([("`id`", "id")], own, "TRUE") == (
-        "SELECT `id` AS `id` FROM (SELECT id FROM orders WHERE (`id` > 1)) AS own WHERE TRUE"
+        "SELECT `id` AS `id` FROM (SELECT id FROM orders WHERE (`id` > 1)\n) AS own WHERE TRUE"
     )
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM t WHERE ${window} LIMIT 5",
+        "SELECT * FROM t WHERE ${window} ORDER BY id limit 5, 10;",
+        "(SELECT * FROM t WHERE (${window}) LIMIT 5)",
+        "SELECT * FROM t WHERE id IN (SELECT id FROM t WHERE ${window} LIMIT 5)",
+        "SELECT * FROM t WHERE ${window} OFFSET 3 ROWS FETCH NEXT 5 ROWS ONLY",
+    ],
+)
+def test_own_sql_that_leaves_rows_of_a_window_out_is_seen(query: str) -> None:
+    assert cuts_short(query)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM t WHERE ${window}",
+        "SELECT id, (SELECT MAX(x) FROM (SELECT x FROM u LIMIT 1) AS v) AS x FROM t WHERE ${window}",
+        "SELECT `limit`, 'a '' LIMIT 1', \"\\\" LIMIT\", limits FROM t WHERE ${window} -- LIMIT 5",
+        "SELECT * FROM t /* LIMIT 5 */ WHERE ${window} # LIMIT 5",
+    ],
+)
+def test_own_sql_that_gives_every_row_of_a_window_is_let_pass(query: str) -> None:
+    assert not cuts_short(query)
 
 
 @pytest.mark.parametrize("value", [0, "0", "OFF"])

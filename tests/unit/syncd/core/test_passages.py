@@ -59,7 +59,7 @@ def test_name_that_cannot_be_a_column_is_refused_by_name(names: tuple[str, ...])
         passages(table(*map(column, names)), settings())
 
     assert names[-1] in str(refused.value)
-    assert "query of your own" in refused.value.hint
+    assert "in a view of" in refused.value.hint
 
 
 def test_longest_name_that_fits_is_kept() -> None:
