@@ -89,18 +89,21 @@ class RowsPutAside(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnIncomplete(Event):
-    """A column came to the target, and what it holds in rows that were read before, nobody knows: there it is NULL."""
+    """A column came or was altered, and what it holds in rows that were read before, nobody knows."""
 
     column: str
     since: BatchId
-    """The first batch that read it."""
+    """The first batch that read it, or read it as it is by now."""
     why: str
     hint: str
     """What fills it."""
+    kept: bool = False
+    """Whether these rows keep what they were read with; where they never had the column, it is NULL."""
 
     @property
     def said(self) -> str:
-        return f"{self.column} is NULL in rows read before {self.since}: {self.why}. {self.hint}"
+        holds = "may not be what the source holds" if self.kept else "is NULL"
+        return f"{self.column} {holds} in rows read before {self.since}: {self.why}. {self.hint}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

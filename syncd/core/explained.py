@@ -9,6 +9,9 @@ _KEY: Final = {False: 6, True: 5}
 _ROWS: Final = {False: 9, True: 8}
 """Where the number of rows stands."""
 
+_ONE_ROW: Final = "system"
+"""How MyISAM and Aria reach the only row of a table: it is read before any index is thought of."""
+
 _NOTHING: Final = ("impossible", "no matching", "const table", "no tables used")
 
 
@@ -21,8 +24,8 @@ def judge(lines: Sequence[tuple[object, ...]], *, index: str, mariadb: bool) -> 
     if len(lines) != 1:
         return f"it takes {len(lines)} steps"
     line = lines[0]
-    key, extra = line[_KEY[mariadb]], str(line[-1] or "").lower()
-    if any(word in extra for word in _NOTHING):
+    how, key, extra = line[_KEY[mariadb] - 2], line[_KEY[mariadb]], str(line[-1] or "").lower()
+    if how == _ONE_ROW or any(word in extra for word in _NOTHING):
         return None
     if key != index:
         return f"it would read by index {key}" if key else "it would scan the whole table"

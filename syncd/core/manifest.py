@@ -8,6 +8,7 @@ from syncd.core.added import Added
 from syncd.core.columns import Meaning, ParquetType, Passage, Physical, Travel, Trouble
 from syncd.core.identity import NO_IDENTITY, Identity
 from syncd.core.reading import Part, Read
+from syncd.core.redeclared import Redeclared
 from syncd.core.tombstones import Tombstones
 from watermarks.batch import Filled, Link
 from watermarks.cursor import Cursor
@@ -33,6 +34,10 @@ class Manifest:
     """What the plan said of itself: its horizon and why, the index, the range of a back-fill."""
     added: Mapping[str, Added] = field(default_factory=dict[str, Added])
     """Columns that older batches of the chain lack, and what rows hold in them that were read before."""
+    declared: Mapping[str, str] = field(default_factory=dict[str, str])
+    """How the source declares each column; empty in manifests of before, and where no row was read."""
+    redeclared: Mapping[str, Redeclared] = field(default_factory=dict[str, Redeclared])
+    """Columns whose values an ALTER may have changed in rows that older batches of the chain have read."""
     tombstones: Tombstones | None = None
     """Where its files hold keys of rows that are gone, and no rows."""
 
@@ -65,6 +70,8 @@ class Manifest:
         windows: tuple[Window, ...],
         plan: Mapping[str, Any],
         added: Mapping[str, Added] | None = None,
+        declared: Mapping[str, str] | None = None,
+        redeclared: Mapping[str, Redeclared] | None = None,
     ) -> Self:
         """The manifest of what a reader wrote; parts in the order of their keys, whatever task ended first."""
         return cls(
@@ -77,6 +84,8 @@ class Manifest:
             troubles=dict(sorted(read.troubles.items())),
             plan=plan,
             added=added or {},
+            declared=declared or {},
+            redeclared=redeclared or {},
         )
 
     def filled(self) -> Filled:
@@ -94,6 +103,8 @@ class Manifest:
             "troubles": dict(self.troubles),
             "plan": dict(self.plan),
             "added": {name: one.fields() for name, one in self.added.items()},
+            "declared": dict(self.declared),
+            "redeclared": {name: one.fields() for name, one in self.redeclared.items()},
             "tombstones": self.tombstones.fields() if self.tombstones else None,
         }
 
@@ -126,6 +137,8 @@ class Manifest:
             troubles=found["troubles"],
             plan=found["plan"],
             added={name: Added.of_fields(one) for name, one in found.get("added", {}).items()},
+            declared=found.get("declared", {}),
+            redeclared={name: Redeclared.of_fields(one) for name, one in found.get("redeclared", {}).items()},
             tombstones=Tombstones.of_fields(buried) if buried else None,
         )
 
@@ -134,6 +147,21 @@ def identity_in(link: Link) -> Identity | None:
     """By what a link tells rows apart; None of one that was abandoned."""
     found: Mapping[str, Any] | None = link.body.get("identity")
     return None if found is None else _identity_of(found)
+
+
+def windows_in(link: Link) -> tuple[Window, ...]:
+    """The ranges of the order that a link says were read."""
+    return tuple(Window.of_texts(bounds) for bounds in link.body.get("windows", ()))
+
+
+def is_unasked(link: Link) -> bool:
+    """Whether a link's range was read again without a person's asking: the server, or its clock, was another."""
+    return "again" in link.body.get("plan", {})
+
+
+def is_burial(link: Link) -> bool:
+    """Whether a link's files hold keys of rows that are gone, and no rows."""
+    return bool(link.body.get("tombstones"))
 
 
 def _identity_of(found: Mapping[str, Any]) -> Identity:

@@ -105,7 +105,7 @@ quarantine instead.
 
 A column's name in files and in Redshift is the source's with ASCII letters in lower case, as Redshift folds it. Two
 columns that become one name, a name of more than 127 bytes, a name of Redshift's own (`oid`, `ctid`, ...) and one that
-begins with `_syncd_` are refused by name; a query of your own can rename them. Reserved words are quoted, always.
+begins with `_syncd_` are refused by name; a view that is read whole can rename them. Reserved words are quoted, always.
 
 ## Files
 

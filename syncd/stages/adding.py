@@ -1,16 +1,20 @@
-"""Columns that were added: which ones a batch is the first to read, and what they hold in rows read before it."""
+"""Columns that came or were altered: which ones a batch is the first to read, and what older rows hold in them."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
 
 from syncd.core.added import RENAMED, Added, Asked, Given, Unknown, added, declared
 from syncd.core.columns import Passage, Policies
 from syncd.core.events import ColumnIncomplete
-from syncd.core.manifest import Manifest
+from syncd.core.manifest import Manifest, is_burial
 from syncd.core.mysql_sql import defaults_of
 from syncd.core.ports import Source
 from syncd.core.quoting import qualified
+from syncd.core.redeclared import Redeclared, redeclared
 from syncd.core.schema import Table
-from watermarks.batch import BatchId, Link
+from watermarks.batch import BatchId, Kind, Link, Plan
+from watermarks.cursor import START
 from watermarks.names import StreamName
 
 
@@ -91,20 +95,51 @@ def _asked(source: Source, table: Table, passages: Sequence[Passage]) -> Mapping
     return {passage.name: value for row in rows for passage, value in zip(passages, row, strict=True)}
 
 
-def incomplete(stream: StreamName, links: Iterable[Link]) -> Iterator[ColumnIncomplete]:
-    """What has to be told of batches that landed: columns whose older values nobody knows."""
+def columns_redeclared(plan: Plan, declared: Mapping[str, str], before: Manifest | None) -> Mapping[str, Redeclared]:
+    """Every column whose values may have changed by this batch or an earlier one, without a stamp.
+
+    None where a generation begins with the table's first row: all that was read before is read again by it.
+    """
+    windows = plan.draft.windows
+    anew = plan.id.seq == 1 and bool(windows) and windows[0].low == START
+    if before is None or anew:
+        return {}
+    return redeclared(before.declared, declared, before.redeclared, batch=plan.id)
+
+
+def tells(link: Link) -> bool:
+    """Whether a batch says what it knows of columns: one that was abandoned, a replay and tombstones say nothing."""
+    return link.kind not in {Kind.ABANDONED, Kind.REPLAY} and not is_burial(link)
+
+
+def incomplete(
+    stream: StreamName, links: Iterable[Link], *, after: BatchId, appends: bool
+) -> Iterator[ColumnIncomplete]:
+    """What has to be told of batches that landed behind another: columns whose older values nobody knows.
+
+    Where the batch that brought such a column was left out, the next one that says it again brings it.
+    """
     for link in links:
-        if not link.body.get("added"):
+        if not (tells(link) and (link.body.get("added") or link.body.get("redeclared"))):
             continue
         manifest = Manifest.of_link(link)
-        for name, one in manifest.added.items():
-            if one.unknown and one.since == link.id:
-                hint = _filled_by(stream, link, timed=manifest.identity.cursor is not None)
-                yield ColumnIncomplete(stream=stream, column=name, since=link.id, why=one.unknown, hint=hint)
+        timed = manifest.identity.cursor is not None
+        told = partial(ColumnIncomplete, stream=stream)
+        for name, came in manifest.added.items():
+            if came.unknown and after < came.since <= link.id:
+                hint = _filled_by(stream, link, timed=timed, appends=appends, why="a column was added")
+                yield told(column=name, since=came.since, why=came.unknown, hint=hint)
+        for name, bent in manifest.redeclared.items():
+            if after < bent.since <= link.id:
+                hint = _filled_by(stream, link, timed=timed, appends=appends, why="a column was altered")
+                yield told(column=name, since=bent.since, why=bent.why, hint=hint, kept=True)
+        after = link.id
 
 
-def _filled_by(stream: StreamName, link: Link, *, timed: bool) -> str:
+def _filled_by(stream: StreamName, link: Link, *, timed: bool, appends: bool, why: str) -> str:
     table = f"{stream.database}.{stream.table}"
+    lost = ", which takes out older versions, and what is gone at the source" if appends else ""
     if timed:
-        return f"To read them again: syncd run -t {table} --from 1970-01-01 --until {link.made_at:%Y-%m-%dT%H:%M:%SZ}"
-    return f"To read them again: syncd watermark reset -t {table} --mysql-only --reason 'a column was added'"
+        until = link.made_at + timedelta(seconds=1)  # it is said in whole ones
+        return f"To read them again{lost}: syncd run -t {table} --from 1970-01-01 --until {until:%Y-%m-%dT%H:%M:%SZ}"
+    return f"To read them again{lost}: syncd watermark reset -t {table} --mysql-only --reason '{why}'"

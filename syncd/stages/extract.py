@@ -1,12 +1,11 @@
 """The extract stage: what it supplies to the order of effects of `watermarks.Extraction`."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 from typing import Final, Protocol
 
-from syncd.core.added import Added
 from syncd.core.batch_number import number_of
 from syncd.core.columns import Passage
 from syncd.core.earlier import Earlier
@@ -19,9 +18,10 @@ from syncd.core.order import WHOLE
 from syncd.core.planner import is_little
 from syncd.core.ports import Parts, Reader, Source
 from syncd.core.reading import OrderField, Read, Reading, WindowQuery
+from syncd.core.redeclared import declarations
 from syncd.core.schema import Table
 from syncd.core.settings import StreamSettings
-from syncd.stages.adding import columns_added
+from syncd.stages.adding import columns_added, columns_redeclared
 from syncd.stages.burying import burial_of
 from watermarks.batch import Draft, Filled, Kind, Plan
 from watermarks.document import Watermark
@@ -151,6 +151,8 @@ class ExtractProducer:
             little=is_little(draft),
         )
         read = self._last = self._read(plan, reading)
+        before = self._before(plan)
+        declared = declarations(table, passages)
         manifest = Manifest.of_read(
             read,
             schema=draft.world.schema,
@@ -158,17 +160,15 @@ class ExtractProducer:
             identity=identity,
             windows=() if draft.kind is Kind.SNAPSHOT else draft.windows,
             plan=draft.body,
-            added=self._added(plan, table, passages),
+            added=columns_added(self._source, table, passages, settings.policies, before=before, batch=plan.id),
+            declared=declared,
+            redeclared=columns_redeclared(plan, declared, before),
         )
         return manifest.filled()
 
-    def _added(self, plan: Plan, table: Table, passages: Sequence[Passage]) -> Mapping[str, Added]:
-        """The columns that older batches lack; where every batch is the whole table, no older row counts."""
-        settings = self._settings
-        if settings.cursor == WHOLE:
-            return {}
-        before = self._earlier.before(plan.id)
-        return columns_added(self._source, table, passages, settings.policies, before=before, batch=plan.id)
+    def _before(self, plan: Plan) -> Manifest | None:
+        """The batch with which the columns are compared; where every batch is the whole table, no older row counts."""
+        return None if self._settings.cursor == WHOLE else self._earlier.before(plan.id)
 
     def _read(self, plan: Plan, reading: Reading) -> Read:
         try:

@@ -180,6 +180,22 @@ def test_a_default_that_is_computed_is_told_with_what_mends_it(
     assert loader.load(orders).incomplete == ()
 
 
+def test_a_default_that_is_computed_is_told_by_a_later_batch_where_the_first_was_left_out(
+    prepared: Prepare, loader: Loader
+) -> None:
+    orders = prepared()
+    orders.increment(row(1, 1))
+    loader.load(orders)
+    orders.columns = (*orders.columns, replace(PAID, default="rand()", extra="default_generated"))
+    left_out = orders.increment(row(2, 2, paid=9))
+    Operator(journal=loader.journal, who="ann", why="a test").skip(orders.stream, left_out.id)
+    orders.increment(row(3, 3, paid=9))
+
+    [told] = loader.load(orders).incomplete
+
+    assert told.startswith("paid is NULL in rows read before 1-2: ")
+
+
 def test_a_column_that_may_have_been_renamed_is_told(prepared: Prepare, loader: Loader, warehouse: Reader) -> None:
     orders = prepared(columns=(ID, replace(NOTE, name="memo"), UPDATE_AT))
     orders.increment(row(1, 1, memo="kept at the source"))

@@ -22,7 +22,7 @@ SUMS = 3
 def loaded(both: Callable[..., Both], box: Sandbox, group: Group, kind: str) -> tuple[Both, Stream]:
     mine = replace(group.on(kind), name=f"{group.name}{next(numbers)}")
     if not mine.cases:
-        pytest.skip("the server has none of these types")
+        pytest.skip(f"{kind} has none of the types of {group.name}")
     stream = Stream(mine, "upsert", "shop", box.mysql)
     stream.create()
     pair = both(tables=stream.configured, defaults="invalid_text: quarantine")
