@@ -144,6 +144,24 @@ def ahead_is_due(horizon: Horizon, settings: StreamSettings, *, looked: datetime
     return rested and horizon.t0 - horizon.bound > settings.ahead_after
 
 
+def held_by(horizon: Horizon, settings: StreamSettings, request: Request) -> str:
+    """Who has held a horizon for longer than rows are to wait for it, in words; empty where nobody has."""
+    bound, promised = horizon.bound, settings.schedule.fresh_within
+    if bound is None or not horizon.holder or (request.until is not None and request.until <= bound):
+        return ""
+    # A promise breaks between two passes: the one before has to have said why.
+    patience = settings.ahead_after if promised is None else min(settings.ahead_after, promised / 2)
+    return hold_of(horizon) if horizon.t0 - bound > patience else ""
+
+
+def hold_of(horizon: Horizon) -> str:
+    """What holds a horizon, in words; they stay the same while one transaction does, for that is no news."""
+    if horizon.bound is None or not horizon.holder:
+        return horizon.reason
+    # Between the poll that first met it and the one before nobody looked.
+    return f"held by {horizon.holder}, since {horizon.bound:%Y-%m-%d %H:%M:%S} UTC at the earliest"
+
+
 def required_start(settings: StreamSettings) -> datetime:
     if settings.start is None:
         raise ConfigError("first_run: from says no instant", hint="Write it like first_run: {from: 2025-01-01}.")
@@ -248,6 +266,16 @@ def by_keys(ground: Ground, order: Order, keys: Sequence[Cursor]) -> Draft:
         high=ground.mark,
         body={**facts, "span": Span.ROWS, "keys": [key.texts() for key in keys]},
     )
+
+
+def upto_end(bounds: Bounds, end: Cursor) -> Bounds:
+    """Where no row follows up to the end of a range, bounds that reach it: to be read again is all of the range.
+
+    A target that appends loses what stood there, and what is gone at the source has left no row to end a window at.
+    """
+    if bounds.more or not reaches(end, bounds.high):
+        return bounds
+    return replace(bounds, ends=(*bounds.ends[:-1], end))
 
 
 def again(ground: Ground, order: Order, bounds: Bounds, why: Mapping[str, Any]) -> Draft:

@@ -20,7 +20,7 @@ from syncd.core.planner import Bounds, Ground, Request, Way
 from syncd.core.ports import Asked, Break, Horizon, Horizons, Source, TableName
 from syncd.core.reading import OrderField, WindowQuery
 from syncd.core.schema import Table
-from syncd.core.settings import FirstRun, NullCursor, StreamSettings
+from syncd.core.settings import FirstRun, Mode, NullCursor, StreamSettings
 from syncd.stages.ahead import Look, Past, begun_at, last_look
 from syncd.stages.growing import MADE_WITHIN, begins_anew, id_of, require_same_numbers, require_same_rows, witness_of
 from syncd.stages.probing import Path, Prober
@@ -168,6 +168,7 @@ class Planner:
         if anything or made != scene.ground.created or as_identity(server) != identity:
             return False
         self.complete = rest.clock.instant(rest.clock.floor(self._until(horizon.bound)))
+        self.waiting = planner.held_by(horizon, self.settings, self.request)
         return True
 
     def closed(self) -> Closed:
@@ -403,6 +404,7 @@ class Planner:
         if found.ends:
             return planner.increment(scene.ground, scene.order, found)
         self.complete = clock.instant(top.values[0])
+        self.waiting = planner.held_by(horizon, self.settings, self.request)
         if not require_no_nulls(scene.order, self.settings):
             self.rest = Rest(scene=scene, clock=clock, breaks=horizon.breaks)
         if planner.ahead_is_due(horizon, self.settings, looked=self._looked_ahead) and self.request.until is None:
@@ -457,8 +459,9 @@ class Planner:
         scene, top = self._grown_top(scene, last)
         draft = self._grown_upto(scene, way, top)
         if draft is None:
-            held = scene.ground.horizon.reason if scene.ground.horizon else ""
-            self.waiting = self.waiting or (held if last is not None else "")
+            held = planner.hold_of(scene.ground.horizon) if scene.ground.horizon else ""
+            waits = last is not None and planner.reaches(last, scene.mark)
+            self.waiting = self.waiting or (held if waits else "")
             return None
         witness = witness_of(self.source, scene.order, scene.table, draft.high)
         return replace(draft, body={**draft.body, "witness": witness})
@@ -538,6 +541,8 @@ class Planner:
         end, complete_to = Cursor((clock.end(until),)), Cursor((clock.floor(bound),))
         top = min(end, complete_to)
         found = self._between(scene, low, top)
+        if self.settings.mode is Mode.APPEND and complete_to >= end:
+            found = planner.upto_end(found, end)
         if not found.ends and complete_to < end:
             held = scene.ground.horizon.reason if scene.ground.horizon else ""
             self.waiting = f"the range is read up to {bound:%Y-%m-%d %H:%M:%S} UTC; what is later can still change" + (
@@ -594,7 +599,8 @@ class Planner:
         delayed = horizon.t0 - self.settings.settle
         bound = delayed if horizon.bound is None else min(delayed, horizon.bound)
         reason = horizon.reason or f"{order.columns[0].name} is not stamped by the server at every insert and update"
-        return replace(horizon, bound=bound, proven=False, reason=reason)
+        holder = horizon.holder if bound == horizon.bound else ""
+        return replace(horizon, bound=bound, proven=False, reason=reason, holder=holder)
 
     def _until(self, bound: datetime) -> datetime:
         return bound if self.request.until is None else min(bound, self.request.until)

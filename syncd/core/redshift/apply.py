@@ -9,15 +9,16 @@ from syncd.core.added import Added
 from syncd.core.columns import LONGEST_BYTES
 from syncd.core.errors import SchemaDrift
 from syncd.core.identity import Identity
+from syncd.core.manifest import Manifest
 from syncd.core.redshift.casting import cast
 from syncd.core.redshift.constants import constant, scratch_constant
 from syncd.core.redshift.copy import Load
-from syncd.core.redshift.quoting import TableRef, comparable, literal, quoted
+from syncd.core.redshift.quoting import TableRef, quoted
+from syncd.core.redshift.ranges import inside, ranges_of
 from syncd.core.redshift.target import DELETED_AT, LOADED_AT, VALID_TO, Found
 from syncd.core.redshift.types import TargetType
 from syncd.core.settings import Mode
-from watermarks.batch import BatchId, Kind
-from watermarks.window import Window
+from watermarks.batch import BatchId, Kind, Link
 
 BATCH: Final = quoted(batch_number.COLUMN)
 PLACE: Final = quoted("_syncd_place")
@@ -45,6 +46,8 @@ class Landing:
     loads: tuple[Load, ...]
     burials: tuple[Load, ...] = ()
     """Keys of rows that are gone at the source."""
+    read: tuple[tuple[Link, Manifest], ...] = ()
+    """Every batch of the landing that read something, in order; those that found no row too."""
     added: Mapping[str, Added] = field(default_factory=dict[str, Added])
     """Columns that rows of older batches lack, and what they hold in these."""
     anew: BatchId | None = None
@@ -53,8 +56,10 @@ class Landing:
     @property
     def identity(self) -> Identity:
         """That of the newest batch: loads are in the order in which shapes came up."""
-        newest = max(self.loads or self.burials, key=lambda load: load.links[-1].id)
-        return newest.manifests[-1].identity
+        loads = self.loads or self.burials
+        if not loads:
+            return self.read[-1][1].identity
+        return max(loads, key=lambda load: load.links[-1].id).manifests[-1].identity
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -128,14 +133,13 @@ class Landing:
         columns = [f"{self._as_one(load, name)} AS {quoted(name)}" for name in self.identity.key]
         return f"SELECT {', '.join((*columns, BATCH))} FROM {load.table}"
 
-    def versions(self, keys: str, place: str, *, upto: int | None = None) -> str:
-        """Each version that the target has of these keys, once, up to a batch; and its place among those of its row."""
+    def versions(self, keys: str, place: str) -> str:
+        """Each version that the target has of these keys, once, and its place among those of its row."""
         assert self.identity.cursor is not None
         known = ", ".join(column("t", name) for name in (*self.identity.key, self.identity.cursor))
-        condition = "" if upto is None else f" WHERE {batch('t')} <= {upto}"
         each = (
             f"SELECT {known}, {batch('t')} AS {BATCH} FROM {self.table.sql} t JOIN ({keys}) k ON {self.same('t', 'k')}"
-            f"{condition} GROUP BY {self.grouping('t', cursor=True)}, {batch('t')}"
+            f" GROUP BY {self.grouping('t', cursor=True)}, {batch('t')}"
         )
         return f"SELECT {known}, t.{BATCH}, {place} AS {PLACE} FROM ({each}) t"
 
@@ -213,7 +217,7 @@ def statements(landing: Landing, mode: Mode) -> tuple[str, ...]:
         # Not TRUNCATE, which would commit what has been done so far.
         return (f"DELETE FROM {landing.table.sql}", *((landing.insert(landing.merged()),) if landing.loads else ()))
     if not landing.loads:
-        return ()
+        return tuple(_emptied(landing)) if mode is Mode.APPEND else ()
     return (*_outranked(landing, versions=mode is not Mode.UPSERT), *_MODES[mode](landing))
 
 
@@ -275,46 +279,19 @@ def _deleted(landing: Landing, *, cursor: bool = False) -> Iterator[str]:
 
 def _append(landing: Landing) -> Iterator[str]:
     """What lies in a range that was read again goes, and what was read there comes."""
-    for load in landing.loads:
-        for window, first in _ranges(load):
-            condition = _inside(window, landing.identity.cursor or landing.identity.key[0], landing)
-            if condition:
-                # What a later batch has read of the range stays, where an earlier one lands again.
-                before = batch_number.number_of(first)
-                known = batch_number.COLUMN in landing.found
-                older = f" AND {batch(landing.table.sql)} < {before}" if known else ""
-                yield f"DELETE FROM {landing.table.sql} WHERE {condition}{older}"
+    yield from _emptied(landing)
     yield from _deleted(landing, cursor=True)
     yield landing.newest(cursor=True)
 
 
-def _ranges(load: Load) -> Iterator[tuple[Window, BatchId]]:
-    """The windows of a load, joined where one begins at the end of another, and the first batch that read there."""
-    joined: tuple[Window, BatchId] | None = None
-    read = zip(load.links, load.manifests, strict=True)
-    for window, link in ((window, link.id) for link, manifest in read for window in manifest.windows):
-        if joined is not None and joined[0].abuts(window):
-            joined = (Window(joined[0].low, window.high), joined[1])
-            continue
-        if joined is not None:
-            yield joined
-        joined = (window, link)
-    if joined is not None:
-        yield joined
-
-
-def _inside(window: Window, column: str, landing: Landing) -> str:
-    """The condition of lying well inside a window; of what lies at its ends, only the rows themselves can tell."""
-    if column not in landing.found or landing.found.columns[column].type.text:
-        return ""
-    name = quoted(column)
-    bounds = [(">", window.low), ("<", window.high)]
-    told = [
-        f"{name} {sign} {literal(bound.values[0])}"
-        for sign, bound in bounds
-        if bound.values and comparable(bound.values[0])
-    ]
-    return " AND ".join(told) if window.high.values and comparable(window.high.values[0]) else ""
+def _emptied(landing: Landing) -> Iterator[str]:
+    """Take out what lies in the ranges that were read, whether a row was found there or not."""
+    ranked = batch_number.COLUMN in landing.found
+    for one in ranges_of(landing.read, anew=landing.anew is not None):
+        if condition := inside(one, landing.identity, landing.found):
+            # What a later batch has read of the range stays, where an earlier one lands again.
+            older = f" AND {batch(landing.table.sql)} < {batch_number.number_of(one.first)}" if ranked else ""
+            yield f"DELETE FROM {landing.table.sql} WHERE {condition}{older}"
 
 
 def _history(landing: Landing) -> Iterator[str]:
@@ -328,9 +305,10 @@ def _ended(landing: Landing) -> str:
     """Say anew when each version of the touched rows ended: late ones have come between."""
     assert landing.identity.cursor is not None
     table, cursor = landing.table.sql, landing.identity.cursor
-    next_one = (
-        f"LEAD({column('t', cursor)}) OVER (PARTITION BY {landing.grouping('t')} ORDER BY {landing.age('t', 'ASC')})"
-    )
+    window = f"OVER (PARTITION BY {landing.grouping('t')} ORDER BY {landing.age('t', 'ASC')})"
+    # One that a version without a position follows has ended too; when, nobody knows.
+    known = f"CASE WHEN LEAD(t.{BATCH}) {window} IS NOT NULL THEN {column('t', cursor)} END"
+    next_one = f"COALESCE(LEAD({column('t', cursor)}) {window}, {known})"
     versions = landing.versions(landing.keys(landing.loads), next_one)
     following = f"v.{PLACE}"
     return (

@@ -11,6 +11,7 @@ from syncd.core.redshift.target import (
     changes,
     create_statements,
     noted,
+    require_no_ends,
     wanted_columns,
     widen_statements,
 )
@@ -43,6 +44,7 @@ def ddl_for(
     wanted = (*wanted_columns(rows), *own)
     if found is None:
         return create_statements(table, wanted, settings, about=about)
+    require_no_ends(table, found, mode)
     # A table that somebody else made may go without columns of ours.
     kept = [column for column in wanted if column.name in found or not column.name.startswith("_syncd_")]
     lacking = changes(table, found, kept, now=wanted_columns([newest]))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Final, Self
 
 from watermarks.cursor import Kind, Value
@@ -56,6 +57,8 @@ def comparable(value: Value) -> bool:
 
 def literal(value: Value) -> str:
     """A value of a position as a constant; of a comparable one only."""
+    if isinstance(value.plain, Decimal):
+        return f"{value.plain:f}"  # with an exponent it would be a double, which rounds
     _, _, text = str(value).partition(":")
     if value.kind in {Kind.INSTANT, Kind.WALL}:
         text = text.removesuffix("Z").replace("T", " ")

@@ -33,6 +33,7 @@ class Told:
     bound: datetime | None = None
     held: timedelta = timedelta()
     """How long something holds it."""
+    holder: str = ""
     marks: list[datetime | None] = field(default_factory=list[datetime | None])
     breaks: tuple[Break, ...] = ()
     proven: bool = True
@@ -60,6 +61,7 @@ class Told:
             t0=bound + self.held,
             identity=self.identity or self.server.source().server().identity,
             reason="as told",
+            holder=self.holder,
             ids=ids,
             breaks=self.breaks,
         )

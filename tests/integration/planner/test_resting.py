@@ -65,6 +65,15 @@ def test_it_is_told_by_two_questions_and_complete_up_to_the_horizon_of_now(
     assert len(asked) == 1, asked  # and SHOW CREATE TABLE, by another way
 
 
+def test_what_holds_the_horizon_meanwhile_is_said(resting: Resting) -> None:
+    resting.lab.horizons.held = timedelta(seconds=40)
+    resting.lab.horizons.holder = "transaction 4711, user app"
+    planner = resting.planner
+
+    assert planner.rests(resting.rest)
+    assert planner.waiting.startswith("held by transaction 4711, user app, since ")
+
+
 def ends_by_a_row(resting: Resting, server: Server) -> None:
     resting.lab.horizons.bound = LATER + timedelta(hours=6)
     bump(server, "2026-01-02 03:00:00", "id = 7")

@@ -17,7 +17,7 @@ from syncd.core.columns import Passage, Travel
 from syncd.core.errors import ConfigError, SchemaDrift, SourceReplaced, SourceUnfit, ValueRefused
 from syncd.core.planner import Request
 from syncd.core.ports import Break
-from syncd.core.settings import EpochUnit, FirstRun, Mode, NullCursor, StreamSettings
+from syncd.core.settings import EpochUnit, FirstRun, Mode, NullCursor, Schedule, StreamSettings
 from tests.integration.planner.chains import Stream, Told, passage
 from tests.integration.planner.servers import Server, rows_of
 from watermarks.batch import Kind, Plan
@@ -26,6 +26,7 @@ from watermarks.cursor import Kind as ValueKind
 from watermarks.moves import State
 from watermarks.operate import Operator
 from watermarks.stores.memory import MemoryStore
+from watermarks.window import Window
 
 pytestmark = pytest.mark.services
 
@@ -304,6 +305,40 @@ def test_a_range_that_reaches_above_the_horizon_says_how_far_it_was_read(server:
     assert whole.planner.waiting == ""
 
 
+@pytest.mark.parametrize("left", ["id < 240", "FALSE"], ids=["some are left", "none is left"])
+def test_a_range_of_what_appends_is_read_up_to_its_end_though_no_row_stands_there(server: Server, left: str) -> None:
+    """Its target is to lose what stood there, which only a window that reaches so far can tell it."""
+    versioned(server)
+    appends, upserts = (stream(server, mode=mode) for mode in (Mode.APPEND, Mode.UPSERT))
+    for lab in (appends, upserts):
+        lab.run()
+    run_sql(server, f"DELETE FROM t WHERE id BETWEEN 80 AND 479 AND NOT ({left})")
+    wanted = Request(since=NEW_YEAR + timedelta(seconds=2), until=NEW_YEAR + timedelta(seconds=12))
+    high = Cursor.of((NEW_YEAR + timedelta(seconds=12)).replace(tzinfo=None))
+
+    again, as_before = (lab.run(lab.rows(wanted)) for lab in (appends, upserts))
+
+    windows = [window for plan, _ in again.batches for window in plan.draft.windows]
+    assert Window.join(windows) == Window(Cursor.of((NEW_YEAR + timedelta(seconds=2)).replace(tzinfo=None)), high)
+    assert again.rows == as_before.rows
+    assert high not in [window.high for plan, _ in as_before.batches for window in plan.draft.windows]
+    assert again.planner.waiting == ""
+
+
+def test_a_range_of_what_appends_ends_at_a_row_while_what_is_later_can_still_change(server: Server) -> None:
+    versioned(server, per_tie=1, rows=100)
+    lab = stream(server, Told(server, bound=NEW_YEAR + timedelta(seconds=50)), mode=Mode.APPEND)
+    lab.run()
+
+    cut = lab.run(lab.rows(Request(since=NEW_YEAR, until=NEW_YEAR + timedelta(seconds=80))))
+
+    assert (len(cut.batches), len(cut.rows)) == (1, 50)
+    assert cut.batches[-1][0].draft.windows[-1].high == Cursor.of(
+        (NEW_YEAR + timedelta(seconds=49)).replace(tzinfo=None), 49
+    )
+    assert "read up to 2026-01-01 00:00:50 UTC" in cut.planner.waiting
+
+
 def test_hot_rows_above_a_held_horizon_come_ahead(server: Server) -> None:
     versioned(server, "TIMESTAMP(6) NULL", rows=100)
     run_sql(server, "UPDATE t SET update_at = NOW(6) - INTERVAL 2 MINUTE")
@@ -392,6 +427,49 @@ def test_a_horizon_that_is_hardly_held_brings_nothing_ahead(server: Server) -> N
     assert lab.run().rows == []
 
 
+WRITER = "transaction 4711, user app"
+
+
+def held(server: Server, *, seconds: int, holder: str = WRITER, **more: Any) -> Stream:
+    """A stream that has read all below a horizon that is held for so long."""
+    versioned(server, "TIMESTAMP(6) NULL", rows=10)
+    told = Told(server, bound=NEW_YEAR + timedelta(days=1), held=timedelta(seconds=seconds), holder=holder)
+    return stream(server, told, **more)
+
+
+def test_where_all_is_read_up_to_a_horizon_that_is_held_for_long_it_is_said_who_holds_it(server: Server) -> None:
+    rows = held(server, seconds=31).run()
+
+    assert len(rows.rows) == 10
+    assert rows.planner.waiting == f"held by {WRITER}, since 2026-01-02 00:00:00 UTC at the earliest"
+
+
+@pytest.mark.parametrize(("seconds", "holder"), [(29, WRITER), (600, "")])
+def test_what_holds_it_for_a_moment_or_is_nobody_is_not_waited_for(server: Server, seconds: int, holder: str) -> None:
+    assert held(server, seconds=seconds, holder=holder).run().planner.waiting == ""
+
+
+def test_what_will_break_a_short_promise_is_said_before_it_breaks(server: Server) -> None:
+    lab = held(server, seconds=6, schedule=Schedule(fresh_within=timedelta(seconds=10)))
+
+    assert lab.run().planner.waiting.startswith(f"held by {WRITER}")
+
+
+def test_who_wants_no_more_than_is_complete_waits_for_nobody(server: Server) -> None:
+    lab = held(server, seconds=600)
+
+    assert lab.run(lab.rows(Request(until=NEW_YEAR + timedelta(hours=1)))).planner.waiting == ""
+
+
+def test_stamps_that_nobody_can_prove_are_behind_by_a_delay_whoever_holds_the_horizon(server: Server) -> None:
+    versioned(server, "DATETIME", rows=10)
+    run_sql(server, "ALTER TABLE t MODIFY update_at DATETIME NOT NULL")
+    told = Told(server, bound=NEW_YEAR + timedelta(days=1), held=timedelta(seconds=50), holder=WRITER)
+
+    assert stream(server, told, settle=timedelta(seconds=60)).run().planner.waiting == ""
+    assert stream(server, told, settle=timedelta(seconds=40)).run().planner.waiting.startswith(f"held by {WRITER}")
+
+
 def test_a_table_read_whole_is_one_batch_a_run(server: Server) -> None:
     versioned(server)
     lab = stream(server, cursor="none", mode=Mode.REPLACE)
@@ -419,6 +497,23 @@ def test_a_growing_table_is_read_up_to_what_the_horizon_has_passed(server: Serve
     assert sorted(row[0] for row in rows.rows) == there
     assert lab.watermark.chain.cursor == Cursor.of(there[-1])
     assert lab.watermark.chain.proven
+
+
+def test_a_growing_table_waits_for_somebody_where_there_are_rows_to_wait_for(server: Server) -> None:
+    make(server, COUNTED)
+    fill(server, 100)
+    lab = stream(server, Told(server, holder=WRITER), cursor="id")
+    assert len(lab.run().rows) == 100
+    lab.horizons.bound, lab.horizons.held = NEW_YEAR, timedelta(seconds=600)
+
+    idle = lab.run()
+    run_sql(server, "INSERT INTO t (v) VALUES (1)")
+    held = [lab.run().planner.waiting]
+    lab.horizons.held = timedelta(seconds=660)
+    held.append(lab.run().planner.waiting)
+
+    assert (idle.rows, idle.planner.waiting) == ([], "")
+    assert held == [f"held by {WRITER}, since 2026-01-01 00:00:00 UTC at the earliest"] * 2, "the same while it is held"
 
 
 def test_numbers_drawn_after_a_shared_poll_wait_for_the_next(server: Server) -> None:

@@ -25,6 +25,7 @@ from syncd.core.planner import (
     reaches,
     rows_left,
     steps,
+    upto_end,
     way_of,
     whole,
     window_rows,
@@ -165,6 +166,20 @@ def test_a_sealed_plan_alone_says_what_to_read() -> None:
     assert plan.draft.proven
     assert plan.draft.body["horizon"]["reason"] == "held by transaction 7"
     assert plan.draft.body["index"] == "by_time"
+
+
+@pytest.mark.parametrize(
+    ("found", "ends"),
+    [
+        (Bounds(low=at(1)), (at(9),)),
+        (Bounds(low=at(1), ends=(at(2, 5), at(8, 2))), (at(2, 5), at(9))),
+        (Bounds(low=at(1), ends=(at(8, 2),), more=True), (at(8, 2),)),
+        (Bounds(low=at(9)), ()),
+    ],
+    ids=["no row", "the last row", "more rows", "all read"],
+)
+def test_a_range_is_read_up_to_its_end_where_no_row_follows(found: Bounds, ends: tuple[Cursor, ...]) -> None:
+    assert upto_end(found, at(9)).ends == ends
 
 
 def test_a_chunk_of_the_first_pass_reads_below_its_horizon_and_where_there_is_no_stamp() -> None:
