@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from watermarks.extraction import Chain, Extraction, Producer, Turn
     from watermarks.halves import Extracted, Loaded, Run, Strategy
     from watermarks.history import Change, Entry, Journal, Note
-    from watermarks.landing import Cycle, Landing, LedgerKey, Target, require_fence
+    from watermarks.landing import Brought, Cycle, Landing, LedgerKey, Target, require_fence
     from watermarks.lease import Held, Process
     from watermarks.names import StreamName
     from watermarks.operate import Operator
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "START",
     "BatchId",
+    "Brought",
     "Chain",
     "Change",
     "Cursor",
@@ -86,7 +87,7 @@ _NAMES: Final = {
     "watermarks.extraction": "Chain Extraction Producer Turn",
     "watermarks.halves": "Extracted Loaded Run Strategy",
     "watermarks.history": "Change Entry Journal Note",
-    "watermarks.landing": "Cycle Landing LedgerKey Target require_fence",
+    "watermarks.landing": "Brought Cycle Landing LedgerKey Target require_fence",
     "watermarks.lease": "Held Process",
     "watermarks.names": "StreamName",
     "watermarks.operate": "Operator",

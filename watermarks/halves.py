@@ -236,6 +236,14 @@ class Loaded:
             return False
         return batch > self.base or any(batch in span for span in self.earlier)
 
+    @property
+    def last_landed(self) -> BatchId:
+        """The last batch that is not left out."""
+        last = self.last
+        for span in reversed(self.skipped):
+            last = span.after if span.upto == last else last
+        return last
+
     def landed_under(self, batch: BatchId) -> int:
         """The load generation under which the ledger holds a batch, or will."""
         return next((span.load_generation for span in self.earlier if batch in span), self.load_generation)
@@ -270,11 +278,25 @@ class Loaded:
         )
 
     def back_at(self, before: Self) -> Self:
-        """A new load generation that begins where an earlier state of this half stood, on what had landed by then."""
+        """A new load generation that begins where an earlier state of this half stood, on what had landed by then.
+
+        What has begun to land again lands to its end: what a later batch had taken out would stand there for ever.
+
+        Raises:
+            OutOfTurn: batches that a person had left out would land with it.
+        """
+        again = self.base < self.last < before.last
+        if again and any(self.last < span.upto for span in before.skipped):
+            raise OutOfTurn(
+                f"batches up to {self.last} of {before.last} have landed again, and behind them some were left out",
+                hint="Let it land to where they begin, by syncd run --load-only --limit, and leave them out again.",
+            )
+        base = self.last if again else before.last
         return replace(
-            before._upto(before.last),
+            before._upto(base),
             load_generation=self.load_generation + 1,
-            skipped=before.skipped,
+            cursor=self.cursor if again else before.cursor,
+            skipped=before._skipped(base) if again else before.skipped,
             tally=self.tally,
         )
 

@@ -6,7 +6,7 @@ document, in the order of reading, and never found by listing.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice, takewhile
 from typing import Final, Protocol
 
@@ -80,18 +80,30 @@ class Cycle:
         return tuple(reversed(lost))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Brought:
+    """What a batch brought to a target."""
+
+    rows: int
+    """As the ledger has them."""
+    refused: int = 0
+    """Rows of its files that the target did not take, and that were put aside, by whomever."""
+    reason: str = ""
+    """Why the first of these was refused, where that is known."""
+
+
 class Target(Protocol):
     """Where batches land. One transaction a cycle; nobody else writes there under this stream's fence."""
 
-    def land(self, cycle: Cycle) -> Mapping[BatchId, int]:
+    def land(self, cycle: Cycle) -> Mapping[BatchId, Brought]:
         """Lock, compare the fence, read the ledger, apply `cycle.to_land`, write ledger rows last, commit.
 
         Where the fence is to rise (`require_fence`), older sessions are ended first, and our epoch
         is written in the same transaction, which is committed even if nothing is to land.
 
         It may land only the first few of them, where all would be too many for one
-        transaction. Returns the rows of each batch of the cycle that the ledger now holds,
-        and of those that it had lost and holds again. Rows rank by `Link.rank`, then by
+        transaction. Returns what each batch of the cycle brought that the ledger now holds,
+        whoever landed it, and each that it had lost and holds again. Rows rank by `Link.rank`, then by
         cursor within one batch.
 
         Raises:
@@ -127,7 +139,11 @@ class Landed:
     """Of these links, as the ledger has them."""
     again: int = 0
     """Batches at or below the mark that the ledger had lost and that were landed anew; there may be more of them."""
+    refused: Mapping[BatchId, Brought] = field(default_factory=dict[BatchId, Brought])
+    """Of all these, the batches of which rows were put aside."""
     watermark: Watermark | None = None
+    after: BatchId = ORIGIN
+    """The last batch that had landed before these; what lies between was left out by a person."""
 
 
 NOTHING: Final = Landed()
@@ -175,14 +191,22 @@ class Landing:
             chain=self.chain,
             fenced=self._fenced,
         )
-        rows_of = self._land(cycle)
-        landed = tuple(takewhile(lambda link: link.id in rows_of, links))
-        again = sum(batch <= state.loaded.last for batch in rows_of)
-        rows_landed = sum(rows_of[link.id] for link in landed)
+        brought = self._land(cycle)
+        landed = tuple(takewhile(lambda link: link.id in brought, links))
+        again = [batch for batch in brought if batch <= state.loaded.last]
+        refused = {batch: brought[batch] for batch in (*again, *(link.id for link in landed)) if brought[batch].refused}
+        rows_landed = sum(brought[link.id].rows for link in landed)
         timed = replace(run, seconds=run.seconds + self._journal.clock.monotonic() - began)
-        watermark = self._advance(cycle, landed, rows_of, timed, seen)
+        watermark = self._advance(cycle, landed, brought, timed, seen)
         self._newest = landed[-1] if landed else self._newest
-        return Landed(links=landed, rows=rows_landed, again=again, watermark=watermark)
+        return Landed(
+            links=landed,
+            rows=rows_landed,
+            again=len(again),
+            refused=refused,
+            watermark=watermark,
+            after=state.loaded.last_landed,
+        )
 
     def _seen(self, since: Seen[Watermark] | None) -> Seen[Watermark] | None:
         """The document; None where it lags behind the entry of our own takeover."""
@@ -237,7 +261,7 @@ class Landing:
         require_epoch(state, Stage.LOAD, self._held.epoch)
         return state
 
-    def _land(self, cycle: Cycle) -> Mapping[BatchId, int]:
+    def _land(self, cycle: Cycle) -> Mapping[BatchId, Brought]:
         try:
             landed = self._target.land(cycle)
         except FenceLost:
@@ -258,7 +282,7 @@ class Landing:
         self,
         cycle: Cycle,
         landed: Sequence[Link],
-        rows: Mapping[BatchId, int],
+        brought: Mapping[BatchId, Brought],
         run: Run,
         seen: Seen[Watermark] | None,
     ) -> Watermark | None:
@@ -272,7 +296,7 @@ class Landing:
             for number, link in enumerate(left):
                 # Batches of one transaction have one time between them.
                 counted = replace(run, seconds=0.0) if number else run
-                state = state.with_landed(link, rows=rows[link.id], run=counted, at=self._journal.clock.now())
+                state = state.with_landed(link, rows=brought[link.id].rows, run=counted, at=self._journal.clock.now())
             return state if left else None
 
         return self._journal.commit(self._held.stream.stem, advanced, self._note(Change.LOAD), since=seen)

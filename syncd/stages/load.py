@@ -13,9 +13,9 @@ from functools import partial
 from typing import Final
 
 from syncd.core.errors import Collided, WarehouseDown, WarehouseStillDown, hinted
-from syncd.core.events import BatchesLanded, LandingRetried, LedgerBehind, StreamFailed, Tell
+from syncd.core.events import BatchesLanded, LandingRetried, LedgerBehind, RowsPutAside, StreamFailed, Tell
 from syncd.core.underway import is_cut
-from syncd.stages.adding import incomplete
+from syncd.stages.adding import incomplete, tells
 from syncd.stages.claim import Claiming
 from syncd.stages.run import RETRY_FIRST, RETRY_MOST
 from watermarks.batch import BatchId, Link
@@ -60,7 +60,7 @@ class LoadOutcome:
     """The last batch that is loaded."""
     mark: Cursor = START
     quarantined: int = 0
-    """Rows that the warehouse refused, and that were put aside."""
+    """Rows that are not in the target by what landed: the warehouse refused them, and they were put aside."""
     incomplete: tuple[str, ...] = ()
     """Columns that came by now, and that rows read before do not have right; with what mends it."""
     waiting: int = 0
@@ -98,6 +98,7 @@ class LoadRun:
         tell: Tell,
         rows: int,
         claiming: Claiming,
+        appends: bool = False,
         holds: Callable[[LedgerKey], bool] = lambda _key: True,
         pause: Callable[[float], None] = time.sleep,
         named: Callable[[HintedError], HintedError] = lambda error: error,
@@ -116,6 +117,7 @@ class LoadRun:
         self._rows = rows
         self._pause = pause
         self._claiming = claiming
+        self._appends = appends
         self._named = named
         self._holds = holds
         self._landing: tuple[Held, Landing] | None = None
@@ -273,7 +275,8 @@ class LoadRun:
         self._so_far = replace(
             so_far, batches=so_far.batches + len(links), rows=so_far.rows + rows, files=so_far.files + files
         )
-        for event in incomplete(self._stream, links):
+        self._put_aside(landed)
+        for event in incomplete(self._stream, links, after=self._told_upto(landed), appends=self._appends):
             self._tell(event)
             self._so_far = replace(self._so_far, incomplete=(*self._so_far.incomplete, event.said))
         if landed.again:
@@ -291,6 +294,26 @@ class LoadRun:
                     seconds=seconds,
                 )
             )
+
+    def _told_upto(self, landed: Landed) -> BatchId:
+        """The last batch before these that told what it knew of columns; another than the last one matters seldom.
+
+        Where batches were left out, what they would have told is told by the next one that tells anything.
+        """
+        state = landed.watermark
+        if state is None or state.extracted is None or not (landed.links and state.loaded.skipped):
+            return landed.after
+        chain = Chain(self._journal, self._stream)
+        before = filter(state.loaded.expects, state.extracted.ids_back(upto=landed.after, after=ORIGIN))
+        return next((batch for batch in before if tells(chain.required(batch))), ORIGIN)
+
+    def _put_aside(self, landed: Landed) -> None:
+        """Count and tell the rows that are not in the target by this landing, whoever sifted them out of its files."""
+        for batch, brought in landed.refused.items():
+            self._so_far = replace(self._so_far, quarantined=self._so_far.quarantined + brought.refused)
+            look = f"syncd quarantine show -t {self._stream.database}.{self._stream.table} --batch {batch}"
+            reason = brought.reason or f"an earlier attempt was refused ({look})"
+            self._tell(RowsPutAside(stream=self._stream, batch=batch, rows=brought.refused, reason=reason))
 
     def _failure(self, error: HintedError) -> Failure:
         state = self._journal.read(self._stream.stem)

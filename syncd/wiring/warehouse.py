@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from syncd.core.batch_number import COLUMN
@@ -20,7 +19,7 @@ from syncd.wiring.lake import nonce
 from syncd.wiring.once import once
 from syncd.wiring.opened import Opened
 from watermarks.batch import BatchId
-from watermarks.landing import Cycle, LedgerKey, Target
+from watermarks.landing import Brought, Cycle, LedgerKey, Target
 from watermarks.names import StreamName
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ class Warehouse(Opened):
         from syncd.adapters.redshift.sessions import Door, SessionPool  # noqa: PLC0415  # only those who land need it
         from syncd.adapters.redshift.way import way_to  # noqa: PLC0415  # as above
 
-        way = self._stack.enter_context(way_to(self.settings, meter=self._service.meter))
+        way = self._stack.enter_context(way_to(self.settings, meter=self._service.meter, heed=self._service.watch))
         pool = SessionPool(Door(lambda: way.open(self._service.name)), most=self.settings.max_sessions)
         self._stack.callback(pool.close)
         return pool
@@ -156,8 +155,7 @@ class Warehouse(Opened):
         def sieve() -> "Sieve":
             from syncd.adapters.redshift.sieve import Sieve  # noqa: PLC0415  # pyarrow takes long to load
 
-            aside = partial(self._service.put_aside, stream)
-            return Sieve(place, lake=lake, amendments=amendments, nonce=nonce, tell=aside)
+            return Sieve(place, lake=lake, amendments=amendments, nonce=nonce)
 
         return RedshiftTarget(place, sessions=sessions, lists=lake, amendments=amendments, sieve=sieve, nonce=nonce)
 
@@ -173,7 +171,7 @@ class LateTarget:
         self._make = make
         self._made: Target | None = None
 
-    def land(self, cycle: Cycle) -> Mapping[BatchId, int]:
+    def land(self, cycle: Cycle) -> Mapping[BatchId, Brought]:
         return self._real().land(cycle)
 
     def _real(self) -> Target:

@@ -3,8 +3,8 @@
 Twenty connections change the tables `whole` (seconds) and `fine` (microseconds) of one database: short
 transactions and long ones, late commits, prepared transactions whose clients are gone, statements that stamp and
 then sleep, wait or run long, ties, savepoints. Beside them: ALTER and LOCK TABLES, reports, an unrelated open
-transaction, text that MySQL cannot list. Every change adds one to the row's `v`: whoever has seen the highest `v`
-of every row has lost nothing.
+transaction, events that the server carries out, text that MySQL cannot list. Every change adds one to the row's `v`:
+whoever has seen the highest `v` of every row has lost nothing.
 
 A load that is `deep` has, among the twenty, one that stamps that many rows alike by one statement, one that changes
 rows all over these while they are read, and one that changes the same twenty every tenth of a second; and beside
@@ -22,7 +22,7 @@ from typing import Final
 import pymysql
 
 from syncd.sandbox.mysql import MySqlAddress
-from tests.services.clients import Client
+from tests.services.clients import PATIENT, Client, eventually
 
 TABLES: Final = {"whole": 0, "fine": 6}
 ROWS: Final = 400
@@ -83,6 +83,7 @@ class Load:
                         f"INSERT INTO {table} (id) SELECT {DEEP} + n FROM {_numbers(6)} WHERE n < {self.deep}",
                     )
             client.run("DROP TABLE IF EXISTS aside", "CREATE TABLE aside (id INT PRIMARY KEY)")
+            client.run("SET GLOBAL event_scheduler = ON")
 
     def start(self) -> None:
         deeds = (*DEEP_WRITERS, *BYSTANDERS, hold) if self.deep else (*WRITERS, *BYSTANDERS)
@@ -98,6 +99,8 @@ class Load:
         for thread in self._threads:
             thread.join()
         with Client(self.address) as client:
+            ended = eventually(lambda: not client.run("SHOW EVENTS") and not _is_asleep(client), within=PATIENT)
+            assert ended, "an event does not end"
             for _, _, _, xid in client.run("XA RECOVER"):
                 client.run(f"XA COMMIT '{xid if isinstance(xid, str) else xid.decode()}'")
 
@@ -163,6 +166,11 @@ class Load:
 
 
 Deed = Callable[[Load, Client, random.Random], None]
+
+
+def _is_asleep(client: Client) -> bool:
+    """Whether a statement sleeps; the writers are gone by now."""
+    return any(row[6] == "User sleep" for row in client.run("SHOW PROCESSLIST"))
 
 
 def _numbers(digits: int) -> str:
@@ -240,6 +248,13 @@ def function(load: Load, client: Client, rng: random.Random) -> None:
 def procedure(load: Load, client: Client, rng: random.Random) -> None:
     call = f"CALL walk_{_table(rng)}({rng.randint(1, ROWS - 1)}, {rng.uniform(0, load.longest / 2):.3f})"
     client.run("BEGIN", call, "COMMIT")
+
+
+def event(load: Load, client: Client, rng: random.Random) -> None:
+    """What the server does by itself; an event is gone once it has been carried out."""
+    insert = f"INSERT INTO {_table(rng)} (v) SELECT 1 + SLEEP({rng.uniform(0, load.longest / 2):.3f})"
+    client.run(f"CREATE EVENT e{rng.getrandbits(60):x} ON SCHEDULE AT CURRENT_TIMESTAMP DO {insert}")
+    load.pause(rng, 2)
 
 
 def prepared(load: Load, client: Client, rng: random.Random) -> None:
@@ -354,7 +369,7 @@ WRITERS: Final[Sequence[Deed]] = (
     *(prepared,) * 2,
     ties,
 )
-BYSTANDERS: Final[Sequence[Deed]] = (finish_prepared, alter, lock, report, aside, emoji)
+BYSTANDERS: Final[Sequence[Deed]] = (event, finish_prepared, alter, lock, report, aside, emoji)
 DEEP_WRITERS: Final[Sequence[Deed]] = (deep_ties, scattered, hot, *WRITERS[3:])
 assert len(WRITERS) == len(DEEP_WRITERS) == 20
 

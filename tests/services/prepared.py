@@ -23,17 +23,18 @@ from syncd.core.layout import batch_prefix, part_key
 from syncd.core.manifest import Manifest
 from syncd.core.passages import folded, passages
 from syncd.core.reading import Part, Read
+from syncd.core.redeclared import declarations
 from syncd.core.schema import Column, Index, Server, Table
 from syncd.core.settings import Mode, Note, StreamSettings, TargetSettings
 from syncd.core.tombstones import Tombstones
-from syncd.stages.adding import columns_added
+from syncd.stages.adding import columns_added, columns_redeclared
 from syncd.stages.burying import Burial, Gone, burial_of
 from tests.builders import RUN, make_process
 from watermarks.batch import BatchId, Draft, Filled, Kind, Link, Plan, Snapshot, World
 from watermarks.cursor import START, Cursor
 from watermarks.document import Stage, Watermark
 from watermarks.extraction import Chain, Extraction
-from watermarks.halves import Extracted
+from watermarks.halves import ORIGIN, Extracted
 from watermarks.history import Journal
 from watermarks.names import StreamName
 from watermarks.window import Window
@@ -159,23 +160,31 @@ class Prepared:
 
         return self._made(draft, rows, parts)
 
-    def beside(self, kind: Kind, *rows: Row, window: Window | None = None, origin: BatchId | None = None) -> Link:
-        """A batch that moves no mark."""
+    def beside(
+        self,
+        kind: Kind,
+        *rows: Row,
+        window: Window | None = None,
+        origin: BatchId | None = None,
+        asked: bool = True,
+    ) -> Link:
+        """A batch that moves no mark; `asked` for by a person."""
 
         def draft(state: Watermark) -> Draft:
             mark = state.chain.cursor
             windows = (window,) if window else ()
-            return Draft(kind=kind, world=self._world(mark), windows=windows, high=mark, origin=origin)
+            body: dict[str, Any] = {} if asked else {"again": {}}
+            return Draft(kind=kind, world=self._world(mark), windows=windows, high=mark, origin=origin, body=body)
 
         return self._made(draft, rows, 1)
 
-    def bury(self, *keys: Any, upto: Cursor, gone_at: datetime | None = None) -> Link:
+    def bury(self, *keys: Any, upto: Cursor, seen: BatchId = ORIGIN, gone_at: datetime | None = None) -> Link:
         """A batch that says of keys that their rows are gone; made by the product itself."""
         gone = Gone(
             table=self.described,
             source_identity=self.identity,
             settings=self.settings,
-            tombstones=Tombstones(upto=upto, gone_at=gone_at or moment(99)),
+            tombstones=Tombstones(upto=upto, seen=seen, gone_at=gone_at or moment(99)),
         )
         [name] = gone.identity.key
         write = partial(
@@ -289,19 +298,23 @@ class _Producer:
         mine = self.prepared
         ways = mine.passages()
         read = mine.read(plan, self.rows, self.parts)
+        before, declared = self._before(plan), declarations(mine.described, ways)
         manifest = Manifest.of_read(
             read,
             schema=plan.draft.world.schema,
             passages=ways,
             identity=identity_of(mine.described, mine.settings, ways),
             windows=() if plan.draft.kind is Kind.SNAPSHOT else plan.draft.windows,
-            plan={},
-            added=self._added(plan, ways),
+            plan=plan.draft.body,
+            added=self._added(plan, ways, before),
+            declared=declared,
+            redeclared=columns_redeclared(plan, declared, before),
         )
         return manifest.filled()
 
-    def _added(self, plan: Plan, ways: Sequence[Passage]) -> Mapping[str, Added]:
-        """What the extract stage would say of columns that came; of constants the server tells it."""
+    def _before(self, plan: Plan) -> Manifest | None:
+        if plan.draft.kind is Kind.REPLAY:
+            return None  # it reads nothing of the table
         mine = self.prepared
         chain = Chain(mine.journal, mine.stream)
 
@@ -309,7 +322,11 @@ class _Producer:
             state = mine.journal.read(mine.stream.stem)
             return state.extracted if state else None
 
-        before = Earlier(links=chain, half=half).before(plan.id)
+        return Earlier(links=chain, half=half).before(plan.id)
+
+    def _added(self, plan: Plan, ways: Sequence[Passage], before: Manifest | None) -> Mapping[str, Added]:
+        """What the extract stage would say of columns that came; of constants the server tells it."""
+        mine = self.prepared
         source = _Defaults(mine.defaults)
         return columns_added(source, mine.described, ways, mine.settings.policies, before=before, batch=plan.id)
 

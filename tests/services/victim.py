@@ -50,8 +50,9 @@ class Point:
 
 
 def _place(key: str) -> str:
-    """`plans`, or `history 2` of the second entry; `replayed` of a note beside a batch."""
-    place = "replayed" if ".replayed-" in key else key.partition("/")[0]
+    """`plans`, or `history 2` of the second entry; `replayed` or `amended` of a note beside a batch."""
+    noted = (word for word in ("replayed", "amended") if f".{word}-" in key)
+    place = next(noted, key.partition("/")[0])
     return f"{place} {Path(key).stem}" if place == "history" else place
 
 

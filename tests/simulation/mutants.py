@@ -64,9 +64,9 @@ MUTANTS: dict[str, tuple[Edit, ...]] = {
     "mark before ledger": (
         Edit(
             "landing.py",
-            "        rows_of = self._land(cycle)\n",
-            "        self._advance(cycle, links, {link.id: link.rows for link in links}, run, seen)\n"
-            "        rows_of = self._land(cycle)\n",
+            "        brought = self._land(cycle)\n",
+            "        self._advance(cycle, links, {link.id: Brought(rows=link.rows) for link in links}, run, seen)\n"
+            "        brought = self._land(cycle)\n",
         ),
     ),
     "fence: epoch at least": (
@@ -84,8 +84,8 @@ MUTANTS: dict[str, tuple[Edit, ...]] = {
     "mark past what landed": (
         Edit(
             "landing.py",
-            "landed = tuple(takewhile(lambda link: link.id in rows_of, links))",
-            "landed, rows_of = links, {link.id: link.rows for link in links}",
+            "landed = tuple(takewhile(lambda link: link.id in brought, links))",
+            "landed, brought = links, {link.id: Brought(rows=link.rows) for link in links}",
         ),
     ),
     "ledger without load generation": (
@@ -119,8 +119,8 @@ MUTANTS: dict[str, tuple[Edit, ...]] = {
     "load generation not raised": (
         Edit(
             "halves.py",
-            "load_generation=self.load_generation + 1,\n            cursor",
-            "load_generation=self.load_generation,\n            cursor",
+            "load_generation=self.load_generation + 1,\n            cursor=cursor",
+            "load_generation=self.load_generation,\n            cursor=cursor",
         ),
     ),
     "generation not closed": (Edit("halves.py", "{**self.closed, self.generation: self.seq}", "{**self.closed}"),),

@@ -7,7 +7,7 @@ from tests.simulation.stage import Effect, pause, staged
 from watermarks.batch import BatchId
 from watermarks.cursor import Cursor
 from watermarks.errors import HintedError
-from watermarks.landing import Cycle, LedgerKey, require_fence
+from watermarks.landing import Brought, Cycle, LedgerKey, require_fence
 
 
 class Violation(AssertionError):
@@ -147,7 +147,7 @@ class TargetTwin:
         self._files = files
         self._some = some
 
-    def land(self, cycle: Cycle) -> Mapping[BatchId, int]:
+    def land(self, cycle: Cycle) -> Mapping[BatchId, Brought]:
         house = self._warehouse
         session = house.locked(self._process, cycle.epoch)
         try:
@@ -169,7 +169,8 @@ class TargetTwin:
                 house.end(session)
             raise
         held = (*cycle.due, *links)
-        return {link.id: wanted.ledger[cycle.key(link.id)] for link in held if cycle.key(link.id) in wanted.ledger}
+        keys = ((link.id, cycle.key(link.id)) for link in held)
+        return {batch: Brought(rows=wanted.ledger[key]) for batch, key in keys if key in wanted.ledger}
 
     def _apply(self, wanted: State, rank: BatchId, body: Mapping[str, object]) -> None:
         rows = body.get("rows", [])

@@ -15,7 +15,7 @@ from syncd.core.batch_number import COLUMN
 from syncd.core.earlier import Earlier
 from syncd.core.errors import FileRefused, SchemaDrift, WarehouseUnfit
 from syncd.core.layout import copy_key
-from syncd.core.manifest import Manifest, identity_in
+from syncd.core.manifest import Manifest, identity_in, is_burial
 from syncd.core.passages import folded
 from syncd.core.ports import Lists
 from syncd.core.redshift.apply import Landing, filled, statements
@@ -23,6 +23,7 @@ from syncd.core.redshift.bury import buried
 from syncd.core.redshift.control import Controls
 from syncd.core.redshift.copy import Load, loads_of, manifest_body
 from syncd.core.redshift.quoting import TableRef
+from syncd.core.redshift.ranges import RowsBefore, emptied_by
 from syncd.core.redshift.target import (
     DELETED_AT,
     Changes,
@@ -35,7 +36,9 @@ from syncd.core.redshift.target import (
     create_statements,
     found_of,
     found_statement,
+    marks,
     noted,
+    require_no_ends,
     wanted_columns,
     widen_statements,
 )
@@ -142,6 +145,8 @@ class Attempt:
         """The target, as it was when rows came to it."""
         self._stood: Found | None = None
         """The target before it was changed for them."""
+        self.links: tuple[Link, ...] = ()
+        """What is landed."""
         self.loads: tuple[Load, ...] = ()
         self.copies = False
         """Whether COPY is at work."""
@@ -160,7 +165,7 @@ class Attempt:
                 self._session.run(statement)
             with expected():
                 ledger = Ledger(self._session, self._place.controls, self._cycle)
-            links = self._to_land(ledger)
+            links = self.links = self._to_land(ledger)
             if not links:
                 self._inspect(ledger)
                 if rises:
@@ -180,17 +185,26 @@ class Attempt:
         """The first of the links, so many that their rows fit into one transaction; one at least.
 
         They tell rows apart by the same columns: by those of another key, some would pass for one, or have no such
-        column at all.
+        column at all. In a table that appends none reads a range again in which another one's rows may lie: what it did
+        not find there would come with the other's, for all ranges are emptied before any row comes.
         """
         if self._place.mode is Mode.REPLACE:
             yield from links  # of whole tables, the rows of one land
             return
-        rows, known = 0, None
+        rows, known, before, ended = 0, None, RowsBefore(), False
         for number, link in enumerate(links):
             rows += link.rows
             mine = identity_in(link) or known
             if number and (rows > self._place.most_rows or (known is not None and mine != known)):
                 return
+            if self._place.mode is Mode.HISTORY:
+                if ended and link.rows and not is_burial(link):
+                    return  # which version tombstones end is what stands there when they land
+                ended = ended or (self._buries and is_burial(link))
+            if self._place.mode is Mode.APPEND:
+                if before.are_read_again_by(link):
+                    return
+                before.add(link)
             known = mine
             yield link
 
@@ -201,7 +215,7 @@ class Attempt:
         there = self._found() is not None
         ledger.require_same_table(self._place.table, there=there)
         if there and self._place.mode is not Mode.REPLACE:
-            ledger.require_rows(self._place.table)
+            ledger.require_rows(self._place.table, takes=self._takes_out)
 
     def _land(self, links: Sequence[Link], ledger: Ledger) -> list[int]:
         """Make the rows of these batches part of the target; how many each of them brought."""
@@ -231,6 +245,7 @@ class Attempt:
             found=found,
             loads=tuple(load for load in loads if not load.buries),
             burials=tuple(load for load in loads if load.buries),
+            read=tuple(read),
             added=self._added(read),
             anew=ledger.furthest if links[0].id <= ledger.furthest else None,
         )
@@ -262,6 +277,13 @@ class Attempt:
     def _buries(self) -> bool:
         return buries(self._place.settings, self._place.mode)
 
+    def _takes_out(self, link: Link) -> bool:
+        """Whether a batch takes rows out of the target: its tombstones do, or the range that it has read again."""
+        place = self._place
+        if is_burial(link):
+            return self._buries and not marks(place.settings, place.mode)
+        return place.mode is Mode.APPEND and bool(emptied_by(link))
+
     def _prepared(self, manifests: Sequence[Manifest], ledger: Ledger) -> Found | None:
         """The target as rows may come to it; None where nothing has to be done there."""
         if rows := [manifest for manifest in manifests if manifest.tombstones is None]:
@@ -290,12 +312,15 @@ class Attempt:
             for statement in create_statements(place.table, wanted, place.settings, about=about):
                 self._run(statement)
             return self._required()
+        require_no_ends(place.table, found, place.mode)
+        if COLUMN in found and place.mode is not Mode.REPLACE:
+            ledger.require_own_numbers(place.table)
         if self._first and place.mode is not Mode.REPLACE:
-            ledger.require_rows(place.table)
+            ledger.require_rows(place.table, takes=self._takes_out)
         kept = [column for column in wanted if column.name in found or not self._optional(column)]
         lacking = self._lacking(found, kept)
         if lacking.widen:
-            remedies = (by_hand(place.table, column, found.columns[column.name]) for column in lacking.widen)
+            remedies = (by_hand(place.table, column, found) for column in lacking.widen)
             raise TooNarrow(tuple(zip(widen_statements(place.table, lacking.widen), remedies, strict=True)))
         if lacking.add:
             self._require_new(lacking.add, ledger.newest)

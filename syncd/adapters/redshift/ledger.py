@@ -1,12 +1,13 @@
 """What the ledger holds of one stream, read under the lock of its fence and no further back than it must."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator
 
 from syncd.adapters.redshift.session import Session
+from syncd.core.manifest import is_burial
 from syncd.core.redshift.control import Controls, Entry, entries_of
 from syncd.core.redshift.quoting import TableRef
-from syncd.core.redshift.target import any_row
-from watermarks.batch import BatchId
+from syncd.core.redshift.target import any_row, any_row_from, unnumber_statement
+from watermarks.batch import BatchId, Link
 from watermarks.cursor import START
 from watermarks.errors import DataInDoubt
 from watermarks.halves import ORIGIN
@@ -81,6 +82,28 @@ class Ledger:
         """The newest batch that has ever landed, as far as anybody knows: whatever is not newer lands again."""
         return max(self._cycle.half.last, *(key.batch for key in self._entries), ORIGIN)
 
+    def require_own_numbers(self, table: TableRef) -> None:
+        """Make sure that a stream which has never landed finds no rows whose numbers pass for those of its batches.
+
+        Another chain has given them, and its rows would be taken for newer than what comes.
+
+        Raises:
+            OtherTable: there are some.
+        """
+        untouched = self._cycle.half.load_generation == 1 or self._is_adopted
+        new = untouched and not self._entries and next(self._expected(), None) is None
+        if not new or not self._session.rows(any_row_from(self._cycle.due[0].id, table)):
+            return
+        asked = (self._controls.others_in(ledger, table) for ledger in self._controls.ledgers)
+        others = dict.fromkeys(f"{stream} of {lake}" for sql in asked for lake, stream in self._session.rows(sql))
+        raise OtherTable(
+            f"{table} holds rows with the numbers of another stream's batches"
+            + (f" ({', '.join(others)})" if others else "")
+            + f", and nothing of {self._cycle.stream} has landed in it",
+            hint="Does another still load it? Then give this one a `target` of its own. Was the stream renamed, or its"
+            f" lake begun anew? Then let the rows count as older than all that comes: {unnumber_statement(table)};",
+        )
+
     def require_same_table(self, table: TableRef, *, there: bool) -> None:
         """Make sure that batches go on landing where they did.
 
@@ -103,21 +126,34 @@ class Ledger:
                 f"{table} is gone, and {self._cycle.half.tally.rows} rows had landed in it", hint=self._anew
             )
 
-    def require_rows(self, table: TableRef) -> None:
-        """Make sure that nobody has emptied the table.
+    def require_rows(self, table: TableRef, *, takes: Callable[[Link], bool]) -> None:
+        """Make sure that nobody else has emptied the table.
+
+        Of a batch that `takes` rows out, and brings none, nobody knows how many it left; and where a person has set the
+        mark back, what landed behind it has left its traces too.
 
         Raises:
             OtherTable: there is no row, although some landed.
         """
         if self.newest is None and not self._is_adopted:
             return
-        if self._session.rows(any_row(table)):
+        half = self._cycle.half
+        set_back = half.load_generation > 1 and self.furthest > half.last
+        if set_back or self._session.rows(any_row(table)):
             return
         self._require_not_adopted(f"{table} is empty")
         entries = self._asked(self._controls.landed_rows)
-        rows = sum(entries[key].rows for key in map(self._cycle.key, self._expected()) if key in entries)
-        if rows:
-            raise OtherTable(f"{table} is empty, and {rows} rows had landed in it", hint=self._anew)
+        landed = {batch: entries[key].rows for batch in self._expected() if (key := self._cycle.key(batch)) in entries}
+        if landed and not any(takes(link) for link in self._since_rows(landed)):
+            raise OtherTable(f"{table} is empty, and {sum(landed.values())} rows had landed in it", hint=self._anew)
+
+    def _since_rows(self, landed: Container[BatchId]) -> Iterator[Link]:
+        """What has landed since the last batch that brought rows, the newest first; its tombstones are none."""
+        for batch in self._expected():
+            link = self._cycle.chain.required(batch)
+            if batch in landed and not is_burial(link):
+                return
+            yield link
 
     @property
     def _is_adopted(self) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from posixpath import dirname
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -23,41 +23,28 @@ from syncd.core.redshift.apply import Landing
 from syncd.core.redshift.copy import Load, manifest_body
 from syncd.core.redshift.quoting import TableRef, quoted
 from syncd.core.redshift.target import Found
-from watermarks.batch import BatchId, Link
+from watermarks.batch import Link
 from watermarks.errors import HintedError
 
-MOST_REFUSED: Final = 200
-"""Of one file. Each is found by some twenty trials, and where more are refused, something else is wrong than rows."""
+if TYPE_CHECKING:
+    from watermarks.batch import BatchId
+
 SAMPLES: Final = 5
 """Rows of a larger file that are tried one by one: where none of them lands, it is the table that is wrong."""
 NAMED: Final = 3
 """So often the file that the warehouse names is sifted alone; each time, the whole landing is tried once more."""
+_RAISED: Final = "; or, where the rows are wrong, let more of a file be put aside (the table's `max_refused`)"
 _TRIAL: Final = TableRef(schema="", name="syncd_trial")
-
-
-class Told(Protocol):
-    """Whoever hears of rows that were put aside."""
-
-    def __call__(self, batch: BatchId, rows: int, reason: str, /) -> None: ...
 
 
 class Sieve:
     """Sifts the files of one stream's batches."""
 
-    def __init__(
-        self,
-        place: Place,
-        *,
-        lake: Lake,
-        amendments: Amendments,
-        nonce: Callable[[], str],
-        tell: Told = lambda *_: None,
-    ) -> None:
+    def __init__(self, place: Place, *, lake: Lake, amendments: Amendments, nonce: Callable[[], str]) -> None:
         self._place = place
         self._lake = lake
         self._amendments = amendments
         self._nonce = nonce
-        self._tell = tell
         self._asked = 0
         self.trials = 0
         """Transactions of which nothing stayed, so far."""
@@ -86,6 +73,7 @@ class Sieve:
     def _sifted(self, session: Session, load: Load, part: Part, found: Found, error: RowRefused) -> Iterator[Refused]:
         """The rows of a file that do not land, one row group after another: no more of it is held than one of them."""
         file = opened(self._lake, part)
+        most = self._place.settings.max_refused
         first = count = 0
         for group in range(file.num_row_groups):
             rows = file.read_row_group(group)
@@ -93,19 +81,20 @@ class Sieve:
                 raise self._left(error, f"none of {SAMPLES} rows of {part.key} lands")
             for refused in self._halved(session, load, rows, first, found):
                 count += 1
-                if count > MOST_REFUSED:
-                    raise self._left(error, f"more than {MOST_REFUSED} rows of {part.key} do not land")
+                if count > most:
+                    found_out = f"more than {most} rows of {part.key} do not land"
+                    raise self._left(error, found_out, or_else=_RAISED)
                 yield refused
             first += rows.num_rows
 
-    def _left(self, error: RowRefused, found: str) -> RowRefused:
+    def _left(self, error: RowRefused, found: str, *, or_else: str = "") -> RowRefused:
         """What to tell where nothing is put aside: it is more than some rows that is wrong."""
         stream = self._place.controls.stream
         table = f"{stream.database}.{stream.table}"
         return RowRefused(
             f"{error.message}; {found}, and nothing was put aside",
-            hint=f"Compare the target with its files (syncd plan -t {table}) and mend it, then: syncd run -t {table}"
-            " --load-only",
+            hint=f"Compare the target with its files (syncd plan -t {table}) and mend it{or_else}, then: syncd run -t"
+            f" {table} --load-only",
             **error.facts,
         )
 
@@ -203,12 +192,9 @@ class Sieve:
             instead=instead,
             refused=tuple(aside),
         )
-        if (
-            self._amendments.make(link, mine) is not mine
-        ):  # another loader was quicker: its files stand, ours never will
+        if self._amendments.make(link, mine, reason=parts[0].refused[0].reason) is not mine:
+            # Another loader was quicker: its files stand, ours never will.
             self._lake.drop([part.key for part in (*instead.values(), *aside) if part is not None])
-        for one in parts:
-            self._tell(link.id, len(one.refused), one.refused[0].reason)
 
 
 def _suspects(loads: Sequence[Load], file: str) -> Iterator[tuple[Load, Link, Part]]:

@@ -11,8 +11,9 @@ from syncd.adapters.redshift.load_errors import LoadErrors
 from syncd.adapters.redshift.session import Session
 from syncd.core.errors import Collided, FileRefused, RowRefused, SchemaDrift, WarehouseUnfit
 from syncd.core.ports import Lists
-from watermarks.batch import BatchId
-from watermarks.landing import Cycle
+from syncd.core.settings import Mode
+from watermarks.batch import BatchId, Link
+from watermarks.landing import Brought, Cycle
 
 if TYPE_CHECKING:
     from syncd.adapters.redshift.sieve import Sieve
@@ -62,7 +63,7 @@ class RedshiftTarget:
         self._served: Session | None = None
         """The session that was here last."""
 
-    def land(self, cycle: Cycle) -> Mapping[BatchId, int]:
+    def land(self, cycle: Cycle) -> Mapping[BatchId, Brought]:
         refused: Collided | ControlsMissing = Collided(
             f"{self._place.table} was made ready {MOST_ATTEMPTS} times, and does not take the rows still"
         )
@@ -84,8 +85,15 @@ class RedshiftTarget:
                 self._make(session)
             else:
                 self._landed = True
-                return landed
+                links = {link.id: link for link in (*cycle.due, *attempt.links)}
+                return {batch: self._brought(links[batch], landed) for batch in landed}
         raise refused
+
+    def _brought(self, link: Link, landed: Mapping[BatchId, int]) -> Brought:
+        rows = landed[link.id]
+        if self._place.mode is Mode.REPLACE and link.id < max(landed):
+            return Brought(rows=rows)  # of whole tables, the rows of the newest land
+        return self._amendments.brought(link, rows)
 
     def _widen(self, session: Session, statement: str, remedy: str) -> None:
         """Widen a column: refused inside a transaction; and whoever else does the same does no harm.

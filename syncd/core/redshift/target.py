@@ -2,17 +2,19 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, count
 from typing import Final
 
 from syncd.core import batch_number
 from syncd.core.columns import Passage
 from syncd.core.errors import SchemaDrift
 from syncd.core.manifest import Manifest
-from syncd.core.passages import folded
+from syncd.core.passages import LONGEST_NAME, folded
 from syncd.core.redshift.casting import cast
 from syncd.core.redshift.quoting import TableRef, listed, quoted, text_literal
 from syncd.core.redshift.types import TargetType, text_width
 from syncd.core.settings import Deletes, Mode, Note, TargetSettings
+from watermarks.batch import BatchId
 
 LOADED_AT: Final = "_syncd_loaded_at"
 VALID_TO: Final = "_syncd_valid_to"
@@ -130,6 +132,21 @@ def marks(settings: TargetSettings, mode: Mode) -> bool:
     return buries(settings, mode) and (settings.deletes is Deletes.SOFT or mode is Mode.HISTORY)
 
 
+def require_no_ends(table: TableRef, found: Found, mode: Mode) -> None:
+    """Make sure that a table which is no history holds no versions that have ended.
+
+    Raises:
+        SchemaDrift: it was one; a mode that ends no version would leave what stands there beside what comes.
+    """
+    if VALID_TO not in found or mode in {Mode.HISTORY, Mode.REPLACE}:
+        return
+    ended = f"DELETE FROM {table.sql} WHERE {quoted(VALID_TO)} IS NOT NULL; " if mode is Mode.UPSERT else ""
+    raise SchemaDrift(
+        f"{table} says until when each version of a row held, and the mode is {mode} now",
+        hint=f"Name `mode: history` again, or: {ended}ALTER TABLE {table.sql} DROP COLUMN {quoted(VALID_TO)};",
+    )
+
+
 def changes(table: TableRef, found: Found, wanted: Iterable[Wanted], *, now: Iterable[Wanted] = ()) -> Changes:
     """What the table lacks to take the files.
 
@@ -151,7 +168,7 @@ def changes(table: TableRef, found: Found, wanted: Iterable[Wanted], *, now: Ite
         elif standing.type.text and column.type.text and not standing.default:
             widen.append(column)
         elif not _has_followed(standing, column, newest.get(column.name)):
-            raise _drifted(table, column, standing)
+            raise _drifted(table, column, found)
     _require_no_demands(table, found, {column.name for column in wanted})
     return Changes(add=tuple(add), widen=tuple(widen))
 
@@ -163,16 +180,17 @@ def _has_followed(standing: FoundColumn, old: Wanted, newest: Wanted | None) -> 
     return standing.type.holds(newest.needed) or (standing.type.text and newest.type.text and not standing.default)
 
 
-def _drifted(table: TableRef, column: Wanted, standing: FoundColumn) -> SchemaDrift:
+def _drifted(table: TableRef, column: Wanted, found: Found) -> SchemaDrift:
     return SchemaDrift(
-        f"{table}.{column.name} is {standing.type}, and the source's column is {column.type} now",
-        hint=by_hand(table, column, standing),
+        f"{table}.{column.name} is {found.columns[column.name].type}, and the source's column is {column.type} now",
+        hint=by_hand(table, column, found),
     )
 
 
-def by_hand(table: TableRef, column: Wanted, standing: FoundColumn) -> str:
+def by_hand(table: TableRef, column: Wanted, found: Found) -> str:
     """The statements that give a column another type, whatever stands in the way of altering it."""
-    beside = quoted(f"{column.name}_new")
+    standing = found.columns[column.name]
+    beside = quoted(_free_name(column.name, found))
     name = quoted(column.name)
     value = name if standing.type.name == column.type.name else cast(name, standing.type, column.type)
     return (
@@ -180,6 +198,13 @@ def by_hand(table: TableRef, column: Wanted, standing: FoundColumn) -> str:
         f" UPDATE {table.sql} SET {beside} = {value}; ALTER TABLE {table.sql} DROP COLUMN {name};"
         f" ALTER TABLE {table.sql} RENAME COLUMN {beside} TO {name};"
     )
+
+
+def _free_name(name: str, found: Found) -> str:
+    """A name that no column of the table has: who runs the statements one by one would write into one that had it."""
+    short = name.encode()[: LONGEST_NAME - len("_new_99")].decode(errors="ignore")
+    numbered = (f"{short}_new_{number}" for number in count(2))
+    return next(each for each in chain((f"{short}_new",), numbered) if each not in found)
 
 
 def _require_no_demands(table: TableRef, found: Found, named: set[str]) -> None:
@@ -253,6 +278,17 @@ def rows_with(table: TableRef, key: Mapping[str, str], columns: Sequence[str]) -
 
 def any_row(table: TableRef) -> str:
     return f"SELECT 1 FROM {table.sql} LIMIT 1"
+
+
+def any_row_from(batch: BatchId, table: TableRef) -> str:
+    """A row with the number of this batch, or of a later one."""
+    number = batch_number.number_of(batch)
+    return f"SELECT 1 FROM {table.sql} WHERE {quoted(batch_number.COLUMN)} >= {number} LIMIT 1"
+
+
+def unnumber_statement(table: TableRef) -> str:
+    """What makes the rows of a table older than those of any batch."""
+    return f"UPDATE {table.sql} SET {quoted(batch_number.COLUMN)} = 0"
 
 
 def found_of(rows: Iterable[Sequence[object]]) -> Found | None:

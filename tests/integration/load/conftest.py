@@ -13,10 +13,11 @@ from syncd.adapters.redshift.sessions import Door, KeptSession
 from syncd.adapters.redshift.sieve import Sieve
 from syncd.adapters.redshift.target import RedshiftTarget
 from syncd.adapters.s3 import Lake
+from syncd.core.events import RowsPutAside
 from syncd.core.redshift.control import Controls
 from syncd.core.redshift.copy import role_words
 from syncd.core.redshift.quoting import TableRef
-from syncd.core.settings import LakeSettings, Secret, Tls, WarehouseSettings
+from syncd.core.settings import LakeSettings, Mode, Secret, Tls, WarehouseSettings
 from syncd.sandbox.redshift import RedshiftStandIn
 from syncd.stages.claim import Claiming
 from syncd.stages.load import LoadOutcome, LoadRun
@@ -24,7 +25,6 @@ from tests.builders import RUN, make_process
 from tests.services.prepared import Prepared, numbers
 from tests.standin.clients import BUCKET, Bucket, Client
 from tests.standin.conftest import bucket, client, clients, no_fault_left, s3_url, server
-from watermarks.batch import BatchId
 from watermarks.clock import SystemClock
 from watermarks.document import Stage, Watermark
 from watermarks.history import Journal
@@ -70,7 +70,6 @@ class Loader:
         self.lake = lake
         self.journal = journal
         self.events: list[Event] = []
-        self.put_aside: list[tuple[str, int, str]] = []
         self.sieves: list[Sieve] = []
         self.sessions = KeptSession(Door(lambda: connect(self.warehouse, name="test")))
         self.process = make_process(journal.store, f"load{next(numbers)}")
@@ -97,7 +96,7 @@ class Loader:
             return f"n{next(numbers)}"
 
         def sieve() -> Sieve:
-            made = Sieve(place, lake=self.lake, amendments=amendments, nonce=nonce, tell=self.aside)
+            made = Sieve(place, lake=self.lake, amendments=amendments, nonce=nonce)
             self.sieves.append(made)
             return made
 
@@ -105,8 +104,11 @@ class Loader:
             place, sessions=self.sessions, lists=self.lake, amendments=amendments, sieve=sieve, nonce=nonce
         )
 
-    def aside(self, batch: BatchId, rows: int, reason: str) -> None:
-        self.put_aside.append((str(batch), rows, reason))
+    @property
+    def put_aside(self) -> list[tuple[str, int, str]]:
+        """Rows that are not in the target, as they were told."""
+        told = (event for event in self.events if isinstance(event, RowsPutAside))
+        return [(str(event.batch), event.rows, event.reason) for event in told]
 
     def run(
         self,
@@ -129,6 +131,7 @@ class Loader:
             tell=self.events.append,
             rows=10_000_000,
             claiming=claiming,
+            appends=prepared.settings.mode is Mode.APPEND,
             pause=pause,
         )
 

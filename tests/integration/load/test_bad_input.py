@@ -14,22 +14,24 @@ from syncd.adapters.redshift.ledger import OtherChain, OtherTable
 from syncd.adapters.redshift.sessions import Door, KeptSession
 from syncd.core.errors import FileRefused, SchemaDrift, WarehouseDown, WarehouseUnfit
 from syncd.core.events import LedgerBehind
-from syncd.core.settings import Mode, Secret
+from syncd.core.redshift.quoting import TableRef
+from syncd.core.settings import Deletes, Mode, Secret
 from syncd.sandbox.redshift import RedshiftStandIn
 from syncd.sandbox.redshift.faults import COMMIT
 from syncd.stages.load import TRIES
 from tests.builders import RUN, make_process
 from tests.integration.load.conftest import Loader, Reader
 from tests.services.landed import Batches
-from tests.services.prepared import Prepared, row, text_column
+from tests.services.prepared import Prepared, moment, row, text_column
 from tests.standin.clients import Bucket
 from watermarks.batch import BatchId, ChainBroken, Link
+from watermarks.cursor import Cursor
 from watermarks.document import Watermark
 from watermarks.errors import HintedError, StateUnreadable
 from watermarks.history import Change, Journal, Note
 from watermarks.landing import FenceAhead
 from watermarks.names import link_key
-from watermarks.operate import Operator
+from watermarks.operate import Operator, Takeover
 from watermarks.sealed import seal, unseal
 
 pytestmark = pytest.mark.services
@@ -562,3 +564,53 @@ def test_batches_of_a_lake_that_was_begun_anew_are_not_taken_for_those_that_land
     loader.load(anew.prepared)
 
     assert warehouse.rows(anew.prepared) == [(key, "anew") for key in (1, 2, 3, 4)]
+
+
+@pytest.mark.parametrize("mode", [Mode.UPSERT, Mode.APPEND, Mode.HISTORY])
+def test_numbers_of_another_chain_are_not_taken_for_those_of_a_stream_that_is_new_to_the_table(
+    prepared: Prepare, loader: Loader, warehouse: Reader, mode: Mode
+) -> None:
+    """It was renamed, or has another lake: its first numbers are lower than those that stand there."""
+    before = prepared(mode=mode)
+    for second in range(1, 6):
+        before.increment(row(1, second, name=f"version {second}"), row(2, 1))
+    loader.load(before)
+    table = TableRef(schema="public", name=before.table)
+    after = prepared(mode=mode, layout={"deletes": Deletes.HARD})
+    after.increment(row(1, 10, name="newest"))
+    after.bury(2, upto=Cursor.of(moment(20).replace(tzinfo=None)))
+
+    stopped = loader.run(after, table=table).once(RUN)
+    loader.end()
+
+    assert isinstance(stopped.error, OtherTable)
+    assert before.stream.chain_stem in stopped.error.message
+    warehouse.client.run(stopped.error.hint.rpartition(": ")[2].rstrip(";"))
+    for _ in range(2):
+        assert loader.run(after, table=table).once(RUN).error is None
+        loader.end()
+        after.increment(row(3, 11))
+    now = "_syncd_valid_to is null and" if mode is Mode.HISTORY else ""
+    newest = warehouse.client.rows(f"select id, name from {before.table} where {now} update_at > '{moment(5):%F %T}'")
+    assert sorted(map(tuple, newest)) == [(1, "newest"), (3, "row 3")]
+    assert not warehouse.client.rows(f"select id from {before.table} where {now} id = 2")
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["lower numbers", "higher numbers"])
+def test_of_a_table_that_was_taken_over_only_numbers_that_come_again_stand_in_the_way(
+    prepared: Prepare, loader: Loader, *, again: bool
+) -> None:
+    before, after = prepared(), prepared()
+    before.increment(row(1, 1))
+    if again:
+        Operator(journal=loader.journal, who="ann", why="a test").reset_extracted(before.stream)
+        before.increment(row(1, 1))
+    loader.load(before)
+    taken = Takeover(cursor=Cursor.of(moment(1).replace(tzinfo=None), 1))
+    Operator(journal=loader.journal, who="ann", why="a test").take_over(after.stream, taken)
+    after.increment(row(1, 2, name="newer"))
+
+    outcome = loader.run(after, table=TableRef(schema="public", name=before.table)).once(RUN)
+    loader.end()
+
+    assert isinstance(outcome.error, OtherTable) if again else outcome.error is None

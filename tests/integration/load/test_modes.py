@@ -7,10 +7,11 @@ from threading import Thread
 import pytest
 
 from syncd.core.errors import SchemaDrift
+from syncd.core.schema import Column
 from syncd.core.settings import Deletes, Mode
 from syncd.sandbox.redshift import RedshiftStandIn
 from tests.integration.load.conftest import Loader, Reader
-from tests.services.prepared import Prepared, json_column, moment, row
+from tests.services.prepared import ID, NAME, Prepared, json_column, moment, row
 from watermarks.batch import BatchId, Kind
 from watermarks.cursor import Cursor
 from watermarks.operate import Operator
@@ -308,6 +309,33 @@ def test_a_whole_table_that_waits_while_the_mode_becomes_upsert_stops_the_stream
         loader.load(orders)
 
 
+@pytest.mark.parametrize(
+    ("mode", "left"),
+    [
+        (Mode.UPSERT, [(1, "third"), (2, "second")]),
+        (Mode.APPEND, [(1, "first"), (1, "second"), (1, "third"), (2, "first"), (2, "second")]),
+    ],
+)
+def test_a_history_whose_mode_becomes_another_stops_with_the_statements_that_make_it_fit(
+    prepared: Prepare, loader: Loader, warehouse: Reader, mode: Mode, left: list[tuple[int, str]]
+) -> None:
+    """Versions that have ended would stand beside the newest for ever, and those that come would never end."""
+    prices = prepared(mode=Mode.HISTORY)
+    prices.increment(row(1, 1, name="first"), row(2, 1, name="first"))
+    prices.increment(row(1, 2, name="second"), row(2, 2, name="second"))
+    loader.load(prices)
+    prices.mode = mode
+    prices.increment(row(1, 3, name="third"))
+
+    with pytest.raises(SchemaDrift, match=f"the mode is {mode} now") as stopped:
+        loader.load(prices)
+    for statement in filter(str.strip, stopped.value.hint.partition(" or: ")[2].split(";")):
+        warehouse.client.run(statement)
+    loader.load(prices)
+
+    assert warehouse.rows(prices) == left
+
+
 KEYED = [Mode.UPSERT, Mode.APPEND, Mode.HISTORY]
 
 
@@ -407,3 +435,21 @@ def test_documents_become_super_and_files_of_an_older_shape_land_with_newer_ones
     loader.load(orders)
 
     assert warehouse.rows(orders, "id, json_serialize(doc)") == [(1, None), (2, '{"a":[1,null,"x"]}'), (3, None)]
+
+
+@pytest.mark.parametrize("limit", [1, None], ids=["one by one", "together"])
+def test_history_has_one_open_version_of_a_row_whose_position_became_null(
+    prepared: Prepare, loader: Loader, warehouse: Reader, limit: int | None
+) -> None:
+    nullable = Column(name="update_at", data_type="datetime", column_type="datetime(6)", fraction=6)
+    prices = prepared(mode=Mode.HISTORY, columns=(ID, NAME, nullable))
+    prices.increment(row(1, 1, name="first"))
+    Operator(journal=loader.journal, who="ann", why="a test").reset_extracted(prices.stream)
+    horizon = Cursor.of(moment(9).replace(tzinfo=None))
+    prices.chunk({"id": 1, "name": "second", "update_at": None}, horizon=horizon, done=True)
+
+    while loader.load(prices, **({"limit": limit} if limit else {})).waiting:
+        pass
+
+    found = warehouse.rows(prices, "name, _syncd_valid_to")
+    assert found == [("first", moment(1).replace(tzinfo=None)), ("second", None)]

@@ -8,10 +8,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from syncd.adapters.redshift.sieve import MOST_REFUSED
 from syncd.adapters.s3 import Lake
 from syncd.core.errors import RowRefused
 from syncd.core.manifest import Manifest
+from syncd.core.settings import MOST_REFUSED
+from syncd.sandbox.redshift import RedshiftStandIn
+from syncd.sandbox.redshift.faults import COMMIT, When
 from tests.integration.load.conftest import Loader, Reader
 from tests.services.prepared import ID, NAME, UPDATE_AT, Prepared, json_column, row
 from watermarks.batch import Link
@@ -41,7 +43,7 @@ def test_rows_that_cannot_land_are_put_aside_and_all_others_land(
 
     outcome = loader.load(orders)
 
-    assert outcome.rows == 498
+    assert (outcome.rows, outcome.quarantined) == (498, 3)
     assert [found for (found,) in warehouse.rows(orders, "id", order="1")] == [
         *(key for key in range(1, 501) if key not in bad),
         900,
@@ -52,8 +54,8 @@ def test_rows_that_cannot_land_are_put_aside_and_all_others_land(
         (key, doc, 1_000000000001) for key, doc in bad.items()
     ]
     assert all(each["_syncd_reason"].startswith("doc: ") for each in found)
-    assert {batch for batch, _, _ in loader.put_aside} == {"1-1"}
-    assert sum(rows for _, rows, _ in loader.put_aside) == 3
+    [(batch, count, reason)] = loader.put_aside
+    assert (batch, count, reason) == ("1-1", 3, found[0]["_syncd_reason"])
 
 
 def test_a_text_that_no_copy_takes_is_put_aside_with_what_the_warehouse_says(
@@ -72,7 +74,7 @@ def test_a_text_that_no_copy_takes_is_put_aside_with_what_the_warehouse_says(
 def test_what_was_put_aside_stays_aside_when_the_batch_lands_again(
     prepared: Prepare, loader: Loader, warehouse: Reader
 ) -> None:
-    """By another process too, which learns of it from the lake."""
+    """By another process too, which learns of it from the lake, and tells it: the row is not in the target by this."""
     orders = prepared(columns=WITH_DOC)
     link = orders.increment(row(1, 1, doc=b"{"), row(2, 2, doc=b"{}"))
     loader.load(orders)
@@ -80,10 +82,45 @@ def test_what_was_put_aside_stays_aside_when_the_batch_lands_again(
 
     outcome = loader.load(orders)
 
-    assert outcome.rows == 1
+    assert (outcome.rows, outcome.quarantined) == (1, 1)
     assert warehouse.rows(orders, "id", order="1") == [(2,)]
     assert len(aside(loader, link)) == 1
-    assert len(loader.put_aside) == 1
+    first, again = loader.put_aside
+    assert again[:2] == first[:2] == ("1-1", 1)
+    assert f"(syncd quarantine show -t shop.{orders.table} --batch 1-1)" in again[2]
+
+
+def test_a_batch_that_lands_whole_once_the_table_takes_its_rows_tells_of_none(
+    prepared: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    """Its amendment stands, and whoever does not need it does not look for it."""
+    orders = prepared()
+    warehouse.client.run(
+        f'create table "{orders.table}" ("id" bigint, "name" varchar(200) not null, "update_at" timestamp)'
+    )
+    orders.increment(row(1, 1), row(2, 2, name=None), row(3, 3))
+    loader.load(orders)
+    warehouse.client.run(f'drop table "{orders.table}"')
+    Operator(journal=loader.journal, who="ann", why="a test").reset_loaded(orders.stream)
+
+    outcome = loader.load(orders)
+
+    assert (outcome.rows, outcome.quarantined, len(loader.put_aside)) == (3, 0, 1)
+
+
+@pytest.mark.parametrize("when", When)
+def test_rows_put_aside_are_told_once_where_the_answer_to_commit_is_lost(
+    prepared: Prepare, loader: Loader, warehouse: Reader, server: RedshiftStandIn, when: When
+) -> None:
+    orders = prepared(columns=WITH_DOC)
+    orders.increment(row(1, 1, doc=b"{"), row(2, 2, doc=b"{}"))
+    fault = server.faults.drop(COMMIT, when=when)
+
+    outcome = loader.load(orders)
+
+    assert fault.reached.is_set()
+    assert (outcome.rows, outcome.quarantined, len(loader.put_aside)) == (1, 1, 1)
+    assert warehouse.rows(orders, "id", order="1") == [(2,)]
 
 
 def test_a_file_of_which_no_row_lands_is_left_out(prepared: Prepare, loader: Loader, warehouse: Reader) -> None:
@@ -92,7 +129,7 @@ def test_a_file_of_which_no_row_lands_is_left_out(prepared: Prepare, loader: Loa
 
     outcome = loader.load(orders)
 
-    assert (outcome.batches, outcome.rows) == (1, 0)
+    assert (outcome.batches, outcome.rows, outcome.quarantined) == (1, 0, 2)
     assert warehouse.rows(orders, "id", order="1") == []
 
 
@@ -125,6 +162,23 @@ def test_where_too_many_rows_are_refused_the_hint_says_what_can_be_done_and_name
     assert caught.value.hint.endswith(f"syncd run -t {table} --load-only")
     assert not loader.put_aside
     assert not loader.lake.stray(f"quarantine/{orders.stream.chain_stem}/")
+
+
+def test_as_many_rows_of_a_file_are_put_aside_as_the_configuration_allows(
+    prepared: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    """The way on where they are all really wrong; a row more stops the stream, and the hint names the setting."""
+    orders = prepared(layout={"max_refused": 2})
+    orders.increment(*(row(key, key, name="a\0" if key > 47 else "a") for key in range(1, 51)))
+
+    with pytest.raises(RowRefused, match="more than 2 rows") as caught:
+        loader.load(orders)
+    orders.layout = {"max_refused": 3}
+    outcome = loader.load(orders)
+
+    assert "`max_refused`" in caught.value.hint
+    assert outcome.rows == len(warehouse.rows(orders)) == 47
+    assert [(batch, rows) for batch, rows, _ in loader.put_aside] == [("1-1", 3)]
 
 
 def test_however_many_files_hold_a_row_that_no_copy_takes_all_others_land_in_one_pass(

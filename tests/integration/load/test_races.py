@@ -20,7 +20,7 @@ from watermarks.document import Stage, Watermark
 from watermarks.extraction import Chain
 from watermarks.halves import Extracted
 from watermarks.history import Journal
-from watermarks.landing import Cycle, Target
+from watermarks.landing import Brought, Cycle, Target
 
 pytestmark = pytest.mark.services
 
@@ -48,7 +48,7 @@ class Racer:
         self._target = target
         self._cycle = cycle
         self._barrier = barrier
-        self.told = list[Mapping[BatchId, int]]()
+        self.told = list[Mapping[BatchId, Brought]]()
         self.thread = Thread(target=self._run)
 
     def _run(self) -> None:
@@ -102,7 +102,7 @@ def test_two_loaders_that_land_the_same_batch_at_once_land_it_once(
             for racer in racers:
                 racer.thread.join(60)
 
-            assert [racer.told for racer in racers] == 2 * [[{link.id: 2 for link in cycle.due}]]
+            assert [racer.told for racer in racers] == 2 * [[{link.id: Brought(rows=2) for link in cycle.due}]]
             assert warehouse.rows(batches.prepared, "id, update_at, name") == batches.content
             assert [batch for batch, _, _ in warehouse.ledger(batches.prepared)] == batches.ledger
             process.release(held)

@@ -1,11 +1,13 @@
 """The target table: how it is made, what it is widened by, and what only a person may change."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from redshift_connector.error import ProgrammingError
 
 from syncd.adapters.redshift.session import Session
 from syncd.core.errors import SchemaDrift
@@ -163,6 +165,27 @@ def test_a_changed_type_stops_the_stream_and_the_statements_of_the_hint_mend_it(
     loader.load(orders)
 
     assert warehouse.rows(orders, "id, amount") == [(1, 5), (2, 2**40)]
+
+
+def test_the_statements_of_the_hint_write_into_no_column_that_is_there(
+    prepared: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    """Who pastes them runs each, also behind one that failed."""
+    others = tuple(replace(AMOUNT, name=name) for name in ("amount_new", "amount_new_2"))
+    orders = prepared(columns=(ID, UPDATE_AT, AMOUNT, *others))
+    orders.increment({**sold(1, 5), "amount_new": 6, "amount_new_2": 7})
+    loader.load(orders)
+    orders.columns = (ID, UPDATE_AT, BIG_AMOUNT, *others)
+    orders.increment({**sold(2, 2**40), "amount_new": 8, "amount_new_2": 9})
+
+    with pytest.raises(SchemaDrift) as caught:
+        loader.load(orders)
+    for statement in filter(str.strip, caught.value.hint.split(";")):
+        with suppress(ProgrammingError):
+            warehouse.client.run(statement)
+    loader.load(orders)
+
+    assert warehouse.rows(orders, "id, amount, amount_new, amount_new_2") == [(1, 5, 6, 7), (2, 2**40, 8, 9)]
 
 
 def retyped(prepared: Prepare, loader: Loader, warehouse: Reader) -> Prepared:

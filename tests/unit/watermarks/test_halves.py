@@ -484,6 +484,14 @@ def test_spans_that_were_skipped_add_up() -> None:
     assert [half.expects(BatchId(1, seq)) for seq in range(1, 5)] == [False, True, False, False]
 
 
+def test_the_last_that_landed_lies_before_all_that_was_skipped_since() -> None:
+    half = landed(Loaded().skipping(BatchId(1, 1)), BatchId(1, 2))
+
+    assert half.last_landed == BatchId(1, 2)
+    assert half.skipping(BatchId(1, 3)).skipping(BatchId(2, 1)).last_landed == BatchId(1, 2)
+    assert Loaded().skipping(BatchId(1, 3)).last_landed == ORIGIN
+
+
 @pytest.mark.parametrize("upto", [BatchId(1, 1), BatchId(1, 2)], ids=str)
 def test_what_is_landed_is_not_skipped(upto: BatchId) -> None:
     with pytest.raises(OutOfTurn, match=f"batch {upto} is landed already"):

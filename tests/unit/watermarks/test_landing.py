@@ -11,7 +11,7 @@ from watermarks.errors import OutcomeUnknown
 from watermarks.extraction import Extraction
 from watermarks.halves import Run
 from watermarks.history import Change, Fenced, Journal, StateMissing
-from watermarks.landing import NOTHING, Cycle, FenceAhead, FenceLost, Landing, LedgerKey, require_fence
+from watermarks.landing import NOTHING, Brought, Cycle, FenceAhead, FenceLost, Landing, LedgerKey, require_fence
 from watermarks.names import link_key
 from watermarks.operate import Operator
 from watermarks.stores.memory import MemoryStore
@@ -32,20 +32,22 @@ class Ledger:
     lose_answers: int = 0
     most: int = 1000
     """So many batches it lands in one transaction."""
+    refuses: dict[str, int] = field(default_factory=dict)
+    """How many rows of a batch it does not take."""
 
-    def land(self, cycle: Cycle) -> Mapping[BatchId, int]:
+    def land(self, cycle: Cycle) -> Mapping[BatchId, Brought]:
         if require_fence(self.fence, cycle.epoch, fenced=cycle.fenced):
             self.fence = cycle.epoch
         self.cycles += 1
         links = tuple(islice(cycle.to_land(self.rows), self.most))
         for link in links:
             self.order.append(str(link.id))
-            self.rows[cycle.key(link.id)] = link.rows
+            self.rows[cycle.key(link.id)] = link.rows - self.refuses.get(str(link.id), 0)
         if self.lose_answers:
             self.lose_answers -= 1
             raise OutcomeUnknown("no answer to commit")
-        held = ((link.id, self.rows.get(cycle.key(link.id))) for link in (*cycle.due, *links))
-        return {batch: rows for batch, rows in held if rows is not None}
+        held = ((link, self.rows.get(cycle.key(link.id))) for link in (*cycle.due, *links))
+        return {link.id: Brought(rows=rows, refused=link.rows - rows) for link, rows in held if rows is not None}
 
 
 @dataclass
@@ -145,7 +147,7 @@ def test_the_time_that_a_cycle_takes_is_counted_once_for_all_its_batches() -> No
     clock: ManualClock = lake.journal.clock
 
     class Slow(Ledger):
-        def land(self, cycle: Cycle) -> Mapping[BatchId, int]:
+        def land(self, cycle: Cycle) -> Mapping[BatchId, Brought]:
             clock.advance(2.0)
             return super().land(cycle)
 
@@ -229,7 +231,7 @@ def test_a_fence_that_another_raised_stops_the_landing() -> None:
     lake.turn(most=1)
     land = lake.ledger.land
 
-    def taken_over_first(cycle: Cycle) -> Mapping[BatchId, int]:
+    def taken_over_first(cycle: Cycle) -> Mapping[BatchId, Brought]:
         lake.process.release(lake.held)
         lake.ledger.fence = hold(make_process(lake.store, "p2"), lake.journal, Stage.LOAD).epoch
         return land(cycle)
@@ -266,6 +268,34 @@ def test_a_stage_that_was_taken_over_lands_nothing_more() -> None:
     assert lake.ledger.cycles == 0
 
 
+@pytest.mark.parametrize("lost", [0, 1])
+def test_rows_that_the_target_refused_are_told_by_the_turn_that_moves_the_mark_and_by_no_other(lost: int) -> None:
+    """Where the answer to a commit was lost, that is one which finds the batches in the ledger."""
+    lake = Lake()
+    lake.ledger.refuses, lake.ledger.lose_answers = {"1-2": 1}, lost
+    for _ in range(lost):
+        with pytest.raises(OutcomeUnknown):
+            lake.turn()
+
+    landed = lake.landing.turn(RUN, most=ALL, compare=False)
+    lake.extraction(4)
+    after = lake.landing.turn(RUN, most=ALL, compare=False)
+
+    assert (landed.rows, landed.refused) == (8, {BatchId(1, 2): Brought(rows=2, refused=1)})
+    assert (after.rows, after.refused) == (3, {})
+
+
+def test_rows_that_are_refused_where_a_lost_batch_lands_again_are_told() -> None:
+    lake = Lake()
+    lake.turn()
+    lake.ledger.rows.clear()
+    lake.ledger.refuses = {"1-3": 2}
+
+    again = lake.landing.turn(RUN, most=ALL, compare=True)
+
+    assert (again.again, again.rows, again.refused) == (3, 0, {BatchId(1, 3): Brought(rows=1, refused=2)})
+
+
 def test_a_reset_lands_everything_again_although_the_ledger_remembers() -> None:
     lake = Lake()
     lake.turn()
@@ -281,7 +311,7 @@ def test_a_mark_that_a_person_set_meanwhile_stays() -> None:
     lake = Lake()
     land = lake.ledger.land
 
-    def reset_first(cycle: Cycle) -> Mapping[BatchId, int]:
+    def reset_first(cycle: Cycle) -> Mapping[BatchId, Brought]:
         lake.person.reset_loaded(ORDERS)
         return land(cycle)
 

@@ -13,7 +13,7 @@ from watermarks.document import Stage, Watermark
 from watermarks.errors import Misuse
 from watermarks.halves import Extracted, Loaded, Run
 from watermarks.history import Journal
-from watermarks.landing import Cycle, Landing, LedgerKey
+from watermarks.landing import Brought, Cycle, Landing, LedgerKey
 from watermarks.lease import Process
 from watermarks.names import StreamName
 from watermarks.operate import Operator
@@ -30,13 +30,14 @@ class Twin:
         self.landed: list[str] = []
         self.most = 0
 
-    def land(self, cycle: Cycle) -> Mapping[BatchId, int]:
+    def land(self, cycle: Cycle) -> Mapping[BatchId, Brought]:
         links = tuple(cycle.to_land(self.ledger.keys()))
         self.most = max(self.most, len(links))
         for link in links:
             self.ledger[cycle.key(link.id)] = link.rows
             self.landed.append(str(link.id))
-        return {link.id: self.ledger[cycle.key(link.id)] for link in cycle.due if cycle.key(link.id) in self.ledger}
+        held = ((link.id, self.ledger.get(cycle.key(link.id))) for link in cycle.due)
+        return {batch: Brought(rows=rows) for batch, rows in held if rows is not None}
 
 
 def landing(store: MemoryStore, journal: Journal[Watermark], twin: Twin, stream: StreamName = STREAM) -> Landing:
@@ -171,11 +172,11 @@ class Few(Twin):
 
     turns = 0
 
-    def land(self, cycle: Cycle) -> Mapping[BatchId, int]:
+    def land(self, cycle: Cycle) -> Mapping[BatchId, Brought]:
         self.turns += 1
         links = tuple(islice(cycle.to_land(self.ledger), 10))
         self.ledger |= {cycle.key(link.id): link.rows for link in links}
-        return {link.id: link.rows for link in links}
+        return {link.id: Brought(rows=link.rows) for link in links}
 
 
 def test_what_a_ledger_lost_is_read_once_however_many_transactions_land_it() -> None:
