@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self
 
+from watermarks.batch import BatchId
 from watermarks.cursor import Cursor, instant_of, instant_text
+from watermarks.halves import ORIGIN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,12 +20,18 @@ class Tombstones:
 
     upto: Cursor
     """Only its first value counts; where rows have no order column, none does."""
+    seen: BatchId = ORIGIN
+    """What this batch and those before it read, was read before it was looked: whatever its stamp, it is gone."""
     gone_at: datetime
     """When it was looked."""
 
     def fields(self) -> dict[str, Any]:
-        return {"upto": self.upto.texts(), "gone_at": instant_text(self.gone_at)}
+        return {"upto": self.upto.texts(), "seen": str(self.seen), "gone_at": instant_text(self.gone_at)}
 
     @classmethod
     def of_fields(cls, found: Mapping[str, Any]) -> Self:
-        return cls(upto=Cursor.of_texts(found["upto"]), gone_at=instant_of(found["gone_at"]))
+        return cls(
+            upto=Cursor.of_texts(found["upto"]),
+            seen=BatchId.of_text(found["seen"]) if "seen" in found else ORIGIN,
+            gone_at=instant_of(found["gone_at"]),
+        )

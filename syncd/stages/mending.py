@@ -20,10 +20,10 @@ from syncd.core.tombstones import Tombstones
 from syncd.core.verify.verdict import READ_AGAIN, Difference, Kind, Verdict
 from syncd.stages.burying import Gone
 from syncd.stages.rereading import is_stranger
-from watermarks.batch import Draft, Filled, Plan
+from watermarks.batch import BatchId, Draft, Filled, Plan
 from watermarks.cursor import START, Cursor
 from watermarks.document import Watermark
-from watermarks.halves import Extracted
+from watermarks.halves import ORIGIN, Extracted
 
 MOST_KEYS: Final = 10_000
 """Rows that one batch reads by their keys: they stand in its plan."""
@@ -37,6 +37,8 @@ class Grave:
     """As files hold them."""
     upto: Cursor
     """The mark that they were judged by. It moves while others are compared: what came back since is above it."""
+    seen: BatchId = ORIGIN
+    """The last batch that was loaded then: whatever stamp it bears, what had been read by then is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +159,7 @@ class MendingProducer:
             table=self.source.table(self.settings.database, self.settings.table),
             source_identity=self.source.server().identity,
             settings=self.settings,
-            tombstones=Tombstones(upto=grave.upto, gone_at=self.repair.at),
+            tombstones=Tombstones(upto=grave.upto, seen=grave.seen, gone_at=self.repair.at),
         )
 
 
@@ -171,10 +173,10 @@ def repair_of(verdict: Verdict, settings: StreamSettings, *, at: datetime) -> Re
 
 
 def _graves(differences: Sequence[Difference], settings: StreamSettings) -> Iterator[Grave]:
-    by_bound: dict[Cursor, list[Mapping[str, Any]]] = {}
+    by_bound: dict[tuple[Cursor, BatchId], list[Mapping[str, Any]]] = {}
     for one in differences:
         if one.kind is Kind.GHOST:
             upto = START if settings.cursor == BY_KEY else Cursor(one.upto.values[:1])
-            by_bound.setdefault(upto, []).append(one.file_key)
-    for upto, keys in by_bound.items():
-        yield Grave(keys=tuple(keys), upto=upto)
+            by_bound.setdefault((upto, one.seen), []).append(one.file_key)
+    for (upto, seen), keys in by_bound.items():
+        yield Grave(keys=tuple(keys), upto=upto, seen=seen)

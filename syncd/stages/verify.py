@@ -100,7 +100,7 @@ class Verification:
     def _stride(self, low: Cursor) -> Cursor | None:
         """Compare what one pair of snapshots is opened for; where to go on."""
         bounds = self.bounds()
-        self._upto = bounds.upto
+        self._upto, self._seen = bounds.upto, bounds.seen
         if self.verdict.mark is None:
             self.verdict = replace(self.verdict, mark=bounds.upto)
         with self.pairs.opened(bounds) as pair:
@@ -217,7 +217,7 @@ class Verification:
             self._note(judge.different(one, changed))
         for strange in _some(ghosts):
             # By a later mark, what came back since would be taken for what was seen to be gone.
-            self._note(replace(ghost, upto=self._upto) for ghost in judge.ghosts(one, strange))
+            self._note(replace(ghost, upto=self._upto, seen=self._seen) for ghost in judge.ghosts(one, strange))
 
     def _note(self, found: Iterable[Difference | None]) -> None:
         for one in found:

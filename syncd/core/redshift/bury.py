@@ -11,6 +11,7 @@ from syncd.core.redshift.quoting import literal, quoted, text_literal
 from syncd.core.redshift.target import DELETED_AT, VALID_TO
 from syncd.core.settings import Deletes, Mode
 from syncd.core.tombstones import Tombstones
+from watermarks.halves import ORIGIN
 
 BATCH: Final = quoted(batch_number.COLUMN)
 
@@ -55,14 +56,14 @@ class _Burial:
 
     @property
     def ended(self) -> str:
-        """The newest version that was read before ends, whatever came after it in the same landing.
+        """The newest version ends, if it was read before; what came after the tombstones lands after them.
 
-        One that these tombstones have marked already has their number and is still the newest: where they land again,
-        the one before it is not.
+        Where they land again, whatever stands behind a version has ended it already: of one that was read again since
+        nothing tells any more when it came.
         """
         landing = self.landing
         newest = f"ROW_NUMBER() OVER (PARTITION BY {landing.grouping('t')} ORDER BY {landing.age('t', 'DESC')})"
-        versions = landing.versions(self._keys, newest, upto=self.number)
+        versions = landing.versions(self._keys, newest)
         until, end = column(self._table, VALID_TO), literal(self.tombstones.upto.values[0])
         return (
             f"UPDATE {self._table} SET {quoted(VALID_TO)} = CASE WHEN {until} < {end} THEN {until} ELSE {end} END,"
@@ -90,7 +91,10 @@ class _Burial:
         if self.landing.identity.cursor is None:
             return "TRUE"
         cursor = column(self._table, self.landing.identity.cursor)
-        return f"({cursor} IS NULL OR {cursor} <= {literal(self.tombstones.upto.values[0])})"
+        bounds = f"{cursor} IS NULL OR {cursor} <= {literal(self.tombstones.upto.values[0])}"
+        if self.tombstones.seen != ORIGIN and VALID_TO not in self.landing.found:  # none ends before it began
+            bounds += f" OR {batch(self._table)} <= {batch_number.number_of(self.tombstones.seen)}"
+        return f"({bounds})"
 
     @property
     def _unmarked(self) -> str:

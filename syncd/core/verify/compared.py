@@ -16,7 +16,9 @@ from syncd.core.schema import Table
 from syncd.core.settings import Deletes, Mode, StreamSettings
 from syncd.core.verify.forms import Form, Unlike, form_of, hashed
 from syncd.core.verify.ranges import ThereColumn
+from watermarks.batch import BatchId
 from watermarks.cursor import Cursor, Kind
+from watermarks.halves import ORIGIN
 
 WIDEST: Final = 60_000
 """Bytes of a text that is digested at once; Redshift's texts end soon after."""
@@ -35,6 +37,8 @@ class Bounds:
     """The loaded mark."""
     since: Cursor | None = None
     """Where the stream began, if that was not with the first row."""
+    seen: BatchId = ORIGIN
+    """The last loaded batch: what it and those before it read, was read before anybody looks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +119,9 @@ class Compared:
 
     @property
     def marks_gone(self) -> bool:
-        return DELETED_AT in self.found
+        """Whether a mark takes a row out: where rows that are gone are to be deleted, a marked one is still there."""
+        deleted = self.deletes is Deletes.HARD and self.settings.mode is not Mode.HISTORY
+        return DELETED_AT in self.found and not deleted
 
     @property
     def ends_versions(self) -> bool:

@@ -7,8 +7,10 @@ from enum import StrEnum
 from typing import Any
 
 from syncd.core.verify.forms import Unlike
+from watermarks.batch import BatchId
 from watermarks.cursor import START, Cursor
 from watermarks.errors import HintedError
+from watermarks.halves import ORIGIN
 
 
 class Kind(StrEnum):
@@ -50,6 +52,8 @@ class Difference:
     """Its key as files hold it; of a ghost."""
     upto: Cursor = START
     """The mark that it was judged by; of a ghost. What came back since has a later stamp."""
+    seen: BatchId = ORIGIN
+    """The last batch that was loaded then; of a ghost. What came back since was read by a later one."""
 
 
 class State(StrEnum):

@@ -5,6 +5,8 @@ from datetime import datetime
 
 import pytest
 
+from syncd.adapters.redshift.amendments import Amendments
+from syncd.adapters.redshift.ledger import OtherTable
 from syncd.core.schema import Column
 from syncd.core.settings import Deletes, Mode, Note
 from tests.integration.load.conftest import Loader, Reader
@@ -298,3 +300,113 @@ def test_a_key_of_text_goes_by_its_very_bytes(orders: Prepare, loader: Loader, w
     loader.load(stream)
 
     assert warehouse.rows(stream) == [(1, "a"), (3, "A")]
+
+
+def test_a_table_whose_last_row_was_taken_out_is_gone_on_with(
+    orders: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    stream = orders(Mode.UPSERT, Deletes.HARD)
+    stream.increment(row(1, 1))
+    loader.load(stream)
+    stream.bury(1, upto=upto(1))
+    loader.load(stream)
+    assert warehouse.rows(stream) == []
+    stream.increment(row(2, 2))
+
+    loader.load(stream)
+
+    assert warehouse.rows(stream) == [(2, "row 2")]
+
+
+def test_a_mark_that_is_set_back_before_the_tombstones_that_emptied_the_table_is_gone_on_from(
+    orders: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    stream = orders(Mode.UPSERT, Deletes.HARD)
+    first = stream.increment(row(1, 1))
+    stream.bury(1, upto=upto(5))
+    loader.load(stream)
+    Operator(journal=loader.journal, who="ann", why="a test").set_loaded(stream.stream, first.id)
+    stream.increment(row(2, 9))
+
+    loader.load(stream)
+
+    assert warehouse.rows(stream) == [(2, "row 2")]
+
+
+def test_a_table_that_somebody_else_emptied_is_found_after_tombstones_that_only_mark(
+    orders: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    stream = orders(Mode.UPSERT, Deletes.SOFT)
+    stream.increment(row(1, 1))
+    stream.bury(1, upto=upto(1))
+    loader.load(stream)
+    warehouse.client.run(f'delete from "{stream.table}"')
+    stream.increment(row(2, 2))
+
+    with pytest.raises(OtherTable, match="is empty"):
+        loader.load(stream)
+
+
+@pytest.mark.parametrize("mode", [Mode.UPSERT, Mode.REPLACE])
+def test_nobody_looks_for_rows_put_aside_of_what_is_not_to_land(
+    prepared: Callable[..., Prepared], loader: Loader, monkeypatch: pytest.MonkeyPatch, mode: Mode
+) -> None:
+    looked: list[BatchId] = []
+    monkeypatch.setattr(Amendments, "_read", lambda _self, link: looked.append(link.id))
+    stream = prepared(mode=mode, **({"cursor": "none"} if mode is Mode.REPLACE else {}))
+    for number in range(1, 4):
+        if mode is Mode.REPLACE:
+            stream.chunk(row(number, 1), done=True)
+        else:
+            stream.increment(row(number, number))
+            stream.bury(number, upto=upto(number))
+
+    loader.load(stream)
+
+    assert looked == []
+
+
+VERSIONS = "name, _syncd_valid_to, _syncd_deleted_at is not null"
+
+
+@pytest.mark.parametrize("how", ["together", "again one by one", "again together"])
+def test_history_knows_a_version_that_came_back_with_its_stamp_however_it_lands(
+    orders: Prepare, loader: Loader, warehouse: Reader, how: str
+) -> None:
+    """Put back from a backup, and read again by its key."""
+    stream = orders(Mode.HISTORY, Deletes.SOFT)
+    stream.increment(row(1, 1, name="first"))
+    stream.increment(row(1, 2, name="second"))
+    stream.bury(1, upto=upto(10))
+    stream.beside(Kind.REPAIR, row(1, 2, name="second"))
+
+    _land(loader, stream, None if how == "together" else 1)
+    if how != "together":
+        Operator(journal=loader.journal, who="ann", why="a test").reset_loaded(stream.stream)
+        _land(loader, stream, 1 if how == "again one by one" else None)
+
+    assert warehouse.rows(stream, VERSIONS, "update_at") == [("first", second(2), False), ("second", None, False)]
+
+
+@pytest.mark.parametrize("how", ["once", "again one by one", "again together"])
+def test_history_ends_no_older_version_by_tombstones_from_before_the_newest(
+    orders: Prepare, loader: Loader, warehouse: Reader, how: str
+) -> None:
+    stream = orders(Mode.HISTORY, Deletes.SOFT)
+    stream.increment(row(1, 1, name="first"))
+    stream.increment(row(1, 7, name="second"))
+    stream.bury(1, upto=upto(5))
+    stream.bury(1, upto=upto(10))
+    _land(loader, stream, 1)
+
+    if how != "once":
+        Operator(journal=loader.journal, who="ann", why="a test").reset_loaded(stream.stream)
+        _land(loader, stream, 1 if how == "again one by one" else None)
+
+    found = warehouse.rows(stream, VERSIONS, "update_at")
+    assert found == [("first", second(7), False), ("second", second(10), True)]
+
+
+def _land(loader: Loader, stream: Prepared, limit: int | None) -> None:
+    while loader.load(stream, **({"limit": limit} if limit else {})).waiting:
+        pass

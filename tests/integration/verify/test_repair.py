@@ -59,6 +59,25 @@ def test_soft_deletes_mark_ghosts_and_the_mark_is_no_difference(both: Make) -> N
     assert (verdict.state, verdict.left_out.marked_gone) == (State.EQUAL, 8)
 
 
+def test_what_was_marked_before_deletes_became_hard_is_found_and_deleted(both: Make) -> None:
+    pair = both(tables="shop.harder: {deletes: hard, settle: 0s}")
+    pair.sql(*statements("harder", 1_000))
+    pair.run()
+    pair.there(
+        "alter table harder add column _syncd_deleted_at timestamp",
+        "update harder set _syncd_deleted_at = getdate() where id in (3, 4)",
+    )
+    pair.sql("DELETE FROM harder WHERE id = 3")
+
+    first = pair.verify("harder")
+    pair.mend("harder", first)
+    pair.run(extract=False)
+    second = pair.verify("harder")
+
+    assert [(one.kind, one.key) for one in first.differences] == [(Kind.GHOST, {"id": 3})]
+    assert (second.state, second.rows) == (State.EQUAL, 999)
+
+
 @pytest.mark.parametrize("deletes", ["hard", "soft"])
 def test_a_row_that_came_back_while_others_were_compared_stays(both: Make, deletes: str) -> None:
     """It is landed by the time that it is found to be gone, in an earlier batch than the one that buries it."""
@@ -157,3 +176,24 @@ def test_beside_a_writer_nothing_differs(both: Make) -> None:
     assert not broken
     assert [one.differences for one in found] == [()] * 3
     assert found[-1].left_out.above_mark > 0
+
+
+def test_a_row_of_the_future_that_is_gone_at_the_source_goes(both: Make) -> None:
+    """It came ahead, and no mark ever reaches its stamp."""
+    pair = both(tables="shop.plans: {deletes: hard, settle: 2s, ahead_after: 1s}")
+    pair.sql(
+        "DROP TABLE IF EXISTS plans",
+        "CREATE TABLE plans (id BIGINT PRIMARY KEY, update_at DATETIME(6) NOT NULL, KEY (update_at, id))",
+        "INSERT INTO plans VALUES (1, '2026-01-01'), (2, '2026-01-02')",
+    )
+    pair.run()
+    pair.sql("INSERT INTO plans VALUES (3, '2099-01-01')")
+    pair.run()
+    assert [key for [key] in pair.client.rows("select id from plans order by 1")] == [1, 2, 3]
+    pair.sql("DELETE FROM plans WHERE id = 3")
+
+    pair.mend("plans", pair.verify("plans"))
+    pair.run(extract=False)
+
+    assert pair.verify("plans").state is State.EQUAL
+    assert [key for [key] in pair.client.rows("select id from plans order by 1")] == [1, 2]
