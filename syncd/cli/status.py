@@ -39,7 +39,7 @@ def status(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by 
     if words["watch"] and words["as_json"]:
         raise click.UsageError("--json prints one document: leave out --watch, and call again")
     every = _every(words["every"])
-    with open_desk(words["config"], connections=AT_ONCE) as desk:
+    with open_desk(words["config"], looks=True, connections=AT_ONCE) as desk:
         names = chosen(desk, words["tables"], all_=not words["tables"])
         streams = [_stream(desk, name) for name in names]
         standings = Standings(journal=desk.journal, parts=desk.lake)
@@ -88,9 +88,9 @@ def _told(stood: "Sequence[Stood]") -> list[Exit]:
 
 
 def _every(text: str) -> timedelta:
-    from syncd.config.words import duration
+    from syncd.config.words import lasting
 
     try:
-        return duration(text)
+        return lasting(text)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--every") from error

@@ -41,8 +41,9 @@ def show(stood: "Sequence[Stood]", *, at: datetime) -> None:
     for source, polled_at in left:
         ago = span(None if polled_at is None else at - polled_at)
         click.echo(
-            f"source {source} was polled last at {moment(polled_at)} UTC, {ago} ago: does a daemon run, and does the"
-            " source answer it?"
+            f"source {source} was polled last at {moment(polled_at)} UTC, {ago} ago, which is longer than `every` lets"
+            " one expect: is whatever is to read it at work, a daemon or a schedule that calls `syncd run`, and does"
+            " the source answer it?"
         )
     for one, reason in said:
         click.echo(f"{_name(one)}: {reason}")

@@ -226,4 +226,4 @@ def _held(notes: Notes | None, settings: StreamSettings) -> str | None:
     since = min((each for each in notes.writers.values() if each is not None), default=None)
     if since is None or notes.t0 - since <= settings.ahead_after:
         return None
-    return f"at {notes.t0:%H:%M:%S} a transaction that writes since {since:%Y-%m-%d %H:%M:%S} held the horizon"
+    return f"at {notes.t0:%H:%M:%S} a transaction held the horizon, since {since:%Y-%m-%d %H:%M:%S} at the earliest"

@@ -212,11 +212,13 @@ def _stale(watched: Watched, facts: Facts, now: Moment, *, known: bool) -> Itera
 
 
 def _broken(watched: Watched, upto: datetime | None, cause: Cause, facts: Facts) -> str:
-    where = f"complete up to {clock_text(upto)}" if upto else "nothing is known to be complete yet"
     because = facts.reason if cause in {Cause.HELD_TRANSACTION, Cause.THROTTLED} and facts.reason else SENTENCES[cause]
     table = f"{watched.stream.database}.{watched.stream.table}"
+    where = (
+        f"{table} is complete up to {clock_text(upto)}" if upto else f"of {table} nothing is known to be complete yet"
+    )
     promised = f", and was promised within {span(watched.within)}" if watched.within else ""
-    return f"{table} is {where}{promised}: {because}"
+    return f"{where}{promised}: {because}"
 
 
 def _next(facts: Facts) -> str:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final, TextIO, cast
+from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 from urllib.parse import quote
 
 import structlog
@@ -34,6 +34,9 @@ from watermarks.clock import Clock
 from watermarks.cursor import Cursor, instant_text
 from watermarks.errors import HintedError
 from watermarks.names import StreamName
+
+if TYPE_CHECKING:
+    from watermarks.document import Stage
 
 SHORTEST_SECRET: Final = 6
 """What is shorter is a word that may stand anywhere."""
@@ -121,6 +124,8 @@ class Log:
         self._write = write
         self._least = logging.INFO
         self._logger = self._made(self._least)
+        self._reasons: dict[tuple[StreamName, Stage], str] = {}
+        """Why passes that ended last read no further."""
 
     def _made(self, least: int) -> Any:  # noqa: ANN401  # structlog makes it
         return structlog.wrap_logger(
@@ -135,9 +140,15 @@ class Log:
         self._logger = self._made(self._least)
 
     def __call__(self, event: Event) -> None:
-        level = level_of(event)
+        level = logging.DEBUG if isinstance(event, PassEnded) and self._says_the_same(event) else level_of(event)
         if level >= self._least:  # of most events of idle streams nobody wants a sentence
             self._logger.log(level, event.name, message=sentence(event), **fields_of(event))
+
+    def _says_the_same(self, event: PassEnded) -> bool:
+        """Whether a pass came to nothing for the reason that the one before gave: for hours that is no news."""
+        key = event.stream, event.stage
+        before, self._reasons[key] = self._reasons.get(key, ""), event.reason
+        return bool(event.reason) and event.reason == before and not event.batches and event.error is None
 
     def say(self, name: str, message: str, *, level: int = logging.INFO, **facts: object) -> None:
         """Tell what happened to no stream in particular: noun and past verb, a sentence, and facts."""

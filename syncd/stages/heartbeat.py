@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
+from syncd.core.errors import hinted
 from watermarks.errors import NotOwner, StateUnreadable
 from watermarks.lease import Process
 
@@ -17,9 +18,12 @@ That holds for requests that hang too, if each gives up within a sixth of that t
 
 
 class Heartbeat:
-    """Renews from a thread of its own; when the lease is lost, `lost` is called once, and the work is to stop."""
+    """Renews from a thread of its own; when the lease is lost, `lost` is called once, and the work is to stop.
 
-    def __init__(self, process: Process, *, ttl: float, lost: Callable[[], None]) -> None:
+    It is told why the lease was not renewed in time; nothing where nobody knows, as of a process that was paused.
+    """
+
+    def __init__(self, process: Process, *, ttl: float, lost: Callable[[str], None]) -> None:
         self._process = process
         self._pause = ttl / BEATS
         self._lost = lost
@@ -38,18 +42,20 @@ class Heartbeat:
         self._thread.join()
 
     def _beat(self) -> None:
-        due = time.monotonic()
+        due, why = time.monotonic(), ""
         while True:
             due = next_beat(due, now=time.monotonic(), pause=self._pause)
             if self._over.wait(due - time.monotonic()):
                 return
             try:
                 self._process.renew()
+                why = ""
             except (NotOwner, StateUnreadable):
-                self._lost()
+                self._lost(why)
                 return
-            except Exception:  # noqa: BLE001, S112  # whatever it is, who beats no more loses all that is at work
-                continue  # the next beat tells; whoever waits for our silence counts it from there
+            except Exception as error:  # noqa: BLE001  # whatever it is, who beats no more loses all that is at work
+                # The next beat tells; whoever waits for our silence counts it from there.
+                why = f"its lease could not be renewed: {hinted(error).message}"
 
 
 def next_beat(last: float, *, now: float, pause: float) -> float:

@@ -71,7 +71,8 @@ class Rests:
                 return None
         except HintedError:
             return None  # the pass meets it too, and tells it as it should be told
-        return replace(kept.outcome, complete=planner.complete, seconds=self._clock.monotonic() - began)
+        seconds = self._clock.monotonic() - began
+        return replace(kept.outcome, complete=planner.complete, reason=planner.waiting, seconds=seconds)
 
     def note(
         self,
@@ -82,8 +83,8 @@ class Rests:
         rest: Rest | None,
         revision: Revision | None,
     ) -> None:
-        """What a whole pass came to; it is at rest where there was nothing to do, and nothing is waited for."""
-        if outcome.state is State.NOTHING and rest is not None and revision is not None:
+        """What a whole pass came to; it is at rest where there was nothing to do, up to a horizon that may be held."""
+        if outcome.state in {State.NOTHING, State.WAITING} and rest is not None and revision is not None:
             self._resting[stream] = _Resting(
                 settings=settings, rest=rest, revision=revision, outcome=outcome, since=self._clock.monotonic()
             )

@@ -59,7 +59,8 @@ class Standings:
         Raises:
             LakeDown, LakeUnfit, StoreUnavailable: the lake cannot be asked.
         """
-        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="status") as pool:
+        pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="status")
+        try:
             lying = pool.submit(self._with_quarantine)
             notes = {source: pool.submit(self._notes_of, source) for source in _sources(streams)}
             read = [(stream, pool.submit(self._read, stream.name)) for stream in streams]
@@ -79,6 +80,8 @@ class Standings:
                 )
                 for stream, document in read
             ]
+        finally:
+            pool.shutdown(cancel_futures=True)  # where one could not be asked, hundreds need not be
         return sorted(stood, key=lambda one: (one.standing.trouble, one.stream.name))
 
     def _stood(

@@ -1,6 +1,7 @@
 """A daemon tells systemd, people, sensors and its log what it does, while it does it."""
 
 import json
+import re
 import signal
 import socket
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.integration.daemon.conftest import Place
-from tests.integration.tell.test_webhook import TOKEN, running, says
+from tests.integration.tell.test_webhook import TOKEN, Hook, running, says
 from tests.services.daemon import DaemonProcess, until
 
 pytestmark = pytest.mark.services
@@ -52,6 +53,33 @@ def test_everybody_is_told(place: Place, tmp_path: Path) -> None:
     assert hook.sent[0]["streams"] == [f"mysql/shop.{table}"]
     assert events(daemon, "incident.opened")
     assert TOKEN not in daemon.said
+
+
+def test_whoever_keeps_a_promise_from_being_kept_is_named_until_it_is_over(place: Place) -> None:
+    with running(says(200)) as hook, place.box.mysql.connect(database="shop") as writer:
+        place.daemon_words = f"stop_timeout: 20s, notify: ['{hook.url.value}']"
+        place.words = "every: 500ms, fresh_within: 5s"
+        table = place.table(3)
+        place.daemon()
+        place.comes_equal()
+        sent = len(hook.sent)  # a promise may have been broken until there was something
+        writer.begin()
+        with writer.cursor() as cursor:
+            cursor.execute(f"UPDATE {table} SET body = 'late' WHERE id = 1")
+            cursor.execute("SELECT SUBSTRING_INDEX(CURRENT_USER(), '@', 1)")
+            [(user,)] = cursor.fetchall()
+        until(lambda: bool(held(hook, sent)), "an incident that names a transaction")
+        place.insert(table, 1)
+        opened = held(hook, sent)[0]
+        assert re.search(rf"held by transaction \d+, user {user}, since ", opened["message"]), opened
+        assert opened["party"] == "source mysql"
+        writer.commit()
+        until(lambda: "closed" in {one["state"] for one in held(hook, sent)}, "its end")
+        place.comes_equal()
+
+
+def held(hook: Hook, after: int) -> list[dict[str, Any]]:
+    return [one for one in hook.sent[after:] if one["cause"] == "held_transaction"]
 
 
 def marker(place: Place, table: str) -> dict[str, Any] | None:

@@ -134,7 +134,7 @@ def test_what_holds_the_horizon_is_told_with_the_time_of_the_poll(syncd: Make, t
 
     done = syncd(two_landed)("status")
 
-    assert "at 14:21:40 a transaction that writes since 2026-09-21 14:15:00 held the horizon" in done.out
+    assert "at 14:21:40 a transaction held the horizon, since 2026-09-21 14:15:00 at the earliest" in done.out
 
 
 def test_a_source_that_nobody_polls_any_more_is_told_once(syncd: Make, two_landed: Prepared, prepared: Prepare) -> None:
@@ -147,6 +147,7 @@ def test_a_source_that_nobody_polls_any_more_is_told_once(syncd: Make, two_lande
     told = {one["table"]: one for one in json.loads(made("status", "--json").out)["streams"]}
 
     assert text.count("source shop was polled last at 2026-09-21 14:21:41 UTC, ") == 1
+    assert "a daemon or a schedule that calls `syncd run`" in text
     assert told[f"shop.{other.table}"]["overdue"] is True
     assert {one["polled_at"] for one in told.values()} == {"2026-09-21T14:21:41.000000Z"}
 

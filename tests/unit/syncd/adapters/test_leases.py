@@ -1,9 +1,7 @@
 """Leases on a line that takes every connection and never says a word."""
 
-import socket
-import threading
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -14,35 +12,10 @@ from syncd.core.settings import LakeSettings, Settings
 from syncd.stages.heartbeat import BEATS
 from syncd.wiring import TTL, Service, open_store
 from tests.builders import Here
+from tests.services.mute import Mute
 from watermarks.errors import OutcomeUnknown, StoreUnavailable
 from watermarks.lease import Process
 from watermarks.stores.memory import MemoryStore
-
-
-class Mute:
-    """Accepts and never answers."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-        self._held: list[socket.socket] = []
-        self._at = socket.create_server(("127.0.0.1", 0))
-        self.port = self._at.getsockname()[1]
-        self._thread = threading.Thread(target=self._accept, daemon=True)
-        self._thread.start()
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                connection, _ = self._at.accept()
-                self.calls += 1
-                self._held.append(connection)
-
-    def close(self) -> None:
-        self._at.shutdown(socket.SHUT_RDWR)
-        self._at.close()
-        self._thread.join()
-        for connection in self._held:
-            connection.close()
 
 
 @pytest.fixture
@@ -58,7 +31,7 @@ def settings(mute: Mute) -> LakeSettings:
 
 
 def test_a_renewal_gives_a_dead_connection_up_at_once_and_sends_nothing_twice(mute: Mute) -> None:
-    quick = Lake.of(settings(mute), within=0.2)
+    quick = Lake.quick(settings(mute), within=0.2, attempts=1)
     process = Process(LeaseStore(quick=open_store(quick), patient=MemoryStore()), "p1", ttl=1.2, host=Here("p1"))
 
     with pytest.raises((OutcomeUnknown, StoreUnavailable)):

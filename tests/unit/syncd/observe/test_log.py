@@ -6,7 +6,7 @@ import pty
 import re
 import threading
 import time
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -193,6 +193,27 @@ def test_off_a_terminal_each_line_is_one_json_document() -> None:
         "message": "the end",
         "seconds": 1.235,
     }
+
+
+def test_a_reason_that_stays_is_told_once() -> None:
+    piped = Piped()
+    waits = ended(state="waiting", batches=0, rows=0, reason="held by transaction 7, since 12:00:00 UTC")
+    elsewhere = replace(waits, stream=replace(waits.stream, table="items"))
+    found = ended(state="extracted", reason=waits.reason)
+    over = ended(state="nothing new", batches=0, rows=0)
+
+    with open_log(piped.stream, clock=ManualClock(NOON), environ={}) as log:
+        for event in (waits, waits, elsewhere, waits, found, waits, replace(waits, reason="held by 8"), over, waits):
+            log(event)
+
+    told = [(line["table"].split(".")[1], line["state"], line["reason"][:9]) for line in piped.lines()]
+    assert told == [
+        ("orders", "waiting", "held by t"),
+        ("items", "waiting", "held by t"),
+        ("orders", "extracted", "held by t"),
+        ("orders", "waiting", "held by 8"),
+        ("orders", "waiting", "held by t"),
+    ]
 
 
 def test_with_debug_progress_is_told_too() -> None:

@@ -7,7 +7,7 @@ import pytest
 from syncd.stages.heartbeat import BEATS, Heartbeat, next_beat
 from tests.builders import Here
 from watermarks.errors import Misuse, OutcomeUnknown, StoreUnavailable
-from watermarks.lease import Process
+from watermarks.lease import Ended, Process
 from watermarks.store import Revision
 from watermarks.stores.memory import MemoryStore
 
@@ -58,9 +58,36 @@ class Refusing(MemoryStore):
 )
 def test_whatever_befalls_one_beat_the_next_one_comes(error: Exception) -> None:
     store = Refusing(error)
-    lost: list[bool] = []
+    lost: list[str] = []
 
-    with Heartbeat(Process(store, "p1", ttl=0.04, host=Here("p1")), ttl=0.04, lost=lambda: lost.append(True)):
+    with Heartbeat(Process(store, "p1", ttl=0.04, host=Here("p1")), ttl=0.04, lost=lost.append):
         assert store.beats.acquire(timeout=5)
 
     assert lost == []
+
+
+@pytest.mark.parametrize(
+    ("errors", "why"),
+    [
+        ((), ""),
+        ((StoreUnavailable("s3://lake is away"),), "s3://lake is away"),
+        ((StoreUnavailable("away"), RuntimeError("nobody knew")), "a bug in syncd: RuntimeError"),
+    ],
+)
+def test_who_loses_a_lease_says_why_it_was_not_renewed(errors: tuple[Exception, ...], why: str) -> None:
+    store = Refusing()
+    process = Process(store, "p1", ttl=0.04, host=Here("p1"))
+    lost, over = list[str](), threading.Event()
+
+    def told(why: str) -> None:
+        lost.append(why)
+        over.set()
+
+    with Heartbeat(process, ttl=0.04, lost=told):
+        assert store.beats.acquire(timeout=5)
+        store.errors = [*errors, Ended("another ended it")]
+        assert over.wait(5)
+
+    assert len(lost) == 1
+    assert why in lost[0]
+    assert bool(lost[0]) == bool(errors)

@@ -10,7 +10,7 @@ from syncd.core.errors import SourceDown
 from syncd.core.settings import Schedule, StreamSettings
 from syncd.stages.planning import Rest
 from syncd.stages.resting import FEW, WHOLE_AGAIN, Rests
-from syncd.stages.run import Outcome
+from syncd.stages.run import Outcome, State
 from watermarks.batch import BatchId
 from watermarks.names import StreamName, document_key
 from watermarks.store import Revision, Stored
@@ -40,6 +40,7 @@ class Asked:
     complete: datetime | None = NOON
     times: int = 0
     fails: bool = False
+    waiting: str = ""
 
     def rests(self, rest: Rest) -> bool:
         assert rest is REST
@@ -183,11 +184,23 @@ def test_after_ten_minutes_of_rest_there_is_a_whole_pass() -> None:
     assert desk.still() is None
 
 
-@pytest.mark.parametrize(
-    "outcome",
-    [{"batches": 1}, {"reason": "held by transaction 7"}, {"error": SourceDown("away")}, {"rest": None}],
-)
-def test_only_a_pass_that_found_nothing_and_waits_for_nothing_leaves_a_rest(outcome: dict[str, Any]) -> None:
+def test_what_stands_in_the_way_of_more_is_told_as_it_is_now() -> None:
+    desk = Desk()
+    desk.note(reason="held by transaction 7")
+    desk.planner.waiting = "held by transaction 8"
+
+    found = desk.still()
+
+    assert found is not None
+    assert (found.state, found.reason) == (State.WAITING, "held by transaction 8")
+    desk.planner.waiting = ""
+    found = desk.still()
+    assert found is not None
+    assert (found.state, found.reason) == (State.NOTHING, "")
+
+
+@pytest.mark.parametrize("outcome", [{"batches": 1}, {"error": SourceDown("away")}, {"rest": None}])
+def test_only_a_pass_that_found_nothing_leaves_a_rest(outcome: dict[str, Any]) -> None:
     desk = Desk()
     desk.note()
 
