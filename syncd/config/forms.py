@@ -11,11 +11,13 @@ _USER: Final = r"[^/?#@:]+(:[^/?#]*)?@"
 _DAY: Final = "[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
 _HOUR: Final = "([01][0-9]|2[0-3])"
 _TIME: Final = rf"{_HOUR}:[0-5][0-9](:[0-5][0-9](\.[0-9]{{1,6}})?)?(Z|[+-]{_HOUR}:[0-5][0-9])?"
+_MORE_THAN_ZERO: Final = "(?=[^ ]*[1-9])"
 
 DURATION: Final = {"type": "string", "pattern": f"^{DURATION_FORM}$", "examples": ["30s", "5m", "12h", "7d"]}
+LASTING: Final = {**DURATION, "pattern": f"^{_MORE_THAN_ZERO}{DURATION_FORM}$"}
 EVERY: Final = {
     "type": "string",
-    "pattern": rf"^({DURATION_FORM}|\S+( \S+){{4}})$",
+    "pattern": rf"^({_MORE_THAN_ZERO}{DURATION_FORM}|\S+( \S+){{4}})$",
     "examples": ["5m", "0 3 * * *"],
 }
 INSTANT: Final = {

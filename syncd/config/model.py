@@ -16,12 +16,26 @@ from pydantic import (
 )
 
 from syncd.config import forms
-from syncd.config.words import address, duration, instant, interval_or_cron, listening, user_of
+from syncd.config.words import address, duration, instant, interval_or_cron, lasting, listening, user_of
 from syncd.core.columns import Policy
 from syncd.core.first_file import UNNAMED
-from syncd.core.settings import Address, Channel, Deletes, EpochUnit, FirstRun, Mode, Note, NullCursor, Tls
+from syncd.core.mysql_sql import cuts_short
+from syncd.core.settings import (
+    MOST_REFUSED,
+    Address,
+    Channel,
+    Deletes,
+    EpochUnit,
+    FirstRun,
+    Mode,
+    Note,
+    NullCursor,
+    Tls,
+)
 
 Duration = Annotated[timedelta, BeforeValidator(duration), WithJsonSchema(forms.DURATION)]
+Lasting = Annotated[timedelta, BeforeValidator(lasting), WithJsonSchema(forms.LASTING)]
+"""Of zero, nothing would ever come to its end."""
 Instant = Annotated[datetime, BeforeValidator(instant), WithJsonSchema(forms.INSTANT)]
 Every = Annotated[str, BeforeValidator(interval_or_cron), WithJsonSchema(forms.EVERY)]
 Text = Annotated[str, Field(min_length=1)]
@@ -121,8 +135,8 @@ class Source(Part):
     max_connections: PositiveInt = 4
     tunnel: Tunnel | None = None
     primary: "Source | None" = None
-    silence: Duration = timedelta(seconds=60)
-    longest_read: Duration = timedelta(hours=1)
+    silence: Lasting = timedelta(seconds=60)
+    longest_read: Lasting = timedelta(hours=1)
     max_threads_running: PositiveInt | None = None
     max_replica_lag: Duration | None = None
     reread: Duration = timedelta(minutes=10)
@@ -160,8 +174,8 @@ class Warehouse(Part):
     tunnel: Tunnel | None = None
     query_group: Text | None = None
     max_sessions: PositiveInt = 2
-    silence: Duration = timedelta(seconds=60)
-    longest_statement: Duration = timedelta(hours=1)
+    silence: Lasting = timedelta(seconds=60)
+    longest_statement: Lasting = timedelta(hours=1)
 
 
 class Spark(Part):
@@ -185,7 +199,7 @@ def _told(value: object) -> object:
 class Notify(Part):
     url: Annotated[str, BeforeValidator(_web_url), WithJsonSchema(forms.WEB_URL)]
     channel: Channel = Channel.WEBHOOK
-    again: Duration = timedelta(hours=4)
+    again: Lasting = timedelta(hours=4)
 
 
 class Daemon(Part):
@@ -210,9 +224,10 @@ class Defaults(Part):
 
     every: Every = "5m"
     priority: int = 0
-    longest_run: Duration = timedelta(hours=6)
+    longest_run: Lasting = timedelta(hours=6)
     batch_rows: PositiveInt = 1_000_000
     max_pending: PositiveInt = 1_000
+    max_refused: PositiveInt = MOST_REFUSED
     mode: Mode = Mode.UPSERT
     first_run: Literal["snapshot", "now"] | From = "snapshot"
     start: Instant | None = None
@@ -221,7 +236,7 @@ class Defaults(Part):
     deletes: Deletes = Deletes.IGNORE
     metadata: Notes = (Note.BATCH, Note.LOADED_AT)
     grants: Grantees = ()
-    fresh_within: Duration | None = None
+    fresh_within: Lasting | None = None
     null_cursor: NullCursor = NullCursor.SNAPSHOT_ONLY
     zero_dates: Uncut = Policy.NULL
     oversize: Met = Policy.QUARANTINE
@@ -277,6 +292,8 @@ class Table(Defaults):
             raise ValueError("`mode: history` needs a cursor that tells when a row changed, not `id`")
         if self.query is not None and "${window}" not in self.query:
             raise ValueError("`query` has no ${window}, the place of the condition that picks a batch's rows")
+        if self.query is not None and self.cursor != "none" and cuts_short(self.query):
+            raise ValueError("`query` has a LIMIT: the rows of a window that it leaves out would count as read")
         return self
 
 

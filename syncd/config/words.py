@@ -31,6 +31,13 @@ def duration(text: object) -> timedelta:
     return timedelta(seconds=seconds)
 
 
+def lasting(text: object) -> timedelta:
+    """The same, of what makes no sense where it is over at once."""
+    if not (found := duration(text)):
+        raise ValueError("write a duration above zero, such as 5s")
+    return found
+
+
 def is_cron(text: str) -> bool:
     return _CRON.fullmatch(text) is not None
 
@@ -42,7 +49,7 @@ def interval_or_cron(text: object) -> str:
         return text
     if not isinstance(text, str) or _DURATIONS.fullmatch(text) is None:
         raise ValueError("write a duration such as 5m, or five fields of cron such as '0 3 * * *'")
-    duration(text)
+    lasting(text)
     return text
 
 

@@ -10,6 +10,8 @@ from typing import Final
 
 from syncd.core.columns import Policies
 
+MOST_REFUSED: Final = 200
+"""Rows of one file, where nothing else is said. Each is found by some twenty trials."""
 _LOCAL: Final = re.compile(r"local(?:\[(\*|[1-9]\d*)(?:,\d+)?\])?")
 
 
@@ -217,6 +219,8 @@ class TargetSettings:
     """Whom to let read it: `role analysts`, `group bi`, `someone`."""
     notes: tuple[Note, ...] = (Note.BATCH, Note.LOADED_AT)
     deletes: Deletes = Deletes.IGNORE
+    max_refused: int = MOST_REFUSED
+    """Rows of one file that are put aside, where the warehouse refuses them; where more are, it is not the rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -106,6 +106,21 @@ def test_a_table_replaces_either_form_of_the_default_beginning(own: str) -> None
         assert stream_of(own, defaults=defaults).start == datetime(2025, 6, 1, tzinfo=UTC)
 
 
+def test_what_never_comes_to_an_end_or_is_over_at_once_is_a_mistake() -> None:
+    body = """source: {url: "mysql://sync@db/shop", silence: 0s, longest_read: 0s}
+lake: {url: "s3://acme/lake"}
+warehouse: {url: "redshift://load:x@cluster/dev", silence: 0s, longest_statement: 0m}
+daemon: {notify: [{url: "https://example.com/", again: 0h}]}
+tables: {orders: {every: 0s, longest_run: 0s, fresh_within: 0s, settle: 0s, ahead_after: 0s}}
+"""
+    with pytest.raises(Misconfigured) as refused:
+        settings_of(body)
+
+    told = refused.value.message.splitlines()
+    assert told[0] == "8 mistakes", told
+    assert all("write a duration above zero, such as 5s" in line for line in told[1:]), told
+
+
 def test_every_mistake_is_told_at_once_with_its_line_and_a_remedy() -> None:
     body = """source: {url: "mysql://sync@db/shop", tsl: verify}
 lake: {url: "http://acme"}
@@ -146,6 +161,7 @@ tables:
         (LEAST.replace("  orders:", "  orders: {cursor: none}"), [(5, "tables.orders")]),
         (LEAST.replace("  orders:", "  orders: {mode: history, cursor: id}"), [(5, "tables.orders")]),
         (LEAST.replace("  orders:", "  orders: {query: SELECT 1}"), [(5, "tables.orders")]),
+        (LEAST.replace("  orders:", "  orders: {query: 'SELECT ${window} LIMIT 9'}"), [(5, "tables.orders")]),
         (LEAST.replace("  orders:", "  orders: {start: 2025-01-01, first_run: now}"), [(5, "tables.orders")]),
         (LEAST.replace("  orders:", "  orders: 5"), [(5, "tables.orders")]),
         (LEAST.replace("sync@", "sync:${NOWHERE}@"), [(2, "source.url")]),
@@ -169,6 +185,12 @@ def test_a_mistake_is_told_where_it_stands(body: str, places: list[tuple[int, st
 
 def test_a_query_of_ones_own_names_the_place_of_its_window() -> None:
     assert stream_of("{query: 'SELECT * FROM o WHERE ${window}'}").query == "SELECT * FROM o WHERE ${window}"
+
+
+def test_a_query_that_is_read_whole_may_leave_rows_out_as_it_likes() -> None:
+    first = "SELECT * FROM o WHERE ${window} LIMIT 9"
+
+    assert stream_of(f"{{cursor: none, mode: replace, query: '{first}'}}").query == first
 
 
 def test_a_bare_null_is_the_policy_of_that_name() -> None:

@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from syncd.config.words import duration, instant, interval_or_cron, listening
+from syncd.config.words import duration, instant, interval_or_cron, lasting, listening
 from syncd.core.settings import Address
 
 
@@ -28,6 +28,13 @@ def test_an_interval_or_a_cron_is_kept_as_written(text: str) -> None:
 def test_a_duration_that_no_clock_can_add_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="at most 36500d"):
         duration(text)
+
+
+@pytest.mark.parametrize("text", ["0s", "0.0m", "0h0s", "0.0001ms"])
+def test_what_would_be_over_at_once_is_no_interval(text: str) -> None:
+    for read in (lasting, interval_or_cron):
+        with pytest.raises(ValueError, match="above zero"):
+            read(text)
 
 
 def test_what_is_neither_is_refused() -> None:
