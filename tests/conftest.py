@@ -1,10 +1,11 @@
 """What holds for every test: nothing of ours is left behind, no deadline, and a failure can be replayed."""
 
+import gc
 import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -36,6 +37,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     shutil.rmtree(config.stash[LEFT], ignore_errors=True)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def nothing_left_open() -> Iterator[None]:
+    """What a module leaves open is told of that module, and not of a later one in which it happens to be collected."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture

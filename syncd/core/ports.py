@@ -111,6 +111,12 @@ class Horizon:
     """The server of whose rows this is true: of a replica, once it has what its primary's horizon covers."""
     reason: str = ""
     """What holds it, in words: `held by transaction 4711, user app, 40 s`."""
+    holder: str = ""
+    """Who holds it at its bound, where that is known: `transaction 4711, user app`.
+
+    Of a transaction that no poll has seen before it is not: the time since then is that between two polls, and on a
+    busy server some short one is open at each.
+    """
     ids: int | None = None
     """Where an id column was asked for: rows with ids up to this one are complete."""
     breaks: tuple[Break, ...] = ()

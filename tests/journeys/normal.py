@@ -13,6 +13,8 @@ from typing import Final
 FEWEST_COLUMNS: Final = 4
 """Less than that is no table."""
 _GAP: Final = re.compile(r" {2,}")
+_FULL: Final = re.compile(r"^( +)warn( +disk .*)\n +-> Make room.*$", re.MULTILINE)
+_COUNTS: Final = re.compile(r"^(\d+) pass, (\d+) warn", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +78,7 @@ STAY: Final = frozenset({"-", "0s", "0", "0 B"})
 
 def normal(text: str, *, places: Mapping[str, str]) -> str:
     """The text with words for what differs; `places` are addresses and directories of this run."""
-    lines = text.splitlines()
+    lines = _roomy(text).splitlines()
     found: list[str] = []
     while lines:
         many = _table(lines)
@@ -87,6 +89,12 @@ def normal(text: str, *, places: Mapping[str, str]) -> str:
             many = 1
         del lines[:many]
     return "\n".join(found) + "\n" if found else ""
+
+
+def _roomy(text: str) -> str:
+    """What a preflight says where there is room: how full the disk is, is no matter of `syncd`."""
+    text, full = _FULL.subn(r"\1pass\2", text)
+    return _COUNTS.sub(lambda match: f"{int(match[1]) + full} pass, {int(match[2]) - full} warn", text)
 
 
 def _worded(text: str, places: Mapping[str, str]) -> str:

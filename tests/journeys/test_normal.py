@@ -40,3 +40,16 @@ def test_a_list_that_is_no_table_stays() -> None:
 
 def test_the_longest_place_is_the_one_that_is_meant() -> None:
     assert normal("in /tmp/x/y, of /tmp\n", places={"/tmp": "/T", "/tmp/x": "~"}) == "in ~/y, of /T\n"
+
+
+def test_how_full_the_disk_is_stays_off_the_page() -> None:
+    room = "  pass  disk   4.1 GB free in /tmp\n3 pass, 1 warn, 0 fail\n"
+    full = "  warn  disk   1.9 GB free in /tmp\n       -> Make room, or name another place.\n2 pass, 2 warn, 0 fail\n"
+
+    assert normal(full, places={}) == normal(room, places={})
+
+
+def test_other_warnings_stay_on_the_page() -> None:
+    text = "  warn  jars   one is missing\n               -> syncd jars fetch\n2 pass, 2 warn, 0 fail\n"
+
+    assert normal(text, places={}) == text

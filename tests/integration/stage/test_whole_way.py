@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -12,6 +12,7 @@ import pytest
 from syncd.adapters.spark.session import Session
 from syncd.config.check import read_settings
 from syncd.core.events import Event, RowsPutAside
+from syncd.core.planner import Request
 from syncd.sandbox.redshift import Lake, RedshiftStandIn
 from syncd.sandbox.whole import Sandbox
 from syncd.stages.load import LoadOutcome
@@ -26,6 +27,7 @@ pytestmark = pytest.mark.services
 NOBODY_KNOWS = {"inet4", "inet6", "uuid", "vector"}
 """Types of which nothing is said of what they begin with."""
 FEWEST_COLUMNS = 60
+NOTHING_MORE = Request()
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +60,7 @@ class WholeWay:
         self.aside: list[str] = []
         """Why rows were refused by the warehouse."""
 
-    def passes(self, streams: list[str]) -> dict[str, tuple[Outcome, LoadOutcome]]:
+    def passes(self, streams: list[str], request: Request = NOTHING_MORE) -> dict[str, tuple[Outcome, LoadOutcome]]:
         """One pass over each stream of these entries of the configuration."""
         s3, server = self._box.s3, self._warehouse
         place = f"{server.user}:{server.password}@{server.host}:{server.port}/{server.database}"
@@ -70,7 +72,7 @@ class WholeWay:
             + "".join(f"  {one}\n" for one in streams)
         )
         settings = read_settings(self._path, {})
-        wanted = Pass(wait=timedelta(seconds=30))
+        wanted = Pass(wait=timedelta(seconds=30), request=request)
         with WarmService(settings, environ=os.environ, tell=self._hear) as service:
             service.shared, service.wrap = self._warm, lambda reader: reader
             return {one.table: (service.extract(one, wanted), service.load(one, wanted)) for one in settings.streams}
@@ -170,3 +172,59 @@ def test_old_rows_hold_what_the_server_gave_them_in_every_column_that_came(
     assert "computed" in unknown
     assert unknown <= {"computed", *(f"z_{kind}" for kind in NOBODY_KNOWS), *grown.computed}
     assert len(grown.columns) > FEWEST_COLUMNS
+
+
+@pytest.mark.parametrize("box", ["mariadb"], indirect=True)
+@pytest.mark.parametrize("gone", ["id > 2", "id > 1 AND id < 5", "TRUE"], ids=["the last", "some", "all"])
+def test_a_range_read_again_leaves_in_a_table_that_appends_what_stands_at_the_source(
+    way: WholeWay, box: Sandbox, database: str, client: Client, gone: str
+) -> None:
+    table = f"{database}.events"
+    entry = [f"{table}: {{mode: append, target: {database}_events}}"]
+    with box.mysql.connect(database=database) as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE events (id INT PRIMARY KEY, update_at DATETIME NOT NULL, KEY (update_at))")
+        cursor.execute("INSERT INTO events SELECT seq, '2026-01-01' + INTERVAL seq DIV 3 DAY FROM seq_0_to_8")
+        assert told(way.passes(entry)["events"]) == (None, None, 0, 0)
+        cursor.execute(f"DELETE FROM events WHERE id < 6 AND {gone}")
+        cursor.execute("SELECT id FROM events ORDER BY id")
+        left = [key for (key,) in cursor.fetchall()]
+
+    again = Request(since=datetime(2026, 1, 1, tzinfo=UTC), until=datetime(2026, 1, 3, tzinfo=UTC))
+    assert told(way.passes(entry, again)["events"]) == (None, None, 0, 0)
+
+    assert [key for [key] in client.rows(f"select id from {database}_events order by 1")] == left
+
+
+def test_values_that_an_alter_may_have_changed_are_told_once(
+    way: WholeWay, client: Client, box: Sandbox, database: str
+) -> None:
+    def run(*statements: str) -> None:
+        with box.mysql.connect(database=database) as connection, connection.cursor() as cursor:
+            for statement in ("SET sql_mode = ''", *statements):
+                cursor.execute(statement)
+            connection.commit()
+
+    entry = [f"{database}.altered: {{}}"]
+    stamp = "update_at TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6)"
+    run(
+        f"CREATE TABLE altered (n INT PRIMARY KEY, seen DATETIME(6), kind ENUM('a', 'b'), t VARCHAR(9), {stamp},"
+        " KEY (update_at, n))",
+        "INSERT INTO altered (n, seen, kind, t) VALUES (1, '2026-01-02 03:04:05.178901', 'b', 'kept')",
+    )
+    assert told(way.passes(entry)["altered"]) == (None, None, 0, 0)
+    run(
+        "ALTER TABLE altered MODIFY seen DATETIME, MODIFY kind ENUM('a', 'c'), MODIFY t VARCHAR(99)",
+        "INSERT INTO altered (n, seen, kind, t) VALUES (2, '2026-01-02 03:04:05', 'c', 'new')",
+    )
+
+    extracted, landed = way.passes(entry)["altered"]
+
+    assert told((extracted, landed)) == (None, None, 0, 0), way.aside
+    assert {line.partition(" ")[0] for line in landed.incomplete} == {"seen", "kind"}
+    shown = "select n, seen::varchar, kind, t from public.altered order by n"
+    assert client.rows(shown)[0] == [1, "2026-01-02 03:04:05.178901", "b", "kept"]
+    until = datetime.fromisoformat(landed.incomplete[0].rpartition("--until ")[2])
+    again = way.passes(entry, Request(since=datetime(1970, 1, 1, tzinfo=UTC), until=until))["altered"]
+    assert told(again) == (None, None, 0, 0)
+    assert again[1].incomplete == ()
+    assert client.rows(shown)[0] == [1, "2026-01-02 03:04:05", "", "kept"]
