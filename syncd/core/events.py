@@ -107,6 +107,23 @@ class ColumnIncomplete(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TableRemade(Event):
+    """The table is another one than before, and holds rows with stamps that had been passed: nobody has read these."""
+
+    since: BatchId
+    """The first batch that met it."""
+    hint: str
+    """What finds them, and brings them."""
+
+    @property
+    def said(self) -> str:
+        return (
+            f"the table is another one since {self.since} (RENAME, a restore, or OPTIMIZE and an ALTER that copies it,"
+            f" which look the same): rows that came with it below the mark of then are not read. {self.hint}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LandingRetried(Event):
     """A transaction came to nothing, or nobody knows to what; it is tried again after a pause."""
 
@@ -202,6 +219,7 @@ _NAMES: dict[type, str] = {
     LandingRetried: "landing.retried",
     RowsPutAside: "rows.put_aside",
     ColumnIncomplete: "column.incomplete",
+    TableRemade: "table.remade",
     OrphansSwept: "orphans.swept",
     StreamWaited: "stream.waited",
     StreamFailed: "stream.failed",

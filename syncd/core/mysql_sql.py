@@ -39,6 +39,9 @@ _WITHIN: Final = re.compile(r"\((?:(?!\$\{window\})[^()])*\)")
 """Brackets around anything but the window."""
 _CUTS: Final = re.compile(r"\b(LIMIT|FETCH\s+(FIRST|NEXT))\b", re.IGNORECASE)
 
+_PARTITION: Final = "#p#"
+"""What stands between a table and its partition in InnoDB's names; MariaDB writes it in capitals."""
+
 NO_ROWS: Final[Ranges] = ()
 ALL_ROWS: Final[Ranges] = ((),)
 
@@ -241,6 +244,32 @@ def table_id(database: str, table: str, *, mariadb: bool) -> str | None:
         return None
     shown = "INNODB_SYS_TABLES" if mariadb else "INNODB_TABLES"
     return f"SELECT TABLE_ID FROM information_schema.{shown} WHERE NAME = {text_literal(f'{database}/{table}')}"
+
+
+def table_numbers(database: str, table: str, *, mariadb: bool, partitioned: bool) -> str | None:
+    """Reads InnoDB's own numbers of a table and of its partitions, each with its name; None as with `table_id`."""
+    if not (_AS_IT_IS.fullmatch(database) and _AS_IT_IS.fullmatch(table)):
+        return None
+    name = f"{database}/{table}"
+    begin = f"{name}{_PARTITION}"
+    parts = f" OR LEFT(NAME, {len(begin):d}) = {text_literal(begin)}" if partitioned else ""
+    shown = "INNODB_SYS_TABLES" if mariadb else "INNODB_TABLES"
+    return f"SELECT TABLE_ID, NAME FROM information_schema.{shown} WHERE NAME = {text_literal(name)}{parts}"
+
+
+def partition_of(name: str) -> str | None:
+    """The partition that InnoDB's name is of; None where it is of none, or written in another way."""
+    partition = name.lower().partition(_PARTITION)[2].partition("#sp#")[0]
+    return partition if _AS_IT_IS.fullmatch(partition) else None
+
+
+def any_upto(
+    order: Order, columns: Sequence[OrderColumn], index: str, high: Cursor, *, partitions: Sequence[str] = ()
+) -> str:
+    """Reads one row that does not stand behind a cursor; in these partitions, where some are named."""
+    only = f" PARTITION ({', '.join(map(quoted, partitions))})" if partitions else ""
+    source = f"{qualified(order.database, order.table)}{only} FORCE INDEX ({quoted(index)})"
+    return f"SELECT 1 FROM {source} WHERE {upto(columns, high)} LIMIT 1"
 
 
 def hinted(database: str, table: str, index: str) -> str:

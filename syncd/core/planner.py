@@ -14,6 +14,7 @@ from syncd.core.order_column import OrderColumn
 from syncd.core.ports import Horizon
 from syncd.core.quoting import qualified
 from syncd.core.reading import OrderField, WindowQuery
+from syncd.core.remade import Made
 from syncd.core.schema import Table
 from syncd.core.settings import Mode, StreamSettings
 from watermarks.batch import Draft, Kind, Plan, Snapshot, World
@@ -97,6 +98,8 @@ class Ground:
     fingerprint: str
     created: datetime | None
     horizon: Horizon | None = None
+    made: Made | None = None
+    """Of a table that is read by its stamps: which one it is."""
 
     @property
     def world(self) -> World:
@@ -240,7 +243,7 @@ def chunk(ground: Ground, order: Order, bounds: Bounds, horizon: Cursor, *, prov
         windows=bounds.windows,
         high=horizon if done else ground.mark,
         snapshot=Snapshot(horizon=horizon, reached=bounds.high, done=done),
-        proven=proven,
+        proven=proven and not is_remade(ground),
         body=body,
     )
 
@@ -298,7 +301,12 @@ def whole(ground: Ground, database: str, table: str) -> Draft:
 
 
 def _proven(ground: Ground) -> bool:
-    return ground.horizon is not None and ground.horizon.proven
+    return ground.horizon is not None and ground.horizon.proven and not is_remade(ground)
+
+
+def is_remade(ground: Ground) -> bool:
+    """Whether rows may stand below the mark that were never read, for the table was another one when they were due."""
+    return ground.made is not None and ground.made.remade is not None
 
 
 def _body(ground: Ground, order: Order, bounds: Bounds, span: Span) -> dict[str, Any]:
@@ -317,7 +325,8 @@ def _facts(ground: Ground) -> dict[str, Any]:
     horizon = ground.horizon
     shown = None if horizon is None else _shown(horizon)
     created = ground.created
-    return {"horizon": shown, "created": instant_text(created) if created else None}
+    made = ground.made.fields() if ground.made else {}
+    return {"horizon": shown, "created": instant_text(created) if created else None, **made}
 
 
 def _shown(horizon: Horizon) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from syncd.core.events import (
     RowsArrived,
     RowsPutAside,
     StreamFailed,
+    TableRemade,
 )
 from syncd.core.settings import Secret
 from syncd.observe.sink import Sink
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 SHORTEST_SECRET: Final = 6
 """What is shorter is a word that may stand anywhere."""
 _PROGRESS: Final = (RowsArrived, PassDue, PassBegan, BatchPlanned)
-_TROUBLE: Final = (StreamFailed, LandingRetried, LedgerBehind, RowsPutAside, ColumnIncomplete)
+_TROUBLE: Final = (StreamFailed, LandingRetried, LedgerBehind, RowsPutAside, ColumnIncomplete, TableRemade)
 _COLOURS: Final = {"debug": "2", "warning": "33", "error": "31"}
 _FIRST: Final = ("timestamp", "level", "event", "message", "stream", "table")
 

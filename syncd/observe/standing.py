@@ -20,6 +20,7 @@ from syncd.core.events import (
     PassHeldBack,
     RowsArrived,
     RowsPutAside,
+    TableRemade,
 )
 from syncd.observe.rate import Rate
 from syncd.observe.seen import Ended, Mood, Moved, Noticed, StageSeen, State, StreamSeen
@@ -172,7 +173,7 @@ def noticed(event: Event) -> str:  # noqa: PLR0911  # a case each
             return f"the warehouse had lost batches that were loaded: {event.batches} landed again"
         case RowsPutAside():
             return f"rows of batch {event.batch} are in quarantine: {event.rows}, the first because {event.reason}"
-        case ColumnIncomplete():
+        case ColumnIncomplete() | TableRemade():
             return event.said
         case BatchAbandoned():
             return f"batch {event.batch} was planned for a world that is gone: abandoned, planned anew"

@@ -20,6 +20,7 @@ from syncd.core.events import (
     RowsPutAside,
     StreamFailed,
     StreamWaited,
+    TableRemade,
 )
 
 
@@ -30,7 +31,7 @@ def told(event: Event) -> str:  # noqa: PLR0911  # a case each
             return _extracted(event)
         case BatchesLanded():
             return _landed(event)
-        case LandingRetried() | RowsPutAside() | ColumnIncomplete():
+        case LandingRetried() | RowsPutAside() | ColumnIncomplete() | TableRemade():
             return _trouble(event)
         case BatchAbandoned():
             return f"batch {event.batch} was planned for a world that is gone: abandoned, planned anew"
@@ -102,8 +103,8 @@ def _landed(event: BatchesLanded) -> str:
     return f"{batches} landed: {what}, {event.seconds:.1f} s"
 
 
-def _trouble(event: LandingRetried | RowsPutAside | ColumnIncomplete) -> str:
-    if isinstance(event, ColumnIncomplete):
+def _trouble(event: LandingRetried | RowsPutAside | ColumnIncomplete | TableRemade) -> str:
+    if isinstance(event, ColumnIncomplete | TableRemade):
         return event.said
     if isinstance(event, LandingRetried):
         return f"{event.error}; tried again in {event.seconds:.1f} s"

@@ -1,17 +1,18 @@
 """Columns that came or were altered: which ones a batch is the first to read, and what older rows hold in them."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 
 from syncd.core.added import RENAMED, Added, Asked, Given, Unknown, added, declared
 from syncd.core.columns import Passage, Policies
-from syncd.core.events import ColumnIncomplete
+from syncd.core.events import ColumnIncomplete, TableRemade
 from syncd.core.manifest import Manifest, is_burial
 from syncd.core.mysql_sql import defaults_of
 from syncd.core.ports import Source
 from syncd.core.quoting import qualified
 from syncd.core.redeclared import Redeclared, redeclared
+from syncd.core.remade import remade_in
 from syncd.core.schema import Table
 from watermarks.batch import BatchId, Kind, Link, Plan
 from watermarks.cursor import START
@@ -114,14 +115,19 @@ def tells(link: Link) -> bool:
 
 def incomplete(
     stream: StreamName, links: Iterable[Link], *, after: BatchId, appends: bool
-) -> Iterator[ColumnIncomplete]:
-    """What has to be told of batches that landed behind another: columns whose older values nobody knows.
+) -> Iterator[ColumnIncomplete | TableRemade]:
+    """What has to be told of batches that landed behind another: columns whose older values nobody knows, and rows.
 
     Where the batch that brought such a column was left out, the next one that says it again brings it.
     """
     for link in links:
-        if not (tells(link) and (link.body.get("added") or link.body.get("redeclared"))):
+        remade = remade_in(link.body.get("plan", {})) if tells(link) else None
+        if not (tells(link) and (link.body.get("added") or link.body.get("redeclared") or remade)):
             continue
+        if remade is not None and after < remade <= link.id:
+            again = _filled_by(stream, link, timed=True, appends=appends, why="another table")
+            find = f"To find and mend them: syncd verify -t {stream.database}.{stream.table} --repair --yes."
+            yield TableRemade(stream=stream, since=remade, hint=f"{find} {again}")
         manifest = Manifest.of_link(link)
         timed = manifest.identity.cursor is not None
         told = partial(ColumnIncomplete, stream=stream)
@@ -136,10 +142,21 @@ def incomplete(
         after = link.id
 
 
+def remade_in_lake(plan: Plan) -> Iterator[TableRemade]:
+    """What has to be told of a batch that lands nowhere: that it met another table than those before it."""
+    if remade_in(plan.draft.body) == plan.id:
+        yield TableRemade(stream=plan.stream, since=plan.id, hint=_again(plan.stream, plan.planned_at))
+
+
 def _filled_by(stream: StreamName, link: Link, *, timed: bool, appends: bool, why: str) -> str:
     table = f"{stream.database}.{stream.table}"
     lost = ", which takes out older versions, and what is gone at the source" if appends else ""
     if timed:
-        until = link.made_at + timedelta(seconds=1)  # it is said in whole ones
-        return f"To read them again{lost}: syncd run -t {table} --from 1970-01-01 --until {until:%Y-%m-%dT%H:%M:%SZ}"
+        return _again(stream, link.made_at, lost=lost)
     return f"To read them again{lost}: syncd watermark reset -t {table} --mysql-only --reason '{why}'"
+
+
+def _again(stream: StreamName, upto: datetime, *, lost: str = "") -> str:
+    until = upto + timedelta(seconds=1)  # it is said in whole ones
+    table = f"{stream.database}.{stream.table}"
+    return f"To read them again{lost}: syncd run -t {table} --from 1970-01-01 --until {until:%Y-%m-%dT%H:%M:%SZ}"

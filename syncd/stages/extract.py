@@ -21,7 +21,7 @@ from syncd.core.reading import OrderField, Read, Reading, WindowQuery
 from syncd.core.redeclared import declarations
 from syncd.core.schema import Table
 from syncd.core.settings import StreamSettings
-from syncd.stages.adding import columns_added, columns_redeclared
+from syncd.stages.adding import columns_added, columns_redeclared, remade_in_lake
 from syncd.stages.burying import burial_of
 from watermarks.batch import Draft, Filled, Kind, Plan
 from watermarks.document import Watermark
@@ -151,6 +151,10 @@ class ExtractProducer:
             little=is_little(draft),
         )
         read = self._last = self._read(plan, reading)
+        if settings.target is None:
+            # Where it lands, whoever moves the loaded mark tells it.
+            for event in remade_in_lake(plan):
+                self._tell(event)
         before = self._before(plan)
         declared = declarations(table, passages)
         manifest = Manifest.of_read(

@@ -19,11 +19,13 @@ from syncd.core.order import Order, order_of, require_no_nulls
 from syncd.core.planner import Bounds, Ground, Request, Way
 from syncd.core.ports import Asked, Break, Horizon, Horizons, Source, TableName
 from syncd.core.reading import OrderField, WindowQuery
+from syncd.core.remade import Made
 from syncd.core.schema import Table
 from syncd.core.settings import FirstRun, Mode, NullCursor, StreamSettings
 from syncd.stages.ahead import Look, Past, begun_at, last_look
 from syncd.stages.growing import MADE_WITHIN, begins_anew, id_of, require_same_numbers, require_same_rows, witness_of
 from syncd.stages.probing import Path, Prober
+from syncd.stages.remaking import Remaking
 from syncd.stages.rereading import Due, due, is_again
 from syncd.stages.starting import start_of
 from watermarks.batch import BatchId, Draft, Kind, Link, Plan
@@ -109,6 +111,7 @@ class Planner:
 
     def __post_init__(self) -> None:
         self._prober = Prober(source=self.source, windows=self.windows)
+        self._remaking = Remaking(source=self.source, links=self.past)
         self._began: tuple[BatchId, int] | None = None
         self._looked_ahead: datetime | None = None
         self._goal: datetime | None = None
@@ -237,6 +240,7 @@ class Planner:
         told = (plan for plan in plans if plan is None or (tells_key if in_first_pass else tells_order)(plan))
         if (before := next(told, None)) is not None:
             require_same_order(order, before)
+            self._remaking.told(before)
         self._kept = order
 
     def _next(self, scene: _Scene) -> Draft | None:
@@ -249,7 +253,7 @@ class Planner:
         if clock is None:
             return self._grown(scene, way)
         horizon = self._horizon(scene, clock)
-        scene = scene.under(horizon)
+        scene = self._of_table(scene.under(horizon), horizon)
         if (due := self._due(scene, way, horizon)) is not None and self._lies_behind(scene, clock, due):
             return self._reread(scene, clock, due, horizon)
         if way is Way.CHUNKS and self.request.since is None:
@@ -259,6 +263,13 @@ class Planner:
             self.waiting = horizon.reason
             return None
         return self._onward(scene, way, clock, horizon, horizon.bound)
+
+    def _of_table(self, scene: _Scene, horizon: Horizon) -> _Scene:
+        """The scene, with what is known of the table that stands in it, and of those that stood there before."""
+        ground = scene.ground
+        seen = Made(identity=ground.identity, created=instant_text(ground.created) if ground.created else None)
+        made = self._remaking.look(scene.order, scene.table, seen, scene.watermark.chain, now=horizon.t0)
+        return replace(scene, ground=replace(ground, made=made))
 
     def _onward(self, scene: _Scene, way: Way, clock: Clock, horizon: Horizon, bound: datetime) -> Draft | None:
         if self.request.since is not None:
@@ -403,6 +414,8 @@ class Planner:
         found = self._between(scene, scene.mark, top)
         if found.ends:
             return planner.increment(scene.ground, scene.order, found)
+        if self._has_news_of_table(scene) and planner.reaches(top, scene.mark):
+            return planner.increment(scene.ground, scene.order, replace(found, ends=(top,)))
         self.complete = clock.instant(top.values[0])
         self.waiting = planner.held_by(horizon, self.settings, self.request)
         if not require_no_nulls(scene.order, self.settings):
@@ -410,6 +423,12 @@ class Planner:
         if planner.ahead_is_due(horizon, self.settings, looked=self._looked_ahead) and self.request.until is None:
             return self._ahead(scene, clock, horizon, top)
         return None
+
+    @staticmethod
+    def _has_news_of_table(scene: _Scene) -> bool:
+        """Whether a batch is to say that the table is another one, though no row is due: without one, nobody would."""
+        chain, made = scene.watermark.chain, scene.ground.made
+        return made is not None and made.remade is not None and (chain.proven or made.remade == chain.next)
 
     def _between(self, scene: _Scene, low: Cursor, top: Cursor) -> Bounds:
         path = Path.of_order(scene.order)

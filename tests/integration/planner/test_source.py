@@ -10,7 +10,7 @@ import pytest
 from syncd.adapters.mysql.connect import connect
 from syncd.adapters.spark.jdbc import session_of
 from syncd.core.errors import SourceDown, SourceUnfit
-from syncd.core.mysql_sql import identity_sql
+from syncd.core.mysql_sql import identity_sql, table_numbers
 from syncd.core.order import order_of
 from syncd.core.settings import FirstRun, Secret, StreamSettings
 from syncd.sandbox.whole import Sandbox
@@ -367,8 +367,12 @@ def test_a_restarted_server_is_itself(lone: Server) -> None:
     rows = stream.run()
     source = rows.planner.source
     before = source.server().identity
+    numbers = table_numbers("lab", "s", mariadb=lone.name == "mariadb", partitioned=False)
+    assert numbers
+    numbered = source.rows(numbers)
 
     lone.sandbox.restart("mysql")
 
     assert source.server().identity == before
+    assert source.rows(numbers) == numbered
     assert rows.holds(rows.batches[0][0])

@@ -27,6 +27,7 @@ pytestmark = pytest.mark.services
 NOBODY_KNOWS = {"inet4", "inet6", "uuid", "vector"}
 """Types of which nothing is said of what they begin with."""
 FEWEST_COLUMNS = 60
+ANOTHER = "the table is another one since "
 NOTHING_MORE = Request()
 
 
@@ -124,6 +125,11 @@ def told(outcome: tuple[Outcome, LoadOutcome]) -> tuple[Any, ...]:
     return (extracted.error, landed.error, extracted.quarantined, landed.quarantined)
 
 
+def columns_in(landed: LoadOutcome) -> set[str]:
+    """The columns of which it is told; that the table was copied for it is another matter."""
+    return {line.partition(" ")[0] for line in landed.incomplete if not line.startswith(ANOTHER)}
+
+
 @pytest.mark.parametrize(
     "group",
     [
@@ -162,7 +168,7 @@ def test_old_rows_hold_what_the_server_gave_them_in_every_column_that_came(
     extracted, landed = way.passes(entry)[grown.name]
 
     assert told((extracted, landed)) == (None, None, 0, 0), way.aside
-    unknown = {line.partition(" ")[0] for line in landed.incomplete}
+    unknown = columns_in(landed)
     held = grown.held(client)
     for n, found in grown.found(client):
         old = n < 3 or (mode != "upsert" and n == 3)
@@ -220,7 +226,7 @@ def test_values_that_an_alter_may_have_changed_are_told_once(
     extracted, landed = way.passes(entry)["altered"]
 
     assert told((extracted, landed)) == (None, None, 0, 0), way.aside
-    assert {line.partition(" ")[0] for line in landed.incomplete} == {"seen", "kind"}
+    assert columns_in(landed) == {"seen", "kind"}
     shown = "select n, seen::varchar, kind, t from public.altered order by n"
     assert client.rows(shown)[0] == [1, "2026-01-02 03:04:05.178901", "b", "kept"]
     until = datetime.fromisoformat(landed.incomplete[0].rpartition("--until ")[2])
@@ -228,3 +234,39 @@ def test_values_that_an_alter_may_have_changed_are_told_once(
     assert told(again) == (None, None, 0, 0)
     assert again[1].incomplete == ()
     assert client.rows(shown)[0] == [1, "2026-01-02 03:04:05", "", "kept"]
+
+
+def test_rows_that_came_with_another_table_are_told_once_and_can_be_read(
+    way: WholeWay, client: Client, box: Sandbox, database: str
+) -> None:
+    def run(*statements: str) -> None:
+        with box.mysql.connect(database=database) as connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+            connection.commit()
+
+    entry = [f"{database}.swapped: {{}}"]
+    stamp = "update_at TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6)"
+    run(f"CREATE TABLE swapped (n INT PRIMARY KEY, {stamp}, KEY (update_at, n))", "INSERT INTO swapped (n) VALUES (1)")
+    first, _ = way.passes(entry)["swapped"]
+    run(
+        "DO SLEEP(1.1)",
+        "CREATE TABLE other LIKE swapped",
+        "INSERT INTO other SELECT * FROM swapped",
+        "INSERT INTO other VALUES (2, '2026-01-01')",
+        "RENAME TABLE swapped TO old, other TO swapped",
+    )
+
+    extracted, landed = way.passes(entry)["swapped"]
+
+    assert told((extracted, landed)) == (None, None, 0, 0)
+    assert (first.proven, extracted.proven) == (True, False)
+    assert (extracted.batches, extracted.rows) == (1, 0)
+    [line] = landed.incomplete
+    assert line.startswith(f"{ANOTHER}{extracted.last} ")
+    assert client.rows("select n from public.swapped order by n") == [[1]]
+    until = datetime.fromisoformat(line.rpartition("--until ")[2])
+    again = way.passes(entry, Request(since=datetime(1970, 1, 1, tzinfo=UTC), until=until))["swapped"]
+    assert told(again) == (None, None, 0, 0)
+    assert again[1].incomplete == ()
+    assert client.rows("select n from public.swapped order by n") == [[1], [2]]

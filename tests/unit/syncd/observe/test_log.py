@@ -33,6 +33,7 @@ from syncd.core.events import (
     RowsPutAside,
     StreamFailed,
     StreamWaited,
+    TableRemade,
 )
 from syncd.core.settings import (
     DaemonSettings,
@@ -81,6 +82,7 @@ SAMPLES: tuple[Event, ...] = (
     LedgerBehind(stream=ORDERS, batches=3),
     RowsPutAside(stream=ORDERS, batch=FIRST, rows=2, reason="too long"),
     ColumnIncomplete(stream=ORDERS, column="note", since=FIRST, why="its default is computed", hint="Read again."),
+    TableRemade(stream=ORDERS, since=FIRST, hint="Compare."),
     LandingRetried(stream=ORDERS, error="deadlock", seconds=0.5),
     BatchAbandoned(stream=ORDERS, batch=FIRST),
     OrphansSwept(stream=ORDERS, files=4),

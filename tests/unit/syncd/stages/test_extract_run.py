@@ -1,10 +1,11 @@
 """One pass of the extract stage, with a lake in memory and a table that is a list of windows."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ from syncd.core.errors import (
     SourceReplaced,
     TableAltered,
 )
-from syncd.core.events import BatchAbandoned, BatchExtracted, Event, OrphansSwept, StreamFailed
+from syncd.core.events import BatchAbandoned, BatchExtracted, Event, OrphansSwept, StreamFailed, TableRemade
 from syncd.core.identity import Identity
 from syncd.core.manifest import Manifest
 from syncd.core.reading import OrderField, Part, Read, Reading, WindowQuery
@@ -64,6 +65,7 @@ class ScriptedPlanning:
     source: "Shop"
     probes: int = 0
     stands: bool = True
+    body: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def waiting(self) -> str:
@@ -78,7 +80,7 @@ class ScriptedPlanning:
         end = next((end for end in self.ends if at(end, end) > watermark.chain.cursor), None)
         if end is None:
             return None
-        draft = make_increment(watermark.chain.cursor, at(end, end))
+        draft = make_increment(watermark.chain.cursor, at(end, end), body=self.body)
         return replace(draft, world=replace(draft.world, schema=self.source.shown.fingerprint))
 
     def holds(self, plan: Plan) -> bool:
@@ -778,3 +780,18 @@ def test_an_address_that_leads_to_several_servers_is_for_a_person() -> None:
 
     assert isinstance(outcome.error, SourceReplaced)
     assert asked_anew == [True]
+
+
+@pytest.mark.parametrize("lands", [True, False])
+def test_another_table_is_told_by_the_extraction_where_nothing_lands(*, lands: bool) -> None:
+    """Else whoever moves the loaded mark tells it."""
+    bench = Bench(1, 2, 3)
+    bench.planning.body = {"made": {"remade": "1-2"}}
+    if lands:
+        target = TargetSettings(warehouse="redshift", schema="public", table="orders")
+        bench.settings = replace(bench.settings, target=target)
+
+    bench.once()
+
+    told = [str(event.since) for event in bench.told(TableRemade) if isinstance(event, TableRemade)]
+    assert told == ([] if lands else ["1-2"])
