@@ -47,8 +47,9 @@ def show(passed: Sequence[Passed], *, as_json: bool, dry_run: bool, strict: bool
         streams = [{**_fields(one), "exit": code_of(one, strict=strict)} for one in passed]
         show_json({"dry_run": dry_run, "exit": worst_of(passed, strict=strict), "streams": streams})
         return
-    columns = ("table", *_heads(passed), "seconds")
-    rows = [(one.name, *_extract_cells(one), *_load_cells(one), f"{one.seconds:.1f}") for one in passed]
+    aside = any(one.load is not None and one.load.quarantined for one in passed)
+    columns = ("table", *_heads(passed, aside=aside), "seconds")
+    rows = [(one.name, *_extract_cells(one), *_load_cells(one, aside=aside), f"{one.seconds:.1f}") for one in passed]
     show_table(columns, rows, spare=[name for name in _SPARE if name in columns and not _matters(name, passed)])
     for one in passed:
         if one.extract is not None and one.extract.reason:
@@ -64,6 +65,8 @@ _SPARE: Final = ("mark", "files", "size", "quarantined", "seconds")
 
 
 def _matters(column: str, passed: Sequence[Passed]) -> bool:
+    if column == "quarantined" and not any(one.extract is not None for one in passed):
+        return True  # that of the load, which is there because it matters
     return column == "quarantined" and any(one.extract is not None and one.extract.quarantined for one in passed)
 
 
@@ -80,14 +83,18 @@ def worst_of(passed: Sequence[Passed], *, strict: bool) -> Exit:
     return worst((Exit.DONE, *(code_of(one, strict=strict) for one in passed)))
 
 
-def _heads(passed: Sequence[Passed]) -> tuple[str, ...]:
-    """The columns of the stages that ran; the marks are where what was asked for has come to."""
+def _heads(passed: Sequence[Passed], *, aside: bool) -> tuple[str, ...]:
+    """The columns of the stages that ran; the marks are where what was asked for has come to.
+
+    What the warehouse refuses is seldom anything: only where a load put rows `aside` there is a column for it.
+    """
     extracts = any(one.extract is not None for one in passed)
     loads = any(one.load is not None for one in passed)
+    landed = (*(("quarantined",) if aside else ()), "pending", "mark")
     if extracts and loads:
-        return ("extract", "rows", "files", "size", "quarantined", "proven", "load", "rows", "pending", "mark")
+        return ("extract", "rows", "files", "size", "quarantined", "proven", "load", "rows", *landed)
     if loads:
-        return ("state", "rows", "files", "pending", "mark")
+        return ("state", "rows", "files", *landed)
     return ("state", "rows", "files", "size", "quarantined", "mark", "proven")
 
 
@@ -100,12 +107,13 @@ def _extract_cells(one: Passed) -> tuple[object, ...]:
     return (*begin, proven) if one.load is not None else (*begin, _shown(done.mark), proven)
 
 
-def _load_cells(one: Passed) -> tuple[object, ...]:
+def _load_cells(one: Passed, *, aside: bool) -> tuple[object, ...]:
     done = one.load
     if done is None:
         return ()
     files = () if one.extract is not None else (f"{done.files:,}",)
-    return (done.state, f"{done.rows:,}", *files, f"{done.waiting:,}", _shown(done.mark))
+    refused = (f"{done.quarantined:,}",) if aside else ()
+    return (done.state, f"{done.rows:,}", *files, *refused, f"{done.waiting:,}", _shown(done.mark))
 
 
 def _shown(mark: "Cursor") -> str:

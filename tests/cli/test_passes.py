@@ -1,8 +1,11 @@
 """What `syncd run` says beside its table."""
 
+import re
+
 import pytest
 
 from syncd.cli.passes import Passed, show
+from syncd.stages.load import LoadOutcome
 from syncd.stages.run import Outcome
 from watermarks.names import StreamName
 
@@ -38,3 +41,41 @@ def test_a_dry_run_says_what_would_be_read(
     )
 
     assert capsys.readouterr().err.startswith(said)
+
+
+def passed(*, refused: int, extracts: bool) -> Passed:
+    extract = Outcome(stream=ORDERS, batches=1, rows=5) if extracts else None
+    load = LoadOutcome(stream=ORDERS, batches=1, rows=5 - refused, files=2, quarantined=refused)
+    return Passed(database="shop", table="orders", source="mysql", extract=extract, load=load)
+
+
+def shown(capsys: pytest.CaptureFixture[str], *rows: Passed) -> list[list[str]]:
+    show(rows, as_json=False, dry_run=False)
+    return [re.split("  +", line) for line in capsys.readouterr().out.splitlines()]
+
+
+@pytest.mark.parametrize("extracts", [True, False])
+def test_rows_that_a_load_put_aside_have_a_column(capsys: pytest.CaptureFixture[str], *, extracts: bool) -> None:
+    heads, first, second = shown(capsys, passed(refused=2, extracts=extracts), passed(refused=0, extracts=extracts))
+
+    place = heads.index("pending") - 1
+    assert (heads[place], first[place], second[place]) == ("quarantined", "2", "0")
+
+
+def test_on_a_narrow_terminal_it_stays_where_the_extraction_put_none_aside(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "72")
+
+    for extracts in (True, False):
+        heads, first = shown(capsys, passed(refused=2, extracts=extracts))
+
+        assert heads.count("quarantined") == 1
+        assert first[heads.index("quarantined")] == "2"
+
+
+def test_where_no_load_put_rows_aside_there_is_no_column_for_it(capsys: pytest.CaptureFixture[str]) -> None:
+    heads, _ = shown(capsys, passed(refused=0, extracts=True))
+
+    assert heads == ["table", "extract", "rows", "files", "size", "quarantined", "proven", "load", "rows", "pending",
+                     "mark", "seconds"]  # fmt: skip
