@@ -5,7 +5,7 @@ about what landed; the loaded mark follows it. What is due is counted from the
 document, in the order of reading, and never found by listing.
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, takewhile
 from typing import Final, Protocol
@@ -162,13 +162,22 @@ class Landing:
         """The last link that we landed."""
 
     def turn(
-        self, run: Run, *, most: int, compare: bool, rows: int | None = None, since: Seen[Watermark] | None = None
+        self,
+        run: Run,
+        *,
+        most: int,
+        compare: bool,
+        rows: int | None = None,
+        since: Seen[Watermark] | None = None,
+        hear: Callable[[Landed], None] = lambda _landed: None,
     ) -> Landed:
         """Land the next batches, at most so many, in one transaction; then, and only then, move the mark.
 
         Where `rows` is given, no more batches are taken than have so many, one at least. `compare`
         asks the ledger even though nothing is due: a restored warehouse shows itself in no other way.
-        `since` is what the caller has just seen of the document, and spares one request.
+        `since` is what the caller has just seen of the document, and spares one request. `hear` is told what
+        landed before the mark says so, with the document as it was: after a kill in between the next turn tells it
+        again, and nothing that has to be told is lost with a process.
 
         Raises:
             Fenced: another process has taken the stage over; nothing of ours counts any more.
@@ -196,17 +205,19 @@ class Landing:
         again = [batch for batch in brought if batch <= state.loaded.last]
         refused = {batch: brought[batch] for batch in (*again, *(link.id for link in landed)) if brought[batch].refused}
         rows_landed = sum(brought[link.id].rows for link in landed)
-        timed = replace(run, seconds=run.seconds + self._journal.clock.monotonic() - began)
-        watermark = self._advance(cycle, landed, brought, timed, seen)
-        self._newest = landed[-1] if landed else self._newest
-        return Landed(
+        found = Landed(
             links=landed,
             rows=rows_landed,
             again=len(again),
             refused=refused,
-            watermark=watermark,
+            watermark=state,
             after=state.loaded.last_landed,
         )
+        hear(found)
+        timed = replace(run, seconds=run.seconds + self._journal.clock.monotonic() - began)
+        watermark = self._advance(cycle, landed, brought, timed, seen)
+        self._newest = landed[-1] if landed else self._newest
+        return replace(found, watermark=watermark)
 
     def _seen(self, since: Seen[Watermark] | None) -> Seen[Watermark] | None:
         """The document; None where it lags behind the entry of our own takeover."""

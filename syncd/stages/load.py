@@ -235,7 +235,7 @@ class LoadRun:
         while True:
             left = MOST_BATCHES if most is None else min(MOST_BATCHES, most - self._so_far.batches)
             began = self._clock.monotonic()
-            turn = partial(landing.turn, run, most=left, compare=compare, rows=self._rows)
+            turn = partial(landing.turn, run, most=left, compare=compare, rows=self._rows, hear=self._hear)
             landed = self._tried(partial(turn, since=since), turn)
             since = None
             if landed is NOTHING:
@@ -276,9 +276,6 @@ class LoadRun:
             so_far, batches=so_far.batches + len(links), rows=so_far.rows + rows, files=so_far.files + files
         )
         self._put_aside(landed)
-        for event in incomplete(self._stream, links, after=self._told_upto(landed), appends=self._appends):
-            self._tell(event)
-            self._so_far = replace(self._so_far, incomplete=(*self._so_far.incomplete, event.said))
         if landed.again:
             self._tell(LedgerBehind(stream=self._stream, batches=landed.again))
         if links:
@@ -294,6 +291,13 @@ class LoadRun:
                     seconds=seconds,
                 )
             )
+
+    def _hear(self, landed: Landed) -> None:
+        """Tell what is incomplete while the mark does not say yet that these have landed; once, if asked again."""
+        for event in incomplete(self._stream, landed.links, after=self._told_upto(landed), appends=self._appends):
+            if event.said not in self._so_far.incomplete:
+                self._tell(event)
+                self._so_far = replace(self._so_far, incomplete=(*self._so_far.incomplete, event.said))
 
     def _told_upto(self, landed: Landed) -> BatchId:
         """The last batch before these that told what it knew of columns; another than the last one matters seldom.

@@ -9,11 +9,14 @@ from syncd.core.events import ColumnIncomplete
 from syncd.core.manifest import Manifest
 from syncd.core.schema import Column
 from syncd.core.settings import Mode
+from tests.builders import RUN
 from tests.integration.load.conftest import Loader, Reader
 from tests.services.prepared import ID, NAME, UPDATE_AT, Prepared, row
 from watermarks.batch import BatchId, Kind
 from watermarks.cursor import START, Cursor
 from watermarks.operate import Operator
+from watermarks.store import Revision
+from watermarks.stores.s3 import S3Store
 
 pytestmark = pytest.mark.services
 
@@ -131,6 +134,38 @@ def test_a_change_whose_batch_was_left_out_is_told_though_tombstones_land_before
 
     assert "in rows read before 1-2: " in told
     orders.increment(row(4, 4))
+    assert loader.load(orders).incomplete == ()
+
+
+class Killed(BaseException):
+    """What a process does not survive."""
+
+
+@pytest.mark.parametrize(("made", "again"), [(False, 1), (True, 0)], ids=["before its entry", "behind it"])
+def test_a_kill_at_the_entry_of_the_mark_loses_no_line(
+    loader: Loader, orders: Prepared, monkeypatch: pytest.MonkeyPatch, *, made: bool, again: int
+) -> None:
+    orders.increment(row(2, 2))
+    create = S3Store.create
+
+    def dies(store: S3Store, key: str, body: bytes) -> Revision:
+        if not (key.startswith("history/") and b'"change":"load"' in body.replace(b" ", b"")):
+            return create(store, key, body)
+        if made:
+            create(store, key, body)
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(S3Store, "create", dies)
+        with pytest.raises(Killed):
+            loader.run(orders).once(RUN)
+    told = [event for event in loader.events if isinstance(event, ColumnIncomplete)]
+    loader.end()
+
+    after = loader.load(orders)
+
+    assert len(told) == 1
+    assert len(after.incomplete) == again
     assert loader.load(orders).incomplete == ()
 
 
