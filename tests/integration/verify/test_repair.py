@@ -197,3 +197,37 @@ def test_a_row_of_the_future_that_is_gone_at_the_source_goes(both: Make) -> None
 
     assert pair.verify("plans").state is State.EQUAL
     assert [key for [key] in pair.client.rows("select id from plans order by 1")] == [1, 2]
+
+
+def test_rows_that_came_with_another_table_are_mended_and_from_a_mark_set_anew_it_is_proven_again(both: Make) -> None:
+    pair = both(tables="shop.swapped: {settle: 0s}")
+    pair.sql(*statements("swapped", 1_000))
+    pair.run()
+    was_proven = pair.state("swapped").chain.proven
+    pair.sql(
+        "DO SLEEP(1.1)",
+        "DROP TABLE IF EXISTS swapped_new, swapped_old",
+        "CREATE TABLE swapped_new LIKE swapped",
+        "INSERT INTO swapped_new SELECT * FROM swapped",
+        "INSERT INTO swapped_new (id, name, total, flags, placed_at, rate, update_at)"
+        " VALUES (5000, 'b', 1, 1, NOW(6), 1, '2026-01-01')",
+        "RENAME TABLE swapped TO swapped_old, swapped_new TO swapped",
+    )
+    pair.run()
+    is_proven = pair.state("swapped").chain.proven
+
+    first = pair.verify("swapped")
+    pair.mend("swapped", first)
+    pair.run(extract=False)
+    second = pair.verify("swapped")
+    mark = str(pair.state("swapped").chain.cursor.values[0].plain)
+    words = ["watermark", "set", "-t", "swapped", "--mysql-only", "--timestamp", mark, "--reason", "compared", "--yes"]
+    done = pair.syncd(*words)
+    pair.sql("UPDATE swapped SET flags = 2 WHERE id = 3")
+    pair.run()
+
+    assert (was_proven, is_proven) == (True, False)
+    assert [(one.kind, one.key) for one in first.differences] == [(Kind.LOST, {"id": 5000})]
+    assert second.state is State.EQUAL
+    assert done.exit_code == 0, done.output
+    assert pair.state("swapped").chain.proven
