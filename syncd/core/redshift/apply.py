@@ -69,16 +69,20 @@ class Landing:
         later = {name for name, one in self.added.items() if oldest is not None and oldest < one.since}
         return tuple(name for name in self.found.columns if name in held | later)
 
-    def same(self, one: str, other: str, *, cursor: bool = False) -> str:
-        """The condition under which two rows are one and the same, or one version of it."""
+    def same(self, one: str | Load, other: str | Load, *, cursor: bool = False) -> str:
+        """The condition under which two rows are one and the same, or one version of it; those of a load are cast."""
         conditions = [self._equal(name, one, other) for name in self.identity.key]
         if cursor and self.identity.cursor:
-            mine, yours = (column(each, self.identity.cursor) for each in (one, other))
+            mine, yours = (self.value(each, self.identity.cursor) for each in (one, other))
             conditions.append(f"({mine} = {yours} OR ({mine} IS NULL AND {yours} IS NULL))")
         return " AND ".join(conditions)
 
-    def _equal(self, name: str, one: str, other: str) -> str:
-        mine, yours = column(one, name), column(other, name)
+    def value(self, rows: str | Load, name: str) -> str:
+        """A column of these rows, so that it compares with what the target holds."""
+        return column(rows, name) if isinstance(rows, str) else self._as_one(rows, name, of=rows.table)
+
+    def _equal(self, name: str, one: str | Load, other: str | Load) -> str:
+        mine, yours = self.value(one, name), self.value(other, name)
         if not self.is_text(name):
             return f"{mine} = {yours}"
         # Redshift does not see blanks at the end of a text, and MySQL may.
@@ -103,12 +107,12 @@ class Landing:
             found += [f"CASE WHEN {cursor} IS NULL THEN 0 ELSE 1 END", cursor]
         return ", ".join(f"{each} {direction}" for each in found)
 
-    def newer(self, one: str, other: str) -> str:
-        """The condition under which the one version came after the other."""
-        mine, yours = batch(one), batch(other)
+    def newer(self, than: Load) -> str:
+        """The condition under which a row of the target came after one of a load."""
+        mine, yours = batch(self.table.sql), batch(than.table)
         if self.identity.cursor is None:
             return f"{mine} > {yours}"
-        cursors = f"{column(one, self.identity.cursor)} > {column(other, self.identity.cursor)}"
+        cursors = f"{column(self.table.sql, self.identity.cursor)} > {self.value(than, self.identity.cursor)}"
         return f"({mine} > {yours} OR ({mine} = {yours} AND {cursors}))"
 
     def is_text(self, name: str) -> bool:
@@ -159,12 +163,13 @@ class Landing:
             return value
         return f"CASE WHEN {BATCH} < {batch_number.number_of(one.since)} THEN {value} ELSE {own} END"
 
-    def _as_one(self, load: Load, name: str) -> str:
+    def _as_one(self, load: Load, name: str, *, of: str = "") -> str:
         """A column of one load in the type of all: a union would choose by rules of its own."""
+        value = column(of, name) if of else quoted(name)
         if not self._is_mixed(name):
-            return quoted(name)
+            return value
         [was] = (each.scratch for each in load.passages if each.name == name)
-        return cast(quoted(name), TargetType.of_text(was), self._common(name))
+        return cast(value, TargetType.of_text(was), self._common(name))
 
     def _is_document(self, name: str) -> bool:
         return self.found.columns[name].type == _DOCUMENT
@@ -183,7 +188,8 @@ class Landing:
         return len(types) > 1 or any(each.name != kind for each in types)
 
     def _scratch_types(self, name: str) -> set[TargetType]:
-        loaded = (each.scratch for load in self.loads for each in load.passages if each.name == name)
+        loads = (*self.loads, *self.burials)
+        loaded = (each.scratch for load in loads for each in load.passages if each.name == name)
         return set(map(TargetType.of_text, loaded))
 
     def insert(self, rows: str, *, where: str = "") -> str:
@@ -259,8 +265,8 @@ def _outranked(landing: Landing, *, versions: bool) -> Iterator[str]:
         yield (
             f"DELETE FROM {load.table} USING {landing.table.sql}"
             f" WHERE {load.table}.{BATCH} {sign} {batch_number.number_of(rank)}"
-            f" AND {landing.newer(landing.table.sql, load.table)}"
-            f" AND {landing.same(load.table, landing.table.sql, cursor=versions)}"
+            f" AND {landing.newer(load)}"
+            f" AND {landing.same(load, landing.table.sql, cursor=versions)}"
         )
 
 
@@ -273,7 +279,7 @@ def _deleted(landing: Landing, *, cursor: bool = False) -> Iterator[str]:
     for load in landing.loads:
         yield (
             f"DELETE FROM {landing.table.sql} USING {load.table}"
-            f" WHERE {landing.same(landing.table.sql, load.table, cursor=cursor)}"
+            f" WHERE {landing.same(landing.table.sql, load, cursor=cursor)}"
         )
 
 

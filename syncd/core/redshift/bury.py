@@ -46,7 +46,9 @@ class _Burial:
     @property
     def deleted(self) -> str:
         keys = self.keys.table
-        return f"DELETE FROM {self._table} USING {keys} WHERE {self._gone(keys)} AND {keys}.{BATCH} = {self.number}"
+        return (
+            f"DELETE FROM {self._table} USING {keys} WHERE {self._gone(self.keys)} AND {keys}.{BATCH} = {self.number}"
+        )
 
     @property
     def marked(self) -> str:
@@ -79,7 +81,7 @@ class _Burial:
     def _keys(self) -> str:
         return self.landing.keys([self.keys], number=self.number)
 
-    def _gone(self, keys: str) -> str:
+    def _gone(self, keys: str | Load) -> str:
         return f"{self.landing.same(self._table, keys)} AND {self._older}"
 
     @property

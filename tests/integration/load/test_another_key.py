@@ -5,11 +5,13 @@ from dataclasses import replace
 
 import pytest
 
+from syncd.core.errors import SchemaDrift
 from syncd.core.schema import Column
-from syncd.core.settings import Mode
+from syncd.core.settings import Deletes, Mode
 from tests.integration.load.conftest import Loader, Reader
-from tests.services.prepared import ID, NAME, UPDATE_AT, Prepared, row
+from tests.services.prepared import ID, NAME, UPDATE_AT, Prepared, moment, row
 from watermarks.batch import BatchId, Kind
+from watermarks.cursor import Cursor
 from watermarks.operate import Operator
 
 pytestmark = pytest.mark.services
@@ -75,3 +77,48 @@ def test_batches_of_two_order_columns_land_again(prepared: Prepare, loader: Load
     loader.load(orders)
 
     assert warehouse.rows(orders) == [(1, "row 1"), (2, "newer")]
+
+
+CODE = Column(
+    name="id", data_type="varchar", column_type="varchar(20)", length=20, octets=80, charset="utf8mb4",
+    collation="utf8mb4_0900_ai_ci", nullable=False,
+)  # fmt: skip
+CODED = "id, name, update_at, _syncd_batch, _syncd_deleted_at is not null"
+
+
+@pytest.mark.parametrize("limit", [None, 1], ids=["all at once", "one by one"])
+@pytest.mark.parametrize("deletes", [Deletes.SOFT, Deletes.HARD])
+@pytest.mark.parametrize("mode", [Mode.UPSERT, Mode.APPEND, Mode.HISTORY])
+def test_a_key_that_became_a_text_is_the_same_key_in_files_from_before(
+    prepared: Prepare, loader: Loader, warehouse: Reader, mode: Mode, deletes: Deletes, *, limit: int | None
+) -> None:
+    orders = prepared(mode=mode, layout={"deletes": deletes})
+    shown = CODED if deletes is Deletes.SOFT else "id, name, update_at, _syncd_batch"
+    orders.increment(row(1, 1), row(2, 2), row(3, 3))
+    orders.bury(3, upto=Cursor.of(moment(4).replace(tzinfo=None)))
+    land(loader, orders)
+    orders.columns = (CODE, NAME, UPDATE_AT)
+    person(loader).reset_extracted(orders.stream)
+    orders.increment({**row(1, 5), "id": "1"}, {**row(1, 6), "id": "A-1"})
+    with pytest.raises(SchemaDrift) as drifted:
+        loader.load(orders)
+    for statement in drifted.value.hint.split(";")[:4]:
+        warehouse.client.run(statement)
+    land(loader, orders)
+    before = warehouse.rows(orders, shown, "1, 3")
+    person(loader).reset_loaded(orders.stream)
+
+    land(loader, orders, **({"limit": limit} if limit else {}))
+
+    assert warehouse.rows(orders, shown, "1, 3") == before
+    orders.columns = (ID, NAME, UPDATE_AT)
+    orders.beside(Kind.REPLAY, row(1, 0, name="older"), row(7, 1), origin=BatchId(1, 1))
+    loader.load(orders)
+    found = [(key, name) for key, name, *_ in warehouse.rows(orders, shown, "1, 3")]
+    older = [] if mode is Mode.UPSERT else [("1", "older")]
+    assert sorted(found) == sorted([*older, ("7", "row 7"), *((key, name) for key, name, *_ in before)])
+
+
+def land(loader: Loader, orders: Prepared, **words: int) -> None:
+    while loader.load(orders, **words).waiting:
+        pass
