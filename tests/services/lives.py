@@ -89,10 +89,8 @@ class Version:
     """A row of the target."""
 
     row: Row
-    read: BatchId
-    """The batch that first read it."""
     batch: BatchId
-    """What its column says: that one, or the tombstones by which it is marked."""
+    """What its column says: the batch that first read it, or the tombstones by which it is marked."""
     gone: bool = False
     end: int | None = None
 
@@ -108,8 +106,7 @@ class Oracle:
     mode: Mode
     deletes: Deletes
     held: dict[tuple[int, int | None], Version] = field(default_factory=dict)
-    buried: list[tuple[BatchId, int, BatchId | None]] = field(default_factory=list)
-    """Of each tombstone: its batch, its key, and the batch that had read the newest version it met, if it met one."""
+    burials: dict[BatchId, Burial] = field(default_factory=dict)
 
     def read(self, batch: BatchId, rows: Iterable[Row], window: Range | None = None) -> None:
         """What was read by keys has no window: a range that was read again is what this reading found."""
@@ -122,13 +119,14 @@ class Oracle:
         """They are as old as the batch that first read them."""
         for row in rows:
             standing = self.held.get(self._identity(row))
-            if standing is None or standing.batch <= origin:
+            if standing is None or standing.batch <= origin or self._had_come_back(row, origin, standing):
                 self._put(row, origin)
+                self._take_place(self.held[self._identity(row)], origin)
 
     def bury(self, burial: Burial) -> None:
+        self.burials[burial.id] = burial
         for key in burial.keys:
             versions = self._versions(key)
-            self.buried.append((burial.id, key, versions[-1].read if versions else None))
             # In history the older ones have ended already.
             for version in versions[-1:] if self.mode is Mode.HISTORY else versions:
                 if self._is_meant(version, burial):
@@ -152,28 +150,39 @@ class Oracle:
         """Whether rows that are gone stay, and say so."""
         return self.deletes is not Deletes.IGNORE and (self.deletes is Deletes.SOFT or self.mode is Mode.HISTORY)
 
-    def can_replay(self, row: Row, origin: BatchId) -> bool:
-        """Whether a replay of this row comes to what it should; known gaps, where tombstones have named its key since.
-
-        In history a version that is newer than the marked one ends when it begins. Elsewhere tombstones meet the row
-        only if they land together with the replay. One by one, it stands unmarked in a table that appends; of a row
-        that is marked in an upsert the older values stay; and what was deleted comes back. All is well where a version
-        stays marked that had been read after this one.
-        """
-        since = [read for batch, key, read in self.buried if key == row.key and batch > origin]
-        if self.deletes is Deletes.IGNORE or not since:
-            return True
-        if self.mode is Mode.APPEND or not self.marks:
-            return False
-        return all(read is not None and read > origin for read in since)
-
     def _identity(self, row: Row) -> tuple[int, int | None]:
         return row.key, None if self.mode is Mode.UPSERT else row.second
 
     def _put(self, row: Row, batch: BatchId) -> None:
-        self.held[self._identity(row)] = Version(row, read=batch, batch=batch)
+        self.held[self._identity(row)] = Version(row, batch=batch)
         if self.mode is Mode.HISTORY:
             self._end_versions(row.key)
+
+    def _had_come_back(self, row: Row, origin: BatchId, standing: Version) -> bool:
+        """Whether the tombstones by which a row is marked do not mean what a replay brings in its place."""
+        return self.marks and standing.gone and not self._is_meant(Version(row, origin), self.burials[standing.batch])
+
+    def _take_place(self, version: Version, origin: BatchId) -> None:
+        """Tombstones since that marked other versions of the row mean this one too, though it was not there.
+
+        In history they mean the newest alone: of a version that is marked nobody knows which batch read it, so the
+        position decides; and the first tombstones alone count, for what later ones met was read after these.
+        """
+        others = [other for other in self._versions(version.row.key) if other.gone and other.batch > origin]
+        since = sorted({other.batch for other in others}) if self.marks else []
+        for batch in since:
+            if self.mode is Mode.HISTORY:
+                numbered = [other for other in self._versions(version.row.key) if other.batch == batch]
+                behind = any(other.row.position < version.row.position for other in numbered)
+                if behind:
+                    meant = self._is_meant(version, self.burials[batch])
+                    version.batch, version.gone = batch, meant
+                    version.end = self.burials[batch].upto if meant else None
+                self._end_versions(version.row.key)
+                return
+            if self._is_meant(version, self.burials[batch]):
+                version.gone, version.batch = True, batch
+                return
 
     def _versions(self, key: int) -> list[Version]:
         """Oldest first."""
@@ -371,10 +380,9 @@ class Life:
         if self.asides:
             origin, put = self.asides.pop(self.chance.randrange(len(self.asides)))
             files = [row.file for row in put]
-            if all(self.oracle.can_replay(row, origin) for row in put):
-                more = f"of {origin} {listed(put)}"
-                self._link("replay", lambda s: s.beside(Kind.REPLAY, *files, origin=origin), more)
-                self.oracle.replay(origin, put)
+            more = f"of {origin} {listed(put)}"
+            self._link("replay", lambda s: s.beside(Kind.REPLAY, *files, origin=origin), more)
+            self.oracle.replay(origin, put)
 
     def abandon(self) -> None:
         """A plan that nobody carries out becomes a link without files."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import islice
 from typing import Final
@@ -11,14 +11,14 @@ from syncd.adapters.redshift.again import Proofs
 from syncd.adapters.redshift.ledger import Ledger, OtherTable
 from syncd.adapters.redshift.session import Session
 from syncd.core.added import Added
-from syncd.core.batch_number import COLUMN
+from syncd.core.batch_number import COLUMN, SEQS, batch_of
 from syncd.core.earlier import Earlier
 from syncd.core.errors import FileRefused, SchemaDrift, WarehouseUnfit
 from syncd.core.layout import copy_key
 from syncd.core.manifest import Manifest, identity_in, is_burial
 from syncd.core.passages import folded
 from syncd.core.ports import Lists
-from syncd.core.redshift.apply import Landing, filled, statements
+from syncd.core.redshift.apply import Landing, filled, statements, traces_statement
 from syncd.core.redshift.bury import buried
 from syncd.core.redshift.control import Controls
 from syncd.core.redshift.copy import Load, loads_of, manifest_body
@@ -44,6 +44,7 @@ from syncd.core.redshift.target import (
 )
 from syncd.core.redshift.types import TargetType
 from syncd.core.settings import Mode, Note, TargetSettings
+from syncd.core.tombstones import Tombstones
 from watermarks.batch import BatchId, Kind, Link
 from watermarks.halves import ORIGIN
 from watermarks.landing import Cycle, require_fence
@@ -191,12 +192,15 @@ class Attempt:
         if self._place.mode is Mode.REPLACE:
             yield from links  # of whole tables, the rows of one land
             return
-        rows, known, before, ended = 0, None, RowsBefore(), False
+        rows, known, before, ended, buried = 0, None, RowsBefore(), False, ORIGIN
         for number, link in enumerate(links):
             rows += link.rows
             mine = identity_in(link) or known
             if number and (rows > self._place.most_rows or (known is not None and mine != known)):
                 return
+            if link.rank < buried:
+                return  # what tombstones meet is what stands there when they land: no row of this replay yet
+            buried = link.id if self._buries and is_burial(link) else buried
             if self._place.mode is Mode.HISTORY:
                 if ended and link.rows and not is_burial(link):
                     return  # which version tombstones end is what stands there when they land
@@ -249,12 +253,31 @@ class Attempt:
             added=self._added(read),
             anew=ledger.furthest if links[0].id <= ledger.furthest else None,
         )
+        landing = replace(landing, traces=self._traces(landing))
         for statement in self._statements(landing, links):
             self._run(statement)
         for load in loads:
             self._run(load.drop)
         brought = {link.id: manifest.rows for link, manifest in read}
         return [brought.get(link.id, 0) for link in links]
+
+    def _traces(self, landing: Landing) -> Mapping[BatchId, Tombstones]:
+        """The tombstones that came before a replay and mean its rows too; asked for where one lands only.
+
+        A row whose number is of no tombstones of this chain, or of some by another order, is as new as it says.
+        """
+        place = self._place
+        if not landing.replays or not marks(place.settings, place.mode) or DELETED_AT not in landing.found:
+            return {}
+        told = sorted(int(number) for (number,) in self._session.rows(traces_statement(landing)))
+        batches = filter(self._cycle.extracted.holds, (batch_of(number) for number in told if number >= SEQS))
+        links = ((batch, self._cycle.chain.link(batch)) for batch in batches)
+        manifests = ((batch, Manifest.of_link(link)) for batch, link in links if link and is_burial(link))
+        return {
+            batch: manifest.tombstones
+            for batch, manifest in manifests
+            if manifest.tombstones and manifest.identity == landing.identity
+        }
 
     def _added(self, read: Sequence[tuple[Link, Manifest]]) -> Mapping[str, Added]:
         """The columns that rows of this landing can lack; the newest batch knows best."""

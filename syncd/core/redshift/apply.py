@@ -13,11 +13,12 @@ from syncd.core.manifest import Manifest
 from syncd.core.redshift.casting import cast
 from syncd.core.redshift.constants import constant, scratch_constant
 from syncd.core.redshift.copy import Load
-from syncd.core.redshift.quoting import TableRef, quoted
+from syncd.core.redshift.quoting import TableRef, literal, quoted, text_literal
 from syncd.core.redshift.ranges import inside, ranges_of
 from syncd.core.redshift.target import DELETED_AT, LOADED_AT, VALID_TO, Found
 from syncd.core.redshift.types import TargetType
 from syncd.core.settings import Mode
+from syncd.core.tombstones import Tombstones
 from watermarks.batch import BatchId, Kind, Link
 
 BATCH: Final = quoted(batch_number.COLUMN)
@@ -52,6 +53,8 @@ class Landing:
     """Columns that rows of older batches lack, and what they hold in these."""
     anew: BatchId | None = None
     """Batches up to this one have landed before, and so may what came after them; None: none has."""
+    traces: Mapping[BatchId, Tombstones] = field(default_factory=dict[BatchId, Tombstones])
+    """Tombstones by which rows are marked whose keys a replay brings, the oldest first."""
 
     @property
     def identity(self) -> Identity:
@@ -115,6 +118,42 @@ class Landing:
         cursors = f"{column(self.table.sql, self.identity.cursor)} > {self.value(than, self.identity.cursor)}"
         return f"({mine} > {yours} OR ({mine} = {yours} AND {cursors}))"
 
+    def meant(self, tombstones: Tombstones, rows: str | Load, *, seen: str) -> str:
+        """The condition under which tombstones mean a version that was read before them.
+
+        `seen`: the condition of having been read when it was looked, which counts whatever the stamp; or empty.
+        """
+        if self.identity.cursor is None:
+            return "TRUE"
+        cursor = self.value(rows, self.identity.cursor)
+        bounds = f"{cursor} IS NULL OR {cursor} <= {literal(tombstones.upto.values[0])}"
+        if seen and VALID_TO not in self.found:  # none ends before it began
+            bounds += f" OR {seen}"
+        return f"({bounds})"
+
+    def meant_of(self, origin: BatchId, tombstones: Tombstones, rows: str | Load) -> str:
+        """The same of versions which that batch first read."""
+        return self.meant(tombstones, rows, seen="TRUE" if origin <= tombstones.seen else "")
+
+    @property
+    def missed(self) -> Iterator[tuple[BatchId, BatchId, Tombstones]]:
+        """What a replay's rows were not there for: the batch that first read them, and tombstones since."""
+        for origin in dict.fromkeys(link.rank for load in self.replays for link in load.links if _replays(link)):
+            yield from ((origin, number, each) for number, each in self.traces.items() if number > origin)
+
+    @property
+    def replays(self) -> tuple[Load, ...]:
+        """The loads that bring something back."""
+        return tuple(load for load in self.loads if any(map(_replays, load.links)))
+
+    def replayed(self, origin: BatchId | None = None) -> str:
+        """The rows of the target whose keys replays bring back: of what that batch first read, or of all; as `t`."""
+        keys = self.keys(self.replays, number=batch_number.number_of(origin) if origin else None)
+        return f"{self.table.sql} t JOIN ({keys}) b ON {self.same('t', 'b')}"
+
+    def key_of(self, rows: str) -> str:
+        return ", ".join(column(rows, name) for name in self.identity.key)
+
     def is_text(self, name: str) -> bool:
         return name in self.found and self.found.columns[name].type.text
 
@@ -127,11 +166,9 @@ class Landing:
 
         Grouped as rows are told apart: UNION and DISTINCT take texts for one that differ in blanks at their ends.
         """
-        key = self.identity.key
         rows = " UNION ALL ".join(self._key_of(load) for load in loads)
-        named = ", ".join(column("r", name) for name in key)
         condition = "" if number is None else f" WHERE r.{BATCH} = {number}"
-        return f"SELECT {named} FROM ({rows}) r{condition} GROUP BY {self.grouping('r')}"
+        return f"SELECT {self.key_of('r')} FROM ({rows}) r{condition} GROUP BY {self.grouping('r')}"
 
     def _key_of(self, load: Load) -> str:
         columns = [f"{self._as_one(load, name)} AS {quoted(name)}" for name in self.identity.key]
@@ -217,6 +254,15 @@ class Landing:
         return self.insert(numbered, where=f"{PLACE} = 1")
 
 
+def _replays(link: Link) -> bool:
+    return link.kind is Kind.REPLAY
+
+
+def traces_statement(landing: Landing) -> str:
+    """By which batches of tombstones rows are marked whose keys the replays of a landing bring."""
+    return f"SELECT DISTINCT {batch('t')} FROM {landing.replayed()} WHERE {column('t', DELETED_AT)} IS NOT NULL"
+
+
 def statements(landing: Landing, mode: Mode) -> tuple[str, ...]:
     """What makes the scratch tables' rows part of the target."""
     if mode is Mode.REPLACE:
@@ -249,7 +295,7 @@ def filled(landing: Landing, landed: Collection[BatchId], *, stood: Found) -> It
 def _outranked(landing: Landing, *, versions: bool) -> Iterator[str]:
     """Take rows that were read before others of the target out of the way: of the row, or of this version."""
     ranked = batch_number.COLUMN in landing.found
-    replays = [(load, link) for load in landing.loads for link in load.links if link.kind is Kind.REPLAY]
+    replays = [(load, link) for load in landing.replays for link in load.links if _replays(link)]
     if replays and not ranked:
         stream = replays[0][1].stream
         raise SchemaDrift(
@@ -266,8 +312,18 @@ def _outranked(landing: Landing, *, versions: bool) -> Iterator[str]:
             f"DELETE FROM {load.table} USING {landing.table.sql}"
             f" WHERE {load.table}.{BATCH} {sign} {batch_number.number_of(rank)}"
             f" AND {landing.newer(load)}"
-            f" AND {landing.same(load, landing.table.sql, cursor=versions)}"
+            f" AND {landing.same(load, landing.table.sql, cursor=versions)}{_spared(landing, load)}"
         )
+
+
+def _spared(landing: Landing, load: Load) -> str:
+    """Of what a replay brings, a row that is marked outranks none that its tombstones do not mean: it had come back."""
+    table = landing.table.sql
+    return "".join(
+        f" AND NOT ({load.table}.{BATCH} = {batch_number.number_of(origin)} AND {column(table, DELETED_AT)} IS NOT NULL"
+        f" AND {batch(table)} = {batch_number.number_of(number)} AND NOT {landing.meant_of(origin, each, load)})"
+        for origin, number, each in landing.missed
+    )
 
 
 def _upsert(landing: Landing) -> Iterator[str]:
@@ -288,6 +344,7 @@ def _append(landing: Landing) -> Iterator[str]:
     yield from _emptied(landing)
     yield from _deleted(landing, cursor=True)
     yield landing.newest(cursor=True)
+    yield from _marked(landing)
 
 
 def _emptied(landing: Landing) -> Iterator[str]:
@@ -304,7 +361,61 @@ def _history(landing: Landing) -> Iterator[str]:
     """Every version of a row once; each ends where the next one begins."""
     yield from _deleted(landing, cursor=True)
     yield landing.newest(cursor=True)
+    yield from _placed(landing)
     yield _ended(landing)
+
+
+def _marked(landing: Landing) -> Iterator[str]:
+    """Mark what a replay brings of rows that were found gone meanwhile: what has marked the others means it as well."""
+    table = landing.table.sql
+    for origin, number, tombstones in landing.missed:
+        others = (
+            f"SELECT {landing.key_of('t')} FROM {landing.replayed(origin)} WHERE {column('t', DELETED_AT)} IS NOT NULL"
+            f" AND {batch('t')} = {batch_number.number_of(number)} GROUP BY {landing.grouping('t')}"
+        )
+        yield (
+            f"UPDATE {table} SET {marks_of(number, tombstones)} FROM ({others}) k WHERE {landing.same(table, 'k')}"
+            f" AND {batch(table)} = {batch_number.number_of(origin)} AND {landing.meant_of(origin, tombstones, table)}"
+            f" AND {column(table, DELETED_AT)} IS NULL"
+        )
+
+
+def _placed(landing: Landing) -> Iterator[str]:
+    """Put what a replay brings behind the version that was marked in its absence, where it is the later one.
+
+    Of a version that is marked nothing tells any more which batch read it, so the order column decides between the two.
+    What comes behind takes the number of the tombstones, and their mark if they mean it.
+    """
+    assert landing.identity.cursor is not None
+    table, cursor = landing.table.sql, landing.identity.cursor
+    mine, before = column(table, cursor), column("k", cursor)
+    for origin, number, tombstones in landing.missed:
+        later = ", ".join(str(batch_number.number_of(each)) for each in landing.traces if each > origin)
+        # What the first tombstones since have marked; whatever later ones met was read after these.
+        first = f"ROW_NUMBER() OVER (PARTITION BY {landing.grouping('t')} ORDER BY {landing.age('t', 'ASC')})"
+        versions = (
+            f"SELECT {landing.key_of('t')}, {column('t', cursor)}, {batch('t')} AS {BATCH}, {first} AS {PLACE}"
+            f" FROM {landing.replayed(origin)} WHERE {batch('t')} IN ({later})"
+        )
+        meant = landing.meant_of(origin, tombstones, table)
+        yield (
+            f"UPDATE {table} SET {BATCH} = {batch_number.number_of(number)},"
+            f" {quoted(DELETED_AT)} = CASE WHEN {meant} THEN {_gone_at(tombstones)} END,"
+            f" {quoted(VALID_TO)} = CASE WHEN {meant} THEN {literal(tombstones.upto.values[0])} END"
+            f" FROM ({versions}) k WHERE {landing.same(table, 'k')} AND k.{PLACE} = 1"
+            f" AND k.{BATCH} = {batch_number.number_of(number)} AND {batch(table)} = {batch_number.number_of(origin)}"
+            f" AND ({mine} > {before} OR ({mine} IS NOT NULL AND {before} IS NULL))"
+        )
+
+
+def _gone_at(tombstones: Tombstones) -> str:
+    at = tombstones.gone_at.replace(tzinfo=None).isoformat(" ", "microseconds")
+    return f"CAST({text_literal(at)} AS TIMESTAMP)"
+
+
+def marks_of(number: BatchId, tombstones: Tombstones) -> str:
+    """What a row that is gone says: since when, and by which batch, so that no replay of older ones brings it back."""
+    return f"{quoted(DELETED_AT)} = {_gone_at(tombstones)}, {BATCH} = {batch_number.number_of(number)}"
 
 
 def _ended(landing: Landing) -> str:

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from syncd.core import batch_number
-from syncd.core.redshift.apply import PLACE, Landing, batch, column
+from syncd.core.redshift.apply import PLACE, Landing, batch, column, marks_of
 from syncd.core.redshift.copy import Load
-from syncd.core.redshift.quoting import literal, quoted, text_literal
+from syncd.core.redshift.quoting import literal, quoted
 from syncd.core.redshift.target import DELETED_AT, VALID_TO
 from syncd.core.settings import Deletes, Mode
 from syncd.core.tombstones import Tombstones
+from watermarks.batch import BatchId
 from watermarks.halves import ORIGIN
 
 BATCH: Final = quoted(batch_number.COLUMN)
@@ -27,7 +28,7 @@ def buried(landing: Landing, mode: Mode, deletes: Deletes) -> Iterator[str]:
     for load in landing.burials:
         for link, manifest in zip(load.links, load.manifests, strict=True):
             assert manifest.tombstones is not None
-            burial = _Burial(landing, load, batch_number.number_of(link.id), manifest.tombstones)
+            burial = _Burial(landing, load, link.id, manifest.tombstones)
             if mode is Mode.HISTORY:
                 yield burial.ended
             else:
@@ -40,8 +41,12 @@ class _Burial:
 
     landing: Landing
     keys: Load
-    number: int
+    batch: BatchId
     tombstones: Tombstones
+
+    @property
+    def number(self) -> int:
+        return batch_number.number_of(self.batch)
 
     @property
     def deleted(self) -> str:
@@ -86,17 +91,10 @@ class _Burial:
 
     @property
     def _older(self) -> str:
-        return f"{batch(self._table)} < {self.number} AND {self._bound}"
-
-    @property
-    def _bound(self) -> str:
-        if self.landing.identity.cursor is None:
-            return "TRUE"
-        cursor = column(self._table, self.landing.identity.cursor)
-        bounds = f"{cursor} IS NULL OR {cursor} <= {literal(self.tombstones.upto.values[0])}"
-        if self.tombstones.seen != ORIGIN and VALID_TO not in self.landing.found:  # none ends before it began
-            bounds += f" OR {batch(self._table)} <= {batch_number.number_of(self.tombstones.seen)}"
-        return f"({bounds})"
+        tombstones = self.tombstones
+        seen = f"{batch(self._table)} <= {batch_number.number_of(tombstones.seen)}"
+        meant = self.landing.meant(tombstones, self._table, seen="" if tombstones.seen == ORIGIN else seen)
+        return f"{batch(self._table)} < {self.number} AND {meant}"
 
     @property
     def _unmarked(self) -> str:
@@ -104,5 +102,4 @@ class _Burial:
 
     @property
     def _marks(self) -> str:
-        at = self.tombstones.gone_at.replace(tzinfo=None).isoformat(" ", "microseconds")
-        return f"{quoted(DELETED_AT)} = CAST({text_literal(at)} AS TIMESTAMP), {BATCH} = {self.number}"
+        return marks_of(self.batch, self.tombstones)

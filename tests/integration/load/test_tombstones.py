@@ -410,3 +410,104 @@ def test_history_ends_no_older_version_by_tombstones_from_before_the_newest(
 def _land(loader: Loader, stream: Prepared, limit: int | None) -> None:
     while loader.load(stream, **({"limit": limit} if limit else {})).waiting:
         pass
+
+
+ALL = [(mode, deletes) for mode in MODES for deletes in KEPT]
+MARKED = "name, _syncd_deleted_at is not null, _syncd_batch"
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["in one pass", "one by one"])
+@pytest.mark.parametrize(("mode", "deletes"), ALL)
+def test_a_version_that_comes_back_from_quarantine_after_its_tombstones_is_gone_as_the_others_are(
+    orders: Prepare, loader: Loader, warehouse: Reader, mode: Mode, deletes: Deletes, *, together: bool
+) -> None:
+    """It was read before them and is the newer one; where rows are deleted, nothing is left that could tell."""
+    stream = orders(mode, deletes)
+    stream.increment(row(1, 1, name="older"))
+    origin = stream.increment(row(2, 2)).id
+    stream.bury(1, upto=upto(10))
+    stream.beside(Kind.REPLAY, row(1, 2, name="mended"), origin=origin)
+
+    _land(loader, stream, None if together else 1)
+
+    if mode is Mode.UPSERT and deletes is Deletes.SOFT:
+        assert warehouse.rows(stream, MARKED, "update_at")[:1] == [("older", True, 10**12 + 3)]
+    elif mode is Mode.HISTORY:
+        shown = "name, _syncd_valid_to, _syncd_deleted_at is not null"
+        found = warehouse.rows(stream, shown, "id, update_at")
+        assert [(name, end) for name, end, _ in found[:2]] == [("older", second(2)), ("mended", second(10))]
+        assert found[1][2]
+    elif deletes is Deletes.SOFT:
+        found = warehouse.rows(stream, MARKED, "id, update_at")
+        assert found[:2] == [("older", True, 10**12 + 3), ("mended", True, 10**12 + 3)]
+    else:
+        assert (1, "mended") in warehouse.rows(stream)
+
+
+@pytest.mark.parametrize("how", ["in one pass", "one by one", "again one by one", "again in one pass"])
+@pytest.mark.parametrize("mode", MODES)
+def test_a_version_that_had_come_back_before_the_tombstones_is_no_ghost_when_it_leaves_quarantine(
+    orders: Prepare, loader: Loader, warehouse: Reader, mode: Mode, how: str
+) -> None:
+    """Read between the looking and the tombstones, with a stamp above their bound, and put aside."""
+    stream = orders(mode, Deletes.SOFT)
+    seen = stream.increment(row(1, 1, name="older")).id
+    origin = stream.increment(row(2, 12)).id
+    stream.bury(1, upto=upto(10), seen=seen)
+    stream.beside(Kind.REPLAY, row(1, 12, name="back"), origin=origin)
+
+    _land(loader, stream, None if "one pass" in how else 1)
+    if how.startswith("again"):
+        Operator(journal=loader.journal, who="ann", why="a test").reset_loaded(stream.stream)
+        _land(loader, stream, None if "one pass" in how else 1)
+
+    now = present(warehouse, stream, Deletes.SOFT)
+    assert now == [(1, "back"), (2, "row 2")]
+    if mode is Mode.HISTORY:
+        assert warehouse.rows(stream, VERSIONS, "id, update_at")[:2] == [
+            ("older", second(10), True), ("back", None, False),
+        ]  # fmt: skip
+
+
+def test_a_replay_that_a_restored_warehouse_has_lost_lands_again_over_a_mark_that_does_not_mean_it(
+    orders: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    stream = orders(Mode.UPSERT, Deletes.SOFT)
+    seen = stream.increment(row(1, 1, name="older")).id
+    origin = stream.increment(row(2, 12)).id
+    stream.bury(1, upto=upto(10), seen=seen)
+    loader.load(stream)
+    warehouse.client.run(f'create table "was_{stream.table}" as select * from "{stream.table}"')
+    stream.beside(Kind.REPLAY, row(1, 12, name="back"), origin=origin)
+    loader.load(stream)
+    warehouse.client.run(f'delete from "{stream.table}"')
+    warehouse.client.run(f'insert into "{stream.table}" select * from "was_{stream.table}"')
+    warehouse.client.run(
+        f"delete from syncd_ledger where table_name = 'public.{stream.table}' and batch = {10**12 + 4}"
+    )
+
+    loader.load(stream, compare=True)
+
+    assert present(warehouse, stream, Deletes.SOFT) == [(1, "back"), (2, "row 2")]
+
+
+def test_what_a_replay_brings_stands_by_the_tombstones_that_named_its_own_key(
+    orders: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    """The same tombstones have marked another row, of which the batch had read a version with a later stamp."""
+    stream = orders(Mode.HISTORY, Deletes.SOFT)
+    stream.increment(row(1, 1), row(2, 1))
+    origin = stream.increment(row(1, 5, name="read first")).id
+    stream.beside(Kind.REPAIR, row(1, 3, name="read last"))
+    stream.bury(1, 2, upto=upto(10))
+    stream.beside(Kind.REPLAY, row(2, 5, name="mended"), origin=origin)
+
+    _land(loader, stream, None)
+
+    assert warehouse.rows(stream, VERSIONS, "id, update_at") == [
+        ("row 1", second(5), False),
+        ("read last", second(10), True),
+        ("read first", second(5), False),
+        ("row 2", second(5), True),
+        ("mended", second(10), True),
+    ]
