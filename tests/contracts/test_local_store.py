@@ -51,7 +51,7 @@ class TestLocalStore(StoreContract):
             process.stdin.write("go\n")
             process.stdin.flush()
         for process in processes:
-            process.communicate(timeout=50)
+            process.communicate(timeout=300)
 
         assert [process.returncode for process in processes] == [0] * self.processes
         assert Counter(entries(LocalStore(root), "a/book")) == Counter(
