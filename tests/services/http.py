@@ -48,7 +48,7 @@ def served(
 
 
 def connected(server: Server) -> socket.socket:
-    return socket.create_connection((server.address.host, server.address.port), timeout=10)
+    return socket.create_connection((server.address.host, server.address.port), timeout=60)
 
 
 def ask(server: Server, path: str, *, method: str = "GET", headers: dict[str, str] | None = None) -> Got:

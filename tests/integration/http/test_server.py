@@ -17,9 +17,10 @@ from syncd.core.errors import ConfigError, LakeDown
 from syncd.core.settings import Address, DaemonSettings
 from syncd.daemon.answers import Answer
 from syncd.daemon.health import Health
-from syncd.daemon.http import AT_ONCE, Limits, Server, serving
+from syncd.daemon.http import AT_ONCE, WITHIN, Limits, Server, serving
 from syncd.observe.moves import Move
 from tests.services.board_story import Story
+from tests.services.clients import eventually
 from tests.services.http import ask, connected, got, served, told
 from tests.unit.syncd.observe.stories import EXTRACT, ended
 from watermarks.errors import StateUnreadable
@@ -232,9 +233,9 @@ def test_a_client_that_says_nothing_is_let_go(story: Story) -> None:
 def test_a_head_that_dribbles_is_let_go_though_answers_may_take_longer(story: Story) -> None:
     with served(story.answers(), limits=Limits(head=0.5, within=60)) as server, connected(server) as sock:
         began = time.monotonic()
-        _dribble(sock, for_=8)
+        _dribble(sock, for_=60)
 
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 30, "as long as an answer may take"
         assert ask(server, "/healthz").status == 200
 
 
@@ -242,9 +243,9 @@ def test_who_has_an_answer_and_goes_on_sending_is_let_go(story: Story) -> None:
     with served(story.answers()) as server, connected(server) as sock:
         sock.sendall(REQUEST)
         began = time.monotonic()
-        _dribble(sock, for_=12)
+        _dribble(sock, for_=60)
 
-        assert time.monotonic() - began < 8
+        assert time.monotonic() - began < WITHIN
 
 
 @pytest.mark.parametrize("begun", [b"", b"GET / HTTP/1.1\r\nX: y\r\n", REQUEST])
@@ -307,13 +308,13 @@ def _answering_slowly(story: Story, *, at_once: int) -> Iterator[tuple[Server, t
 
     def history(stream: StreamName, limit: int, before: int | None) -> Sequence[Move]:
         begun.set()
-        go_on.wait(30)
+        go_on.wait(120)
         return story.history(stream, limit, before)
 
     answers = story.answers(history=history)
     with served(answers, limits=Limits(at_once=at_once)) as server, connected(server) as slow:
         slow.sendall(b"GET /api/streams/orders/history HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert begun.wait(10)
+        assert begun.wait(60)
         try:
             yield server, go_on, slow
         finally:
@@ -331,7 +332,7 @@ def _dribble(sock: socket.socket, *, for_: float) -> None:
 
 def _asked_until(server: Server, status: int) -> int:
     """The status that is wanted, as soon as it comes: connections are taken and given back by another thread."""
-    deadline, found = time.monotonic() + 10, 0
+    deadline, found = time.monotonic() + 60, 0
     while time.monotonic() < deadline:
         with connected(server) as sock:
             try:
@@ -345,17 +346,14 @@ def _asked_until(server: Server, status: int) -> int:
 
 
 def test_threads_end_with_their_connections(story: Story) -> None:
-    before = threading.active_count()
+    before = set(threading.enumerate())  # those of other tests may be ending still
     with served(story.answers()) as server:
         for _ in range(50):
             ask(server, "/healthz")
         held = connected(server)
     held.close()
 
-    deadline = time.monotonic() + 10
-    while threading.active_count() > before and time.monotonic() < deadline:
-        threading.Event().wait(0.01)
-    assert threading.active_count() == before
+    assert eventually(lambda: not set(threading.enumerate()) - before)
 
 
 def test_nothing_of_a_request_is_written_anywhere(guarded: Server, capfd: pytest.CaptureFixture[str]) -> None:

@@ -56,7 +56,7 @@ class Threads:
 
     def join(self) -> dict[str, Any]:
         for thread in self._threads:
-            thread.join(120)
+            thread.join(300)
         assert not any(thread.is_alive() for thread in self._threads)
         return self.came
 

@@ -83,7 +83,7 @@ class Hook:
         self.server.daemon_threads = True
 
     def hangs(self, _handler: BaseHTTPRequestHandler) -> None:
-        self.over.wait(30)
+        self.over.wait(120)
 
     @property
     def url(self) -> Secret:
@@ -91,7 +91,7 @@ class Hook:
 
     def wait_for(self, count: int) -> None:
         with self.arrived:
-            assert self.arrived.wait_for(lambda: len(self.sent) >= count, 20)
+            assert self.arrived.wait_for(lambda: len(self.sent) >= count, 120), self.sent
 
 
 @contextmanager
@@ -192,7 +192,7 @@ def test_whoever_hands_over_never_waits_and_the_oldest_go_first() -> None:
             hook.over.set()
             hook.wait_for(7)
 
-    assert took < 1
+    assert took < 5, "as long as a notice may be on its way"
     assert len(lost) == 15
     assert [one["n"] for one in hook.sent if one["n"]][-5:] == [16, 17, 18, 19, 20]
 
@@ -246,7 +246,7 @@ def test_what_did_not_arrive_is_told_before_long_while_it_is_open() -> None:
             recipient = Recipient(NotifySettings(url=hook.url), box)
             recipient.tell(watch.judged(), watch, clock)
             hook.wait_for(TRIES)
-            assert until(lambda: bool(lost), within=5.0)
+            assert until(lambda: bool(lost), within=60.0)
 
             clock.advance(1)
             recipient.tell(watch.judged(), watch, clock)
