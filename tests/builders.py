@@ -135,10 +135,10 @@ def a_chunk(reached: int, *, horizon: Cursor, done: bool = False) -> Callable[[W
 
 
 def make_process(
-    store: Store, name: str = "p1", *, clock: ManualClock | None = None, host: Here | None = None
+    store: Store, name: str = "p1", *, clock: ManualClock | None = None, host: Here | None = None, ttl: float = 30
 ) -> Process:
     """A process that has said that it lives."""
-    process = Process(store, name, ttl=30, clock=clock or ManualClock(), host=host or Here(name))
+    process = Process(store, name, ttl=ttl, clock=clock or ManualClock(), host=host or Here(name))
     process.renew()
     return process
 

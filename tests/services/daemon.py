@@ -17,7 +17,7 @@ from typing import Final, Self
 STARTED: Final = "tables; process"
 
 
-def until(asked: Callable[[], bool], what: str, *, within: float = 60.0) -> None:
+def until(asked: Callable[[], bool], what: str, *, within: float = 120.0) -> None:
     """Ask until it is so, and fail where it is not in time."""
     deadline = time.monotonic() + within
     while not asked():
@@ -65,8 +65,12 @@ class DaemonProcess:
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    def ends(self, *, within: float = 60.0) -> int:
-        return self.process.wait(within)
+    def ends(self, *, within: float = 120.0) -> int:
+        """Wait for its end, and until its last word is heard; how it ended."""
+        code = self.process.wait(within)
+        self.listener.join(within)
+        assert not self.listener.is_alive(), "somebody still holds its line"
+        return code
 
     def kill(self) -> None:
         """End it and whatever it started, in whichever state it is; what it said is shown where its test fails."""

@@ -41,6 +41,8 @@ from watermarks.window import Window
 
 Row = Mapping[str, Any]
 numbers = itertools.count(1)
+HELD_FOR = 3_600.0
+"""Seconds: no daemon of a test takes the stage from who extracts here, and says no more that it lives."""
 
 ID = Column(name="id", data_type="bigint", column_type="bigint(20)", nullable=False, precision=19, scale=0)
 NAME = Column(
@@ -100,7 +102,7 @@ class Prepared:
 
     def __post_init__(self) -> None:
         self.stream = StreamName(source="shop", database="shop", table=self.table)
-        self._process = make_process(self.journal.store, f"extract-{self.table}")
+        self._process = make_process(self.journal.store, f"extract-{self.table}", ttl=HELD_FOR)
         self.take_up()
 
     def take_up(self) -> None:

@@ -20,7 +20,7 @@ WORSE = "  shop.more: {every: '61 * * * *'}\n  shop.other: {after: [nobody]}\n"
 
 def syncd(*words: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, "-m", "syncd", *words], capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, "-m", "syncd", *words], capture_output=True, text=True, check=False, timeout=600
     )
 
 
@@ -76,6 +76,8 @@ def test_a_table_that_is_added_is_kept_too_after_a_reload(place: Place, daemon: 
 def test_a_killed_jvm_is_followed_by_another(place: Place, daemon: DaemonProcess) -> None:
     place.insert(place.tables[0], 1)
     place.comes_equal()
+    # The one of before the reload may be writing its archive of classes still.
+    until(lambda: len(daemon.java) == 1, "one JVM alone")
     [java] = daemon.java
 
     os.kill(java, signal.SIGKILL)
@@ -110,7 +112,7 @@ def test_a_source_that_restarts_is_waited_for(place: Place, daemon: DaemonProces
 def test_a_stop_gives_everything_back(place: Place, daemon: DaemonProcess) -> None:
     daemon.signal(signal.SIGTERM)
 
-    assert daemon.ends(within=30) == 0, daemon.said
+    assert daemon.ends() == 0, daemon.said
     assert json.loads(daemon.lines[-1])["message"] == "stopped"
     asked = syncd("reload", "-c", str(place.config))
     assert asked.returncode == 2
