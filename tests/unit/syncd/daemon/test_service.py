@@ -95,7 +95,7 @@ class Play:
     clean: "Future[bool]"
 
     def until(self, asked: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not asked():
             assert time.monotonic() < deadline, (self.made, self.events, self.said)
             time.sleep(0.01)
@@ -138,7 +138,7 @@ def at_work() -> Callable[..., Any]:
             yield Play(daemon=daemon, made=made, events=events, said=said, clean=clean)
         finally:
             daemon.stop()
-            thread.join(10)
+            thread.join(60)
             assert not thread.is_alive()
 
     return running
@@ -186,9 +186,9 @@ def test_a_failure_is_told_and_other_streams_go_on(at_work: Callable[..., Any]) 
     with at_work(settings_of("a: {every: 10ms}, b: {every: 10ms}"), extracts=extracts) as some:
         some.until(lambda: some.passes("b") > 20)
 
-    assert some.passes("a") == 1
-    [ended] = [one for one in some.told(PassEnded) if one.stream.table == "a"]
-    assert (ended.state, type(ended.error.__cause__)) == ("failed", RuntimeError)
+    assert some.passes("a") < 5, "it has longer and longer pauses"
+    ended = [one for one in some.told(PassEnded) if one.stream.table == "a"]
+    assert {(one.state, type(one.error.__cause__)) for one in ended} == {("failed", RuntimeError)}
 
 
 def test_another_owner_is_no_failure(at_work: Callable[..., Any]) -> None:
@@ -219,7 +219,7 @@ def test_a_file_changed_for_the_worse_changes_nothing_and_says_so(at_work: Calla
         raise ConfigError("syncd.yaml:3: a mistake", hint="Mend it.")
 
     with at_work(settings_of("a: {every: 10ms}"), read=read) as some:
-        answer = some.daemon.reload().result(5)
+        answer = some.daemon.reload().result(60)
         before = some.passes("a")
         some.until(lambda: some.passes("a") > before + 5)
 
@@ -235,7 +235,7 @@ def test_a_reload_that_fails_in_a_way_nobody_foresaw_is_answered_and_changes_not
         raise RecursionError
 
     with at_work(settings_of("a: {every: 10ms}"), read=read) as some:
-        answer = some.daemon.reload().result(5)
+        answer = some.daemon.reload().result(60)
         before = some.passes("a")
         some.until(lambda: some.passes("a") > before + 5)
 
@@ -248,13 +248,13 @@ def test_other_settings_come_into_force_when_what_is_at_work_has_ended(at_work: 
     go_on = threading.Event()
 
     def extracts(_works: Scripted, stream: StreamName) -> Outcome:
-        go_on.wait(10)
+        go_on.wait(60)
         return Outcome(stream=stream)
 
     after = settings_of("b: {every: 10ms}")
     with at_work(settings_of("a: {every: 10ms}"), read=lambda: after, extracts=extracts) as some:
         some.until(lambda: some.passes("a") == 1)
-        answer = some.daemon.reload().result(5)
+        answer = some.daemon.reload().result(60)
         assert not some.made[0].closed
         go_on.set()
         some.until(lambda: some.passes("b") > 1)
@@ -272,7 +272,7 @@ def test_a_reload_of_the_same_file_tries_again_what_a_person_had_to_mend(at_work
 
     with at_work(settings_of("a: {every: 10ms}"), extracts=extracts) as some:
         some.until(lambda: len(some.told(PassEnded)) == 1)
-        assert not some.daemon.reload().result(5).changed
+        assert not some.daemon.reload().result(60).changed
         some.until(lambda: some.passes("a") == 2)
 
 
@@ -292,7 +292,7 @@ def test_who_lost_the_lease_goes_on_under_a_new_name(at_work: Callable[..., Any]
 
 def test_a_pass_that_was_ended_by_a_stop_says_so_and_neither_failed_nor_went_well(at_work: Callable[..., Any]) -> None:
     def extracts(works: Scripted, stream: StreamName) -> Outcome:
-        works.told_to_end.wait(10)
+        works.told_to_end.wait(60)
         return Outcome(stream=stream, error=PassStopped("extract of a was ended: the daemon stops"))
 
     with at_work(settings_of("a: {every: 10ms}"), extracts=extracts) as some:
@@ -335,11 +335,11 @@ def test_what_lost_its_lease_is_gone_from_memory_before_another_is_made() -> Non
     gc.disable()
     thread.start()
     try:
-        assert again.wait(10)
+        assert again.wait(60)
     finally:
         gc.enable()
         daemon.stop()
-        thread.join(10)
+        thread.join(60)
 
     assert left == [0, 0]
 
@@ -369,7 +369,7 @@ def test_a_pass_that_takes_too_long_is_ended_by_name(at_work: Callable[..., Any]
     def extracts(works: Scripted, stream: StreamName) -> Outcome:
         error: HintedError | None = None
         if stream.table == "a":
-            works.told_to_end.wait(10)
+            works.told_to_end.wait(60)
             error = SourceDown("the line was cut")
         return Outcome(stream=stream, error=error)
 
@@ -377,29 +377,30 @@ def test_a_pass_that_takes_too_long_is_ended_by_name(at_work: Callable[..., Any]
         some.until(lambda: any(one.error for one in some.told(PassEnded)))
         some.until(lambda: some.passes("b") > 5)
 
-    [ended] = [one for one in some.told(PassEnded) if one.error]
-    assert some.made[0].ended == [("a", "extract overran")]
+    ended = next(one for one in some.told(PassEnded) if one.error)
+    assert some.made[0].ended[0] == ("a", "extract overran")
     assert "longest_run is 0:00:00.200000" in ended.error.message
     assert "the line was cut" in ended.error.hint
 
 
-@pytest.mark.parametrize("longer", [0.0, 2.0])
+@pytest.mark.parametrize("deaf", [False, True])
 def test_a_stop_waits_for_what_is_at_work_then_ends_it_then_leaves_it(
-    at_work: Callable[..., Any], longer: float
+    at_work: Callable[..., Any], *, deaf: bool
 ) -> None:
+    left = threading.Event()
+
     def extracts(works: Scripted, stream: StreamName) -> Outcome:
-        works.told_to_end.wait(10)
-        time.sleep(longer)  # deaf to the end, where it is longer
+        works.told_to_end.wait(60)
+        if deaf:
+            left.wait(60)
         return Outcome(stream=stream)
 
     with at_work(settings_of("a: {every: 10ms}"), extracts=extracts) as some:
         some.until(lambda: some.passes("a") == 1)
-        began = time.monotonic()
         some.daemon.stop()
-        clean = some.clean.result(10)
-        took = time.monotonic() - began
+        clean = some.clean.result(50)
+        left.set()
 
-    assert clean is (longer == 0.0)
-    assert took < 2.5
+    assert clean is not deaf
     assert some.made[0].ended == [("a", "extract")]
     assert some.made[0].closed

@@ -105,12 +105,12 @@ def test_an_end_waits_for_a_lake_that_does_not_answer_no_longer_than_last_words_
     with writer as tell:
         for stream in tables:
             tell(replace(ended(5), stream=stream))
-        assert store.is_asked.wait(10)
+        assert store.is_asked.wait(60)
     took = time.monotonic() - began
 
     store.answers.set()
     writer._thread.join(10)
-    assert took < 5
+    assert took < 30
     assert store.asked == 1
 
 
