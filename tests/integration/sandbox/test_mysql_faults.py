@@ -16,6 +16,8 @@ from syncd.sandbox.whole import Sandbox
 
 pytestmark = pytest.mark.services
 LOST = (pymysql.err.OperationalError, pymysql.err.InterfaceError)
+SILENCE = 3.0
+"""Seconds: a server that is busy greets sooner."""
 
 
 @pytest.fixture
@@ -55,7 +57,7 @@ def test_a_killed_connection_loses_what_it_had_not_committed(table: MySqlAddress
 
         with pytest.raises(LOST):
             cursor.execute("INSERT INTO t VALUES (3)")
-    assert until(lambda: open_transactions(table) == 0, within=10)
+    assert until(lambda: open_transactions(table) == 0, within=60)
     assert rows(table) == [1]
 
 
@@ -70,7 +72,7 @@ def test_a_cut_wire_loses_what_was_not_committed(table: MySqlAddress, wire: TcpP
 
         with pytest.raises(LOST):
             cursor.execute("INSERT INTO t VALUES (3)")
-    assert until(lambda: open_transactions(table) == 0, within=10)
+    assert until(lambda: open_transactions(table) == 0, within=60)
     assert rows(table) == [1]
     with through.connect() as client, client.cursor() as cursor:
         cursor.execute("INSERT INTO t VALUES (4)")
@@ -79,7 +81,7 @@ def test_a_cut_wire_loses_what_was_not_committed(table: MySqlAddress, wire: TcpP
 
 def test_a_frozen_wire_is_noticed_by_a_time_limit_alone(table: MySqlAddress, wire: TcpProxy) -> None:
     through = replace(table, port=wire.port)
-    with through.connect(silence=0.5) as client, client.cursor() as cursor:
+    with through.connect(silence=SILENCE) as client, client.cursor() as cursor:
         wire.freeze()
 
         with pytest.raises(LOST, match="timed out"):
@@ -91,7 +93,7 @@ def test_a_frozen_wire_is_noticed_by_a_time_limit_alone(table: MySqlAddress, wir
 def test_what_was_sent_into_a_frozen_wire_may_still_arrive(table: MySqlAddress, wire: TcpProxy) -> None:
     """Why an outcome is unknown, not failed: the client gave up, and the row appears afterwards."""
     through = replace(table, port=wire.port)
-    with through.connect(silence=0.5) as client, client.cursor() as cursor:
+    with through.connect(silence=SILENCE) as client, client.cursor() as cursor:
         wire.freeze()
         with pytest.raises(LOST):
             cursor.execute("INSERT INTO t VALUES (1)")
@@ -99,7 +101,7 @@ def test_what_was_sent_into_a_frozen_wire_may_still_arrive(table: MySqlAddress, 
 
         wire.thaw()
 
-        assert until(lambda: rows(table) == [1], within=10)
+        assert until(lambda: rows(table) == [1], within=60)
 
 
 def test_a_refusing_port_stops_new_connections_only(table: MySqlAddress, wire: TcpProxy) -> None:
@@ -140,7 +142,7 @@ def test_a_writer_goes_on_through_cuts_and_counts_what_it_cannot_know(own: Sandb
         before = count_rows(connection)
     with TcpProxy(own.mysql.port) as wire, Writer(replace(own.mysql, port=wire.port), rate=400) as writer:
         for cuts in range(1, 6):
-            assert until(lambda seen=cuts: writer.done().transactions >= 40 * seen, within=20)  # type: ignore[misc]
+            assert until(lambda seen=cuts: writer.done().transactions >= 40 * seen, within=120)  # type: ignore[misc]
             wire.cut()
         done = writer.stop()
 

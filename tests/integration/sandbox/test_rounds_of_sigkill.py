@@ -25,7 +25,7 @@ def kill_everything(directory: Path) -> None:
     processes = marked(directory)
     for process in processes:
         process.send(signal.SIGKILL)
-    assert until(lambda: not any(process.alive() for process in processes), within=10)
+    assert until(lambda: not any(process.alive() for process in processes), within=60)
     assert marked(directory) == []
 
 
@@ -69,7 +69,7 @@ def play(directory: Path, environ: dict[str, str], rounds: int) -> None:
         assert [item["Key"] for item in listed] == [f"round/{n:02}" for n in range(number)]
         client.put_object(Bucket=box.s3.bucket, Key=f"round/{number:02}", Body=b"x" * number)
         with Writer(box.mysql, rate=500, seed=number) as writer:
-            assert until(lambda: writer.done().transactions >= 20, within=20)
+            assert until(lambda: writer.done().transactions >= 20, within=120)
             kill_everything(box.directory)
             done = writer.stop()
         assert {found.stand for found in box.status()} == {Stand.KILLED}
