@@ -13,7 +13,7 @@ from syncd.core.settings import TunnelSettings
 from syncd.sandbox.ports import LOOPBACK
 
 USER: Final = "ops"
-DONE_WITHIN: Final = 20.0
+DONE_WITHIN: Final = 60.0
 T = TypeVar("T")
 Forwarding: TypeAlias = Awaitable[asyncssh.SSHTCPSession[bytes]]
 

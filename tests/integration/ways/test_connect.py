@@ -110,7 +110,7 @@ def test_a_server_that_takes_us_and_says_nothing_is_waited_for_no_longer_than_si
         with pytest.raises(SourceDown, match="timed out"):
             connect(replace(somewhere(mute.getsockname()[1]), tls=tls))
 
-    assert monotonic() - began < 5
+    assert monotonic() - began < 9
 
 
 def test_a_greeting_is_not_waited_for_as_long_as_a_long_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,11 +121,11 @@ def test_a_greeting_is_not_waited_for_as_long_as_a_long_answer(monkeypatch: pyte
         with pytest.raises(SourceDown, match="timed out"):
             connect(replace(somewhere(mute.getsockname()[1]), silence=timedelta(seconds=20)))
 
-    assert monotonic() - began < 5
+    assert monotonic() - began < 9
 
 
 def test_who_was_greeted_is_waited_for_as_long_as_was_asked(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("syncd.adapters.mysql.connect.GREETED_WITHIN", 1.0)
+    monkeypatch.setattr("syncd.adapters.mysql.connect.GREETED_WITHIN", 3.0)
     guarded.show(LOOPBACK)
     settings = replace(guarded.settings(Tls.DISABLE), silence=timedelta(seconds=20))
 
@@ -133,7 +133,7 @@ def test_who_was_greeted_is_waited_for_as_long_as_was_asked(guarded: Guarded, mo
         closing(connect(settings, at=(LOOPBACK, guarded.box.mysql.port))) as connection,
         connection.cursor() as cursor,
     ):
-        cursor.execute("SELECT SLEEP(2)")
+        cursor.execute("SELECT SLEEP(4)")
         assert cursor.fetchall() == ((0,),)
 
 
@@ -148,7 +148,7 @@ def test_a_server_of_another_kind_is_not_taken_for_ours(greeting: bytes) -> None
 @pytest.mark.parametrize("tls", [Tls.DISABLE, Tls.VERIFY])
 def test_a_server_that_falls_silent_in_an_answer_is_down(guarded: Guarded, tls: Tls) -> None:
     guarded.show(LOOPBACK)
-    settings = replace(guarded.settings(tls), silence=timedelta(seconds=0.5))
+    settings = replace(guarded.settings(tls), silence=timedelta(seconds=3))  # it greets sooner, however busy it is
     with TcpProxy(guarded.box.mysql.port) as wire:
         connection = connect(settings, at=(LOOPBACK, wire.port))
         wire.freeze()
@@ -213,7 +213,7 @@ def greeting_with(greeting: bytes) -> Iterator[int]:
         try:
             yield server.getsockname()[1]
         finally:
-            thread.join(10)
+            thread.join(60)
 
 
 def somewhere(port: int) -> SourceSettings:

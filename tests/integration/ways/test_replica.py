@@ -29,7 +29,7 @@ from tests.services.replication import follow, rows, run, server_of
 
 pytestmark = pytest.mark.services
 
-WITHIN = timedelta(seconds=30)
+WITHIN = timedelta(seconds=60)
 NUMBERS = count(1)
 
 
@@ -83,7 +83,7 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
             lower=at_replica,
             server=server,
         )
-        assert until(lambda: made.replication().running, within=30), made.replication()
+        assert until(lambda: made.replication().running, within=120), made.replication()
         yield made
 
 
@@ -119,7 +119,7 @@ def test_the_wait_is_bounded_and_longer_than_a_connection_may_be_silent(pair: Pa
                 connection, pair.server, impatient, position, followed=pair.replication(), within=timedelta(seconds=4)
             )
 
-        assert 3.9 < monotonic() - began < 10
+        assert 3.9 < monotonic() - began < WITHIN.total_seconds()
 
 
 def test_replication_that_was_stopped_is_told_at_once(pair: Pair) -> None:
@@ -224,10 +224,10 @@ def test_a_replica_that_lags_is_not_read_now(pair: Pair) -> None:
     with held_back(pair):
         pair.write()
 
-        assert until(lambda: "behind" in str(reason_to_wait(pair.lower, pair.server, bounded)), within=20)
+        assert until(lambda: "behind" in str(reason_to_wait(pair.lower, pair.server, bounded)), within=60)
 
     pair.wait(pair.position())
-    assert until(lambda: reason_to_wait(pair.lower, pair.server, bounded) is None, within=20)
+    assert until(lambda: reason_to_wait(pair.lower, pair.server, bounded) is None, within=60)
 
 
 @contextmanager

@@ -84,7 +84,7 @@ def three(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             mariadb=server.mariadb,
         )
         source = lent(made.replica)[0]
-        assert until(lambda: (found := source.following()) is not None and found.running, within=30)
+        assert until(lambda: (found := source.following()) is not None and found.running, within=120)
         source.forget()
         yield made
 

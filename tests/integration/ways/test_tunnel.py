@@ -23,7 +23,9 @@ from tests.services.bastion import BastionServer
 
 pytestmark = pytest.mark.services
 
-IMPATIENT = Patience(keepalive=0.2, unanswered=2, opened_within=5.0)
+IMPATIENT = Patience(keepalive=1.0, unanswered=2, opened_within=5.0)
+PATIENCE = 60.0
+"""Seconds that a client waits for a word."""
 
 
 def test_bytes_pass_both_ways(bastion: BastionServer, echo: int) -> None:
@@ -107,14 +109,14 @@ def test_after_the_bastion_dropped_us_the_same_port_leads_there_again(bastion: B
 
             assert ended(client)
         # Without asking the tunnel first, as a JDBC driver does.
-        with socket.create_connection(before, 10) as client:
+        with socket.create_connection(before, PATIENCE) as client:
             assert said_back(client)
 
 
 def test_a_bastion_that_was_restarted_is_dialled_again(bastion: BastionServer, echo: int) -> None:
     with Tunnel(bastion.settings(), to=(LOOPBACK, echo)) as tunnel:
         bastion.stop()
-        assert until(lambda: shut(tunnel), within=10)
+        assert until(lambda: shut(tunnel), within=60)
 
         bastion.start()
 
@@ -129,7 +131,7 @@ def test_a_connection_made_while_the_bastion_is_away_ends_and_the_reason_is_know
         near = tunnel.near_end()
         bastion.stop()
 
-        with socket.create_connection(near, 10) as client:
+        with socket.create_connection(near, PATIENCE) as client:
             assert ended(client)
 
         assert isinstance(tunnel.trouble, SourceDown)
@@ -143,10 +145,8 @@ def test_a_silent_bastion_is_given_up_and_dialled_again(bastion: BastionServer, 
                 assert said_back(client)
 
                 wire.freeze()
-                began = monotonic()
 
-                assert ended(client)
-            assert monotonic() - began < 5
+                assert ended(client), "before the patience of its own socket ends"
             wire.thaw()
             with entered(tunnel) as client:
                 assert said_back(client)
@@ -161,7 +161,7 @@ def test_a_bastion_that_takes_connections_and_says_nothing_is_not_waited_for(tmp
         with pytest.raises(SourceDown, match="no answer in time"), Tunnel(settings, to=("db", 1), patience=patience):
             pass
 
-        assert monotonic() - began < 5
+        assert monotonic() - began < 15
 
 
 def test_no_bastion_is_a_source_that_is_down(bastion: BastionServer) -> None:
@@ -250,7 +250,7 @@ def test_a_changed_host_key_is_refused_even_on_the_way_back(bastion: BastionServ
     with Tunnel(bastion.settings(), to=(LOOPBACK, echo)) as tunnel:
         bastion.stop()
         bastion.renew_key()
-        assert until(lambda: shut(tunnel), within=10)
+        assert until(lambda: shut(tunnel), within=60)
         bastion.start()
 
         with pytest.raises(SourceUnfit, match="another key than the one in") as caught:
@@ -271,7 +271,7 @@ def test_a_host_key_of_another_kind_is_a_changed_one(bastion: BastionServer) -> 
         told.append(caught.value.message)
         return isinstance(caught.value, SourceUnfit)
 
-    assert until(refused_for_good, within=20)
+    assert until(refused_for_good, within=60)
     assert "another key than the one in" in told[-1]
 
 
@@ -341,14 +341,14 @@ def test_at_its_end_no_thread_no_port_and_no_login_is_left(bastion: BastionServe
     before = set(threading.enumerate())
     with Tunnel(bastion.settings(), to=(LOOPBACK, echo)) as tunnel:
         near = tunnel.near_end()
-        with socket.create_connection(near, 10) as client:
+        with socket.create_connection(near, PATIENCE) as client:
             assert said_back(client)
     mine = [thread for thread in set(threading.enumerate()) - before if "tunnel" in thread.name]
 
     assert not mine
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(near, 10)
-    assert until(lambda: bastion.connections() == 0, within=5)
+        socket.create_connection(near, PATIENCE)
+    assert until(lambda: bastion.connections() == 0, within=60)
 
 
 def test_a_connection_in_use_ends_with_the_tunnel(bastion: BastionServer, echo: int) -> None:
@@ -409,14 +409,14 @@ def test_a_process_that_ends_takes_its_tunnel_with_it_closed_or_not(
         if how != "raised":
             process.send_signal(signal.SIGTERM)
 
-        assert process.wait(20) == code
+        assert process.wait(60) == code
         assert not process.stderr.read()
-    assert until(lambda: bastion.connections() == 0, within=10)
+    assert until(lambda: bastion.connections() == 0, within=60)
 
 
 @contextlib.contextmanager
 def entered(tunnel: Tunnel) -> Iterator[socket.socket]:
-    with socket.create_connection(tunnel.near_end(), 10) as client:
+    with socket.create_connection(tunnel.near_end(), PATIENCE) as client:
         yield client
 
 
@@ -425,7 +425,7 @@ def let_in_at_the_end(bastion: BastionServer, echo: int, stack: contextlib.ExitS
     with Tunnel(bastion.settings(), to=(LOOPBACK, echo)) as tunnel:
         near = tunnel.near_end()
         tunnel._loop.call_soon_threadsafe(held.wait)
-        clients = [stack.enter_context(socket.create_connection(near, 10)) for _ in range(5)]
+        clients = [stack.enter_context(socket.create_connection(near, PATIENCE)) for _ in range(5)]
         tunnel._loop.call_soon_threadsafe(tunnel._over.set)
         held.set()
     return clients
