@@ -66,6 +66,8 @@ def _build(place: Path) -> None:
                 _run("chroot", str(draft), "env", "DEBIAN_FRONTEND=noninteractive", *install)
         except subprocess.CalledProcessError as error:
             raise Unavailable(f"no real MySQL: {error.cmd[0]} failed: {_last_line(error.output)}") from error
+        except subprocess.TimeoutExpired as error:
+            raise Unavailable(f"no real MySQL: {error.cmd[0]} did not end in {BUILT_WITHIN:.0f} s") from error
         _write_launcher(draft, place)
         draft.rename(place)
 

@@ -145,9 +145,9 @@ def pipe(box: Sandbox, warm: Session, tmp_path: Path, request: pytest.FixtureReq
 
 @pytest.fixture
 def until() -> Callable[[Callable[[], bool]], None]:
-    """Ask until it is so, and fail when it is not within a minute."""
+    """Ask until it is so, and fail when it is not within some minutes."""
 
-    def wait(asked: Callable[[], bool], *, within: float = 60.0) -> None:
+    def wait(asked: Callable[[], bool], *, within: float = 240.0) -> None:
         deadline = time.monotonic() + within
         while not asked():
             assert time.monotonic() < deadline, "it did not come about"

@@ -4,6 +4,7 @@ import os
 import random
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -285,11 +286,18 @@ def test_a_connection_cut_at_any_byte_loses_nothing(pipe: Pipe, wire: TcpProxy, 
     "kill", [pytest.param(False, marks=pytest.mark.long, id="ended"), pytest.param(True, id="killed")]
 )
 def test_a_server_restarted_in_the_middle_of_a_read_is_read_again(pipe: Pipe, wire: TcpProxy, *, kill: bool) -> None:
-    wire.cut_after(4_000_000, lambda: pipe.box.restart("mysql", kill=kill))
+    restarted = threading.Event()
+
+    def restart() -> None:
+        pipe.box.restart("mysql", kill=kill)
+        restarted.set()
+
+    wire.cut_after(4_000_000, restart)
 
     error = pipe.run().error
 
     assert isinstance(error, SourceDown), "it is tried again"
+    assert restarted.wait(120), "another window may have ended before"
     require_unmoved(pipe)
     assert pipe.run().error is None
     require_whole(pipe)
@@ -372,7 +380,7 @@ def test_a_full_disk_is_named_and_nothing_is_lost(pipe: Pipe, small: Path, pages
 
     def run() -> "subprocess.CompletedProcess[str]":
         environ = {**os.environ, "TMPDIR": str(small)}
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environ)
+        return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=environ)
 
     done = run()
 

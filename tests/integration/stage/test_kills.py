@@ -67,7 +67,7 @@ def whole(pipe: Pipe, count: int) -> None:
 def test_the_next_run_finishes_what_a_kill_left(pipe: Pipe, point: str) -> None:
     count = fill(pipe, MANY if point == "between windows" else COPIES)
     victim = pipe.victim(point, signal.SIGKILL)
-    told = victim.communicate(timeout=180)[1]
+    told = victim.communicate(timeout=600)[1]
     assert victim.returncode == -signal.SIGKILL, told
     assert REACHED in told
 
@@ -101,7 +101,7 @@ def test_a_paused_run_that_wakes_after_a_takeover_changes_nothing(pipe: Pipe, po
         before = pipe.lake.keys("")
 
         victim.send_signal(signal.SIGCONT)
-        told = victim.communicate(timeout=180)[1]
+        told = victim.communicate(timeout=600)[1]
     finally:
         victim.kill()
         victim.wait()

@@ -83,7 +83,7 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
             found = replication_of(at_replica, server, settings_of(lower))
             return found is not None and found.running
 
-        assert came_true(running, within=30)
+        assert came_true(running, within=120)
         keys = {"AWS_ACCESS_KEY_ID": str(lower.s3.access_key), "AWS_SECRET_ACCESS_KEY": str(lower.s3.secret_key)}
         with pytest.MonkeyPatch.context() as patch:
             for name, value in keys.items():
@@ -95,7 +95,7 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def lane(pair: Pair, warm: Session, tmp_path: Path) -> Pipe:
     """The stage, with the replica as its source and the primary told."""
     pipe = Pipe(box=pair.lower, kind=pair.kind, directory=tmp_path, client=pair.lower.s3.client(), warm=warm)
-    pipe.options = f"primary: {{url: '{pair.upper.mysql.url}'}}, catch_up: 5s"
+    pipe.options = f"primary: {{url: '{pair.upper.mysql.url}'}}, catch_up: 10s"
     return pipe
 
 
@@ -138,7 +138,7 @@ def test_a_replica_that_lags_less_than_its_bound_is_waited_for(pair: Pair, lane:
     lane.tables = "fine:"
     numbered(pair, 10)
     lane.run("fine")
-    lane.options = lane.options.replace("5s", "60s")
+    lane.options = lane.options.replace("10s", "60s")
 
     with ExitStack() as held:
         held.enter_context(pair.applier_held("shop.fine"))
@@ -155,7 +155,7 @@ def test_no_row_is_lost_while_a_replica_falls_behind_and_catches_up(
     pair: Pair, lane: Pipe, until: Callable[[Callable[[], bool]], None]
 ) -> None:
     lane.tables = ", ".join(f"{table}: {{ahead_after: 1h}}" for table in TABLES)
-    lane.options = lane.options.replace("5s", "3s")
+    lane.options = lane.options.replace("10s", "3s")
     seconds = float(os.environ.get("SYNCD_REPLICA_SECONDS", "15"))
     load = Load(pair.upper.mysql, longest=2)
     load.prepare()
@@ -195,7 +195,7 @@ def test_a_replica_whose_primary_nobody_named_stays_behind_and_says_so(pair: Pai
     lane.options = ""
     lane.tables = "fine: {settle: 1s}"
     numbered(pair, 30)
-    assert came_true(lambda: lane.run("fine").rows == 30, within=60)
+    assert came_true(lambda: lane.run("fine").rows == 30, within=120)
 
     outcome = lane.run("fine")
 

@@ -29,7 +29,7 @@ def syncd(*words: str, config: Path, before: str = "", **environ: str) -> "subpr
         [sys.executable, "-c", entry, "run", "--config", str(config), *words],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
         env={**os.environ, **environ},
     )
@@ -88,7 +88,7 @@ def test_a_run_that_finds_nothing_loads_no_library_for_work_and_starts_no_java(s
         [sys.executable, "-c", LOADED, "run", "--config", str(config), "-t", "orders", "--extract-only"],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
         env={**os.environ, "JAVA_HOME": "/nowhere"},
     )
