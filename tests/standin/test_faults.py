@@ -210,7 +210,7 @@ def test_frozen_server_answers_nobody_and_loses_nothing(server: RedshiftStandIn,
 def test_client_that_gives_up_on_a_frozen_server_leaves_no_half_transaction(
     server: RedshiftStandIn, clients: Clients, table: str
 ) -> None:
-    client = clients(timeout=0.2)
+    client = clients(timeout=3)  # it is busy, and answers sooner than that
     client.run("begin")
     client.run(f"insert into {table} values (1)")
     with server.faults.frozen():

@@ -21,7 +21,7 @@ from syncd.sandbox.redshift.control import RemoteFaults
 from tests.standin.clients import Clients, connect
 
 pytestmark = pytest.mark.services
-SOON = 20.0
+SOON = 60.0
 ROUNDS = 20 if os.environ.get("SYNCD_LONG") else 3
 
 

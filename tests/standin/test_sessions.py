@@ -90,6 +90,6 @@ def test_locked_table_keeps_nobody_from_the_list_of_tables(clients: Clients, cli
     holder = clients()
     holder.run("begin")
     holder.run(f"lock {table}")
-    client.run("set statement_timeout to 5000")
+    client.run("set statement_timeout to 60000")
 
     assert client.value(f"select count(*) from svv_table_info where \"table\" <> '{table}'") >= 0

@@ -13,7 +13,7 @@ from syncd.sandbox.redshift import Isolation, Lake, RedshiftStandIn
 from tests.standin.clients import Bucket, Client, Clients, numbers
 
 pytestmark = [pytest.mark.services, pytest.mark.fact("11.12")]
-SOON = 20.0
+SOON = 60.0
 
 
 class Waiting:
@@ -293,7 +293,7 @@ def test_statement_timeout_counts_the_wait_for_a_lock(clients: Clients, table: s
     holder, other = clients(), clients()
     holder.run("begin")
     holder.run(f"insert into {table} values (3, 3)")
-    other.run("set statement_timeout to 100")
+    other.run("set statement_timeout to 2000")
 
     fields = other.refused(f"insert into {table} values (4, 4)")
 

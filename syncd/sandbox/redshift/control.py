@@ -85,7 +85,7 @@ class RemoteFault:
     _faults: "RemoteFaults"
     _id: int
 
-    def wait_reached(self, timeout: float = 10.0) -> None:
+    def wait_reached(self, timeout: float = 60.0) -> None:
         self._faults.send("wait_reached", timeout + MARGIN, id=self._id, timeout=timeout)
 
     def release(self) -> None:

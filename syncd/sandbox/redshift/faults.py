@@ -44,7 +44,7 @@ class Fault:
     reached: threading.Event = field(default_factory=threading.Event)
     released: threading.Event = field(default_factory=threading.Event)
 
-    def wait_reached(self, timeout: float = 10.0) -> None:
+    def wait_reached(self, timeout: float = 60.0) -> None:
         """Return when the fault has happened; a held statement then stands still.
 
         Raises:
@@ -116,12 +116,12 @@ class Faults:
     def accept_connections(self) -> None:
         self._open.set()
 
-    def wait_refusing(self, timeout: float = 10.0) -> None:
+    def wait_refusing(self, timeout: float = 60.0) -> None:
         """Return when the port is closed."""
         if not self.closed.wait(timeout):
             raise TimeoutError("the port did not close")
 
-    def wait_listening(self, timeout: float = 10.0) -> None:
+    def wait_listening(self, timeout: float = 60.0) -> None:
         """Return when the port is open."""
         if not self.listening.wait(timeout):
             raise TimeoutError("the port did not open")

@@ -285,7 +285,7 @@ def test_no_reader_sees_older_rows_while_a_lost_ledger_is_filled_again(
     seen = warehouse.rows(orders.prepared, "id, update_at, name")
     landed = len(warehouse.ledger(orders.prepared))
     second.release()
-    thread.join(20)
+    thread.join(120)
 
     assert (seen, landed) == (before, 1)
     whole(warehouse, orders)

@@ -141,9 +141,13 @@ def test_a_conflict_is_met_by_another_transaction(weather: Weather, server: Reds
     weather.settles(batches)
 
 
+MOMENT = timedelta(seconds=3)
+"""Longer than any statement here takes on a busy machine."""
+
+
 def impatient(loader: Loader) -> None:
     """No statement may take longer than a moment."""
-    settings = replace(loader.warehouse, silence=timedelta(seconds=1))
+    settings = replace(loader.warehouse, silence=MOMENT)
     loader.sessions.close()
     loader.sessions = KeptSession(Door(lambda: connect(settings, name="impatient")))
 
@@ -160,7 +164,7 @@ def test_a_warehouse_that_freezes_is_left_by_the_watchdog_and_met_again(
         held.wait_reached()
         held.release()
 
-    run = weather.loader.run(batches.prepared, longest=timedelta(seconds=1), pause=pause)
+    run = weather.loader.run(batches.prepared, longest=MOMENT, pause=pause)
     outcome = run.once(RUN)
 
     assert outcome.error is None
@@ -171,7 +175,7 @@ def test_a_warehouse_that_answers_nobody_for_a_while_is_met_again(weather: Weath
     batches = weather.stream()
     impatient(weather.loader)
     thaw = server.faults.thaw
-    run = weather.loader.run(batches.prepared, longest=timedelta(seconds=1), pause=lambda _seconds: thaw())
+    run = weather.loader.run(batches.prepared, longest=MOMENT, pause=lambda _seconds: thaw())
     weather.loader.sessions.session()
     server.faults.freeze()
 
@@ -187,7 +191,7 @@ def test_a_statement_that_hangs_for_good_is_not_waited_for(weather: Weather, ser
     batches = weather.stream()
     impatient(weather.loader)
     held = server.faults.hold("insert into .*syncd_ledger")
-    run = weather.loader.run(batches.prepared, longest=timedelta(seconds=1))
+    run = weather.loader.run(batches.prepared, longest=MOMENT)
 
     outcome = run.once(RUN)
 

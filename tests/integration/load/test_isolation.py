@@ -62,7 +62,7 @@ def rounds(server: RedshiftStandIn, one: Loader, streams: list[Batches], *, apar
             for thread in threads:
                 thread.start()
             for thread in threads:
-                thread.join(60)
+                thread.join(300)
     return sum(isinstance(event, LandingRetried) for loader in loaders for event in loader.events)
 
 

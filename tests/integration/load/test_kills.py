@@ -17,6 +17,7 @@ from syncd.sandbox.redshift import RedshiftStandIn
 from syncd.sandbox.redshift.faults import COMMIT, When
 from tests.builders import RUN
 from tests.integration.load.conftest import Loader, Reader
+from tests.services.clients import eventually
 from tests.services.landed import Batches
 from tests.services.load_victim import BEFORE_WORDS, Ended, Victims, job_of
 from tests.services.prepared import Prepared, json_column, moment, row, text_column
@@ -127,10 +128,7 @@ class Story:
     def nobody_left(self) -> None:
         """No session of a dead loader stands; and so no lock and no scratch table of one either."""
         sql = "select count(*) from sys_connection_log where application_name = 'syncd victim'"
-        for _ in range(500):
-            if self.warehouse.client.value(sql) == 0:
-                return
-        raise AssertionError("a session of a dead loader still stands")
+        assert eventually(lambda: self.warehouse.client.value(sql) == 0), "a session of a dead loader still stands"
 
 
 @pytest.fixture

@@ -263,7 +263,7 @@ def test_of_whole_tables_only_the_newest_lands_and_no_reader_sees_it_empty(
     held.wait_reached()
     seen = warehouse.rows(countries)
     held.release()
-    thread.join(20)
+    thread.join(120)
 
     assert seen == [(1, "row 1"), (2, "row 2")]
     assert warehouse.rows(countries) == [(3, "row 3"), (4, "row 4")]

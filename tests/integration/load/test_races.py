@@ -100,7 +100,7 @@ def test_two_loaders_that_land_the_same_batch_at_once_land_it_once(
             for racer in racers:
                 racer.thread.start()
             for racer in racers:
-                racer.thread.join(60)
+                racer.thread.join(300)
 
             assert [racer.told for racer in racers] == 2 * [[{link.id: Brought(rows=2) for link in cycle.due}]]
             assert warehouse.rows(batches.prepared, "id, update_at, name") == batches.content

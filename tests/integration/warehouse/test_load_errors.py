@@ -166,7 +166,7 @@ def test_without_the_view_the_error_itself_is_told(  # noqa: PLR0917  # each is 
     began = time.monotonic()
     error = errors.explained(raw, table="shop.orders")
 
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 15, "less than a statement may take"
     assert type(error) is type(raw) is RowRefused
     assert error.message.startswith("shop.orders: ")
     assert error.facts["column"] == "a"

@@ -142,7 +142,7 @@ def workgroups(aws: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workgroups
     yield running
     running.server.shutdown()
     running.server.server_close()
-    thread.join(5)
+    thread.join(60)
 
 
 SERVERLESS = IamLogin(workgroup="main", region="us-east-1")

@@ -109,7 +109,7 @@ def test_somebody_who_never_answers_is_not_waited_for_long(
             began = time.monotonic()
             with pytest.raises(WarehouseDown, match="no answer in time"):
                 connect(replace(settings, tls=tls), name="test", at=(LOOPBACK, silent.getsockname()[1]))
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 9
 
 
 def test_file_that_holds_no_certificate_is_a_mistake_of_the_configuration(
