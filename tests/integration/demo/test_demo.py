@@ -17,7 +17,7 @@ from tests.services.servers import ENVIRON
 
 pytestmark = pytest.mark.services
 
-ENDS_WITHIN = 300
+ENDS_WITHIN = 900
 
 
 def started(directory: Path, *words: str) -> "subprocess.Popen[str]":
@@ -37,6 +37,14 @@ def of_session(session: int) -> list[str]:
     return [line for line in asked.stdout.splitlines() if line.strip() and not line.startswith("Z")]
 
 
+def all_ended(session: int) -> None:
+    """Return when nothing of a session runs any more: a JVM that writes its archive of classes ends a little later."""
+    deadline = time.monotonic() + 120
+    while found := of_session(session):
+        assert time.monotonic() < deadline, found
+        time.sleep(0.1)
+
+
 def test_a_short_demonstration_ends_equal_in_every_mode_and_leaves_nothing_running(
     tmp_path: Path, remains: Callable[[Path], list[ProcessId]]
 ) -> None:
@@ -53,7 +61,7 @@ def test_a_short_demonstration_ends_equal_in_every_mode_and_leaves_nothing_runni
     assert told["first_row_seconds"] < told["seconds"]
     assert re.search(r"first rows visible in the warehouse, [\d.]+ s after the start", err)
     assert not remains(tmp_path)
-    assert not of_session(demo.pid)
+    all_ended(demo.pid)
 
 
 @pytest.mark.parametrize(
@@ -84,9 +92,7 @@ def test_an_interruption_leaves_nothing_running(
     assert demo.returncode in codes, err
     assert ("EQUAL" in out) == (codes == {0})
     assert not remains(tmp_path)
-    deadline = time.monotonic() + 20
-    while of_session(demo.pid):
-        assert time.monotonic() < deadline, of_session(demo.pid)
+    all_ended(demo.pid)
 
 
 def test_two_demonstrations_do_not_share_a_directory(tmp_path: Path) -> None:
