@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def syncd(*words: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, "-m", "syncd", *words], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-m", "syncd", *words], capture_output=True, text=True, check=False, timeout=300
     )
 
 

@@ -46,7 +46,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=600,
         )
         return Told(code=done.returncode, out=done.stdout, err=done.stderr)
 

@@ -51,7 +51,7 @@ def test_no_command_shows_a_secret(words: str, tmp_path: Path) -> None:
 
     done = subprocess.run(
         [sys.executable, "-m", "syncd", *words.split()],
-        capture_output=True, text=True, cwd=tmp_path, timeout=120, check=False, env=environ,
+        capture_output=True, text=True, cwd=tmp_path, timeout=600, check=False, env=environ,
     )  # fmt: skip
 
     assert SECRET not in done.stdout + done.stderr

@@ -21,7 +21,7 @@ from tests.journeys.script import STEPS, AtSource, Killed, Step, Typed
 from tests.journeys.truth import wrong
 from tests.services.servers import environ_of
 
-PATIENCE: Final = 240.0
+PATIENCE: Final = 900.0
 """Seconds that a command may take on a busy machine."""
 ORDERS: Final = 1000
 COLUMNS: Final = "120"

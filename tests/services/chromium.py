@@ -12,7 +12,7 @@ FLAGS = (
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 )  # fmt: skip
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-WITHIN = 120
+WITHIN = 600
 
 
 def chromium() -> str:

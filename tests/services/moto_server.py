@@ -7,7 +7,7 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 
-STARTED_WITHIN = 30.0
+STARTED_WITHIN = 120.0
 SERVE = """
 import sys
 from moto.server import ThreadedMotoServer

@@ -294,7 +294,7 @@ def test_the_command_itself_reads_one_new_row_with_spark_and_upserts_it(adopted:
         [sys.executable, "-m", "syncd", "run", "-t", "by_spark", "--json", "--config", str(one.pair.config)],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )
 

@@ -78,7 +78,7 @@ class World:
             capture_output=True,
             text=True,
             check=False,
-            timeout=180,
+            timeout=600,
             stdin=subprocess.DEVNULL,
         )
         assert done.returncode == code, (words, done.stdout, done.stderr)
@@ -236,7 +236,7 @@ def leave_an_attempt_behind(world: World) -> None:
     said = world.directory / "victim"
     with said.open("w") as file:  # no pipe: its JVM would keep that open
         killed = subprocess.Popen([sys.executable, "-m", "tests.services.victim", *words], stdout=file, stderr=file)
-        assert killed.wait(180) == -signal.SIGKILL, said.read_text()
+        assert killed.wait(600) == -signal.SIGKILL, said.read_text()
     client = world.box.s3.client()
     for folder in ("data", "quarantine"):
         found = client.list_objects_v2(Bucket=BUCKET, Prefix=f"syncd/{folder}/")["Contents"]

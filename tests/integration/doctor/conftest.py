@@ -67,7 +67,7 @@ class Ward:
         environ = keys_of(s3)
         done = subprocess.run(
             [sys.executable, "-m", "syncd", "doctor", "--config", str(path), *words],
-            capture_output=True, text=True, timeout=120, check=False, env={**os.environ, **environ},
+            capture_output=True, text=True, timeout=600, check=False, env={**os.environ, **environ},
         )  # fmt: skip
         for secret in (self.box.mysql.password, self.box.redshift.password, PASSWORD):
             assert secret not in done.stdout + done.stderr

@@ -52,7 +52,7 @@ def box(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 def ran(box: Sandbox, output: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "syncd", "init", box.mysql.url, "-o", str(output), *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=dict(os.environ))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=dict(os.environ))
     assert box.mysql.password not in done.stdout + done.stderr
     return done
 

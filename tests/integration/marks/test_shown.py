@@ -200,7 +200,7 @@ def test_a_look_loads_no_driver_that_it_does_not_need(marks: Make, two_landed: P
     )
     command = [sys.executable, "-c", program, "--config", str(made.config)]
 
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
 
     loaded = set(done.stderr.splitlines()[-1].split()[1:])
     assert "S3 to Redshift" in done.stdout

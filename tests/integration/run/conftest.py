@@ -88,7 +88,7 @@ class Command:
             [sys.executable, "-c", PROGRAM, *words, "--config", str(self.config)],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
             check=False,
             env={**os.environ, **(environ or {})},
         )

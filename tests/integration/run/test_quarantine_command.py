@@ -270,7 +270,7 @@ def test_a_replay_killed_anywhere_and_run_again_brings_each_row_back_once(
     assert state
     where = point.replace("+1", str(state.revision + 1)).replace("+2", str(state.revision + 2))
     with victim(syncd, orders, where, signal.SIGKILL) as killed:
-        said = killed.communicate(timeout=120)[1]
+        said = killed.communicate(timeout=600)[1]
     assert REACHED in said, (where, killed.returncode, said)
 
     replay(syncd, orders)
@@ -295,7 +295,7 @@ def test_a_paused_replay_that_wakes_after_another_took_over_changes_nothing(
         whole(orders, loader, warehouse)
 
         paused.send_signal(signal.SIGCONT)
-        said = paused.communicate(timeout=120)[1]
+        said = paused.communicate(timeout=600)[1]
 
     assert paused.returncode == 1
     assert "Fenced" in said or "Ended" in said, said
