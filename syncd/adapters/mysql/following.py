@@ -123,7 +123,8 @@ def _lag_of(found: Replication) -> timedelta:
     why = f": {found.error.rstrip('.')}" if found.error else ""
     raise SourceDown(
         f"the replica does not know how far behind {found.host} it is{why}",
-        hint="See SHOW REPLICA STATUS there; then START REPLICA.",
+        hint="See SHOW REPLICA STATUS there; then START REPLICA; or, where rows are stamped there by now: RESET REPLICA"
+        " ALL.",
     )
 
 

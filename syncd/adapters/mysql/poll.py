@@ -4,6 +4,7 @@ The order is the proof (`docs/horizon.md`): a statement that ended before A was 
 and one that had its locks when A was read has them in C1, or in C2 if C1 met a lock on the move.
 """
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -22,6 +23,7 @@ from syncd.adapters.mysql.poll_rows import (
     B_TABLE,
     C_MARIADB,
     C_SCHEMA,
+    FOLLOWS,
     GROUP,
     LOST,
     T0,
@@ -35,6 +37,7 @@ from syncd.adapters.mysql.poll_rows import (
     thread_of_schema,
     writers_of,
 )
+from syncd.adapters.mysql.replica import show_channels
 from syncd.core.errors import SourceUnfit
 from syncd.core.horizon.readings import NO_CLIENT, Readings, Sight, Thread, Writer
 from syncd.core.horizon.statements import is_replication
@@ -78,13 +81,15 @@ class Poller:
         self._connection = connection = opener()
         self._pause = pause
         with closed_on_error(connection):
-            self._mariadb = "mariadb" in str(self._one("SELECT VERSION()")[0]).lower()
+            version = str(self._one("SELECT VERSION()")[0])
+            self._mariadb = "mariadb" in version.lower()
             self._schema = not self._mariadb and bool(self._one("SELECT @@performance_schema")[0])
             self._locks = self._schema or self._mariadb
             self._all_writers = True
             galera = self._ask("SHOW GLOBAL VARIABLES LIKE 'wsrep_on'")
             self._galera = bool(galera) and str(galera[0][1]).upper() == "ON"
             self._group = self._schema and bool(self._ask_if_allowed(GROUP))
+            self._follows = self._is_told_to_follow(version)
             self._identity = as_identity(self._one(f"SELECT {identity_sql(mariadb=self._mariadb)}")[0])
 
     def poll(self, tables: AbstractSet[TableName], *, ids: Mapping[TableName, str]) -> Readings:
@@ -127,13 +132,30 @@ class Poller:
         """Make sure that rows are stamped here. A reader of Aurora has no thread that applies; its InnoDB is closed."""
         # A group's applier stands by on the member that is written to as well.
         replicates = not self._group and any(is_replication(thread.command, thread.user) for thread in threads)
-        if replicates or any(map(is_on, bars)):
+        if replicates or self._follows or any(map(is_on, bars)):
+            stands = self._follows and not replicates
             what = "applies what another server did" if replicates else "is read-only"
+            by_now = " If that is this one by now: RESET REPLICA ALL." if stands else ""
             raise StampedElsewhere(
-                f"this server {what}: rows are not stamped here, so it cannot tell which are still to come",
-                hint="Name the server where they are stamped: source.primary.",
+                f"this server {'is a replica that stands still' if stands else what}:"
+                " rows are not stamped here, so it cannot tell which are still to come",
+                hint=f"Name the server where they are stamped: source.primary.{by_now}",
                 identity=self._identity,
             )
+
+    def _is_told_to_follow(self, version: str) -> bool:
+        """Whether it is a replica; of an account that may not know, no.
+
+        No thread of it need be seen: stopped, or not started yet, it need not be read-only, and what it applies once
+        it goes on was stamped before.
+        """
+        if self._group:
+            return False
+        rows = self._ask_if_allowed(FOLLOWS) if self._schema else None
+        if rows is None:
+            numbers = [int(number) for number in re.findall(r"\d+", version)[:3]]
+            rows = self._ask_if_allowed(show_channels(tuple(numbers), mariadb=self._mariadb))
+        return bool(rows)
 
     # A: the statements.
 

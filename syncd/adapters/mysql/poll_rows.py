@@ -29,6 +29,10 @@ LOST: Final = (
 GROUP: Final = (
     "SELECT 1 FROM performance_schema.replication_group_members WHERE MEMBER_STATE NOT IN ('OFFLINE', '') LIMIT 1"
 )
+FOLLOWS: Final = (
+    "SELECT 1 FROM performance_schema.replication_connection_configuration"
+    " WHERE HOST <> '' AND LEFT(CHANNEL_NAME, 17) <> 'group_replication' LIMIT 1"
+)
 C_SCHEMA: Final = (
     "SELECT OBJECT_SCHEMA, OBJECT_NAME, OWNER_THREAD_ID, LOCK_TYPE FROM performance_schema.metadata_locks"
     " WHERE OBJECT_TYPE = 'TABLE'"

@@ -104,10 +104,15 @@ def channels_of(connection: Connection, server: Server, settings: SourceSettings
     Raises:
         SourceUnfit: it may not be seen.
     """
-    newer = not server.mariadb and server.version >= _NEWER_STATUS
-    # MariaDB shows but one channel, unless it is asked for all.
-    asked = "SHOW ALL SLAVES STATUS" if server.mariadb else "SHOW REPLICA STATUS" if newer else "SHOW SLAVE STATUS"
+    asked = show_channels(server.version, mariadb=server.mariadb)
     return tuple(_channel(row, server) for row in _all(connection, asked, server, settings))
+
+
+def show_channels(version: tuple[int, ...], *, mariadb: bool) -> str:
+    """The statement that shows how a server follows others: a row for each of them."""
+    if mariadb:
+        return "SHOW ALL SLAVES STATUS"  # without the word it shows but one
+    return "SHOW REPLICA STATUS" if version >= _NEWER_STATUS else "SHOW SLAVE STATUS"
 
 
 def replication_of(connection: Connection, server: Server, settings: SourceSettings) -> Replication | None:

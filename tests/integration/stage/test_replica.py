@@ -207,6 +207,27 @@ def test_a_replica_whose_primary_nobody_named_stays_behind_and_says_so(pair: Pai
     assert "does not know how far behind" in stopped.error.message
 
 
+def test_a_replica_that_stands_still_altogether_is_not_taken_for_where_rows_are_stamped(pair: Pair, lane: Pipe) -> None:
+    """None of its threads is seen, and it need not be read-only: a first pass took its last row for the last there is.
+
+    Its mark became now, and whatever the replica applied once it went on lay below that.
+    """
+    lane.options = ""
+    lane.tables = "fine: {settle: 1s}"
+    numbered(pair, 20)
+    assert came_true(lambda: lane.run("fine").rows == 20, within=60)
+    lane.prefix += "-2"
+
+    pair.at_replica("STOP REPLICA")
+    more(pair, 5)
+    stopped = lane.run("fine")
+    pair.at_replica("START REPLICA")
+
+    assert isinstance(stopped.error, SourceDown)
+    assert "does not know how far behind" in stopped.error.message
+    assert came_true(lambda: lane.run("fine").rows == 25, within=60)
+
+
 def test_a_server_that_follows_nobody_is_no_replica_of_the_primary_that_is_named(pair: Pair, lane: Pipe) -> None:
     """The last test of this file: replication ends with it."""
     lane.tables = "fine:"
