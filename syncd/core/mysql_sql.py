@@ -186,6 +186,15 @@ def which_of(tables: Sequence[tuple[str, str]]) -> str:
     return f"SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE {' OR '.join(named)}"
 
 
+def triggers_before(database: str, table: str) -> str:
+    """Reads name, event and statement of the triggers that may change a row before it is written."""
+    where = f"EVENT_OBJECT_SCHEMA = {text_literal(database)} AND EVENT_OBJECT_TABLE = {text_literal(table)}"
+    return (
+        "SELECT TRIGGER_NAME, EVENT_MANIPULATION, ACTION_STATEMENT FROM information_schema.TRIGGERS"
+        f" WHERE {where} AND ACTION_TIMING = 'BEFORE' AND EVENT_MANIPULATION IN ('INSERT', 'UPDATE')"
+    )
+
+
 def table_rows(database: str, table: str) -> str:
     """Reads about how many rows a table has, as its engine keeps count."""
     where = f"TABLE_SCHEMA = {text_literal(database)} AND TABLE_NAME = {text_literal(table)}"

@@ -13,11 +13,11 @@ from syncd.adapters.mysql.source import MySqlSource
 from syncd.adapters.mysql.way import Way, way_to
 from syncd.core.checkup import Sheet, near
 from syncd.core.explained import explain, judge
-from syncd.core.horizon import Readings, Sight, Stamp, stamp_of, unstamped, zone_of
-from syncd.core.mysql_sql import SERVER_CLOCK, last_position
+from syncd.core.horizon import Readings, Sight, Stamp, bypassed, stamp_of, triggers_of, unstamped, zone_of
+from syncd.core.mysql_sql import SERVER_CLOCK, last_position, triggers_before
 from syncd.core.order import WHOLE, Order, order_of
 from syncd.core.ports import TableName
-from syncd.core.schema import Server, Table
+from syncd.core.schema import Column, Server, Table
 from syncd.core.settings import SourceSettings, StreamSettings, Tls
 from watermarks.clock import SystemClock
 
@@ -190,9 +190,13 @@ class _Look:
             return told, f"ALTER TABLE {_sql(table)} MODIFY {order.columns[0].sql} {rest};"
         if stamp is Stamp.WALL and self._settings.zone is None:
             return f"not proven: {column.name} is a DATETIME, and `zone` is not said", "source: {zone: UTC}"
-        if key := unstamped(self._source.created_by(table.database, table.name)):
-            return f"not proven: {key}", ""
+        if past := unstamped(self._source.created_by(table.database, table.name)) or self._bypassed(table, column):
+            return f"not proven: {past}", ""
         return None
+
+    def _bypassed(self, table: Table, stamp: Column) -> str:
+        triggers = triggers_of(self._source.rows(triggers_before(table.database, table.name)))
+        return bypassed(triggers, stamp, mariadb=self._source.server().mariadb)
 
 
 def _sql(table: Table) -> str:

@@ -1040,6 +1040,51 @@ def test_rows_that_a_foreign_key_changes_are_never_proven(server: Server) -> Non
         run_sql(server, "DROP TABLE t", "DROP TABLE parents")
 
 
+def test_rows_that_a_trigger_changes_past_the_stamp_are_not_proven(server: Server) -> None:
+    """MySQL stamps what a statement changes, and not what only a trigger does."""
+    versioned(server, "TIMESTAMP", rows=20)
+    run_sql(server, "CREATE TRIGGER counts BEFORE UPDATE ON t FOR EACH ROW SET NEW.v = OLD.v + 1")
+    with server.admin() as connection:
+        before = rows_of(connection, "SELECT update_at FROM t WHERE id = 1")
+        rows_of(connection, "UPDATE t SET id = id WHERE id = 1")
+        is_stamped = rows_of(connection, "SELECT update_at FROM t WHERE id = 1") != before
+    lab = stream(server)
+
+    lab.run()
+
+    assert lab.watermark.chain.proven == is_stamped
+
+
+def test_stamps_that_a_trigger_keeps_are_not_proven(server: Server) -> None:
+    versioned(server, "TIMESTAMP", rows=20)
+    run_sql(server, "CREATE TRIGGER keeps BEFORE UPDATE ON t FOR EACH ROW SET NEW.update_at = OLD.update_at")
+    lab = stream(server)
+
+    lab.run()
+
+    assert not lab.watermark.chain.proven
+
+
+def test_what_a_period_leaves_of_a_row_is_not_proven(server: Server) -> None:
+    """That is a row with a key of its own, and with the stamp of the row that it was cut from."""
+    if server.name == "mysql":
+        pytest.skip("MySQL has no periods")
+    make(
+        server,
+        "id INT AUTO_INCREMENT, v INT NOT NULL DEFAULT 1, s DATE, e DATE, PERIOD FOR p (s, e), update_at DATETIME(6)"
+        " NOT NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6), PRIMARY KEY (id), KEY (update_at)",
+        "INSERT INTO t (s, e, update_at) VALUES ('2026-01-01', '2027-01-01', '2026-01-01')",
+        "DELETE FROM t FOR PORTION OF p FROM '2026-03-01' TO '2026-05-01'",
+    )
+    with server.admin() as connection:
+        assert rows_of(connection, "SELECT id, YEAR(update_at) + MONTH(update_at) FROM t") == [(2, 2027), (3, 2027)]
+    lab = stream(server)
+
+    lab.run()
+
+    assert not lab.watermark.chain.proven
+
+
 def test_another_key_is_no_place_to_go_on_from(server: Server) -> None:
     versioned(server, rows=10)
     lab = stream(server)

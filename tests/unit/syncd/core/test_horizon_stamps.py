@@ -1,6 +1,6 @@
 import pytest
 
-from syncd.core.horizon import Stamp, stamp_of, unstamped
+from syncd.core.horizon import Stamp, bypassed, stamp_of, triggers_of, unstamped
 from syncd.core.schema import Column
 
 
@@ -68,3 +68,39 @@ def test_a_foreign_key_that_changes_rows_is_told_by_name(actions: str, told: str
     key = "CONSTRAINT `fk ``1` FOREIGN KEY (`on delete set null`) REFERENCES `on update cascade` (`id`)"
 
     assert unstamped(CREATED.format(constraint=key + actions)) == told
+
+
+def test_a_period_is_told_and_versions_that_the_server_keeps_are_not() -> None:
+    assert "FOR PORTION OF" in unstamped(CREATED.format(constraint="PERIOD FOR `p` (`s`, `e`)"))
+    assert not unstamped(CREATED.format(constraint="PERIOD FOR SYSTEM_TIME (`s`, `e`)"))
+    assert not unstamped(CREATED.format(constraint="`PERIOD FOR p` int"))
+
+
+SETS_STAMP = "trigger x sets update_at"
+CHANGES = "trigger x changes rows, and MySQL stamps only what the statement itself changes"
+
+
+@pytest.mark.parametrize(
+    ("event", "statement", "mysql", "mariadb"),
+    [
+        ("UPDATE", "SET NEW.update_at = OLD.update_at", SETS_STAMP, SETS_STAMP),
+        ("INSERT", "BEGIN SET NEW.v = 1, `new` . `Update_At` := '2020-01-01'; END", SETS_STAMP, SETS_STAMP),
+        ("UPDATE", "SET NEW.update_at = NOW()", SETS_STAMP, SETS_STAMP),
+        ("UPDATE", "SET /* see 'a' */ NEW.v = OLD.v + 1", CHANGES, ""),
+        ("UPDATE", "BEGIN CALL count_up(NEW.v); END", CHANGES, ""),
+        ("UPDATE", "IF NEW.v > 1 THEN SET NEW.v = 1, NEW.update_at = NOW(6); END IF", CHANGES, ""),
+        ("UPDATE", "BEGIN SET NEW.v = 1; SET NEW.update_at = CURRENT_TIMESTAMP(6); END", "", ""),
+        ("UPDATE", "SET NEW.v = 1, NEW.update_at = now(6)", "", ""),
+        ("INSERT", "SET NEW.v = 1, NEW.update_at = now(6)", "", ""),
+        ("UPDATE", "IF NEW.v < 0 THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'SET NEW.v = 1'; END IF", "", ""),
+        ("UPDATE", "SET @a = NEW.v -- SET NEW.v = 1", "", ""),
+    ],
+)
+def test_a_trigger_that_writes_past_the_stamp_is_told_by_name(
+    event: str, statement: str, mysql: str, mariadb: str
+) -> None:
+    stamp = column("datetime", "CURRENT_TIMESTAMP(6)", "on update current_timestamp(6)", 6)
+    triggers = triggers_of([("x", event.encode(), statement)])
+
+    assert bypassed(triggers, stamp, mariadb=False) == mysql
+    assert bypassed(triggers, stamp, mariadb=True) == mariadb
