@@ -144,7 +144,7 @@ class ServerHorizons:
             return poll
         seen = poll.readings.tables
         names = {each.table.folded for each in asked}
-        with_ids = {each.table.folded for each in asked if each.id_column is not None}
+        with_ids = {each.table for each in asked if each.id_column is not None}
         return poll if (seen is None or names <= seen) and with_ids <= poll.readings.ids.keys() else None
 
     def _polled(self, asked: Sequence[Asked]) -> _Poll:

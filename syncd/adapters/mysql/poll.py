@@ -122,7 +122,7 @@ class Poller:
             tables=frozenset(table.folded for table in tables) if writers.sight is Sight.TABLES else None,
             trouble=writers.trouble,
             passing=writers.passing,
-            ids={table.folded: found for table, found in highest.items() if found is not None},
+            ids={table: found for table, found in highest.items() if found is not None},
         )
 
     def close(self) -> None:

@@ -35,7 +35,7 @@ class Notes:
     writers: Mapping[str, datetime | None] = field(default_factory=dict[str, datetime | None])
     """Of each transaction that changed rows: an instant not after its first stamp; None where that is not known."""
     answers: Mapping[TableName, datetime] = field(default_factory=dict[TableName, datetime])
-    """The last proven bound of each table, by folded name."""
+    """The last proven bound of each table."""
     tables: frozenset[TableName] | None = None
     """The only tables whose writers were seen; None: all were."""
     candidates: Mapping[TableName, tuple[Candidate, ...]] = field(

@@ -94,7 +94,7 @@ class Readings:
     passing: bool = False
     """Whether a fuller sight is to be expected soon."""
     ids: Mapping[TableName, int] = field(default_factory=dict[TableName, int])
-    """MAX(id) of tables, read before t0, by folded name."""
+    """MAX(id) of tables, read before t0."""
     here: datetime | None = None
     """This machine's clock when the answers were there."""
 

@@ -209,14 +209,13 @@ def _horizon(asked: Asked, readings: Readings, holds: Sequence[Hold], known: Not
     if not asked.transactional:
         return _settled(asked, readings, f"{asked.table} is not of InnoDB")
     t0, identity = readings.t0, readings.identity
-    table = asked.table.folded
-    last = known.answers.get(table) if known else None
+    last = known.answers.get(asked.table) if known else None
     # The mark is of the time before: what is open since then may stamp rows below it.
     mark = None if doubted else asked.mark
     floor = max((instant for instant in (last, mark) if instant is not None), default=None)
     bound, who, holder = t0, "", ""
     for hold in holds:
-        if not hold.touches(table):
+        if not hold.touches(asked.table.folded):
             continue
         since = hold.since or floor
         if since is None:
@@ -239,7 +238,7 @@ def _seconds(age: timedelta) -> str:
 def _without_sight(asked: Asked, readings: Readings, known: Notes | None, *, doubted: bool) -> Horizon:
     if readings.sight is Sight.NOTHING or not asked.transactional:
         return _settled(asked, readings, readings.trouble)
-    last = known.answers.get(asked.table.folded) if known else None
+    last = known.answers.get(asked.table) if known else None
     mark = None if doubted else asked.mark
     bound = max((instant for instant in (last, mark) if instant is not None), default=None)
     proven = bound is not None and not doubted
@@ -265,7 +264,8 @@ def _with_ids(
     bounds, candidates = dict(notes.answers), dict(notes.candidates)
     told: dict[TableName, Horizon] = {}
     for each in asked:
-        name, answer = each.table.folded, answers[each.table]
+        # As the server spells it: where it tells two spellings apart, one table's numbers are none of the other's.
+        name, answer = each.table, answers[each.table]
         if answer.proven and answer.bound is not None:
             bounds[name] = answer.bound
         found = tuple(one for one in candidates.pop(name, ()) if _is_of_its_life(one, each))

@@ -629,6 +629,27 @@ def test_a_report_that_cannot_write_holds_nothing_though_it_fills_a_table_of_its
     assert polls.bound() > began
 
 
+def test_ids_of_a_table_are_not_those_of_one_whose_name_differs_in_case(
+    polls: Polls, watcher: Client, client: Callable[[], Client]
+) -> None:
+    if watcher.one("SELECT @@lower_case_table_names"):
+        pytest.skip("this server takes both for one table")
+    twin = TableName(database="shop", table="T")
+    watcher.run("DROP TABLE IF EXISTS T", f"CREATE TABLE T {COLUMNS}", "INSERT INTO T (id) VALUES (1000)")
+    watcher.run("INSERT INTO t () VALUES (), ()")
+    writer = client()
+    asked = [Asked(table=T, id_column="id"), Asked(table=twin, id_column="id")]
+    polls.horizons.of(asked)
+    writer.run("BEGIN", "INSERT INTO t () VALUES ()")
+    watcher.run("INSERT INTO t () VALUES ()")
+
+    found = polls.horizons.of(asked)
+
+    watcher.run("DROP TABLE T")
+    assert found[T].ids == 2, "3 is not committed yet, and 4 is"
+    assert found[twin].ids == 1000
+
+
 def test_ids_commit_out_of_order_and_are_complete_in_order(polls: Polls, client: Callable[[], Client]) -> None:
     early, late = client(), client()
     early.run("BEGIN", "INSERT INTO t () VALUES ()")

@@ -43,7 +43,7 @@ class Scripted(Poller):
         self.meanwhile()
         if self.broken:
             raise SourceDown("nobody answers")
-        return Readings(t0=t0, identity="server-1", sight=Sight.SERVER, ids={table.folded: 7 for table in ids})
+        return Readings(t0=t0, identity="server-1", sight=Sight.SERVER, ids=dict.fromkeys(ids, 7))
 
     def close(self) -> None:
         """Nothing is open."""
