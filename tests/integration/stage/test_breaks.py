@@ -29,15 +29,15 @@ def another(notes: Notes) -> Notes:
 
 
 def later(notes: Notes) -> Notes:
-    """So the clock went back by a few seconds, and has passed the mark again since."""
-    return replace(notes, t0=notes.t0 + timedelta(seconds=30))
+    """So the clock went back by some minutes, and has passed the mark again since."""
+    return replace(notes, t0=notes.t0 + timedelta(minutes=5))
 
 
 @pytest.fixture
 def fine(pipe: Pipe) -> Pipe:
     """A table of a hundred rows, read, and stamped ten seconds ago; then five of them a little later."""
     pipe.tables = "fine: {ahead_after: 1h}"
-    pipe.options = "reread: 60s"
+    pipe.options = "reread: 5m"  # more than lies between a stamp and the poll that meets a break
     pipe.sql(
         "SET time_zone = '+00:00'",
         "DROP TABLE IF EXISTS fine",
