@@ -23,6 +23,8 @@ from watermarks.batch import BatchId, Kind, Link
 
 BATCH: Final = quoted(batch_number.COLUMN)
 PLACE: Final = quoted("_syncd_place")
+JOINED: Final = "syncd_joined"
+"""What an UPDATE joins to the target: where a table has the very name of what is joined to it, no server takes them."""
 _DOCUMENT: Final = TargetType("super")
 _SCRATCH_DOCUMENT: Final = TargetType("varbyte", (LONGEST_BYTES,))
 """In which a document comes: `Passage.scratch`."""
@@ -374,7 +376,8 @@ def _marked(landing: Landing) -> Iterator[str]:
             f" AND {batch('t')} = {batch_number.number_of(number)} GROUP BY {landing.grouping('t')}"
         )
         yield (
-            f"UPDATE {table} SET {marks_of(number, tombstones)} FROM ({others}) k WHERE {landing.same(table, 'k')}"
+            f"UPDATE {table} SET {marks_of(number, tombstones)} FROM ({others}) {JOINED}"
+            f" WHERE {landing.same(table, JOINED)}"
             f" AND {batch(table)} = {batch_number.number_of(origin)} AND {landing.meant_of(origin, tombstones, table)}"
             f" AND {column(table, DELETED_AT)} IS NULL"
         )
@@ -388,7 +391,7 @@ def _placed(landing: Landing) -> Iterator[str]:
     """
     assert landing.identity.cursor is not None
     table, cursor = landing.table.sql, landing.identity.cursor
-    mine, before = column(table, cursor), column("k", cursor)
+    mine, before = column(table, cursor), column(JOINED, cursor)
     for origin, number, tombstones in landing.missed:
         later = ", ".join(str(batch_number.number_of(each)) for each in landing.traces if each > origin)
         # What the first tombstones since have marked; whatever later ones met was read after these.
@@ -402,8 +405,9 @@ def _placed(landing: Landing) -> Iterator[str]:
             f"UPDATE {table} SET {BATCH} = {batch_number.number_of(number)},"
             f" {quoted(DELETED_AT)} = CASE WHEN {meant} THEN {_gone_at(tombstones)} END,"
             f" {quoted(VALID_TO)} = CASE WHEN {meant} THEN {literal(tombstones.upto.values[0])} END"
-            f" FROM ({versions}) k WHERE {landing.same(table, 'k')} AND k.{PLACE} = 1"
-            f" AND k.{BATCH} = {batch_number.number_of(number)} AND {batch(table)} = {batch_number.number_of(origin)}"
+            f" FROM ({versions}) {JOINED} WHERE {landing.same(table, JOINED)} AND {JOINED}.{PLACE} = 1"
+            f" AND {JOINED}.{BATCH} = {batch_number.number_of(number)}"
+            f" AND {batch(table)} = {batch_number.number_of(origin)}"
             f" AND ({mine} > {before} OR ({mine} IS NOT NULL AND {before} IS NULL))"
         )
 
@@ -427,11 +431,12 @@ def _ended(landing: Landing) -> str:
     known = f"CASE WHEN LEAD(t.{BATCH}) {window} IS NOT NULL THEN {column('t', cursor)} END"
     next_one = f"COALESCE(LEAD({column('t', cursor)}) {window}, {known})"
     versions = landing.versions(landing.keys(landing.loads), next_one)
-    following = f"v.{PLACE}"
+    following, began = f"{JOINED}.{PLACE}", column(JOINED, cursor)
     return (
         f"UPDATE {table} SET {quoted(VALID_TO)} = CASE {_kept_end(landing, following)}"
-        f"WHEN {following} < {column('v', cursor)} THEN {column('v', cursor)} ELSE {following} END"
-        f" FROM ({versions}) v WHERE {landing.same(table, 'v', cursor=True)} AND {batch(table)} = v.{BATCH}"
+        f"WHEN {following} < {began} THEN {began} ELSE {following} END"
+        f" FROM ({versions}) {JOINED} WHERE {landing.same(table, JOINED, cursor=True)}"
+        f" AND {batch(table)} = {JOINED}.{BATCH}"
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from syncd.core import batch_number
-from syncd.core.redshift.apply import PLACE, Landing, batch, column, marks_of
+from syncd.core.redshift.apply import JOINED, PLACE, Landing, batch, column, marks_of
 from syncd.core.redshift.copy import Load
 from syncd.core.redshift.quoting import literal, quoted
 from syncd.core.redshift.target import DELETED_AT, VALID_TO
@@ -58,7 +58,8 @@ class _Burial:
     @property
     def marked(self) -> str:
         return (
-            f"UPDATE {self._table} SET {self._marks} FROM ({self._keys}) k WHERE {self._gone('k')} AND {self._unmarked}"
+            f"UPDATE {self._table} SET {self._marks} FROM ({self._keys}) {JOINED}"
+            f" WHERE {self._gone(JOINED)} AND {self._unmarked}"
         )
 
     @property
@@ -74,8 +75,9 @@ class _Burial:
         until, end = column(self._table, VALID_TO), literal(self.tombstones.upto.values[0])
         return (
             f"UPDATE {self._table} SET {quoted(VALID_TO)} = CASE WHEN {until} < {end} THEN {until} ELSE {end} END,"
-            f" {self._marks} FROM ({versions}) v WHERE {landing.same(self._table, 'v', cursor=True)}"
-            f" AND {batch(self._table)} = v.{BATCH} AND v.{PLACE} = 1 AND {self._older} AND {self._unmarked}"
+            f" {self._marks} FROM ({versions}) {JOINED} WHERE {landing.same(self._table, JOINED, cursor=True)}"
+            f" AND {batch(self._table)} = {JOINED}.{BATCH} AND {JOINED}.{PLACE} = 1"
+            f" AND {self._older} AND {self._unmarked}"
         )
 
     @property

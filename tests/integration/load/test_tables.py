@@ -13,11 +13,12 @@ from syncd.adapters.redshift.session import Session
 from syncd.core.errors import SchemaDrift
 from syncd.core.redshift.quoting import TableRef
 from syncd.core.schema import Column
-from syncd.core.settings import Mode, Note
+from syncd.core.settings import Deletes, Mode, Note
 from tests.builders import RUN
 from tests.integration.load.conftest import Loader, Reader
-from tests.services.prepared import ID, NAME, UPDATE_AT, Prepared, Row, json_column, row, text_column
+from tests.services.prepared import ID, NAME, UPDATE_AT, Prepared, Row, json_column, moment, row, text_column
 from watermarks.batch import BatchId, Kind
+from watermarks.cursor import Cursor
 from watermarks.errors import HintedError
 from watermarks.operate import Operator
 
@@ -375,3 +376,24 @@ def test_a_schema_that_is_not_there_stops_its_stream_alone(prepared: Prepare, lo
 
     assert isinstance(outcome.error, HintedError)
     assert loader.load(other).rows == 1
+
+
+@pytest.mark.parametrize("table", ["k", "v"])
+@pytest.mark.parametrize("mode", [Mode.UPSERT, Mode.APPEND, Mode.HISTORY])
+def test_a_table_of_one_letter_is_one_like_others(
+    prepared: Prepare, loader: Loader, warehouse: Reader, mode: Mode, table: str
+) -> None:
+    """No name by which statements call what they join to it is its own."""
+    letters = prepared(mode=mode, table=table, layout={"deletes": Deletes.SOFT})
+    warehouse.client.run(f'drop table if exists "{table}"')
+    letters.increment(row(1, 1), row(2, 1))
+    origin = letters.increment(row(1, 2, name="newer")).id
+    letters.bury(2, upto=Cursor.of(moment(3).replace(tzinfo=None)))
+    letters.beside(Kind.REPLAY, row(2, 2, name="mended"), origin=origin)
+
+    while loader.load(letters).waiting:
+        pass
+
+    newest = warehouse.rows(letters, "id, name, _syncd_deleted_at is not null", "update_at desc, id")
+    assert (1, "newer", False) in newest
+    assert (2, "row 2", True) in newest
