@@ -216,7 +216,8 @@ class Attempt:
         """Where nothing is to be done but to compare, see whether the table still is what it was."""
         if self._cycle.due or ledger.newest is None:
             return
-        there = self._found() is not None
+        self._stood = self._found()
+        there = self._stood is not None
         ledger.require_same_table(self._place.table, there=there)
         if there and self._place.mode is not Mode.REPLACE:
             ledger.require_rows(self._place.table, takes=self._takes_out)
@@ -304,7 +305,9 @@ class Attempt:
         """Whether a batch takes rows out of the target: its tombstones do, or the range that it has read again."""
         place = self._place
         if is_burial(link):
-            return self._buries and not marks(place.settings, place.mode)
+            # What has no column for marks was deleted, whatever the configuration says by now.
+            marked = marks(place.settings, place.mode) and (self._stood is None or DELETED_AT in self._stood)
+            return self._buries and not marked
         return place.mode is Mode.APPEND and bool(emptied_by(link))
 
     def _prepared(self, manifests: Sequence[Manifest], ledger: Ledger) -> Found | None:

@@ -318,6 +318,23 @@ def test_a_table_whose_last_row_was_taken_out_is_gone_on_with(
     assert warehouse.rows(stream) == [(2, "row 2")]
 
 
+def test_a_table_whose_last_row_was_taken_out_is_gone_on_with_after_deletes_became_soft(
+    orders: Prepare, loader: Loader, warehouse: Reader
+) -> None:
+    stream = orders(Mode.UPSERT, Deletes.HARD)
+    stream.increment(row(1, 1))
+    loader.load(stream)
+    stream.bury(1, upto=upto(1))
+    loader.load(stream)
+    stream.layout = {"deletes": Deletes.SOFT}
+    loader.load(stream, compare=True)
+    stream.increment(row(2, 2))
+
+    loader.load(stream)
+
+    assert warehouse.rows(stream) == [(2, "row 2")]
+
+
 def test_a_mark_that_is_set_back_before_the_tombstones_that_emptied_the_table_is_gone_on_from(
     orders: Prepare, loader: Loader, warehouse: Reader
 ) -> None:
