@@ -287,7 +287,7 @@ def again(ground: Ground, order: Order, bounds: Bounds, why: Mapping[str, Any]) 
     return replace(made, body={**made.body, "again": dict(why)})
 
 
-def whole(ground: Ground, database: str, table: str) -> Draft:
+def whole(ground: Ground, database: str, table: str, *, proven: bool) -> Draft:
     """The whole table, in one statement and so in one snapshot."""
     facts = _facts(ground) | {"span": Span.ALL, "database": database, "table": table}
     return Draft(
@@ -295,7 +295,7 @@ def whole(ground: Ground, database: str, table: str) -> Draft:
         world=ground.world,
         high=START,
         snapshot=Snapshot(horizon=START, reached=START, done=True),
-        proven=True,
+        proven=proven,
         body=facts,
     )
 

@@ -93,6 +93,8 @@ class Planner:
     horizons: Horizons
     settings: StreamSettings
     past: Past
+    current: Callable[[TableName], Horizon] | None = None
+    """What any snapshot that is opened afterwards shows of a table; None: all that is committed by then."""
     zone: str | None = None
     """The session zone of those who write."""
     windows: int = 4
@@ -370,8 +372,17 @@ class Planner:
         if next(self._read_in_this_run(watermark, Kind.SNAPSHOT), None) is not None:
             self.complete = self._goal
             return None
-        self._goal = self._prober.clock()  # before its snapshot is opened
-        return planner.whole(ground, table.database, table.name)
+        found = self._current(ground, table)  # before its snapshot is opened
+        self._goal = found.bound
+        return planner.whole(replace(ground, horizon=found), table.database, table.name, proven=found.proven)
+
+    def _current(self, ground: Ground, table: Table) -> Horizon:
+        """What is to be seen of a table that is read whole."""
+        if self.current is None:
+            now = self._prober.clock()
+            return Horizon(bound=now, proven=True, t0=now, identity=ground.identity)
+        found = self.current(TableName(database=table.database, table=table.name))
+        return self._of_its_server(found, table, identity=ground.identity)
 
     def _read_in_this_run(self, watermark: Watermark, kind: Kind) -> Iterator[Link]:
         """The links of a kind that came of this run, the newest first; an abandoned plan is none of them."""
@@ -581,11 +592,14 @@ class Planner:
             AnotherServer: it is of another one, of whose open transactions the one that is read knows nothing.
         """
         horizon = self._horizon_of_table(scene, clock, aged=aged)
-        if horizon.identity == scene.ground.identity:
+        return self._of_its_server(horizon, scene.table, identity=scene.ground.identity)
+
+    def _of_its_server(self, horizon: Horizon, table: Table, *, identity: str) -> Horizon:
+        if horizon.identity == identity:
             return horizon
         self.source.forget()
         raise AnotherServer(
-            f"two servers answer: {scene.table} would be read from {scene.ground.identity},"
+            f"two servers answer: {table} would be read from {identity},"
             f" and what is open is known of {horizon.identity}",
             hint="Both are asked anew. Does the source's address lead to several servers?",
         )

@@ -341,9 +341,11 @@ class Service:
 
     def _planner_of(self, stream: StreamName, settings: StreamSettings, wanted: Pass, now: UnderWay) -> Planner:
         server = self._server(settings.source)
+        horizons = server.horizons(now)
         return Planner(
             source=server.source(now),
-            horizons=server.horizons(now),
+            horizons=horizons,
+            current=horizons.current,
             settings=settings,
             past=Chain(self.journal, stream),
             zone=server.settings.zone,

@@ -13,7 +13,7 @@ from syncd.adapters.mysql.source import MySqlSource
 from syncd.adapters.mysql.way import Way, way_to
 from syncd.adapters.notes import StoredNotes
 from syncd.core.places import NOBODY, Places
-from syncd.core.ports import Asked, Horizon, Horizons, TableName
+from syncd.core.ports import Asked, Horizon, TableName
 from syncd.core.reading import Read, Reading
 from syncd.core.settings import SourceSettings
 from syncd.core.underway import UnderWay
@@ -54,12 +54,12 @@ class Server(Opened):
     def _make(self, settings: SourceSettings, way: Way) -> Callable[[], MySqlSource]:
         return partial(MySqlSource, settings, way.open, meter=self._service.meter)
 
-    def horizons(self, under_way: UnderWay) -> "Horizons":
+    def horizons(self, under_way: UnderWay) -> "PassHorizons":
         """The horizons, for one pass."""
         return PassHorizons(self._horizons, under_way)
 
     @once
-    def _horizons(self) -> "Horizons":
+    def _horizons(self) -> "AppliedHorizons | FollowedHorizons":
         """The horizons of where rows are stamped; for a replica, once it has what they cover."""
         primary = self.settings.primary
         if primary is None:
@@ -100,7 +100,7 @@ class Server(Opened):
 class PassHorizons:
     """The horizons for one pass: a poll answers others too, and so a pass that is ended leaves it to go on."""
 
-    def __init__(self, horizons: Horizons, under_way: UnderWay) -> None:
+    def __init__(self, horizons: AppliedHorizons | FollowedHorizons, under_way: UnderWay) -> None:
         self._horizons = horizons
         self._under_way = under_way
 
@@ -109,6 +109,9 @@ class PassHorizons:
 
     def known(self, asked: Sequence[Asked], *, within: timedelta) -> Mapping[TableName, Horizon]:
         return self._under_way.apart(lambda: self._horizons.known(asked, within=within), name="horizon")
+
+    def current(self, table: TableName) -> Horizon:
+        return self._under_way.apart(lambda: self._horizons.current(table), name="horizon")
 
 
 class PassReader:

@@ -7,12 +7,15 @@ from typing import Final
 
 from syncd.adapters.mysql.lending import LentSource
 from syncd.adapters.mysql.poll import StampedElsewhere
-from syncd.adapters.mysql.replica import Replication
-from syncd.core.errors import AnotherServer, SourceDown
+from syncd.adapters.mysql.replica import RIGHT_MISSING, Replication
+from syncd.adapters.mysql.source import MySqlSource
+from syncd.core.errors import AnotherServer, SourceDown, SourceUnfit
 from syncd.core.mysql_sql import SERVER_CLOCK, as_identity, which_of
 from syncd.core.ports import Asked, Horizon, Horizons, TableName
 
 PROVABLE: Final = "source.primary would prove it"
+OF_A_GROUP: Final = "group_replication"
+"""What the channels begin with by which members of a group keep each other equal."""
 
 
 class FollowedHorizons:
@@ -42,6 +45,16 @@ class FollowedHorizons:
     def known(self, asked: Sequence[Asked], *, within: timedelta) -> Mapping[TableName, Horizon]:
         """The same, but wait until every bound is known."""
         return self._caught_up(asked, self._horizons.known(asked, within=within))
+
+    def current(self, table: TableName) -> Horizon:
+        """The instant before which all that was committed is to be seen in whatever snapshot is opened after this."""
+        t0 = _clock_of(self._primary)  # before the log's end is taken
+        caught_up = self._replica.catch_up(self._primary.logged())
+        found = Horizon(bound=t0, proven=True, t0=t0, identity=caught_up.identity)
+        asked = Asked(table=table, settle=timedelta())
+        if caught_up.several and self._not_there([asked]):
+            return _elsewhere(asked, found, caught_up.slowest)
+        return found
 
     def _caught_up(self, asked: Sequence[Asked], found: Mapping[TableName, Horizon]) -> Mapping[TableName, Horizon]:
         log = self._primary.logged()
@@ -98,11 +111,20 @@ class AppliedHorizons:
         except StampedElsewhere as error:
             return self._applied(asked, error)
 
+    def current(self, table: TableName) -> Horizon:
+        """As of a followed one; where it is no replica, or may not be asked, everything is to be seen."""
+        with self._source.lent() as source:
+            identity = source.server().identity
+            t0 = _clock_of(source)
+            found = _following(source)
+        if found is None or found.channel.startswith(OF_A_GROUP):
+            return Horizon(bound=t0, proven=True, t0=t0, identity=identity)
+        return _settled(Asked(table=table, settle=timedelta()), t0, found, _lag_of(found), identity=identity)
+
     def _applied(self, asked: Sequence[Asked], error: StampedElsewhere) -> Mapping[TableName, Horizon]:
         with self._source.lent() as source:
             identity = source.server().identity
-            [(text,)] = source.rows(SERVER_CLOCK)
-            t0 = datetime.fromisoformat(str(text)).replace(tzinfo=UTC)
+            t0 = _clock_of(source)
             found = source.following()
             answered = {identity, source.identity}
         if strange := answered - {error.facts["identity"]}:
@@ -115,6 +137,20 @@ class AppliedHorizons:
             raise error  # it is read-only, and follows nobody
         lag = _lag_of(found)
         return {each.table: _settled(each, t0, found, lag, identity=identity) for each in asked}
+
+
+def _clock_of(source: LentSource | MySqlSource) -> datetime:
+    [(text,)] = source.rows(SERVER_CLOCK)
+    return datetime.fromisoformat(str(text)).replace(tzinfo=UTC)
+
+
+def _following(source: MySqlSource) -> Replication | None:
+    try:
+        return source.following()
+    except SourceUnfit as error:
+        if error.facts.get("code") != RIGHT_MISSING:
+            raise
+        return None
 
 
 def _lag_of(found: Replication) -> timedelta:

@@ -23,7 +23,7 @@ from syncd.core.settings import SourceSettings
 _LONGEST_QUESTION: Final = 5.0
 """Seconds: one question stays far below what a connection's silence may be."""
 _NO_ANSWER_YET: Final = -1
-_RIGHT_MISSING: Final = ER.SPECIFIC_ACCESS_DENIED_ERROR
+RIGHT_MISSING: Final = ER.SPECIFIC_ACCESS_DENIED_ERROR
 _NEWER_SHOW: Final = (8, 2, 0)
 _NEWER_WAIT: Final = (8, 0, 26)
 _NEWER_STATUS: Final = (8, 0, 22)
@@ -262,6 +262,6 @@ def _all(
             return tuple(cursor.fetchall())
     except SourceUnfit as error:
         rights = "BINLOG MONITOR, REPLICA MONITOR" if server.mariadb else "REPLICATION CLIENT"
-        if error.facts.get("code") != _RIGHT_MISSING:
+        if error.facts.get("code") != RIGHT_MISSING:
             raise
         raise SourceUnfit(error.message, hint=f"GRANT {rights} ON *.* TO {settings.user}", **error.facts) from error

@@ -228,6 +228,26 @@ def test_a_replica_that_stands_still_altogether_is_not_taken_for_where_rows_are_
     assert came_true(lambda: lane.run("fine").rows == 25, within=60)
 
 
+def test_a_table_that_is_read_whole_waits_for_its_replica_too(pair: Pair, lane: Pipe) -> None:
+    """Else it would say that it has all that there is now, however long its replica stands still."""
+    lane.tables = "fine: {cursor: none, mode: replace}"
+    numbered(pair, 10)
+    assert lane.run("fine").rows == 10
+
+    with pair.applier_stopped():
+        more(pair, 5)
+        stopped = lane.run("fine")
+        lane.options = ""
+        alone = lane.run("fine")
+
+    assert isinstance(stopped.error, SourceDown)
+    assert "does not run" in stopped.error.message
+    assert isinstance(alone.error, SourceDown)
+    assert "does not know how far behind" in alone.error.message
+    assert came_true(lambda: lane.run("fine").rows == 15, within=30)
+    assert not lane.run("fine").proven
+
+
 def test_a_server_that_follows_nobody_is_no_replica_of_the_primary_that_is_named(pair: Pair, lane: Pipe) -> None:
     """The last test of this file: replication ends with it."""
     lane.tables = "fine:"
