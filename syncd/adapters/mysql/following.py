@@ -24,13 +24,16 @@ class FollowedHorizons:
     The primary is polled, then its binary log's end is taken, then the replica is waited for. So every probe and every
     snapshot at the replica sees at least what one at the primary would have seen when the poll was over.
 
-    A replica may follow other primaries too. Of a table that this one does not show, nothing is proven.
+    A replica may follow other primaries too, hold tables of its own, or have some by another name. Of a table that this
+    primary does not show, nothing is proven.
     """
 
     def __init__(self, horizons: Horizons, *, primary: LentSource, replica: LentSource) -> None:
         self._horizons = horizons
         self._primary = primary
         self._replica = replica
+        self._shown: dict[TableName, str] = {}
+        """Tables that a primary has shown, and which one that was."""
 
     def of(self, asked: Sequence[Asked], *, aged: float = 0.0) -> Mapping[TableName, Horizon]:
         """The horizons of these tables now.
@@ -66,9 +69,16 @@ class FollowedHorizons:
             )
         caught_up = self._replica.catch_up(log)
         here = {table: replace(horizon, identity=caught_up.identity) for table, horizon in found.items()}
-        # Where another primary writes too, or no id came: is it there at all that this table is written?
-        doubted = [each for each in asked if caught_up.several or (each.id_column and here[each.table].ids is None)]
+        # Is it there at all that this table is written? Asked once, but where others write too, or no id came.
+        doubted = [
+            each
+            for each in asked
+            if caught_up.several
+            or self._shown.get(each.table) != log.identity
+            or (each.id_column and here[each.table].ids is None)
+        ]
         strangers = self._not_there(doubted)
+        self._shown |= {each.table: log.identity for each in doubted if each not in strangers}
         return here | {each.table: _elsewhere(each, here[each.table], caught_up.slowest) for each in strangers}
 
     def _not_there(self, asked: Sequence[Asked]) -> Sequence[Asked]:

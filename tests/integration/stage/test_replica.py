@@ -248,6 +248,18 @@ def test_a_table_that_is_read_whole_waits_for_its_replica_too(pair: Pair, lane: 
     assert not lane.run("fine").proven
 
 
+def test_a_table_that_the_primary_does_not_have_is_not_proven_by_it(pair: Pair, lane: Pipe) -> None:
+    """Written at the replica, or under another name at the primary: who is at work on it the primary does not tell."""
+    lane.tables = "here: {settle: 0s}"
+    stamped = "update_at DATETIME(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6)"
+    made = f"CREATE TABLE shop.here (id INT PRIMARY KEY, {stamped}, KEY (update_at))"
+    pair.at_replica("DROP TABLE IF EXISTS shop.here", made, "INSERT INTO shop.here (id) VALUES (1)")
+
+    first = lane.run("here")
+
+    assert (first.error, first.rows, first.proven) == (None, 1, False)
+
+
 def test_a_server_that_follows_nobody_is_no_replica_of_the_primary_that_is_named(pair: Pair, lane: Pipe) -> None:
     """The last test of this file: replication ends with it."""
     lane.tables = "fine:"
