@@ -273,3 +273,9 @@ def test_a_server_that_follows_nobody_is_no_replica_of_the_primary_that_is_named
     assert isinstance(outcome.error, SourceUnfit)
     assert "is no replica" in outcome.error.message
     assert outcome.rows == 0
+
+    lane.options = ""
+    lane.prefix += "-2"
+    pair.at_replica("INSERT INTO shop.fine () VALUES ()")
+    promoted = lane.run("fine")
+    assert (promoted.error, promoted.rows, promoted.proven) == (None, 11, True), "rows are stamped there now"
