@@ -77,8 +77,9 @@ TRIMMED: Final[Mapping[str, str]] = {
 LOCAL: Final[Mapping[str, str]] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    "spark.python.daemon.module": "syncd.adapters.spark.workers",
 }
-"""Nobody else has a part in a session on this machine alone."""
+"""Nobody else has a part in a session on this machine alone, and its workers run the Python that we do."""
 
 
 JAVA: Final = ("-XX:+UseSerialGC", "-XX:-UsePerfData")

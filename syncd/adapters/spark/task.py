@@ -62,7 +62,6 @@ def write_window(work: Work, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
     """
     from pyspark import TaskContext
 
-    _forget_what_stays()
     context = TaskContext.get()
     place, attempt = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
     window = _WindowWriter(work, place, attempt)
@@ -93,15 +92,12 @@ def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 @functools.cache
-def _forget_what_stays() -> None:
-    """Let no collection look at the modules of this worker again: there are many, and none of them goes away."""
-    gc.freeze()
-
-
-@functools.cache
 def _lake(settings: LakeSettings) -> Lake:
     """One client for all tasks that a worker runs: making one takes longer than a small window."""
-    return Lake.of(settings)
+    lake = Lake.of(settings)
+    # PySpark has all that is in memory looked through after each task. What is there by now stays.
+    gc.freeze()
+    return lake
 
 
 class _WindowWriter:

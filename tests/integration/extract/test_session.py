@@ -5,8 +5,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from syncd.adapters.spark.session import Session
@@ -331,6 +333,17 @@ def test_a_process_has_one_session_and_a_second_one_says_so(session: Session) ->
         Session(SparkSettings()).run(lambda spark: spark.range(3).count(), within=300)
 
     assert session.run(lambda spark: spark.range(3).count(), within=300) == 3
+
+
+def test_a_new_worker_has_loaded_what_a_task_wants(session: Session) -> None:
+    """Spark ends a worker after a minute without work: each batch of a stream that rests longer would load it anew."""
+
+    def tell(_: object) -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"told": [" ".join({"pandas", "syncd.adapters.spark.task"} & set(sys.modules))]})
+
+    rows = session.run(lambda spark: spark.range(1).mapInArrow(tell, "told string").collect(), within=120)
+
+    assert {word for row in rows for word in row[0].split()} == {"pandas", "syncd.adapters.spark.task"}
 
 
 def test_a_job_that_takes_too_long_is_cancelled_and_the_session_goes_on(session: Session) -> None:
