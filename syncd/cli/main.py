@@ -6,6 +6,7 @@ from typing import Final
 import click
 
 from syncd.cli.exits import Exit, exit_for
+from syncd.cli.listening import listened_to
 from syncd.cli.tree import Commands
 from watermarks.errors import HintedError
 
@@ -65,15 +66,32 @@ def syncd() -> None:
 
 def entry() -> None:
     """Run, and leave with the code that tells a scheduler what to do."""
+    with listened_to() as result:
+        code = _ended()
+        if result.lost is not None and not result.gone:
+            click.echo(f"error: the result could not be written: {result.lost.strerror}", err=True)
+            click.echo(
+                "hint: Is the disk full? What the command did is done; the log and `syncd runs` tell of it.", err=True
+            )
+            code = code or Exit.USAGE
+    if code:
+        sys.exit(code)
+
+
+def _ended() -> int:
+    """Run; the code that tells how it went."""
     try:
         syncd(standalone_mode=False)
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else Exit.DONE if ended.code is None else Exit.BUG
     except click.ClickException as error:
         error.show()
-        sys.exit(Exit.USAGE)
+        return Exit.USAGE
     except (click.Abort, KeyboardInterrupt):
-        sys.exit(Exit.INTERRUPTED)
+        return Exit.INTERRUPTED
     except HintedError as error:
         click.echo(f"error: {error.message}", err=True)
         if error.hint:
             click.echo(f"hint: {error.hint}", err=True)
-        sys.exit(exit_for(error))
+        return exit_for(error)
+    return Exit.DONE

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from syncd.cli.exits import Exit
+from syncd.cli.listening import anybody
 from syncd.cli.status_view import head, show, status_fields
 from syncd.cli.streams import Named, chosen, common, leave, open_desk, told
 from watermarks.errors import Transient
@@ -45,6 +46,7 @@ def status(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by 
         standings = Standings(journal=desk.journal, parts=desk.lake)
         if words["watch"]:
             watch(lambda: _block(desk, standings, streams), every=every.total_seconds())
+            return
         stood = standings.all(streams, now=desk.clock.now())
         if words["as_json"]:
             show_json(status_fields(stood, at=desk.clock.now()))
@@ -54,8 +56,11 @@ def status(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by 
 
 
 def watch(block: Callable[[], None], *, every: float, pause: Callable[[float], None] = time.sleep) -> None:
-    """Draw a block again and again: over the last one on a terminal, below it elsewhere. Ends by an interrupt alone."""
-    while True:
+    """Draw a block again and again: over the last one on a terminal, below it elsewhere.
+
+    Ends by an interrupt, or where nobody reads it.
+    """
+    while anybody():
         if sys.stdout.isatty():
             click.echo(HOME_AND_CLEAR, nl=False)
         block()
