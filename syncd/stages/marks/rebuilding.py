@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 from itertools import islice, pairwise
 
-from syncd.core.books import Books
+from syncd.core.books import Books, Evidence
 from syncd.stages.marks.adopted import files_begin
 from syncd.stages.marks.checking import Held, proven_in
 from syncd.stages.marks.weighing import links
+from watermarks.batch import Link
 from watermarks.document import Watermark
-from watermarks.errors import StateUnreadable
+from watermarks.errors import DataInDoubt, StateUnreadable
 from watermarks.extraction import Chain
 from watermarks.halves import Run
 from watermarks.history import Change, Journal, Note, StateMissing
@@ -18,6 +19,10 @@ from watermarks.sealed import REBUILD
 
 LOOKED_BACK = 100
 """Entries whose order is looked at before the newest of them is believed."""
+
+
+class AnotherChain(DataInDoubt):
+    """What landed under a number is not the batch that has it now: the ledger proves nothing of this chain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +94,7 @@ def follow_ledger(journal: Journal[Watermark], stream: StreamName, books: Books,
 
     Raises:
         StateMissing: a link, or an entry of history, that is needed is gone.
+        AnotherChain: what the ledger holds is of a lake that was restored, or begun anew, since.
         WarehouseDown, WarehouseUnfit: the ledger cannot be asked.
     """
     # The state first: what lands meanwhile is in the ledger and not in the mark, and so never taken for lost.
@@ -98,7 +104,10 @@ def follow_ledger(journal: Journal[Watermark], stream: StreamName, books: Books,
     entries = books.entries()
     held = proven_in(stream, state, entries)
     if held.behind:
-        reached = Chain(journal, stream).required(held.upto).high if held.upto.seq else files_begin(journal, state)
+        newest = Chain(journal, stream).required(held.upto) if held.upto.seq else None
+        if newest is not None:
+            _require_landed(newest, held.evidence.get(newest.id))
+        reached = newest.high if newest is not None else files_begin(journal, state)
         after: Watermark | None = person.set_marks(stream, after=held.upto, loaded=reached)
     else:
         after = _advanced(journal, state, held, person) if held.ahead else None
@@ -108,6 +117,8 @@ def follow_ledger(journal: Journal[Watermark], stream: StreamName, books: Books,
 def _advanced(journal: Journal[Watermark], seen: Watermark, held: Held, person: Operator) -> Watermark:
     """The mark over what landed; in the same load generation, under which the ledger has it."""
     landed = links(Chain(journal, seen.stream), held.ahead)
+    for link in landed:
+        _require_landed(link, held.evidence[link.id])
     run = Run(id="rebuild")
 
     def advanced(state: Watermark | None) -> Watermark | None:
@@ -120,3 +131,14 @@ def _advanced(journal: Journal[Watermark], seen: Watermark, held: Held, person: 
 
     note = Note(change=Change.LOAD, who=person.who, why=person.why)
     return journal.commit(seen.stem, advanced, note) or seen
+
+
+def _require_landed(link: Link, evidence: Evidence | None) -> None:
+    """Make sure that a batch is the one that landed under its number; of one that was left out nothing tells."""
+    if evidence is not None and evidence.manifest != link.digest:
+        table = f"{link.stream.database}.{link.stream.table}"
+        raise AnotherChain(
+            f"{link.stream}: the ledger holds {link.id} of another chain than the lake does",
+            hint="Was the lake restored, or begun anew? Then its rows are not those of this chain: DROP TABLE"
+            f" {evidence.table}; then, to load all of it anew: syncd watermark reset -t {table} --redshift-only",
+        )

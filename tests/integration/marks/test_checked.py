@@ -215,6 +215,29 @@ def test_a_ledger_that_is_ahead_is_found_and_followed(
     assert warehouse.ledger(orders)[-1][0] == 1000000000003
 
 
+def test_a_ledger_of_a_chain_that_was_there_before_a_restore_is_not_followed(
+    marks: Make, orders: Prepared, loader: Loader
+) -> None:
+    """What has its number now never landed: the mark over it would lose its rows."""
+    settled, revision = orders.lake.read(document(orders)), state_of(orders).revision
+    orders.increment(row(5, 5))
+    loader.load(orders)
+    last = state_of(orders).revision
+    newer = [f"history/{orders.stream.stem}/{number}.json" for number in range(revision + 1, last + 1)]
+    orders.lake.drop([*newer, *(f"{what}/{orders.stream.stem}/1-4.json" for what in ("plans", "batches"))])
+    put(orders, document(orders), settled)
+    orders.increment(row(6, 6))
+    made = marks(orders)
+
+    looked = made("rebuild", "--all", "--from-ledger")
+    done = made("rebuild", "--all", "--from-ledger", "--yes")
+
+    assert (looked.code, done.code) == (7, 7), done.out
+    assert "the ledger holds 1-4 of another chain than the lake does" in done.err
+    assert f"syncd watermark reset -t shop.{orders.table} --redshift-only" in done.err
+    assert state_of(orders).loaded.last == BatchId(1, 2)
+
+
 def test_a_ledger_that_is_behind_is_followed_back_and_lands_the_rest_again(
     marks: Make, orders: Prepared, loader: Loader, warehouse: Reader
 ) -> None:
