@@ -8,8 +8,9 @@ import click
 
 from syncd.cli.output import say, show_json, show_table
 from syncd.cli.shown import marks, position
-from syncd.cli.streams import Named, agreed
+from syncd.cli.streams import Named, agreed, error_fields, leave, told
 from watermarks.document import Stage, Watermark
+from watermarks.errors import HintedError
 from watermarks.operate import Operator
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ class Change:
     at_work: dict[str, str] = field(default_factory=dict[str, str])
     """The processes that hold a stage of it now."""
     made: Watermark | None = None
+    error: HintedError | None = None
+    """Why it was not made, though it was agreed to."""
 
     @property
     def after(self) -> Watermark:
@@ -44,12 +47,13 @@ def carry_out(
 ) -> None:
     """Show what a change would bring to each stream; make it, where that is agreed to.
 
+    A stream whose change cannot be made any more keeps no other from its own.
+
     Raises:
         Misuse: nobody is there to be asked.
         Abort: the answer is no.
     """
     from syncd.desk import who
-    from syncd.stages.marks.changing import done
 
     person = Operator(journal=desk.journal, who=who(), why=words["reason"])
     changes = [_weighed(desk, what, one, act_of(one), person) for one in named]
@@ -58,16 +62,28 @@ def carry_out(
             _show(change)
     if not words["dry_run"]:
         agreed(f"{what.capitalize()} {'this' if len(changes) == 1 else f'these {len(changes)}'}?", yes=words["yes"])
-        for place, change in enumerate(changes):
-            changes[place] = made = replace(change, made=done(change.seen, person, change.act))
-            back = "" if what == "undo" else f"; to take it back: syncd watermark undo -t {made.named.name}"
-            say(f"{made.named.name}: {what} as revision {made.after.revision}{back}")
-    for change in changes:
+        changes = [_made(change, person) for change in changes]
+    for change in (each for each in changes if each.error is None):
         for stage, process in change.at_work.items():
             say(f"{change.named.name}: {stage} is at work ({process}), and takes a change at its next batch")
     if words["as_json"]:
-        told = {"dry_run": words["dry_run"], "who": person.who, "reason": person.why}
-        show_json({**told, "streams": [_fields(change) for change in changes]})
+        asked = {"dry_run": words["dry_run"], "who": person.who, "reason": person.why}
+        show_json({**asked, "streams": [_fields(change) for change in changes]})
+    leave([told(change.named.name, change.error) for change in changes if change.error is not None])
+
+
+def _made(change: Change, person: Operator) -> Change:
+    """The change once it is made, which is said at once."""
+    from syncd.stages.marks.changing import done
+
+    name = change.named.name
+    try:
+        made = done(change.seen, person, change.act)
+    except HintedError as error:
+        return replace(change, error=error)
+    back = "" if change.what == "undo" else f"; to take it back: syncd watermark undo -t {name}"
+    say(f"{name}: {change.what} as revision {made.revision}{back}")
+    return replace(change, made=made)
 
 
 def _weighed(desk: "Desk", what: str, one: Named, act: "Act", person: Operator) -> Change:
@@ -135,6 +151,7 @@ def _fields(change: Change) -> dict[str, Any]:
         "to_land_again": _heap_fields(weight.again),
         "left_out": _heap_fields(weight.left_out),
         "at_work": change.at_work,
+        "error": error_fields(change.error),
     }
 
 

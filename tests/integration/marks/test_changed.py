@@ -107,6 +107,7 @@ def test_the_fields_of_a_change(marks: Make, orders: Prepared) -> None:
         "to_land_again": {"batches": 2, "rows": 3},
         "left_out": {"batches": 0, "rows": 0},
         "at_work": {"extract": f"extract-{orders.table}"},
+        "error": None,
     }
     assert (one["before"]["load_generation"], one["after"]["load_generation"]) == (1, 2)
     assert (one["before"]["loaded"], one["after"]["loaded"]) == ("1-2", "1-0")
@@ -168,6 +169,25 @@ def test_an_undo_takes_back_what_was_shown_and_nothing_else(marks: Make, orders:
     assert (done.code, made.wrote) == (2, {"PutObject"}), "bob's own"
     assert "somebody else has changed" in done.err
     assert state_of(orders).loaded.last == BatchId(1, 3)
+
+
+def test_a_stream_that_somebody_else_changed_meanwhile_keeps_no_other_from_its_change(
+    marks: Make, orders: Prepared, prepared: Prepare
+) -> None:
+    others = prepared()
+    others.increment(row(1, 1))
+    made = marks(orders, others)
+    made.said = "y\n"
+    other = Operator(journal=orders.journal, who="bob", why="was first")
+    made.meanwhile = lambda: other.reset_loaded(orders.stream)
+
+    done = made("reset", "--all", "--redshift-only", "--json")
+
+    assert done.code == 2, done.err
+    one, two = json.loads(done.out)["streams"]
+    assert (one["made"], one["error"]["exit"], two["made"], two["error"]) == (False, 2, True, None)
+    assert f"error: shop.{orders.table}: somebody else has changed" in done.err
+    assert (state_of(orders).loaded.load_generation, state_of(others).loaded.load_generation) == (2, 2)
 
 
 def test_nothing_to_undo_is_told(marks: Make, orders: Prepared) -> None:
