@@ -15,16 +15,17 @@ from syncd.cli.quarantine_view import show_asides, show_replays, show_rows
 from syncd.cli.run import chosen, progress_of, require_warehouses, tell_error
 from syncd.cli.signals import ended_by_sigterm
 from syncd.cli.streams import CONFIG
+from watermarks.errors import HintedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from syncd.core.settings import Settings, StreamSettings
     from syncd.stages.load import LoadOutcome
+    from syncd.stages.quarantine import Lying
     from syncd.stages.run import Outcome
     from syncd.wiring import Service
     from watermarks.batch import BatchId
-    from watermarks.errors import HintedError
 
 Command = Callable[..., None]
 
@@ -78,11 +79,15 @@ def _common(command: Command) -> Command:
 def list_(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by name
     """List the files in quarantine: how many rows each has, and whether they were brought back."""
     settings, streams = _streams(words)
+    found: list[tuple[StreamSettings, Lying]] = []
+    errors: list[tuple[StreamSettings, HintedError]] = []
     with _looking(settings) as service:
-        found = [(stream, service.quarantine(stream).look(words["batch"])) for stream in streams]
-    show_asides(found, as_json=words["as_json"])
-    if any(aside.gone and aside.replayed_by is None for _, lying in found for aside in lying.asides):
-        sys.exit(Exit.DOUBT)
+        for stream in streams:
+            with _noted(stream, errors):
+                found.append((stream, service.quarantine(stream).look(words["batch"])))
+    show_asides(found, errors, as_json=words["as_json"])
+    gone = any(aside.gone and aside.replayed_by is None for _, lying in found for aside in lying.asides)
+    _leave(errors, doubt=gone, debug=words["debug"])
 
 
 @quarantine.command()
@@ -96,18 +101,21 @@ def show(**words: Any) -> None:  # noqa: ANN401  # as above
     from syncd.core.manifest import Manifest
 
     settings, streams = _streams(words)
+    errors: list[tuple[StreamSettings, HintedError]] = []
     with _looking(settings) as service:
 
         def rows() -> "Any":  # noqa: ANN401  # rows with their streams
             for stream in streams:
-                lies = service.quarantine(stream)
-                for aside in lies.look(words["batch"]).asides:
-                    if aside.replayed_by is None and not aside.gone:
-                        manifest = Manifest.of_link(lies.chain.required(aside.batch))
-                        yield from ((stream, row) for row in service.restorer.shown(aside, manifest))
+                with _noted(stream, errors):
+                    lies = service.quarantine(stream)
+                    for aside in lies.look(words["batch"]).asides:
+                        if aside.replayed_by is None and not aside.gone:
+                            manifest = Manifest.of_link(lies.chain.required(aside.batch))
+                            yield from ((stream, row) for row in service.restorer.shown(aside, manifest))
 
         limit = None if words["lines"] else words["limit"]
-        show_rows(islice(rows(), limit), lines=words["lines"], as_json=words["as_json"])
+        show_rows(islice(rows(), limit), errors, lines=words["lines"], as_json=words["as_json"])
+    _leave(errors, doubt=False, debug=words["debug"])
 
 
 @quarantine.command()
@@ -145,6 +153,15 @@ def replay(**words: Any) -> None:  # noqa: ANN401  # as above
     errors = [(stream, one.error) for stream, *both in done for one in both if one and one.error]
     stay = any(made.quarantined or made.reason or (landed and landed.quarantined) for _, made, landed in done)
     _leave(errors, doubt=words["strict"] and stay, debug=words["debug"])
+
+
+@contextmanager
+def _noted(stream: "StreamSettings", errors: "list[tuple[StreamSettings, HintedError]]") -> "Iterator[None]":
+    """Note what is wrong with one stream: it keeps no other from being looked at."""
+    try:
+        yield
+    except HintedError as error:
+        errors.append((stream, error))
 
 
 def _streams(words: dict[str, Any]) -> "tuple[Settings, list[StreamSettings]]":

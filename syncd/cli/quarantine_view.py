@@ -3,7 +3,7 @@
 import base64
 import json
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import click
 
@@ -18,12 +18,15 @@ if TYPE_CHECKING:
     from syncd.stages.load import LoadOutcome
     from syncd.stages.quarantine import Lying
     from syncd.stages.run import Outcome
+    from watermarks.errors import HintedError
 
+Failed: TypeAlias = "tuple[StreamSettings, HintedError]"
+"""A stream that could not be looked at, and why."""
 SHOWN: Final = 60
 """Characters of a value that people are shown."""
 
 
-def show_asides(found: "Sequence[tuple[StreamSettings, Lying]]", *, as_json: bool) -> None:
+def show_asides(found: "Sequence[tuple[StreamSettings, Lying]]", errors: "Sequence[Failed]", *, as_json: bool) -> None:
     """The files of each stream, and what lies among them and is nobody's."""
     asides = [(stream, aside) for stream, lying in found for aside in lying.asides]
     strays = [(stream, stray) for stream, lying in found for stray in lying.strays]
@@ -34,18 +37,23 @@ def show_asides(found: "Sequence[tuple[StreamSettings, Lying]]", *, as_json: boo
                 "waiting": waiting,
                 "files": [_aside_fields(*one) for one in asides],
                 "strays": [{"table": _name(s), "file": stray.key, "reason": stray.reason} for s, stray in strays],
+                "errors": _error_fields(errors),
             }
         )
         return
     if asides:
         columns = ("table", "batch", "by", "rows", "state", "from", "until", "file")
         show_table(columns, [(_name(s), *_aside_cells(aside)) for s, aside in asides])
-    else:
+    elif not errors:
         click.echo("nothing is in quarantine")
     for stream, stray in strays:
         say(f"{_name(stream)}: {stray.key} is no part of the quarantine: {stray.reason}")
     if waiting:
         say(f"{waiting:,} rows wait. See them: syncd quarantine show. Mended? syncd quarantine replay")
+
+
+def _error_fields(errors: "Sequence[Failed]") -> list[dict[str, object]]:
+    return [{"table": _name(stream), "error": error_fields(error)} for stream, error in errors]
 
 
 def _name(stream: "StreamSettings") -> str:
@@ -83,10 +91,13 @@ def _aside_fields(stream: "StreamSettings", aside: "Aside") -> dict[str, object]
     }
 
 
-def show_rows(rows: "Iterable[tuple[StreamSettings, RefusedRow]]", *, lines: bool, as_json: bool) -> None:
+def show_rows(
+    rows: "Iterable[tuple[StreamSettings, RefusedRow]]", errors: "Sequence[Failed]", *, lines: bool, as_json: bool
+) -> None:
     """Rows as they come: two lines each for people, cut; whole, a line of JSON each, where `lines` are asked for."""
     if as_json and not lines:
-        show_json({"rows": [_row_fields(*one, whole=False) for one in rows]})
+        shown = [_row_fields(*one, whole=False) for one in rows]
+        show_json({"rows": shown, "errors": _error_fields(errors)})  # these are known once all rows were looked at
         return
     none = True
     for stream, row in rows:
@@ -98,7 +109,7 @@ def show_rows(rows: "Iterable[tuple[StreamSettings, RefusedRow]]", *, lines: boo
         click.echo(f"{_name(stream)} batch {row.aside.batch}, {row.aside.stage}: {why}")
         click.echo("  " + "  ".join(f"{name}={_cut(value)}" for name, value in row.values.items()))
         click.echo(f"  row {row.place} of {row.aside.part.key}")
-    if none and not lines:
+    if none and not lines and not errors:
         click.echo("no row waits in quarantine")
 
 

@@ -72,6 +72,25 @@ def filled(orders: Travelling) -> None:
     orders.let_go()
 
 
+def test_a_stream_that_cannot_be_read_keeps_no_other_from_being_looked_at(travelling: Travel, command: Make) -> None:
+    broken, orders = travelling(), travelling()
+    for each in (broken, orders):
+        filled(each)
+    name, lake = f"watermarks/{broken.stream.stem}.json", broken.lake
+    lake.client.put_object(Bucket=lake.settings.bucket, Key=lake.name(name), Body=b"{")
+    syncd = command(broken, orders)
+
+    listed, shown = (syncd.say("quarantine", word, "--json") for word in ("list", "show"))
+
+    assert (listed.code, shown.code) == (12, 12), listed.err
+    assert {file["table"] for file in told(listed)["files"]} == {f"shop.{orders.table}"}
+    assert {line["table"] for line in told(shown)["rows"]} == {f"shop.{orders.table}"}
+    for ran in (listed, shown):
+        [error] = told(ran)["errors"]
+        assert (error["table"], error["error"]["exit"]) == (f"shop.{broken.table}", 12)
+        assert f"error: shop.{broken.table}: " in ran.err
+
+
 def test_list_show_and_replay_tell_a_person_what_to_know(travelling: Travel, command: Make, warehouse: Reader) -> None:
     orders = travelling(columns=COLUMNS[:4])
     table = f'"{orders.table}"'
