@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -10,9 +11,10 @@ import click
 
 from syncd.cli.output import show_json, show_table
 from syncd.cli.shown import marks, moment, position
-from syncd.cli.streams import Named, chosen, common, configured, error_fields, open_desk, tables
+from syncd.cli.streams import Named, chosen, common, configured, error_fields, leave, open_desk, tables, told
 from syncd.cli.watermark.showing import Looked, leave_by, look
 from syncd.cli.watermark.system import default_fields, default_told
+from watermarks.errors import HintedError
 from watermarks.history import Entry
 from watermarks.names import SYSTEM, StreamName
 
@@ -89,37 +91,56 @@ def history(**words: Any) -> None:  # noqa: ANN401  # as above
     """Show who moved which mark, when and why; the newest first."""
     with open_desk(words["config"], looks=True) as desk:
         if words["default"]:
-            entries = list(islice(_entries_of_default(desk), words["limit"]))
-            told_of = [("the system-wide default", "", entries)]
+            past = [_past("the system-wide default", "", _entries_of_default(desk), most=words["limit"])]
         else:
             named = chosen(desk, words["tables"], all_=words["all_"])
-            told_of = [
-                (one.name, one.stream.source, list(islice(_entries(desk, one), words["limit"]))) for one in named
-            ]
+            past = [_past(one.name, one.stream.source, _entries(desk, one), most=words["limit"]) for one in named]
     if words["as_json"]:
-        show_json(
-            {
-                "streams": [
-                    {"table": name, "source": source, "entries": [_entry_fields(entry) for entry in entries]}
-                    for name, source, entries in told_of
-                ]
-            }
-        )
-        return
-    for name, _, entries in told_of:
-        click.echo(name)
-        columns = ("revision", "at (UTC)", "change", "who", "extracted", "mark", "loaded", "why")
-        show_table(columns, [_entry_row(entry) for entry in entries], spare=("mark",))
+        show_json({"streams": [one.fields() for one in past]})
+    else:
+        for one in past:
+            click.echo(one.name)
+            columns = ("revision", "at (UTC)", "change", "who", "extracted", "mark", "loaded", "why")
+            show_table(columns, [_entry_row(entry) for entry in one.entries], spare=("mark",))
+    leave([told(one.name, one.error) for one in past if one.error is not None])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """The entries of one document, as far back as they can be read."""
+
+    name: str
+    source: str
+    entries: tuple[Entry, ...]
+    error: HintedError | None
+
+    def fields(self) -> dict[str, Any]:
+        return {
+            "table": self.name,
+            "source": self.source,
+            "entries": [_entry_fields(entry) for entry in self.entries],
+            "error": error_fields(self.error),
+        }
+
+
+def _past(name: str, source: str, entries: Iterator[Entry], *, most: int) -> Past:
+    found: list[Entry] = []
+    error = None
+    try:
+        found.extend(islice(entries, most))
+    except HintedError as met:
+        error = met
+    return Past(name=name, source=source, entries=tuple(found), error=error)
 
 
 def _entries(desk: "Desk", named: Named) -> Iterator[Entry]:
     newest = desk.journal.newest(named.stream.stem)
-    return desk.journal.entries(named.stream.stem, newest=newest.revision if newest else 0)
+    yield from desk.journal.entries(named.stream.stem, newest=newest.revision if newest else 0)
 
 
 def _entries_of_default(desk: "Desk") -> Iterator[Entry]:
     newest = desk.defaults.newest(SYSTEM)
-    return desk.defaults.entries(SYSTEM, newest=newest.revision if newest else 0)
+    yield from desk.defaults.entries(SYSTEM, newest=newest.revision if newest else 0)
 
 
 def _entry_fields(entry: Entry) -> dict[str, Any]:

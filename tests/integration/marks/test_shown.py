@@ -146,6 +146,23 @@ def test_history_tells_who_and_why(marks: Make, two_landed: Prepared) -> None:
     assert "read again" in made("history", "-t", two_landed.table).out
 
 
+def test_a_history_is_told_as_far_as_it_can_be_read_and_stops_no_other(
+    marks: Make, two_landed: Prepared, prepared: Prepare
+) -> None:
+    holed = prepared()
+    holed.increment(row(1, 1))
+    holed.increment(row(2, 2))
+    holed.lake.drop([f"history/{holed.stream.stem}/2.json"])
+
+    done = marks(holed, two_landed)("history", "--all", "--json")
+
+    assert done.code == 12
+    one, two = json.loads(done.out)["streams"]
+    assert ([entry["revision"] for entry in one["entries"]], one["error"]["exit"]) == ([3], 12)
+    assert (len(two["entries"]) > 3, two["error"]) == (True, None)
+    assert f"error: shop.{holed.table}: history/{holed.stream.stem}/2.json is gone" in done.err
+
+
 def test_an_export_holds_the_documents_as_they_are(marks: Make, two_landed: Prepared, tmp_path: Path) -> None:
     made = marks(two_landed)
     out = tmp_path / "out.json"
