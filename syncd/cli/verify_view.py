@@ -37,7 +37,7 @@ def show(checked: Sequence[Checked], *, as_json: bool, values: bool, limit: int)
     for one in checked:
         for difference in one.verdict.differences[:limit]:
             say(f"{one.stream.name}: {_line(difference, values=values)}")
-        for line in _words(one.verdict, limit):
+        for line in _words(one, limit):
             say(f"{one.stream.name}: {line}")
 
 
@@ -81,26 +81,39 @@ _LEFT: Final[Mapping[str, str]] = {
 }
 
 
-def _words(verdict: "Verdict", limit: int) -> "Sequence[str]":
-    found: list[str] = []
+def _words(one: Checked, limit: int) -> "Sequence[str]":
+    verdict, found = one.verdict, list[str]()
     if verdict.reason:
         return [verdict.reason]
     told, shown = verdict.counts.total(), len(verdict.differences[:limit])
     if told > shown:
         found.append(f"{told - shown:,} more differences are not shown (--limit)")
+    if _may_be_versions(one):
+        found.append(
+            "was `mode` append, and is upsert now? Then doubled rows are versions that it kept. To land all files anew,"
+            f" which leaves one of each: syncd watermark reset -t {one.stream.name} --redshift-only; or see"
+            ' "When append becomes upsert" in docs/drift.md'
+        )
     if verdict.seed is not None:
         found.append(f"a sample, picked by --seed {verdict.seed}")
     if verdict.kept:
         stay = "is gone at the source and stays" if verdict.kept == 1 else "are gone at the source and stay"
         found.append(f"{counted(verdict.kept, 'row')} {stay}, for `deletes` is ignore; hard removes, soft marks them")
     found += [f"{counted(count, 'row')}: {_LEFT[name]}" for name, count in verdict.left_out.told.items() if count]
-    found += [f"{one.name} is compared in fetched rows only: {one.reason}" for one in verdict.unlike]
+    found += [f"{column.name} is compared in fetched rows only: {column.reason}" for column in verdict.unlike]
     if verdict.partly:
         names = ", ".join(verdict.partly)
         found.append(f"of values of {names} longer than 96,000 bytes, length and beginning are compared")
     if verdict.mark is not None and not verdict.proven:
         found.append("that the mark is complete is not proven")
     return found
+
+
+def _may_be_versions(one: Checked) -> bool:
+    from syncd.core.settings import Mode
+    from syncd.core.verify.verdict import Kind
+
+    return one.stream.mode is Mode.UPSERT and bool(one.verdict.counts.get(Kind.DOUBLED, 0))
 
 
 def _fields(one: Checked, *, values: bool, limit: int) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
+from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -453,3 +454,29 @@ def test_history_has_one_open_version_of_a_row_whose_position_became_null(
 
     found = warehouse.rows(prices, "name, _syncd_valid_to")
     assert found == [("first", moment(1).replace(tzinfo=None)), ("second", None)]
+
+
+@pytest.mark.parametrize("way", ["the statements", "a reset"])
+@pytest.mark.parametrize("limit", [None, 1], ids=["all at once", "one by one"])
+def test_what_a_table_that_appended_kept_goes_by_what_the_documentation_says(
+    prepared: Prepare, loader: Loader, warehouse: Reader, way: str, limit: int | None
+) -> None:
+    events = prepared(mode=Mode.APPEND)
+    events.increment(row(1, 1), row(1, 2, name="newer in one batch"), row(2, 2))
+    events.increment(row(2, 3, name="newer"), row(3, 3))
+    loader.load(events)
+    assert len(warehouse.rows(events)) == 5
+    events.mode = Mode.UPSERT
+
+    if way == "a reset":
+        Operator(journal=loader.journal, who="ann", why="a test").reset_loaded(events.stream)
+        while loader.load(events, limit=limit).waiting:
+            pass
+    else:
+        warehouse.client.run(f"update \"{events.table}\" set _syncd_batch = null where id = 2 and name = 'row 2'")
+        told = (Path(__file__).parents[3] / "docs" / "drift.md").read_text()
+        [statements] = [block.partition("```")[0] for block in told.split("```sql\n")[1:]]
+        for statement in filter(str.strip, statements.split(";")):
+            warehouse.client.run(statement.replace("shop.events", f"public.{events.table}"))
+
+    assert warehouse.rows(events) == [(1, "newer in one batch"), (2, "newer"), (3, "row 3")]

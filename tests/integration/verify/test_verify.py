@@ -156,6 +156,27 @@ def test_of_versions_the_newest_is_compared(both: Make, mode: str) -> None:
 
 
 @ONE
+def test_doubled_rows_lead_to_what_takes_out_the_versions_that_a_mode_before_kept(both: Make) -> None:
+    pair = both(tables="shop.kept: {mode: append}")
+    filled(pair, "kept")
+    pair.run()
+    pair.sql("UPDATE kept SET name = 'second' WHERE id IN (3, 4)")
+    pair.run()
+    assert "append" not in pair.syncd("verify", "-t", "kept").stderr
+    pair.tables = "shop.kept: {mode: upsert}"
+
+    found = pair.syncd("verify", "-t", "kept")
+
+    assert (found.exit_code, found.stderr.count(": doubled")) == (7, 2)
+    assert "was `mode` append" in found.stderr
+    [command] = [line for line in found.stderr.splitlines() if "land all files anew" in line]
+    words = command.partition(": syncd ")[2].partition(";")[0].split()
+    assert pair.syncd(*words, "--yes", "--reason", "a test").exit_code == 0
+    pair.run()
+    assert pair.verify("kept").state is State.EQUAL
+
+
+@ONE
 def test_rows_marked_as_gone_are_no_ghosts_and_lost_where_the_source_has_them(both: Make) -> None:
     pair = both(tables="shop.marked: {deletes: soft}")
     filled(pair, "marked")
