@@ -301,13 +301,17 @@ class Attempt:
     def _buries(self) -> bool:
         return buries(self._place.settings, self._place.mode)
 
-    def _takes_out(self, link: Link) -> bool:
-        """Whether a batch takes rows out of the target: its tombstones do, or the range that it has read again."""
+    def _takes_out(self, link: Link, rows: int) -> bool:
+        """Whether a batch took rows out of the target: its tombstones did, or the range that it has read again.
+
+        The `rows` by which it stands in the ledger are none where tombstones landed while deletes were ignored.
+        """
         place = self._place
         if is_burial(link):
+            deletes = self._buries and not marks(place.settings, place.mode)
             # What has no column for marks was deleted, whatever the configuration says by now.
-            marked = marks(place.settings, place.mode) and (self._stood is None or DELETED_AT in self._stood)
-            return self._buries and not marked
+            unmarked = self._stood is not None and DELETED_AT not in self._stood
+            return rows > 0 and (deletes or unmarked)
         return place.mode is Mode.APPEND and bool(emptied_by(link))
 
     def _prepared(self, manifests: Sequence[Manifest], ledger: Ledger) -> Found | None:

@@ -126,11 +126,11 @@ class Ledger:
                 f"{table} is gone, and {self._cycle.half.tally.rows} rows had landed in it", hint=self._anew
             )
 
-    def require_rows(self, table: TableRef, *, takes: Callable[[Link], bool]) -> None:
+    def require_rows(self, table: TableRef, *, takes: Callable[[Link, int], bool]) -> None:
         """Make sure that nobody else has emptied the table.
 
-        Of a batch that `takes` rows out, and brings none, nobody knows how many it left; and where a person has set the
-        mark back, what landed behind it has left its traces too.
+        Of a batch that `takes` rows out (asked with the rows that it landed with), and brings none, nobody knows how
+        many it left; and where a person has set the mark back, what landed behind it has left its traces too.
 
         Raises:
             OtherTable: there is no row, although some landed.
@@ -144,7 +144,7 @@ class Ledger:
         self._require_not_adopted(f"{table} is empty")
         entries = self._asked(self._controls.landed_rows)
         landed = {batch: entries[key].rows for batch in self._expected() if (key := self._cycle.key(batch)) in entries}
-        if landed and not any(takes(link) for link in self._since_rows(landed)):
+        if landed and not any(takes(link, landed.get(link.id, 0)) for link in self._since_rows(landed)):
             raise OtherTable(f"{table} is empty, and {sum(landed.values())} rows had landed in it", hint=self._anew)
 
     def _since_rows(self, landed: Container[BatchId]) -> Iterator[Link]:

@@ -318,21 +318,42 @@ def test_a_table_whose_last_row_was_taken_out_is_gone_on_with(
     assert warehouse.rows(stream) == [(2, "row 2")]
 
 
-def test_a_table_whose_last_row_was_taken_out_is_gone_on_with_after_deletes_became_soft(
-    orders: Prepare, loader: Loader, warehouse: Reader
+@pytest.mark.parametrize("mode", [Mode.UPSERT, Mode.APPEND])
+@pytest.mark.parametrize("deletes", [Deletes.SOFT, Deletes.IGNORE])
+def test_a_table_whose_last_row_was_taken_out_is_gone_on_with_after_deletes_became_another(
+    orders: Prepare, loader: Loader, warehouse: Reader, mode: Mode, deletes: Deletes
 ) -> None:
-    stream = orders(Mode.UPSERT, Deletes.HARD)
+    stream = orders(mode, Deletes.HARD)
     stream.increment(row(1, 1))
     loader.load(stream)
     stream.bury(1, upto=upto(1))
     loader.load(stream)
-    stream.layout = {"deletes": Deletes.SOFT}
+    stream.layout = {"deletes": deletes}
     loader.load(stream, compare=True)
     stream.increment(row(2, 2))
 
     loader.load(stream)
 
     assert warehouse.rows(stream) == [(2, "row 2")]
+
+
+@pytest.mark.parametrize("before", [Deletes.SOFT, Deletes.IGNORE])
+@pytest.mark.parametrize("now", list(Deletes))
+def test_a_table_that_somebody_emptied_stops_its_stream_where_tombstones_took_nothing_out(
+    orders: Prepare, loader: Loader, warehouse: Reader, before: Deletes, now: Deletes
+) -> None:
+    if (before, now) == (Deletes.SOFT, Deletes.HARD):
+        return  # which of the two way they landed nothing tells
+    stream = orders(Mode.UPSERT, before)
+    stream.increment(row(1, 1))
+    loader.load(stream)
+    stream.bury(1, upto=upto(1))
+    loader.load(stream)
+    warehouse.client.run(f'delete from "{stream.table}"')
+    stream.layout = {"deletes": now}
+
+    with pytest.raises(OtherTable, match=r"is empty, and \d+ rows? had landed in it"):
+        loader.load(stream, compare=True)
 
 
 def test_a_mark_that_is_set_back_before_the_tombstones_that_emptied_the_table_is_gone_on_from(
