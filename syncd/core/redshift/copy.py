@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from syncd.core import batch_number
 from syncd.core.columns import Passage
@@ -10,6 +11,9 @@ from syncd.core.manifest import Manifest
 from syncd.core.reading import Part
 from syncd.core.redshift.quoting import listed, quoted, text_literal
 from watermarks.batch import Link
+
+SCRATCH: Final = "syncd_scratch_"
+"""What the names of scratch tables begin with; none of a target does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +80,7 @@ def loads_of(links: Sequence[Link], manifests: Sequence[Manifest]) -> tuple[Load
             shapes.setdefault(shape, []).append((link, manifest))
     return tuple(
         Load(
-            scratch=f"syncd_scratch_{number}",
+            scratch=f"{SCRATCH}{number}",
             links=tuple(link for link, _ in group),
             manifests=tuple(manifest for _, manifest in group),
         )

@@ -8,7 +8,10 @@ import pytest
 
 from syncd.config.check import check
 from syncd.config.read import Misconfigured, parse_text
+from syncd.config.targets import trouble_of_table
+from syncd.core.redshift.copy import SCRATCH
 from syncd.core.settings import Deletes, Note, Settings, TargetSettings, Tls
+from syncd.core.verify.there_sql import FRESH
 
 URL = "redshift://loader:${REDSHIFT_PASSWORD}@cluster:5439/dev"
 ENVIRON = {"REDSHIFT_PASSWORD": "p@ss:/word"}
@@ -162,6 +165,7 @@ def test_the_longest_name_is_taken() -> None:
         ("{target: " + "ä" * 64 + "}", "tables.orders.target"),
         ("{target: syncd_ledger}", "tables.orders.target"),
         ("{target: shop.Syncd_fence}", "tables.orders.target"),
+        ("{target: syncd_scratch_0}", "tables.orders.target"),
         ("{target: pg_catalog.orders}", "tables.orders.target"),
         ("{target: information_schema.orders}", "tables.orders.target"),
         ("{target: '#orders'}", "tables.orders.target"),
@@ -178,8 +182,18 @@ def test_a_target_that_cannot_be_is_refused_where_it_stands(table: str, key: str
     assert [found for found, _ in mistakes_of(body_of(tables=f"{{orders: {table}}}"))] == [key]
 
 
-def test_a_source_whose_name_is_too_long_wants_a_target() -> None:
-    assert [key for key, _ in mistakes_of(body_of(tables="{" + "a" * 128 + ": {}}"))] == ["tables." + "a" * 128]
+@pytest.mark.parametrize("name", ["a" * 128, "syncd_scratch_0", "Syncd_Scratch_0", "syncd_ledger"])
+def test_a_source_whose_name_no_target_can_have_wants_a_target(name: str) -> None:
+    assert [key for key, _ in mistakes_of(body_of(tables=f"{{{name}: {{}}}}"))] == [f"tables.{name}"]
+
+    (stream,) = settings_of(body_of(tables=f"{{{name}: {{target: kept}}}}")).streams
+    assert (stream.table, stream.target and stream.target.table) == (name, "kept")
+
+
+@pytest.mark.parametrize("name", [f"{SCRATCH}0", FRESH.strip('"')])
+def test_no_target_is_called_as_a_temporary_table_of_ours(name: str) -> None:
+    """Redshift finds the temporary one first, and where a statement names both, neither."""
+    assert f"{name} begins with syncd_" in trouble_of_table(name)
 
 
 @pytest.mark.parametrize(
