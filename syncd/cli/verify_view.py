@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC
 from typing import TYPE_CHECKING, Any, Final
 
 from syncd.cli.output import say, show_json, show_table
@@ -105,8 +106,23 @@ def _words(one: Checked, limit: int) -> "Sequence[str]":
         names = ", ".join(verdict.partly)
         found.append(f"of values of {names} longer than 96,000 bytes, length and beginning are compared")
     if verdict.mark is not None and not verdict.proven:
-        found.append("that the mark is complete is not proven")
+        why = f": {verdict.unproven}" if verdict.unproven else ""
+        found.append(f"that the mark is complete is not proven{why}")
+    if prove := _proves(one):
+        found.append(
+            f"both sides are equal up to it. From there on it is proven again, with the next rows, by: {prove}"
+        )
     return found
+
+
+def _proves(one: Checked) -> str:
+    """The command by which what was compared counts as proven; empty where there is none."""
+    at = one.verdict.provable
+    if at is None:
+        return ""
+    instant = at.astimezone(UTC).replace(tzinfo=None).isoformat(" ")
+    words = f"-t {one.stream.name} --mysql-only --timestamp '{instant}'"
+    return f"syncd watermark set {words} --reason 'compared, after another table took its name'"
 
 
 def _may_be_versions(one: Checked) -> bool:
@@ -136,6 +152,8 @@ def _fields(one: Checked, *, values: bool, limit: int) -> dict[str, object]:
         "repaired": {str(kind): one.before.counts.get(kind, 0) for kind in _kinds()} if one.before else None,
         "mark": verdict.mark.texts() if verdict.mark is not None else None,
         "proven": verdict.proven,
+        "unproven_because": verdict.unproven or None,
+        "next": _proves(one) or None,
         "reason": verdict.reason or None,
         "seconds": round(verdict.seconds, 3),
         "error": error_fields(verdict.error),

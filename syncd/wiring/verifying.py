@@ -17,6 +17,8 @@ from syncd.core.redshift.quoting import TableRef
 from syncd.core.redshift.target import Found, found_of, found_statement
 from syncd.core.settings import Mode, Settings, SourceSettings, StreamSettings, WarehouseSettings
 from syncd.core.silence import Silences, unheeded
+from syncd.core.standing import instant_of
+from syncd.core.unproven import unproven
 from syncd.core.verify.compared import Bounds, Compared, compared
 from syncd.core.verify.here_sql import HereSql
 from syncd.core.verify.sides import Pair
@@ -28,6 +30,7 @@ from syncd.wiring.lake import open_lake, open_store, stream_of
 from syncd.wiring.opened import Opened
 from watermarks.cursor import START
 from watermarks.document import Watermark
+from watermarks.extraction import Chain
 from watermarks.history import Journal
 
 if TYPE_CHECKING:
@@ -99,7 +102,21 @@ class Verifying(Opened):
             verdict = self._compared(subject, wanted, connection, lambda: self._bounds(settings))
         if verdict.reason:
             return verdict
-        return replace(verdict, proven=self._state(settings).chain.proven)
+        return self._weighed(settings, verdict, before=state, after=self._state(settings))
+
+    def _weighed(self, settings: StreamSettings, verdict: Verdict, *, before: Watermark, after: Watermark) -> Verdict:
+        """The verdict, with what it proves of a stream that stood like this `before` the comparison, and `after` it."""
+        found = unproven(after.chain, Chain(self.journal, stream_of(settings)))
+        if found is None:
+            return replace(verdict, proven=after.chain.proven)
+        verdict = replace(verdict, unproven=found.because)
+        whole = verdict.seed is None and not verdict.counts.total()
+        # What has taken the table's name later was not compared, or not all of it.
+        if whole and found.remade is not None and found.remade <= before.loaded.last and verdict.mark:
+            zone = self._source(settings).zone
+            at = instant_of(verdict.mark, settings, zone=zone_of(zone) if zone else None)
+            return replace(verdict, provable=at)
+        return verdict
 
     @contextmanager
     def connected(self, settings: StreamSettings) -> Iterator["Connection"]:

@@ -30,6 +30,8 @@ class Looked:
     error: HintedError | None = None
     at_work: dict[str, str | None] | None = None
     files: list[dict[str, Any]] | None = None
+    unproven: str = ""
+    """Why the mark is not proven, as far as that is known."""
 
     @property
     def waiting(self) -> int:
@@ -63,9 +65,18 @@ def look(desk: "Desk", named: Named, *, files: bool = False, claims: bool = True
         state = desk.journal.newest(named.stream.stem)
         at_work = {str(stage): desk.at_work(named.stream, stage) for stage in Stage} if claims else None
         listed = _files(desk, named.stream, state) if files and state is not None else None
+        why = _unproven(desk, named.stream, state) if claims and state is not None else ""
     except HintedError as error:
         return Looked(named=named, error=error)
-    return Looked(named=named, state=state, at_work=at_work, files=listed)
+    return Looked(named=named, state=state, at_work=at_work, files=listed, unproven=why)
+
+
+def _unproven(desk: "Desk", stream: StreamName, state: Watermark) -> str:
+    from syncd.core.unproven import unproven
+    from watermarks.extraction import Chain
+
+    found = unproven(state.chain, Chain(desk.journal, stream))
+    return found.because if found else ""
 
 
 def _files(desk: "Desk", stream: StreamName, state: Watermark) -> list[dict[str, Any]]:
@@ -97,6 +108,7 @@ def _fields(one: Looked) -> dict[str, Any]:
         "table": one.named.name,
         "source": one.named.stream.source,
         "watermark": one.state.fields() if one.state else None,
+        "unproven_because": one.unproven or None,
         "waiting": one.waiting,
         "at_work": one.at_work,
         "error": error_fields(one.error),
@@ -120,7 +132,7 @@ def _show(one: Looked) -> None:
         ("rows", f"{half.tally.run_rows:,} in the last run, {half.tally.rows:,} in all"),
         ("files", f"{half.tally.files:,}"),
         ("batch", f"{half.last}, {'set by hand' if half.strategy == 'manual_cli' else half.strategy}"),
-        ("proven", "yes" if half.proven else "no"),
+        ("proven", "yes" if half.proven else f"no: {one.unproven}" if one.unproven else "no"),
     )
     load = (
         ("S3 to Redshift", state.status(Stage.LOAD)),

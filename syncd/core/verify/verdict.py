@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
@@ -118,6 +119,10 @@ class Verdict:
     reason: str = ""
     """Why nothing was compared."""
     proven: bool = False
+    unproven: str = ""
+    """Why it is not, as far as that is known."""
+    provable: datetime | None = None
+    """The mark as an instant, where nothing but that the table was another one stands in the way, and all is equal."""
     mark: Cursor | None = None
     """The loaded one when the comparison began; what was compared later may have been covered further."""
     repaired: bool = False

@@ -55,7 +55,7 @@ def test_the_fields_of_get(marks: Make, two_landed: Prepared) -> None:
     done = marks(two_landed)("get", "-t", two_landed.table, "--json")
 
     [told] = json.loads(done.out)["streams"]
-    assert set(told) == {"table", "source", "watermark", "waiting", "at_work", "error"}
+    assert set(told) == {"table", "source", "watermark", "unproven_because", "waiting", "at_work", "error"}
     assert set(told["watermark"]) >= SEEDED
     assert (told["watermark"]["extracted_seq"], told["watermark"]["loaded_seq"], told["waiting"]) == (3, 2, 1)
     assert set(told["at_work"]) == {"extract", "load"}

@@ -1,5 +1,8 @@
 """Planted differences: all are found, repaired as ordinary batches, and the second comparison is clean."""
 
+import json
+import re
+import shlex
 import threading
 from collections.abc import Callable
 
@@ -219,15 +222,27 @@ def test_rows_that_came_with_another_table_are_mended_and_from_a_mark_set_anew_i
     first = pair.verify("swapped")
     pair.mend("swapped", first)
     pair.run(extract=False)
-    second = pair.verify("swapped")
-    mark = str(pair.state("swapped").chain.cursor.values[0].plain)
-    words = ["watermark", "set", "-t", "swapped", "--mysql-only", "--timestamp", mark, "--reason", "compared", "--yes"]
-    done = pair.syncd(*words)
+    sampled = json.loads(pair.syncd("verify", "-t", "swapped", "--sample", "1%", "--json").stdout)["streams"][0]
+    told = json.loads(pair.syncd("verify", "-t", "swapped", "--json").stdout)["streams"][0]
+    second = pair.syncd("verify", "-t", "swapped")
+    shown = pair.syncd("watermark", "get", "-t", "swapped")
+    cursor = pair.state("swapped").chain.cursor
+    done = pair.syncd(*shlex.split(told["next"])[1:], "--yes")
+    is_set = pair.state("swapped").chain
+    shown_then = pair.syncd("watermark", "get", "-t", "swapped")
     pair.sql("UPDATE swapped SET flags = 2 WHERE id = 3")
     pair.run()
 
     assert (was_proven, is_proven) == (True, False)
     assert [(one.kind, one.key) for one in first.differences] == [(Kind.LOST, {"id": 5000})]
-    assert second.state is State.EQUAL
+    assert (told["state"], told["unproven_because"]) == ("equal", "the table is another one since 1-2")
+    assert sampled["next"] is None
+    assert "not proven: the table is another one since 1-2\n" in second.stderr
+    assert f"with the next rows, by: {told['next']}\n" in second.stderr
+    assert re.search("proven +no: the table is another one since 1-2\n", shown.stdout)
     assert done.exit_code == 0, done.output
+    assert is_set.cursor == cursor
+    assert re.search("proven +no: nothing has been read since the mark was set\n", shown_then.stdout)
     assert pair.state("swapped").chain.proven
+    proven = json.loads(pair.syncd("verify", "-t", "swapped", "--json").stdout)["streams"][0]
+    assert (proven["proven"], proven["unproven_because"], proven["next"]) == (True, None, None)
