@@ -13,6 +13,8 @@ LONGEST_BYTES: Final = 16_777_216
 """Bytes that VARBYTE holds."""
 LONGEST_ROW: Final = 4 << 20
 """Bytes of one row that COPY takes."""
+DOCUMENT: Final = "SUPER"
+"""What JSON is declared as."""
 
 
 class Travel(StrEnum):
@@ -145,4 +147,4 @@ class Passage:
 
         Documents go through VARBYTE, which holds more than VARCHAR; JSON_PARSE makes SUPER of it.
         """
-        return f"VARBYTE({LONGEST_BYTES})" if self.redshift == "SUPER" else self.redshift
+        return f"VARBYTE({LONGEST_BYTES})" if self.redshift == DOCUMENT else self.redshift

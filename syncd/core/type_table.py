@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from syncd.core.columns import (
+    DOCUMENT,
     LONGEST_BYTES,
     LONGEST_TEXT,
     Meaning,
@@ -74,14 +75,26 @@ _PRINTED: Final = "CAST({c} AS CHAR(80))"
 _PLAIN: Final = "CAST({c} AS BINARY)"
 _BYTES: Final = "CAST({c} AS BINARY)"
 _CONVERTED: Final = "CAST(CONVERT({c} USING utf8mb4) AS BINARY)"
-# A conversion turns what has no character into `?`, or drops it, and says nothing. Where the text
-# has another length or other question marks afterwards, its own bytes travel behind FF, which no
-# UTF-8 holds: so the value is seen as invalid, and can still be read.
-_GUARDED: Final = (
-    "CASE WHEN CHAR_LENGTH({c}) = CHAR_LENGTH(CONVERT({c} USING utf8mb4))"
-    " AND CHAR_LENGTH(REPLACE({c}, '?', '')) = CHAR_LENGTH(REPLACE(CONVERT({c} USING utf8mb4), '?', ''))"
-    " THEN " + _CONVERTED + " WHEN {c} IS NOT NULL THEN CONCAT(X'FF', " + _BYTES + ") END"
-)
+
+
+def _guarded(bytes_: str, converted: str) -> str:
+    # A conversion turns what has no character into `?`, or drops it, and says nothing. Where the text
+    # has another length or other question marks afterwards, its own bytes travel behind FF, which no
+    # UTF-8 holds: so the value is seen as invalid, and can still be read.
+    return (
+        "CASE WHEN CHAR_LENGTH({c}) = CHAR_LENGTH(CONVERT({c} USING utf8mb4))"
+        " AND CHAR_LENGTH(REPLACE({c}, '?', '')) = CHAR_LENGTH(REPLACE(CONVERT({c} USING utf8mb4), '?', ''))"
+        f" THEN {converted} WHEN {{c}} IS NOT NULL THEN {bytes_} END"
+    )
+
+
+_GUARDED: Final = _guarded(f"CONCAT(X'FF', {_BYTES})", _CONVERTED)
+
+# Of what is longer than the server's `max_allowed_packet`, CAST on MariaDB and CONCAT on both servers make NULL, with a
+# warning that nobody reads. CONVERT does not, but tells MariaDB too short a width for whatever it keeps in a table.
+_LONG_BYTES: Final = f"COALESCE({_BYTES}, CONVERT({{c}} USING binary))"
+_LONG_CONVERTED: Final = f"COALESCE({_CONVERTED}, CONVERT(CONVERT({{c}} USING utf8mb4) USING binary))"
+_LONG_GUARDED: Final = _guarded(f"COALESCE(CONCAT(X'FF', {_BYTES}), X'FF')", _LONG_CONVERTED)
 
 _UTF8: Final = ParquetType(physical=Physical.BYTE_ARRAY, meaning=Meaning.UTF8)
 _BLOB: Final = ParquetType(physical=Physical.BYTE_ARRAY)
@@ -186,17 +199,19 @@ def bytes_per_character(charset: str | None) -> int:
     return 3 if charset in THREE_BYTES else 4
 
 
-def _text_select(charset: str | None) -> str:
+def _text_select(charset: str | None, *, long: bool) -> str:
     if charset in RAW_CHARSETS:
-        return _BYTES
-    return _CONVERTED if charset in TOTAL_CHARSETS else _GUARDED
+        return _LONG_BYTES if long else _BYTES
+    if charset in TOTAL_CHARSETS:
+        return _LONG_CONVERTED if long else _CONVERTED
+    return _LONG_GUARDED if long else _GUARDED
 
 
-def _text(column: Column, width: int) -> Way:
+def _text(column: Column, width: int, *, long: bool = False) -> Way:
     width = min(max(width, 1), LONGEST_TEXT)
     # Text travels as bytes, for a driver that decodes it would mend what is broken without a word.
     return Way(
-        select=_text_select(column.charset),
+        select=_text_select(column.charset, long=long),
         travel=Travel.BYTES,
         parquet=_UTF8,
         redshift=f"VARCHAR({width})",
@@ -218,7 +233,7 @@ def _json(_: Column) -> Way:
         select=_CONVERTED,
         travel=Travel.BYTES,
         parquet=_BLOB,
-        redshift="SUPER",
+        redshift=DOCUMENT,
         limit=LONGEST_BYTES,
         befalls=(Trouble.OVERSIZE,),
         whole=True,
@@ -335,7 +350,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         of="TEXT, MEDIUMTEXT, LONGTEXT",
         data_types=frozenset({"text", "mediumtext", "longtext"}),
-        way=lambda c: _text(c, LONGEST_TEXT),
+        way=lambda c: _text(c, LONGEST_TEXT, long=True),
         note="MariaDB's JSON is a LONGTEXT.",
     ),
     Rule(
@@ -349,7 +364,8 @@ RULES: Final[tuple[Rule, ...]] = (
         of="JSON",
         data_types=frozenset({"json"}),
         way=_json,
-        note="The text that MySQL prints. COPY fills a VARBYTE of a scratch table, JSON_PARSE makes SUPER of it.",
+        note="The text that MySQL prints; where that is longer than the server's `max_allowed_packet`, MySQL gives"
+        " nothing, which is met by `oversize`. COPY fills a VARBYTE of a scratch table, JSON_PARSE makes SUPER of it.",
     ),
     Rule(
         of="BINARY, VARBINARY",
@@ -360,7 +376,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         of="TINYBLOB, BLOB, MEDIUMBLOB, LONGBLOB",
         data_types=frozenset({"tinyblob", "blob", "mediumblob", "longblob"}),
-        way=_bytes(lambda c: c.octets or c.length or LONGEST_BYTES),
+        way=_bytes(lambda c: c.octets or c.length or LONGEST_BYTES, select=_LONG_BYTES),
     ),
     Rule(
         of="GEOMETRY and its kinds",
@@ -370,7 +386,7 @@ RULES: Final[tuple[Rule, ...]] = (
             geomcollection geometrycollection
             """.split()
         ),
-        way=_bytes(lambda _: LONGEST_BYTES, select="SUBSTRING(CAST({c} AS BINARY), 5)", whole=True),
+        way=_bytes(lambda _: LONGEST_BYTES, select=f"SUBSTRING({_LONG_BYTES}, 5)", whole=True),
         note="WKB, x before y: for geographic systems longitude before latitude, whatever the order in MySQL's own"
         " functions. The number of the reference system is not kept.",
     ),

@@ -108,9 +108,10 @@ def test_wide_rows_among_narrow_ones_are_read_and_from_then_on_all_are_weighed(
     reader: SparkReader, orders: Orders, lake: Lake, nonce: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows that travel in more bytes than a narrow row may have end a reading that weighs none."""
-    wide = "IF(id % 1000 = 0, REPEAT('w', 60000), CAST(`note` AS BINARY)) AS `note`"
+    [note] = [passage.select for passage in orders.passages if passage.name == "note"]
+    wide = f"IF(id % 1000 = 0, REPEAT('w', 60000), {note}) AS `note`"
     query = orders.query(Window(START, orders.ends[1]))
-    statement = query.sql.replace("CAST(`note` AS BINARY) AS `note`", wide)
+    statement = query.sql.replace(f"{note} AS `note`", wide)
     assert statement != query.sql
     began = list[object]()
 
