@@ -20,6 +20,12 @@ _LISTED: Final = frozenset({"enum", "set"})
 _BY_CODE_POINT: Final = re.compile(r"utf8mb4_0900_bin|(utf8mb4|utf8mb3|utf8|ascii)_nopad_bin")
 """Collations that neither fold nor pad, over charsets whose bytes stand in the order of code points."""
 
+_NOPAD: Final = "_nopad_"
+"""What collations of MariaDB have in their names that do not pad."""
+_MEMBER: Final = re.compile(r"'(?:[^']|'')*'")
+_SIGNED_MEMBERS: Final = 64
+"""Members of a SET of which the last one takes the bit of the sign."""
+
 _NO_CHARACTER: Final = b"\xff"
 """What the bytes of a text begin with that Unicode has no characters for; no UTF-8 holds it."""
 
@@ -127,14 +133,15 @@ def order_column(column: Column) -> OrderColumn:
     Raises:
         SourceUnfit: values of its type cannot be positions.
     """
-    if column.data_type in _TEXTS:
-        return _text(column)
     form = _FORMS.get(column.data_type)
-    if form is None:
+    reason = _disorder(column)
+    if reason or (form is None and column.data_type not in _TEXTS):
         raise SourceUnfit(
-            f"column {column.name} of type {column.column_type} cannot be part of an order",
+            f"column {column.name} of type {column.column_type} cannot be part of an order{reason}",
             hint="Name another unique key of the table in the stream's `key`.",
         )
+    if form is None:
+        return _text(column)
     kind, travel, select = form(column, quoted(column.name))
     return OrderColumn(
         name=column.name,
@@ -144,6 +151,18 @@ def order_column(column: Column) -> OrderColumn:
         fraction=column.fraction or column.scale or 0,
         members=column.column_type if column.data_type in _LISTED else None,
     )
+
+
+def _disorder(column: Column) -> str:
+    """Why conditions find other rows than those that an index holds there; empty where they do not.
+
+    Such rows would be behind no position and before none: never read, and nobody would know.
+    """
+    if column.data_type == "char" and _NOPAD in (column.collation or ""):
+        return f": {column.collation} sorts it with the spaces that fill it up, and compares it without"
+    if column.data_type == "set" and len(_MEMBER.findall(column.column_type)) == _SIGNED_MEMBERS:
+        return f": with its member {_SIGNED_MEMBERS} it is the highest to an index, and below zero to a condition"
+    return ""
 
 
 _Form: TypeAlias = tuple[Kind, Travel, str]
