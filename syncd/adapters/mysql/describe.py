@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from itertools import groupby
 from typing import Any, Final, TypeAlias
 
 from syncd.core.quoting import text_literal
@@ -67,7 +66,11 @@ def _column(row: Sequence[Any]) -> Column:
 
 
 def _indexes(rows: Iterable[Sequence[Any]]) -> tuple[Index, ...]:
-    return tuple(_index(_text(name), list(parts)) for name, parts in groupby(rows, key=lambda row: row[0]))
+    # MariaDB sorts names that differ by an accent as one, and so the parts of two indexes come by turns.
+    parts = dict[str, list[Sequence[Any]]]()
+    for row in rows:
+        parts.setdefault(_text(row[0]), []).append(row)
+    return tuple(_index(name, found) for name, found in parts.items())
 
 
 def _index(name: str, parts: Sequence[Sequence[Any]]) -> Index:

@@ -65,6 +65,15 @@ def test_a_table_is_told_with_its_columns_and_indexes(server: Server) -> None:
     assert (table.engine, table.kind, table.partitioned) == ("InnoDB", "BASE TABLE", False)
 
 
+def test_indexes_whose_names_differ_by_an_accent_are_two(server: Server) -> None:
+    """MariaDB sorts their names as one: their columns come by turns."""
+    make(server, "a INT NOT NULL, b INT NOT NULL, c INT, UNIQUE KEY `é` (a, b), KEY `e` (c, b)")
+
+    held = [(index.name, index.columns, index.unique) for index in server.source().table("lab", "s").indexes]
+
+    assert sorted(held) == [("e", ("c", "b"), False), ("é", ("a", "b"), True)]
+
+
 def test_a_statement_that_made_a_table_is_told_whatever_bytes_its_defaults_hold(server: Server) -> None:
     make(server, "id INT PRIMARY KEY, `grün` VARBINARY(4) NOT NULL DEFAULT X'FFFE0041'")
 
