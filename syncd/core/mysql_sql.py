@@ -363,6 +363,9 @@ def is_on(value: object) -> bool:
 ALL_ROWS_OF_AN_ANSWER: Final = 2**64 - 1
 """`sql_select_limit` that cuts nothing; a server may have another for all its sessions."""
 
+AS_IT_IS_NOW: Final = "/*M!100304 , system_versioning_asof = DEFAULT */"
+"""Of a versioned table of MariaDB the rows of now; a server may show all its sessions those of an earlier time."""
+
 SERVER_CLOCK: Final = "SELECT CAST(UTC_TIMESTAMP(6) AS CHAR)"
 
 SERVER_ZONE: Final = (

@@ -12,7 +12,7 @@ import pymysql
 from syncd.adapters.mysql.codes import AWAY, HINTS, passes
 from syncd.adapters.mysql.tls import handshake_error, tls_options, unchecked
 from syncd.core.errors import SourceDown, SourceUnfit
-from syncd.core.mysql_sql import ALL_ROWS_OF_AN_ANSWER
+from syncd.core.mysql_sql import ALL_ROWS_OF_AN_ANSWER, AS_IT_IS_NOW
 from syncd.core.settings import SourceSettings
 from watermarks.errors import HintedError
 
@@ -102,14 +102,14 @@ def _prepared(settings: SourceSettings) -> _Quick:
 def session_of(silence: float) -> str:
     """The first statement of a session of which no wait is longer than so many seconds.
 
-    No mode turns a value into something else, or a strange stamp into an error; no answer is cut; and no statement
-    goes on at the server after we have given it up: the server ends it first, and says so.
+    No mode turns a value into something else, or a strange stamp into an error; no answer is cut, or of an earlier
+    time; and no statement goes on at the server after we have given it up: the server ends it first, and says so.
     """
     milliseconds = max(1, int(silence * 900))
     return (
         "SET SESSION time_zone = '+00:00', sql_mode = '', character_set_results = utf8mb4,"
         f" sql_select_limit = {ALL_ROWS_OF_AN_ANSWER} /*!50708 , max_execution_time = {milliseconds} */"
-        f" /*M!100101 , max_statement_time = {milliseconds / 1000} */"
+        f" /*M!100101 , max_statement_time = {milliseconds / 1000} */ {AS_IT_IS_NOW}"
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from syncd.core.mysql_sql import ALL_ROWS_OF_AN_ANSWER, expression_of
+from syncd.core.mysql_sql import ALL_ROWS_OF_AN_ANSWER, AS_IT_IS_NOW, expression_of
 from syncd.core.settings import SourceSettings, Tls
 
 CONNECTED_WITHIN: Final = 10_000
@@ -128,6 +128,7 @@ def session_of(source: SourceSettings, identity: str) -> str:
         # A server may show all its sessions what others have not committed: such a row can be gone, with an older one
         # below the mark.
         " /*!50720 , transaction_isolation = 'REPEATABLE-READ' */ /*M!100101 , tx_isolation = 'REPEATABLE-READ' */"
+        f" {AS_IT_IS_NOW}"
     )
 
 

@@ -264,6 +264,25 @@ def test_no_session_sees_what_is_not_committed_or_an_answer_that_is_cut(server: 
     assert (isolation, limit) == ("REPEATABLE-READ", 2**64 - 1)
 
 
+@pytest.mark.parametrize("session", ["read", "asked"])
+def test_no_session_sees_a_versioned_table_as_it_once_was(server: Server, session: str) -> None:
+    if server.name != "mariadb":
+        pytest.skip("only MariaDB has versioned tables")
+    with server.admin() as admin:
+        rows_of(admin, "CREATE OR REPLACE TABLE versioned (id INT PRIMARY KEY) WITH SYSTEM VERSIONING")
+        rows_of(admin, "INSERT INTO versioned VALUES (1)")
+        rows_of(admin, "SET GLOBAL system_versioning_asof = '2020-01-01 00:00:00'")
+        try:
+            with server.admin() if session == "read" else connect(server.settings) as connection:
+                if session == "read":
+                    rows_of(connection, session_of(server.settings, server.source().server().identity))
+                found = rows_of(connection, "SELECT id FROM lab.versioned")
+        finally:
+            rows_of(admin, "SET GLOBAL system_versioning_asof = DEFAULT")
+
+    assert found == [(1,)]
+
+
 def test_how_busy_the_server_is_can_be_asked(server: Server) -> None:
     assert server.source().busy() is None
     assert "more than 0" in str(server.source(replace(server.settings, max_threads_running=0)).busy())
