@@ -25,7 +25,7 @@ from syncd.adapters.mysql.replica import (
 )
 from syncd.adapters.mysql.throttle import reason_to_wait
 from syncd.core.calls import Asking, Meter, SourceAsked, unmetered
-from syncd.core.errors import SourceDown, SourceUnfit
+from syncd.core.errors import SourceDown, SourceUnfit, ValueRefused
 from syncd.core.mysql_sql import as_identity, identity_sql, is_on
 from syncd.core.quoting import qualified
 from syncd.core.schema import Server, Table
@@ -180,6 +180,15 @@ class MySqlSource:
             rows: Sequence[tuple[Any, ...]] = self._run(lambda connection: _fetched(connection, sql))
         except FOREIGN as error:
             raise self._meant(error, database) from error
+        except UnicodeDecodeError as error:
+            self.close()  # the rest of the answer is still on its way
+            place = f"{self._settings.host}:{self._settings.port}"
+            near = error.object[error.start :][:8].hex().upper()
+            raise ValueRefused(
+                f"MySQL at {place} answers with the bytes {near}, which are no text",
+                hint="Which text of a key is not valid in its character set? Mend that row, or name another unique key"
+                " of the table in the stream's `key`.",
+            ) from error
         return rows
 
     def _run(self, ask: Callable[[Connection], Any]) -> Any:  # noqa: ANN401  # whatever is asked for
