@@ -293,9 +293,12 @@ def ties(load: Load, client: Client, rng: random.Random) -> None:
 
 
 def deep_ties(load: Load, client: Client, rng: random.Random) -> None:
-    """One statement, one stamp: rows that were there, or as many new ones."""
+    """One statement, one stamp: as many new rows, or those that were there, which others change as well.
+
+    New ones first: they stand in nobody's way, where an update of so many may be ended as a deadlock again and again.
+    """
     table, last = _table(rng), DEEP + load.deep - 1
-    grows = load.counts["deep_ties"] % 3 == 1 and load.counts["deep_ties"] < 3 * GROWN_AT_MOST
+    grows = load.counts["deep_ties"] % 3 == 0 and load.counts["deep_ties"] < 3 * GROWN_AT_MOST
     rows = f"WHERE id BETWEEN {DEEP} AND {last}"
     client.run(
         "BEGIN",
