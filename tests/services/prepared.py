@@ -259,7 +259,8 @@ class _Defaults:
         return Server(identity="server-1", version=(9, 7, 0), mariadb=False)
 
     def rows(self, sql: str) -> Sequence[tuple[object, ...]]:
-        return [tuple(self.known[name] for name in re.findall(r"DEFAULT\(`(\w+)`\)", sql))]
+        asked = dict.fromkeys(re.findall(r"DEFAULT\(`(\w+)`\)", sql))  # a long text is named twice
+        return [tuple(self.known[name] for name in asked)]
 
 
 @dataclass
