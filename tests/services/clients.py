@@ -78,14 +78,19 @@ def state_of(watcher: Client, connection: int) -> str:
 
 
 def standing(port: int) -> int:
-    """How many connections to a port of this machine stand; one whose client has ended it does not.
+    """How many connections to a port of this machine stand at one moment; one whose client has ended it does not.
 
-    A server's own list holds such a one until it has heard of its end, which on a busy machine is later.
+    A server's own list holds such a one until it has heard of its end, which on a busy machine is later. The tables of
+    the system are read one after the other: what stands in two readings stood between them.
     """
+    return len(_established(port) & _established(port))
+
+
+def _established(port: int) -> set[tuple[str, str]]:
     remote, established = f":{port:04X}", "01"
     tables = [path.read_text().splitlines()[1:] for path in (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))]
     found = [line.split() for table in tables for line in table]
-    return sum(fields[2].endswith(remote) and fields[3] == established for fields in found)
+    return {(fields[1], fields[9]) for fields in found if fields[2].endswith(remote) and fields[3] == established}
 
 
 def is_gone(watcher: Client, connection: int) -> bool:
