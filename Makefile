@@ -111,7 +111,7 @@ format: $(READY) ## lay the code out and mend what can be mended
 	$(BIN)/ruff check --fix
 
 schema: $(READY) ## renew the JSON Schema of the configuration from its model and its documentation
-	$(BIN)/python -m syncd.config.schema docs/configuration.md > schema.new
+	$(BIN)/python -m syncd.config.json_schema docs/configuration.md > schema.new
 	@mv schema.new syncd/config/syncd.schema.json
 
 man: $(READY)   ## renew the manual page from the commands

@@ -12,13 +12,13 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from syncd.adapters.arrow import Conversion
-from syncd.adapters.order import WindowCheck
-from syncd.adapters.parquet import PartWriter
-from syncd.core.passages import passages
-from syncd.core.reading import OrderField
-from syncd.core.schema import Column, Table
-from syncd.core.settings import StreamSettings
+from syncd.datatypes.source_table import Column, Table
+from syncd.lake.window_reads import OrderField
+from syncd.parquet.batch_conversion import Conversion
+from syncd.parquet.part_writer import PartWriter
+from syncd.parquet.window_check import WindowCheck
+from syncd.settings import StreamSettings
+from syncd.tables.column_mapping import passages
 from watermarks.cursor import Cursor, Kind, Value
 from watermarks.window import Window
 

@@ -27,11 +27,11 @@ import pyarrow.parquet as pq
 from benchmarks.others.tools import TOOLS, NotRun, Place
 from benchmarks.stage import FEW, FIRST_RUN, INCREMENTS, Stage, warm_session
 from benchmarks.tree import peak_of_tree, serving, work_of, work_since
-from syncd.core.planner import Request
-from syncd.core.settings import SparkSettings
+from syncd.extract.plan_rules import Request
 from syncd.sandbox.mysql import MySqlAddress
+from syncd.sandbox.running_sandbox import Sandbox
 from syncd.sandbox.shop.seed import seed_orders
-from syncd.sandbox.whole import Sandbox
+from syncd.settings import SparkSettings
 
 if TYPE_CHECKING:
     from syncd.sandbox.s3 import S3Address

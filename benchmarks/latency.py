@@ -21,7 +21,7 @@ from typing import Any
 
 import redshift_connector
 
-from syncd.sandbox.whole import Sandbox
+from syncd.sandbox.running_sandbox import Sandbox
 
 TABLES = 5
 ROWS = 20_000

@@ -25,16 +25,16 @@ import pyarrow as pa
 import redshift_connector
 
 from benchmarks.standin_copy import BUCKET, MOTO
-from syncd.adapters.arrow import file_schema
-from syncd.adapters.parquet import PartWriter
-from syncd.adapters.redshift.session import Session
-from syncd.adapters.s3 import Lake
+from syncd.app import Pass, Service
 from syncd.config.check import read_settings
-from syncd.core.batch_number import number_of
-from syncd.core.layout import batch_prefix, part_key
-from syncd.core.reading import Part
-from syncd.core.settings import LakeSettings
-from syncd.wiring import Pass, Service
+from syncd.lake.batch_number import number_of
+from syncd.lake.keys import batch_prefix, part_key
+from syncd.lake.window_reads import Part
+from syncd.parquet.batch_conversion import file_schema
+from syncd.parquet.part_writer import PartWriter
+from syncd.redshift.session import Session
+from syncd.s3.lake_client import Lake
+from syncd.settings import LakeSettings
 from tests.services.prepared import Prepared, Row, position, row
 from watermarks.batch import Draft, Kind, Plan
 from watermarks.cursor import START

@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from syncd.adapters.redshift.session import Session
+from syncd.app import Pass, Service
 from syncd.config.check import read_settings
-from syncd.wiring import Pass, Service
+from syncd.redshift.session import Session
 
 
 def main(config: Path) -> None:

@@ -7,9 +7,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from syncd.sandbox.running_sandbox import Sandbox
 from syncd.sandbox.shop.seed import Size, seed_shop
 from syncd.sandbox.shop.writer import Writer
-from syncd.sandbox.whole import Sandbox
 
 ORDERS = 200_000
 TRANSACTIONS = 5_000

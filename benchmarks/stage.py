@@ -11,14 +11,14 @@ from functools import cached_property
 from pathlib import Path
 from uuid import uuid4
 
-from syncd.adapters.spark.session import Session
+from syncd.app import Pass, Service
 from syncd.config.check import read_settings
-from syncd.core.events import BatchExtracted, Event
-from syncd.core.planner import Request
-from syncd.core.settings import Settings, SparkSettings
+from syncd.events import BatchExtracted, Event
+from syncd.extract.plan_rules import Request
 from syncd.sandbox.mysql import MySqlAddress
 from syncd.sandbox.s3 import S3Address
-from syncd.wiring import Pass, Service
+from syncd.settings import Settings, SparkSettings
+from syncd.spark.spark_session import Session
 
 INCREMENTS = {"from": "2000-01-01"}
 """Before any order: increments from there on, in their order, as the dump has them."""

@@ -20,15 +20,15 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.stage import INCREMENTS, WarmService
-from syncd.adapters.mysql.horizon import SHARED_FOR
-from syncd.adapters.spark.session import Session
+from syncd.app import Pass, Service
 from syncd.config.check import read_settings
-from syncd.core.planner import Request
-from syncd.core.settings import Settings, SparkSettings
+from syncd.extract.plan_rules import Request
+from syncd.extract.planner import AGED
+from syncd.mysql.shared_horizon import SHARED_FOR
+from syncd.sandbox.running_sandbox import Sandbox
 from syncd.sandbox.shop.seed import Size, seed_shop
-from syncd.sandbox.whole import Sandbox
-from syncd.stages.planning import AGED
-from syncd.wiring import Pass, Service
+from syncd.settings import Settings, SparkSettings
+from syncd.spark.spark_session import Session
 
 ROUNDS = 5
 ORDERS = 20_000

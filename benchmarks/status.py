@@ -20,7 +20,7 @@ from botocore.config import Config
 
 from benchmarks.standin_copy import MOTO
 from benchmarks.watermarks import RUN, STREAM, link_after
-from syncd.stages.standing import AT_ONCE
+from syncd.operations.status_query import AT_ONCE
 from watermarks.document import Watermark
 from watermarks.names import StreamName, document_key
 

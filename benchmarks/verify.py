@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.extract import filled, processor
-from syncd.sandbox.whole import Sandbox
+from syncd.sandbox.running_sandbox import Sandbox
 
 ORDERS = 2_000_000
 ROUNDS = 3

@@ -17,9 +17,9 @@ from datetime import UTC, datetime
 from watermarks.batch import BatchId, Draft, Filled, Kind, Link, Plan, World
 from watermarks.cursor import START, Cursor
 from watermarks.document import Watermark
-from watermarks.halves import Run
 from watermarks.history import Change, Journal, Note
 from watermarks.names import StreamName, document_key
+from watermarks.progress import Run
 from watermarks.store import Revision, Stored
 from watermarks.stores.memory import MemoryStore
 

@@ -9,11 +9,11 @@ from watermarks.batch import BatchId, Draft, Filled, Kind, Link, Plan, Snapshot,
 from watermarks.cursor import START, Cursor
 from watermarks.document import Stage, Watermark
 from watermarks.extraction import Extraction
-from watermarks.halves import Run
 from watermarks.history import Journal
 from watermarks.host import Whereabouts
 from watermarks.lease import Held, Process
 from watermarks.names import StreamName
+from watermarks.progress import Run
 from watermarks.store import Store
 from watermarks.testing import ManualClock
 from watermarks.window import Window

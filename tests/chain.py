@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from watermarks.batch import BatchId, Draft, Filled, Kind, Link, Plan, Snapshot, World
 from watermarks.cursor import START, Cursor
-from watermarks.halves import Run
 from watermarks.names import StreamName
+from watermarks.progress import Run
 from watermarks.window import Window
 
 NOON: Final = datetime(2024, 5, 17, 12, 0, tzinfo=UTC)

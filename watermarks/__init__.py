@@ -18,14 +18,14 @@ if TYPE_CHECKING:
         Transient,
     )
     from watermarks.extraction import Chain, Extraction, Producer, Turn
-    from watermarks.halves import Extracted, Loaded, Run, Strategy
     from watermarks.history import Change, Entry, Journal, Note
-    from watermarks.landing import Brought, Cycle, Landing, LedgerKey, Target, require_fence
     from watermarks.lease import Held, Process
+    from watermarks.loading import Brought, Cycle, Landing, LedgerKey, Target, require_fence
     from watermarks.names import StreamName
-    from watermarks.operate import Operator
+    from watermarks.operator import Operator
+    from watermarks.progress import Extracted, Loaded, Run, Strategy
     from watermarks.store import Store
-    from watermarks.system import SystemDefault
+    from watermarks.system_default import SystemDefault
     from watermarks.window import Window
 
 __all__ = [
@@ -85,14 +85,14 @@ _NAMES: Final = {
     "watermarks.document": "Failure Stage Status Watermark",
     "watermarks.errors": "DataInDoubt HintedError Misuse NotOwner OutcomeUnknown Stale StateUnreadable Transient",
     "watermarks.extraction": "Chain Extraction Producer Turn",
-    "watermarks.halves": "Extracted Loaded Run Strategy",
+    "watermarks.progress": "Extracted Loaded Run Strategy",
     "watermarks.history": "Change Entry Journal Note",
-    "watermarks.landing": "Brought Cycle Landing LedgerKey Target require_fence",
+    "watermarks.loading": "Brought Cycle Landing LedgerKey Target require_fence",
     "watermarks.lease": "Held Process",
     "watermarks.names": "StreamName",
-    "watermarks.operate": "Operator",
+    "watermarks.operator": "Operator",
     "watermarks.store": "Store",
-    "watermarks.system": "SystemDefault",
+    "watermarks.system_default": "SystemDefault",
     "watermarks.window": "Window",
 }
 _HOMES: Final = {name: home for home, names in _NAMES.items() for name in names.split()}

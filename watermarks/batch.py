@@ -7,10 +7,10 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, Self
 
+from watermarks.codec import Fields, Foreign, blamed, seal, sealed_digest, unseal
 from watermarks.cursor import Cursor, instant_of, instant_text
 from watermarks.errors import DataInDoubt, Misuse
 from watermarks.names import StreamName
-from watermarks.sealed import Fields, Foreign, blamed, seal, sealed_digest, unseal
 from watermarks.window import Window
 
 PLAN_FORMAT: Final = "watermarks/plan"

@@ -8,11 +8,11 @@ from types import MappingProxyType
 from typing import Any, Final, Self
 
 from watermarks.batch import BatchId, Link, Snapshot
+from watermarks.codec import REBUILD, Damaged, Fields, Foreign, blamed, printable, seal, unseal
 from watermarks.cursor import Cursor, Kind, Value, instant_of, instant_text
 from watermarks.errors import DataInDoubt
-from watermarks.halves import Extracted, Landings, Loaded, Run, Skipped, Strategy, Tally
 from watermarks.names import StreamName
-from watermarks.sealed import REBUILD, Damaged, Fields, Foreign, blamed, printable, seal, unseal
+from watermarks.progress import Extracted, Landings, Loaded, Run, Skipped, Strategy, Tally
 from watermarks.upgrade import upgraded
 
 FORMAT: Final = "watermarks/watermark"

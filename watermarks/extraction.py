@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from watermarks.batch import BatchId, Draft, Filled, Kind, Link, Plan
+from watermarks.batch_states import Event, State, move
 from watermarks.document import Failure, Stage, Watermark
-from watermarks.halves import Run
 from watermarks.history import Change, Journal, Note, StateMissing
 from watermarks.lease import Held, read_held, require_epoch
-from watermarks.moves import Event, State, move
 from watermarks.names import StreamName, link_key, plan_key
+from watermarks.progress import Run
 from watermarks.store import put_once
 
 

@@ -15,10 +15,10 @@ from enum import StrEnum
 from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 from watermarks.clock import Clock, SystemClock
+from watermarks.codec import REBUILD, Damaged, Fields, Foreign, blamed, parse, printable, seal, unseal
 from watermarks.cursor import instant_of, instant_text
 from watermarks.errors import HintedError, NotOwner, OutcomeUnknown, Stale, StateUnreadable, Transient
 from watermarks.names import StreamName, document_key, history_key, history_prefix, traces
-from watermarks.sealed import REBUILD, Damaged, Fields, Foreign, blamed, parse, printable, seal, unseal
 from watermarks.store import Kept, Revision, Store, put_once
 
 FORMAT: Final = "watermarks/entry"

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Final, Self
 
 from watermarks.clock import Clock, SystemClock
+from watermarks.codec import Fields, Foreign, seal, unseal
 from watermarks.document import Stage, Watermark
 from watermarks.errors import AlreadyExists, NotOwner, OutcomeUnknown, StaleRevision
 from watermarks.history import Change, Fenced, Journal, Note, new_nonce
 from watermarks.host import Host, LocalHost, Whereabouts
 from watermarks.names import StreamName, claim_key, owner_key
-from watermarks.sealed import Fields, Foreign, seal, unseal
 from watermarks.store import Kept, Revision, Store, put_once
 
 OWNER_FORMAT: Final = "watermarks/owner"

@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final, cast
 
+from watermarks.codec import Damaged, Foreign, parse
 from watermarks.cursor import Cursor
 from watermarks.document import Status
 from watermarks.errors import Misuse
 from watermarks.names import StreamName
-from watermarks.sealed import Damaged, Foreign, parse
 
 _MOMENT: Final = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(\.\d{1,9})?\s*(Z|UTC|[+-]\d\d:?\d\d)?")
 _CURRENT: Final = frozenset({"format", "format_version", "digest", "revision"})

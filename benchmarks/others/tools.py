@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import quote
 
-from syncd.adapters.cache import find_jars
-from syncd.adapters.jars import MARIADB_SERVER, MYSQL_DRIVER, fetch
+from syncd.host.cache_dirs import find_jars
+from syncd.host.jars import MARIADB_SERVER, MYSQL_DRIVER, fetch
 from syncd.sandbox.mysql import MySqlAddress
 from syncd.sandbox.s3 import S3Address
 

@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.cli.exits import Exit
+from syncd.cli.exit_codes import Exit
 from syncd.cli.output import show_json
-from syncd.cli.streams import Named, chosen, common, error_fields, leave, open_desk, told
-from syncd.observe.words import counted
+from syncd.cli.stream_options import Named, chosen, common, error_fields, leave, open_desk, told
+from syncd.observe.event_text import counted
 from watermarks.errors import HintedError
 
 if TYPE_CHECKING:
-    from syncd.desk import Desk
-    from syncd.stages.auditing import Audited
-    from syncd.stages.marks.checking import Finding
+    from syncd.app.operator_context import Desk
+    from syncd.operations.chain_audit import Audited
+    from syncd.operations.consistency_check import Finding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +52,12 @@ def audit(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by n
 
 
 def _look(desk: "Desk", named: Named, *, deep: bool) -> Looked:
-    from syncd.stages.auditing import Audit
-    from syncd.stages.marks.changing import require_run
+    from syncd.operations.chain_audit import Audit
+    from syncd.operations.mark_change import require_run
 
     depth = None
     if deep:
-        from syncd.adapters.depth import LakeDepth
+        from syncd.s3.content_check import LakeDepth
 
         depth = LakeDepth(desk.lake)
     try:
@@ -69,7 +69,7 @@ def _look(desk: "Desk", named: Named, *, deep: bool) -> Looked:
 
 
 def _show(one: Looked, *, deep: bool) -> None:
-    from syncd.stages.auditing import CONSEQUENCES
+    from syncd.operations.chain_audit import CONSEQUENCES
 
     if one.audited is None:
         return
@@ -88,7 +88,7 @@ def _show(one: Looked, *, deep: bool) -> None:
 
 
 def _fields(one: Looked) -> dict[str, Any]:
-    from syncd.stages.auditing import CONSEQUENCES
+    from syncd.operations.chain_audit import CONSEQUENCES
 
     seen = one.audited
     return {

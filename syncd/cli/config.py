@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from syncd.cli.exits import Exit
+from syncd.cli.exit_codes import Exit
 from syncd.cli.output import say, show_json
-from syncd.cli.streams import CONFIG
+from syncd.cli.stream_options import CONFIG
 
 if TYPE_CHECKING:
-    from syncd.config.read import Mistake
-    from syncd.core.settings import Settings
+    from syncd.config.yaml_reader import Mistake
+    from syncd.settings import Settings
 
 
 @click.group()
@@ -44,7 +44,7 @@ def check(path: Path, as_json: bool) -> None:
     No server is asked: that is `syncd doctor`. The variables that the file refers to have to be set.
     """
     from syncd.config.check import read_settings
-    from syncd.config.read import Misconfigured
+    from syncd.config.yaml_reader import Misconfigured
 
     try:
         settings = read_settings(path, os.environ)
@@ -67,7 +67,7 @@ def schema(as_json: bool) -> None:  # noqa: ARG001  # every command has it
       syncd config schema > syncd.schema.json
       then, as the first line of syncd.yaml:  # yaml-language-server: $schema=syncd.schema.json
     """
-    from syncd.config.schema import SHIPPED
+    from syncd.config.json_schema import SHIPPED
 
     click.echo(SHIPPED.read_text(encoding="utf-8"), nl=False)
 

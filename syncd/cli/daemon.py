@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from syncd.cli.exits import Exit, worst
+from syncd.cli.exit_codes import Exit, worst
 from syncd.cli.output import say, show_json
-from syncd.cli.streams import CONFIG
+from syncd.cli.stream_options import CONFIG
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from syncd.core.events import Tell
-    from syncd.core.settings import Settings
-    from syncd.daemon.service import Daemon
-    from syncd.daemon.tellers import Tellers
-    from syncd.daemon.watching import Watching
-    from syncd.daemon.works import Works
+    from syncd.daemon.daemon_loop import Daemon
+    from syncd.daemon.event_sinks import Tellers
+    from syncd.daemon.monitoring import Watching
+    from syncd.daemon.pass_runner import Works
+    from syncd.events import Tell
+    from syncd.settings import Settings
     from watermarks.clock import Clock
 
 ANSWERS_WITHIN: Final = 20.0
@@ -44,12 +44,12 @@ def daemon(config: Path) -> None:
 
 def serve(config: Path, *, ttl: float | None = None) -> None:
     """Be the daemon of a file in this process; `ttl` is after how many seconds of silence others take over."""
+    from syncd.app import TTL
     from syncd.config.check import read_settings
+    from syncd.daemon.daemon_loop import Daemon
+    from syncd.daemon.event_sinks import Tellers
+    from syncd.daemon.monitoring import Watching
     from syncd.daemon.schedule import HostClock
-    from syncd.daemon.service import Daemon
-    from syncd.daemon.tellers import Tellers
-    from syncd.daemon.watching import Watching
-    from syncd.wiring import TTL
 
     ttl = ttl or TTL
     settings = read_settings(config, os.environ)
@@ -92,7 +92,7 @@ def reload(config: Path, *, as_json: bool) -> None:
 
     A file with mistakes changes nothing: they are told, and the settings of before stay in force.
     """
-    from syncd.daemon.control import ask
+    from syncd.daemon.control_socket import ask
 
     answers = ask(config, "reload")
     if as_json:
@@ -125,16 +125,16 @@ def _around(
     at_work: "Daemon", config: Path, tellers: "Tellers", clock: "Clock"
 ) -> "Iterator[AbstractContextManager[object]]":
     """Everything that is up while the loop runs; what cannot be put up is the end of the start."""
-    from syncd.adapters.systemd import Systemd
-    from syncd.daemon.alive import Alive
-    from syncd.daemon.control import Listening
+    from syncd.daemon.control_socket import Listening
+    from syncd.daemon.systemd import Systemd
+    from syncd.daemon.systemd_watchdog import Alive
 
     yield Listening(config, _answering(at_work))
     yield Alive(Systemd.of(os.environ), at_work, clock=clock, status=tellers.status)
 
 
 def _answering(at_work: "Daemon") -> "Callable[[str], dict[str, Any]]":
-    from syncd.daemon.reloading import not_yet
+    from syncd.daemon.config_reload import not_yet
 
     def answer(word: str) -> dict[str, Any]:
         if word != "reload":
@@ -156,7 +156,7 @@ def _works(
     tell: "Tell",
     lost: "Callable[[], None]",
 ) -> "Works":
-    from syncd.wiring import Service
+    from syncd.app import Service
 
     watching.settings(settings)
     tellers.reconfigure(settings)

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from syncd.cli.exits import Exit
+from syncd.cli.exit_codes import Exit
 from syncd.cli.output import say, show_json, show_table
 
 if TYPE_CHECKING:
-    from syncd.sandbox.demo.equal import Compared
-    from syncd.sandbox.demo.play import Ending, Verdict
+    from syncd.sandbox.demo.demonstration import Ending, Verdict
+    from syncd.sandbox.demo.equality_check import Compared
 
 ENDS: Final = (signal.SIGTERM, signal.SIGHUP)
 
@@ -28,7 +28,7 @@ class DurationType(click.ParamType[timedelta]):
     name = "duration"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
-        from syncd.config.words import duration
+        from syncd.config.value_parsers import duration
 
         try:
             return duration(value)
@@ -50,9 +50,9 @@ class DurationType(click.ParamType[timedelta]):
 )
 def demo(seconds: timedelta | None, orders: int, rate: float, as_json: bool, directory: Path | None) -> None:
     """Show the whole system on this machine: a shop in MySQL, a writer, and a warehouse that is kept equal."""
-    from syncd.adapters.cache import find_base
-    from syncd.cli.demo_view import audience
-    from syncd.sandbox.demo.play import Demo, Ending
+    from syncd.cli.views.demo_view import audience
+    from syncd.host.cache_dirs import find_base
+    from syncd.sandbox.demo.demonstration import Demo, Ending
 
     place = (directory or find_base(os.environ, "XDG_STATE_HOME", ".local/state") / "syncd" / "demo").absolute()
     ending = Ending(None if seconds is None else seconds.total_seconds())

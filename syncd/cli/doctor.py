@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from syncd.cli.exits import Exit, exit_for, worst
+from syncd.cli.exit_codes import Exit, exit_for, worst
 from syncd.cli.output import say, show_json
-from syncd.cli.streams import CONFIG
+from syncd.cli.stream_options import CONFIG
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from syncd.core.checkup import Finding
+    from syncd.ports.preflight import Finding
 
 _OF_SIDE: Final = {"host": Exit.SOURCE, "source": Exit.SOURCE, "lake": Exit.LAKE, "warehouse": Exit.WAREHOUSE}
 
@@ -35,9 +35,9 @@ def doctor(path: Path, as_json: bool) -> None:
     Each check passes, warns or fails; with what fails comes the grant, SQL or policy to paste.
     What it tries it removes again: transactions are rolled back, objects lie below doctor/ in the lake.
     """
+    from syncd.app.doctor_checks import Doctor
     from syncd.config.check import read_settings
-    from syncd.core.checkup import counted
-    from syncd.wiring.doctor import Doctor
+    from syncd.ports.preflight import counted
 
     findings = Doctor(read_settings(path, os.environ), environ=os.environ).findings()
     if as_json:
@@ -68,7 +68,7 @@ def _told(found: "Finding") -> dict[str, str]:
 
 def _show(findings: "Sequence[Finding]") -> None:
     """A block for each side; below what does not pass stands what to paste."""
-    from syncd.core.checkup import counted
+    from syncd.ports.preflight import counted
 
     wide = max((len(found.check) for found in findings), default=0)
     title = ""

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.cli.exits import Exit
+from syncd.cli.exit_codes import Exit
 from syncd.cli.output import show_json
-from syncd.cli.streams import chosen, common, leave, open_desk
+from syncd.cli.stream_options import chosen, common, leave, open_desk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from syncd.core.whereabouts import Facts, Sighting, Verdict
+    from syncd.operations.row_status import Facts, Sighting, Verdict
 
 
 @click.command()
@@ -29,8 +29,8 @@ def explain(table: str, key: tuple[str, ...], **words: Any) -> None:  # noqa: AN
 
     Exit 7: the row is in doubt.
     """
-    from syncd.core.whereabouts import Place, verdict
-    from syncd.explaining import Explainer
+    from syncd.operations.row_explainer import Explainer
+    from syncd.operations.row_status import Place, verdict
 
     pairs = _pairs(key)
     with open_desk(words["config"], looks=True) as desk:
@@ -76,7 +76,7 @@ def _names(why: str, sightings: "Sequence[Sighting]") -> bool:
 
 
 def _source(facts: "Facts") -> str:
-    from syncd.core.whereabouts import shown
+    from syncd.operations.row_status import shown
 
     if not facts.source.asked:
         return facts.source.trouble

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from syncd.cli.output import say, show_json
-from syncd.cli.streams import CONFIG
-from syncd.core.errors import ConfigError
+from syncd.cli.stream_options import CONFIG
+from syncd.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from syncd.core.proposal import Proposal
-    from syncd.core.settings import SourceSettings
+    from syncd.mysql.cursor_proposal import Proposal
+    from syncd.settings import SourceSettings
 
 _USER: Final = re.compile(r"^(\w+://)([^:@/?#]*):(.*)@(?=[^@]*$)")
 
@@ -51,8 +51,8 @@ def init(  # each is an option
     For each table it proposes cursor, mode, schedule and layout, with the evidence, and says what it could not prove.
     No table is read whole, nothing is changed, no file overwritten, and no password written.
     """
-    from syncd.adapters.mysql.survey import survey
-    from syncd.core.first_file import Sides, text_of
+    from syncd.config.first_file import Sides, text_of
+    from syncd.mysql.table_survey import survey
 
     _require_new(output)
     options = {key: value for key, value in (("tls", tls), ("ca", ca), ("zone", zone)) if value}
@@ -90,7 +90,7 @@ def _source(url: str, options: dict[str, str], *, beside: Path) -> "SourceSettin
     import json
 
     from syncd.config.check import check
-    from syncd.config.read import parse_text
+    from syncd.config.yaml_reader import parse_text
 
     body = json.dumps({"source": {"url": url, **options}, "lake": {"url": "s3://-"}, "tables": {"-.-": None}})
     return check(parse_text(body, path=str(beside), environ=os.environ)).sources[0]
@@ -110,8 +110,8 @@ def _checked(one: "Proposal", sides: object) -> "Proposal":
     from dataclasses import replace
 
     from syncd.config.check import check
-    from syncd.config.read import Misconfigured, parse_text
-    from syncd.core.first_file import Sides, text_of
+    from syncd.config.first_file import Sides, text_of
+    from syncd.config.yaml_reader import Misconfigured, parse_text
 
     if one.left_out:
         return one

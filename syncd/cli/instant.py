@@ -11,7 +11,7 @@ class InstantType(click.ParamType[datetime]):
     name = "instant"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        from syncd.config.words import instant
+        from syncd.config.value_parsers import instant
 
         try:
             return instant(value)

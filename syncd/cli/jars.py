@@ -9,7 +9,7 @@ import click
 from syncd.cli.output import say, show_json, show_table
 
 if TYPE_CHECKING:
-    from syncd.adapters.jars import Artifact
+    from syncd.host.jars import Artifact
 
 
 @click.group()
@@ -25,8 +25,8 @@ def fetch(names: tuple[str, ...], as_json: bool) -> None:
 
     SYNCD_CACHE names another cache, SYNCD_IVY_SETTINGS a settings file of Ivy for another repository.
     """
-    from syncd.adapters.cache import find_jars
-    from syncd.adapters.jars import fetch as fetch_one
+    from syncd.host.cache_dirs import find_jars
+    from syncd.host.jars import fetch as fetch_one
 
     cache = find_jars(os.environ)
     wanted = _named(names)
@@ -39,13 +39,13 @@ def fetch(names: tuple[str, ...], as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def list_(as_json: bool) -> None:
     """List the archives, and which of them are in the cache."""
-    from syncd.adapters.cache import find_jars
+    from syncd.host.cache_dirs import find_jars
 
     _show(_named(()), find_jars(os.environ), as_json=as_json)
 
 
 def _named(names: tuple[str, ...]) -> "list[Artifact]":
-    from syncd.adapters.jars import ARTIFACTS
+    from syncd.host.jars import ARTIFACTS
 
     known = {artifact.module: artifact for artifact in ARTIFACTS}
     unknown = [name for name in names if name not in known]
@@ -55,7 +55,7 @@ def _named(names: tuple[str, ...]) -> "list[Artifact]":
 
 
 def _show(artifacts: "list[Artifact]", cache: Path, *, as_json: bool) -> None:
-    from syncd.adapters.jars import look
+    from syncd.host.jars import look
 
     kept = [(artifact, look(artifact, cache)) for artifact in artifacts]
     if as_json:

@@ -5,9 +5,9 @@ from typing import Final
 
 import click
 
-from syncd.cli.exits import Exit, exit_for
-from syncd.cli.listening import listened_to
-from syncd.cli.tree import Commands
+from syncd.cli.command_tree import Commands
+from syncd.cli.exit_codes import Exit, exit_for
+from syncd.cli.output_pipe import listened_to
 from watermarks.errors import HintedError
 
 COMMANDS: Final = {

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from syncd.cli.output import say, show_json, show_table
-from syncd.cli.streams import Named, chosen, common, error_fields, leave, open_desk, told
-from syncd.observe.words import size
+from syncd.cli.stream_options import Named, chosen, common, error_fields, leave, open_desk, told
+from syncd.observe.event_text import size
 from watermarks.errors import HintedError
 
 if TYPE_CHECKING:
-    from syncd.core.forecast import Forecast
-    from syncd.foretelling import Foreteller
+    from syncd.operations.forecast import Forecast
+    from syncd.operations.run_forecast import Foreteller
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +38,8 @@ def plan(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by na
 
     Rows beyond the next batch are the server's guess; sizes and times are what past runs of the table took.
     """
-    from syncd.config.words import duration
-    from syncd.foretelling import Foreteller
+    from syncd.config.value_parsers import duration
+    from syncd.operations.run_forecast import Foreteller
 
     try:
         wait = duration(words["wait"])

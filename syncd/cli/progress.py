@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import click
 
-from syncd.core.events import BatchPlanned, Event, RowsArrived
-from syncd.observe.words import told
+from syncd.events import BatchPlanned, Event, RowsArrived
+from syncd.observe.event_text import told
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

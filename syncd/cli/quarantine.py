@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.cli.exits import Exit, exit_for, worst
+from syncd.cli.exit_codes import Exit, exit_for, worst
 from syncd.cli.output import say
-from syncd.cli.quarantine_view import show_asides, show_replays, show_rows
 from syncd.cli.run import chosen, progress_of, require_warehouses, tell_error
 from syncd.cli.signals import ended_by_sigterm
-from syncd.cli.streams import CONFIG
+from syncd.cli.stream_options import CONFIG
+from syncd.cli.views.quarantine_view import show_asides, show_replays, show_rows
 from watermarks.errors import HintedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from syncd.core.settings import Settings, StreamSettings
-    from syncd.stages.load import LoadOutcome
-    from syncd.stages.quarantine import Lying
-    from syncd.stages.run import Outcome
-    from syncd.wiring import Service
+    from syncd.app import Service
+    from syncd.extract.extract_pass import Outcome
+    from syncd.load.load_pass import LoadOutcome
+    from syncd.load.quarantine_listing import Lying
+    from syncd.settings import Settings, StreamSettings
     from watermarks.batch import BatchId
 
 Command = Callable[..., None]
@@ -52,9 +52,9 @@ def quarantine() -> None:
 
 @contextmanager
 def _looking(settings: "Settings") -> "Iterator[Service]":
-    from syncd.core.silence import Silences
-    from syncd.desk import Desk
-    from syncd.looking import looking
+    from syncd.app.operator_context import Desk
+    from syncd.app.preview import looking
+    from syncd.concurrency.response_monitor import Silences
 
     with Desk(settings, looks=True, silences=Silences(say)) as desk, looking(desk, os.environ) as service:
         yield service
@@ -98,7 +98,7 @@ def show(**words: Any) -> None:  # noqa: ANN401  # as above
     """Show rows in quarantine that wait: why they lie there, column, length and values."""
     from itertools import islice
 
-    from syncd.core.manifest import Manifest
+    from syncd.lake.manifest import Manifest
 
     settings, streams = _streams(words)
     errors: list[tuple[StreamSettings, HintedError]] = []
@@ -126,9 +126,9 @@ def show(**words: Any) -> None:  # noqa: ANN401  # as above
 @_common
 def replay(**words: Any) -> None:  # noqa: ANN401  # as above
     """Bring rows back that pass by now; each once, and never over a newer version."""
-    from syncd.config.words import duration
-    from syncd.core.silence import Silences
-    from syncd.wiring import Pass, Service
+    from syncd.app import Pass, Service
+    from syncd.concurrency.response_monitor import Silences
+    from syncd.config.value_parsers import duration
 
     settings, streams = _streams(words)
     lands = not words["extract_only"]

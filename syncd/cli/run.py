@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.cli.exits import Exit
+from syncd.cli.exit_codes import Exit
 from syncd.cli.instant import InstantType
 from syncd.cli.output import say
-from syncd.cli.passes import Passed, show, worst_of
 from syncd.cli.signals import ended_by_sigterm
-from syncd.cli.streams import CONFIG
-from syncd.core.errors import ConfigError
-from syncd.core.near import meant
+from syncd.cli.stream_options import CONFIG
+from syncd.cli.views.run_view import Passed, show, worst_of
+from syncd.errors import ConfigError
+from syncd.suggestions import meant
 
 if TYPE_CHECKING:
-    from syncd.core.settings import Settings, StreamSettings
-    from syncd.wiring import Pass, Service
+    from syncd.app import Pass, Service
+    from syncd.settings import Settings, StreamSettings
     from watermarks.errors import HintedError
 
 
@@ -50,11 +50,11 @@ if TYPE_CHECKING:
 @click.option("-c", "--config", type=click.Path(path_type=Path), default=CONFIG, show_default=True, help="The file.")
 def run(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by name
     """Bring the lake up to date with MySQL, and Redshift with the lake, once."""
+    from syncd.app import Pass, Service, open_store, open_unwritten
+    from syncd.concurrency.response_monitor import Silences
     from syncd.config.check import read_settings
-    from syncd.config.words import duration
-    from syncd.core.planner import Request
-    from syncd.core.silence import Silences
-    from syncd.wiring import Pass, Service, open_store, open_unwritten
+    from syncd.config.value_parsers import duration
+    from syncd.extract.plan_rules import Request
 
     settings = read_settings(words["config"], os.environ)
     streams = chosen(settings, words["tables"], all_=words["all_"])
@@ -121,7 +121,7 @@ def _passed(service: "Service", stream: "StreamSettings", wanted: "Pass", *, ext
 
 def chosen(settings: "Settings", names: Sequence[str], *, all_: bool) -> "list[StreamSettings]":
     """The streams that were named; every name must be one, and some must be."""
-    from syncd.desk import name_of
+    from syncd.app.operator_context import name_of
 
     if all_ == bool(names):
         raise click.UsageError("name tables with -t, or say --all" if not names else "--all and -t exclude each other")

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from syncd.cli.output import say, show_json, show_table
-from syncd.cli.shown import moment
-from syncd.cli.streams import Named, chosen, common, error_fields, leave, open_desk, told
+from syncd.cli.stream_options import Named, chosen, common, error_fields, leave, open_desk, told
+from syncd.cli.views.mark_format import moment
 from watermarks.errors import HintedError
 
 if TYPE_CHECKING:
-    from syncd.core.past_runs import PastRun
-    from syncd.desk import Desk
+    from syncd.app.operator_context import Desk
+    from syncd.operations.past_runs import PastRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ def runs(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by na
 
 
 def _look(desk: "Desk", named: Named, *, last: int) -> Looked:
-    from syncd.stages.past import last_runs
+    from syncd.operations.run_history import last_runs
 
     try:
         return Looked(named=named, runs=tuple(last_runs(desk.journal, named.stream, last=last)))

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from syncd.cli.exits import Exit
+from syncd.cli.exit_codes import Exit
 from syncd.cli.output import say, show_json
-from syncd.cli.s3clean_view import Looked, clean_fields, list_fields, show, show_removed
-from syncd.cli.streams import Named, chosen, common, leave, open_desk, told
+from syncd.cli.stream_options import Named, chosen, common, leave, open_desk, told
+from syncd.cli.views.s3clean_view import Looked, clean_fields, list_fields, show, show_removed
 from watermarks.errors import HintedError
 
 if TYPE_CHECKING:
-    from syncd.desk import Desk
-    from syncd.stages.cleaning.deciding import Why
+    from syncd.app.operator_context import Desk
+    from syncd.operations.cleanup_rules import Why
 
 Command = Callable[..., None]
 AGE: Final = "7d"
@@ -90,7 +90,7 @@ def clean(**words: Any) -> None:  # noqa: ANN401  # as above
 
 
 def _kinds(words: dict[str, Any], *, otherwise: Sequence[str]) -> "frozenset[Why]":
-    from syncd.stages.cleaning.deciding import Why
+    from syncd.operations.cleanup_rules import Why
 
     named = {"loaded": words["loaded"], "orphan": words["orphans"], "replayed": words["quarantined"]}
     return frozenset(map(Why, [kind for kind, said in named.items() if said] or otherwise))
@@ -106,8 +106,8 @@ def _looked(desk: "Desk", words: dict[str, Any], wanted: "frozenset[Why]") -> li
 def _look(
     desk: "Desk", named: Named, wanted: "frozenset[Why]", *, now: datetime, before: datetime, asks: bool
 ) -> Looked:
-    from syncd.stages.cleaning.deciding import Why
-    from syncd.stages.cleaning.looking import Look
+    from syncd.operations.cleanup_preview import Look
+    from syncd.operations.cleanup_rules import Why
 
     needs = asks and named.settings is not None and wanted & {Why.LOADED, Why.REPLAYED}
     try:
@@ -119,9 +119,9 @@ def _look(
 
 
 def _cleaned(desk: "Desk", one: Looked, words: dict[str, Any]) -> Looked:
-    from syncd.adapters.bin import LakeBin
-    from syncd.desk import who
-    from syncd.stages.cleaning.removing import Removal
+    from syncd.app.operator_context import who
+    from syncd.operations.cleanup import Removal
+    from syncd.s3.object_removal import LakeBin
 
     if one.proposal is None or not one.goes:
         return one
@@ -142,8 +142,8 @@ class Versions:
 
 
 def _versions(desk: "Desk", looked: Sequence[Looked]) -> Versions:
-    from syncd.adapters.bin import LakeBin
-    from syncd.core.errors import LakeUnfit
+    from syncd.errors import LakeUnfit
+    from syncd.s3.object_removal import LakeBin
 
     keys = [file.key for one in looked for file in one.goes]
     if not keys:
@@ -167,7 +167,7 @@ def _tell_versions(versions: Versions, words: dict[str, Any]) -> None:
 
 
 def _age(text: str) -> timedelta:
-    from syncd.config.words import duration
+    from syncd.config.value_parsers import duration
 
     try:
         return duration(text)

@@ -63,9 +63,9 @@ def up(
     as_json: bool,
 ) -> None:
     """Start what does not run, wait until it serves, fill the shop if it is new."""
-    from syncd.sandbox.services import given
-    from syncd.sandbox.shop.stand import stand_up
-    from syncd.sandbox.whole import Sandbox
+    from syncd.sandbox.running_sandbox import Sandbox
+    from syncd.sandbox.service_table import given
+    from syncd.sandbox.shop.shop_setup import stand_up
 
     asked = {"mysql": mysql_port, "s3": s3_port, "redshift": redshift_port}
     ports = {name: port for name, port in asked.items() if port is not None}
@@ -84,7 +84,7 @@ def up(
 @_common
 def down(directory: Path | None, wait: float, as_json: bool) -> None:
     """End the sandbox's own processes; its data stays."""
-    from syncd.sandbox.places import find_places
+    from syncd.sandbox.sandbox_dirs import find_places
     from syncd.sandbox.supervisor import take_down
 
     place = find_places(os.environ, directory=directory).directory
@@ -99,7 +99,7 @@ def down(directory: Path | None, wait: float, as_json: bool) -> None:
 @_common
 def status(directory: Path | None, as_json: bool) -> None:
     """How each service stands, asked now."""
-    from syncd.sandbox.whole import Sandbox
+    from syncd.sandbox.running_sandbox import Sandbox
 
     box = Sandbox(directory)
     _show(box.directory, box.status(), as_json=as_json)

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.cli.exits import Exit
-from syncd.cli.listening import anybody
-from syncd.cli.status_view import head, show, status_fields
-from syncd.cli.streams import Named, chosen, common, leave, open_desk, told
+from syncd.cli.exit_codes import Exit
+from syncd.cli.output_pipe import anybody
+from syncd.cli.stream_options import Named, chosen, common, leave, open_desk, told
+from syncd.cli.views.status_view import head, show, status_fields
 from watermarks.errors import Transient
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from syncd.desk import Desk
-    from syncd.stages.standing import Standings, Stood, Stream
+    from syncd.app.operator_context import Desk
+    from syncd.operations.status_query import Standings, Stood, Stream
     from watermarks.errors import HintedError
 
 HOME_AND_CLEAR = "\x1b[H\x1b[2J"
@@ -35,7 +35,7 @@ def status(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by 
     Exit 12: a watermark cannot be read.
     """
     from syncd.cli.output import show_json
-    from syncd.stages.standing import AT_ONCE, Standings
+    from syncd.operations.status_query import AT_ONCE, Standings
 
     if words["watch"] and words["as_json"]:
         raise click.UsageError("--json prints one document: leave out --watch, and call again")
@@ -81,7 +81,7 @@ def _block(desk: "Desk", standings: "Standings", streams: "Sequence[Stream]") ->
 
 
 def _stream(desk: "Desk", named: Named) -> "Stream":
-    from syncd.stages.standing import Stream
+    from syncd.operations.status_query import Stream
 
     settings = named.required()
     return Stream(name=named.stream, settings=settings, zone=desk.zone(settings))
@@ -93,7 +93,7 @@ def _told(stood: "Sequence[Stood]") -> list[Exit]:
 
 
 def _every(text: str) -> timedelta:
-    from syncd.config.words import lasting
+    from syncd.config.value_parsers import lasting
 
     try:
         return lasting(text)

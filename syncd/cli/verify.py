@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.cli.exits import Exit, exit_for, worst
+from syncd.cli.exit_codes import Exit, exit_for, worst
 from syncd.cli.output import say
 from syncd.cli.run import chosen, progress_of, require_warehouses, tell_error
 from syncd.cli.signals import ended_by_sigterm
-from syncd.cli.streams import CONFIG
+from syncd.cli.stream_options import CONFIG
 from syncd.cli.verify_repair import MOST, mended, would_mend
-from syncd.cli.verify_view import Checked, show
-from syncd.observe.words import counted
+from syncd.cli.views.verify_view import Checked, show
+from syncd.observe.event_text import counted
 
 if TYPE_CHECKING:
-    from syncd.stages.verify import Sample
+    from syncd.verify.verification import Sample
 
 
 class ShareType(click.ParamType[float]):
@@ -65,10 +65,10 @@ def verify(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by 
       syncd verify -t orders --sample 5%
       syncd verify -t orders --repair
     """
+    from syncd.app import Pass, Service
+    from syncd.app.verification_setup import Verifying, Wanted
+    from syncd.concurrency.response_monitor import Silences
     from syncd.config.check import read_settings
-    from syncd.core.silence import Silences
-    from syncd.wiring import Pass, Service
-    from syncd.wiring.verifying import Verifying, Wanted
 
     settings = read_settings(words["config"], os.environ)
     streams = chosen(settings, words["tables"], all_=words["all_"])
@@ -100,7 +100,7 @@ def verify(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by 
 def _sample(words: dict[str, Any]) -> "Sample":
     import random
 
-    from syncd.stages.verify import Sample
+    from syncd.verify.verification import Sample
 
     if words["sample"] is None:
         return Sample()

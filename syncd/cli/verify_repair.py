@@ -5,14 +5,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from syncd.cli.output import say
-from syncd.cli.verify_view import Checked
-from syncd.observe.words import counted
+from syncd.cli.views.verify_view import Checked
+from syncd.observe.event_text import counted
 
 if TYPE_CHECKING:
-    from syncd.core.verify.verdict import Verdict
-    from syncd.stages.mending import Repair
-    from syncd.wiring import Pass, Service
-    from syncd.wiring.verifying import Verifying, Wanted
+    from syncd.app import Pass, Service
+    from syncd.app.verification_setup import Verifying, Wanted
+    from syncd.operations.repair_batches import Repair
+    from syncd.verify.result import Verdict
 
 MOST: Final = 50_000
 """Rows of one table that one repair mends."""
@@ -42,7 +42,7 @@ def mended(checked: Checked, *, service: "Service", verifying: "Verifying", want
 
 
 def _repair(checked: Checked) -> "Repair | None":
-    from syncd.stages.mending import repair_of
+    from syncd.operations.repair_batches import repair_of
 
     if not checked.verdict.differences or checked.verdict.error is not None:
         return None

@@ -7,17 +7,16 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from syncd.config.after import predecessors
-from syncd.config.mending import mended
 from syncd.config.mistakes import told, written
 from syncd.config.model import Daemon, Defaults, File, Lake, Source, Table, Tunnel
-from syncd.config.read import Misconfigured, Text, read_text
-from syncd.config.shown import Path_
+from syncd.config.partial_file import mended
+from syncd.config.predecessors import predecessors
+from syncd.config.redaction import Path_
 from syncd.config.targets import Targets, Warehouses
-from syncd.config.words import address, duration, is_cron, is_loopback, user_of
-from syncd.core.columns import Policies
-from syncd.core.near import meant
-from syncd.core.settings import (
+from syncd.config.value_parsers import address, duration, is_cron, is_loopback, user_of
+from syncd.config.yaml_reader import Misconfigured, Text, read_text
+from syncd.datatypes.columns import Policies
+from syncd.settings import (
     DaemonSettings,
     LakeSettings,
     NotifySettings,
@@ -30,6 +29,7 @@ from syncd.core.settings import (
     Tls,
     TunnelSettings,
 )
+from syncd.suggestions import meant
 
 ONLY_SOURCE: Final = "mysql"
 """What the one server of `source:` is called in keys of the lake."""

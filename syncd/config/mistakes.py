@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from syncd.core.near import nearest
+from syncd.suggestions import nearest
 
 _MEMBER: Final = re.compile(r"<\w+\.\w+: ('[^']*')>")
 _QUOTED: Final = re.compile(r"'([^']*)'")

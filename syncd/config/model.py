@@ -15,12 +15,12 @@ from pydantic import (
     model_validator,
 )
 
-from syncd.config import forms
-from syncd.config.words import address, duration, instant, interval_or_cron, lasting, listening, user_of
-from syncd.core.columns import Policy
-from syncd.core.first_file import UNNAMED
-from syncd.core.mysql_sql import cuts_short
-from syncd.core.settings import (
+from syncd.config import schema_patterns
+from syncd.config.first_file import UNNAMED
+from syncd.config.value_parsers import address, duration, instant, interval_or_cron, lasting, listening, user_of
+from syncd.datatypes.columns import Policy
+from syncd.mysql.sql import cuts_short
+from syncd.settings import (
     MOST_REFUSED,
     Address,
     Channel,
@@ -33,11 +33,11 @@ from syncd.core.settings import (
     Tls,
 )
 
-Duration = Annotated[timedelta, BeforeValidator(duration), WithJsonSchema(forms.DURATION)]
-Lasting = Annotated[timedelta, BeforeValidator(lasting), WithJsonSchema(forms.LASTING)]
+Duration = Annotated[timedelta, BeforeValidator(duration), WithJsonSchema(schema_patterns.DURATION)]
+Lasting = Annotated[timedelta, BeforeValidator(lasting), WithJsonSchema(schema_patterns.LASTING)]
 """Of zero, nothing would ever come to its end."""
-Instant = Annotated[datetime, BeforeValidator(instant), WithJsonSchema(forms.INSTANT)]
-Every = Annotated[str, BeforeValidator(interval_or_cron), WithJsonSchema(forms.EVERY)]
+Instant = Annotated[datetime, BeforeValidator(instant), WithJsonSchema(schema_patterns.INSTANT)]
+Every = Annotated[str, BeforeValidator(interval_or_cron), WithJsonSchema(schema_patterns.EVERY)]
 Text = Annotated[str, Field(min_length=1)]
 
 
@@ -75,7 +75,9 @@ def _listed(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
-Names = Annotated[tuple[Text, ...], BeforeValidator(_listed), WithJsonSchema(forms.either(forms.TEXT))]
+Names = Annotated[
+    tuple[Text, ...], BeforeValidator(_listed), WithJsonSchema(schema_patterns.either(schema_patterns.TEXT))
+]
 
 
 def _grantee(text: object) -> object:
@@ -97,19 +99,27 @@ def _policy(text: object) -> object:
     return Policy.NULL if text is None else text  # a bare null of YAML is meant as the word
 
 
-Met = Annotated[Policy, BeforeValidator(_policy), WithJsonSchema(forms.or_none(forms.one_of(Policy)))]
+Met = Annotated[
+    Policy, BeforeValidator(_policy), WithJsonSchema(schema_patterns.or_none(schema_patterns.one_of(Policy)))
+]
 Uncut = Annotated[
     Literal[Policy.NULL, Policy.QUARANTINE, Policy.FAIL],
     BeforeValidator(_policy),
-    WithJsonSchema(forms.or_none(forms.one_of(policy for policy in Policy if policy is not Policy.TRUNCATE))),
+    WithJsonSchema(
+        schema_patterns.or_none(schema_patterns.one_of(policy for policy in Policy if policy is not Policy.TRUNCATE))
+    ),
 ]
 """Only what is too long can be cut."""
 ENCODINGS: Final = tuple("raw az64 bytedict delta delta32k lzo mostly8 mostly16 mostly32 runlength zstd".split())
-Grantee = Annotated[str, BeforeValidator(_grantee), WithJsonSchema(forms.GRANTEE)]
-Grantees = Annotated[tuple[Grantee, ...], BeforeValidator(_listed), WithJsonSchema(forms.either(forms.GRANTEE))]
-Notes = Annotated[tuple[Note, ...], BeforeValidator(_listed), WithJsonSchema(forms.either(forms.one_of(Note)))]
+Grantee = Annotated[str, BeforeValidator(_grantee), WithJsonSchema(schema_patterns.GRANTEE)]
+Grantees = Annotated[
+    tuple[Grantee, ...], BeforeValidator(_listed), WithJsonSchema(schema_patterns.either(schema_patterns.GRANTEE))
+]
+Notes = Annotated[
+    tuple[Note, ...], BeforeValidator(_listed), WithJsonSchema(schema_patterns.either(schema_patterns.one_of(Note)))
+]
 Encoding = Annotated[
-    str, BeforeValidator(_encoding), WithJsonSchema(forms.one_of((*ENCODINGS, *map(str.upper, ENCODINGS))))
+    str, BeforeValidator(_encoding), WithJsonSchema(schema_patterns.one_of((*ENCODINGS, *map(str.upper, ENCODINGS))))
 ]
 
 
@@ -128,7 +138,7 @@ class Tunnel(Part):
 
 
 class Source(Part):
-    url: Annotated[str, BeforeValidator(_source_url), WithJsonSchema(forms.SOURCE_URL)]
+    url: Annotated[str, BeforeValidator(_source_url), WithJsonSchema(schema_patterns.SOURCE_URL)]
     tls: Tls | None = None
     ca: Beside | None = None
     zone: Text | None = None
@@ -144,7 +154,7 @@ class Source(Part):
 
 
 class Lake(Part):
-    url: Annotated[str, BeforeValidator(_lake_url), WithJsonSchema(forms.LAKE_URL)]
+    url: Annotated[str, BeforeValidator(_lake_url), WithJsonSchema(schema_patterns.LAKE_URL)]
     region: Text | None = None
     endpoint: Text | None = None
 
@@ -164,7 +174,7 @@ class Iam(Part):
 
 
 class Warehouse(Part):
-    url: Annotated[str, BeforeValidator(_warehouse_url), WithJsonSchema(forms.WAREHOUSE_URL)]
+    url: Annotated[str, BeforeValidator(_warehouse_url), WithJsonSchema(schema_patterns.WAREHOUSE_URL)]
     tls: Literal["disable", "verify"] | None = None
     ca: Beside | None = None
     schema_: Text = Field(default="public", alias="schema")
@@ -197,13 +207,13 @@ def _told(value: object) -> object:
 
 
 class Notify(Part):
-    url: Annotated[str, BeforeValidator(_web_url), WithJsonSchema(forms.WEB_URL)]
+    url: Annotated[str, BeforeValidator(_web_url), WithJsonSchema(schema_patterns.WEB_URL)]
     channel: Channel = Channel.WEBHOOK
     again: Lasting = timedelta(hours=4)
 
 
 class Daemon(Part):
-    http: Annotated[Address | None, BeforeValidator(listening), WithJsonSchema(forms.LISTENING)] = Address(
+    http: Annotated[Address | None, BeforeValidator(listening), WithJsonSchema(schema_patterns.LISTENING)] = Address(
         host="127.0.0.1", port=8080
     )
     token: Text | None = None

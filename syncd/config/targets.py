@@ -7,11 +7,11 @@ from typing import Final, TypeAlias
 from urllib.parse import SplitResult
 
 from syncd.config.model import File, Table, Tunnel, Warehouse
-from syncd.config.shown import Path_
-from syncd.config.words import SYSTEM_SCHEMAS, address, is_loopback, user_of
-from syncd.core.near import meant
-from syncd.core.passages import LONGEST_NAME, folded
-from syncd.core.settings import IamLogin, Secret, TargetSettings, Tls, TunnelSettings, WarehouseSettings
+from syncd.config.redaction import Path_
+from syncd.config.value_parsers import SYSTEM_SCHEMAS, address, is_loopback, user_of
+from syncd.settings import IamLogin, Secret, TargetSettings, Tls, TunnelSettings, WarehouseSettings
+from syncd.suggestions import meant
+from syncd.tables.column_mapping import LONGEST_NAME, folded
 
 ONLY_WAREHOUSE: Final = "redshift"
 """What the one server of `warehouse:` is called."""

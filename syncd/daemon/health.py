@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from syncd.core.errors import LakeDown, LakeUnfit, hinted
-from syncd.core.events import Event, PassEnded
+from syncd.errors import LakeDown, LakeUnfit, hinted
+from syncd.events import Event, PassEnded
 from watermarks.clock import Clock
 from watermarks.errors import HintedError, StoreUnavailable
 

@@ -10,8 +10,8 @@ from zoneinfo import ZoneInfo
 from apscheduler.triggers.combining import OrTrigger
 from apscheduler.triggers.cron import CronTrigger
 
-from syncd.core.cron import Cron, parse_cron
-from syncd.core.settings import Schedule
+from syncd.cron import Cron, parse_cron
+from syncd.settings import Schedule
 from watermarks.clock import SystemClock
 
 JITTER: Final = 0.05

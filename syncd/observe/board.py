@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Final
 
-from syncd.core.events import Event
-from syncd.core.settings import Settings, StreamSettings
-from syncd.observe.seen import RANKS, BoardSeen, Ended, Moved, StreamSeen
-from syncd.observe.stage_standing import Moment
-from syncd.observe.standing import Listed, Standing
+from syncd.events import Event
+from syncd.observe.board_view import RANKS, BoardSeen, Ended, Moved, StreamSeen
+from syncd.observe.stage_state import Moment
+from syncd.observe.stream_state import Listed, Standing
+from syncd.settings import Settings, StreamSettings
 from watermarks.clock import Clock
 from watermarks.names import StreamName
 

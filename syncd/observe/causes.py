@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
-from syncd.core.errors import (
+from syncd.errors import (
     Collided,
     CommitUnknown,
     LakeDown,

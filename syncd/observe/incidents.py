@@ -6,11 +6,11 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from syncd.core.events import Event
+from syncd.events import Event
 from syncd.observe.causes import PASSING, SENTENCES, Cause, party_of
-from syncd.observe.facts import Facts, Moment, why_stale
-from syncd.observe.page.texts import span
-from syncd.observe.words import clock as clock_text
+from syncd.observe.dashboard.formatting import span
+from syncd.observe.event_text import clock as clock_text
+from syncd.observe.stream_facts import Facts, Moment, why_stale
 from watermarks.clock import Clock
 from watermarks.names import StreamName
 

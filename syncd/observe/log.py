@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import structlog
 
-from syncd.core.events import (
+from syncd.events import (
     BatchPlanned,
     ColumnIncomplete,
     Event,
@@ -27,9 +27,9 @@ from syncd.core.events import (
     StreamFailed,
     TableRemade,
 )
-from syncd.core.settings import Secret
-from syncd.observe.sink import Sink
-from syncd.observe.words import sentence
+from syncd.observe.event_text import sentence
+from syncd.observe.log_sink import Sink
+from syncd.settings import Secret
 from watermarks.batch import BatchId
 from watermarks.clock import Clock
 from watermarks.cursor import Cursor, instant_text

@@ -9,8 +9,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from syncd.core.calls import Call, HorizonHeld, LakeAsked, SourceAsked, WarehouseAsked
-from syncd.core.events import (
+from syncd.events import (
     BatchAbandoned,
     BatchesLanded,
     BatchExtracted,
@@ -21,11 +20,12 @@ from syncd.core.events import (
     PassEnded,
     RowsPutAside,
 )
-from syncd.observe import measures as m
+from syncd.observe import metric_table as m
 from syncd.observe.board import Board
-from syncd.observe.held import Held
-from syncd.observe.seen import BoardSeen, Mood, StageSeen, State, StreamSeen
-from syncd.observe.standing import Listed
+from syncd.observe.board_view import BoardSeen, Mood, StageSeen, State, StreamSeen
+from syncd.observe.horizon_holds import Held
+from syncd.observe.stream_state import Listed
+from syncd.ports.request_stats import Call, HorizonHeld, LakeAsked, SourceAsked, WarehouseAsked
 from watermarks.clock import Clock
 from watermarks.document import Stage
 

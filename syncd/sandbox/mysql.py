@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 from urllib.parse import quote, unquote, urlsplit
 
-from syncd.adapters.machine import NotReady
+from syncd.host.host_errors import NotReady
 from syncd.sandbox.ports import LOOPBACK
 
 if TYPE_CHECKING:

@@ -14,12 +14,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from syncd.adapters.cache import make_writable
-from syncd.core.errors import SourceDown
+from syncd.errors import SourceDown
+from syncd.host.cache_dirs import make_writable
 from syncd.sandbox import mariadb
-from syncd.sandbox.errors import NoServer
 from syncd.sandbox.mysql import MySqlAddress, loopback
-from syncd.sandbox.places import Places, read_secret, write_once, write_private
+from syncd.sandbox.sandbox_dirs import Places, read_secret, write_once, write_private
+from syncd.sandbox.sandbox_errors import NoServer
 from watermarks.errors import HintedError
 
 GIVEN: Final = "SYNCD_SANDBOX_MYSQL"

@@ -3,7 +3,7 @@
 import socket
 from typing import Final
 
-from syncd.sandbox.errors import PortBusy
+from syncd.sandbox.sandbox_errors import PortBusy
 
 LOOPBACK: Final = "127.0.0.1"
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from syncd.adapters.wait import until
+from syncd.concurrency.polling import until
 
 PROC: Final = Path("/proc")
 MARKER: Final = "SYNCD_SANDBOX_SERVICE"

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from syncd.adapters.cache import make_writable
-from syncd.core.errors import LakeDown
+from syncd.errors import LakeDown
+from syncd.host.cache_dirs import make_writable
 from syncd.sandbox.ports import LOOPBACK
 from watermarks.errors import HintedError
 

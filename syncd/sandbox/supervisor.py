@@ -8,14 +8,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from syncd.adapters.cache import make_writable
-from syncd.adapters.lock import WAIT, held
-from syncd.adapters.machine import NotReady, NotWritable
-from syncd.adapters.wait import until
+from syncd.concurrency.polling import until
+from syncd.host.cache_dirs import make_writable
+from syncd.host.directory_lock import WAIT, held
+from syncd.host.host_errors import NotReady, NotWritable
 from syncd.sandbox.ports import choose_port, is_free
 from syncd.sandbox.process import ProcessId, find_marked, launch
 from syncd.sandbox.service import Service
-from syncd.sandbox.state import Record, read_state, write_state
+from syncd.sandbox.state_file import Record, read_state, write_state
 
 ANSWERS_WITHIN: Final = 60.0
 ENDS_WITHIN: Final = 30.0

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import quote
 
-from syncd.adapters.cache import make_writable
-from syncd.core.errors import WarehouseDown
-from syncd.sandbox.places import read_secret, write_once
+from syncd.errors import WarehouseDown
+from syncd.host.cache_dirs import make_writable
 from syncd.sandbox.ports import LOOPBACK
 from syncd.sandbox.s3 import S3Address
+from syncd.sandbox.sandbox_dirs import read_secret, write_once
 from watermarks.errors import HintedError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class RedshiftAddress:
 
     def connect(self, *, within: int | None = None) -> "Connection":
         """A connection that commits each statement by itself; an answer may take so many seconds."""
-        from syncd.sandbox.greeted import Greeted  # loads the driver
+        from syncd.sandbox.driver_connection import Greeted  # loads the driver
 
         connection: Connection = Greeted(
             host=self.host,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from syncd.cli.exits import Exit
+from syncd.cli.exit_codes import Exit
 from syncd.cli.main import syncd
 
 GOOD = """\

@@ -13,11 +13,11 @@ from click.testing import CliRunner
 
 from syncd.cli import daemon
 from syncd.cli.main import syncd as command
-from syncd.daemon.control import Listening
+from syncd.daemon.control_socket import Listening
 
 if TYPE_CHECKING:
-    from syncd.daemon.reloading import Reloaded
-    from syncd.daemon.service import Daemon
+    from syncd.daemon.config_reload import Reloaded
+    from syncd.daemon.daemon_loop import Daemon
 
 
 def syncd(*words: str) -> "subprocess.CompletedProcess[str]":

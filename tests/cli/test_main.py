@@ -9,8 +9,8 @@ import click
 import pytest
 
 from syncd.cli import main
-from syncd.cli.exits import Exit, exit_for
-from syncd.core.errors import Bug, Collided, CommitUnknown, FileRefused, RowRefused, WarehouseDown, WarehouseUnfit
+from syncd.cli.exit_codes import Exit, exit_for
+from syncd.errors import Bug, Collided, CommitUnknown, FileRefused, RowRefused, WarehouseDown, WarehouseUnfit
 from watermarks.errors import HintedError, Misuse
 
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from syncd.cli import run, streams
+from syncd.app.operator_context import Desk
+from syncd.cli import run, stream_options
 from syncd.config.check import read_settings
-from syncd.core.errors import ConfigError
-from syncd.core.settings import Settings
-from syncd.desk import Desk
+from syncd.errors import ConfigError
+from syncd.settings import Settings
 
 TWO_SHARDS = """sources:
   eu: {url: "mysql://sync:x@eu/shop", zone: UTC}
@@ -32,7 +32,7 @@ def chosen(settings: Settings, name: str) -> list[tuple[str, str]]:
     """The source and the table, as every kind of command finds them."""
     by_run = [(one.source, one.table) for one in run.chosen(settings, [name], all_=False)]
     with Desk(settings) as desk:
-        by_desk = [(one.stream.source, one.stream.table) for one in streams.chosen(desk, [name], all_=False)]
+        by_desk = [(one.stream.source, one.stream.table) for one in stream_options.chosen(desk, [name], all_=False)]
     assert by_run == by_desk
     return by_run
 

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from syncd.cli.passes import Passed, show
-from syncd.stages.load import LoadOutcome
-from syncd.stages.run import Outcome
+from syncd.cli.views.run_view import Passed, show
+from syncd.extract.extract_pass import Outcome
+from syncd.load.load_pass import LoadOutcome
 from watermarks.names import StreamName
 
 ORDERS = StreamName(source="mysql", database="shop", table="orders")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from syncd.adapters.lock import held
+from syncd.host.directory_lock import held
 from syncd.sandbox.ports import LOOPBACK
 from syncd.sandbox.process import find_marked
 

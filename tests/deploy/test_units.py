@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 import yaml
 
-from syncd.adapters.jars import ARTIFACTS
-from syncd.cli.exits import Exit
+from syncd.cli.exit_codes import Exit
 from syncd.config.check import read_settings
-from syncd.core.layout import hour_marker_key
-from syncd.core.settings import DaemonSettings, Settings
-from syncd.daemon.answers import OPEN
+from syncd.daemon.routes import OPEN
+from syncd.host.jars import ARTIFACTS
+from syncd.lake.keys import hour_marker_key
+from syncd.settings import DaemonSettings, Settings
 from tests.builders import NOON, ORDERS
 from tests.deploy.commands import require_command
 

@@ -16,12 +16,12 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from syncd.config.check import check
-from syncd.config.read import parse_text
-from syncd.core.calls import HorizonHeld
-from syncd.core.events import PassEnded
-from syncd.daemon.watching import Watching
+from syncd.config.yaml_reader import parse_text
+from syncd.daemon.monitoring import Watching
+from syncd.events import PassEnded
 from syncd.observe.board import listed_of
-from syncd.observe.measures import CALLS, EVENTS, SHOWN, Shape
+from syncd.observe.metric_table import CALLS, EVENTS, SHOWN, Shape
+from syncd.ports.request_stats import HorizonHeld
 from tests.builders import NOON
 from tests.unit.syncd.observe.stories import EXTRACT, LOAD, ended
 from watermarks.testing import ManualClock

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from syncd.adapters.cache import find_cache
-from syncd.adapters.java import find_java
+from syncd.host.cache_dirs import find_cache
+from syncd.host.java import find_java
 from syncd.sandbox.faults.s3 import Fault, Request, S3Proxy, Wrong
-from syncd.sandbox.shop.stand import stand_up
-from syncd.sandbox.whole import Sandbox
+from syncd.sandbox.running_sandbox import Sandbox
+from syncd.sandbox.shop.shop_setup import stand_up
 from tests.journeys.script import STEPS, AtSource, Killed, Step, Typed
 from tests.journeys.truth import wrong
 from tests.services.servers import environ_of

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from syncd.core.settings import Mode
-from syncd.sandbox.demo.equal import compare
-from syncd.sandbox.demo.tables import Shown
+from syncd.sandbox.demo.demo_tables import Shown
+from syncd.sandbox.demo.equality_check import compare
+from syncd.sandbox.running_sandbox import Sandbox
 from syncd.sandbox.shop.schema import TABLES
-from syncd.sandbox.whole import Sandbox
+from syncd.settings import Mode
 from tests.journeys.script import Wrong
 
 

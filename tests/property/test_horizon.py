@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from syncd.core.horizon import NO_CLIENT, Notes, Readings, Sight, Thread, Writer, judge
-from syncd.core.ports import Asked, TableName
+from syncd.horizon import NO_CLIENT, Notes, Readings, Sight, Thread, Writer, judge
+from syncd.ports.source import Asked, TableName
 
 BEGIN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TABLES = tuple(TableName(database="shop", table=name) for name in "tu")

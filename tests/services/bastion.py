@@ -9,8 +9,8 @@ from typing import Final, Self, TypeAlias, TypeVar, cast
 
 import asyncssh
 
-from syncd.core.settings import TunnelSettings
 from syncd.sandbox.ports import LOOPBACK
+from syncd.settings import TunnelSettings
 
 USER: Final = "ops"
 DONE_WITHIN: Final = 60.0

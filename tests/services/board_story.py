@@ -4,8 +4,10 @@ import random
 from collections.abc import Sequence
 from datetime import timedelta
 
-from syncd.core.errors import SchemaDrift, WarehouseDown
-from syncd.core.events import (
+from syncd.daemon.health import Health
+from syncd.daemon.routes import Answers, History
+from syncd.errors import SchemaDrift, WarehouseDown
+from syncd.events import (
     BatchesLanded,
     BatchExtracted,
     Event,
@@ -17,18 +19,16 @@ from syncd.core.events import (
     RowsArrived,
     RowsPutAside,
 )
-from syncd.daemon.answers import Answers, History
-from syncd.daemon.health import Health
 from syncd.observe.board import Board
+from syncd.observe.mark_history import Move
 from syncd.observe.metrics import Metrics
-from syncd.observe.moves import Move
-from syncd.observe.standing import Listed
+from syncd.observe.stream_state import Listed
 from watermarks.batch import BatchId
 from watermarks.cursor import Cursor
 from watermarks.document import Stage
 from watermarks.errors import HintedError
-from watermarks.halves import Strategy
 from watermarks.names import StreamName
+from watermarks.progress import Strategy
 from watermarks.testing import ManualClock
 
 TABLES = (

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
-from syncd.core.settings import Secret, SourceSettings, Tls
 from syncd.sandbox.ports import LOOPBACK
-from syncd.sandbox.whole import Sandbox
+from syncd.sandbox.running_sandbox import Sandbox
+from syncd.settings import Secret, SourceSettings, Tls
 from tests.services.certificates import DAY, Authority
 from tests.services.servers import environ_of
 

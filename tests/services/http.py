@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from syncd.core.settings import Address, DaemonSettings, Secret
-from syncd.daemon.answers import Answers
-from syncd.daemon.http import Limits, Server, serving
+from syncd.daemon.http_server import Limits, Server, serving
+from syncd.daemon.routes import Answers
+from syncd.settings import Address, DaemonSettings, Secret
 from tests.services.board_story import Story
 from watermarks.testing import ManualClock
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
-from syncd.core.settings import Deletes, Mode
+from syncd.settings import Deletes, Mode
 from tests.services.prepared import Prepared, Row
 from watermarks.batch import BatchId, Link
 from watermarks.cursor import START, Cursor

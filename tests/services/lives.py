@@ -13,15 +13,15 @@ from datetime import datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
-from syncd.core.batch_number import number_of
-from syncd.core.schema import Column
-from syncd.core.settings import Deletes, Mode
+from syncd.datatypes.source_table import Column
+from syncd.lake.batch_number import number_of
+from syncd.settings import Deletes, Mode
 from tests.services.prepared import ID, NAME, Prepared, moment
 from tests.services.prepared import Row as FileRow
 from watermarks.batch import BatchId, Draft, Kind, Link
 from watermarks.cursor import START, Cursor
-from watermarks.halves import ORIGIN
-from watermarks.operate import Operator
+from watermarks.operator import Operator
+from watermarks.progress import ORIGIN
 from watermarks.window import Window
 
 if TYPE_CHECKING:

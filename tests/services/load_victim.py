@@ -21,22 +21,22 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Final, Self
 
-from syncd.adapters.redshift.amendments import Amendments
-from syncd.adapters.redshift.connect import connect
-from syncd.adapters.redshift.driver import Wire
-from syncd.adapters.redshift.landing import Place
-from syncd.adapters.redshift.session import Session
-from syncd.adapters.redshift.sessions import Door, KeptSession
-from syncd.adapters.redshift.sieve import Sieve
-from syncd.adapters.redshift.target import RedshiftTarget
-from syncd.adapters.s3 import Lake
-from syncd.core.ports import Lists
-from syncd.core.redshift.control import Controls
-from syncd.core.redshift.copy import role_words
-from syncd.core.redshift.quoting import TableRef
-from syncd.core.settings import Deletes, LakeSettings, Mode, Note, Secret, TargetSettings, Tls, WarehouseSettings
-from syncd.stages.claim import Claiming
-from syncd.stages.load import LoadRun
+from syncd.concurrency.stage_claim import Claiming
+from syncd.load.load_pass import LoadRun
+from syncd.ports.source import Lists
+from syncd.redshift.amendments import Amendments
+from syncd.redshift.batch_target import RedshiftTarget
+from syncd.redshift.connection import connect
+from syncd.redshift.control_tables import Controls
+from syncd.redshift.copy_statement import role_words
+from syncd.redshift.driver import Wire
+from syncd.redshift.load_transaction import Place
+from syncd.redshift.quoting import TableRef
+from syncd.redshift.refused_row_finder import Sieve
+from syncd.redshift.session import Session
+from syncd.redshift.session_pool import Door, KeptSession
+from syncd.s3.lake_client import Lake
+from syncd.settings import Deletes, LakeSettings, Mode, Note, Secret, TargetSettings, Tls, WarehouseSettings
 from tests.builders import RUN
 from tests.services.victim import Point, StoppingStore
 from watermarks.clock import SystemClock

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from syncd.core.columns import Passage, Policies
-from syncd.core.mysql_sql import identity_sql
-from syncd.core.passages import passages
-from syncd.core.reading import OrderField, Reading, WindowQuery
-from syncd.core.schema import Column, Index, Table
-from syncd.core.settings import Secret, SourceSettings, StreamSettings, Tls
+from syncd.datatypes.columns import Passage, Policies
+from syncd.datatypes.source_table import Column, Index, Table
+from syncd.lake.window_reads import OrderField, Reading, WindowQuery
+from syncd.mysql.sql import identity_sql
 from syncd.sandbox.mysql import MySqlAddress
+from syncd.settings import Secret, SourceSettings, StreamSettings, Tls
+from syncd.tables.column_mapping import passages
 from watermarks.cursor import START, Cursor, Kind
 from watermarks.window import Window
 

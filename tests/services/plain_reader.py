@@ -8,13 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pymysql.cursors
 
-from syncd.adapters.mysql.connect import connect
-from syncd.adapters.spark.task import TOLD, Work, write_window
-from syncd.adapters.values import TRAVELS
-from syncd.core.columns import Travel
-from syncd.core.manifest import part_of
-from syncd.core.reading import Read, Reading, WindowQuery
-from syncd.core.settings import LakeSettings, SourceSettings
+from syncd.datatypes.columns import Travel
+from syncd.lake.manifest import part_of
+from syncd.lake.window_reads import Read, Reading, WindowQuery
+from syncd.mysql.connection import connect
+from syncd.parquet.column_values import TRAVELS
+from syncd.settings import LakeSettings, SourceSettings
+from syncd.spark.task import TOLD, Work, write_window
 
 AT_ONCE = 20_000
 

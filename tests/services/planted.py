@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable
 
-from syncd.core.verify.verdict import Kind
+from syncd.verify.result import Kind
 
 LAYOUT = (
     "id BIGINT UNSIGNED PRIMARY KEY, name VARCHAR(60) NULL, total DECIMAL(18,4) NOT NULL, flags BIT(8) NOT NULL,"

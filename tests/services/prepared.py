@@ -10,33 +10,33 @@ from typing import Any
 
 import pyarrow as pa
 
-from syncd.adapters.arrow import file_schema
-from syncd.adapters.parquet import GROUP_ROWS, PartWriter
-from syncd.adapters.s3 import Lake
-from syncd.adapters.tombstones import write_keys
-from syncd.core.added import Added
-from syncd.core.batch_number import number_of
-from syncd.core.columns import Passage, Policies
-from syncd.core.earlier import Earlier
-from syncd.core.identity import identity_of
-from syncd.core.layout import batch_prefix, part_key
-from syncd.core.manifest import Manifest
-from syncd.core.passages import folded, passages
-from syncd.core.reading import Part, Read
-from syncd.core.redeclared import declarations
-from syncd.core.schema import Column, Index, Server, Table
-from syncd.core.settings import Mode, Note, StreamSettings, TargetSettings
-from syncd.core.tombstones import Tombstones
-from syncd.stages.adding import columns_added, columns_redeclared
-from syncd.stages.burying import Burial, Gone, burial_of
+from syncd.datatypes.columns import Passage, Policies
+from syncd.datatypes.source_table import Column, Index, Server, Table
+from syncd.extract.column_additions import columns_added, columns_redeclared
+from syncd.extract.delete_batches import Burial, Gone, burial_of
+from syncd.lake.batch_number import number_of
+from syncd.lake.column_history import Earlier
+from syncd.lake.keys import batch_prefix, part_key
+from syncd.lake.manifest import Manifest
+from syncd.lake.tombstones import Tombstones
+from syncd.lake.window_reads import Part, Read
+from syncd.parquet.batch_conversion import file_schema
+from syncd.parquet.part_writer import GROUP_ROWS, PartWriter
+from syncd.s3.lake_client import Lake
+from syncd.s3.tombstone_files import write_keys
+from syncd.settings import Mode, Note, StreamSettings, TargetSettings
+from syncd.tables.column_changes import declarations
+from syncd.tables.column_defaults import Added
+from syncd.tables.column_mapping import folded, passages
+from syncd.tables.row_identity import identity_of
 from tests.builders import RUN, make_process
 from watermarks.batch import BatchId, Draft, Filled, Kind, Link, Plan, Snapshot, World
 from watermarks.cursor import START, Cursor
 from watermarks.document import Stage, Watermark
 from watermarks.extraction import Chain, Extraction
-from watermarks.halves import ORIGIN, Extracted
 from watermarks.history import Journal
 from watermarks.names import StreamName
+from watermarks.progress import ORIGIN, Extracted
 from watermarks.window import Window
 
 Row = Mapping[str, Any]

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from syncd.adapters.lock import held
+from syncd.host.directory_lock import held
 
 SUITE: Final = "sid"
 PACKAGE: Final = "mysql-server-core"

@@ -12,16 +12,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from syncd.adapters.parts import PartsWriter
+from syncd.app import Pass, Service, open_store
 from syncd.config.check import read_settings
-from syncd.core.restoring import Restoring
-from syncd.wiring import Pass, Service, open_store
+from syncd.lake.restorer import Restoring
+from syncd.s3.part_files import PartsWriter
 from tests.services.victim import Point, StoppingStore
 
 if TYPE_CHECKING:
-    from syncd.adapters.quarantine import LakeRestorer
-    from syncd.adapters.s3 import Lake
-    from syncd.core.reading import Read
+    from syncd.lake.window_reads import Read
+    from syncd.s3.lake_client import Lake
+    from syncd.s3.quarantine_files import LakeRestorer
     from watermarks.store import Store
 
 RESTORING: Final = ("before restoring", "a part stands", "after restoring")
@@ -58,7 +58,7 @@ class StoppingService(Service):
 
     @cached_property
     def restorer(self) -> Any:
-        from syncd.adapters.quarantine import LakeRestorer  # noqa: PLC0415  # as it is wired
+        from syncd.s3.quarantine_files import LakeRestorer  # noqa: PLC0415  # as it is wired
 
         return StoppingRestorer(LakeRestorer(self.lake), self.point)
 

@@ -2,10 +2,10 @@
 
 import re
 
-from syncd.adapters.mysql.connect import Connection
-from syncd.adapters.mysql.replica import position_of
-from syncd.core.schema import Server
-from syncd.core.settings import SourceSettings
+from syncd.datatypes.source_table import Server
+from syncd.mysql.connection import Connection
+from syncd.mysql.replica import position_of
+from syncd.settings import SourceSettings
 
 
 def follow(

@@ -8,13 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from syncd.adapters.spark.task import TOLD, Work, write_window
-from syncd.adapters.values import TRAVELS
-from syncd.core.batch_number import number_of
-from syncd.core.columns import Passage, Travel
-from syncd.core.layout import batch_prefix, quarantine_prefix
-from syncd.core.manifest import part_of
-from syncd.core.reading import Read
+from syncd.datatypes.columns import Passage, Travel
+from syncd.lake.batch_number import number_of
+from syncd.lake.keys import batch_prefix, quarantine_prefix
+from syncd.lake.manifest import part_of
+from syncd.lake.window_reads import Read
+from syncd.parquet.column_values import TRAVELS
+from syncd.spark.task import TOLD, Work, write_window
 from tests.services.prepared import Prepared, Row, numbers
 from watermarks.batch import Plan
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from syncd.core.schema import Column, Table
+from syncd.datatypes.source_table import Column, Table
 
 INT = "CAST(c AS CHAR)"
 NUMBER = "CAST(c + 0 AS CHAR)"

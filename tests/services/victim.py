@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from syncd.app import Pass, Server, Service, open_store
+from syncd.concurrency.running_pass import UnderWay
 from syncd.config.check import read_settings
-from syncd.core.reading import Read, Reading
-from syncd.core.underway import UnderWay
-from syncd.wiring import Pass, Server, Service, open_store
+from syncd.lake.window_reads import Read, Reading
 from watermarks.store import Revision, Store, Stored
 
 if TYPE_CHECKING:
-    from syncd.adapters.s3 import Lake
-    from syncd.core.ports import Reader
+    from syncd.ports.source import Reader
+    from syncd.s3.lake_client import Lake
 
 READING: Final = ("before reading", "a part stands", "between windows", "after reading")
 REACHED: Final = "reached the point"

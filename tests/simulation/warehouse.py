@@ -7,7 +7,7 @@ from tests.simulation.stage import Effect, pause, staged
 from watermarks.batch import BatchId
 from watermarks.cursor import Cursor
 from watermarks.errors import HintedError
-from watermarks.landing import Brought, Cycle, LedgerKey, require_fence
+from watermarks.loading import Brought, Cycle, LedgerKey, require_fence
 
 
 class Violation(AssertionError):

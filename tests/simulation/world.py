@@ -10,19 +10,19 @@ from tests.simulation.stage import Actor, Effect, Mishap, StagedStore, attempt, 
 from tests.simulation.warehouse import TargetTwin, Violation, Warehouse
 from watermarks.batch import BatchId, Draft, Filled, Kind, Link, Plan, Snapshot
 from watermarks.batch import World as Made
+from watermarks.codec import parse
 from watermarks.cursor import START, Cursor
 from watermarks.document import Stage, Watermark
 from watermarks.errors import DataInDoubt, HintedError, Misuse, NotOwner, StateUnreadable
 from watermarks.extraction import Chain, Extraction
-from watermarks.halves import ORIGIN, Extracted, OutOfTurn, Run
 from watermarks.history import BY_HAND, Change, Entry, Journal
 from watermarks.host import Whereabouts
-from watermarks.landing import Landing
 from watermarks.lease import Claim, Ended, Held, Owner, Process
 from watermarks.legacy import read_legacy
+from watermarks.loading import Landing
 from watermarks.names import StreamName
-from watermarks.operate import Operator, Takeover
-from watermarks.sealed import parse
+from watermarks.operator import Operator, Takeover
+from watermarks.progress import ORIGIN, Extracted, OutOfTurn, Run
 from watermarks.stores.memory import MemoryStore
 from watermarks.testing import ManualClock
 from watermarks.window import Window

@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from syncd.sandbox.redshift import rows
+from syncd.sandbox.redshift.copy import csv_rows
 from tests.standin.clients import Bucket, Client
 
 pytestmark = [pytest.mark.services, pytest.mark.fact("11.4")]
@@ -146,7 +146,7 @@ def test_empty_file_loads_no_row(client: Client, bucket: Bucket) -> None:
 def test_row_group_too_large_for_one_piece_is_read_in_several(
     client: Client, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rows, "WHOLE_GROUP", 0)
+    monkeypatch.setattr(csv_rows, "WHOLE_GROUP", 0)
     file = pa.table({"c": pa.array(range(50_000), pa.int64())})
     table = client.table("c bigint")
 

@@ -8,13 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from syncd.adapters.arrow import file_schema
-from syncd.adapters.parquet import PartWriter
-from syncd.core.columns import Meaning, Passage, Physical
-from syncd.core.passages import passages
-from syncd.core.schema import Column, Table
-from syncd.core.settings import StreamSettings
-from syncd.core.types_doc import EXAMPLES
+from syncd.datatypes.columns import Meaning, Passage, Physical
+from syncd.datatypes.source_table import Column, Table
+from syncd.datatypes.types_page import EXAMPLES
+from syncd.parquet.batch_conversion import file_schema
+from syncd.parquet.part_writer import PartWriter
+from syncd.settings import StreamSettings
+from syncd.tables.column_mapping import passages
 from tests.standin.clients import Bucket, Client, entry, numbers
 
 pytestmark = [pytest.mark.services, pytest.mark.fact("2.1")]

@@ -17,7 +17,7 @@ import pytest
 from redshift_connector.error import InterfaceError
 
 from syncd.sandbox.redshift import CannotStart, RedshiftStandIn, When, cluster
-from syncd.sandbox.redshift.control import RemoteFaults
+from syncd.sandbox.redshift.fault_port import RemoteFaults
 from tests.standin.clients import Clients, connect
 
 pytestmark = pytest.mark.services

@@ -2,11 +2,11 @@
 
 import click
 
-from syncd.cli.watermark.changing import reset, set_, undo
-from syncd.cli.watermark.importing import import_
-from syncd.cli.watermark.listing import history, list_
-from syncd.cli.watermark.mending import check, rebuild
-from syncd.cli.watermark.showing import export, get
+from syncd.cli.watermark.check_rebuild import check, rebuild
+from syncd.cli.watermark.get_export import export, get
+from syncd.cli.watermark.import_command import import_
+from syncd.cli.watermark.list_history import history, list_
+from syncd.cli.watermark.set_reset_undo import reset, set_, undo
 
 
 @click.group()

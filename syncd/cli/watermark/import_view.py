@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from syncd.cli.output import show_table
-from syncd.cli.shown import marks, position
-from syncd.cli.streams import Named, error_fields
+from syncd.cli.stream_options import Named, error_fields
+from syncd.cli.views.mark_format import marks, position
 from watermarks.document import Watermark
 from watermarks.errors import HintedError
 
 if TYPE_CHECKING:
-    from syncd.core.adoption import Found, Inherited
-    from syncd.stages.marks.changing import Preview
+    from syncd.operations.adoption_rules import Found, Inherited
+    from syncd.operations.mark_change import Preview
 
 KINDS: Final = ("lost", "stale", "different", "ghost", "doubled")
 
@@ -58,7 +58,7 @@ class Adoption:
 
     @property
     def state(self) -> State:
-        from syncd.core.adoption import Differs
+        from syncd.operations.adoption_rules import Differs
 
         if self.error is not None:
             return State.DIFFERENT if isinstance(self.error, Differs) else State.FAILED
@@ -172,6 +172,6 @@ def fields(one: Adoption) -> dict[str, Any]:
 
 
 def _count(found: "Found", kind: str) -> int:
-    from syncd.core.verify.verdict import Kind
+    from syncd.verify.result import Kind
 
     return found.verdict.counts.get(Kind(kind), 0)

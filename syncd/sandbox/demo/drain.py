@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from syncd.core.events import BatchesLanded, BatchExtracted, Event, PassBegan, PassEnded
-from syncd.core.settings import Mode, StreamSettings
+from syncd.events import BatchesLanded, BatchExtracted, Event, PassBegan, PassEnded
+from syncd.settings import Mode, StreamSettings
 from watermarks.batch import BatchId
 from watermarks.document import Stage
-from watermarks.halves import ORIGIN
+from watermarks.progress import ORIGIN
 
 QUIET_PASSES: Final = 2
 """So many in a row find nothing: what the first one left out for the horizon's sake, the second one reads."""

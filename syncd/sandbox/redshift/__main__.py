@@ -11,11 +11,11 @@ import sys
 import threading
 from pathlib import Path
 
-from syncd.sandbox.redshift.control import ControlPort
-from syncd.sandbox.redshift.lake import Lake
+from syncd.sandbox.redshift.copy.s3_files import Lake
+from syncd.sandbox.redshift.fault_port import ControlPort
 from syncd.sandbox.redshift.objects import Isolation
-from syncd.sandbox.redshift.problems import CannotStart
 from syncd.sandbox.redshift.server import RedshiftStandIn
+from syncd.sandbox.redshift.start_errors import CannotStart
 
 
 def words() -> argparse.Namespace:

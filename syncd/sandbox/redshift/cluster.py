@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from syncd.sandbox.redshift.backend import Backend, BackendError
-from syncd.sandbox.redshift.problems import CannotStart
+from syncd.sandbox.redshift.start_errors import CannotStart
 from syncd.sandbox.redshift.wire import PeerGone
 
 SUPERUSER: Final = "postgres"
@@ -217,7 +217,7 @@ class Cluster:
     def _launch(self, programs: Path) -> None:
         settings = [word for name, value in SETTINGS.items() for word in ("-c", f"{name}={value}")]
         command = [str(programs / "postgres"), "-D", str(self.data), "-k", str(self.home), *settings]
-        watch = [sys.executable, "-S", "-E", str(Path(__file__).with_name("watch.py"))]
+        watch = [sys.executable, "-S", "-E", str(Path(__file__).with_name("parent_watch.py"))]
         with (self.home / "log").open("wb") as log:
             self._watcher = subprocess.Popen(  # our own program, no shell
                 [*watch, str(self._account.uid), str(self._account.gid), *command],

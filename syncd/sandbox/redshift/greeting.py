@@ -5,9 +5,9 @@ import struct
 
 from syncd.sandbox.redshift import wire
 from syncd.sandbox.redshift.backend import Backend, BackendError
-from syncd.sandbox.redshift.desk import Desk
-from syncd.sandbox.redshift.house import House
 from syncd.sandbox.redshift.session import Session
+from syncd.sandbox.redshift.shared_state import House
+from syncd.sandbox.redshift.statement_context import Desk
 from syncd.sandbox.redshift.wire import Message, Stream
 
 

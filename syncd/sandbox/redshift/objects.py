@@ -7,7 +7,7 @@ from typing import Final
 
 from syncd.sandbox.redshift.backend import Backend, BackendError, literal
 from syncd.sandbox.redshift.cluster import Cluster
-from syncd.sandbox.redshift.problems import CannotStart
+from syncd.sandbox.redshift.start_errors import CannotStart
 
 VERSION: Final = (
     "PostgreSQL 8.0.2 on i686-pc-linux-gnu, compiled by GCC gcc (GCC) 3.4.2 20041017 (Red Hat 3.4.2-6.fc3), "

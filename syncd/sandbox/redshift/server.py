@@ -12,14 +12,14 @@ from typing import Final, Self
 
 from syncd.sandbox.redshift.backend import Backend
 from syncd.sandbox.redshift.cluster import Cluster
+from syncd.sandbox.redshift.copy.load_log import LoadLog
+from syncd.sandbox.redshift.copy.s3_files import Lake
 from syncd.sandbox.redshift.faults import Faults
 from syncd.sandbox.redshift.greeting import greet
-from syncd.sandbox.redshift.house import House, names_of, types_of
-from syncd.sandbox.redshift.lake import Lake
-from syncd.sandbox.redshift.loads import LoadLog
 from syncd.sandbox.redshift.objects import Isolation, make_database, make_user
-from syncd.sandbox.redshift.problems import CannotStart
 from syncd.sandbox.redshift.session import Dropped
+from syncd.sandbox.redshift.shared_state import House, names_of, types_of
+from syncd.sandbox.redshift.start_errors import CannotStart
 from syncd.sandbox.redshift.wire import PeerGone, Stream
 
 HOST: Final = "127.0.0.1"

@@ -9,14 +9,14 @@ from typing import Final
 
 from syncd.sandbox.redshift import wire
 from syncd.sandbox.redshift.backend import Backend, BackendError
-from syncd.sandbox.redshift.desk import Desk, enter_sql
 from syncd.sandbox.redshift.faults import Deed, Fault, When
-from syncd.sandbox.redshift.house import House
-from syncd.sandbox.redshift.plan import Plan
 from syncd.sandbox.redshift.refusal import Refusal, not_supported
-from syncd.sandbox.redshift.settings import ON, ONE_MATCH_SQL
-from syncd.sandbox.redshift.statements import plan_of
-from syncd.sandbox.redshift.translate import fields_of_refusal, in_front, tag_in_front, varbyte_in_front
+from syncd.sandbox.redshift.shared_state import House
+from syncd.sandbox.redshift.sql.plan import Plan
+from syncd.sandbox.redshift.sql.session_settings import ON, ONE_MATCH_SQL
+from syncd.sandbox.redshift.sql.statements import plan_of
+from syncd.sandbox.redshift.sql.translate import fields_of_refusal, in_front, tag_in_front, varbyte_in_front
+from syncd.sandbox.redshift.statement_context import Desk, enter_sql
 from syncd.sandbox.redshift.wire import Field, Message, PeerGone, Stream
 
 FLUSH: Final = wire.pack(b"H")

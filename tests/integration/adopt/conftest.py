@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from syncd.adapters.redshift.session import Session
+from syncd.redshift.session import Session
 from tests.integration.verify.conftest import Both, both, box, standin
 
 __all__ = ["both", "box", "standin"]

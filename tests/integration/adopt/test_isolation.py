@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from syncd.sandbox.redshift import Isolation, Lake, RedshiftStandIn
-from syncd.sandbox.whole import Sandbox
+from syncd.sandbox.running_sandbox import Sandbox
 from tests.integration.adopt.conftest import Adopted
 
 pytestmark = [pytest.mark.services, pytest.mark.parametrize("box", ["mariadb"], indirect=True)]

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from syncd.core.verify.verdict import State
-from syncd.wiring import stream_of
+from syncd.app import stream_of
+from syncd.verify.result import State
 from tests.integration.adopt.conftest import Adopted
 from tests.integration.adopt.test_taken_over import flat
 from watermarks.document import Watermark

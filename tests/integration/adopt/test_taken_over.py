@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from syncd.adapters.redshift.ledger import OtherTable
-from syncd.core.standing import ADOPTED
-from syncd.core.verify.verdict import State
-from syncd.stages.marks.adopted import NotInFiles
+from syncd.operations.adopted_tables import NotInFiles
+from syncd.operations.stream_status import ADOPTED
+from syncd.redshift.ledger import OtherTable
+from syncd.verify.result import State
 from tests.integration.adopt.conftest import ORDERS, Adopted
 from watermarks.document import Watermark
 from watermarks.history import Change

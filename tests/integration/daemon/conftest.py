@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from syncd.core.batch_number import batch_of
-from syncd.sandbox.whole import Sandbox
+from syncd.lake.batch_number import batch_of
+from syncd.sandbox.running_sandbox import Sandbox
 from tests.services.daemon import DaemonProcess, until
 from tests.services.servers import ENVIRON
 from watermarks.batch import BatchId

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from syncd.sandbox.whole import Sandbox
+from syncd.sandbox.running_sandbox import Sandbox
 from tests.integration.daemon.conftest import Place
 from tests.services.daemon import DaemonProcess, until
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from syncd.adapters.s3 import Lake
+from syncd.s3.lake_client import Lake
 from syncd.sandbox.redshift import RedshiftStandIn
 from tests.integration.load.conftest import Reader, journal, lake, prepared, warehouse
 from tests.services.daemon import DaemonProcess, until

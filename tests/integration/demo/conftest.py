@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from syncd.core.events import Event
-from syncd.sandbox.demo.play import Score
+from syncd.events import Event
+from syncd.sandbox.demo.demonstration import Score
 from syncd.sandbox.process import ProcessId, find_marked
 
 

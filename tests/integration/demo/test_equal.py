@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from syncd.sandbox.demo.equal import compare, text_of
-from syncd.sandbox.demo.play import Demo, Ending
-from syncd.sandbox.demo.tables import SHOWN
-from syncd.sandbox.whole import Sandbox
+from syncd.sandbox.demo.demo_tables import SHOWN
+from syncd.sandbox.demo.demonstration import Demo, Ending
+from syncd.sandbox.demo.equality_check import compare, text_of
+from syncd.sandbox.running_sandbox import Sandbox
 from tests.integration.demo.conftest import Watching
 
 if TYPE_CHECKING:
-    from syncd.sandbox.demo.equal import Compared
-    from syncd.sandbox.demo.play import Verdict
+    from syncd.sandbox.demo.demonstration import Verdict
+    from syncd.sandbox.demo.equality_check import Compared
 
 DIFFERENCES = {
     "a row is deleted": ("DELETE FROM orders WHERE id = 7", "orders", (1, 0, 0), "id = 7 is missing"),

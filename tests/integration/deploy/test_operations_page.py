@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from click.testing import CliRunner
 
-from syncd.cli.exits import exit_for
+from syncd.cli.exit_codes import exit_for
 from syncd.cli.main import syncd
 from tests.deploy.commands import commands
 from tests.integration.run.conftest import Command

@@ -16,11 +16,11 @@ import pytest
 import redshift_connector
 from click.testing import CliRunner
 
-from syncd.cli.exits import exit_for
+from syncd.cli.exit_codes import exit_for
 from syncd.cli.main import syncd as entry
 from syncd.sandbox.faults.s3 import Request, S3Proxy
 from syncd.sandbox.redshift import Lake, RedshiftStandIn
-from syncd.sandbox.whole import Sandbox
+from syncd.sandbox.running_sandbox import Sandbox
 from tests.services.servers import ONE, environ_of
 from watermarks.errors import HintedError
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from syncd.adapters.mysql.connect import connect
-from syncd.adapters.mysql.source import MySqlSource
-from syncd.core.settings import Secret, SourceSettings, Tls
-from syncd.sandbox.whole import Sandbox
+from syncd.mysql.connection import connect
+from syncd.mysql.source import MySqlSource
+from syncd.sandbox.running_sandbox import Sandbox
+from syncd.settings import Secret, SourceSettings, Tls
 from tests.integration.load.conftest import Loader, journal, lake, loader, prepared, warehouse
 from tests.integration.marks.conftest import Marks, marks
 from tests.services.prepared import Prepared, row

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from syncd.cli.exits import Exit
+from syncd.cli.exit_codes import Exit
 from tests.integration.marks.conftest import Marks
 from tests.services.prepared import Prepared, moment, row
 from watermarks.batch import Link
+from watermarks.codec import parse, seal
 from watermarks.document import Failure, Stage, Watermark
 from watermarks.extraction import Chain
 from watermarks.history import Change, Note
-from watermarks.operate import Operator
-from watermarks.sealed import parse, seal
+from watermarks.operator import Operator
 
 pytestmark = pytest.mark.services
 

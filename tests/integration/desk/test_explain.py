@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from syncd.cli.exits import Exit
-from syncd.core.settings import Deletes
+from syncd.cli.exit_codes import Exit
+from syncd.settings import Deletes
 from tests.integration.desk.conftest import Shop, WithSource
 from tests.integration.load.conftest import Loader
 from tests.integration.marks.conftest import Marks

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from syncd.adapters.redshift.checkup import examine
-from syncd.core.checkup import Finding, Sheet, Side, State
-from syncd.core.settings import Secret, WarehouseSettings
+from syncd.ports.preflight import Finding, Sheet, Side, State
+from syncd.redshift.preflight import examine
 from syncd.sandbox.redshift import Isolation, Lake, RedshiftStandIn
+from syncd.settings import Secret, WarehouseSettings
 from tests.integration.load.conftest import Loader, Reader
 from tests.integration.marks.conftest import Marks
 from tests.services.prepared import Prepared, row

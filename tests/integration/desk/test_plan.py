@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from syncd.cli.exits import Exit
-from syncd.core.settings import Mode
+from syncd.cli.exit_codes import Exit
+from syncd.settings import Mode
 from tests.integration.desk.conftest import Shop, WithSource
 from tests.integration.load.conftest import Loader
 from tests.integration.load.test_cost import statements

@@ -10,15 +10,15 @@ import pytest
 from botocore.awsrequest import AWSResponse
 from botocore.compat import HTTPHeaders
 
-from syncd.adapters.bin import LakeBin
-from syncd.adapters.redshift.again import FilesGone
-from syncd.adapters.s3 import Lake
-from syncd.cli.exits import Exit
-from syncd.core.settings import LakeSettings
-from syncd.stages.cleaning.deciding import Why
-from syncd.stages.cleaning.looking import Look, Proposal
-from syncd.stages.cleaning.removing import Removal
-from syncd.stages.marks.changing import ChangedMeanwhile
+from syncd.cli.exit_codes import Exit
+from syncd.operations.cleanup import Removal
+from syncd.operations.cleanup_preview import Look, Proposal
+from syncd.operations.cleanup_rules import Why
+from syncd.operations.mark_change import ChangedMeanwhile
+from syncd.redshift.reload_check import FilesGone
+from syncd.s3.lake_client import Lake
+from syncd.s3.object_removal import LakeBin
+from syncd.settings import LakeSettings
 from tests.builders import make_increment
 from tests.integration.load.conftest import Loader, Reader
 from tests.integration.marks.conftest import Marks
@@ -29,7 +29,7 @@ from watermarks.cursor import Cursor
 from watermarks.document import Watermark
 from watermarks.extraction import Chain
 from watermarks.history import Journal
-from watermarks.operate import Operator
+from watermarks.operator import Operator
 from watermarks.stores.s3 import S3Store
 
 pytestmark = pytest.mark.services

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from syncd.adapters.s3 import Lake
-from syncd.cli.exits import Exit
+from syncd.app import Service
+from syncd.app.operator_context import Desk
+from syncd.app.warehouse_access import Warehouse
+from syncd.cli.exit_codes import Exit
+from syncd.concurrency.response_monitor import Silences
+from syncd.concurrency.running_pass import Lane
 from syncd.config.check import read_settings
-from syncd.core.errors import WarehouseDown
-from syncd.core.silence import Silences
-from syncd.core.underway import Lane
-from syncd.desk import Desk
+from syncd.errors import WarehouseDown
+from syncd.s3.lake_client import Lake
 from syncd.sandbox.redshift import RedshiftStandIn
-from syncd.wiring import Service
-from syncd.wiring.warehouse import Warehouse
 from tests.integration.marks.conftest import Marks
 from tests.integration.run.conftest import Ran
 from tests.services.mute import Mute
@@ -31,9 +31,9 @@ TABLES = 60
 DEFAULTS = Silences.__init__.__kwdefaults__ or {}
 WITHIN = 0.5
 """Seconds that a side which keeps silent may take for an answer here; the others have as long as ever."""
-LAKE = "syncd.adapters.s3.LOOKED_WITHIN"
-SOURCE = "syncd.adapters.mysql.connect.GREETED_WITHIN"
-WAREHOUSE = "syncd.adapters.redshift.connect.GREETED_WITHIN"
+LAKE = "syncd.s3.lake_client.LOOKED_WITHIN"
+SOURCE = "syncd.mysql.connection.GREETED_WITHIN"
+WAREHOUSE = "syncd.redshift.connection.GREETED_WITHIN"
 
 
 class Cut(Marks):

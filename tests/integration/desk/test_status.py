@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
-from syncd.adapters.s3 import Lake
-from syncd.cli.exits import Exit
-from syncd.core.horizon import Notes
-from syncd.core.settings import LakeSettings
+from syncd.cli.exit_codes import Exit
+from syncd.horizon import Notes
+from syncd.s3.lake_client import Lake
+from syncd.settings import LakeSettings
 from tests.integration.load.conftest import Loader
 from tests.integration.marks.conftest import Marks
 from tests.integration.run.conftest import PROGRAM

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from syncd.adapters.s3 import Lake
-from syncd.core.settings import LakeSettings
+from syncd.s3.lake_client import Lake
+from syncd.sandbox.running_sandbox import Sandbox
 from syncd.sandbox.s3 import S3Address
-from syncd.sandbox.whole import Sandbox
+from syncd.settings import LakeSettings
 from tests.services.servers import environ_of
 
 PASSWORD = "hunter2-of-the-tests"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from syncd.adapters.lake_checkup import RACES, examine
-from syncd.core.checkup import Sheet, Side, State
+from syncd.ports.preflight import Sheet, Side, State
+from syncd.s3.preflight import RACES, examine
 from syncd.sandbox.ports import LOOPBACK
 from tests.integration.doctor.conftest import PASSWORD, Ward
 

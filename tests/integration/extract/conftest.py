@@ -5,13 +5,13 @@ from uuid import uuid4
 
 import pytest
 
-from syncd.adapters.s3 import Lake
-from syncd.adapters.spark.reader import SparkReader
-from syncd.adapters.spark.session import Session
-from syncd.core.settings import LakeSettings, SparkSettings
+from syncd.s3.lake_client import Lake
+from syncd.sandbox.running_sandbox import Sandbox
 from syncd.sandbox.s3 import S3Address
 from syncd.sandbox.shop.seed import seed_orders
-from syncd.sandbox.whole import Sandbox
+from syncd.settings import LakeSettings, SparkSettings
+from syncd.spark.reader import SparkReader
+from syncd.spark.spark_session import Session
 from tests.services.orders import Orders, find_orders
 from tests.services.servers import ENVIRON, ONE, environ_of
 

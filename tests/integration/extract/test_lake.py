@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from syncd.adapters.s3 import IN_FLIGHT, PIECE, Lake
-from syncd.core.calls import Call, LakeAsked
-from syncd.core.errors import LakeDown, LakeUnfit
-from syncd.core.settings import LakeSettings
+from syncd.errors import LakeDown, LakeUnfit
+from syncd.ports.request_stats import Call, LakeAsked
+from syncd.s3.lake_client import IN_FLIGHT, PIECE, Lake
 from syncd.sandbox.faults.s3 import Fault, Request, S3Proxy, Wrong
 from syncd.sandbox.s3 import S3Address
+from syncd.settings import LakeSettings
 
 pytestmark = pytest.mark.services
 

@@ -13,16 +13,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from syncd.adapters.s3 import Lake
-from syncd.adapters.spark import reader as reader_module
-from syncd.adapters.spark.reader import SparkReader
-from syncd.adapters.spark.session import Session, unweighed
-from syncd.adapters.wait import until
-from syncd.core.errors import LakeDown, LakeUnfit, RowOutside, SchemaDrift, SourceDown, SourceReplaced, SourceUnfit
-from syncd.core.reading import Part, Reading, WindowQuery
-from syncd.core.settings import LakeSettings, Secret
+from syncd.concurrency.polling import until
+from syncd.errors import LakeDown, LakeUnfit, RowOutside, SchemaDrift, SourceDown, SourceReplaced, SourceUnfit
+from syncd.lake.window_reads import Part, Reading, WindowQuery
+from syncd.s3.lake_client import Lake
 from syncd.sandbox.faults.s3 import Fault, Request, S3Proxy, Wrong
 from syncd.sandbox.faults.tcp import TcpProxy
+from syncd.settings import LakeSettings, Secret
+from syncd.spark import reader as reader_module
+from syncd.spark.reader import SparkReader
+from syncd.spark.spark_session import Session, unweighed
 from tests.services.orders import Orders
 from watermarks.cursor import START
 from watermarks.window import Window

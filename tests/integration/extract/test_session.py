@@ -11,17 +11,17 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from syncd.adapters.spark.session import Session
-from syncd.adapters.wait import until
-from syncd.core.errors import ReaderDown
-from syncd.core.settings import SparkSettings
+from syncd.concurrency.polling import until
+from syncd.errors import ReaderDown
+from syncd.settings import SparkSettings
+from syncd.spark.spark_session import Session
 
 pytestmark = pytest.mark.services
 
 PARENT = """
 import sys
-from syncd.adapters.spark.session import Session
-from syncd.core.settings import SparkSettings
+from syncd.spark.spark_session import Session
+from syncd.settings import SparkSettings
 session = Session(SparkSettings())
 frame = lambda spark: spark.range(3).mapInArrow(lambda batches: batches, 'id long').count()
 assert session.run(frame, within=300) == 3
@@ -31,8 +31,8 @@ sys.stdin.read()
 
 LIFE = """
 from datetime import timedelta
-from syncd.adapters.spark.session import Session
-from syncd.core.settings import SparkSettings
+from syncd.spark.spark_session import Session
+from syncd.settings import SparkSettings
 now = [0.0]
 session = Session(SparkSettings(idle_stop=timedelta(minutes=10)), now=lambda: now[0])
 assert not session.running
@@ -49,11 +49,11 @@ for _ in range(2):
 UNUSED = """
 import threading
 from datetime import timedelta
-from syncd.adapters.spark import session as module
-from syncd.adapters.spark.session import Session
-from syncd.adapters.wait import until
-from syncd.core.errors import ReaderDown
-from syncd.core.settings import SparkSettings
+from syncd.spark import spark_session as module
+from syncd.spark.spark_session import Session
+from syncd.concurrency.polling import until
+from syncd.errors import ReaderDown
+from syncd.settings import SparkSettings
 now = [0.0]
 session = Session(SparkSettings(idle_stop=timedelta(minutes=10)), now=lambda: now[0])
 now[0] += 700
@@ -77,10 +77,10 @@ session.stop()
 
 STUCK = """
 import os, signal
-from syncd.adapters.spark import session as module
-from syncd.adapters.spark.session import Session
-from syncd.core.errors import ReaderDown
-from syncd.core.settings import SparkSettings
+from syncd.spark import spark_session as module
+from syncd.spark.spark_session import Session
+from syncd.errors import ReaderDown
+from syncd.settings import SparkSettings
 module.CONNECTED_WITHIN = 2.0
 session, started = Session(SparkSettings()), module.start_jvm
 def stuck(*args, **words):
@@ -103,8 +103,8 @@ session.stop()
 """
 
 GROWS = """
-from syncd.adapters.spark.session import QUICK, Session
-from syncd.core.settings import SparkSettings
+from syncd.spark.spark_session import QUICK, Session
+from syncd.settings import SparkSettings
 told = []
 session = Session(SparkSettings(), one_shot=True)
 def job(spark):
@@ -128,11 +128,11 @@ session.stop()
 LOST = """
 import os, sys, threading
 from pathlib import Path
-from syncd.adapters.spark import session as module
-from syncd.adapters.spark.session import Session
-from syncd.adapters.wait import until
-from syncd.core.errors import ReaderDown
-from syncd.core.settings import SparkSettings
+from syncd.spark import spark_session as module
+from syncd.spark.spark_session import Session
+from syncd.concurrency.polling import until
+from syncd.errors import ReaderDown
+from syncd.settings import SparkSettings
 session, begun = Session(SparkSettings()), Path(sys.argv[1])
 def waits(_):
     begun.touch()
@@ -184,9 +184,9 @@ session.stop()
 
 
 HEAP = """
-from syncd.adapters.spark.session import Session
-from syncd.core.errors import ReaderDown
-from syncd.core.settings import SparkSettings
+from syncd.spark.spark_session import Session
+from syncd.errors import ReaderDown
+from syncd.settings import SparkSettings
 session = Session(SparkSettings(driver_memory="512m"))
 def large(spark):
     rows = spark.range(1).selectExpr("repeat('x', 400000000) AS x")
@@ -205,10 +205,10 @@ session.stop()
 
 ENDED = """
 import threading
-from syncd.adapters.spark.session import Session
-from syncd.core.errors import ReaderDown
-from syncd.core.places import NOBODY
-from syncd.core.settings import SparkSettings
+from syncd.spark.spark_session import Session
+from syncd.errors import ReaderDown
+from syncd.concurrency.resource_pool import NOBODY
+from syncd.settings import SparkSettings
 session = Session(SparkSettings())
 def count(spark):
     return spark.range(3).count()
@@ -339,11 +339,11 @@ def test_a_new_worker_has_loaded_what_a_task_wants(session: Session) -> None:
     """Spark ends a worker after a minute without work: each batch of a stream that rests longer would load it anew."""
 
     def tell(_: object) -> Iterator[pa.RecordBatch]:
-        yield pa.record_batch({"told": [" ".join({"pandas", "syncd.adapters.spark.task"} & set(sys.modules))]})
+        yield pa.record_batch({"told": [" ".join({"pandas", "syncd.spark.task"} & set(sys.modules))]})
 
     rows = session.run(lambda spark: spark.range(1).mapInArrow(tell, "told string").collect(), within=120)
 
-    assert {word for row in rows for word in row[0].split()} == {"pandas", "syncd.adapters.spark.task"}
+    assert {word for row in rows for word in row[0].split()} == {"pandas", "syncd.spark.task"}
 
 
 def test_a_job_that_takes_too_long_is_cancelled_and_the_session_goes_on(session: Session) -> None:

@@ -7,14 +7,14 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from syncd.adapters.mysql.connect import session_of
-from syncd.adapters.s3 import Lake
-from syncd.adapters.spark.reader import SparkReader
-from syncd.core.columns import Policies, Policy
-from syncd.core.mysql_sql import MARIADB
-from syncd.core.passages import passages
-from syncd.core.reading import Part, WindowQuery
-from syncd.core.settings import StreamSettings
+from syncd.datatypes.columns import Policies, Policy
+from syncd.lake.window_reads import Part, WindowQuery
+from syncd.mysql.connection import session_of
+from syncd.mysql.sql import MARIADB
+from syncd.s3.lake_client import Lake
+from syncd.settings import StreamSettings
+from syncd.spark.reader import SparkReader
+from syncd.tables.column_mapping import passages
 from tests.services.orders import Orders
 from tests.services.type_table import CASES, Case, canonical, create, described, expected, loadable
 

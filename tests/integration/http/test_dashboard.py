@@ -2,9 +2,9 @@
 
 import pytest
 
-from syncd.core.events import PassEnded
+from syncd.events import PassEnded
 from syncd.observe.board import Board
-from syncd.observe.standing import Listed
+from syncd.observe.stream_state import Listed
 from tests.builders import NOON
 from tests.services.board_story import ODD, Story, stream_of
 from tests.services.chromium import dumped
@@ -23,7 +23,7 @@ LOOKS = "--virtual-time-budget=9000"
 
 @pytest.fixture
 def no_script(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("syncd.daemon.answers.POLICY", NO_SCRIPT)
+    monkeypatch.setattr("syncd.daemon.routes.POLICY", NO_SCRIPT)
 
 
 @pytest.mark.usefixtures("no_script")

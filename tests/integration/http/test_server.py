@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from syncd.core.errors import ConfigError, LakeDown
-from syncd.core.settings import Address, DaemonSettings
-from syncd.daemon.answers import Answer
 from syncd.daemon.health import Health
-from syncd.daemon.http import AT_ONCE, WITHIN, Limits, Server, serving
-from syncd.observe.moves import Move
+from syncd.daemon.http_server import AT_ONCE, WITHIN, Limits, Server, serving
+from syncd.daemon.routes import Answer
+from syncd.errors import ConfigError, LakeDown
+from syncd.observe.mark_history import Move
+from syncd.settings import Address, DaemonSettings
 from tests.services.board_story import Story
 from tests.services.clients import eventually
 from tests.services.http import ask, connected, got, served, told
@@ -27,7 +27,7 @@ from watermarks.errors import StateUnreadable
 from watermarks.names import StreamName
 
 if TYPE_CHECKING:
-    from syncd.daemon.answers import Answers
+    from syncd.daemon.routes import Answers
 
 pytestmark = pytest.mark.services
 

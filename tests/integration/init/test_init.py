@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from syncd.adapters.mysql.connect import connect
-from syncd.adapters.mysql.source import MySqlSource
-from syncd.adapters.mysql.survey import NEWEST, WIDE, look
 from syncd.config.check import read_settings
-from syncd.core.settings import Mode
-from syncd.sandbox.whole import Sandbox
+from syncd.mysql.connection import connect
+from syncd.mysql.source import MySqlSource
+from syncd.mysql.table_survey import NEWEST, WIDE, look
+from syncd.sandbox.running_sandbox import Sandbox
+from syncd.settings import Mode
 from tests.services.guarded import sandbox_of, settings_of
 from tests.services.servers import BOTH
 

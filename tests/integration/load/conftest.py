@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from syncd.adapters.redshift.amendments import Amendments
-from syncd.adapters.redshift.connect import connect
-from syncd.adapters.redshift.landing import Place
-from syncd.adapters.redshift.sessions import Door, KeptSession
-from syncd.adapters.redshift.sieve import Sieve
-from syncd.adapters.redshift.target import RedshiftTarget
-from syncd.adapters.s3 import Lake
-from syncd.core.events import RowsPutAside
-from syncd.core.redshift.control import Controls
-from syncd.core.redshift.copy import role_words
-from syncd.core.redshift.quoting import TableRef
-from syncd.core.settings import LakeSettings, Mode, Secret, Tls, WarehouseSettings
+from syncd.concurrency.stage_claim import Claiming
+from syncd.events import RowsPutAside
+from syncd.load.load_pass import LoadOutcome, LoadRun
+from syncd.redshift.amendments import Amendments
+from syncd.redshift.batch_target import RedshiftTarget
+from syncd.redshift.connection import connect
+from syncd.redshift.control_tables import Controls
+from syncd.redshift.copy_statement import role_words
+from syncd.redshift.load_transaction import Place
+from syncd.redshift.quoting import TableRef
+from syncd.redshift.refused_row_finder import Sieve
+from syncd.redshift.session_pool import Door, KeptSession
+from syncd.s3.lake_client import Lake
 from syncd.sandbox.redshift import RedshiftStandIn
-from syncd.stages.claim import Claiming
-from syncd.stages.load import LoadOutcome, LoadRun
+from syncd.settings import LakeSettings, Mode, Secret, Tls, WarehouseSettings
 from tests.builders import RUN, make_process
 from tests.services.prepared import Prepared, numbers
 from tests.standin.clients import BUCKET, Bucket, Client
@@ -32,7 +32,7 @@ from watermarks.lease import Process
 from watermarks.stores.s3 import S3Store
 
 if TYPE_CHECKING:
-    from syncd.core.events import Event
+    from syncd.events import Event
 
 __all__ = ["bucket", "client", "clients", "no_fault_left", "s3_url", "server"]
 

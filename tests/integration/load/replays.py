@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 
-from syncd.adapters.quarantine import LakeRestorer
-from syncd.core.columns import Policies
-from syncd.core.manifest import Manifest
-from syncd.core.quarantine import RefusedRow
-from syncd.stages.claim import Claiming
-from syncd.stages.quarantine import Lying, Quarantine
-from syncd.stages.replay import ReplayProducer
-from syncd.stages.run import ExtractRun, Outcome
+from syncd.concurrency.stage_claim import Claiming
+from syncd.datatypes.columns import Policies
+from syncd.extract.extract_pass import ExtractRun, Outcome
+from syncd.lake.manifest import Manifest
+from syncd.lake.quarantine import RefusedRow
+from syncd.load.quarantine_listing import Lying, Quarantine
+from syncd.load.replay import ReplayProducer
+from syncd.s3.quarantine_files import LakeRestorer
 from tests.builders import RUN, make_process
 from tests.integration.load.conftest import Loader
 from tests.services.prepared import Prepared, numbers

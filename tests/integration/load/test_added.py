@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from syncd.core.events import ColumnIncomplete
-from syncd.core.schema import Column
-from syncd.core.settings import Mode
+from syncd.datatypes.source_table import Column
+from syncd.events import ColumnIncomplete
+from syncd.settings import Mode
 from tests.integration.load.conftest import Loader, Reader
 from tests.services.prepared import ID, NAME, UPDATE_AT, Prepared, row
 from watermarks.batch import BatchId, Kind
-from watermarks.operate import Operator
+from watermarks.operator import Operator
 
 pytestmark = pytest.mark.services
 

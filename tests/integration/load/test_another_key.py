@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from syncd.core.errors import SchemaDrift
-from syncd.core.schema import Column
-from syncd.core.settings import Deletes, Mode
+from syncd.datatypes.source_table import Column
+from syncd.errors import SchemaDrift
+from syncd.settings import Deletes, Mode
 from tests.integration.load.conftest import Loader, Reader
 from tests.services.prepared import ID, NAME, UPDATE_AT, Prepared, moment, row
 from watermarks.batch import BatchId, Kind
 from watermarks.cursor import Cursor
-from watermarks.operate import Operator
+from watermarks.operator import Operator
 
 pytestmark = pytest.mark.services
 

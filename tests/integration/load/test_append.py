@@ -6,14 +6,14 @@ from random import Random
 
 import pytest
 
-from syncd.core.settings import Deletes, Mode
+from syncd.settings import Deletes, Mode
 from tests.builders import RUN
 from tests.integration.load.conftest import Loader, Reader
 from tests.integration.load.test_cost import LANDING, statements
 from tests.services.prepared import Prepared, Row, json_column, moment, position, row
 from watermarks.batch import Kind
 from watermarks.cursor import START, Cursor
-from watermarks.operate import Operator
+from watermarks.operator import Operator
 from watermarks.window import Window
 
 pytestmark = pytest.mark.services

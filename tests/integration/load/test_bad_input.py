@@ -8,31 +8,31 @@ from typing import Any
 
 import pytest
 
-from syncd.adapters.redshift.again import FilesGone
-from syncd.adapters.redshift.connect import connect
-from syncd.adapters.redshift.ledger import OtherChain, OtherTable
-from syncd.adapters.redshift.sessions import Door, KeptSession
-from syncd.core.errors import FileRefused, SchemaDrift, WarehouseDown, WarehouseUnfit
-from syncd.core.events import LedgerBehind
-from syncd.core.redshift.quoting import TableRef
-from syncd.core.settings import Deletes, Mode, Secret
+from syncd.errors import FileRefused, SchemaDrift, WarehouseDown, WarehouseUnfit
+from syncd.events import LedgerBehind
+from syncd.load.load_pass import TRIES
+from syncd.redshift.connection import connect
+from syncd.redshift.ledger import OtherChain, OtherTable
+from syncd.redshift.quoting import TableRef
+from syncd.redshift.reload_check import FilesGone
+from syncd.redshift.session_pool import Door, KeptSession
 from syncd.sandbox.redshift import RedshiftStandIn
 from syncd.sandbox.redshift.faults import COMMIT
-from syncd.stages.load import TRIES
+from syncd.settings import Deletes, Mode, Secret
 from tests.builders import RUN, make_process
 from tests.integration.load.conftest import Loader, Reader
 from tests.services.landed import Batches
 from tests.services.prepared import Prepared, moment, row, text_column
 from tests.standin.clients import Bucket
 from watermarks.batch import BatchId, ChainBroken, Link
+from watermarks.codec import seal, unseal
 from watermarks.cursor import Cursor
 from watermarks.document import Watermark
 from watermarks.errors import HintedError, StateUnreadable
 from watermarks.history import Change, Journal, Note
-from watermarks.landing import FenceAhead
+from watermarks.loading import FenceAhead
 from watermarks.names import link_key
-from watermarks.operate import Operator, Takeover
-from watermarks.sealed import seal, unseal
+from watermarks.operator import Operator, Takeover
 
 pytestmark = pytest.mark.services
 

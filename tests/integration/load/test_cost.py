@@ -9,14 +9,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from syncd.adapters.redshift.ledger import Ledger
-from syncd.adapters.redshift.session import Session
+from syncd.redshift.ledger import Ledger
+from syncd.redshift.session import Session
 from tests.builders import RUN, make_process
 from tests.integration.load.conftest import Loader, Reader
 from tests.services.landed import Batches
 from tests.services.prepared import Prepared, numbers, row
 from watermarks.document import Stage
-from watermarks.landing import Landing
+from watermarks.loading import Landing
 
 pytestmark = pytest.mark.services
 
@@ -191,7 +191,7 @@ def test_a_first_pass_takes_sixteen_requests_and_every_further_one_five(
 
 APART = """
 import sys
-import syncd.stages.load, syncd.adapters.redshift.target, syncd.adapters.redshift.connect, syncd.adapters.s3
+import syncd.load.load_pass, syncd.redshift.batch_target, syncd.redshift.connection, syncd.s3.lake_client
 import watermarks.stores.s3
 print([name for name in ("pymysql", "pyspark", "py4j", "pandas") if name in sys.modules])
 """

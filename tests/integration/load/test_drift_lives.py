@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from syncd.core.errors import SchemaDrift
-from syncd.core.schema import Column
-from syncd.core.settings import Mode
+from syncd.datatypes.source_table import Column
+from syncd.errors import SchemaDrift
+from syncd.settings import Mode
 from tests.builders import RUN
 from tests.integration.load.conftest import Loader, Reader
 from tests.services.prepared import ID, NAME, UPDATE_AT, Prepared, Row, moment
 from watermarks.batch import Kind, Link
-from watermarks.operate import Operator
+from watermarks.operator import Operator
 
 pytestmark = pytest.mark.services
 

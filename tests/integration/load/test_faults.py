@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from syncd.adapters.redshift.connect import connect
-from syncd.adapters.redshift.session import Session
-from syncd.adapters.redshift.sessions import Door, KeptSession
-from syncd.core.events import LandingRetried
-from syncd.core.settings import Deletes, Mode
+from syncd.events import LandingRetried
+from syncd.redshift.connection import connect
+from syncd.redshift.session import Session
+from syncd.redshift.session_pool import Door, KeptSession
 from syncd.sandbox.redshift import RedshiftStandIn
 from syncd.sandbox.redshift.faults import COMMIT, COPY, When
+from syncd.settings import Deletes, Mode
 from tests.builders import RUN
 from tests.integration.load.conftest import Loader, Reader
 from tests.services.landed import Batches

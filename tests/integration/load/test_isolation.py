@@ -6,10 +6,10 @@ from threading import Barrier, Thread
 
 import pytest
 
-from syncd.core.events import LandingRetried
-from syncd.core.redshift.control import ISOLATION, Controls, own_ledgers
+from syncd.events import LandingRetried
+from syncd.load.load_pass import LoadRun
+from syncd.redshift.control_tables import ISOLATION, Controls, own_ledgers
 from syncd.sandbox.redshift import Isolation, Lake, RedshiftStandIn
-from syncd.stages.load import LoadRun
 from tests.builders import RUN
 from tests.integration.load.conftest import Loader
 from tests.services.landed import Batches

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from syncd.core.schema import Column
-from syncd.core.settings import Deletes, Mode, Note
+from syncd.datatypes.source_table import Column
 from syncd.sandbox.redshift import RedshiftStandIn
 from syncd.sandbox.redshift.faults import COMMIT, When
+from syncd.settings import Deletes, Mode, Note
 from tests.builders import RUN
 from tests.integration.load.conftest import Loader, Reader
 from tests.services.clients import eventually

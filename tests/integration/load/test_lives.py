@@ -9,7 +9,7 @@ from itertools import product
 
 import pytest
 
-from syncd.core.settings import Deletes, Mode
+from syncd.settings import Deletes, Mode
 from tests.integration.load.conftest import Loader, Reader
 from tests.services.lives import Life, Oracle
 from tests.services.prepared import Prepared

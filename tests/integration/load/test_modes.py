@@ -7,15 +7,15 @@ from threading import Thread
 
 import pytest
 
-from syncd.core.errors import SchemaDrift
-from syncd.core.schema import Column
-from syncd.core.settings import Deletes, Mode
+from syncd.datatypes.source_table import Column
+from syncd.errors import SchemaDrift
 from syncd.sandbox.redshift import RedshiftStandIn
+from syncd.settings import Deletes, Mode
 from tests.integration.load.conftest import Loader, Reader
 from tests.services.prepared import ID, NAME, Prepared, json_column, moment, row
 from watermarks.batch import BatchId, Kind
 from watermarks.cursor import Cursor
-from watermarks.operate import Operator
+from watermarks.operator import Operator
 from watermarks.window import Window
 
 pytestmark = pytest.mark.services

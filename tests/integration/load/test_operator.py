@@ -7,14 +7,14 @@ from itertools import product
 
 import pytest
 
-from syncd.core.settings import Mode
+from syncd.settings import Mode
 from tests.integration.load.conftest import Loader, Reader
 from tests.services.landed import Read, content
 from tests.services.prepared import Prepared, Row, position, row
 from watermarks.batch import BatchId
 from watermarks.cursor import START, Cursor
-from watermarks.halves import ORIGIN
-from watermarks.operate import NothingToUndo, Operator
+from watermarks.operator import NothingToUndo, Operator
+from watermarks.progress import ORIGIN
 
 pytestmark = pytest.mark.services
 

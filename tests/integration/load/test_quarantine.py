@@ -8,16 +8,16 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from syncd.adapters.s3 import Lake
-from syncd.core.errors import RowRefused
-from syncd.core.manifest import Manifest
-from syncd.core.settings import MOST_REFUSED
+from syncd.errors import RowRefused
+from syncd.lake.manifest import Manifest
+from syncd.s3.lake_client import Lake
 from syncd.sandbox.redshift import RedshiftStandIn
 from syncd.sandbox.redshift.faults import COMMIT, When
+from syncd.settings import MOST_REFUSED
 from tests.integration.load.conftest import Loader, Reader
 from tests.services.prepared import ID, NAME, UPDATE_AT, Prepared, json_column, row
 from watermarks.batch import Link
-from watermarks.operate import Operator
+from watermarks.operator import Operator
 
 pytestmark = pytest.mark.services
 

@@ -9,8 +9,8 @@ from threading import Barrier, Thread
 
 import pytest
 
+from syncd.load.load_pass import PASSING
 from syncd.sandbox.redshift import RedshiftStandIn
-from syncd.stages.load import PASSING
 from tests.builders import make_process
 from tests.integration.load.conftest import Loader, Reader
 from tests.services.landed import Batches
@@ -18,9 +18,9 @@ from tests.services.prepared import Prepared, numbers, row
 from watermarks.batch import BatchId
 from watermarks.document import Stage, Watermark
 from watermarks.extraction import Chain
-from watermarks.halves import Extracted
 from watermarks.history import Journal
-from watermarks.landing import Brought, Cycle, Target
+from watermarks.loading import Brought, Cycle, Target
+from watermarks.progress import Extracted
 
 pytestmark = pytest.mark.services
 

@@ -5,16 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from syncd.core.events import ColumnIncomplete
-from syncd.core.manifest import Manifest
-from syncd.core.schema import Column
-from syncd.core.settings import Mode
+from syncd.datatypes.source_table import Column
+from syncd.events import ColumnIncomplete
+from syncd.lake.manifest import Manifest
+from syncd.settings import Mode
 from tests.builders import RUN
 from tests.integration.load.conftest import Loader, Reader
 from tests.services.prepared import ID, NAME, UPDATE_AT, Prepared, row
 from watermarks.batch import BatchId, Kind
 from watermarks.cursor import START, Cursor
-from watermarks.operate import Operator
+from watermarks.operator import Operator
 from watermarks.store import Revision
 from watermarks.stores.s3 import S3Store
 

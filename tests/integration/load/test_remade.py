@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from syncd.core.events import TableRemade
-from syncd.core.settings import Mode
+from syncd.events import TableRemade
+from syncd.settings import Mode
 from tests.integration.load.conftest import Loader
 from tests.services.prepared import Prepared, row
 from watermarks.batch import BatchId, Kind
-from watermarks.operate import Operator
+from watermarks.operator import Operator
 
 pytestmark = pytest.mark.services
 

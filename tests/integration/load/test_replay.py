@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from syncd.core.columns import Policies, Policy
-from syncd.core.errors import ConfigError
-from syncd.core.settings import Mode, Note
-from syncd.stages.replay import RowsGone
+from syncd.datatypes.columns import Policies, Policy
+from syncd.errors import ConfigError
+from syncd.load.replay import RowsGone
+from syncd.settings import Mode, Note
 from tests.integration.load.conftest import Loader, Reader
 from tests.integration.load.replays import Replayer
 from tests.services.prepared import ID, NAME, UPDATE_AT, Prepared, json_column, moment, position, row, text_column
@@ -222,7 +222,7 @@ def test_in_append_a_row_comes_back_beside_the_others_of_its_range(
 def test_a_replay_comes_back_again_when_everything_is_landed_anew(
     travelling: Travel, loader: Loader, replayer: Replayer, warehouse: Reader
 ) -> None:
-    from watermarks.operate import Operator  # noqa: PLC0415
+    from watermarks.operator import Operator  # noqa: PLC0415
 
     orders = travelling()
     orders.increment(row(1, 1, note=LONG), row(2, 2, note="b"))

@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 from redshift_connector.error import ProgrammingError
 
-from syncd.adapters.redshift.session import Session
-from syncd.core.errors import SchemaDrift
-from syncd.core.redshift.quoting import TableRef
-from syncd.core.schema import Column
-from syncd.core.settings import Deletes, Mode, Note
+from syncd.datatypes.source_table import Column
+from syncd.errors import SchemaDrift
+from syncd.redshift.quoting import TableRef
+from syncd.redshift.session import Session
+from syncd.settings import Deletes, Mode, Note
 from tests.builders import RUN
 from tests.integration.load.conftest import Loader, Reader
 from tests.services.prepared import ID, NAME, UPDATE_AT, Prepared, Row, json_column, moment, row, text_column
 from watermarks.batch import BatchId, Kind
 from watermarks.cursor import Cursor
 from watermarks.errors import HintedError
-from watermarks.operate import Operator
+from watermarks.operator import Operator
 
 pytestmark = pytest.mark.services
 

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from syncd.core.columns import Policies, Policy
+from syncd.datatypes.columns import Policies, Policy
 from tests.integration.load.conftest import Loader, Reader
 from tests.integration.load.replays import Replayer
 from tests.services.prepared import ID, NAME, UPDATE_AT, moment, position, row, text_column

@@ -5,16 +5,16 @@ from datetime import datetime
 
 import pytest
 
-from syncd.adapters.redshift.amendments import Amendments
-from syncd.adapters.redshift.ledger import OtherTable
-from syncd.core.schema import Column
-from syncd.core.settings import Deletes, Mode, Note
+from syncd.datatypes.source_table import Column
+from syncd.redshift.amendments import Amendments
+from syncd.redshift.ledger import OtherTable
+from syncd.settings import Deletes, Mode, Note
 from tests.integration.load.conftest import Loader, Reader
 from tests.services.prepared import ID, NAME, Prepared, moment, row
 from watermarks.batch import BatchId, Kind
 from watermarks.cursor import Cursor
 from watermarks.errors import Misuse
-from watermarks.operate import Operator
+from watermarks.operator import Operator
 
 pytestmark = pytest.mark.services
 

@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import pytest
 
-from syncd.core.settings import Deletes, Mode
+from syncd.settings import Deletes, Mode
 from tests.integration.load.conftest import Loader, Reader
 from tests.services.prepared import Prepared, moment, row
 from watermarks.batch import Kind
 from watermarks.cursor import Cursor
-from watermarks.halves import OutOfTurn
-from watermarks.operate import Operator
+from watermarks.operator import Operator
+from watermarks.progress import OutOfTurn
 from watermarks.window import Window
 
 pytestmark = pytest.mark.services

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from botocore.client import BaseClient
 
-from syncd.adapters.s3 import Lake
 from syncd.cli.main import entry
+from syncd.s3.lake_client import Lake
 from syncd.sandbox.redshift import RedshiftStandIn
 from tests.integration.load.conftest import journal, lake, loader, prepared, warehouse
 from tests.integration.run.conftest import Command, Ran

@@ -14,7 +14,7 @@ from watermarks.batch import BatchId
 from watermarks.document import Watermark
 from watermarks.history import Change
 from watermarks.names import SYSTEM
-from watermarks.operate import Operator
+from watermarks.operator import Operator
 
 pytestmark = pytest.mark.services
 

@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from syncd.adapters.redshift.again import FilesGone
-from syncd.adapters.redshift.books import LedgerBooks
-from syncd.core.books import Evidence
-from syncd.core.errors import SchemaDrift
-from syncd.core.settings import Mode
+from syncd.errors import SchemaDrift
+from syncd.ports.evidence import Evidence
+from syncd.redshift.ledger_reader import LedgerBooks
+from syncd.redshift.reload_check import FilesGone
+from syncd.settings import Mode
 from tests.integration.load.conftest import Loader, Reader
 from tests.integration.marks.conftest import Marks
 from tests.services.prepared import Prepared, row
 from watermarks.batch import BatchId
+from watermarks.codec import parse, seal
 from watermarks.cursor import START
 from watermarks.document import Watermark
-from watermarks.halves import ORIGIN
-from watermarks.landing import LedgerKey
-from watermarks.sealed import parse, seal
+from watermarks.loading import LedgerKey
+from watermarks.progress import ORIGIN
 
 pytestmark = pytest.mark.services
 

@@ -13,7 +13,7 @@ from tests.integration.load.test_operator import Half, Life
 from tests.integration.marks.conftest import Marks
 from tests.services.prepared import Prepared, moment
 from watermarks.cursor import START, Cursor
-from watermarks.halves import ORIGIN
+from watermarks.progress import ORIGIN
 
 if TYPE_CHECKING:
     from watermarks.batch import BatchId

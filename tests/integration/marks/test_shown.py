@@ -13,7 +13,7 @@ from tests.integration.load.conftest import Loader
 from tests.integration.marks.conftest import Marks
 from tests.integration.run.conftest import PROGRAM
 from tests.services.prepared import Prepared, row
-from watermarks.operate import Operator
+from watermarks.operator import Operator
 
 pytestmark = pytest.mark.services
 

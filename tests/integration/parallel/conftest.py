@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from syncd.adapters.s3 import Lake
-from syncd.adapters.spark.session import Session
+from syncd.app import Service
+from syncd.concurrency.once import once
 from syncd.config.check import read_settings
-from syncd.core.settings import Settings, StreamSettings
+from syncd.s3.lake_client import Lake
 from syncd.sandbox.redshift import RedshiftStandIn
-from syncd.wiring import Service
-from syncd.wiring.once import once
+from syncd.settings import Settings, StreamSettings
+from syncd.spark.spark_session import Session
 from tests.integration.load.conftest import ROLE, journal, lake, prepared, warehouse
 from tests.integration.stage.conftest import warm
 from tests.services.prepared import Prepared
 from tests.standin.conftest import bucket, client, clients, no_fault_left, s3_url, server
 
 if TYPE_CHECKING:
-    from syncd.core.events import Event
+    from syncd.events import Event
 
 __all__ = [
     "bucket", "client", "clients", "journal", "lake", "no_fault_left", "prepared", "s3_url", "server", "warehouse",

@@ -12,20 +12,20 @@ from uuid import uuid4
 
 import pytest
 
-from syncd.adapters.spark.session import Session
+from syncd.app import Pass, Service, stream_of
 from syncd.config.check import read_settings
-from syncd.core.errors import PassStopped, PassUnderWay
-from syncd.core.settings import Settings
-from syncd.sandbox.whole import Sandbox
-from syncd.stages.run import State
-from syncd.wiring import Pass, Service, stream_of
+from syncd.errors import PassStopped, PassUnderWay
+from syncd.extract.extract_pass import State
+from syncd.sandbox.running_sandbox import Sandbox
+from syncd.settings import Settings
+from syncd.spark.spark_session import Session
 from tests.integration.parallel.conftest import Threads, WarmService
 from tests.integration.parallel.conftest import stream_of as named
 from tests.services.chain_check import Lake
 from tests.services.clients import Client, eventually, standing
 from tests.services.servers import environ_of
 from watermarks.document import Stage
-from watermarks.halves import Strategy
+from watermarks.progress import Strategy
 
 pytestmark = pytest.mark.services
 

@@ -5,10 +5,10 @@ from functools import partial
 
 import pytest
 
-from syncd.core.errors import PassStopped
-from syncd.core.events import LandingRetried
-from syncd.stages.load import LoadState
-from syncd.wiring import Pass, stream_of
+from syncd.app import Pass, stream_of
+from syncd.errors import PassStopped
+from syncd.events import LandingRetried
+from syncd.load.load_pass import LoadState
 from tests.integration.load.conftest import Reader
 from tests.integration.parallel.conftest import Loading
 from tests.services.clients import eventually

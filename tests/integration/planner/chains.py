@@ -5,22 +5,22 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from syncd.adapters.mysql.connect import connect
-from syncd.core.columns import ParquetType, Passage, Physical, Travel
-from syncd.core.growing import Notes, Remembered
-from syncd.core.planner import Request
-from syncd.core.ports import Asked, Break, Horizon, Horizons, TableName
-from syncd.core.settings import StreamSettings
-from syncd.stages.planning import Planner
+from syncd.datatypes.columns import ParquetType, Passage, Physical, Travel
+from syncd.extract.plan_rules import Request
+from syncd.extract.planner import Planner
+from syncd.horizon.key_gaps import Notes, Remembered
+from syncd.mysql.connection import connect
+from syncd.ports.source import Asked, Break, Horizon, Horizons, TableName
+from syncd.settings import StreamSettings
 from tests.builders import Here
 from tests.integration.planner.servers import Server, rows_of
 from watermarks.batch import Draft, Filled, Plan
 from watermarks.document import Stage, Watermark
 from watermarks.extraction import Chain, Extraction, Turn
-from watermarks.halves import Run
 from watermarks.history import Journal
 from watermarks.lease import Process
 from watermarks.names import StreamName
+from watermarks.progress import Run
 from watermarks.stores.memory import MemoryStore
 from watermarks.testing import ManualClock
 

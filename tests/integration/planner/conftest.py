@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from syncd.sandbox.whole import Sandbox
+from syncd.sandbox.running_sandbox import Sandbox
 from tests.integration.planner.servers import Server
 from tests.services.servers import ONE, environ_of
 

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
-from syncd.adapters.mysql.connect import Connection, connect
-from syncd.adapters.mysql.source import MySqlSource
-from syncd.core.settings import Secret, SourceSettings, Tls
-from syncd.sandbox.whole import Sandbox
+from syncd.mysql.connection import Connection, connect
+from syncd.mysql.source import MySqlSource
+from syncd.sandbox.running_sandbox import Sandbox
+from syncd.settings import Secret, SourceSettings, Tls
 
 
 @dataclass

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from syncd.core.mysql_sql import within
-from syncd.core.order import order_of
-from syncd.core.settings import StreamSettings
+from syncd.mysql.sql import within
+from syncd.settings import StreamSettings
+from syncd.tables.sort_order import order_of
 from tests.integration.planner.servers import Server, rows_of
 from watermarks.cursor import START, Cursor
 from watermarks.window import Window

@@ -6,13 +6,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from syncd.adapters.spark.jdbc import session_of, table_of
-from syncd.core.columns import ParquetType, Passage, Physical, Travel
-from syncd.core.explained import explain
-from syncd.core.mysql_sql import after, last_position, own_rows, probe, within
-from syncd.core.order import Order, order_of
-from syncd.core.planner import Bounds, Ground, chunk, increment, queries_of
-from syncd.core.settings import StreamSettings
+from syncd.datatypes.columns import ParquetType, Passage, Physical, Travel
+from syncd.extract.plan_rules import Bounds, Ground, chunk, increment, queries_of
+from syncd.mysql.query_plan import explain
+from syncd.mysql.sql import after, last_position, own_rows, probe, within
+from syncd.settings import StreamSettings
+from syncd.spark.jdbc import session_of, table_of
+from syncd.tables.sort_order import Order, order_of
 from tests.builders import make_plan
 from tests.integration.planner.servers import Server, as_spark_wraps, examined, rows_of
 from watermarks.batch import Draft

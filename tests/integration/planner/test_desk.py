@@ -5,9 +5,9 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from syncd.core.settings import LakeSettings, Settings, StreamSettings
-from syncd.desk import Desk
-from syncd.stages.marks.positions import Shape
+from syncd.app.operator_context import Desk
+from syncd.operations.position_input import Shape
+from syncd.settings import LakeSettings, Settings, StreamSettings
 from tests.integration.planner.servers import Server
 from tests.integration.planner.test_streams import NEW_YEAR, run_sql, versioned
 from watermarks.cursor import START, Cursor

@@ -6,10 +6,10 @@ from itertools import combinations, pairwise
 
 import pytest
 
-from syncd.core.errors import SourceUnfit, ValueRefused
-from syncd.core.mysql_sql import after, hinted, last_position, probe, read_rows, within
-from syncd.core.order import Order, order_of
-from syncd.core.settings import StreamSettings
+from syncd.errors import SourceUnfit, ValueRefused
+from syncd.mysql.sql import after, hinted, last_position, probe, read_rows, within
+from syncd.settings import StreamSettings
+from syncd.tables.sort_order import Order, order_of
 from tests.integration.planner.servers import Server, as_spark_wraps, examined, rows_of
 from watermarks.cursor import START, Cursor, Kind
 from watermarks.window import Window

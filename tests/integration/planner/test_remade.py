@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from syncd.adapters.mysql.source import MySqlSource
-from syncd.core.errors import SourceUnfit
-from syncd.core.remade import remade_in
-from syncd.core.settings import EpochUnit
+from syncd.errors import SourceUnfit
+from syncd.mysql.source import MySqlSource
+from syncd.settings import EpochUnit
+from syncd.tables.table_identity import remade_in
 from tests.integration.planner.chains import Stream
 from tests.integration.planner.servers import Server, rows_of
 from tests.integration.planner.test_streams import NEW_YEAR, NUMBERS, bump, make, run_sql, stream, versioned
 from watermarks.batch import BatchId, Kind, Plan
-from watermarks.operate import Operator
+from watermarks.operator import Operator
 
 pytestmark = pytest.mark.services
 

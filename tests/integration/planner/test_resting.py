@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from syncd.adapters.mysql.source import MySqlSource
-from syncd.core.planner import Request
-from syncd.core.ports import Break
-from syncd.core.settings import NullCursor
-from syncd.stages.planning import Planner, Rest
+from syncd.extract.plan_rules import Request
+from syncd.extract.planner import Planner, Rest
+from syncd.mysql.source import MySqlSource
+from syncd.ports.source import Break
+from syncd.settings import NullCursor
 from tests.integration.planner.chains import Stream
 from tests.integration.planner.servers import Server
 from tests.integration.planner.test_streams import NEW_YEAR, bump, make, run_sql, stream, versioned

@@ -7,18 +7,18 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from syncd.adapters.mysql.connect import connect
-from syncd.adapters.spark.jdbc import session_of
-from syncd.core.errors import SourceDown, SourceUnfit
-from syncd.core.mysql_sql import identity_sql, table_numbers
-from syncd.core.order import order_of
-from syncd.core.settings import FirstRun, Secret, StreamSettings
-from syncd.sandbox.whole import Sandbox
+from syncd.errors import SourceDown, SourceUnfit
+from syncd.mysql.connection import connect
+from syncd.mysql.sql import identity_sql, table_numbers
+from syncd.sandbox.running_sandbox import Sandbox
+from syncd.settings import FirstRun, Secret, StreamSettings
+from syncd.spark.jdbc import session_of
+from syncd.tables.sort_order import order_of
 from tests.integration.planner.chains import Stream, Told, passage
 from tests.integration.planner.servers import Server, rows_of
 from tests.services.clients import eventually
 from watermarks.batch import Kind
-from watermarks.moves import State
+from watermarks.batch_states import State
 
 pytestmark = pytest.mark.services
 

@@ -10,21 +10,21 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from syncd.adapters.mysql.connect import connect
-from syncd.adapters.mysql.horizon import ServerHorizons
-from syncd.adapters.notes import StoredNotes, StoredSeen
-from syncd.core.columns import Passage, Travel
-from syncd.core.errors import ConfigError, SchemaDrift, SourceReplaced, SourceUnfit, ValueRefused
-from syncd.core.planner import Request
-from syncd.core.ports import Break
-from syncd.core.settings import EpochUnit, FirstRun, Mode, NullCursor, Schedule, StreamSettings
+from syncd.datatypes.columns import Passage, Travel
+from syncd.errors import ConfigError, SchemaDrift, SourceReplaced, SourceUnfit, ValueRefused
+from syncd.extract.plan_rules import Request
+from syncd.mysql.connection import connect
+from syncd.mysql.shared_horizon import ServerHorizons
+from syncd.ports.source import Break
+from syncd.s3.note_store import StoredNotes, StoredSeen
+from syncd.settings import EpochUnit, FirstRun, Mode, NullCursor, Schedule, StreamSettings
 from tests.integration.planner.chains import Stream, Told, passage
 from tests.integration.planner.servers import Server, rows_of
 from watermarks.batch import Kind, Plan
+from watermarks.batch_states import State
 from watermarks.cursor import START, Cursor, Value
 from watermarks.cursor import Kind as ValueKind
-from watermarks.moves import State
-from watermarks.operate import Operator
+from watermarks.operator import Operator
 from watermarks.stores.memory import MemoryStore
 from watermarks.window import Window
 
@@ -938,7 +938,7 @@ def test_a_row_without_a_position_is_refused_where_the_policy_says_so(server: Se
 
 
 def test_a_batch_is_cut_into_windows_that_abut(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("syncd.core.planner.FEWEST_ROWS", 50)
+    monkeypatch.setattr("syncd.extract.plan_rules.FEWEST_ROWS", 50)
     versioned(server)
     lab = stream(server, batch_rows=400, first_run=FirstRun.FROM, start=NEW_YEAR)
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from syncd.adapters.mysql.connect import Connection, connect
-from syncd.adapters.mysql.following import AppliedHorizons
-from syncd.adapters.mysql.horizon import ServerHorizons
-from syncd.adapters.mysql.lending import QUESTIONS, Connections, LentSource
-from syncd.adapters.mysql.source import MySqlSource
-from syncd.adapters.notes import StoredNotes
-from syncd.core.errors import AnotherServer, SourceReplaced
-from syncd.core.places import NOBODY, Places
-from syncd.core.settings import StreamSettings
-from syncd.sandbox.whole import Sandbox
+from syncd.concurrency.resource_pool import NOBODY, Places
+from syncd.errors import AnotherServer, SourceReplaced
+from syncd.mysql.connection import Connection, connect
+from syncd.mysql.connection_pool import QUESTIONS, Connections, LentSource
+from syncd.mysql.replica_horizon import AppliedHorizons
+from syncd.mysql.shared_horizon import ServerHorizons
+from syncd.mysql.source import MySqlSource
+from syncd.s3.note_store import StoredNotes
+from syncd.sandbox.running_sandbox import Sandbox
+from syncd.settings import StreamSettings
 from tests.integration.planner.chains import Rows, Stream, Told
 from tests.integration.planner.servers import Server, rows_of
 from tests.integration.planner.test_streams import VERSION, run_sql

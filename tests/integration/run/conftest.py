@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from syncd.adapters.s3 import Lake
+from syncd.s3.lake_client import Lake
 from syncd.sandbox.redshift import RedshiftStandIn
 from tests.integration.load.conftest import ROLE, journal, lake, prepared, warehouse
 from tests.services.prepared import Prepared

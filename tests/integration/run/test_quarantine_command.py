@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from syncd.adapters.s3 import Lake
+from syncd.app import Pass, Service
 from syncd.config.check import read_settings
-from syncd.stages.run import Outcome
-from syncd.wiring import Pass, Service
+from syncd.extract.extract_pass import Outcome
+from syncd.s3.lake_client import Lake
 from tests.integration.load.conftest import Loader, Reader, loader
 from tests.integration.run.conftest import Command, Ran
 from tests.services.prepared import ID, NAME, UPDATE_AT, json_column, row, text_column
@@ -24,7 +24,7 @@ from tests.services.travelling import Travelling
 from tests.services.victim import REACHED
 from watermarks.batch import Kind
 from watermarks.extraction import Chain
-from watermarks.halves import ORIGIN
+from watermarks.progress import ORIGIN
 
 pytestmark = pytest.mark.services
 __all__ = ["loader"]

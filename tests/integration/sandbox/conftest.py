@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from syncd.sandbox.process import ProcessId, find_marked
-from syncd.sandbox.whole import Sandbox
+from syncd.sandbox.running_sandbox import Sandbox
 from tests.services.servers import BOTH, ENVIRON, environ_of
 
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 import pymysql
 import pytest
 
-from syncd.adapters.wait import until
+from syncd.concurrency.polling import until
 from syncd.sandbox.faults.tcp import TcpProxy
 from syncd.sandbox.mysql import MySqlAddress
+from syncd.sandbox.running_sandbox import Sandbox
 from syncd.sandbox.shop.schema import count_rows, drop_tables
 from syncd.sandbox.shop.seed import Size, seed_shop
 from syncd.sandbox.shop.writer import Writer
-from syncd.sandbox.whole import Sandbox
 
 pytestmark = pytest.mark.services
 LOST = (pymysql.err.OperationalError, pymysql.err.InterfaceError)

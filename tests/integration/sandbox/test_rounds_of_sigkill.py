@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 import redshift_connector
 
-from syncd.adapters.wait import until
+from syncd.concurrency.polling import until
 from syncd.sandbox.process import ProcessId, find_marked
-from syncd.sandbox.shop.stand import stand_up
+from syncd.sandbox.running_sandbox import Sandbox
+from syncd.sandbox.shop.shop_setup import stand_up
 from syncd.sandbox.shop.writer import Writer
 from syncd.sandbox.supervisor import Stand
 from syncd.sandbox.warehouse import RedshiftAddress
-from syncd.sandbox.whole import Sandbox
 
 pytestmark = pytest.mark.services
 

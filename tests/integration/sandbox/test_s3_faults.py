@@ -13,10 +13,10 @@ from botocore.exceptions import (
     ResponseStreamingError,
 )
 
-from syncd.adapters.wait import until
+from syncd.concurrency.polling import until
 from syncd.sandbox.faults.s3 import Fault, Request, S3Proxy, Wrong
+from syncd.sandbox.running_sandbox import Sandbox
 from syncd.sandbox.s3 import S3Address
-from syncd.sandbox.whole import Sandbox
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

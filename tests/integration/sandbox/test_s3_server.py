@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from botocore.exceptions import ClientError
 
+from syncd.sandbox.running_sandbox import Sandbox
 from syncd.sandbox.s3 import S3Address
-from syncd.sandbox.whole import Sandbox
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from syncd.adapters.wait import until
+from syncd.concurrency.polling import until
 from syncd.sandbox.mysql import MySqlAddress
+from syncd.sandbox.running_sandbox import Sandbox
 from syncd.sandbox.shop.schema import TABLES, count_rows, drop_tables
 from syncd.sandbox.shop.seed import CHUNK, Size, seed_shop
-from syncd.sandbox.shop.stand import NOTE, stand_up
+from syncd.sandbox.shop.shop_setup import NOTE, stand_up
 from syncd.sandbox.shop.writer import Writer
-from syncd.sandbox.whole import Sandbox
 
 pytestmark = pytest.mark.services
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from syncd.adapters.wait import until
-from syncd.core.errors import LakeDown, SourceDown
+from syncd.concurrency.polling import until
+from syncd.errors import LakeDown, SourceDown
 from syncd.sandbox.ports import LOOPBACK
 from syncd.sandbox.process import ProcessId
-from syncd.sandbox.state import FILE, read_state
+from syncd.sandbox.running_sandbox import Sandbox
+from syncd.sandbox.state_file import FILE, read_state
 from syncd.sandbox.supervisor import Stand, take_down
-from syncd.sandbox.whole import Sandbox
 
 pytestmark = pytest.mark.services
 Remains = Callable[[Path], list[ProcessId]]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 import pytest
 
 from syncd.sandbox.mysql import MySqlAddress
-from syncd.sandbox.whole import Sandbox
+from syncd.sandbox.running_sandbox import Sandbox
 from tests.services.servers import BOTH, environ_of
 
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pymysql
 import pytest
 
-from syncd.adapters.mysql.connect import Connection, connect
-from syncd.adapters.mysql.horizon import ServerHorizons
-from syncd.adapters.notes import StoredNotes
-from syncd.core.calls import Asking, Call, HorizonHeld, SourceAsked
-from syncd.core.errors import SourceUnfit
-from syncd.core.ports import Asked, Horizon, TableName
-from syncd.core.settings import Secret, SourceSettings, Tls
+from syncd.errors import SourceUnfit
+from syncd.mysql.connection import Connection, connect
+from syncd.mysql.shared_horizon import ServerHorizons
+from syncd.ports.request_stats import Asking, Call, HorizonHeld, SourceAsked
+from syncd.ports.source import Asked, Horizon, TableName
+from syncd.s3.note_store import StoredNotes
+from syncd.settings import Secret, SourceSettings, Tls
 from tests.services.clients import Client, eventually, is_gone, state_of
 from watermarks.stores.memory import MemoryStore
 
@@ -501,7 +501,7 @@ def test_too_long_a_list_of_transactions_is_no_list(
 ) -> None:
     last = polls.bound()
     client().run("BEGIN", "INSERT INTO t () VALUES ()")
-    monkeypatch.setattr("syncd.adapters.mysql.poll.MOST_WRITERS", 1)
+    monkeypatch.setattr("syncd.mysql.horizon_poll.MOST_WRITERS", 1)
 
     horizon = polls.of()
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 import pymysql
 import pytest
 
-from syncd.adapters.mysql.connect import connect
-from syncd.adapters.mysql.horizon import ServerHorizons
-from syncd.adapters.notes import StoredNotes
-from syncd.core.horizon import floor_to
-from syncd.core.ports import Asked, Horizon, TableName
-from syncd.core.settings import Secret, SourceSettings, Tls
+from syncd.horizon import floor_to
+from syncd.mysql.connection import connect
+from syncd.mysql.shared_horizon import ServerHorizons
+from syncd.ports.source import Asked, Horizon, TableName
+from syncd.s3.note_store import StoredNotes
+from syncd.settings import Secret, SourceSettings, Tls
 from tests.services.clients import Client, eventually
 from tests.services.load import TABLES, Load, Versions
 from watermarks.stores.memory import MemoryStore

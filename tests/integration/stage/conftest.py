@@ -12,22 +12,22 @@ from uuid import uuid4
 
 import pytest
 
-from syncd.adapters.spark.session import Session
+from syncd.app import Pass, Server, Service
+from syncd.concurrency.running_pass import UnderWay
 from syncd.config.check import read_settings
-from syncd.core.events import Event
-from syncd.core.planner import Request
-from syncd.core.settings import Settings, SparkSettings
-from syncd.core.underway import UnderWay
-from syncd.sandbox.whole import Sandbox
-from syncd.stages.run import Outcome
-from syncd.wiring import Pass, Server, Service
+from syncd.events import Event
+from syncd.extract.extract_pass import Outcome
+from syncd.extract.plan_rules import Request
+from syncd.sandbox.running_sandbox import Sandbox
+from syncd.settings import Settings, SparkSettings
+from syncd.spark.spark_session import Session
 from tests.services.chain_check import Lake
 from tests.services.servers import ONE, environ_of
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-    from syncd.core.ports import Reader
+    from syncd.ports.source import Reader
 
 
 class WarmService(Service):

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from syncd.cli.exits import Exit, exit_for
-from syncd.core.errors import LakeDown, LakeUnfit, ReaderDown, SourceDown, SourceUnfit
-from syncd.core.events import BatchAbandoned, BatchPlanned, Event
-from syncd.core.reading import Read, Reading
+from syncd.cli.exit_codes import Exit, exit_for
+from syncd.errors import LakeDown, LakeUnfit, ReaderDown, SourceDown, SourceUnfit
+from syncd.events import BatchAbandoned, BatchPlanned, Event
+from syncd.lake.window_reads import Read, Reading
 from syncd.sandbox.faults.s3 import Fault, Request, S3Proxy, Wrong
 from syncd.sandbox.faults.tcp import TcpProxy
 from tests.integration.stage.conftest import Pipe
@@ -23,7 +23,7 @@ from tests.integration.stage.tables import LAYOUT, STREAM, fill, inserts, requir
 from watermarks.errors import HintedError, OutcomeUnknown, StoreUnavailable, Transient
 
 if TYPE_CHECKING:
-    from syncd.core.ports import Reader
+    from syncd.ports.source import Reader
 
 pytestmark = pytest.mark.services
 

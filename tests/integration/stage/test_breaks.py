@@ -9,11 +9,11 @@ from datetime import timedelta
 
 import pytest
 
-from syncd.cli.exits import Exit, exit_for
-from syncd.core.errors import SourceReplaced
-from syncd.core.events import BatchExtracted
-from syncd.core.horizon import Notes
-from syncd.stages.run import State
+from syncd.cli.exit_codes import Exit, exit_for
+from syncd.errors import SourceReplaced
+from syncd.events import BatchExtracted
+from syncd.extract.extract_pass import State
+from syncd.horizon import Notes
 from tests.integration.stage.conftest import Pipe
 from tests.services.arrivals import Arrivals
 from tests.services.clients import Client

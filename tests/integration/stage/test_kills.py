@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from syncd.stages.run import State
+from syncd.extract.extract_pass import State
 from tests.integration.stage.conftest import Pipe
 from tests.services.victim import REACHED, READING
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from syncd.core.errors import SourceUnfit
+from syncd.errors import SourceUnfit
 from tests.integration.stage.conftest import Pipe
 from tests.integration.stage.tables import STREAM, fill, require_unmoved, require_whole
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from syncd.adapters.mysql.connect import connect
-from syncd.adapters.mysql.replica import replication_of
-from syncd.adapters.spark.session import Session
-from syncd.adapters.wait import until as came_true
-from syncd.core.errors import SourceDown, SourceUnfit
-from syncd.sandbox.whole import Sandbox
-from syncd.stages.run import State
+from syncd.concurrency.polling import until as came_true
+from syncd.errors import SourceDown, SourceUnfit
+from syncd.extract.extract_pass import State
+from syncd.mysql.connection import connect
+from syncd.mysql.replica import replication_of
+from syncd.sandbox.running_sandbox import Sandbox
+from syncd.spark.spark_session import Session
 from tests.integration.source.test_horizon_stress import Naive
 from tests.integration.stage.conftest import Pipe
 from tests.integration.stage.test_under_load import passes

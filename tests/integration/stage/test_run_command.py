@@ -153,7 +153,7 @@ def test_one_bad_stream_does_not_stop_the_others(shop: Pipe) -> None:
 
 
 STUMBLES = """
-import syncd.wiring.service as wiring
+import syncd.app.stage_services as wiring
 made = wiring.passages
 def passages(table, settings):
     return made(table, settings) if table.name != "items" else {}["a value of some row"]
@@ -182,7 +182,7 @@ def test_a_bug_in_one_stream_does_not_stop_the_others(shop: Pipe) -> None:
 def test_sigterm_ends_a_run_of_all_streams_and_gives_its_claim_back(shop: Pipe) -> None:
     before = """
 import os, signal
-import syncd.wiring.service as wiring
+import syncd.app.stage_services as wiring
 wiring.passages = lambda table, settings: os.kill(os.getpid(), signal.SIGTERM)
 """
     done = syncd("--all", "--extract-only", "--json", config=shop.config, before=before)

@@ -10,8 +10,8 @@ from typing import Final
 
 import pytest
 
-from syncd.core.errors import SourceDown
-from syncd.core.events import BatchExtracted
+from syncd.errors import SourceDown
+from syncd.events import BatchExtracted
 from tests.integration.source.test_horizon_stress import Naive, read_or_leave
 from tests.integration.stage.conftest import Pipe
 from tests.services.arrivals import Arrivals
@@ -166,7 +166,7 @@ def test_hot_rows_arrive_ahead_while_something_holds_the_horizon(
 
 
 def test_a_source_never_has_more_connections_than_it_was_said(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("syncd.core.planner.FEWEST_ROWS", 100)
+    monkeypatch.setattr("syncd.extract.plan_rules.FEWEST_ROWS", 100)
     pipe.options, pipe.tables = "max_connections: 2", "fine: {batch_rows: 400}"
     Load(pipe.box.mysql, longest=1).prepare()
     over, seen = threading.Event(), list[int]()

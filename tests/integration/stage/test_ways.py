@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from syncd.adapters.s3 import Lake
-from syncd.adapters.spark.reader import SparkReader
-from syncd.adapters.spark.session import Session
-from syncd.core.columns import Policies
-from syncd.core.errors import SourceDown, SourceUnfit
-from syncd.core.mysql_sql import identity_sql
-from syncd.core.passages import passages
-from syncd.core.reading import Read, Reading, WindowQuery
-from syncd.core.settings import StreamSettings, Tls
+from syncd.datatypes.columns import Policies
+from syncd.errors import SourceDown, SourceUnfit
+from syncd.lake.window_reads import Read, Reading, WindowQuery
+from syncd.mysql.sql import identity_sql
+from syncd.s3.lake_client import Lake
 from syncd.sandbox.faults.tcp import TcpProxy
 from syncd.sandbox.ports import LOOPBACK
+from syncd.settings import StreamSettings, Tls
+from syncd.spark.reader import SparkReader
+from syncd.spark.spark_session import Session
+from syncd.tables.column_mapping import passages
 from tests.integration.stage.conftest import Pipe
 from tests.integration.stage.tables import fill, require_unmoved, require_whole
 from tests.services.bastion import BastionServer
@@ -26,7 +26,7 @@ from tests.services.servers import ONE
 from tests.services.type_table import described
 
 if TYPE_CHECKING:
-    from syncd.core.ports import Reader
+    from syncd.ports.source import Reader
 
 pytestmark = pytest.mark.services
 

@@ -9,15 +9,15 @@ from uuid import uuid4
 
 import pytest
 
-from syncd.adapters.spark.session import Session
+from syncd.app import Pass
 from syncd.config.check import read_settings
-from syncd.core.events import Event, RowsPutAside
-from syncd.core.planner import Request
+from syncd.events import Event, RowsPutAside
+from syncd.extract.extract_pass import Outcome
+from syncd.extract.plan_rules import Request
+from syncd.load.load_pass import LoadOutcome
 from syncd.sandbox.redshift import Lake, RedshiftStandIn
-from syncd.sandbox.whole import Sandbox
-from syncd.stages.load import LoadOutcome
-from syncd.stages.run import Outcome
-from syncd.wiring import Pass
+from syncd.sandbox.running_sandbox import Sandbox
+from syncd.spark.spark_session import Session
 from tests.integration.stage.conftest import WarmService
 from tests.services.whole_types import ALONE, WIDE, Group, Grown, Stream, streams
 from tests.standin.clients import Client, connect

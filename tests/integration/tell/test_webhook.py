@@ -11,11 +11,14 @@ from typing import Any
 
 import pytest
 
-from syncd.adapters.wait import until
-from syncd.adapters.webhook import TRIES, Mailbox, NoAnswer, NotTaken, Webhook
-from syncd.core.errors import SchemaDrift
-from syncd.core.events import PassEnded
-from syncd.core.settings import (
+from syncd.app.incident_alerts import Incidents, Recipient
+from syncd.concurrency.polling import until
+from syncd.errors import SchemaDrift
+from syncd.events import PassEnded
+from syncd.observe.incidents import Watch, Watched
+from syncd.observe.notifications import TOLD_AGAIN
+from syncd.observe.webhook import TRIES, Mailbox, NoAnswer, NotTaken, Webhook
+from syncd.settings import (
     Channel,
     DaemonSettings,
     LakeSettings,
@@ -25,9 +28,6 @@ from syncd.core.settings import (
     SourceSettings,
     StreamSettings,
 )
-from syncd.observe.incidents import Watch, Watched
-from syncd.observe.notices import TOLD_AGAIN
-from syncd.wiring.telling import Incidents, Recipient
 from tests.builders import at
 from watermarks.document import Stage
 from watermarks.names import StreamName

@@ -4,8 +4,8 @@ from typing import Any
 import pymysql
 import pytest
 
-from syncd.adapters.mysql.connect import session_of
-from syncd.sandbox.whole import Sandbox
+from syncd.mysql.connection import session_of
+from syncd.sandbox.running_sandbox import Sandbox
 from tests.services.servers import BOTH, environ_of
 
 

@@ -6,13 +6,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from syncd.adapters.arrow import Conversion, Converted
-from syncd.adapters.mysql.connect import session_of
-from syncd.adapters.values import TRAVELS
-from syncd.core.columns import Policies, Policy
-from syncd.core.passages import passages
-from syncd.core.settings import StreamSettings
-from syncd.sandbox.whole import Sandbox
+from syncd.datatypes.columns import Policies, Policy
+from syncd.mysql.connection import session_of
+from syncd.parquet.batch_conversion import Conversion, Converted
+from syncd.parquet.column_values import TRAVELS
+from syncd.sandbox.running_sandbox import Sandbox
+from syncd.settings import StreamSettings
+from syncd.tables.column_mapping import passages
 from tests.services.type_table import described
 
 pytestmark = pytest.mark.services

@@ -6,12 +6,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from syncd.adapters.arrow import Conversion
-from syncd.adapters.values import TRAVELS
-from syncd.core.columns import Policies
-from syncd.core.passages import passages
-from syncd.core.redeclared import declarations, may_change_values
-from syncd.core.settings import StreamSettings
+from syncd.datatypes.columns import Policies
+from syncd.parquet.batch_conversion import Conversion
+from syncd.parquet.column_values import TRAVELS
+from syncd.settings import StreamSettings
+from syncd.tables.column_changes import declarations, may_change_values
+from syncd.tables.column_mapping import passages
 from tests.services.type_table import described
 
 pytestmark = pytest.mark.services

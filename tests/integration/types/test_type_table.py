@@ -7,13 +7,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from syncd.adapters.arrow import Conversion, Converted
-from syncd.adapters.parquet import PartWriter
-from syncd.adapters.values import TRAVELS
-from syncd.core.columns import Passage, Policies, Policy
-from syncd.core.passages import passages
-from syncd.core.settings import StreamSettings
-from syncd.sandbox.whole import Sandbox
+from syncd.datatypes.columns import Passage, Policies, Policy
+from syncd.parquet.batch_conversion import Conversion, Converted
+from syncd.parquet.column_values import TRAVELS
+from syncd.parquet.part_writer import PartWriter
+from syncd.sandbox.running_sandbox import Sandbox
+from syncd.settings import StreamSettings
+from syncd.tables.column_mapping import passages
 from tests.services.type_table import CASES, Case, canonical, create, described, expected
 
 pytestmark = pytest.mark.services

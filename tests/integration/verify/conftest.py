@@ -11,16 +11,16 @@ from uuid import uuid4
 import pytest
 from click.testing import CliRunner, Result
 
+from syncd.app import Pass, Server, Service, stream_of
+from syncd.app.verification_setup import Verifying, Wanted
 from syncd.cli.main import syncd
 from syncd.config.check import read_settings
-from syncd.core.settings import Settings, StreamSettings
-from syncd.core.verify.verdict import Verdict
+from syncd.extract.extract_pass import Outcome
+from syncd.operations.repair_batches import repair_of
 from syncd.sandbox.redshift import Lake, RedshiftStandIn
-from syncd.sandbox.whole import Sandbox
-from syncd.stages.mending import repair_of
-from syncd.stages.run import Outcome
-from syncd.wiring import Pass, Server, Service, stream_of
-from syncd.wiring.verifying import Verifying, Wanted
+from syncd.sandbox.running_sandbox import Sandbox
+from syncd.settings import Settings, StreamSettings
+from syncd.verify.result import Verdict
 from tests.services.plain_reader import PlainReader
 from tests.services.servers import ONE, environ_of
 from tests.standin.clients import Client, connect
@@ -29,9 +29,9 @@ from watermarks.history import Journal
 from watermarks.stores.s3 import S3Store
 
 if TYPE_CHECKING:
-    from syncd.core.events import Event
-    from syncd.core.ports import Reader
-    from syncd.core.underway import UnderWay
+    from syncd.concurrency.running_pass import UnderWay
+    from syncd.events import Event
+    from syncd.ports.source import Reader
 
 
 class PlainService(Service):

@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from syncd.cli.main import syncd
-from syncd.core.errors import SourceDown
-from syncd.core.reading import Read, Reading
-from syncd.core.verify.verdict import Kind, State
+from syncd.errors import SourceDown
+from syncd.lake.window_reads import Read, Reading
+from syncd.verify.result import Kind, State
 from tests.integration.verify.conftest import Both
 from tests.services.planted import plant, statements
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from syncd.core.verify.verdict import State
-from syncd.sandbox.whole import Sandbox
+from syncd.sandbox.running_sandbox import Sandbox
+from syncd.verify.result import State
 from tests.integration.verify.conftest import Both
 from tests.services.prepared import numbers
 from tests.services.whole_types import ALONE, WIDE, Group, Stream

@@ -9,15 +9,15 @@ from functools import partial
 import pytest
 from click.testing import CliRunner
 
+from syncd.app import stream_of
 from syncd.cli.main import syncd
-from syncd.core.manifest import Manifest
-from syncd.core.reading import WITHOUT_POSITION
-from syncd.core.verify.forms import SHORT
-from syncd.core.verify.verdict import Kind, State, Verdict
-from syncd.wiring import stream_of
+from syncd.lake.manifest import Manifest
+from syncd.lake.window_reads import WITHOUT_POSITION
+from syncd.verify.digest_forms import SHORT
+from syncd.verify.result import Kind, State, Verdict
 from tests.integration.verify.conftest import Both
 from watermarks.extraction import Chain
-from watermarks.halves import ORIGIN
+from watermarks.progress import ORIGIN
 
 pytestmark = pytest.mark.services
 ONE = pytest.mark.parametrize("box", ["mariadb"], indirect=True)

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from syncd.adapters.redshift.connect import connect
-from syncd.adapters.redshift.session import Session
-from syncd.core.calls import Meter, unmetered
-from syncd.core.settings import Secret, Tls, WarehouseSettings
+from syncd.ports.request_stats import Meter, unmetered
+from syncd.redshift.connection import connect
+from syncd.redshift.session import Session
 from syncd.sandbox.faults.tcp import TcpProxy
 from syncd.sandbox.redshift import RedshiftStandIn
+from syncd.settings import Secret, Tls, WarehouseSettings
 from tests.standin.conftest import bucket, client, clients, no_fault_left, s3_url, server
 
 __all__ = ["bucket", "client", "clients", "no_fault_left", "s3_url", "server"]

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from syncd.adapters.redshift.connect import connect
-from syncd.adapters.redshift.session import Session
-from syncd.core.errors import CommitUnknown, WarehouseDown
+from syncd.errors import CommitUnknown, WarehouseDown
+from syncd.redshift.connection import connect
+from syncd.redshift.session import Session
 from syncd.sandbox.redshift import RedshiftStandIn
 from tests.integration.warehouse.conftest import settings_of
 from tests.services.cutter import Cutter, Way

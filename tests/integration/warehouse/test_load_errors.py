@@ -7,9 +7,9 @@ from datetime import timedelta
 import pyarrow as pa
 import pytest
 
-from syncd.adapters.redshift.load_errors import LoadErrors
-from syncd.adapters.redshift.session import Session
-from syncd.core.errors import Collided, FileRefused, RowRefused, WarehouseUnfit
+from syncd.errors import Collided, FileRefused, RowRefused, WarehouseUnfit
+from syncd.redshift.load_errors import LoadErrors
+from syncd.redshift.session import Session
 from syncd.sandbox.redshift import Lake, RedshiftStandIn
 from tests.integration.warehouse.conftest import Sessions
 from tests.standin.clients import Bucket, Client, Clients, entry, ints
@@ -160,7 +160,7 @@ def test_without_the_view_the_error_itself_is_told(  # noqa: PLR0917  # each is 
     elif trouble == "lost":
         server.faults.drop("sys_load_error_detail")
     else:
-        monkeypatch.setattr("syncd.adapters.redshift.load_errors.WITHIN", timedelta(seconds=0.3))
+        monkeypatch.setattr("syncd.redshift.load_errors.WITHIN", timedelta(seconds=0.3))
         server.faults.hold("sys_load_error_detail")
 
     began = time.monotonic()

@@ -11,12 +11,12 @@ from typing import Any
 import boto3
 import pytest
 
-from syncd.adapters.redshift.connect import connect
-from syncd.adapters.redshift.login import login_of
-from syncd.core.errors import ConfigError, WarehouseDown, WarehouseUnfit
-from syncd.core.settings import IamLogin, WarehouseSettings
+from syncd.errors import ConfigError, WarehouseDown, WarehouseUnfit
+from syncd.redshift.connection import connect
+from syncd.redshift.login import login_of
 from syncd.sandbox.ports import LOOPBACK
 from syncd.sandbox.redshift import RedshiftStandIn
+from syncd.settings import IamLogin, WarehouseSettings
 from tests.integration.warehouse.conftest import settings_of
 
 pytestmark = pytest.mark.services

@@ -7,13 +7,13 @@ from datetime import timedelta
 
 import pytest
 
-from syncd.adapters.redshift.session import Session
-from syncd.core.calls import Call, WarehouseAsked
-from syncd.core.errors import Collided, CommitUnknown, WarehouseDown, WarehouseUnfit
-from syncd.core.settings import Secret
+from syncd.errors import Collided, CommitUnknown, WarehouseDown, WarehouseUnfit
+from syncd.ports.request_stats import Call, WarehouseAsked
+from syncd.redshift.session import Session
 from syncd.sandbox.faults.tcp import TcpProxy
 from syncd.sandbox.ports import LOOPBACK
 from syncd.sandbox.redshift import RedshiftStandIn, When
+from syncd.settings import Secret
 from tests.integration.warehouse.conftest import Sessions
 from tests.standin.clients import Bucket, Client, ints
 

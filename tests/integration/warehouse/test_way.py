@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from syncd.adapters.redshift.connect import connect
-from syncd.adapters.redshift.way import way_to
-from syncd.core.errors import CommitUnknown, ConfigError, WarehouseDown, WarehouseUnfit
-from syncd.core.settings import Tls, WarehouseSettings
+from syncd.errors import CommitUnknown, ConfigError, WarehouseDown, WarehouseUnfit
+from syncd.redshift.connection import connect
+from syncd.redshift.connection_factory import way_to
 from syncd.sandbox.ports import LOOPBACK
 from syncd.sandbox.redshift import RedshiftStandIn, When
+from syncd.settings import Tls, WarehouseSettings
 from tests.integration.warehouse.conftest import settings_of
 from tests.services.bastion import BastionServer
 from tests.services.certificates import DAY, Authority
@@ -102,8 +102,8 @@ def test_what_is_no_redshift_is_told_so(front: TlsFront, settings: WarehouseSett
 def test_somebody_who_never_answers_is_not_waited_for_long(
     settings: WarehouseSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("syncd.adapters.redshift.line.CONNECTED_WITHIN", 0.5)
-    monkeypatch.setattr("syncd.adapters.redshift.connect.GREETED_WITHIN", 0.5)
+    monkeypatch.setattr("syncd.redshift.network_socket.CONNECTED_WITHIN", 0.5)
+    monkeypatch.setattr("syncd.redshift.connection.GREETED_WITHIN", 0.5)
     with socket.create_server((LOOPBACK, 0)) as silent:
         for tls in (Tls.VERIFY, Tls.DISABLE):
             began = time.monotonic()

@@ -9,11 +9,11 @@ from time import monotonic
 
 import pytest
 
-from syncd.adapters.mysql.connect import connect, mapped
-from syncd.core.errors import SourceDown, SourceUnfit
-from syncd.core.settings import Secret, SourceSettings, Tls
+from syncd.errors import SourceDown, SourceUnfit
+from syncd.mysql.connection import connect, mapped
 from syncd.sandbox.faults.tcp import TcpProxy
 from syncd.sandbox.ports import LOOPBACK
+from syncd.settings import Secret, SourceSettings, Tls
 from tests.services.guarded import Guarded
 from tests.services.leak import LeakyWire
 
@@ -114,7 +114,7 @@ def test_a_server_that_takes_us_and_says_nothing_is_waited_for_no_longer_than_si
 
 
 def test_a_greeting_is_not_waited_for_as_long_as_a_long_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("syncd.adapters.mysql.connect.GREETED_WITHIN", 0.5)
+    monkeypatch.setattr("syncd.mysql.connection.GREETED_WITHIN", 0.5)
     with socket.create_server((LOOPBACK, 0)) as mute:
         began = monotonic()
 
@@ -125,7 +125,7 @@ def test_a_greeting_is_not_waited_for_as_long_as_a_long_answer(monkeypatch: pyte
 
 
 def test_who_was_greeted_is_waited_for_as_long_as_was_asked(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("syncd.adapters.mysql.connect.GREETED_WITHIN", 3.0)
+    monkeypatch.setattr("syncd.mysql.connection.GREETED_WITHIN", 3.0)
     guarded.show(LOOPBACK)
     settings = replace(guarded.settings(Tls.DISABLE), silence=timedelta(seconds=20))
 

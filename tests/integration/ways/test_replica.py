@@ -8,8 +8,11 @@ from time import monotonic
 
 import pytest
 
-from syncd.adapters.mysql.connect import Connection, connect
-from syncd.adapters.mysql.replica import (
+from syncd.concurrency.polling import until
+from syncd.datatypes.source_table import Server
+from syncd.errors import SourceDown, SourceUnfit
+from syncd.mysql.connection import Connection, connect
+from syncd.mysql.replica import (
     Position,
     Replication,
     channels_of,
@@ -19,11 +22,8 @@ from syncd.adapters.mysql.replica import (
     require_follows,
     wait_until_applied,
 )
-from syncd.adapters.mysql.throttle import reason_to_wait
-from syncd.adapters.wait import until
-from syncd.core.errors import SourceDown, SourceUnfit
-from syncd.core.schema import Server
-from syncd.core.settings import Secret, SourceSettings
+from syncd.mysql.throttle import reason_to_wait
+from syncd.settings import Secret, SourceSettings
 from tests.services.guarded import sandbox_of, settings_of
 from tests.services.replication import follow, rows, run, server_of
 

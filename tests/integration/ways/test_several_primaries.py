@@ -8,17 +8,17 @@ from itertools import count
 
 import pytest
 
-from syncd.adapters.mysql.connect import Connection, connect
-from syncd.adapters.mysql.following import AppliedHorizons, FollowedHorizons
-from syncd.adapters.mysql.horizon import ServerHorizons
-from syncd.adapters.mysql.lending import Connections, LentSource
-from syncd.adapters.mysql.source import MySqlSource
-from syncd.adapters.notes import StoredNotes
-from syncd.adapters.wait import until
-from syncd.core.errors import AnotherServer, SourceDown, SourceUnfit
-from syncd.core.places import Places
-from syncd.core.ports import Asked, TableName
-from syncd.core.settings import SourceSettings
+from syncd.concurrency.polling import until
+from syncd.concurrency.resource_pool import Places
+from syncd.errors import AnotherServer, SourceDown, SourceUnfit
+from syncd.mysql.connection import Connection, connect
+from syncd.mysql.connection_pool import Connections, LentSource
+from syncd.mysql.replica_horizon import AppliedHorizons, FollowedHorizons
+from syncd.mysql.shared_horizon import ServerHorizons
+from syncd.mysql.source import MySqlSource
+from syncd.ports.source import Asked, TableName
+from syncd.s3.note_store import StoredNotes
+from syncd.settings import SourceSettings
 from tests.services.guarded import sandbox_of, settings_of
 from tests.services.replication import follow, rows, run, server_of
 from tests.services.servers import BOTH

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from syncd.adapters.mysql.connect import Connection, connect
-from syncd.adapters.wait import until
-from syncd.core.errors import ConfigError, SourceUnfit
-from syncd.core.settings import Tls
+from syncd.concurrency.polling import until
+from syncd.errors import ConfigError, SourceUnfit
+from syncd.mysql.connection import Connection, connect
 from syncd.sandbox.ports import LOOPBACK
-from syncd.sandbox.whole import Sandbox
+from syncd.sandbox.running_sandbox import Sandbox
+from syncd.settings import Tls
 from tests.services.certificates import Authority
 from tests.services.guarded import Guarded, settings_of
 

@@ -14,11 +14,11 @@ from time import monotonic
 import asyncssh
 import pytest
 
-from syncd.adapters.tunnel import Patience, Tunnel
-from syncd.adapters.wait import until
-from syncd.core.errors import SourceDown, SourceUnfit
+from syncd.concurrency.polling import until
+from syncd.errors import SourceDown, SourceUnfit
 from syncd.sandbox.faults.tcp import TcpProxy
 from syncd.sandbox.ports import LOOPBACK
+from syncd.ssh.tunnel import Patience, Tunnel
 from tests.services.bastion import BastionServer
 
 pytestmark = pytest.mark.services
@@ -380,8 +380,8 @@ def test_a_tunnel_that_could_not_open_leaves_no_thread(bastion: BastionServer) -
 PROGRAM = """
 import signal, sys
 from pathlib import Path
-from syncd.adapters.tunnel import Tunnel
-from syncd.core.settings import TunnelSettings
+from syncd.ssh.tunnel import Tunnel
+from syncd.settings import TunnelSettings
 port, key, known, how = sys.argv[1:]
 settings = TunnelSettings(host="127.0.0.1", port=int(port), user="ops", key_file=Path(key), known_hosts=Path(known))
 if how == "handled":

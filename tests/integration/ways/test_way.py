@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from syncd.adapters.mysql.connect import mapped
-from syncd.adapters.mysql.way import way_to
-from syncd.core.errors import SourceDown, SourceUnfit
-from syncd.core.settings import SourceSettings, Tls
+from syncd.errors import SourceDown, SourceUnfit
+from syncd.mysql.connection import mapped
+from syncd.mysql.connection_factory import way_to
 from syncd.sandbox.ports import LOOPBACK
+from syncd.settings import SourceSettings, Tls
 from tests.services.bastion import BastionServer
 from tests.services.guarded import Guarded
 
@@ -92,6 +92,6 @@ def test_a_host_that_the_bastion_does_not_know_is_down(beyond: SourceSettings, b
 
 
 def test_no_library_of_ssh_is_loaded_where_no_tunnel_is() -> None:
-    program = "import sys, syncd.adapters.mysql.way; sys.exit('asyncssh' in sys.modules)"
+    program = "import sys, syncd.mysql.connection_factory; sys.exit('asyncssh' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 0

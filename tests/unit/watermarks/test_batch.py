@@ -19,16 +19,16 @@ from tests.chain import (
     make_world,
 )
 from watermarks.batch import BadBatch, BatchId, ChainBroken, Draft, Filled, Kind, Link, Plan, Snapshot, World
+from watermarks.codec import Damaged, Foreign, TooNew, seal
 from watermarks.cursor import START, Cursor, Value
 from watermarks.cursor import Kind as ValueKind
 from watermarks.errors import DataInDoubt, Misuse
-from watermarks.sealed import Damaged, Foreign, TooNew, seal
 from watermarks.window import BadWindow, Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from watermarks.sealed import Json
+    from watermarks.codec import Json
 
 AT = "plans/main/shop.orders/1-1.json"
 STILL = (Kind.AHEAD, Kind.REPAIR, Kind.REPLAY, Kind.ABANDONED)

@@ -7,10 +7,10 @@ import pytest
 
 from tests.builders import NOON, ORDERS, make_chain, make_link, make_plan, make_watermark
 from watermarks.batch import BatchId, Link, Plan
+from watermarks.codec import parse
 from watermarks.document import Watermark
 from watermarks.errors import HintedError, StateUnreadable
 from watermarks.history import Change, Entry, Note
-from watermarks.sealed import parse
 
 EDITS = 20_000
 WATERMARK = make_watermark(*make_chain(3), landed=2).stamped(3, at=NOON)

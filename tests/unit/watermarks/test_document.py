@@ -7,11 +7,11 @@ import pytest
 
 from tests.builders import NOON, ORDERS, RUN, at, make_chain, make_link, make_watermark
 from watermarks.batch import BatchId, Snapshot
+from watermarks.codec import Damaged, Foreign, TooNew, seal
 from watermarks.cursor import Cursor
 from watermarks.document import Failure, MarksCrossed, Stage, Status, Watermark
 from watermarks.errors import StateUnreadable
-from watermarks.halves import Extracted, OutOfTurn, Run, Skipped, Strategy
-from watermarks.sealed import Damaged, Foreign, TooNew, seal
+from watermarks.progress import Extracted, OutOfTurn, Run, Skipped, Strategy
 
 LINKS = make_chain(3)
 

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from tests.unit.watermarks.test_history_under_fire import DOC, STREAM, extraction
+from watermarks.codec import Damaged, parse, seal
 from watermarks.cursor import BadCursor, Kind, Value
 from watermarks.document import FORMAT, VERSION, Watermark
 from watermarks.errors import StateUnreadable
 from watermarks.legacy import read_legacy
-from watermarks.sealed import Damaged, parse, seal
 from watermarks.stores.memory import MemoryStore
 
 CASES: list[tuple[str, Any]] = [

@@ -5,16 +5,16 @@ import pytest
 
 from tests.builders import NOON, ORDERS, RUN, Script, a_chunk, at, extract, hold, make_plan, make_process, upto
 from watermarks.batch import BatchId, ChainBroken, Draft, Filled, Kind, Link, Plan, World
+from watermarks.batch_states import State
 from watermarks.cursor import START, Cursor
 from watermarks.document import Failure, Stage, Watermark
 from watermarks.errors import OutcomeUnknown
 from watermarks.extraction import IDLE, Chain, Extraction
-from watermarks.halves import Run
 from watermarks.history import Change, Fenced, Journal, StateMissing
 from watermarks.lease import Held, Process
-from watermarks.moves import State
 from watermarks.names import link_key, plan_key
-from watermarks.operate import Operator
+from watermarks.operator import Operator
+from watermarks.progress import Run
 from watermarks.store import Store
 from watermarks.stores.memory import MemoryStore
 from watermarks.testing import Fault, FaultyStore, ManualClock, Verb, on

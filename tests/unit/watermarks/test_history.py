@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 
 from tests.builders import NOON, ORDERS
+from watermarks.codec import Damaged, Foreign, seal
 from watermarks.document import Stage, Watermark
 from watermarks.errors import OutcomeUnknown, StateUnreadable, StoreUnavailable
 from watermarks.history import Change, Contended, Entry, Journal, Note, StateMissing
 from watermarks.names import SYSTEM, document_key, history_key
-from watermarks.sealed import Damaged, Foreign, seal
 from watermarks.store import Revision, Store, Stored
 from watermarks.stores.memory import MemoryStore
-from watermarks.system import SystemDefault
+from watermarks.system_default import SystemDefault
 from watermarks.testing import Fault, FaultyStore, ManualClock, Verb, on
 
 TAKE = Note(change=Change.TAKE, who="p1", stage="extract", epoch=1)

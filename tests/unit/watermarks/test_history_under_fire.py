@@ -6,16 +6,16 @@ from contextlib import suppress
 import pytest
 
 from watermarks.batch import BatchId, Draft, Filled, Kind, Plan, World
+from watermarks.codec import parse, seal
 from watermarks.cursor import Cursor
 from watermarks.document import Failure, Stage, Watermark
 from watermarks.errors import HintedError, StateUnreadable
 from watermarks.extraction import Extraction
-from watermarks.halves import Run
 from watermarks.history import FORMAT, VERSION, Change, Journal, Note, StateMissing
 from watermarks.lease import Held, Process
 from watermarks.names import StreamName, document_key, history_key
-from watermarks.operate import Operator
-from watermarks.sealed import parse, seal
+from watermarks.operator import Operator
+from watermarks.progress import Run
 from watermarks.store import Stored
 from watermarks.stores.memory import MemoryStore
 from watermarks.testing import NOON, Fault, FaultyStore, ManualClock, Verb, on

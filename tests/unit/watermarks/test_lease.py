@@ -4,12 +4,12 @@ from dataclasses import dataclass, field
 import pytest
 
 from tests.builders import ORDERS, Here, hold, make_process, make_watermark
+from watermarks.codec import Foreign
 from watermarks.document import Stage, Watermark
 from watermarks.errors import NotOwner, OutcomeUnknown, StoreUnavailable
 from watermarks.history import Change, Fenced, Journal, Note
 from watermarks.lease import Claim, Ended, Held, OtherOwner, Owner, Process, require_epoch
 from watermarks.names import claim_key, owner_key
-from watermarks.sealed import Foreign
 from watermarks.store import Store
 from watermarks.stores.memory import MemoryStore
 from watermarks.testing import Call, Fault, FaultyStore, ManualClock, Verb, on

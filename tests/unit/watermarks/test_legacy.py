@@ -8,16 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.chain import NOON, ORDERS, at, make_increment, make_link, make_plan
+from watermarks.codec import Damaged, Foreign
 from watermarks.cursor import START, Cursor
 from watermarks.document import Status, Watermark
-from watermarks.halves import Run
 from watermarks.legacy import Legacy, LegacyForm, read_legacy, read_legacy_system, read_legacy_text
 from watermarks.names import SYSTEM
-from watermarks.sealed import Damaged, Foreign
-from watermarks.system import SystemDefault
+from watermarks.progress import Run
+from watermarks.system_default import SystemDefault
 
 if TYPE_CHECKING:
-    from watermarks.sealed import Json
+    from watermarks.codec import Json
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "legacy"
 TABLES = ("flat.json", "flat_before_files.json", "manual.json", "states.json", "states_by_id.json")

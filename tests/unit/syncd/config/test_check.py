@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from syncd.config.check import check, read_settings
-from syncd.config.read import Misconfigured, parse_text, table_names
-from syncd.core.columns import Policy
-from syncd.core.errors import ConfigError
-from syncd.core.settings import Channel, FirstRun, Secret, Settings, StreamSettings, Tls
+from syncd.config.yaml_reader import Misconfigured, parse_text, table_names
+from syncd.datatypes.columns import Policy
+from syncd.errors import ConfigError
+from syncd.settings import Channel, FirstRun, Secret, Settings, StreamSettings, Tls
 
 ENVIRON = {"MYSQL_PASSWORD": "p@ss:/word", "REDSHIFT_PASSWORD": "x"}
 WHOLE = """

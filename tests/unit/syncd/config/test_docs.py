@@ -5,7 +5,7 @@ from pydantic import BaseModel
 
 from syncd.config import model
 from syncd.config.check import check
-from syncd.config.read import parse_text
+from syncd.config.yaml_reader import parse_text
 
 DOCS = (Path(__file__).parents[4] / "docs" / "configuration.md").read_text()
 PARTS = (

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from syncd.config.check import check
-from syncd.config.read import Misconfigured, parse_text
 from syncd.config.targets import trouble_of_table
-from syncd.core.redshift.copy import SCRATCH
-from syncd.core.settings import Deletes, Note, Settings, TargetSettings, Tls
-from syncd.core.verify.there_sql import FRESH
+from syncd.config.yaml_reader import Misconfigured, parse_text
+from syncd.redshift.copy_statement import SCRATCH
+from syncd.settings import Deletes, Note, Settings, TargetSettings, Tls
+from syncd.verify.target_sql import FRESH
 
 URL = "redshift://loader:${REDSHIFT_PASSWORD}@cluster:5439/dev"
 ENVIRON = {"REDSHIFT_PASSWORD": "p@ss:/word"}

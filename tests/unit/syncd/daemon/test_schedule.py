@@ -4,7 +4,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from syncd.core.cron import Cron, parse_cron
+from syncd.cron import Cron, parse_cron
 from syncd.daemon.schedule import CronTimes, HostClock, interval_of
 
 

@@ -3,15 +3,15 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-from syncd.core.events import BatchesLanded, BatchExtracted, Event, PassBegan, PassDue, PassEnded, PassHeldBack
+from syncd.events import BatchesLanded, BatchExtracted, Event, PassBegan, PassDue, PassEnded, PassHeldBack
 from syncd.observe.board import Board
-from syncd.observe.standing import Listed
+from syncd.observe.stream_state import Listed
 from tests.builders import NOON, ORDERS, at
 from watermarks.batch import BatchId
 from watermarks.cursor import START
 from watermarks.document import Stage
-from watermarks.halves import Strategy
 from watermarks.names import StreamName
+from watermarks.progress import Strategy
 from watermarks.testing import ManualClock
 
 EXTRACT, LOAD = Stage.EXTRACT, Stage.LOAD

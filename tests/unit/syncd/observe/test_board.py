@@ -4,12 +4,12 @@ import threading
 import tracemalloc
 from datetime import timedelta
 
-from syncd.core.errors import WarehouseDown
-from syncd.core.events import LandingRetried, RowsArrived, RowsPutAside
+from syncd.errors import WarehouseDown
+from syncd.events import LandingRetried, RowsArrived, RowsPutAside
 from syncd.observe.board import Board
-from syncd.observe.seen import Mood, State, StreamSeen
-from syncd.observe.stage_standing import LAGS, LONGEST_TEXT
-from syncd.observe.standing import KEPT, Listed
+from syncd.observe.board_view import Mood, State, StreamSeen
+from syncd.observe.stage_state import LAGS, LONGEST_TEXT
+from syncd.observe.stream_state import KEPT, Listed
 from tests.builders import NOON, ORDERS, at
 from tests.unit.syncd.observe.stories import (
     EXTRACT,

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from syncd.core.errors import Collided, SchemaDrift, SourceDown, SourceUnfit, WarehouseDown
-from syncd.core.events import Event, LandingRetried, PassBegan, PassEnded, PassHeldBack
-from syncd.core.settings import Channel
+from syncd.errors import Collided, SchemaDrift, SourceDown, SourceUnfit, WarehouseDown
+from syncd.events import Event, LandingRetried, PassBegan, PassEnded, PassHeldBack
 from syncd.observe.causes import SENTENCES, Cause, of_error, of_reason, party_of
 from syncd.observe.incidents import Change, Incident, Key, Trouble, Turn, Watch, Watched
-from syncd.observe.notices import TOLD_AGAIN, Reminders, body_of, document
+from syncd.observe.notifications import TOLD_AGAIN, Reminders, body_of, document
+from syncd.settings import Channel
 from tests.builders import NOON, at
 from watermarks.document import Stage
 from watermarks.errors import HintedError, NotOwner
-from watermarks.halves import Strategy
 from watermarks.lease import OtherOwner
 from watermarks.names import StreamName
+from watermarks.progress import Strategy
 from watermarks.testing import ManualClock
 
 ORDERS, EVENTS, OTHER = (StreamName(source="shop", database="shop", table=name) for name in ("orders", "events", "x"))

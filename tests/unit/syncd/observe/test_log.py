@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from syncd.core import events as told
-from syncd.core.errors import SourceDown
-from syncd.core.events import (
+from syncd import events as told
+from syncd.errors import SourceDown
+from syncd.events import (
     BatchAbandoned,
     BatchesLanded,
     BatchExtracted,
@@ -35,7 +35,10 @@ from syncd.core.events import (
     StreamWaited,
     TableRemade,
 )
-from syncd.core.settings import (
+from syncd.observe.event_text import sentence
+from syncd.observe.log import fields_of, level_of, open_log, secrets_in
+from syncd.observe.log_sink import Sink
+from syncd.settings import (
     DaemonSettings,
     LakeSettings,
     NotifySettings,
@@ -43,13 +46,10 @@ from syncd.core.settings import (
     Settings,
     SourceSettings,
 )
-from syncd.observe.log import fields_of, level_of, open_log, secrets_in
-from syncd.observe.sink import Sink
-from syncd.observe.words import sentence
 from tests.builders import NOON, ORDERS, at
 from watermarks.batch import BatchId
 from watermarks.document import Stage
-from watermarks.halves import Strategy
+from watermarks.progress import Strategy
 from watermarks.testing import ManualClock
 
 DOCS = Path(__file__).parents[4] / "docs" / "log.md"

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from syncd.core.calls import Asking, HorizonHeld, LakeAsked, SourceAsked, WarehouseAsked
-from syncd.core.errors import WarehouseDown
-from syncd.core.events import BatchAbandoned, LandingRetried, LedgerBehind, OrphansSwept, RowsPutAside
-from syncd.observe.measures import MEASURES, Shape
+from syncd.errors import WarehouseDown
+from syncd.events import BatchAbandoned, LandingRetried, LedgerBehind, OrphansSwept, RowsPutAside
+from syncd.observe.metric_table import MEASURES, Shape
 from syncd.observe.metrics import Metrics
-from syncd.observe.metrics_doc import page
-from syncd.observe.standing import Listed
+from syncd.observe.metrics_page import page
+from syncd.observe.stream_state import Listed
+from syncd.ports.request_stats import Asking, HorizonHeld, LakeAsked, SourceAsked, WarehouseAsked
 from tests.builders import NOON, ORDERS
 from tests.unit.syncd.observe.stories import EXTRACT, LOAD, began, ended, extracted, landed, make_board
 from watermarks.batch import BatchId
@@ -194,6 +194,6 @@ def test_two_of_them_share_nothing() -> None:
 
 
 def test_docs_metrics_is_made_from_the_table() -> None:
-    hint = "python -m syncd.observe.metrics_doc > docs/metrics.md"
+    hint = "python -m syncd.observe.metrics_page > docs/metrics.md"
 
     assert DOCS.read_text() == page(), hint

@@ -1,13 +1,13 @@
 from typing import Any
 
-from syncd.core.events import BatchesLanded, BatchExtracted, PassBegan, PassEnded
-from syncd.core.settings import Mode, StreamSettings
+from syncd.events import BatchesLanded, BatchExtracted, PassBegan, PassEnded
 from syncd.sandbox.demo.drain import Drain
+from syncd.settings import Mode, StreamSettings
 from watermarks.batch import BatchId
 from watermarks.cursor import START
 from watermarks.document import Stage
-from watermarks.halves import Strategy
 from watermarks.names import StreamName
+from watermarks.progress import Strategy
 
 STREAM = StreamName(source="mysql", database="shop", table="orders")
 

@@ -2,8 +2,8 @@ import socket
 
 import pytest
 
-from syncd.sandbox.errors import PortBusy
 from syncd.sandbox.ports import LOOPBACK, choose_port, is_free
+from syncd.sandbox.sandbox_errors import PortBusy
 
 
 def test_a_free_port_is_found() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from syncd.adapters.wait import until
+from syncd.concurrency.polling import until
 from syncd.sandbox.process import ProcessId, find_marked, launch
 
 STUBBORN = (

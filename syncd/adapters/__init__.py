@@ -1,1 +1,0 @@
-"""The outside systems, each wrapped in one place; their drivers are imported nowhere else."""

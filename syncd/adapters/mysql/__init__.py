@@ -1,1 +1,0 @@
-"""MySQL and MariaDB, through PyMySQL: what the extract stage asks before Spark reads."""

@@ -1,0 +1,1 @@
+"""Views: how commands show their results as tables, lines and JSON."""

@@ -1,0 +1,1 @@
+"""Concurrency: running passes, resource pools, stage claims and leases."""

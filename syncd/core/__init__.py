@@ -1,1 +1,0 @@
-"""Values and decisions: no input, no output, no clock, no driver."""

@@ -1,0 +1,1 @@
+"""This host: Java, JDBC archives, cache directories and locks."""

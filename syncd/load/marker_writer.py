@@ -1,0 +1,58 @@
+"""Writing completion markers: first those of the hours, each once, then the newest one."""
+
+from syncd.lake.completion_markers import Marker
+from syncd.lake.keys import hour_marker_key, latest_marker_key
+from watermarks.errors import AlreadyExists, OutcomeUnknown, Stale
+from watermarks.names import StreamName
+from watermarks.store import Revision, Store
+
+
+class Markers:
+    """The markers of all streams, and what the newest of each says, as far as this process knows."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[StreamName, tuple[Marker, Revision]] = {}
+
+    def write(self, marker: Marker) -> bool:
+        """Tell how far a target is complete; whether that was news.
+
+        Killed anywhere, the next one tells what is missing: the newest comes last, and hours follow from it.
+
+        Raises:
+            HintedError: the lake did not take it; it is to be tried again with the next pass.
+        """
+        known = self._known.get(marker.stream) or self._read(marker.stream)
+        before = known[0] if known else None
+        if not marker.is_news(before):
+            return False
+        for hour in marker.after(before).hours(before):
+            self._create(hour)
+        self._renew(marker.after(before), known[1] if known else None)
+        return True
+
+    def _read(self, stream: StreamName) -> tuple[Marker, Revision] | None:
+        stored = self._store.read(latest_marker_key(stream))
+        if stored is None:
+            return None
+        known = Marker.of_bytes(stored.body, stream=stream), stored.revision
+        self._known[stream] = known
+        return known
+
+    def _create(self, hour: Marker) -> None:
+        try:
+            self._store.create(hour_marker_key(hour.stream, hour.complete), hour.to_bytes())
+        except AlreadyExists:
+            return  # it is complete since somebody else said so
+
+    def _renew(self, marker: Marker, seen: Revision | None) -> None:
+        key = latest_marker_key(marker.stream)
+        self._known.pop(marker.stream, None)
+        try:
+            if seen is None:
+                revision = self._store.create(key, marker.to_bytes())
+            else:
+                revision = self._store.replace(key, marker.to_bytes(), seen=seen)
+        except (Stale, OutcomeUnknown):
+            return  # another owner's, or ours after all: the next pass reads it first
+        self._known[marker.stream] = marker, revision

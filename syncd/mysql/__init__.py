@@ -1,0 +1,1 @@
+"""MySQL and MariaDB: connections, introspection, SQL text, replicas, and the horizon poll."""

@@ -1,0 +1,15 @@
+"""Where pages of the dashboard are."""
+
+from urllib.parse import quote
+
+from syncd.observe.dashboard.markup import Markup, tag
+from watermarks.names import StreamName
+
+
+def path_of(stream: StreamName) -> str:
+    """The path of a stream's page: its name as one piece."""
+    return f"/streams/{quote(str(stream), safe='')}"
+
+
+def link_to(stream: StreamName) -> Markup:
+    return tag("a", f"{stream.database}.{stream.table}", href=path_of(stream))

@@ -1,0 +1,79 @@
+"""What stands around every page: its head, its style, its script, and what a browser is allowed to do with it."""
+
+import base64
+import hashlib
+from importlib.resources import files
+from typing import Final
+
+from syncd.observe.dashboard.markup import Markup, joined, tag
+
+_HERE: Final = files("syncd.observe.dashboard")
+STYLE: Final = _HERE.joinpath("page.css").read_text(encoding="utf-8")
+SCRIPT: Final = _HERE.joinpath("live.js").read_text(encoding="utf-8")
+RELOADED_EVERY: Final = 10
+"""Seconds, where a browser runs no script."""
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+POLICY: Final = (
+    f"default-src 'none'; script-src {_hash(SCRIPT)}; style-src {_hash(STYLE)}; connect-src 'self'; img-src data:;"
+    " form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+"""Nothing but our own script and style, word by word; nothing from anywhere else."""
+ICON: Final = (
+    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
+    "%3Cpath d='M2 11 6 5l4 4 4-6' fill='none' stroke='%232f6f63' stroke-width='2.2' stroke-linecap='round'"
+    " stroke-linejoin='round'/%3E%3C/svg%3E"
+)
+
+
+def document(title: str, *, head: Markup, main: Markup) -> str:
+    """A whole page; what is inside `main` is what the script keeps fresh."""
+    whole = tag(
+        "html",
+        tag(
+            "head",
+            tag("meta", charset="utf-8"),
+            tag("title", title),
+            tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+            tag("meta", name="color-scheme", content="light dark"),
+            tag("link", rel="icon", href=ICON),
+            tag("noscript", tag("meta", http_equiv="refresh", content=str(RELOADED_EVERY))),
+            tag("style", Markup(STYLE)),
+        ),
+        tag(
+            "body",
+            tag("header", head),
+            tag("p", "No answer from the daemon: what stands here is old.", id="gone", role="status", hidden=True),
+            tag("main", main),
+            tag("script", Markup(SCRIPT)),
+        ),
+        lang="en",
+    )
+    return f"<!doctype html>{whole}\n"
+
+
+def table(columns: tuple[str, ...], rows: list[Markup], *, empty: str) -> Markup:
+    """A table, or a word on why there is none."""
+    if not rows:
+        return tag("p", empty, class_="empty")
+    head = tag("thead", tag("tr", *(tag("th", column, scope="col") for column in columns)))
+    return tag("div", tag("table", head, tag("tbody", *rows)), class_="scroll", tabindex="0")
+
+
+def row(*cells: object, class_: str | None = None) -> Markup:
+    """A row of cells."""
+    return tag("tr", *(tag("td", cell if isinstance(cell, Markup) else str(cell)) for cell in cells), class_=class_)
+
+
+def small(*parts: str | Markup | None) -> Markup:
+    """Words of less weight, with dots between them."""
+    there = [part for part in parts if part]
+    between: list[str | Markup] = []
+    for part in there:
+        piece = tag("span", part)
+        between += [" · ", piece] if between else [piece]
+    return tag("small", joined(*between))

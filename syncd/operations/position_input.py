@@ -1,0 +1,90 @@
+"""What a person writes of a position, as a cursor of the stream: an instant, a key, or both."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+from typing import Self
+
+from syncd.settings import StreamSettings
+from syncd.tables.order_clock import PER_SECOND, Clock
+from syncd.tables.sort_order import BY_KEY, WHOLE, Order
+from watermarks.cursor import Cursor, Kind, Value
+from watermarks.errors import Misuse
+
+_MICROSECONDS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What the positions of a stream are made of."""
+
+    clock: Clock | None
+    """What its first value says of time; None where the table is read by its key."""
+    key: tuple[Kind, ...]
+    """The kinds of the values of the key."""
+
+    @classmethod
+    def of_order(cls, order: Order) -> Self:
+        """As MySQL tells."""
+        kinds = tuple(column.kind for column in order.columns)
+        return cls(clock=order.clock, key=kinds[1:] if order.clock else kinds)
+
+    @classmethod
+    def of_mark(cls, mark: Cursor, settings: StreamSettings, *, zone: tzinfo | None) -> Self | None:
+        """As the mark tells that was reached; None where it does not, or not all."""
+        kinds = tuple(value.kind for value in mark.values)
+        if not kinds:
+            return None
+        if settings.cursor == BY_KEY:
+            return cls(clock=None, key=kinds)
+        if kinds[0] is Kind.WALL and zone is None:
+            return None
+        unit = settings.cursor_unit
+        steps = PER_SECOND[unit] if kinds[0] is Kind.INT and unit is not None else _MICROSECONDS
+        clock = Clock(kind=kinds[0], per_second=steps, **({} if zone is None else {"zone": zone}))
+        return cls(clock=clock, key=kinds[1:])
+
+    def position(self, mark: Cursor, *, timestamp: datetime | None, key: Sequence[str]) -> Cursor:
+        """The cursor of an instant and a key; of what is not said, the mark's own part stays.
+
+        An instant alone stands before its first row. The key of the mark stays only with the mark's own
+        instant: at any other it would pass over rows that were never read.
+
+        Raises:
+            Misuse: such a position means nothing in this stream.
+        """
+        values = self._key(key)
+        if self.clock is None:
+            if timestamp is not None:
+                raise Misuse("this table is read by its key, which tells no time", hint="Name a key: --id")
+            return Cursor(values)
+        if timestamp is not None:
+            stamp = self.clock.ceil(timestamp)
+        elif mark:
+            stamp = mark.values[0]
+        else:
+            raise Misuse(
+                "a key alone is no position here, and there is no mark whose instant could stay",
+                hint="Add --timestamp: rows are read in the order of their time, then their key.",
+            )
+        same = mark.values[:1] == (stamp,)
+        return Cursor((stamp, *(values or (mark.values[1:] if same else ()))))
+
+    def _key(self, texts: Sequence[str]) -> tuple[Value, ...]:
+        if len(texts) > len(self.key):
+            known = ", ".join(self.key) or "nothing that is known without MySQL"
+            raise Misuse(f"{len(texts)} values of a key were given, it is made of {known}")
+        return tuple(Value.of_text(f"{kind}:{text}") for kind, text in zip(self.key, texts, strict=False))
+
+
+def require_positions(settings: StreamSettings) -> None:
+    """Make sure that there are positions to set.
+
+    Raises:
+        Misuse: the stream is read whole each time.
+    """
+    if settings.cursor == WHOLE:
+        raise Misuse(
+            f"{settings.database}.{settings.table} is read whole each time, and has no position to read on from",
+            hint="To land its newest reading again: syncd watermark reset --redshift-only",
+        )

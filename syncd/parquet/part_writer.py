@@ -1,0 +1,211 @@
+"""Parquet parts, exactly as COPY wants them, written with bounded memory."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Final, Protocol, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from syncd.datatypes.columns import Passage
+from syncd.lake.batch_number import COLUMN
+from syncd.parquet.batch_conversion import file_schema, refused_schema
+from syncd.parquet.window_check import Span
+from watermarks.cursor import START, Cursor
+
+GROUP_BYTES: Final = 64 << 20
+"""Bytes of Arrow that wait for a row group: what a writer holds at most, about twice."""
+GROUP_ROWS: Final = 500_000
+CODEC: Final = "zstd"
+CODEC_LEVEL: Final = 1
+
+
+class Sink(Protocol):
+    """Where bytes go, in order."""
+
+    def write(self, data: bytes, /) -> object:
+        """Take the next bytes, all of them."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """One part as it left the writer: all of a `Part` but its place in the lake."""
+
+    bytes: int
+    rows: int
+    sha256: str
+    low: Cursor = START
+    high: Cursor = START
+    widths: Mapping[str, int] = field(default_factory=dict[str, int])
+    """The widest value of each text and binary column, in bytes; absent where all are NULL."""
+
+
+class PartWriter:
+    """Writes batches of one schema to a sink as one Parquet file.
+
+    Every row gets the number of the batch that reads it, in a last column.
+    With `refused` it writes rows for quarantine: their columns as they travelled, and why.
+    The caller decides when a part is large enough, by `bytes_written`, and closes it.
+    The sink is not closed. After an error the file is worth nothing: `abandon` it, or
+    leave its `with` by the error, so that nothing more reaches the sink.
+    """
+
+    def __init__(
+        self,
+        sink: Sink,
+        passages: Sequence[Passage],
+        *,
+        batch: int,
+        refused: bool = False,
+        group_bytes: int = GROUP_BYTES,
+        group_rows: int = GROUP_ROWS,
+        codec: str = CODEC,
+    ) -> None:
+        self._tally = Tally(sink)
+        self._batch = None if refused else batch
+        self._schema = refused_schema(passages) if refused else file_schema(passages)
+        self._group_bytes, self._group_rows = group_bytes, group_rows
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_bytes = self._waiting_rows = 0
+        self._rows = 0
+        self._span: Span | None = None
+        self._widths: dict[str, int] = {}
+        self._file = pq.ParquetWriter(
+            pa.PythonFile(self._tally, mode="w"),
+            self._schema if refused else self._schema.append(pa.field(COLUMN, pa.int64())),
+            version="1.0",  # and so the dictionary encoding that every reader knows
+            data_page_version="1.0",
+            compression=codec,
+            compression_level=CODEC_LEVEL if codec == CODEC else None,
+            use_dictionary=False if refused else [*_repeating(passages), COLUMN],
+            store_schema=False,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Let nothing more reach the sink: pyarrow would write a footer when its writer is collected."""
+        self._tally.abandoned = True
+        self._waiting.clear()
+
+    @property
+    def rows(self) -> int:
+        """Rows taken so far."""
+        return self._rows
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes that the sink has taken; what waits for its row group is not among them."""
+        return self._tally.bytes
+
+    @property
+    def bytes_waiting(self) -> int:
+        """Bytes of Arrow that wait for their row group; in the file they are fewer."""
+        return self._waiting_bytes
+
+    def write(self, batch: pa.RecordBatch, span: Span | None = None) -> None:
+        """Take the rows of a batch, and where the first and last of them stand."""
+        if not batch.num_rows:
+            return
+        self._measure(batch, span)
+        self._waiting.append(batch)
+        self._waiting_bytes += batch.nbytes
+        self._waiting_rows += batch.num_rows
+        if self._waiting_bytes >= self._group_bytes or self._waiting_rows >= self._group_rows:
+            self._flush()
+
+    def _measure(self, batch: pa.RecordBatch, span: Span | None) -> None:
+        self._rows += batch.num_rows
+        if span is not None:
+            self._span = span if self._span is None else self._span.joined(span)
+        for name, array in zip(self._schema.names, batch.columns, strict=True):
+            if pa.types.is_string(array.type) or pa.types.is_binary(array.type):
+                widest = pc.max(pc.binary_length(array)).as_py()
+                if widest is not None:
+                    self._widths[name] = max(widest, self._widths.get(name, 0))
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        table = pa.Table.from_batches(self._waiting, schema=self._schema)
+        if self._batch is not None:
+            table = table.append_column(COLUMN, pa.array(np.full(table.num_rows, self._batch)))
+        self._waiting.clear()
+        self._waiting_bytes = self._waiting_rows = 0
+        self._file.write_table(table, row_group_size=table.num_rows)
+
+    def close(self) -> Written:
+        """Write what waits and the footer; what the file is."""
+        self._flush()
+        self._file.close()
+        span = self._span or Span(START, START)
+        return Written(
+            bytes=self._tally.bytes,
+            rows=self._rows,
+            sha256=self._tally.digest.hexdigest(),
+            low=span.low,
+            high=span.high,
+            widths=dict(self._widths),
+        )
+
+
+def _repeating(passages: Sequence[Passage]) -> list[str]:
+    """The columns whose values are likely to repeat: short text, small numbers, days.
+
+    A dictionary of the others is built and thrown away, which costs more than all else.
+    """
+    kinds = zip(passages, file_schema(passages).types, strict=True)
+    return [one.name for one, kind in kinds if kind in _REPEATING or (kind == pa.string() and _short(one))]
+
+
+_REPEATING: Final = frozenset({pa.int16(), pa.int32(), pa.date32()})
+_SHORT_TEXT: Final = 1_020
+
+
+def _short(passage: Passage) -> bool:
+    return passage.limit is not None and passage.limit <= _SHORT_TEXT
+
+
+class Tally:
+    """A file for pyarrow that counts and digests what passes through to the sink."""
+
+    closed = False
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self.bytes = 0
+        self.digest = hashlib.sha256()
+        self.abandoned = False
+
+    def write(self, data: Any) -> int:  # noqa: ANN401  # pyarrow hands over buffers
+        piece = bytes(data)
+        if self.abandoned:
+            return len(piece)
+        # Whatever breaks in the sink ends the file; only a write that returned lets the next one through.
+        self.abandoned = True
+        self._sink.write(piece)
+        self.abandoned = False
+        self.digest.update(piece)
+        self.bytes += len(piece)
+        return len(piece)
+
+    def tell(self) -> int:
+        return self.bytes
+
+    def flush(self) -> None:
+        """Nothing is held back here."""
+
+    def close(self) -> None:
+        """The sink is its owner's to close."""

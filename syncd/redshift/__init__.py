@@ -1,0 +1,1 @@
+"""Amazon Redshift: connections, login, sessions, SQL text, ledger and the load transaction."""

@@ -1,0 +1,1 @@
+"""COPY in the Redshift stand-in: files, Parquet rules, rows and load errors."""

@@ -1,0 +1,1 @@
+"""SQL of the Redshift stand-in: tokens, statements and their translation to PostgreSQL."""

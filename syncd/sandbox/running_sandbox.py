@@ -1,0 +1,104 @@
+"""The sandbox as a program holds it: up inside a `with`, its servers as addresses."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from syncd.host.directory_lock import WAIT
+from syncd.sandbox.mysql import MySqlAddress
+from syncd.sandbox.s3 import S3Address
+from syncd.sandbox.sandbox_dirs import find_places
+from syncd.sandbox.service_table import Wish, make_services
+from syncd.sandbox.supervisor import Standing, Supervisor, look_at, take_down
+from syncd.sandbox.warehouse import RedshiftAddress
+
+ALL: Final = None
+
+
+class Sandbox:
+    """Real servers in one directory, up while the `with` lasts.
+
+    `services` names those that are wanted; the others are not started. The
+    directory keeps the data, so that the next sandbox there finds it again; `wait`
+    is how many seconds another command may be at work there.
+    """
+
+    def __init__(
+        self,
+        directory: Path | None = None,
+        *,
+        services: Sequence[str] | None = ALL,
+        environ: Mapping[str, str] | None = None,
+        ports: Mapping[str, int] | None = None,
+        mysql_options: Sequence[str] = (),
+        wait: float = WAIT,
+        tell: Callable[[str], None] = lambda _line: None,
+    ) -> None:
+        environ = os.environ if environ is None else environ
+        self._wish = Wish(
+            places=find_places(environ, directory=directory),
+            environ=environ,
+            ports=ports or {},
+            mysql_options=mysql_options,
+            tell=tell,
+        )
+        self._services = make_services(self._wish, services)
+        self._supervisor = Supervisor(self.directory, self._services, wait=wait, tell=tell)
+
+    def __enter__(self) -> Self:
+        self.up()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.down()
+
+    @property
+    def directory(self) -> Path:
+        return self._wish.places.directory
+
+    @property
+    def mysql(self) -> MySqlAddress:
+        """Where MySQL is now."""
+        return self._wish.source()
+
+    @property
+    def s3(self) -> S3Address:
+        """Where S3 is now."""
+        return self._wish.lake()
+
+    @property
+    def redshift(self) -> RedshiftAddress:
+        """Where the Redshift stand-in is now."""
+        return self._wish.warehouse()
+
+    def up(self) -> list[Standing]:
+        """Start what does not run, and wait until it serves."""
+        return self._supervisor.up()
+
+    @contextmanager
+    def starting(self) -> Iterator[list[Standing]]:
+        """Start what does not run; whatever of that was started ends again if what follows cannot be done."""
+        try:
+            yield self.up()
+        except BaseException:
+            # An interruption too, and one between the last start and what follows.
+            if started := self._supervisor.started:
+                self._supervisor.end(started)
+            raise
+
+    def down(self) -> list[str]:
+        """End what runs; the names of what did."""
+        return take_down(self.directory)
+
+    def status(self) -> list[Standing]:
+        """How every service stands, asked now."""
+        return look_at(self.directory, self._services)
+
+    def restart(self, name: str, *, kill: bool = False) -> Standing:
+        """End one service, with SIGKILL if asked, and start it again on the port it had."""
+        return self._supervisor.restart(name, kill=kill)

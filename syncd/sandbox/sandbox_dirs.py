@@ -1,0 +1,51 @@
+"""Where a sandbox keeps its data, and where fetched files are kept for all of them."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from syncd.host.cache_dirs import find_base, find_cache
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """One directory for this sandbox, one cache for every sandbox of this user."""
+
+    directory: Path
+    cache: Path
+
+    @property
+    def jars(self) -> Path:
+        return self.cache / "jars"
+
+
+def find_places(environ: Mapping[str, str], *, directory: Path | None = None) -> Places:
+    """The directory asked for, else the places that the XDG base directories name."""
+    return Places(
+        directory=(directory or find_base(environ, "XDG_STATE_HOME", ".local/state") / "syncd" / "sandbox").absolute(),
+        cache=find_cache(environ),
+    )
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner reads."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "w") as file:
+        file.write(text)
+
+
+def write_once(path: Path, text: str) -> None:
+    """Write a file that only its owner reads, unless it is there; a kill leaves it absent or whole."""
+    if not path.exists():
+        draft = path.with_name(f"{path.name}.new")
+        write_private(draft, text)
+        draft.replace(path)
+
+
+def read_secret(path: Path) -> str:
+    """What such a file holds; nothing if it was never written."""
+    try:
+        return path.read_text()
+    except FileNotFoundError:
+        return ""

@@ -1,0 +1,100 @@
+"""Whether the shop already stands in a sandbox's MySQL, and setting it up where it does not."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from syncd.errors import SourceDown
+from syncd.sandbox.mysql import MySqlAddress, failures
+from syncd.sandbox.shop.schema import TABLES, count_rows, drop_tables
+from syncd.sandbox.shop.seed import Size, seed_shop
+
+if TYPE_CHECKING:
+    from syncd.sandbox.mysql import Connection
+
+NOTE: Final = "shop.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shop:
+    """What the shop holds, and whether it was set up just now."""
+
+    rows: Mapping[str, int]
+    seeded_now: bool
+
+
+def stand_up(
+    directory: Path,
+    address: MySqlAddress,
+    *,
+    orders: int,
+    seed: int,
+    given: bool,
+    tell: Callable[[str], None] = lambda _line: None,
+) -> Shop:
+    """The shop of this sandbox: the one that stands, else a new one of this size.
+
+    A note in the directory is written after the last row. Without it, the tables of
+    a server of our own were left half filled by a kill, and are made anew; those of
+    a given server are somebody's, and stay as they are.
+    """
+    try:
+        with address.connect(database="") as connection:
+            _make_database(connection, address.database)
+        with address.connect() as connection:
+            return _stand_or_fill(
+                connection, directory / NOTE, address, orders=orders, seed=seed, given=given, tell=tell
+            )
+    except failures() as error:
+        raise SourceDown(
+            f"mysql refused the shop: {error.args[-1]}", hint="Ask as a user who may make databases and tables."
+        ) from error
+
+
+def _stand_or_fill(
+    connection: "Connection",
+    note: Path,
+    address: MySqlAddress,
+    *,
+    orders: int,
+    seed: int,
+    given: bool,
+    tell: Callable[[str], None],
+) -> Shop:
+    theirs = given and bool(_tables(connection))
+    if _is_noted(note, address) or theirs:
+        return Shop(rows=_counts(connection), seeded_now=False)
+    drop_tables(connection)
+    tell(f"filling the shop: {orders} orders and what belongs to them")
+    seeded = seed_shop(connection, Size(orders=orders), seed=seed)
+    note.write_text(json.dumps({"database": address.database, "orders": orders, "seed": seed}))
+    return Shop(rows=seeded.rows, seeded_now=True)
+
+
+def _is_noted(note: Path, address: MySqlAddress) -> bool:
+    try:
+        return bool(json.loads(note.read_text())["database"] == address.database)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def _counts(connection: "Connection") -> dict[str, int]:
+    return count_rows(connection) if _tables(connection) == set(TABLES) else {}
+
+
+def _tables(connection: "Connection") -> set[str]:
+    """Which of the shop's tables there are."""
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW TABLES")
+        return {row[0] for row in cursor.fetchall()} & set(TABLES)
+
+
+def _make_database(connection: "Connection", name: str) -> None:
+    """Make the database if it is missing; a given account may see it and not be allowed to make one."""
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW DATABASES")
+        if name not in {row[0] for row in cursor.fetchall()}:
+            quoted = name.replace("`", "``")
+            cursor.execute(f"CREATE DATABASE `{quoted}` CHARACTER SET utf8mb4")

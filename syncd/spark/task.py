@@ -1,0 +1,148 @@
+"""What runs inside a Spark task: the rows of one window become parts in the lake."""
+
+import functools
+import gc
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from syncd.datatypes.columns import Passage, Policies
+from syncd.lake.keys import part_key
+from syncd.lake.window_reads import WITHOUT_POSITION, OrderField, Part
+from syncd.parquet.batch_conversion import Conversion
+from syncd.parquet.window_check import WindowCheck
+from syncd.s3.lake_client import Lake
+from syncd.s3.part_files import PartsWriter
+from syncd.settings import LakeSettings
+from watermarks.cursor import Cursor
+from watermarks.errors import HintedError
+from watermarks.window import Window
+
+MANY_ROWS: Final = 16_384
+MANY_BYTES: Final = 16 << 20
+"""Batches of so much are worth what is done for each of them."""
+TOLD: Final = "told"
+"""The one column that a task yields, with one row of JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """All that the tasks of one reading are told; the statements are the JVM's affair."""
+
+    windows: tuple[Window | None, ...]
+    first: int
+    """The number of the first of these windows in its batch."""
+    passages: tuple[Passage, ...]
+    order: tuple[OrderField, ...]
+    keys: frozenset[str]
+    cursor: str | None
+    """The field of the order column, in which NULLs are counted."""
+    policies: Policies
+    prefix: str
+    quarantine: str
+    batch: int
+    nonce: str
+    part_bytes: int
+    lake: LakeSettings
+
+
+def named(batches: Iterable[pa.RecordBatch], names: list[str]) -> Iterator[pa.RecordBatch]:
+    """The same batches, their fields named so, in their order."""
+    return (batch if batch.schema.names == names else batch.rename_columns(names) for batch in batches)
+
+
+def write_window(work: Work, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write the rows of this task's window, and tell what came of it.
+
+    What goes wrong here is told as data: through Spark, an error would come out as text.
+    """
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    place, attempt = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
+    window = _WindowWriter(work, place, attempt)
+    try:
+        told = window.write(batches)
+    except HintedError as error:
+        window.abort()
+        told = {"error": type(error).__name__, "message": error.message, "hint": error.hint}
+    except Exception:
+        # The stream from the JVM broke, or this is a bug: in both cases Spark says so.
+        window.abort()
+        raise
+    yield pa.record_batch({TOLD: pa.array([json.dumps(told)])})
+
+
+def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in larger batches: what is done for a batch, and not for a row, costs as much for a small one."""
+    waiting, rows, size = list[pa.RecordBatch](), 0, 0
+    for batch in batches:
+        waiting.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        if rows >= MANY_ROWS or size >= MANY_BYTES:
+            yield pa.concat_batches(waiting)
+            waiting, rows, size = [], 0, 0
+    if waiting:
+        yield pa.concat_batches(waiting)
+
+
+@functools.cache
+def _lake(settings: LakeSettings) -> Lake:
+    """One client for all tasks that a worker runs: making one takes longer than a small window."""
+    lake = Lake.of(settings)
+    # PySpark has all that is in memory looked through after each task. What is there by now stays.
+    gc.freeze()
+    return lake
+
+
+class _WindowWriter:
+    """Parts of one window, one after the other; and its refused rows."""
+
+    def __init__(self, work: Work, place: int, attempt: int) -> None:
+        number = work.first + place
+        keys = work.keys | {field.name for field in work.order}
+        self._conversion = Conversion(work.passages, work.policies, keys)
+        self._check = WindowCheck(work.windows[place], work.order, work.passages)
+        attempted = f"{work.nonce}-{attempt}"
+        parts = functools.partial(
+            PartsWriter,
+            lake=lambda: _lake(work.lake),
+            passages=work.passages,
+            batch=work.batch,
+            part_bytes=work.part_bytes,
+        )
+        named = functools.partial(part_key, window=number, attempt=attempted)
+        self._parts = parts(key=functools.partial(named, work.prefix), refused=False)
+        self._refused = parts(key=functools.partial(named, work.quarantine), refused=True)
+        self._cursor = work.cursor
+        self._troubles: Counter[str] = Counter()
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> dict[str, Any]:
+        for batch in gathered(batches):
+            span = self._check.check(batch)
+            done = self._conversion.convert(batch)
+            self._troubles.update(done.troubles)
+            if self._cursor is not None and (nulls := batch.column(self._cursor).null_count):
+                self._troubles[WITHOUT_POSITION] += nulls
+            self._parts.write(done.batch, span if done.refused is None else self._check.span(done.travelled))
+            if done.refused is not None:
+                self._refused.write(done.refused, None)
+        return {
+            "parts": self._parts.finish(),
+            "quarantined": self._refused.finish(),
+            "troubles": dict(self._troubles),
+        }
+
+    def abort(self) -> None:
+        self._parts.abort()
+        self._refused.abort()
+
+
+def part_of(told: Mapping[str, Any]) -> Part:
+    """A part as a task told it."""
+    return Part(**{**told, "low": Cursor.of_texts(told["low"]), "high": Cursor.of_texts(told["high"])})

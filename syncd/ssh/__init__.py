@@ -1,0 +1,1 @@
+"""SSH tunnels and the SOCKS proxy that carries JDBC through them."""

@@ -1,1 +1,0 @@
-"""What each stage supplies to the order of effects that `watermarks` holds."""

@@ -1,0 +1,99 @@
+"""From the instant of a horizon to the readings of a wall clock, whose hour repeats in autumn."""
+
+import re
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from syncd.errors import ConfigError
+
+AHEAD: Final = timedelta(hours=26)
+"""No clock was ever set back by more than a day: later changes cannot reach below."""
+STEP: Final = timedelta(minutes=15)
+_FIRST: Final = datetime(1, 1, 3, tzinfo=UTC)
+_LAST: Final = datetime(9999, 12, 29, tzinfo=UTC)
+"""Between them a day's step either way is a time still; beyond, nobody's clock is turned back."""
+SECOND: Final = timedelta(seconds=1)
+
+_OFFSET: Final = re.compile(r"([+-])(\d{1,2}):(\d\d)")
+
+
+def zone_of(name: str) -> tzinfo:
+    """The zone of a configuration: a name such as `Europe/Berlin`, or an offset such as `+02:00`.
+
+    Raises:
+        ConfigError: there is no such zone.
+    """
+    if match := _OFFSET.fullmatch(name):
+        offset = timedelta(hours=int(match[2]), minutes=int(match[3]))
+        if offset < timedelta(hours=15):
+            return timezone(-offset if match[1] == "-" else offset)
+    elif name.upper() == "UTC":
+        return UTC
+    else:
+        try:
+            return ZoneInfo(name)
+        except (OSError, ValueError, KeyError) as error:
+            raise _no_zone(name) from error
+    raise _no_zone(name)
+
+
+def _no_zone(name: str) -> ConfigError:
+    return ConfigError(
+        f"source.zone is {name!r}, which is no time zone",
+        hint="Write the session zone of those who write, such as Europe/Berlin, +02:00 or UTC.",
+    )
+
+
+def wall_bound(instant: datetime, zone: tzinfo) -> datetime:
+    """The lowest reading that a wall clock of the zone shows at or after the instant, without a zone.
+
+    Rows stamped from the instant on are not below it; rows below it are complete when the instant's are.
+    """
+    lowest = _reading(instant, zone)
+    here, end = instant, min(instant, _LAST) + AHEAD
+    while here < end:
+        there = here + STEP
+        if _offset(there, zone) < _offset(here, zone):
+            lowest = min(lowest, _reading(_set_back(here, there, zone), zone))
+        here = there
+    return lowest
+
+
+def wall_end(instant: datetime, zone: tzinfo) -> datetime:
+    """A reading above all that a wall clock of the zone showed before the instant, without a zone."""
+    highest = _reading(instant, zone)
+    here = max(instant, _FIRST) - AHEAD
+    while here < instant:
+        there = min(here + STEP, instant)
+        if _offset(there, zone) < _offset(here, zone):
+            turned = _set_back(here, there, zone).astimezone(UTC)
+            highest = max(highest, (turned + _offset(here, zone)).replace(tzinfo=None))
+        here = there
+    return highest
+
+
+def _set_back(here: datetime, there: datetime, zone: tzinfo) -> datetime:
+    """The first instant, to the second, at which the clock has been set back."""
+    low, high = here, there
+    while high - low > SECOND:
+        middle = low + (high - low) / 2
+        if _offset(middle, zone) < _offset(here, zone):
+            high = middle
+        else:
+            low = middle
+    return high.replace(microsecond=0)
+
+
+def _reading(instant: datetime, zone: tzinfo) -> datetime:
+    return instant.astimezone(zone).replace(tzinfo=None, fold=0)
+
+
+def _offset(instant: datetime, zone: tzinfo) -> timedelta:
+    return instant.astimezone(zone).utcoffset() or timedelta()
+
+
+def floor_to(bound: datetime, fraction: int) -> datetime:
+    """The bound cut to a column's digits after the second, as the server cuts its stamps."""
+    unit = 10 ** (6 - fraction)
+    return bound.replace(microsecond=bound.microsecond // unit * unit)

@@ -1,0 +1,1 @@
+"""Verification: compare source and target by key range, then row by row."""

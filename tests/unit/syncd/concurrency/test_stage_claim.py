@@ -1,0 +1,110 @@
+"""Claims at the end of a process that has many."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import pytest
+
+from syncd.concurrency.stage_claim import GIVEN_BACK_AT_ONCE, Claiming, give_back
+from watermarks.clock import SystemClock
+from watermarks.document import Stage, Watermark
+from watermarks.errors import StoreUnavailable
+from watermarks.history import Journal
+from watermarks.lease import Claim, OtherOwner, Process
+from watermarks.names import StreamName, claim_key
+from watermarks.store import Revision
+from watermarks.stores.memory import MemoryStore
+from watermarks.testing import ManualClock
+
+STREAMS = [StreamName(source="mysql", database="shop", table=f"t{n}") for n in range(GIVEN_BACK_AT_ONCE)]
+
+
+@dataclass(slots=True)
+class Crossing(MemoryStore):
+    """Claims are answered once as many are asked for as there are at once; one of them never is."""
+
+    meeting: threading.Barrier | None = None
+    mute: str = ""
+
+    def replace(self, key: str, body: bytes, *, seen: Revision) -> Revision:
+        if self.meeting is not None:
+            self.meeting.wait(10)
+            if key == self.mute:
+                raise StoreUnavailable("no answer")
+        return MemoryStore.replace(self, key, body, seen=seen)
+
+
+@dataclass
+class Desk:
+    store: Crossing = field(default_factory=Crossing)
+
+    def __post_init__(self) -> None:
+        journal = Journal(self.store, Watermark)
+        process = Process(self.store, "daemon")
+        process.renew()
+        self.claims = [Claiming(stream, Stage.LOAD, journal, clock=SystemClock()) for stream in STREAMS]
+        for claiming in self.claims:
+            claiming.held(process)
+
+    def released(self, stream: StreamName) -> bool:
+        stored = self.store.read(claim_key(stream, Stage.LOAD))
+        assert stored is not None
+        return Claim.of_bytes(stored.body, stream=stream, stage=Stage.LOAD).released
+
+
+def test_many_claims_are_given_back_at_once() -> None:
+    desk = Desk()
+    desk.store.meeting = threading.Barrier(GIVEN_BACK_AT_ONCE)
+
+    give_back(desk.claims)
+
+    assert all(desk.released(stream) for stream in STREAMS)
+
+
+def test_one_that_cannot_be_given_back_keeps_no_other() -> None:
+    desk = Desk()
+    desk.store.meeting = threading.Barrier(GIVEN_BACK_AT_ONCE)
+    desk.store.mute = claim_key(STREAMS[3], Stage.LOAD)
+
+    give_back(desk.claims)
+
+    assert [stream for stream in STREAMS if not desk.released(stream)] == [STREAMS[3]]
+
+
+def _asked_for(store: MemoryStore, *, pause: Callable[[float], None], clock: ManualClock, patience: int) -> list[str]:
+    """What is told meanwhile by somebody who wants what another has."""
+    journal = Journal(store, Watermark)
+    other, mine = Process(store, "other", clock=clock), Process(store, "mine", clock=clock)
+    other.renew()
+    mine.renew()
+    other.acquire(STREAMS[0], Stage.LOAD, journal)
+    told: list[str] = []
+    claiming = Claiming(
+        STREAMS[0],
+        Stage.LOAD,
+        journal,
+        clock=clock,
+        patience=timedelta(seconds=patience),
+        pause=pause,
+        tell=told.append,
+    )
+
+    with pytest.raises(OtherOwner):
+        claiming.held(mine)
+    return told
+
+
+def test_whoever_waits_for_an_owner_to_show_a_sign_says_so_once() -> None:
+    clock = ManualClock()
+
+    told = _asked_for(MemoryStore(), pause=clock.advance, clock=clock, patience=5)
+
+    assert told == ["other holds load of mysql/shop.t0: waits for up to 5 s for it to show a sign, or to be gone"]
+
+
+def test_whoever_waits_for_no_owner_says_nothing() -> None:
+    clock = ManualClock()
+
+    assert _asked_for(MemoryStore(), pause=clock.advance, clock=clock, patience=0) == []

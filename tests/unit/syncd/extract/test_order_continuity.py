@@ -1,0 +1,92 @@
+"""Which changes of a table change the order of its stream, and which do not."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from syncd.datatypes.source_table import Column, Index, Table
+from syncd.errors import SchemaDrift
+from syncd.extract.order_continuity import require_same_order
+from syncd.extract.plan_rules import Bounds, Ground, beginning, increment
+from syncd.settings import StreamSettings
+from syncd.tables.sort_order import Order, order_of
+from tests.builders import make_plan
+from watermarks.batch import Draft, Plan
+from watermarks.cursor import START, Cursor
+
+SETTINGS = StreamSettings(source="shop", database="shop", table="orders")
+STAMP = Column(name="update_at", data_type="datetime", column_type="datetime(3)", fraction=3)
+TEXT = Column(name="k", data_type="varchar", column_type="varchar(9)", charset="utf8", collation="utf8_general_ci")
+LISTED = Column(name="k", data_type="enum", column_type="enum('a','b')")
+NUMBER = Column(name="k", data_type="decimal", column_type="decimal(9,2)", precision=9, scale=2)
+GROUND = Ground(mark=START, identity="server-1", fingerprint="s1", created=datetime(2026, 1, 31, tzinfo=UTC))
+
+
+def order(key: Column, stamp: Column = STAMP) -> Order:
+    indexes = (
+        Index(name="PRIMARY", columns=(key.name,), unique=True, whole=True),
+        Index(name="by_time", columns=(stamp.name,), unique=False, whole=True),
+    )
+    made = Table(
+        database="shop", name="orders", kind="BASE TABLE", engine="InnoDB", columns=(key, stamp), indexes=indexes
+    )
+    return order_of(made, replace(SETTINGS, cursor=stamp.name))
+
+
+def read_by(before: Order) -> list[Plan]:
+    """What plans of an increment and of a beginning say, read back from the lake."""
+    drafts = (
+        increment(GROUND, before, Bounds(low=START, ends=(Cursor.of(1, 1),))),
+        beginning(GROUND, before, Cursor.of(1)),
+    )
+    return [_read_back(draft) for draft in drafts]
+
+
+def _read_back(draft: Draft) -> Plan:
+    made = make_plan(draft=draft)
+    return Plan.of_bytes(made.to_bytes(), at="here", stream=made.stream, id=made.id)
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        (TEXT, {"charset": "utf8mb3", "collation": "utf8mb3_general_ci"}),
+        (TEXT, {"name": "K", "column_type": "varchar(90)"}),
+        (LISTED, {"column_type": "enum('a','b','c')"}),
+        (NUMBER, {"column_type": "decimal(20,4)", "precision": 20, "scale": 4}),
+        (STAMP, {"column_type": "datetime(6)", "fraction": 6}),
+    ],
+    ids=["another name of a charset", "wider", "members behind", "digits", "fractions"],
+)
+def test_what_only_grows_is_the_same_order(before: Column, now: dict[str, Any]) -> None:
+    after = replace(before, **now)
+    was, is_ = (order(NUMBER, one) if before is STAMP else order(one) for one in (before, after))
+
+    for plan in read_by(was):
+        require_same_order(is_, plan)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "told"),
+    [
+        (TEXT, {"collation": "utf8_bin"}, "k is sorted by utf8_bin now, and was by utf8_general_ci"),
+        (TEXT, {"name": "other"}, r"\(update_at, k\), and its order is \(update_at, other\) now"),
+        (TEXT, {"data_type": "int", "column_type": "int", "charset": None, "collation": None}, "values of k"),
+        (LISTED, {"column_type": "enum('b','a')"}, "members of k"),
+        (LISTED, {"column_type": "enum('a')"}, "members of k"),
+        (LISTED, {"column_type": "enum('a','bb')"}, "members of k"),
+        (LISTED, {"data_type": "int", "column_type": "int"}, "members of k"),
+        (NUMBER, {"column_type": "decimal(9,1)", "scale": 1}, "k has 1 digits"),
+        (STAMP, {"column_type": "datetime", "fraction": 0}, "update_at has 0 digits"),
+        (STAMP, {"name": "made_at"}, r"\(made_at, k\) now"),
+    ],
+)
+def test_what_moves_rows_about_is_another_order(before: Column, now: dict[str, Any], told: str) -> None:
+    after = replace(before, **now)
+    was, is_ = (order(NUMBER, one) if before is STAMP else order(one) for one in (before, after))
+
+    for plan in read_by(was):
+        with pytest.raises(SchemaDrift, match=told):
+            require_same_order(is_, plan)

@@ -1,0 +1,54 @@
+"""Which keys of a growing table are complete."""
+
+from datetime import UTC, datetime, timedelta
+
+from syncd.horizon.key_gaps import MOST_NOTES, Remembered, Seen, complete, noted
+from syncd.ports.source import Horizon
+from watermarks.cursor import Cursor
+
+NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+def seen(number: int, second: int) -> Seen:
+    return Seen(high=Cursor.of(number), before=NOON + timedelta(seconds=second))
+
+
+def horizon(second: float) -> Horizon:
+    bound = NOON + timedelta(seconds=second)
+    return Horizon(bound=bound, proven=True, t0=bound, identity="server-1")
+
+
+def test_keys_are_complete_once_a_horizon_has_passed_the_instant_after_they_were_seen() -> None:
+    notes = Remembered((seen(10, 0), seen(20, 1), seen(30, 2)))
+
+    assert complete(notes, horizon(-1)) is None
+    assert complete(notes, horizon(1.5)) == Cursor.of(20)
+    assert notes.kept == (seen(20, 1), seen(30, 2))
+    assert complete(notes, horizon(2)) == Cursor.of(30)
+
+
+def test_what_was_seen_before_a_table_was_made_is_of_another_one() -> None:
+    made = NOON + timedelta(seconds=10)
+    notes = Remembered((seen(10, 0), seen(20, 9), seen(3, 12)))
+
+    assert complete(notes, horizon(11), made=made) is None
+    assert notes.kept == (seen(3, 12),)
+    assert complete(notes, horizon(12), made=made) == Cursor.of(3)
+
+
+def test_a_horizon_that_is_not_known_completes_nothing() -> None:
+    notes = Remembered((seen(10, 0),))
+
+    assert complete(notes, Horizon(bound=None, proven=False, t0=NOON, identity="server-1")) is None
+    assert notes.kept == (seen(10, 0),)
+
+
+def test_notes_stay_few_and_keep_the_oldest_and_the_newest() -> None:
+    notes = Remembered()
+
+    for second in range(1000):
+        noted(notes, seen(second, second))
+
+    assert len(notes.kept) <= MOST_NOTES
+    assert notes.kept[0] == seen(0, 0)
+    assert notes.kept[-1] == seen(999, 999)

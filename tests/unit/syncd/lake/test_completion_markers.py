@@ -1,0 +1,136 @@
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from syncd.lake.completion_markers import MOST_HOURS, Marker, NoMarker
+from syncd.lake.keys import hour_marker_key, latest_marker_key
+from syncd.load.marker_writer import Markers
+from tests.builders import NOON, ORDERS
+from watermarks.errors import StoreUnavailable
+from watermarks.store import Revision, Store
+from watermarks.stores.memory import MemoryStore
+
+HOUR = timedelta(hours=1)
+
+
+def marker(hours: float, **more: Any) -> Marker:
+    """A marker of so many hours after noon."""
+    fields: dict[str, Any] = {"proven": True, "batch": "1-4", "rows": 3, "at": NOON}
+    return Marker(stream=ORDERS, complete=NOON + hours * HOUR, **(fields | more))
+
+
+def keys(store: Store) -> list[str]:
+    return [key.removeprefix("markers/shop/shop.orders/") for key in store.list("markers/")]
+
+
+def latest(store: Store) -> Marker:
+    stored = store.read(latest_marker_key(ORDERS))
+    assert stored is not None
+    return Marker.of_bytes(stored.body, stream=ORDERS)
+
+
+def hour(store: Store, hours: int) -> Marker:
+    stored = store.read(hour_marker_key(ORDERS, NOON + hours * HOUR))
+    assert stored is not None
+    return Marker.of_bytes(stored.body, stream=ORDERS)
+
+
+def test_the_first_marker_tells_of_no_hour_but_the_last_one() -> None:
+    store = MemoryStore()
+
+    assert Markers(store).write(marker(3.5))
+
+    assert keys(store) == ["2026-01-31T15.json", "latest.json"]
+    assert latest(store) == marker(3.5)
+    assert hour(store, 3).complete == NOON + 3 * HOUR
+
+
+def test_every_hour_that_went_by_gets_its_marker_once() -> None:
+    store = MemoryStore()
+    markers = Markers(store)
+    markers.write(marker(0.1))
+
+    markers.write(marker(3.1, rows=7))
+
+    assert keys(store) == [f"2026-01-31T{hour}.json" for hour in (12, 13, 14, 15)] + ["latest.json"]
+    assert [hour(store, each).rows for each in (1, 2, 3)] == [0, 0, 7]
+
+
+def test_another_process_goes_on_where_the_last_one_was() -> None:
+    store = MemoryStore()
+    Markers(store).write(marker(0.1))
+
+    Markers(store).write(marker(0.2, rows=2, batch=None))
+    Markers(store).write(marker(1.2, rows=1))
+
+    assert keys(store) == ["2026-01-31T12.json", "2026-01-31T13.json", "latest.json"]
+    assert (latest(store).rows, latest(store).batch) == (1, "1-4")
+
+
+def test_within_an_hour_rows_add_up() -> None:
+    store = MemoryStore()
+    markers = Markers(store)
+
+    for minute in range(3):
+        markers.write(marker(0.1 + minute / 60))
+
+    assert latest(store).rows == 9
+
+
+def test_what_is_no_news_costs_no_request() -> None:
+    store = MemoryStore()
+    markers = Markers(store)
+    markers.write(marker(0.51))
+
+    assert not markers.write(marker(0.51))
+    assert not markers.write(marker(0.515))
+    assert not markers.write(marker(0.1))
+    assert store._writes == 2
+
+
+def test_two_owners_never_turn_the_newest_back() -> None:
+    store = MemoryStore()
+    old, new = Markers(store), Markers(store)
+    old.write(marker(0.1))
+    new.write(marker(5.1))
+
+    old.write(marker(2.1))
+    assert latest(store) == marker(5.1)
+    assert not old.write(marker(2.2))
+
+
+def test_a_store_that_fails_in_between_leaves_nothing_out() -> None:
+    store = Failing()
+    markers = Markers(store)
+    markers.write(marker(0.1))
+    store.left = 1
+
+    with pytest.raises(StoreUnavailable):
+        markers.write(marker(3.1))
+    store.left = 99
+    markers.write(marker(3.2))
+
+    assert keys(store) == [f"2026-01-31T{hour}.json" for hour in (12, 13, 14, 15)] + ["latest.json"]
+
+
+def test_catching_up_is_bounded() -> None:
+    assert len(list(marker(10_000).hours(marker(0)))) == MOST_HOURS
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", marker(0).to_bytes().replace(b'version": 1', b'version": 2')])
+def test_what_is_no_marker_is_not_taken_for_one(body: bytes) -> None:
+    with pytest.raises(NoMarker):
+        Marker.of_bytes(body, stream=ORDERS)
+
+
+class Failing(MemoryStore):
+    """A store that takes so many more writes."""
+
+    left = 99
+
+    def create(self, key: str, body: bytes) -> Revision:
+        self.left -= 1
+        if self.left < 0:
+            raise StoreUnavailable("away")
+        return super().create(key, body)

@@ -1,0 +1,76 @@
+"""What may go is decided by the newest entry: a document that lags behind it hides no rows that wait."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from syncd.lake.keys import refused_prefix
+from syncd.lake.manifest import Manifest
+from syncd.lake.removal_records import Lying
+from syncd.lake.window_reads import Part
+from syncd.load.quarantine_listing import Quarantine
+from syncd.operations.cleanup_preview import Look
+from syncd.operations.cleanup_rules import Why
+from tests.builders import NOON, ORDERS, RUN, Script, at, hold, make_process, upto
+from watermarks.batch import BatchId, Filled, Plan
+from watermarks.cursor import START
+from watermarks.document import Watermark
+from watermarks.extraction import Extraction
+from watermarks.history import Journal
+from watermarks.names import document_key
+from watermarks.stores.memory import MemoryStore
+from watermarks.testing import Fault, FaultyStore, ManualClock, Verb
+
+OLD = NOON - timedelta(days=8)
+ASIDE = f"{refused_prefix(ORDERS)}1-1/00000.000-a1.parquet"
+REFUSED = Part(key=ASIDE, etag="e", bytes=10, rows=3, sha256="x", low=START, high=START)
+
+
+class Refusing(Script):
+    """A producer whose only row is refused."""
+
+    def fill(self, plan: Plan) -> Filled:
+        del plan
+        return Manifest(schema="s1", passages=(), parts=(), quarantined=(REFUSED,)).filled()
+
+
+class Shelves:
+    """A lake with one file in quarantine."""
+
+    def lying(self, prefix: str) -> Sequence[Lying]:
+        return [Lying(key=ASIDE, bytes=10, at=OLD)] if ASIDE.startswith(prefix) else []
+
+    def stray(self, prefix: str) -> list[tuple[str, datetime]]:
+        return [(file.key, file.at) for file in self.lying(prefix)]
+
+
+def lagging() -> Journal[Watermark]:
+    """A stream whose newest entry knows of a batch that its document does not."""
+    store = MemoryStore()
+    lost = FaultyStore(store, lambda call: Fault.DOWN if _is_document(call.verb, call.key) else None)
+    hold(make_process(store), Journal(store, Watermark, clock=ManualClock()))
+    journal = Journal(lost, Watermark, clock=ManualClock())
+    Extraction(journal, hold(make_process(store, "p1"), journal), Refusing(drafts=[upto(at(1, 1))])).turn(RUN)
+    return Journal(store, Watermark, clock=ManualClock())
+
+
+def _is_document(verb: Verb, key: str) -> bool:
+    return verb is Verb.REPLACE and key == document_key(ORDERS.stem)
+
+
+def test_rows_that_wait_stay_where_the_document_lags_behind() -> None:
+    journal = lagging()
+    document, newest = journal.read(ORDERS.stem), journal.newest(ORDERS.stem)
+    assert document is not None
+    assert newest is not None
+    assert (document.chain.last, newest.chain.last) == (BatchId(1, 0), BatchId(1, 1))
+
+    look = Look(stream=ORDERS, journal=journal, shelves=Shelves())  # type: ignore[arg-type]  # as far as it is asked
+    found = look.proposal(frozenset({Why.ORPHAN}), now=NOON, before=NOON - timedelta(days=7))
+
+    assert (found.goes, [file.reason for file in found.stays]) == ((), ["its rows wait in quarantine"])
+
+
+def test_rows_that_wait_are_listed_where_the_document_lags_behind() -> None:
+    quarantine = Quarantine(stream=ORDERS, journal=lagging(), parts=Shelves())  # type: ignore[arg-type]  # as above
+
+    assert quarantine.look().batches == (BatchId(1, 1),)

@@ -1,0 +1,206 @@
+"""A change by a person: what is shown is what is made, and what it needs is there when it is made."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from syncd.lake.removal_records import Cleaned
+from syncd.operations.mark_change import ChangedMeanwhile, Preview, done, preview
+from syncd.operations.reloadable_files import FilesGone
+from tests.builders import NOON, ORDERS, RUN, at, extract, hold, make_process
+from watermarks.document import Watermark
+from watermarks.history import Change, Journal, Note
+from watermarks.names import document_key
+from watermarks.operator import Operator
+from watermarks.stores.memory import MemoryStore
+from watermarks.testing import Fault, FaultyStore, ManualClock, Verb, on
+
+Act = Callable[[Operator], Watermark]
+
+
+def undo(person: Operator) -> Watermark:
+    return person.undo(ORDERS)
+
+
+def load_again(person: Operator) -> Watermark:
+    return person.reset_loaded(ORDERS)
+
+
+@dataclass
+class Files:
+    """A lake of files whose names are all that counts, and the records of those that somebody removes."""
+
+    standing_: set[str]
+    records: list[Cleaned] = field(default_factory=list[Cleaned])
+
+    def standing(self, prefix: str) -> Mapping[str, tuple[int, str]]:
+        del prefix
+        return dict.fromkeys(self.standing_, (1, "tag"))
+
+    def stray(self, prefix: str) -> Sequence[tuple[str, datetime]]:
+        return [(record.key, record.at) for record in self.records if record.key.startswith(prefix)]
+
+    def read(self, key: str) -> bytes:
+        [found] = [record.to_bytes() for record in self.records if record.key == key]
+        return found
+
+    def record(self, seconds: int, *names: str) -> None:
+        """As a cleaner does before it looks at the marks once more."""
+        moment, files = NOON + timedelta(seconds=seconds), dict.fromkeys(names, 1)
+        self.records.append(Cleaned(stream=ORDERS, at=moment, who="ben", why="old", nonce="n", files=files))
+
+
+class Desk:
+    """A stream with two batches, both landed, and a person at the controls."""
+
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        self.journal = Journal(self.store, Watermark, clock=ManualClock())
+        extraction = extract(self.journal, hold(make_process(self.store), self.journal), at(1, 1), at(2, 2))
+        links = [extraction.chain.required(batch) for batch in self.state.chain.ids(after=self.state.loaded.last)]
+        for link in links:
+            self.commit(lambda state, link=link: state.with_landed(link, rows=3, run=RUN, at=NOON))  # type: ignore[misc]
+        self.names = [name for link in links for name in link.files]
+        self.files = Files(set(self.names))
+        self.person = Operator(journal=self.journal, who="ann", why="again")
+
+    @property
+    def state(self) -> Watermark:
+        state = self.journal.newest(ORDERS.stem)
+        assert state
+        return state
+
+    @property
+    def keys(self) -> list[str]:
+        return list(self.store.list(""))
+
+    def commit(self, change: Callable[[Watermark], Watermark]) -> None:
+        def changed(state: Watermark | None) -> Watermark:
+            assert state
+            return change(state)
+
+        self.journal.commit(ORDERS.stem, changed, Note(change=Change.LOAD, who="p1"))
+
+    def lagging(self, act: Act) -> Watermark:
+        """A change by a person whose document was never written, though its entry was."""
+        lost = FaultyStore(self.store, on(Verb.REPLACE, document_key(ORDERS.stem), Fault.DOWN))
+        return act(replace(self.person, journal=Journal(lost, Watermark, clock=ManualClock())))
+
+    def preview(self, act: Act) -> Preview:
+        return preview(self.journal, self.files, ORDERS, self.person, act)
+
+    def done(self, seen: Preview, act: Act) -> Watermark:
+        return done(seen, self.person, act)
+
+
+def positions(state: Watermark) -> tuple[object, ...]:
+    return state.chain.cursor, state.chain.generation, state.loaded.last, state.loaded.load_generation
+
+
+@pytest.mark.parametrize(
+    "act",
+    [undo, lambda person: person.reset_extracted(ORDERS), lambda person: person.set_extracted(ORDERS, at(9))],
+    ids=["undo", "reset", "set"],
+)
+@pytest.mark.parametrize("earlier", [0, 1])
+def test_what_is_shown_is_made_where_the_document_lags_behind(act: Act, earlier: int) -> None:
+    desk = Desk()
+    for number in range(earlier):
+        desk.person.set_extracted(ORDERS, at(20 + number))
+    changed = desk.lagging(lambda person: person.set_extracted(ORDERS, at(30)))
+    document = desk.journal.read(ORDERS.stem)
+    assert document is not None
+    assert document.revision < changed.revision
+    before = desk.keys
+
+    seen = desk.preview(act)
+
+    assert positions(seen.before) == positions(changed)
+    assert desk.keys == before
+    assert desk.journal.read(ORDERS.stem) == document
+    assert positions(desk.done(seen, act)) == positions(seen.after)
+
+
+def test_files_that_go_before_the_answer_keep_the_change_from_being_made() -> None:
+    desk = Desk()
+    seen, before = desk.preview(load_again), desk.state
+    desk.files.record(60, desk.names[0])
+    desk.files.standing_.discard(desk.names[0])
+
+    with pytest.raises(FilesGone, match="it was cleaned by ben"):
+        desk.done(seen, load_again)
+
+    assert desk.state == before
+
+
+@pytest.mark.parametrize("how", ["removed", "recorded"])
+def test_a_change_whose_files_go_while_it_is_made_is_taken_back(how: str) -> None:
+    desk = Desk()
+    seen, before = desk.preview(load_again), desk.state
+
+    def meanwhile(person: Operator) -> Watermark:
+        made = load_again(person)
+        if person.journal is desk.journal and how == "removed":
+            desk.files.standing_.discard(desk.names[1])
+        elif person.journal is desk.journal:
+            desk.files.record(60, desk.names[1])
+        return made
+
+    with pytest.raises(FilesGone):
+        desk.done(seen, meanwhile)
+
+    entry = desk.journal.entry(ORDERS.stem, desk.state.revision)
+    assert entry is not None
+    assert (entry.note.change, entry.note.why.startswith("taken back: ")) == (Change.UNDO, True)
+    assert (desk.state.loaded.last, desk.state.set_at) == (before.loaded.last, before.revision + 2)
+
+
+def test_files_that_somebody_is_about_to_remove_count_as_gone() -> None:
+    """The cleaner has looked at the marks before the change was made, and removes after it."""
+    desk = Desk()
+    seen, before = desk.preview(load_again), desk.state
+    desk.files.record(60, *desk.names)
+
+    with pytest.raises(FilesGone, match="it was cleaned by ben"):
+        desk.done(seen, load_again)
+
+    assert desk.state == before
+
+
+def test_files_that_a_cleaner_recorded_and_left_are_there() -> None:
+    desk = Desk()
+    desk.files.record(60, *desk.names)
+
+    made = desk.done(desk.preview(load_again), load_again)
+
+    assert made.loaded.load_generation == 2
+
+
+def test_what_another_person_did_since_is_not_taken_back() -> None:
+    desk = Desk()
+    seen = desk.preview(load_again)
+    ben = replace(desk.person, who="ben")
+
+    def meanwhile(person: Operator) -> Watermark:
+        made = load_again(person)
+        if person.journal is desk.journal:
+            desk.files.standing_.clear()
+            ben.set_extracted(ORDERS, at(9))
+        return made
+
+    with pytest.raises(FilesGone, match="could not be taken back"):
+        desk.done(seen, meanwhile)
+
+    assert desk.state.chain.cursor == at(9)
+    assert desk.state.loaded.load_generation == 2
+
+
+def test_what_somebody_else_did_before_the_answer_is_told() -> None:
+    desk = Desk()
+    seen = desk.preview(load_again)
+    desk.person.set_extracted(ORDERS, at(9))
+
+    with pytest.raises(ChangedMeanwhile):
+        desk.done(seen, load_again)

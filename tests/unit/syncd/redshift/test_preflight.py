@@ -1,0 +1,31 @@
+"""What the doctor says of a warehouse that the stand-in cannot be."""
+
+from typing import Any, cast
+
+import pytest
+
+from syncd.ports.preflight import Sheet, Side, State
+from syncd.redshift.preflight import look_at_case
+
+
+class Database:
+    """A database that holds one text, and compares it with or without its case."""
+
+    def __init__(self, *, tells_case: bool) -> None:
+        self.tells_case = tells_case
+
+    def run(self, _sql: str) -> int:
+        return 1
+
+    def rows(self, _sql: str) -> list[tuple[str]]:
+        return [] if self.tells_case else [("a",)]
+
+
+@pytest.mark.parametrize(("tells_case", "state"), [(True, State.PASS), (False, State.FAIL)])
+def test_a_database_that_compares_texts_without_their_case_is_found(tells_case: bool, state: State) -> None:  # noqa: FBT001  # a parameter
+    sheet = Sheet(side=Side.WAREHOUSE)
+
+    look_at_case(cast("Any", Database(tells_case=tells_case)), sheet)
+
+    [finding] = sheet.findings
+    assert (finding.check, finding.state) == ("collation", state)

@@ -1,0 +1,67 @@
+"""Leases on a line that takes every connection and never says a word."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from syncd.app import TTL, Service, open_store
+from syncd.concurrency.lease_heartbeat import BEATS
+from syncd.s3.lake_client import Lake
+from syncd.s3.lease_store import LeaseStore
+from syncd.settings import LakeSettings, Settings
+from tests.builders import Here
+from tests.services.mute import Mute
+from watermarks.errors import OutcomeUnknown, StoreUnavailable
+from watermarks.lease import Process
+from watermarks.stores.memory import MemoryStore
+
+
+@pytest.fixture
+def mute(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mute]:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    with closing(Mute()) as mute:
+        yield mute
+
+
+def settings(mute: Mute) -> LakeSettings:
+    return LakeSettings(bucket="lake", region="us-east-1", endpoint=f"http://127.0.0.1:{mute.port}")
+
+
+def test_a_renewal_gives_a_dead_connection_up_at_once_and_sends_nothing_twice(mute: Mute) -> None:
+    quick = Lake.quick(settings(mute), within=0.2, attempts=1)
+    process = Process(LeaseStore(quick=open_store(quick), patient=MemoryStore()), "p1", ttl=1.2, host=Here("p1"))
+
+    with pytest.raises((OutcomeUnknown, StoreUnavailable)):
+        process.renew()
+
+    assert mute.calls <= 3, "one attempt to write it, and what stands there is asked for twice at most"
+
+
+def test_leases_have_a_client_of_their_own_whose_waits_are_short(mute: Mute) -> None:
+    def never(event: object) -> None:
+        raise AssertionError(event)
+
+    with Service(Settings(sources=(), lake=settings(mute), streams=()), environ={}, tell=never) as service:
+        config: Any = service.lease_lake.client.meta.config  # its stubs leave out what it was made with
+
+        assert service.lease_lake.client is not service.lake.client
+        assert max(config.connect_timeout, config.read_timeout) <= TTL / 6
+        assert config.retries["total_max_attempts"] == 1
+        assert TTL / BEATS + TTL / 6 < TTL / 2
+
+
+def test_claims_are_as_patient_as_all_other_documents() -> None:
+    quick, patient = MemoryStore(), MemoryStore()
+    store = LeaseStore(quick=quick, patient=patient)
+
+    revision = store.create("owners/p1.json", b"1")
+    store.replace("owners/p1.json", b"2", seen=revision)
+    store.create("claims/shop/orders/extract.json", b"3")
+
+    assert list(quick.list("")) == ["owners/p1.json"]
+    assert list(patient.list("")) == ["claims/shop/orders/extract.json"]
+    assert store.read("owners/p1.json") == quick.read("owners/p1.json")
+    assert store.read("claims/shop/orders/extract.json") == patient.read("claims/shop/orders/extract.json")

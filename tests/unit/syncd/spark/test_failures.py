@@ -1,0 +1,28 @@
+"""What comes out of Spark, and what it means; the JVM that is asked for the reason may be gone by then."""
+
+from typing import NoReturn
+
+import pytest
+
+from syncd.errors import ReaderDown
+from syncd.settings import Secret, SourceSettings
+from syncd.spark.failures import error_of, is_too_wide
+
+SETTINGS = SourceSettings(name="mysql", host="db", user="sync", password=Secret("hunter2"), database="shop")
+
+
+class Cause:
+    """An exception of a JVM that is gone: whatever is asked of it ends on the line."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+
+class Told(Exception):
+    java_exception = Cause()
+
+
+def test_an_error_of_a_jvm_that_ended_since_is_no_bug() -> None:
+    assert not is_too_wide(Told())
+    with pytest.raises(ReaderDown, match="ended in the middle"):
+        raise error_of(Told(), SETTINGS)
