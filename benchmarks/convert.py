@@ -12,14 +12,14 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from syncd.datatypes.source_table import Column, Table
+from syncd.datatypes.source_table import SourceColumn, SourceTable
 from syncd.lake.window_reads import OrderField
 from syncd.parquet.batch_conversion import Conversion
 from syncd.parquet.part_writer import PartWriter
 from syncd.parquet.window_check import WindowCheck
 from syncd.settings import StreamSettings
-from syncd.tables.column_mapping import passages
-from watermarks.cursor import Cursor, Kind, Value
+from syncd.tables.column_mapping import map_columns
+from watermarks.cursor import Cursor, CursorValue, ValueKind
 from watermarks.window import Window
 
 ROWS = 1_000_000
@@ -27,9 +27,9 @@ BATCH = 10_000
 ROUNDS = 3
 
 
-def column(name: str, column_type: str, **more: object) -> Column:
+def column(name: str, column_type: str, **more: object) -> SourceColumn:
     data_type = column_type.partition("(")[0].split()[0]
-    return Column(name=name, data_type=data_type, column_type=column_type, **more)  # type: ignore[arg-type]  # as given
+    return SourceColumn(name=name, data_type=data_type, column_type=column_type, **more)  # type: ignore[arg-type]  # as given
 
 
 COLUMNS = (
@@ -46,7 +46,7 @@ COLUMNS = (
     column("details", "json"),
     column("update_at", "datetime(6)"),
 )
-ORDERS = Table(database="shop", name="orders", kind="BASE TABLE", engine="InnoDB", columns=COLUMNS, indexes=())
+ORDERS = SourceTable(database="shop", name="orders", kind="BASE TABLE", engine="InnoDB", columns=COLUMNS, indexes=())
 
 
 def words(values: "pa.Array", kind: pa.DataType | None = None) -> pa.Array:
@@ -102,13 +102,13 @@ def best(work: Callable[[], object]) -> float:
 
 def main() -> None:
     pa.set_cpu_count(1)
-    ways = passages(ORDERS, StreamSettings(source="main", database="shop", table="orders"))
+    ways = map_columns(ORDERS, StreamSettings(source="main", database="shop", table="orders"))
     batches = travelled(ROWS).to_batches(max_chunksize=BATCH)
     conversion = Conversion(ways, keys=frozenset({"id"}))
     converted = [conversion.convert(batch).batch for batch in batches]
-    low = Cursor((Value.of_text("wall:2020-01-01T00:00:00.000000"),))
-    high = Cursor((Value.of_text("wall:2030-01-01T00:00:00.000000"),))
-    order = (OrderField(name="update_at", kind=Kind.WALL), OrderField(name="id", kind=Kind.INT))
+    low = Cursor((CursorValue.from_text("wall:2020-01-01T00:00:00.000000"),))
+    high = Cursor((CursorValue.from_text("wall:2030-01-01T00:00:00.000000"),))
+    order = (OrderField(name="update_at", kind=ValueKind.WALL), OrderField(name="id", kind=ValueKind.INT))
     check = WindowCheck(Window(low, high), order, ways)
 
     def write(codec: str) -> int:

@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from benchmarks.others.tools import TOOLS, NotRun, Place
 from benchmarks.stage import FEW, FIRST_RUN, INCREMENTS, Stage, warm_session
 from benchmarks.tree import peak_of_tree, serving, work_of, work_since
-from syncd.extract.plan_rules import Request
+from syncd.extract.plan_rules import ExtractRequest
 from syncd.sandbox.mysql import MySqlAddress
 from syncd.sandbox.running_sandbox import Sandbox
 from syncd.sandbox.shop.seed import seed_orders
@@ -142,7 +142,7 @@ def compare(place: Place, told: argparse.Namespace) -> None:
 
 def rows_in(s3: "S3Address", prefix: str) -> int:
     """How many rows the Parquet files under a prefix hold."""
-    client, rows = s3.client(), 0
+    client, rows = s3.make_client(), 0
     for page in client.get_paginator("list_objects_v2").paginate(Bucket=s3.bucket, Prefix=f"{prefix}/"):
         for found in page.get("Contents", []):
             if found["Key"].endswith(".parquet"):
@@ -187,7 +187,7 @@ def begun_tool(name: str, place: Place, stack: ExitStack, missing: dict[str, str
 @contextmanager
 def emptied(s3: "S3Address") -> Iterator[str]:
     """A prefix of its own, with nothing in it afterwards: the sandbox's S3 keeps all of it in memory."""
-    client, prefix = s3.client(), f"bench{uuid4().hex}"
+    client, prefix = s3.make_client(), f"bench{uuid4().hex}"
     try:
         yield prefix
     finally:
@@ -220,7 +220,7 @@ def remember(place: Place, rows: int, driver: str) -> None:
         stage = stage_of(place, driver, stack)
         with emptied(place.s3) as prefix, peak_of_tree() as peak:
             with stage.begun(f"{prefix}/warm", batch_rows=BATCH) as run:
-                run(Request(limit=BATCH))
+                run(ExtractRequest(limit=BATCH))
             with stage.begun(f"{prefix}/measured", batch_rows=BATCH) as run:
                 seconds = run()
     assert stage.rows == rows - FEW

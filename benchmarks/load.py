@@ -25,19 +25,19 @@ import pyarrow as pa
 import redshift_connector
 
 from benchmarks.standin_copy import BUCKET, MOTO
-from syncd.app import Pass, Service
+from syncd.app import PassOptions, StageService
 from syncd.config.check import read_settings
-from syncd.lake.batch_number import number_of
+from syncd.lake.batch_number import batch_to_number
 from syncd.lake.keys import batch_prefix, part_key
 from syncd.lake.window_reads import Part
 from syncd.parquet.batch_conversion import file_schema
 from syncd.parquet.part_writer import PartWriter
-from syncd.redshift.session import Session
-from syncd.s3.lake_client import Lake
+from syncd.redshift.session import WarehouseSession
+from syncd.s3.lake_client import S3Lake
 from syncd.settings import LakeSettings
 from tests.services.prepared import Prepared, Row, position, row
-from watermarks.batch import Draft, Kind, Plan
-from watermarks.cursor import START
+from watermarks.batch import BatchDraft, BatchKind, Plan
+from watermarks.cursor import START_CURSOR
 from watermarks.document import Watermark
 from watermarks.history import Journal
 from watermarks.stores.s3 import S3Store
@@ -59,7 +59,9 @@ class Place:
         self.endpoint = endpoint
         self.warehouse = warehouse
         self.directory = directory
-        self.lake = Lake.of(LakeSettings(bucket=BUCKET, prefix="bench", region="us-east-1", endpoint=endpoint))
+        self.lake = S3Lake.from_settings(
+            LakeSettings(bucket=BUCKET, prefix="bench", region="us-east-1", endpoint=endpoint)
+        )
         store = S3Store(self.lake.client, bucket=BUCKET, prefix="bench")
         self.journal: Journal[Watermark] = Journal(store, Watermark)
 
@@ -130,11 +132,11 @@ class Count:
 
 
 @contextmanager
-def counted(service: Service) -> Iterator[Count]:
+def counted(service: StageService) -> Iterator[Count]:
     count = Count()
-    execute = Session._execute  # noqa: SLF001  # every statement goes through it
+    execute = WarehouseSession._execute  # noqa: SLF001  # every statement goes through it
 
-    def counting(session: Session, sql: str, *rest: Any, **words: Any) -> Any:  # noqa: ANN401  # as it is given
+    def counting(session: WarehouseSession, sql: str, *rest: Any, **words: Any) -> Any:  # noqa: ANN401  # as it is given
         count.statements.append(sql)
         return execute(session, sql, *rest, **words)
 
@@ -143,18 +145,18 @@ def counted(service: Service) -> Iterator[Count]:
 
     events = service.lake.client.meta.events
     events.register("request-created.s3", sent)
-    setattr(Session, "_execute", counting)  # noqa: B010  # a plain assignment is for types that match
+    setattr(WarehouseSession, "_execute", counting)  # noqa: B010  # a plain assignment is for types that match
     try:
         yield count
     finally:
-        setattr(Session, "_execute", execute)  # noqa: B010  # as above
+        setattr(WarehouseSession, "_execute", execute)  # noqa: B010  # as above
         events.unregister("request-created.s3", sent)
 
 
-def tick(service: Service) -> None:
+def tick(service: StageService) -> None:
     """One pass of the load stage over every stream."""
     for stream in service._settings.streams:  # noqa: SLF001  # as the command goes through them
-        outcome = service.load(stream, Pass())
+        outcome = service.load(stream, PassOptions())
         if outcome.error is not None:
             raise outcome.error
 
@@ -164,7 +166,7 @@ def small(at: Place) -> None:
     stream = Prepared(at.lake, at.journal)
     for number in range(1, FILES + 1):
         stream.increment(row(number, number))
-    with Service(read_settings(at.config(stream.table), {}), environ=os.environ, tell=lambda _: None) as service:
+    with StageService(read_settings(at.config(stream.table), {}), environ=os.environ, emit=lambda _: None) as service:
         timed(f"{FILES:,} files of one stream", service, streams=1)
 
 
@@ -172,19 +174,19 @@ def streams(at: Place) -> None:
     """One small batch in each of many streams, twice; and then nothing."""
     made = [Prepared(at.lake, at.journal) for _ in range(STREAMS)]
     settings = read_settings(at.config(*(one.table for one in made)), {})
-    with Service(settings, environ=os.environ, tell=lambda _: None) as service:
+    with StageService(settings, environ=os.environ, emit=lambda _: None) as service:
         for number, what in enumerate(("into new tables", "with claims held"), start=1):
             for one in made:
                 one.increment(row(number, number))
             timed(f"{STREAMS} streams, a batch each, {what}", service, streams=STREAMS)
         timed(f"{STREAMS} streams, nothing due", service, streams=STREAMS)
-    with Service(settings, environ=os.environ, tell=lambda _: None) as service:
+    with StageService(settings, environ=os.environ, emit=lambda _: None) as service:
         for one in made:
             one.increment(row(9, 9))
         timed(f"{STREAMS} streams, a batch each, first pass of a process", service, streams=STREAMS)
 
 
-def timed(what: str, service: Service, *, streams: int) -> None:
+def timed(what: str, service: StageService, *, streams: int) -> None:
     with counted(service) as count:
         began = time.perf_counter()
         tick(service)
@@ -199,9 +201,9 @@ class Large(Prepared):
         """Every row once more, stamped so many seconds into the day."""
         high = position(row(rows, second))
 
-        def draft(state: Watermark) -> Draft:
-            low = state.chain.cursor
-            return Draft(kind=Kind.INCREMENT, world=self._world(low), windows=(Window(low, high),), high=high)
+        def draft(state: Watermark) -> BatchDraft:
+            low = state.required_extract_progress.cursor
+            return BatchDraft(kind=BatchKind.INCREMENT, basis=self._world(low), windows=(Window(low, high),), high=high)
 
         self._made(draft, [row(key, second) for key in (1, rows)], rows)
 
@@ -219,14 +221,14 @@ class Large(Prepared):
                 }
             ).cast(file_schema(ways))
             key = part_key(batch_prefix(plan), window=0, number=number, attempt="bench")
-            made = self.lake.new(key)
-            writer = PartWriter(made, ways, batch=number_of(plan.id))
+            made = self.lake.new_object(key)
+            writer = PartWriter(made, ways, batch=batch_to_number(plan.id))
             for some in table.to_batches(max_chunksize=4_096):
                 writer.write(some)
             written, stood = writer.close(), made.finish()
             yield Part(
                 key=key, etag=stood.etag, bytes=written.bytes, rows=written.rows, sha256=written.sha256,
-                low=START, high=START, widths=written.widths,
+                low=START_CURSOR, high=START_CURSOR, widths=written.widths,
             )  # fmt: skip
 
 

@@ -11,25 +11,25 @@ import time
 from pathlib import Path
 from typing import Any
 
-from syncd.app import Pass, Service
+from syncd.app import PassOptions, StageService
 from syncd.config.check import read_settings
-from syncd.redshift.session import Session
+from syncd.redshift.session import WarehouseSession
 
 
 def main(config: Path) -> None:
     statements: list[str] = []
-    execute = Session._execute  # noqa: SLF001  # every statement goes through it
+    execute = WarehouseSession._execute  # noqa: SLF001  # every statement goes through it
 
-    def telling(session: Session, sql: str, *rest: Any, **words: Any) -> Any:  # noqa: ANN401  # as it is given
+    def telling(session: WarehouseSession, sql: str, *rest: Any, **words: Any) -> Any:  # noqa: ANN401  # as it is given
         statements.append(sql)
         return execute(session, sql, *rest, **words)
 
-    setattr(Session, "_execute", telling)  # noqa: B010  # a plain assignment is for types that match
+    setattr(WarehouseSession, "_execute", telling)  # noqa: B010  # a plain assignment is for types that match
     settings = read_settings(config, {})
-    with Service(settings, environ=os.environ, tell=lambda _: None) as service:
+    with StageService(settings, environ=os.environ, emit=lambda _: None) as service:
         start, began = processor(), time.perf_counter()
         for stream in settings.streams:
-            outcome = service.load(stream, Pass())
+            outcome = service.load(stream, PassOptions())
             if outcome.error is not None:
                 raise outcome.error
         seconds = time.perf_counter() - began

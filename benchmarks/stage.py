@@ -11,14 +11,14 @@ from functools import cached_property
 from pathlib import Path
 from uuid import uuid4
 
-from syncd.app import Pass, Service
+from syncd.app import PassOptions, StageService
 from syncd.config.check import read_settings
-from syncd.events import BatchExtracted, Event
-from syncd.extract.plan_rules import Request
+from syncd.events import BatchExtracted, StreamEvent
+from syncd.extract.plan_rules import ExtractRequest
 from syncd.sandbox.mysql import MySqlAddress
 from syncd.sandbox.s3 import S3Address
 from syncd.settings import Settings, SparkSettings
-from syncd.spark.spark_session import Session
+from syncd.spark.spark_session import WarmSparkSession
 
 INCREMENTS = {"from": "2000-01-01"}
 """Before any order: increments from there on, in their order, as the dump has them."""
@@ -26,16 +26,16 @@ FIRST_RUN = "snapshot"
 """The whole table by its key, as a stream begins and as most other tools copy a table each time."""
 FEW = 1_000
 """Rows of the first batch, which is not measured."""
-EVERYTHING = Request()
+EVERYTHING = ExtractRequest()
 
 
-class WarmService(Service):
+class WarmService(StageService):
     """The service as it is wired, on a session of Spark that stays."""
 
-    shared: Session
+    shared: WarmSparkSession
 
     @cached_property
-    def session(self) -> Session:
+    def session(self) -> WarmSparkSession:
         return self.shared
 
 
@@ -54,7 +54,7 @@ class Stage:
     mysql: MySqlAddress
     s3: S3Address
     scratch: Path
-    session: Session
+    session: WarmSparkSession
     batches: list[Batch] = field(default_factory=list)
 
     @contextmanager
@@ -65,20 +65,20 @@ class Stage:
         """
         settings = self._settings(prefix, batch_rows, first_run)
         (stream,) = settings.streams
-        with WarmService(settings, environ=os.environ, tell=self._hear) as service:
+        with WarmService(settings, environ=os.environ, emit=self._hear) as service:
             service.shared = self.session
 
-            def run(request: Request = EVERYTHING) -> float:
+            def run(request: ExtractRequest = EVERYTHING) -> float:
                 self.batches.clear()
                 began = time.perf_counter()
-                outcome = service.extract(stream, Pass(request=request, wait=timedelta(seconds=20)))
+                outcome = service.extract(stream, PassOptions(request=request, horizon_wait=timedelta(seconds=20)))
                 took = time.perf_counter() - began
                 if outcome.error is not None:
                     raise outcome.error
-                assert outcome.rows == self.rows, outcome.reason
+                assert outcome.rows == self.rows, outcome.wait_reason
                 return took
 
-            run(Request(limit=FEW))
+            run(ExtractRequest(limit=FEW))
             assert self.rows == FEW
             yield run
 
@@ -86,7 +86,7 @@ class Stage:
     def rows(self) -> int:
         return sum(batch.rows for batch in self.batches)
 
-    def _hear(self, event: Event) -> None:
+    def _hear(self, event: StreamEvent) -> None:
         if isinstance(event, BatchExtracted):
             self.batches.append(Batch(rows=event.rows, seconds=event.seconds))
 
@@ -103,8 +103,8 @@ class Stage:
 
 
 @contextmanager
-def warm_session(driver: str) -> Iterator[Session]:
-    session = Session(SparkSettings(driver=driver))
+def warm_session(driver: str) -> Iterator[WarmSparkSession]:
+    session = WarmSparkSession(SparkSettings(driver=driver))
     try:
         yield session
     finally:

@@ -20,15 +20,15 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.stage import INCREMENTS, WarmService
-from syncd.app import Pass, Service
+from syncd.app import PassOptions, StageService
 from syncd.config.check import read_settings
-from syncd.extract.plan_rules import Request
-from syncd.extract.planner import AGED
-from syncd.mysql.shared_horizon import SHARED_FOR
+from syncd.extract.plan_rules import ExtractRequest
+from syncd.extract.planner import IDLE_HORIZON_MAX_AGE_SECONDS
+from syncd.mysql.shared_horizon import POLL_SHARED_SECONDS
 from syncd.sandbox.running_sandbox import Sandbox
-from syncd.sandbox.shop.seed import Size, seed_shop
+from syncd.sandbox.shop.seed import ShopSize, seed_shop
 from syncd.settings import Settings, SparkSettings
-from syncd.spark.spark_session import Session
+from syncd.spark.spark_session import WarmSparkSession
 
 ROUNDS = 5
 ORDERS = 20_000
@@ -75,11 +75,13 @@ class Bench:
         with self.box.mysql.connect() as connection, connection.cursor() as cursor:
             assert cursor.execute("UPDATE orders SET is_gift = 1 - is_gift ORDER BY id LIMIT %s", (rows,)) == rows
 
-    def passed(self, service: Service, table: str) -> tuple[int, float]:
+    def passed(self, service: StageService, table: str) -> tuple[int, float]:
         """Rows and seconds of one pass of a table in this process, as a daemon asks for it."""
         (stream,) = (one for one in self.settings.streams if one.table == table)
         began = time.perf_counter()
-        outcome = service.extract(stream, Pass(request=Request(), wait=FRESH, brief=True))
+        outcome = service.extract(
+            stream, PassOptions(request=ExtractRequest(), horizon_wait=FRESH, skip_if_at_rest=True)
+        )
         if outcome.error is not None:
             raise outcome.error
         return outcome.rows, time.perf_counter() - began
@@ -91,7 +93,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch, Sandbox(Path(scratch) / "box", services=["mysql", "s3"]) as box:
         os.environ |= box.s3.environ
         with box.mysql.connect() as connection:
-            seed_shop(connection, Size(orders=ORDERS))
+            seed_shop(connection, ShopSize(orders=ORDERS))
         bench = Bench(box=box, config=configured(box, Path(scratch)))
         bench.program()  # compiles Python, archives Java's classes, and begins the stream
         before = work_of_programs()
@@ -126,9 +128,9 @@ def cold(bench: Bench) -> float:
 
 def warm(bench: Bench, rounds: int) -> None:
     """Passes of a process that stays, as a daemon's are."""
-    session = Session(SparkSettings())
+    session = WarmSparkSession(SparkSettings())
     try:
-        with WarmService(bench.settings, environ=os.environ, tell=lambda _event: None) as service:
+        with WarmService(bench.settings, environ=os.environ, emit=lambda _event: None) as service:
             service.shared = session
             for table in TABLES:
                 bench.passed(service, table)
@@ -138,17 +140,17 @@ def warm(bench: Bench, rounds: int) -> None:
         session.stop()
 
 
-def changed(bench: Bench, service: Service) -> float:
+def changed(bench: Bench, service: StageService) -> float:
     bench.change()
-    time.sleep(SHARED_FOR)  # else the last poll, older than the change, may answer
+    time.sleep(POLL_SHARED_SECONDS)  # else the last poll, older than the change, may answer
     rows, seconds = bench.passed(service, "orders")
     assert rows >= LITTLE, f"{rows} rows arrived"
     return seconds
 
 
-def idle(bench: Bench, service: Service) -> list[float]:
+def idle(bench: Bench, service: StageService) -> list[float]:
     """Seconds of each stream of a cycle that finds nothing, its poll of the server included."""
-    time.sleep(AGED)  # each cycle asks the server itself
+    time.sleep(IDLE_HORIZON_MAX_AGE_SECONDS)  # each cycle asks the server itself
     taken = [bench.passed(service, table) for table in TABLES]
     assert not any(rows for rows, _ in taken)
     return [seconds for _, seconds in taken]

@@ -20,7 +20,7 @@ from botocore.config import Config
 
 from benchmarks.standin_copy import MOTO
 from benchmarks.watermarks import RUN, STREAM, link_after
-from syncd.operations.status_query import AT_ONCE
+from syncd.operations.status_query import PARALLEL_READS
 from watermarks.document import Watermark
 from watermarks.names import StreamName, document_key
 
@@ -35,12 +35,12 @@ SYNCD = "from syncd.cli.main import entry; entry()"
 def a_watermark() -> Watermark:
     """One that has lived a while, its last batch not loaded."""
     now = datetime.now(UTC)
-    state = Watermark.new(STREAM, at=now)
+    state = Watermark.new(STREAM, created_at=now)
     for number in range(BATCHES):
         link = link_after(state)
-        state = state.with_link(link, run=RUN, at=now)
+        state = state.with_link(link, run=RUN, now=now)
         if number < BATCHES - 1:
-            state = state.with_landed(link, rows=link.rows, run=RUN, at=now)
+            state = state.with_loaded_batch(link, rows=link.rows, run=RUN, now=now)
     return state
 
 
@@ -78,10 +78,10 @@ def seconds(config: Path, *words: str) -> float:
 
 def bare_gets(endpoint: str) -> float:
     """The same documents, fetched by boto3 alone, as many at once: no `status` over this S3 can be faster."""
-    client = boto3.client("s3", endpoint_url=endpoint, config=Config(max_pool_connections=AT_ONCE))
+    client = boto3.client("s3", endpoint_url=endpoint, config=Config(max_pool_connections=PARALLEL_READS))
     keys = [document_key(StreamName(source="shop", database="shop", table=f"t{n}").stem) for n in range(STREAMS)]
     began = time.monotonic()
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ThreadPoolExecutor(PARALLEL_READS) as pool:
         bodies = list(pool.map(lambda key: client.get_object(Bucket=BUCKET, Key=key)["Body"].read(), keys))
     assert all(bodies)
     return time.monotonic() - began

@@ -14,19 +14,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from watermarks.batch import BatchId, Draft, Filled, Kind, Link, Plan, World
-from watermarks.cursor import START, Cursor
+from watermarks.batch import BatchDraft, BatchId, BatchKind, BatchLink, BatchOutput, Plan, PlanBasis
+from watermarks.cursor import START_CURSOR, Cursor
 from watermarks.document import Watermark
-from watermarks.history import Change, Journal, Note
+from watermarks.history import ChangeKind, ChangeNote, Journal
 from watermarks.names import StreamName, document_key
 from watermarks.progress import Run
-from watermarks.store import Revision, Stored
+from watermarks.store import Revision, StoredObject
 from watermarks.stores.memory import MemoryStore
 
 STREAM = StreamName(source="shop", database="shop", table="orders")
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 RUN = Run(id="bench")
-NOTE = Note(change=Change.EXTRACT, who="bench")
+NOTE = ChangeNote(change=ChangeKind.EXTRACT, author="bench")
 
 
 class Counting(MemoryStore):
@@ -36,7 +36,7 @@ class Counting(MemoryStore):
         super().__init__()
         self.requests: Counter[str] = Counter()
 
-    def read(self, key: str) -> Stored | None:
+    def read(self, key: str) -> StoredObject | None:
         self.requests["GET"] += 1
         return super().read(key)
 
@@ -44,37 +44,39 @@ class Counting(MemoryStore):
         self.requests["PUT"] += 1
         return super().create(key, body)
 
-    def replace(self, key: str, body: bytes, *, seen: Revision) -> Revision:
+    def replace(self, key: str, body: bytes, *, expected: Revision) -> Revision:
         self.requests["PUT"] += 1
-        return super().replace(key, body, seen=seen)
+        return super().replace(key, body, expected=expected)
 
     def list(self, prefix: str) -> Iterator[str]:
         self.requests["LIST"] += 1
         return super().list(prefix)
 
 
-def link_after(state: Watermark, *, files: int = 1) -> Link:
+def link_after(state: Watermark, *, files: int = 1) -> BatchLink:
     """The next link of a chain, with a few files."""
-    half = state.chain
-    world = World(mark=half.cursor, source_identity="server", schema="s")
+    half = state.required_extract_progress
+    world = PlanBasis(mark=half.cursor, source_identity="server", schema="s")
     plan = Plan(
         stream=STREAM,
-        id=half.next,
-        draft=Draft(kind=Kind.AHEAD, world=world, high=half.cursor),
+        id=half.next_batch,
+        draft=BatchDraft(kind=BatchKind.AHEAD, basis=world, high=half.cursor),
         nonce="n",
         epoch=0,
         planned_at=NOON,
     )
-    names = tuple(f"data/{half.next}/{number}-0123456789abcdef.parquet" for number in range(files))
-    return Link.done(plan, Filled(rows=1000, files=names), previous=half.chain, nonce="n", epoch=0, at=NOON)
+    names = tuple(f"data/{half.next_batch}/{number}-0123456789abcdef.parquet" for number in range(files))
+    return BatchLink.from_completed_plan(
+        plan, BatchOutput(rows=1000, files=names), previous=half.last_link_digest, nonce="n", epoch=0, made_at=NOON
+    )
 
 
 def advance(journal: Journal[Watermark]) -> None:
     """One full advance of both marks' worth of work: the next link, its entry, the document."""
 
     def advanced(state: Watermark | None) -> Watermark:
-        state = state or Watermark.new(STREAM, at=NOON)
-        return state.with_link(link_after(state), run=RUN, at=NOON)
+        state = state or Watermark.new(STREAM, created_at=NOON)
+        return state.with_link(link_after(state), run=RUN, now=NOON)
 
     journal.commit(STREAM.stem, advanced, NOTE)
 
@@ -85,11 +87,16 @@ def aged(files: int) -> tuple[Counting, Journal[Watermark]]:
     journal = Journal(store, Watermark)
 
     def old(state: Watermark | None) -> Watermark:
-        state = state or Watermark.new(STREAM, at=NOON)
-        half = replace(state.chain, seq=files, cursor=Cursor.of(NOON, files), began=START)
-        half = replace(half, tally=replace(half.tally, rows=files * 1000, files=files, batches=files))
-        loaded = replace(state.loaded, last=BatchId(1, files), folded=files, cursor=half.cursor)
-        return replace(state, extracted=half, loaded=loaded)
+        state = state or Watermark.new(STREAM, created_at=NOON)
+        half = replace(
+            state.required_extract_progress,
+            seq=files,
+            cursor=Cursor.from_values(NOON, files),
+            generation_start=START_CURSOR,
+        )
+        half = replace(half, counts=replace(half.counts, rows=files * 1000, files=files, batches=files))
+        loaded = replace(state.load_progress, last_batch=BatchId(1, files), file_count=files, cursor=half.cursor)
+        return replace(state, extract_progress=half, load_progress=loaded)
 
     journal.commit(STREAM.stem, old, NOTE)
     return store, journal

@@ -4,17 +4,17 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-FIELDS: Final = ("minute", "hour", "day of the month", "month", "day of the week")
+CRON_FIELDS: Final = ("minute", "hour", "day of the month", "month", "day of the week")
 _MONTHS: Final = tuple("jan feb mar apr may jun jul aug sep oct nov dec".split())
 _WEEKDAYS: Final = tuple("sun mon tue wed thu fri sat".split())
-_SUNDAY_AGAIN: Final = 7
-_LONGEST: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_SUNDAY_AS_SEVEN: Final = 7
+_MONTH_DAYS: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 """Days of each month, in a leap year."""
 _PART: Final = re.compile(r"(?:(?P<any>\*)|(?P<low>\w+)(?:-(?P<high>\w+))?)(?:/(?P<step>\d+))?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cron:
+class CronExpression:
     """When something is due, each field as the values that it allows."""
 
     minutes: tuple[int, ...]
@@ -23,12 +23,12 @@ class Cron:
     months: tuple[int, ...]
     weekdays: tuple[int, ...]
     """From Sunday, which is 0."""
-    either: bool = False
+    matches_either_day: bool = False
     """Whether a day fits that fits one of the two fields for days: so cron has it where neither begins with a star."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Range:
+class _FieldRange:
     """The values that a field may have, and the names of some."""
 
     title: str
@@ -38,7 +38,7 @@ class _Range:
     first: int = 0
     """The value of the first name."""
 
-    def value(self, word: str) -> int:
+    def parse_value(self, word: str) -> int:
         if word.lower() in self.names:
             return self.names.index(word.lower()) + self.first
         if not word.isdecimal() or not self.low <= int(word) <= self.high:
@@ -48,47 +48,49 @@ class _Range:
 
 
 _RANGES: Final = (
-    _Range(title=FIELDS[0], low=0, high=59),
-    _Range(title=FIELDS[1], low=0, high=23),
-    _Range(title=FIELDS[2], low=1, high=31),
-    _Range(title=FIELDS[3], low=1, high=12, names=_MONTHS, first=1),
-    _Range(title=FIELDS[4], low=0, high=_SUNDAY_AGAIN, names=_WEEKDAYS),
+    _FieldRange(title=CRON_FIELDS[0], low=0, high=59),
+    _FieldRange(title=CRON_FIELDS[1], low=0, high=23),
+    _FieldRange(title=CRON_FIELDS[2], low=1, high=31),
+    _FieldRange(title=CRON_FIELDS[3], low=1, high=12, names=_MONTHS, first=1),
+    _FieldRange(title=CRON_FIELDS[4], low=0, high=_SUNDAY_AS_SEVEN, names=_WEEKDAYS),
 )
 
 
-def parse_cron(text: str) -> Cron:
+def parse_cron(text: str) -> CronExpression:
     """The meaning of `minute hour day month weekday`.
 
     Raises:
         ValueError: it has none; the message names the field.
     """
     words = text.split()
-    if len(words) != len(FIELDS):
-        raise ValueError(f"cron has five fields ({', '.join(FIELDS)}), these are {len(words)}")
-    minutes, hours, days, months, weekdays = (_values(word, one) for word, one in zip(words, _RANGES, strict=True))
-    weekdays = tuple(sorted({day % _SUNDAY_AGAIN for day in weekdays}))
+    if len(words) != len(CRON_FIELDS):
+        raise ValueError(f"cron has five fields ({', '.join(CRON_FIELDS)}), these are {len(words)}")
+    minutes, hours, days, months, weekdays = (_parse_field(word, one) for word, one in zip(words, _RANGES, strict=True))
+    weekdays = tuple(sorted({day % _SUNDAY_AS_SEVEN for day in weekdays}))
     either = not words[2].startswith("*") and not words[4].startswith("*")
-    if not either and min(days) > max(_LONGEST[month - 1] for month in months):
+    if not either and min(days) > max(_MONTH_DAYS[month - 1] for month in months):
         raise ValueError(f"none of these months has a day {min(days)}")
-    return Cron(minutes=minutes, hours=hours, days=days, months=months, weekdays=weekdays, either=either)
+    return CronExpression(
+        minutes=minutes, hours=hours, days=days, months=months, weekdays=weekdays, matches_either_day=either
+    )
 
 
-def _values(word: str, of: _Range) -> tuple[int, ...]:
-    return tuple(sorted({value for part in word.split(",") for value in _part(part, of)}))
+def _parse_field(word: str, field_range: _FieldRange) -> tuple[int, ...]:
+    return tuple(sorted({value for part in word.split(",") for value in _parse_part(part, field_range)}))
 
 
-def _part(part: str, of: _Range) -> range:
+def _parse_part(part: str, field_range: _FieldRange) -> range:
     match = _PART.fullmatch(part)
     if match is None:
-        raise ValueError(f"{part!r} is no {of.title}: write a number, a-b, *, */n, or several with commas")
+        raise ValueError(f"{part!r} is no {field_range.title}: write a number, a-b, *, */n, or several with commas")
     step = int(match["step"] or 1)
     if step == 0:
-        raise ValueError(f"{part!r} is no {of.title}: its step is 0")
+        raise ValueError(f"{part!r} is no {field_range.title}: its step is 0")
     if match["any"]:
-        return range(of.low, of.high + 1, step)
-    low = of.value(match["low"])
-    end = of.high if match["step"] else low
-    high = of.value(match["high"]) if match["high"] else end
+        return range(field_range.low, field_range.high + 1, step)
+    low = field_range.parse_value(match["low"])
+    end = field_range.high if match["step"] else low
+    high = field_range.parse_value(match["high"]) if match["high"] else end
     if high < low:
-        raise ValueError(f"{part!r} is no {of.title}: it ends before it begins")
+        raise ValueError(f"{part!r} is no {field_range.title}: it ends before it begins")
     return range(low, high + 1, step)

@@ -13,7 +13,7 @@ class SourceDown(Transient):
     """MySQL did not start, does not answer, or cut the connection."""
 
 
-class AnotherServer(SourceDown):
+class ServerChanged(SourceDown):
     """Another server answers than the one that was asked before: nothing counts that would mix what the two say."""
 
 
@@ -33,7 +33,7 @@ class SourceUnfit(HintedError):
     """A person has to mend the source first: a table, key, index or right is missing."""
 
 
-class NotKnownYet(SourceUnfit):
+class HorizonNotKnown(SourceUnfit):
     """Transactions that began before anybody watched have to end first; it may take them a while."""
 
 
@@ -49,7 +49,7 @@ class WarehouseUnfit(HintedError):
     """A person has to mend the warehouse first: a right, a table or a setting is missing."""
 
 
-class Collided(Transient):
+class TransactionConflict(Transient):
     """Another transaction came between: run this one again, whole."""
 
 
@@ -77,7 +77,7 @@ class SourceReplaced(DataInDoubt):
     """Another server answers than the one whose positions are kept, or its clock went back."""
 
 
-class RowOutside(DataInDoubt):
+class RowOutsideWindow(DataInDoubt):
     """A row was read that is not in its window."""
 
 
@@ -93,34 +93,34 @@ class PassStopped(Transient):
     """A pass was ended from outside, in the middle of its work: the next one goes on."""
 
 
-class PassOverran(PassStopped):
+class PassTimedOut(PassStopped):
     """A pass was ended for its length: unlike any other that was ended, it has failed."""
 
 
-class PassUnderWay(NotOwner):
+class PassAlreadyRunning(NotOwner):
     """Another thread of this process is at work on this stage of this stream."""
 
 
-class Bug(HintedError):
+class InternalError(HintedError):
     """A fault of syncd itself: an error that nobody foresaw, which is its cause."""
 
 
-def hinted(error: Exception) -> HintedError:
+def to_hinted_error(error: Exception) -> HintedError:
     """The error itself where it says what to do; else the bug that it is.
 
     What such an error says is left to its traceback: it was written for nobody, and may hold a value or a secret.
     """
     if isinstance(error, HintedError):
         return error
-    bug = Bug(
-        f"a bug in syncd: {type(error).__name__}{_place(error.__traceback__)}",
+    bug = InternalError(
+        f"a bug in syncd: {type(error).__name__}{_format_raise_site(error.__traceback__)}",
         hint="Run it again with --debug, and report what that shows. The mark is where it was.",
     )
     bug.__cause__ = error
     return bug
 
 
-def _place(trace: TracebackType | None) -> str:
+def _format_raise_site(trace: TracebackType | None) -> str:
     """Where it was raised."""
     if trace is None:
         return ""

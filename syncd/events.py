@@ -10,11 +10,11 @@ from watermarks.cursor import Cursor
 from watermarks.document import Stage
 from watermarks.errors import HintedError
 from watermarks.names import StreamName
-from watermarks.progress import Strategy
+from watermarks.progress import RunStrategy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class StreamEvent:
     """Something that happened to a stream."""
 
     stream: StreamName
@@ -26,7 +26,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchPlanned(Event):
+class BatchPlanned(StreamEvent):
     """A batch was sealed, or found sealed by an earlier run."""
 
     batch: BatchId
@@ -36,7 +36,7 @@ class BatchPlanned(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RowsArrived(Event):
+class RowsArrived(StreamEvent):
     """So many rows of a batch have been read so far."""
 
     batch: BatchId
@@ -44,7 +44,7 @@ class RowsArrived(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchExtracted(Event):
+class BatchExtracted(StreamEvent):
     """A batch is a link of the chain, and the mark says so."""
 
     batch: BatchId
@@ -58,7 +58,7 @@ class BatchExtracted(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchesLanded(Event):
+class BatchesLoaded(StreamEvent):
     """Batches are rows of the target, in one transaction, and the mark says so."""
 
     first: BatchId
@@ -71,14 +71,14 @@ class BatchesLanded(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerBehind(Event):
+class LedgerBehind(StreamEvent):
     """The warehouse had lost batches that were loaded, as after a restore; they are landed again."""
 
     batches: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RowsPutAside(Event):
+class RowsQuarantined(StreamEvent):
     """The warehouse refused rows of a batch; they are in quarantine, and all others land."""
 
     batch: BatchId
@@ -88,7 +88,7 @@ class RowsPutAside(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnIncomplete(Event):
+class ColumnIncomplete(StreamEvent):
     """A column came or was altered, and what it holds in rows that were read before, nobody knows."""
 
     column: str
@@ -101,13 +101,13 @@ class ColumnIncomplete(Event):
     """Whether these rows keep what they were read with; where they never had the column, it is NULL."""
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         holds = "may not be what the source holds" if self.kept else "is NULL"
         return f"{self.column} {holds} in rows read before {self.since}: {self.why}. {self.hint}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableRemade(Event):
+class TableReplaced(StreamEvent):
     """The table is another one than before, and holds rows with stamps that had been passed: nobody has read these."""
 
     since: BatchId
@@ -116,7 +116,7 @@ class TableRemade(Event):
     """What finds them, and brings them."""
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         return (
             f"the table is another one since {self.since} (RENAME, a restore, or OPTIMIZE and an ALTER that copies it,"
             f" which look the same): rows that came with it below the mark of then are not read. {self.hint}"
@@ -124,7 +124,7 @@ class TableRemade(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LandingRetried(Event):
+class LoadRetried(StreamEvent):
     """A transaction came to nothing, or nobody knows to what; it is tried again after a pause."""
 
     error: str
@@ -132,28 +132,28 @@ class LandingRetried(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchAbandoned(Event):
+class BatchAbandoned(StreamEvent):
     """A sealed batch belonged to a world that is gone."""
 
     batch: BatchId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OrphansSwept(Event):
+class OrphansSwept(StreamEvent):
     """Files that no link names were removed."""
 
     files: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamWaited(Event):
+class StreamWaited(StreamEvent):
     """The pass waits before it goes on, and why."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamFailed(Event):
+class StreamFailed(StreamEvent):
     """A run of the stream ended in an error."""
 
     error: str
@@ -161,7 +161,7 @@ class StreamFailed(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PassDue(Event):
+class PassDue(StreamEvent):
     """When a stage of the stream is looked at next."""
 
     stage: Stage
@@ -169,7 +169,7 @@ class PassDue(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PassHeldBack(Event):
+class PassHeldBack(StreamEvent):
     """A stage that was due does not run yet, and why."""
 
     stage: Stage
@@ -179,15 +179,15 @@ class PassHeldBack(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PassBegan(Event):
+class PassBegan(StreamEvent):
     """One pass of a stage is under way."""
 
     stage: Stage
-    strategy: Strategy
+    strategy: RunStrategy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PassEnded(Event):
+class PassEnded(StreamEvent):
     """One pass of a stage has ended, well or not."""
 
     stage: Stage
@@ -214,12 +214,12 @@ _NAMES: dict[type, str] = {
     RowsArrived: "rows.arrived",
     BatchExtracted: "batch.extracted",
     BatchAbandoned: "batch.abandoned",
-    BatchesLanded: "batches.landed",
+    BatchesLoaded: "batches.landed",
     LedgerBehind: "ledger.behind",
-    LandingRetried: "landing.retried",
-    RowsPutAside: "rows.put_aside",
+    LoadRetried: "landing.retried",
+    RowsQuarantined: "rows.put_aside",
     ColumnIncomplete: "column.incomplete",
-    TableRemade: "table.remade",
+    TableReplaced: "table.remade",
     OrphansSwept: "orphans.swept",
     StreamWaited: "stream.waited",
     StreamFailed: "stream.failed",
@@ -229,5 +229,5 @@ _NAMES: dict[type, str] = {
     PassEnded: "pass.ended",
 }
 
-Tell: TypeAlias = Callable[[Event], None]
+EventListener: TypeAlias = Callable[[StreamEvent], None]
 """Whoever wants to know."""

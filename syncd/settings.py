@@ -10,7 +10,7 @@ from typing import Final
 
 from syncd.datatypes.columns import Policies
 
-MOST_REFUSED: Final = 200
+DEFAULT_MAX_REFUSED_ROWS: Final = 200
 """Rows of one file, where nothing else is said. Each is found by some twenty trials."""
 _LOCAL: Final = re.compile(r"local(?:\[(\*|[1-9]\d*)(?:,\d+)?\])?")
 
@@ -102,7 +102,7 @@ class SparkSettings:
     """Which JDBC driver: `mysql` (Connector/J) or `mariadb`."""
     conf: dict[str, str] = field(default_factory=dict[str, str])
 
-    def at_once(self, connections: int, *, cores: int) -> int:
+    def window_parallelism(self, connections: int, *, cores: int) -> int:
         """How many windows are read at once over so many connections; no more than there are slots, if that is known.
 
         More would be read in waves, of which each waits for the slowest of its windows.
@@ -195,7 +195,7 @@ class Deletes(StrEnum):
     HARD = "hard"
 
 
-class Note(StrEnum):
+class MetadataColumn(StrEnum):
     """Columns of our own in a target."""
 
     BATCH = "batch"
@@ -217,9 +217,9 @@ class TargetSettings:
     encode: Mapping[str, str] = field(default_factory=dict[str, str])
     grants: tuple[str, ...] = ()
     """Whom to let read it: `role analysts`, `group bi`, `someone`."""
-    notes: tuple[Note, ...] = (Note.BATCH, Note.LOADED_AT)
+    notes: tuple[MetadataColumn, ...] = (MetadataColumn.BATCH, MetadataColumn.LOADED_AT)
     deletes: Deletes = Deletes.IGNORE
-    max_refused: int = MOST_REFUSED
+    max_refused: int = DEFAULT_MAX_REFUSED_ROWS
     """Rows of one file that are put aside, where the warehouse refuses them; where more are, it is not the rows."""
 
 
@@ -263,7 +263,7 @@ class StreamSettings:
     settle: timedelta = timedelta(seconds=60)
     ahead_after: timedelta = timedelta(seconds=30)
     first_run: FirstRun = FirstRun.SNAPSHOT
-    first_run_told: bool = True
+    is_first_run_configured: bool = True
     """Whether the configuration says so; where it is silent, the system-wide default comes first."""
     start: datetime | None = None
     """With `first_run: from`."""
@@ -283,7 +283,7 @@ class StreamSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
+class ListenAddress:
     """Where to listen."""
 
     host: str
@@ -314,7 +314,7 @@ class NotifySettings:
 class DaemonSettings:
     """The daemon as a whole."""
 
-    http: Address | None = Address(host="127.0.0.1", port=8080)
+    http: ListenAddress | None = ListenAddress(host="127.0.0.1", port=8080)
     """None: no HTTP."""
     token: Secret | None = None
     """What a reader of it has to show; without one, whoever reaches the address may read."""

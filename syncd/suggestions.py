@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-MANY = 12
+MAX_LISTED_NAMES = 12
 """More names than that are not listed in a hint."""
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
+def closest_name(word: str, known: Iterable[str]) -> str | None:
     """The known word that is most like this one, however it is written; none where none is like it."""
     import difflib  # noqa: PLC0415  # only who made a mistake waits for it
 
@@ -15,10 +15,10 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return folded[close[0]] if close else None
 
 
-def meant(word: str, known: Iterable[str]) -> str:
+def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A hint at the name that was meant, and at what there is."""
     names = list(known)
-    close = nearest(word, names) or nearest(word, [name.rpartition(".")[2] for name in names])
+    close = closest_name(word, names) or closest_name(word, [name.rpartition(".")[2] for name in names])
     asked = f"Do you mean {close}? " if close else ""
-    more = f" and {len(names) - MANY} more" if len(names) > MANY else ""
-    return f"{asked}There are: {', '.join(names[:MANY]) or 'none'}{more}."
+    more = f" and {len(names) - MAX_LISTED_NAMES} more" if len(names) > MAX_LISTED_NAMES else ""
+    return f"{asked}There are: {', '.join(names[:MAX_LISTED_NAMES]) or 'none'}{more}."

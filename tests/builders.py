@@ -5,13 +5,13 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from watermarks.batch import BatchId, Draft, Filled, Kind, Link, Plan, Snapshot, World
-from watermarks.cursor import START, Cursor
+from watermarks.batch import BatchDraft, BatchId, BatchKind, BatchLink, BatchOutput, Plan, PlanBasis, SnapshotProgress
+from watermarks.cursor import START_CURSOR, Cursor
 from watermarks.document import Stage, Watermark
 from watermarks.extraction import Extraction
 from watermarks.history import Journal
-from watermarks.host import Whereabouts
-from watermarks.lease import Held, Process
+from watermarks.host import ProcessLocation
+from watermarks.lease import HeldClaim, ProcessLease
 from watermarks.names import StreamName
 from watermarks.progress import Run
 from watermarks.store import Store
@@ -26,19 +26,19 @@ RUN = Run(id="r1")
 def at(seconds: float, key: int | None = None) -> Cursor:
     """A position: so many seconds after noon, and a key."""
     moment = NOON + timedelta(seconds=seconds)
-    return Cursor.of(moment) if key is None else Cursor.of(moment, key)
+    return Cursor.from_values(moment) if key is None else Cursor.from_values(moment, key)
 
 
-def make_increment(low: Cursor = START, high: Cursor | None = None, **more: Any) -> Draft:
+def make_increment(low: Cursor = START_CURSOR, high: Cursor | None = None, **more: Any) -> BatchDraft:
     high = at(1, 1) if high is None else high
-    world = World(mark=low, source_identity="server-1", schema="s1")
-    return Draft(kind=Kind.INCREMENT, world=world, windows=(Window(low, high),), high=high, **more)
+    world = PlanBasis(mark=low, source_identity="server-1", schema="s1")
+    return BatchDraft(kind=BatchKind.INCREMENT, basis=world, windows=(Window(low, high),), high=high, **more)
 
 
-def make_plan(batch: str = "1-1", draft: Draft | None = None, **more: Any) -> Plan:
+def make_plan(batch: str = "1-1", draft: BatchDraft | None = None, **more: Any) -> Plan:
     wanted = Plan(
         stream=ORDERS,
-        id=BatchId.of_text(batch),
+        id=BatchId.from_text(batch),
         draft=draft or make_increment(),
         nonce="plan-nonce",
         epoch=1,
@@ -48,30 +48,38 @@ def make_plan(batch: str = "1-1", draft: Draft | None = None, **more: Any) -> Pl
 
 
 def make_link(
-    batch: str = "1-1", *, low: Cursor = START, high: Cursor | None = None, previous: str | None = None, **more: Any
-) -> Link:
+    batch: str = "1-1",
+    *,
+    low: Cursor = START_CURSOR,
+    high: Cursor | None = None,
+    previous: str | None = None,
+    **more: Any,
+) -> BatchLink:
     plan = make_plan(batch, make_increment(low, high))
-    filled = Filled(rows=10, files=(f"data/{batch}/0.parquet", f"data/{batch}/1.parquet"))
-    return replace(Link.done(plan, filled, previous=previous, nonce="link-nonce", epoch=1, at=NOON), **more)
+    filled = BatchOutput(rows=10, files=(f"data/{batch}/0.parquet", f"data/{batch}/1.parquet"))
+    return replace(
+        BatchLink.from_completed_plan(plan, filled, previous=previous, nonce="link-nonce", epoch=1, made_at=NOON),
+        **more,
+    )
 
 
-def make_chain(count: int, *, generation: int = 1) -> list[Link]:
+def make_chain(count: int, *, generation: int = 1) -> list[BatchLink]:
     """So many links, each following the one before."""
-    links: list[Link] = []
+    links: list[BatchLink] = []
     for seq in range(1, count + 1):
-        low = links[-1].high if links else START
+        low = links[-1].high if links else START_CURSOR
         previous = links[-1].digest if links else None
         links.append(make_link(f"{generation}-{seq}", low=low, high=at(seq, seq), previous=previous))
     return links
 
 
-def make_watermark(*links: Link, landed: int = 0, **more: Any) -> Watermark:
+def make_watermark(*links: BatchLink, landed: int = 0, **more: Any) -> Watermark:
     """The watermark of a stream with these links, of which the first few are landed."""
-    state = Watermark.new(ORDERS, at=NOON)
+    state = Watermark.new(ORDERS, created_at=NOON)
     for link in links:
-        state = state.with_link(link, run=RUN, at=NOON)
+        state = state.with_link(link, run=RUN, now=NOON)
     for link in links[:landed]:
-        state = state.with_landed(link, rows=link.rows, run=RUN, at=NOON)
+        state = state.with_loaded_batch(link, rows=link.rows, run=RUN, now=NOON)
     return replace(state, **more)
 
 
@@ -81,77 +89,77 @@ class Here:
     def __init__(self, name: str = "one", *, dead: frozenset[str] = frozenset()) -> None:
         self._name, self.dead = name, set(dead)
 
-    def here(self) -> Whereabouts:
-        return Whereabouts(host="test", place="boot", pid=1, started=self._name)
+    def locate_process(self) -> ProcessLocation:
+        return ProcessLocation(host="test", pid_namespace="boot", pid=1, start_time=self._name)
 
-    def is_dead(self, other: Whereabouts) -> bool:
-        return other.started in self.dead
+    def is_dead(self, other: ProcessLocation) -> bool:
+        return other.start_time in self.dead
 
 
 @dataclass
 class Script:
     """A producer that proposes given drafts in turn, and fills each with rows and files as told."""
 
-    drafts: list[Callable[[Watermark], Draft | None]] = field(default_factory=list)
+    drafts: list[Callable[[Watermark], BatchDraft | None]] = field(default_factory=list)
     rows: int = 3
     identity: str = "server-1"
     proposed: int = 0
     filled: list[Plan] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
 
-    def propose(self, watermark: Watermark) -> Draft | None:
+    def propose_batch(self, watermark: Watermark) -> BatchDraft | None:
         if self.proposed == len(self.drafts):
             return None
         self.proposed += 1
         return self.drafts[self.proposed - 1](watermark)
 
-    def holds(self, plan: Plan) -> bool:
-        return plan.draft.world.source_identity == self.identity
+    def is_plan_current(self, plan: Plan) -> bool:
+        return plan.draft.basis.source_identity == self.identity
 
-    def fill(self, plan: Plan) -> Filled:
+    def write_files(self, plan: Plan) -> BatchOutput:
         self.filled.append(plan)
         name = f"data/{plan.id}/0-{len(self.filled)}.parquet"
-        return Filled(rows=self.rows, files=(name,) if self.rows else ())
+        return BatchOutput(rows=self.rows, files=(name,) if self.rows else ())
 
-    def drop(self, files: Sequence[str]) -> None:
+    def delete_files(self, files: Sequence[str]) -> None:
         self.dropped += files
 
 
-def upto(high: Cursor) -> Callable[[Watermark], Draft]:
+def upto(high: Cursor) -> Callable[[Watermark], BatchDraft]:
     """Propose an increment from wherever the mark is up to a cursor."""
-    return lambda state: make_increment(state.chain.cursor, high)
+    return lambda state: make_increment(state.required_extract_progress.cursor, high)
 
 
-def a_chunk(reached: int, *, horizon: Cursor, done: bool = False) -> Callable[[Watermark], Draft]:
+def a_chunk(reached: int, *, horizon: Cursor, done: bool = False) -> Callable[[Watermark], BatchDraft]:
     """Propose a chunk of the first pass."""
 
-    def draft(state: Watermark) -> Draft:
-        snapshot = Snapshot(horizon=horizon, reached=Cursor.of(reached), done=done)
-        world = World(mark=state.chain.cursor, source_identity="server-1", schema="s1")
-        high = horizon if done else state.chain.cursor
-        return Draft(kind=Kind.SNAPSHOT, world=world, high=high, snapshot=snapshot)
+    def draft(state: Watermark) -> BatchDraft:
+        snapshot = SnapshotProgress(horizon=horizon, reached_key=Cursor.from_values(reached), done=done)
+        world = PlanBasis(mark=state.required_extract_progress.cursor, source_identity="server-1", schema="s1")
+        high = horizon if done else state.required_extract_progress.cursor
+        return BatchDraft(kind=BatchKind.SNAPSHOT, basis=world, high=high, snapshot=snapshot)
 
     return draft
 
 
 def make_process(
     store: Store, name: str = "p1", *, clock: ManualClock | None = None, host: Here | None = None, ttl: float = 30
-) -> Process:
+) -> ProcessLease:
     """A process that has said that it lives."""
-    process = Process(store, name, ttl=ttl, clock=clock or ManualClock(), host=host or Here(name))
+    process = ProcessLease(store, name, ttl_seconds=ttl, clock=clock or ManualClock(), host=host or Here(name))
     process.renew()
     return process
 
 
 def hold(
-    process: Process, journal: Journal[Watermark], stage: Stage = Stage.EXTRACT, stream: StreamName = ORDERS
-) -> Held:
+    process: ProcessLease, journal: Journal[Watermark], stage: Stage = Stage.EXTRACT, stream: StreamName = ORDERS
+) -> HeldClaim:
     return process.acquire(stream, stage, journal)
 
 
-def extract(journal: Journal[Watermark], held: Held, *highs: Cursor) -> Extraction:
+def extract(journal: Journal[Watermark], held: HeldClaim, *highs: Cursor) -> Extraction:
     """Extract one increment up to each of the cursors."""
     extraction = Extraction(journal, held, Script(drafts=[upto(high) for high in highs]))
     for _ in highs:
-        extraction.turn(RUN)
+        extraction.extract_next_batch(RUN)
     return extraction

@@ -4,9 +4,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from watermarks.batch import BatchId, Draft, Filled, Kind, Link, Plan, Snapshot, World
-    from watermarks.cursor import START, Cursor, Value
-    from watermarks.document import Failure, Stage, Status, Watermark
+    from watermarks.batch import (
+        BatchDraft,
+        BatchId,
+        BatchKind,
+        BatchLink,
+        BatchOutput,
+        Plan,
+        PlanBasis,
+        SnapshotProgress,
+    )
+    from watermarks.cursor import START_CURSOR, Cursor, CursorValue
+    from watermarks.document import FailureRecord, Stage, StageStatus, Watermark
     from watermarks.errors import (
         DataInDoubt,
         HintedError,
@@ -17,78 +26,78 @@ if TYPE_CHECKING:
         StateUnreadable,
         Transient,
     )
-    from watermarks.extraction import Chain, Extraction, Producer, Turn
-    from watermarks.history import Change, Entry, Journal, Note
-    from watermarks.lease import Held, Process
-    from watermarks.loading import Brought, Cycle, Landing, LedgerKey, Target, require_fence
+    from watermarks.extraction import BatchChain, BatchProducer, Extraction, ExtractResult
+    from watermarks.history import ChangeKind, ChangeNote, HistoryEntry, Journal
+    from watermarks.lease import HeldClaim, ProcessLease
+    from watermarks.loading import BatchLoadResult, LedgerKey, LoadCycle, Loading, Target, require_fence
     from watermarks.names import StreamName
     from watermarks.operator import Operator
-    from watermarks.progress import Extracted, Loaded, Run, Strategy
+    from watermarks.progress import ExtractProgress, LoadProgress, Run, RunStrategy
     from watermarks.store import Store
     from watermarks.system_default import SystemDefault
     from watermarks.window import Window
 
 __all__ = [
-    "START",
+    "START_CURSOR",
+    "BatchChain",
+    "BatchDraft",
     "BatchId",
-    "Brought",
-    "Chain",
-    "Change",
+    "BatchKind",
+    "BatchLink",
+    "BatchLoadResult",
+    "BatchOutput",
+    "BatchProducer",
+    "ChangeKind",
+    "ChangeNote",
     "Cursor",
-    "Cycle",
+    "CursorValue",
     "DataInDoubt",
-    "Draft",
-    "Entry",
-    "Extracted",
+    "ExtractProgress",
+    "ExtractResult",
     "Extraction",
-    "Failure",
-    "Filled",
-    "Held",
+    "FailureRecord",
+    "HeldClaim",
     "HintedError",
+    "HistoryEntry",
     "Journal",
-    "Kind",
-    "Landing",
     "LedgerKey",
-    "Link",
-    "Loaded",
+    "LoadCycle",
+    "LoadProgress",
+    "Loading",
     "Misuse",
     "NotOwner",
-    "Note",
     "Operator",
     "OutcomeUnknown",
     "Plan",
-    "Process",
-    "Producer",
+    "PlanBasis",
+    "ProcessLease",
     "Run",
-    "Snapshot",
+    "RunStrategy",
+    "SnapshotProgress",
     "Stage",
+    "StageStatus",
     "Stale",
     "StateUnreadable",
-    "Status",
     "Store",
-    "Strategy",
     "StreamName",
     "SystemDefault",
     "Target",
     "Transient",
-    "Turn",
-    "Value",
     "Watermark",
     "Window",
-    "World",
     "require_fence",
 ]
 
 _NAMES: Final = {
-    "watermarks.batch": "BatchId Draft Filled Kind Link Plan Snapshot World",
-    "watermarks.cursor": "START Cursor Value",
-    "watermarks.document": "Failure Stage Status Watermark",
+    "watermarks.batch": "BatchDraft BatchId BatchKind BatchLink BatchOutput Plan PlanBasis SnapshotProgress",
+    "watermarks.cursor": "Cursor CursorValue START_CURSOR",
+    "watermarks.document": "FailureRecord Stage StageStatus Watermark",
     "watermarks.errors": "DataInDoubt HintedError Misuse NotOwner OutcomeUnknown Stale StateUnreadable Transient",
-    "watermarks.extraction": "Chain Extraction Producer Turn",
-    "watermarks.progress": "Extracted Loaded Run Strategy",
-    "watermarks.history": "Change Entry Journal Note",
-    "watermarks.loading": "Brought Cycle Landing LedgerKey Target require_fence",
-    "watermarks.lease": "Held Process",
+    "watermarks.extraction": "BatchChain BatchProducer ExtractResult Extraction",
+    "watermarks.progress": "ExtractProgress LoadProgress Run RunStrategy",
+    "watermarks.history": "ChangeKind ChangeNote HistoryEntry Journal",
+    "watermarks.loading": "BatchLoadResult LedgerKey LoadCycle Loading Target require_fence",
+    "watermarks.lease": "HeldClaim ProcessLease",
     "watermarks.names": "StreamName",
     "watermarks.operator": "Operator",
     "watermarks.store": "Store",

@@ -7,15 +7,15 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, Self
 
-from watermarks.codec import Fields, Foreign, blamed, seal, sealed_digest, unseal
-from watermarks.cursor import Cursor, instant_of, instant_text
+from watermarks.codec import FieldReader, ForeignDocument, decode, document_digest, encode, raise_as_damaged
+from watermarks.cursor import Cursor, format_instant, parse_instant
 from watermarks.errors import DataInDoubt, Misuse
 from watermarks.names import StreamName
 from watermarks.window import Window
 
 PLAN_FORMAT: Final = "watermarks/plan"
 LINK_FORMAT: Final = "watermarks/batch"
-VERSION: Final = 1
+FORMAT_VERSION: Final = 1
 
 _ID: Final = re.compile(r"([1-9]\d{0,17})-(0|[1-9]\d{0,17})", re.ASCII)
 
@@ -28,7 +28,7 @@ class ChainBroken(DataInDoubt):
     """A link that does not follow the one before it."""
 
 
-class Kind(StrEnum):
+class BatchKind(StrEnum):
     """What a batch is for. Only an increment, and the last chunk of a snapshot, move the mark's cursor."""
 
     INCREMENT = "increment"
@@ -54,7 +54,7 @@ class BatchId:
         return f"{self.generation}-{self.seq}"
 
     @classmethod
-    def of_text(cls, text: str) -> Self:
+    def from_text(cls, text: str) -> Self:
         match = _ID.fullmatch(text)
         if match is None:
             raise BadBatch(f"{text[:60]!r} is not the number of a batch", hint="Write generation-seq, such as 1-42.")
@@ -66,65 +66,65 @@ class BatchId:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class SnapshotProgress:
     """How far the first pass over a table has come."""
 
     horizon: Cursor
     """H0, fixed once by the first chunk: the mark when the pass is done."""
-    reached: Cursor
+    reached_key: Cursor
     """The key up to which chunks were read."""
     done: bool
 
-    def fields(self) -> dict[str, Any]:
-        return {"horizon": self.horizon.texts(), "reached": self.reached.texts(), "done": self.done}
+    def to_fields(self) -> dict[str, Any]:
+        return {"horizon": self.horizon.to_texts(), "reached": self.reached_key.to_texts(), "done": self.done}
 
     @classmethod
-    def of_fields(cls, found: dict[str, Any] | None, *, at: str) -> "Snapshot | None":
-        if found is None:
+    def from_fields(cls, fields: dict[str, Any] | None, *, location: str) -> "SnapshotProgress | None":
+        if fields is None:
             return None
-        read = Fields(found, at=at)
+        read = FieldReader(fields, location=location)
         snapshot = cls(
-            horizon=Cursor.of_texts(read.items("horizon")),
-            reached=Cursor.of_texts(read.items("reached")),
+            horizon=Cursor.from_texts(read.items("horizon")),
+            reached_key=Cursor.from_texts(read.items("reached")),
             done=read.flag("done"),
         )
-        read.known()
+        read.require_all_read()
         return snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class World:
+class PlanBasis:
     """What a plan was made for; when any of it no longer holds, the plan is abandoned."""
 
     mark: Cursor
     source_identity: str
     schema: str
 
-    def fields(self) -> dict[str, Any]:
-        return {"mark": self.mark.texts(), "source_identity": self.source_identity, "schema": self.schema}
+    def to_fields(self) -> dict[str, Any]:
+        return {"mark": self.mark.to_texts(), "source_identity": self.source_identity, "schema": self.schema}
 
     @classmethod
-    def of_fields(cls, found: dict[str, Any], *, at: str) -> Self:
-        read = Fields(found, at=at)
+    def from_fields(cls, fields: dict[str, Any], *, location: str) -> Self:
+        read = FieldReader(fields, location=location)
         world = cls(
-            mark=Cursor.of_texts(read.items("mark")),
+            mark=Cursor.from_texts(read.items("mark")),
             source_identity=read.text("source_identity"),
             schema=read.text("schema"),
         )
-        read.known()
+        read.require_all_read()
         return world
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class BatchDraft:
     """What a batch should move, before it has a number."""
 
-    kind: Kind
-    world: World
+    kind: BatchKind
+    basis: PlanBasis
     windows: tuple[Window, ...] = ()
     high: Cursor
     """The mark's cursor once the batch is done."""
-    snapshot: Snapshot | None = None
+    snapshot: SnapshotProgress | None = None
     """How far the first pass is once the batch is done; a chunk of it only."""
     origin: BatchId | None = None
     """Of a replay: the batch that first read its rows."""
@@ -135,47 +135,47 @@ class Draft:
 
     def __post_init__(self) -> None:
         match self.kind:
-            case Kind.INCREMENT:
-                if not self.windows or Window.join(self.windows) != Window(self.world.mark, self.high):
-                    raise BadBatch(f"an increment covers ({self.world.mark}, {self.high}], not {self.windows}")
-            case Kind.SNAPSHOT:
+            case BatchKind.INCREMENT:
+                if not self.windows or Window.join(self.windows) != Window(self.basis.mark, self.high):
+                    raise BadBatch(f"an increment covers ({self.basis.mark}, {self.high}], not {self.windows}")
+            case BatchKind.SNAPSHOT:
                 if self.snapshot is None:
                     raise BadBatch("a chunk of a snapshot says how far the snapshot is")
-                due = self.snapshot.horizon if self.snapshot.done else self.world.mark
+                due = self.snapshot.horizon if self.snapshot.done else self.basis.mark
                 if self.high != due:
                     raise BadBatch(f"this chunk leaves the mark at {due}, not at {self.high}")
             case _:
-                if self.high != self.world.mark:
+                if self.high != self.basis.mark:
                     raise BadBatch(f"a batch of kind {self.kind} does not move the mark")
-        if (self.kind is Kind.REPLAY) is (self.origin is None):
+        if (self.kind is BatchKind.REPLAY) is (self.origin is None):
             raise BadBatch("a replay, and nothing else, names the batch that first read its rows")
-        if self.snapshot is not None and self.kind is not Kind.SNAPSHOT:
+        if self.snapshot is not None and self.kind is not BatchKind.SNAPSHOT:
             raise BadBatch(f"a batch of kind {self.kind} is no part of a snapshot")
 
-    def fields(self) -> dict[str, Any]:
+    def to_fields(self) -> dict[str, Any]:
         return {
             "kind": self.kind,
-            "world": self.world.fields(),
-            "windows": [window.texts() for window in self.windows],
-            "high": self.high.texts(),
-            "snapshot": self.snapshot.fields() if self.snapshot else None,
+            "world": self.basis.to_fields(),
+            "windows": [window.to_texts() for window in self.windows],
+            "high": self.high.to_texts(),
+            "snapshot": self.snapshot.to_fields() if self.snapshot else None,
             "origin": str(self.origin) if self.origin else None,
             "proven": self.proven,
             "body": dict(self.body),
         }
 
     @classmethod
-    def of_fields(cls, read: Fields, *, at: str) -> Self:
-        origin = read.maybe_text("origin")
+    def from_fields(cls, reader: FieldReader, *, location: str) -> Self:
+        origin = reader.optional_text("origin")
         return cls(
-            kind=Kind(read.text("kind")),
-            world=World.of_fields(read.inner("world"), at=at),
-            windows=tuple(Window.of_texts(bounds) for bounds in read.items("windows")),
-            high=Cursor.of_texts(read.items("high")),
-            snapshot=Snapshot.of_fields(read.maybe_inner("snapshot"), at=at),
-            origin=BatchId.of_text(origin) if origin else None,
-            proven=read.flag("proven"),
-            body=read.inner("body"),
+            kind=BatchKind(reader.text("kind")),
+            basis=PlanBasis.from_fields(reader.mapping("world"), location=location),
+            windows=tuple(Window.from_texts(bounds) for bounds in reader.items("windows")),
+            high=Cursor.from_texts(reader.items("high")),
+            snapshot=SnapshotProgress.from_fields(reader.optional_mapping("snapshot"), location=location),
+            origin=BatchId.from_text(origin) if origin else None,
+            proven=reader.flag("proven"),
+            body=reader.mapping("body"),
         )
 
 
@@ -185,53 +185,53 @@ class Plan:
 
     stream: StreamName
     id: BatchId
-    draft: Draft
+    draft: BatchDraft
     nonce: str
     epoch: int
     planned_at: datetime
 
     def to_bytes(self) -> bytes:
-        return seal(PLAN_FORMAT, VERSION, self._fields())
+        return encode(PLAN_FORMAT, FORMAT_VERSION, self._to_fields())
 
-    def _fields(self) -> dict[str, Any]:
+    def _to_fields(self) -> dict[str, Any]:
         return {
             "stream": self.stream.chain_stem,
             "id": str(self.id),
             "nonce": self.nonce,
             "epoch": self.epoch,
-            "planned_at": instant_text(self.planned_at),
-            **self.draft.fields(),
+            "planned_at": format_instant(self.planned_at),
+            **self.draft.to_fields(),
         }
 
     @property
     def digest(self) -> str:
         """The digest by which a link names its plan: the one that stands in the plan itself."""
-        return sealed_digest(PLAN_FORMAT, VERSION, self._fields())
+        return document_digest(PLAN_FORMAT, FORMAT_VERSION, self._to_fields())
 
     @classmethod
-    def of_bytes(cls, body: bytes, *, at: str, stream: StreamName, id: BatchId) -> Self:  # noqa: A002  # its name
+    def from_bytes(cls, body: bytes, *, location: str, stream: StreamName, batch: BatchId) -> Self:  # its name
         """The plan in the bytes.
 
         Raises:
             StateUnreadable: there is none, or it is another batch's.
         """
-        read = Fields(unseal(body, PLAN_FORMAT, VERSION, at=at), at=at)
-        _require_place(read, stream, id, at=at)
-        with blamed(at):
+        read = FieldReader(decode(body, PLAN_FORMAT, FORMAT_VERSION, location=location), location=location)
+        _require_identity(read, stream, batch, location=location)
+        with raise_as_damaged(location):
             plan = cls(
-                stream=stream.default,
-                id=id,
+                stream=stream.default_stream,
+                id=batch,
                 nonce=read.text("nonce"),
                 epoch=read.number("epoch"),
-                planned_at=instant_of(read.text("planned_at")),
-                draft=Draft.of_fields(read, at=at),
+                planned_at=parse_instant(read.text("planned_at")),
+                draft=BatchDraft.from_fields(read, location=location),
             )
-        read.known()
+        read.require_all_read()
         return plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filled:
+class BatchOutput:
     """What came of carrying out a plan: its files stand, nobody knows of them yet."""
 
     rows: int
@@ -241,19 +241,19 @@ class Filled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
+class BatchLink:
     """One batch as it is for ever: what it holds, and the digest of the link before it."""
 
     stream: StreamName
     id: BatchId
-    kind: Kind
+    kind: BatchKind
     nonce: str
     epoch: int
     made_at: datetime
     plan: str
     previous: str | None
     high: Cursor
-    snapshot: Snapshot | None
+    snapshot: SnapshotProgress | None
     origin: BatchId | None
     proven: bool
     source_identity: str
@@ -266,11 +266,13 @@ class Link:
             raise BadBatch(f"batch {self.id} has {self.rows} rows in {len(self.files)} files")
         if len(set(self.files)) != len(self.files):
             raise BadBatch(f"batch {self.id} names a file twice")
-        if self.kind is Kind.ABANDONED and self.files:
+        if self.kind is BatchKind.ABANDONED and self.files:
             raise BadBatch(f"batch {self.id} is abandoned and names files")
 
     @classmethod
-    def done(cls, plan: Plan, filled: Filled, *, previous: str | None, nonce: str, epoch: int, at: datetime) -> Self:
+    def from_completed_plan(
+        cls, plan: Plan, output: BatchOutput, *, previous: str | None, nonce: str, epoch: int, made_at: datetime
+    ) -> Self:
         """The link of a plan that was carried out."""
         draft = plan.draft
         return cls(
@@ -279,27 +281,27 @@ class Link:
             snapshot=draft.snapshot,
             origin=draft.origin,
             proven=draft.proven,
-            rows=filled.rows,
-            files=filled.files,
-            body=filled.body,
-            **_common(plan, previous=previous, nonce=nonce, epoch=epoch, at=at),
+            rows=output.rows,
+            files=output.files,
+            body=output.body,
+            **_shared_link_fields(plan, previous=previous, nonce=nonce, epoch=epoch, made_at=made_at),
         )
 
     @classmethod
-    def abandoned(
-        cls, plan: Plan, why: str, *, mark: Cursor, previous: str | None, nonce: str, epoch: int, at: datetime
+    def from_abandoned_plan(
+        cls, plan: Plan, reason: str, *, mark: Cursor, previous: str | None, nonce: str, epoch: int, made_at: datetime
     ) -> Self:
         """The link of a plan whose world is gone; it stands where the real one would, so only one of both can be."""
         return cls(
-            kind=Kind.ABANDONED,
+            kind=BatchKind.ABANDONED,
             high=mark,
             snapshot=None,
             origin=None,
             proven=True,
             rows=0,
             files=(),
-            body={"why": why},
-            **_common(plan, previous=previous, nonce=nonce, epoch=epoch, at=at),
+            body={"why": reason},
+            **_shared_link_fields(plan, previous=previous, nonce=nonce, epoch=epoch, made_at=made_at),
         )
 
     @property
@@ -308,20 +310,20 @@ class Link:
         return self.origin or self.id
 
     def to_bytes(self) -> bytes:
-        return seal(LINK_FORMAT, VERSION, self._fields())
+        return encode(LINK_FORMAT, FORMAT_VERSION, self._to_fields())
 
-    def _fields(self) -> dict[str, Any]:
+    def _to_fields(self) -> dict[str, Any]:
         return {
             "stream": self.stream.chain_stem,
             "id": str(self.id),
             "kind": self.kind,
             "nonce": self.nonce,
             "epoch": self.epoch,
-            "made_at": instant_text(self.made_at),
+            "made_at": format_instant(self.made_at),
             "plan": self.plan,
             "previous": self.previous,
-            "high": self.high.texts(),
-            "snapshot": self.snapshot.fields() if self.snapshot else None,
+            "high": self.high.to_texts(),
+            "snapshot": self.snapshot.to_fields() if self.snapshot else None,
             "origin": str(self.origin) if self.origin else None,
             "proven": self.proven,
             "source_identity": self.source_identity,
@@ -333,55 +335,57 @@ class Link:
     @property
     def digest(self) -> str:
         """The digest by which the next link names this one: the one that stands in the link itself."""
-        return sealed_digest(LINK_FORMAT, VERSION, self._fields())
+        return document_digest(LINK_FORMAT, FORMAT_VERSION, self._to_fields())
 
     @classmethod
-    def of_bytes(cls, body: bytes, *, at: str, stream: StreamName, id: BatchId) -> Self:  # noqa: A002  # its name
+    def from_bytes(cls, body: bytes, *, location: str, stream: StreamName, batch: BatchId) -> Self:  # its name
         """The link in the bytes.
 
         Raises:
             StateUnreadable: there is none, or it is another batch's.
         """
-        read = Fields(unseal(body, LINK_FORMAT, VERSION, at=at), at=at)
-        _require_place(read, stream, id, at=at)
-        with blamed(at):
-            origin = read.maybe_text("origin")
+        read = FieldReader(decode(body, LINK_FORMAT, FORMAT_VERSION, location=location), location=location)
+        _require_identity(read, stream, batch, location=location)
+        with raise_as_damaged(location):
+            origin = read.optional_text("origin")
             link = cls(
-                stream=stream.default,
-                id=id,
-                kind=Kind(read.text("kind")),
+                stream=stream.default_stream,
+                id=batch,
+                kind=BatchKind(read.text("kind")),
                 nonce=read.text("nonce"),
                 epoch=read.number("epoch"),
-                made_at=instant_of(read.text("made_at")),
+                made_at=parse_instant(read.text("made_at")),
                 plan=read.text("plan"),
-                previous=read.maybe_text("previous"),
-                high=Cursor.of_texts(read.items("high")),
-                snapshot=Snapshot.of_fields(read.maybe_inner("snapshot"), at=at),
-                origin=BatchId.of_text(origin) if origin else None,
+                previous=read.optional_text("previous"),
+                high=Cursor.from_texts(read.items("high")),
+                snapshot=SnapshotProgress.from_fields(read.optional_mapping("snapshot"), location=location),
+                origin=BatchId.from_text(origin) if origin else None,
                 proven=read.flag("proven"),
                 source_identity=read.text("source_identity"),
                 rows=read.number("rows"),
                 files=read.texts("files"),
-                body=read.inner("body"),
+                body=read.mapping("body"),
             )
-        read.known()
+        read.require_all_read()
         return link
 
 
-def _common(plan: Plan, *, previous: str | None, nonce: str, epoch: int, at: datetime) -> dict[str, Any]:
+def _shared_link_fields(
+    plan: Plan, *, previous: str | None, nonce: str, epoch: int, made_at: datetime
+) -> dict[str, Any]:
     return {
         "stream": plan.stream,
         "id": plan.id,
         "plan": plan.digest,
-        "source_identity": plan.draft.world.source_identity,
+        "source_identity": plan.draft.basis.source_identity,
         "previous": previous,
         "nonce": nonce,
         "epoch": epoch,
-        "made_at": at,
+        "made_at": made_at,
     }
 
 
-def _require_place(read: Fields, stream: StreamName, batch: BatchId, *, at: str) -> None:
-    found = read.text("stream"), read.text("id")
+def _require_identity(reader: FieldReader, stream: StreamName, batch: BatchId, *, location: str) -> None:
+    found = reader.text("stream"), reader.text("id")
     if found != (stream.chain_stem, str(batch)):
-        raise Foreign(f"{at} is batch {found[1]} of {found[0]}", hint="Was it copied or moved by hand?")
+        raise ForeignDocument(f"{location} is batch {found[1]} of {found[0]}", hint="Was it copied or moved by hand?")

@@ -8,7 +8,7 @@ from typing import Final
 from watermarks.errors import Misuse
 
 
-class State(StrEnum):
+class BatchState(StrEnum):
     """Where a batch stands in one pipeline: the extraction, or the load into one target."""
 
     PLANNED = "planned"
@@ -19,7 +19,7 @@ class State(StrEnum):
     ABANDONED = "abandoned"
 
 
-class Event(StrEnum):
+class BatchEvent(StrEnum):
     """What can happen to a batch."""
 
     CLAIM = "claim"
@@ -31,35 +31,35 @@ class Event(StrEnum):
     ABANDON = "abandon"
 
 
-MOVES: Final[Mapping[tuple[State, Event], State]] = MappingProxyType({
-    (State.PLANNED, Event.CLAIM): State.CLAIMED,
-    (State.CLAIMED, Event.FINISH): State.DONE,
-    (State.CLAIMED, Event.FIND_NOTHING): State.NOOP,
-    (State.CLAIMED, Event.FAIL): State.FAILED,
-    (State.CLAIMED, Event.LOSE_OWNER): State.PLANNED,
-    (State.FAILED, Event.RETRY): State.PLANNED,
-    (State.PLANNED, Event.ABANDON): State.ABANDONED,
-    (State.FAILED, Event.ABANDON): State.ABANDONED,
+TRANSITIONS: Final[Mapping[tuple[BatchState, BatchEvent], BatchState]] = MappingProxyType({
+    (BatchState.PLANNED, BatchEvent.CLAIM): BatchState.CLAIMED,
+    (BatchState.CLAIMED, BatchEvent.FINISH): BatchState.DONE,
+    (BatchState.CLAIMED, BatchEvent.FIND_NOTHING): BatchState.NOOP,
+    (BatchState.CLAIMED, BatchEvent.FAIL): BatchState.FAILED,
+    (BatchState.CLAIMED, BatchEvent.LOSE_OWNER): BatchState.PLANNED,
+    (BatchState.FAILED, BatchEvent.RETRY): BatchState.PLANNED,
+    (BatchState.PLANNED, BatchEvent.ABANDON): BatchState.ABANDONED,
+    (BatchState.FAILED, BatchEvent.ABANDON): BatchState.ABANDONED,
 })  # fmt: skip
 
-FINAL: Final = frozenset(State) - {state for state, _ in MOVES}
+FINAL_STATES: Final = frozenset(BatchState) - {state for state, _ in TRANSITIONS}
 """States that nothing leads out of: the batch is a link of the chain."""
 
 
-class IllegalMove(Misuse):
+class IllegalTransition(Misuse):
     """An event that cannot happen to a batch in this state."""
 
 
-def move(state: State, event: Event) -> State:
+def next_state(state: BatchState, event: BatchEvent) -> BatchState:
     """The state after the event.
 
     Raises:
         IllegalMove: the table does not have it; nothing was changed.
     """
-    after = MOVES.get((state, event))
+    after = TRANSITIONS.get((state, event))
     if after is None:
-        possible = [str(e) for s, e in MOVES if s is state]
-        raise IllegalMove(
+        possible = [str(e) for s, e in TRANSITIONS if s is state]
+        raise IllegalTransition(
             f"a batch that is {state} cannot {event}",
             hint=f"It can {' or '.join(possible)}." if possible else f"{state.capitalize()} is for ever.",
             state=state,
@@ -68,8 +68,8 @@ def move(state: State, event: Event) -> State:
     return after
 
 
-def diagram() -> str:
+def render_diagram() -> str:
     """The table as a Mermaid state diagram."""
-    arrows = [f"    {state} --> {after}: {event}" for (state, event), after in MOVES.items()]
-    ends = [f"    {state} --> [*]" for state in State if state in FINAL]
+    arrows = [f"    {state} --> {after}: {event}" for (state, event), after in TRANSITIONS.items()]
+    ends = [f"    {state} --> [*]" for state in BatchState if state in FINAL_STATES]
     return "\n".join(["stateDiagram-v2", "    [*] --> planned", *arrows, *ends])

@@ -13,75 +13,77 @@ from typing import Any, Final, NoReturn, TypeVar, cast
 
 from watermarks.errors import DataInDoubt, Misuse, StateUnreadable
 
-Json = Mapping[str, Any]
+JsonObject = Mapping[str, Any]
 """A JSON object, as `json` gives it."""
 
 T = TypeVar("T")
 
 _DIGEST: Final = "digest"
-REBUILD: Final = "Its history can tell what it was: syncd watermark rebuild"
-RESTORE: Final = "Restore it from the bucket's versions; nothing else knows what it said."
+REBUILD_HINT: Final = "Its history can tell what it was: syncd watermark rebuild"
+RESTORE_HINT: Final = "Restore it from the bucket's versions; nothing else knows what it said."
 
 
-class Damaged(StateUnreadable):
+class DamagedDocument(StateUnreadable):
     """Not whole: empty, cut, no JSON, edited, or with a digest that does not fit."""
 
 
-class Foreign(StateUnreadable):
+class ForeignDocument(StateUnreadable):
     """Whole, but something else than what was to be here."""
 
 
-class TooNew(StateUnreadable):
+class DocumentTooNew(StateUnreadable):
     """Written by a later version of this library."""
 
 
-def remedy(at: str) -> str:
+def hint_for_key(location: str) -> str:
     """What can be done about the object at this key: only a watermark can be told from its history."""
-    return REBUILD if at.startswith("watermarks/") else RESTORE
+    return REBUILD_HINT if location.startswith("watermarks/") else RESTORE_HINT
 
 
-def digest_of(fields: Json) -> str:
+def compute_digest(fields: JsonObject) -> str:
     """The digest of an object's content, whatever its layout."""
-    return _digest(_encoded(fields))
+    return _hash_encoded(_encode_fields(fields))
 
 
-def _digest(encoded: Mapping[str, str]) -> str:
+def _hash_encoded(encoded: Mapping[str, str]) -> str:
     canonical = "{" + ",".join(f"{name}:{value}" for name, value in encoded.items()) + "}"
     return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def _encoded(fields: Json) -> dict[str, str]:
+def _encode_fields(fields: JsonObject) -> dict[str, str]:
     """The fields in order, names and values each in the one compact form that counts for the digest."""
-    return {_ENCODE(name): _ENCODE(fields[name]) for name in sorted(fields)}
+    return {_ENCODE_JSON(name): _ENCODE_JSON(fields[name]) for name in sorted(fields)}
 
 
-_ENCODE: Final = json.JSONEncoder(sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_ENCODE_JSON: Final = json.JSONEncoder(
+    sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":")
+).encode
 
 
-def sealed_digest(form: str, version: int, fields: Json) -> str:
+def document_digest(form: str, version: int, fields: JsonObject) -> str:
     """The digest that stands in the document which `seal` makes of the same."""
-    return digest_of({**fields, "format": form, "format_version": version})
+    return compute_digest({**fields, "format": form, "format_version": version})
 
 
-def seal(form: str, version: int, fields: Json) -> bytes:
+def encode(form: str, version: int, fields: JsonObject) -> bytes:
     """The bytes of a document of this format: one field a line, so that a person can read it."""
-    encoded = _encoded({**fields, "format": form, "format_version": version})
-    encoded[_ENCODE(_DIGEST)] = _ENCODE(_digest(encoded))
+    encoded = _encode_fields({**fields, "format": form, "format_version": version})
+    encoded[_ENCODE_JSON(_DIGEST)] = _ENCODE_JSON(_hash_encoded(encoded))
     lines = ",\n".join(f"{name}: {encoded[name]}" for name in sorted(encoded))
     return f"{{\n{lines}\n}}\n".encode()
 
 
-LONGEST_TEXT: Final = 2_000
+MAX_TEXT_CHARACTERS: Final = 2_000
 """Characters that a text of people or drivers may have in a document: it is there to be read, not to fill it."""
 
 
-def printable(text: str) -> str:
+def to_printable(text: str) -> str:
     """The text as a document can hold it: Unicode, and cut where it is endless."""
     whole = text.encode(errors="backslashreplace").decode()
-    return whole if len(whole) <= LONGEST_TEXT else whole[:LONGEST_TEXT] + "…"
+    return whole if len(whole) <= MAX_TEXT_CHARACTERS else whole[:MAX_TEXT_CHARACTERS] + "…"
 
 
-def unseal(body: bytes, form: str, version: int, *, at: str) -> dict[str, Any]:
+def decode(body: bytes, form: str, version: int, *, location: str) -> dict[str, Any]:
     """The content of a document, whose format, version and digest were found right.
 
     `format_version` stays inside, for whoever upgrades older ones.
@@ -89,141 +91,154 @@ def unseal(body: bytes, form: str, version: int, *, at: str) -> dict[str, Any]:
     Raises:
         Damaged, Foreign, TooNew: it is not such a document; `at` says where.
     """
-    fields = parse(body, at=at)
+    fields = parse_json_object(body, location=location)
     if fields.get("format") != form:
-        raise Foreign(
-            f"{at} is of format {fields.get('format')!r:.60}, not {form!r}",
+        raise ForeignDocument(
+            f"{location} is of format {fields.get('format')!r:.60}, not {form!r}",
             hint="A document of an earlier tool is taken over by: syncd watermark import",
         )
     found = fields.get("format_version")
     if type(found) is not int or found < 1:
-        raise Damaged(f"{at} has no format version", hint=remedy(at))
+        raise DamagedDocument(f"{location} has no format version", hint=hint_for_key(location))
     if found > version:
-        raise TooNew(
-            f"{at} has version {found} of its format, this library knows up to {version}", hint="Upgrade syncd."
+        raise DocumentTooNew(
+            f"{location} has version {found} of its format, this library knows up to {version}", hint="Upgrade syncd."
         )
     claimed = fields.pop(_DIGEST, None)
-    if claimed is None or claimed != _digest_or_none(fields):
-        raise Damaged(f"{at} does not fit its digest: it was damaged, or edited by hand", hint=remedy(at))
+    if claimed is None or claimed != _try_compute_digest(fields):
+        raise DamagedDocument(
+            f"{location} does not fit its digest: it was damaged, or edited by hand", hint=hint_for_key(location)
+        )
     return fields
 
 
-def _digest_or_none(fields: Json) -> str | None:
+def _try_compute_digest(fields: JsonObject) -> str | None:
     """The digest, or None for what we never write: lone surrogates, numbers without end."""
     try:
-        return digest_of(fields)
+        return compute_digest(fields)
     except (ValueError, RecursionError):
         return None
 
 
-def parse(body: bytes, *, at: str) -> dict[str, Any]:
+def parse_json_object(body: bytes, *, location: str) -> dict[str, Any]:
     """The JSON object in the bytes; one with a key twice is not one.
 
     Raises:
         Damaged: there is none.
     """
     try:
-        found: object = json.loads(body.decode(), object_pairs_hook=_unique, parse_constant=_refuse_constant)
+        found: object = json.loads(
+            body.decode(), object_pairs_hook=_reject_duplicate_keys, parse_constant=_reject_constant
+        )
     except (ValueError, RecursionError) as error:
         what = "is empty" if not body.strip() else f"is no JSON of ours ({error})"
-        raise Damaged(f"{at} {what}", hint=remedy(at)) from error
+        raise DamagedDocument(f"{location} {what}", hint=hint_for_key(location)) from error
     if not isinstance(found, dict):
-        raise Damaged(f"{at} is no JSON object", hint=remedy(at))
+        raise DamagedDocument(f"{location} is no JSON object", hint=hint_for_key(location))
     return cast("dict[str, Any]", found)
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a key stands twice")
     return found
 
 
-def _refuse_constant(text: str) -> NoReturn:
+def _reject_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is no JSON")
 
 
-class Fields:
+class FieldReader:
     """Typed reading of an unsealed object: a field that is absent or of another type is damage.
 
     `known()` at the end refuses what nobody asked for, so that a field which
     means something to another version is never dropped in silence.
     """
 
-    __slots__ = ("_at", "_left")
+    __slots__ = ("_location", "_unread")
 
-    def __init__(self, fields: Json, *, at: str) -> None:
-        self._left = dict(fields)
-        self._at = at
+    def __init__(self, fields: JsonObject, *, location: str) -> None:
+        self._unread = dict(fields)
+        self._location = location
 
     def text(self, name: str) -> str:
-        return self._typed(name, str)
+        return self._read(name, str)
 
     def number(self, name: str) -> int:
         """A count, a sequence number or a generation: never negative."""
-        found = self._typed(name, int)
+        found = self._read(name, int)
         if found < 0:
-            raise Damaged(f"{self._at}: {name} is {found}", hint=remedy(self._at))
+            raise DamagedDocument(f"{self._location}: {name} is {found}", hint=hint_for_key(self._location))
         return found
 
     def flag(self, name: str) -> bool:
-        return self._typed(name, bool)
+        return self._read(name, bool)
 
     def items(self, name: str) -> list[Any]:
-        return cast("list[Any]", self._typed(name, list))
+        return cast("list[Any]", self._read(name, list))
 
     def texts(self, name: str) -> tuple[str, ...]:
         found = self.items(name)
         for item in found:
             if not isinstance(item, str):
-                raise Damaged(f"{self._at}: {name} holds {str(item)[:60]!r}, not text", hint=remedy(self._at))
+                raise DamagedDocument(
+                    f"{self._location}: {name} holds {str(item)[:60]!r}, not text", hint=hint_for_key(self._location)
+                )
         return tuple(found)
 
-    def inner(self, name: str) -> dict[str, Any]:
-        return cast("dict[str, Any]", self._typed(name, dict))
+    def mapping(self, name: str) -> dict[str, Any]:
+        return cast("dict[str, Any]", self._read(name, dict))
 
-    def maybe_text(self, name: str) -> str | None:
-        return self._maybe(name, str)
+    def optional_text(self, name: str) -> str | None:
+        return self._read_optional(name, str)
 
-    def maybe_inner(self, name: str) -> dict[str, Any] | None:
-        return cast("dict[str, Any] | None", self._maybe(name, dict))
+    def optional_mapping(self, name: str) -> dict[str, Any] | None:
+        return cast("dict[str, Any] | None", self._read_optional(name, dict))
 
-    def drop(self, names: Iterable[str]) -> None:
+    def ignore(self, names: Iterable[str]) -> None:
         """Pass over fields that only repeat others."""
         for name in names:
-            self._left.pop(name, None)
+            self._unread.pop(name, None)
 
-    def known(self) -> None:
+    def require_all_read(self) -> None:
         """Refuse fields that nobody read.
 
         Raises:
             Damaged: there are some.
         """
-        left = sorted(self._left.keys() - {"format", "format_version"})
+        left = sorted(self._unread.keys() - {"format", "format_version"})
         if left:
-            raise Damaged(f"{self._at} has fields that are not known: {', '.join(left)}", hint="Upgrade syncd.")
+            raise DamagedDocument(
+                f"{self._location} has fields that are not known: {', '.join(left)}", hint="Upgrade syncd."
+            )
 
-    def _typed(self, name: str, kind: type[T]) -> T:
-        found = self._maybe(name, kind)
+    def _read(self, name: str, kind: type[T]) -> T:
+        found = self._read_optional(name, kind)
         if found is None:
-            raise Damaged(f"{self._at}: {name} is null", hint=remedy(self._at))
+            raise DamagedDocument(f"{self._location}: {name} is null", hint=hint_for_key(self._location))
         return found
 
-    def _maybe(self, name: str, kind: type[T]) -> T | None:
-        if name not in self._left:
-            raise Damaged(f"{self._at} lacks {name}", hint=remedy(self._at))
-        found = self._left.pop(name)
+    def _read_optional(self, name: str, kind: type[T]) -> T | None:
+        if name not in self._unread:
+            raise DamagedDocument(f"{self._location} lacks {name}", hint=hint_for_key(self._location))
+        found = self._unread.pop(name)
         if found is not None and type(found) is not kind:
-            raise Damaged(f"{self._at}: {name} is {str(found)[:60]!r}, not {kind.__name__}", hint=remedy(self._at))
+            raise DamagedDocument(
+                f"{self._location}: {name} is {str(found)[:60]!r}, not {kind.__name__}",
+                hint=hint_for_key(self._location),
+            )
         return found
 
 
 @contextmanager
-def blamed(at: str) -> Generator[None]:
+def raise_as_damaged(location: str) -> Generator[None]:
     """Turn what a value says of a wrong content into damage of the document that held it."""
     try:
         yield
     except StateUnreadable:
         raise
     except (Misuse, DataInDoubt, ValueError) as error:
-        raise Damaged(f"{at} holds a value that cannot be: {error}", hint=remedy(at)) from error
+        raise DamagedDocument(
+            f"{location} holds a value that cannot be: {error}", hint=hint_for_key(location)
+        ) from error

@@ -7,19 +7,36 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final, Self
 
-from watermarks.batch import BatchId, Link, Snapshot
-from watermarks.codec import REBUILD, Damaged, Fields, Foreign, blamed, printable, seal, unseal
-from watermarks.cursor import Cursor, Kind, Value, instant_of, instant_text
+from watermarks.batch import BatchId, BatchLink, SnapshotProgress
+from watermarks.codec import (
+    REBUILD_HINT,
+    DamagedDocument,
+    FieldReader,
+    ForeignDocument,
+    decode,
+    encode,
+    raise_as_damaged,
+    to_printable,
+)
+from watermarks.cursor import Cursor, CursorValue, ValueKind, format_instant, parse_instant
 from watermarks.errors import DataInDoubt
 from watermarks.names import StreamName
-from watermarks.progress import Extracted, Landings, Loaded, Run, Skipped, Strategy, Tally
-from watermarks.upgrade import upgraded
+from watermarks.progress import (
+    EarlierLoads,
+    ExtractProgress,
+    LoadProgress,
+    ProgressCounts,
+    Run,
+    RunStrategy,
+    SkippedBatches,
+)
+from watermarks.upgrade import upgrade_fields
 
-FORMAT: Final = "watermarks/watermark"
-VERSION: Final = 1
+WATERMARK_FORMAT_NAME: Final = "watermarks/watermark"
+FORMAT_VERSION: Final = 1
 
 
-class MarksCrossed(DataInDoubt):
+class InconsistentMarks(DataInDoubt):
     """More is loaded than was ever extracted."""
 
 
@@ -30,7 +47,7 @@ class Stage(StrEnum):
     LOAD = "load"
 
 
-class Status(StrEnum):
+class StageStatus(StrEnum):
     """How a stage stands, in the words that users of the earlier tool know."""
 
     PENDING = "pending"
@@ -40,16 +57,16 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class FailureRecord:
     """Why a stage does not go on, how often it was tried, and when it will be again."""
 
     message: str
     attempt: int
-    at: datetime
-    next_try: datetime | None
+    failed_at: datetime
+    retry_at: datetime | None
 
 
-NOT_LOADED: Final = Loaded()
+NOTHING_LOADED_YET: Final = LoadProgress()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,224 +75,240 @@ class Watermark:
 
     stream: StreamName
     revision: int = 0
-    extracted: Extracted | None
-    loaded: Loaded = NOT_LOADED
+    extract_progress: ExtractProgress | None
+    load_progress: LoadProgress = NOTHING_LOADED_YET
     epochs: Mapping[Stage, int] = field(default_factory=dict[Stage, int])
-    failures: Mapping[Stage, Failure] = field(default_factory=dict[Stage, Failure])
-    set_at: int = 0
+    failures: Mapping[Stage, FailureRecord] = field(default_factory=dict[Stage, FailureRecord])
+    last_manual_revision: int = 0
     """The revision of the last change by a person: what `undo` takes back."""
     created_at: datetime
     updated_at: datetime
 
     def __post_init__(self) -> None:
-        if bool(self.stream.target) is not (self.extracted is None):
-            raise MarksCrossed(
+        if bool(self.stream.target) is not (self.extract_progress is None):
+            raise InconsistentMarks(
                 f"{self.stream}: the document of the default target, and no other, has an extracted half"
             )
-        last = self.loaded.last
-        if self.extracted and len(self.extracted.closed) != self.extracted.generation - 1:
-            raise MarksCrossed(
-                f"{self.stream}: generation {self.extracted.generation} follows others that are not closed"
+        last = self.load_progress.last_batch
+        if (
+            self.extract_progress
+            and len(self.extract_progress.closed_generations) != self.extract_progress.generation - 1
+        ):
+            raise InconsistentMarks(
+                f"{self.stream}: generation {self.extract_progress.generation} follows others that are not closed"
             )
-        if self.loaded.base > last:
-            raise MarksCrossed(f"{self.stream}: batch {last} is loaded, what is loaded begins at {self.loaded.base}")
-        if self.extracted and (last > self.extracted.last or last.seq > self.extracted.end_of(last.generation)):
-            raise MarksCrossed(f"{self.stream}: batch {last} is loaded, the chain ends at {self.extracted.last}")
+        if self.load_progress.base > last:
+            raise InconsistentMarks(
+                f"{self.stream}: batch {last} is loaded, what is loaded begins at {self.load_progress.base}"
+            )
+        if self.extract_progress and (
+            last > self.extract_progress.last_batch or last.seq > self.extract_progress.last_seq_of(last.generation)
+        ):
+            raise InconsistentMarks(
+                f"{self.stream}: batch {last} is loaded, the chain ends at {self.extract_progress.last_batch}"
+            )
 
     @classmethod
-    def new(cls, stream: StreamName, *, at: datetime) -> Self:
+    def new(cls, stream: StreamName, *, created_at: datetime) -> Self:
         """The watermark of a stream that has never run."""
-        extracted = None if stream.target else Extracted()
-        return cls(stream=stream, extracted=extracted, created_at=at, updated_at=at)
+        extracted = None if stream.target else ExtractProgress()
+        return cls(stream=stream, extract_progress=extracted, created_at=created_at, updated_at=created_at)
 
     @property
     def stem(self) -> str:
         return self.stream.stem
 
     @property
-    def chain(self) -> Extracted:
+    def required_extract_progress(self) -> ExtractProgress:
         """The extracted half, where it must be.
 
         Raises:
             MarksCrossed: this is the document of a further target.
         """
-        if self.extracted is None:
-            raise MarksCrossed(f"{self.stream} is a further target: its chain is {self.stream.default}'s")
-        return self.extracted
+        if self.extract_progress is None:
+            raise InconsistentMarks(f"{self.stream} is a further target: its chain is {self.stream.default_stream}'s")
+        return self.extract_progress
 
-    def stamped(self, revision: int, *, at: datetime) -> Self:
+    def with_revision(self, revision: int, *, updated_at: datetime) -> Self:
         """This content as a revision of the document."""
-        return replace(self, revision=revision, updated_at=at)
+        return replace(self, revision=revision, updated_at=updated_at)
 
-    def with_link(self, link: Link, *, run: Run, at: datetime) -> Self:
+    def with_link(self, link: BatchLink, *, run: Run, now: datetime) -> Self:
         """Advance the extracted mark by the next link of the chain."""
         return replace(
             self,
-            extracted=self.chain.with_link(link, run=run, at=at),
-            failures=_without(self.failures, Stage.EXTRACT),
+            extract_progress=self.required_extract_progress.with_link(link, run=run, now=now),
+            failures=_without_stage(self.failures, Stage.EXTRACT),
         )
 
-    def with_landed(self, link: Link, *, rows: int, run: Run, at: datetime) -> Self:
+    def with_loaded_batch(self, link: BatchLink, *, rows: int, run: Run, now: datetime) -> Self:
         """Advance the loaded mark by one batch."""
         return replace(
             self,
-            loaded=self.loaded.with_landed(link, rows=rows, run=run, at=at),
-            failures=_without(self.failures, Stage.LOAD),
+            load_progress=self.load_progress.with_loaded_batch(link, rows=rows, run=run, now=now),
+            failures=_without_stage(self.failures, Stage.LOAD),
         )
 
     def with_epoch(self, stage: Stage, epoch: int) -> Self:
         """Note that a process took the stage over."""
         return replace(self, epochs=MappingProxyType({**self.epochs, stage: epoch}))
 
-    def with_failure(self, stage: Stage, failure: Failure) -> Self:
+    def with_failure(self, stage: Stage, failure: FailureRecord) -> Self:
         """Note that a stage failed. No position moves."""
-        kept = replace(failure, message=printable(failure.message))
+        kept = replace(failure, message=to_printable(failure.message))
         return replace(self, failures=MappingProxyType({**self.failures, stage: kept}))
 
-    def status(self, stage: Stage) -> Status:
+    def stage_status(self, stage: Stage) -> StageStatus:
         if stage in self.failures:
-            return Status.FAILED
+            return StageStatus.FAILED
         return self._load_status() if stage is Stage.LOAD else self._extract_status()
 
-    def _extract_status(self) -> Status:
-        half = self.extracted
-        if half is None or half.tally.batches == 0 or (half.seq == 0 and half.strategy is Strategy.MANUAL):
-            return Status.PENDING
-        return Status.IN_PROGRESS if half.snapshot and not half.snapshot.done else Status.SUCCESS
+    def _extract_status(self) -> StageStatus:
+        half = self.extract_progress
+        if half is None or half.counts.batches == 0 or (half.seq == 0 and half.strategy is RunStrategy.MANUAL):
+            return StageStatus.PENDING
+        return StageStatus.IN_PROGRESS if half.snapshot and not half.snapshot.done else StageStatus.SUCCESS
 
-    def _load_status(self) -> Status:
-        if self.loaded.at is None or self.loaded.last == self.loaded.base:
-            return Status.PENDING
-        behind = self.extracted is not None and next(self.extracted.ids(after=self.loaded.last), None) is not None
-        return Status.IN_PROGRESS if behind else Status.SUCCESS
+    def _load_status(self) -> StageStatus:
+        if self.load_progress.loaded_at is None or self.load_progress.last_batch == self.load_progress.base:
+            return StageStatus.PENDING
+        behind = (
+            self.extract_progress is not None
+            and next(self.extract_progress.batch_ids(after=self.load_progress.last_batch), None) is not None
+        )
+        return StageStatus.IN_PROGRESS if behind else StageStatus.SUCCESS
 
     @property
     def last_error(self) -> str | None:
         """The newest failure that still stands."""
-        newest = max(self.failures.values(), key=lambda failure: failure.at, default=None)
+        newest = max(self.failures.values(), key=lambda failure: failure.failed_at, default=None)
         return newest.message if newest else None
 
     def to_bytes(self) -> bytes:
-        return seal(FORMAT, VERSION, self.fields())
+        return encode(WATERMARK_FORMAT_NAME, FORMAT_VERSION, self.to_fields())
 
-    def fields(self) -> dict[str, Any]:
+    def to_fields(self) -> dict[str, Any]:
         """The content in the document's own words."""
         return {
             "stream": self.stream.stem,
             "revision": self.revision,
-            "set_at_revision": self.set_at,
-            "created_at": instant_text(self.created_at),
-            "updated_at": instant_text(self.updated_at),
+            "set_at_revision": self.last_manual_revision,
+            "created_at": format_instant(self.created_at),
+            "updated_at": format_instant(self.updated_at),
             "epochs": {str(stage): epoch for stage, epoch in self.epochs.items()},
-            "failures": {str(stage): _failure_fields(failure) for stage, failure in self.failures.items()},
-            **(_extracted_fields(self.extracted) if self.extracted else {}),
-            **_loaded_fields(self.loaded),
-            **self._derived(),
+            "failures": {str(stage): _failure_to_fields(failure) for stage, failure in self.failures.items()},
+            **(_extract_progress_to_fields(self.extract_progress) if self.extract_progress else {}),
+            **_load_progress_to_fields(self.load_progress),
+            **self._derived_fields(),
         }
 
-    def _derived(self) -> dict[str, Any]:
+    def _derived_fields(self) -> dict[str, Any]:
         """What readers of the earlier tool look for, and what says nothing new: never read back."""
-        half = self.extracted
-        tally = half.tally if half else self.loaded.tally
+        half = self.extract_progress
+        tally = half.counts if half else self.load_progress.counts
         return {
             "table_name": f"{self.stream.database}.{self.stream.table}",
-            "mysql_status": self.status(Stage.EXTRACT) if half else None,
-            "redshift_status": self.status(Stage.LOAD),
+            "mysql_status": self.stage_status(Stage.EXTRACT) if half else None,
+            "redshift_status": self.stage_status(Stage.LOAD),
             "last_error": self.last_error,
             "metadata": {
-                "manual_watermark": half is not None and half.strategy is Strategy.MANUAL,
-                "total_processing_time_seconds": (tally.milliseconds + (self.loaded.tally.milliseconds if half else 0))
+                "manual_watermark": half is not None and half.strategy is RunStrategy.MANUAL,
+                "total_processing_time_seconds": (
+                    tally.milliseconds + (self.load_progress.counts.milliseconds if half else 0)
+                )
                 / 1000,
                 "average_batch_size": tally.rows // tally.batches if tally.batches else 0,
             },
         }
 
     @classmethod
-    def of_bytes(cls, body: bytes, *, at: str, stem: str) -> Self:
+    def from_bytes(cls, body: bytes, *, location: str, stem: str) -> Self:
         """The watermark in the bytes of a current document.
 
         Raises:
             StateUnreadable: there is none, it is another stream's, or of an older tool (`legacy` reads those).
         """
-        fields = upgraded(unseal(body, FORMAT, VERSION, at=at))
-        return cls.of_fields(fields, at=at, stem=stem)
+        fields = upgrade_fields(decode(body, WATERMARK_FORMAT_NAME, FORMAT_VERSION, location=location))
+        return cls.from_fields(fields, location=location, stem=stem)
 
     @classmethod
-    def of_fields(cls, fields: Mapping[str, Any], *, at: str, stem: str) -> Self:
+    def from_fields(cls, fields: Mapping[str, Any], *, location: str, stem: str) -> Self:
         """The watermark with this content."""
-        read = Fields(fields, at=at)
-        with blamed(at):
-            stream = StreamName.of_stem(read.text("stream"))
+        read = FieldReader(fields, location=location)
+        with raise_as_damaged(location):
+            stream = StreamName.from_stem(read.text("stream"))
             if stream.stem != stem:
-                raise Foreign(f"{at} is the watermark of {stream}", hint="Was it copied or moved by hand?")
+                raise ForeignDocument(
+                    f"{location} is the watermark of {stream}", hint="Was it copied or moved by hand?"
+                )
             watermark = cls(
                 stream=stream,
                 revision=read.number("revision"),
-                set_at=read.number("set_at_revision"),
-                created_at=instant_of(read.text("created_at")),
-                updated_at=instant_of(read.text("updated_at")),
-                epochs=_epochs_of(read.inner("epochs"), at=at),
-                failures=_failures_of(read.inner("failures"), at=at),
-                extracted=None if stream.target else _extracted_of(read),
-                loaded=_loaded_of(read),
+                last_manual_revision=read.number("set_at_revision"),
+                created_at=parse_instant(read.text("created_at")),
+                updated_at=parse_instant(read.text("updated_at")),
+                epochs=_epochs_from_fields(read.mapping("epochs"), location=location),
+                failures=_failures_from_fields(read.mapping("failures"), location=location),
+                extract_progress=None if stream.target else _extract_progress_from_fields(read),
+                load_progress=_load_progress_from_fields(read),
             )
-        read.drop(watermark._derived())
-        read.known()
+        read.ignore(watermark._derived_fields())
+        read.require_all_read()
         return watermark
 
 
-def _without(failures: Mapping[Stage, Failure], stage: Stage) -> Mapping[Stage, Failure]:
+def _without_stage(failures: Mapping[Stage, FailureRecord], stage: Stage) -> Mapping[Stage, FailureRecord]:
     return MappingProxyType({s: failure for s, failure in failures.items() if s is not stage})
 
 
-def _moment(at: datetime | None) -> str | None:
-    return instant_text(at) if at else None
+def _format_optional_instant(instant: datetime | None) -> str | None:
+    return format_instant(instant) if instant else None
 
 
-def _moment_of(text: str | None) -> datetime | None:
-    return instant_of(text) if text else None
+def _parse_optional_instant(text: str | None) -> datetime | None:
+    return parse_instant(text) if text else None
 
 
-def _cursor_fields(cursor: Cursor, side: str) -> dict[str, Any]:
+def _cursor_to_fields(cursor: Cursor, side: str) -> dict[str, Any]:
     """A cursor as time and key apart, for that is how people read it: the time first where it is one."""
     values = cursor.values
-    timed = bool(values) and values[0].kind in {Kind.INSTANT, Kind.WALL}
+    timed = bool(values) and values[0].kind in {ValueKind.INSTANT, ValueKind.WALL}
     return {
         f"last_{side}_data_timestamp": str(values[0]).partition(":")[2] if timed else None,
         f"last_{side}_key": [str(value) for value in values[timed:]],
     }
 
 
-def _cursor_of(read: Fields, side: str) -> Cursor:
-    time = read.maybe_text(f"last_{side}_data_timestamp")
-    key = Cursor.of_texts(read.items(f"last_{side}_key"))
+def _cursor_from_fields(reader: FieldReader, side: str) -> Cursor:
+    time = reader.optional_text(f"last_{side}_data_timestamp")
+    key = Cursor.from_texts(reader.items(f"last_{side}_key"))
     if time is None:
         return key
-    kind = Kind.INSTANT if time.endswith("Z") else Kind.WALL
-    return Cursor((Value.of_text(f"{kind}:{time}"), *key.values))
+    kind = ValueKind.INSTANT if time.endswith("Z") else ValueKind.WALL
+    return Cursor((CursorValue.from_text(f"{kind}:{time}"), *key.values))
 
 
-def _tally_fields(tally: Tally, side: str, rows: str, files: str) -> dict[str, Any]:
+def _counts_to_fields(counts: ProgressCounts, side: str, rows: str, files: str) -> dict[str, Any]:
     return {
-        f"{side}_run": tally.run,
-        rows: tally.run_rows,
-        files: tally.run_files,
-        f"{rows}_total": tally.rows,
-        f"{files}_total": tally.files,
-        f"{side}_batches_total": tally.batches,
-        f"{side}_milliseconds_total": tally.milliseconds,
+        f"{side}_run": counts.run,
+        rows: counts.run_rows,
+        files: counts.run_files,
+        f"{rows}_total": counts.rows,
+        f"{files}_total": counts.files,
+        f"{side}_batches_total": counts.batches,
+        f"{side}_milliseconds_total": counts.milliseconds,
     }
 
 
-def _tally_of(read: Fields, side: str, rows: str, files: str) -> Tally:
-    return Tally(
-        run=read.maybe_text(f"{side}_run"),
-        run_rows=read.number(rows),
-        run_files=read.number(files),
-        rows=read.number(f"{rows}_total"),
-        files=read.number(f"{files}_total"),
-        batches=read.number(f"{side}_batches_total"),
-        milliseconds=read.number(f"{side}_milliseconds_total"),
+def _counts_from_fields(reader: FieldReader, side: str, rows: str, files: str) -> ProgressCounts:
+    return ProgressCounts(
+        run=reader.optional_text(f"{side}_run"),
+        run_rows=reader.number(rows),
+        run_files=reader.number(files),
+        rows=reader.number(f"{rows}_total"),
+        files=reader.number(f"{files}_total"),
+        batches=reader.number(f"{side}_batches_total"),
+        milliseconds=reader.number(f"{side}_milliseconds_total"),
     )
 
 
@@ -283,122 +316,126 @@ _MYSQL: Final = ("mysql", "mysql_rows_extracted", "s3_file_count")
 _REDSHIFT: Final = ("redshift", "redshift_rows_loaded", "redshift_file_count")
 
 
-def _extracted_fields(half: Extracted) -> dict[str, Any]:
+def _extract_progress_to_fields(progress: ExtractProgress) -> dict[str, Any]:
     return {
-        "generation": half.generation,
-        "extracted_seq": half.seq,
-        **_cursor_fields(half.cursor, "mysql"),
-        "generation_began": half.began.texts(),
-        "snapshot": half.snapshot.fields() if half.snapshot else None,
-        "closed_generations": {str(generation): seq for generation, seq in half.closed.items()},
-        "last_batch_digest": half.chain,
-        "last_mysql_extraction_time": _moment(half.at),
-        "backup_strategy": str(half.strategy),
-        "proven": half.proven,
-        "source_identity": half.source_identity,
-        **_tally_fields(half.tally, *_MYSQL),
+        "generation": progress.generation,
+        "extracted_seq": progress.seq,
+        **_cursor_to_fields(progress.cursor, "mysql"),
+        "generation_began": progress.generation_start.to_texts(),
+        "snapshot": progress.snapshot.to_fields() if progress.snapshot else None,
+        "closed_generations": {str(generation): seq for generation, seq in progress.closed_generations.items()},
+        "last_batch_digest": progress.last_link_digest,
+        "last_mysql_extraction_time": _format_optional_instant(progress.extracted_at),
+        "backup_strategy": str(progress.strategy),
+        "proven": progress.proven,
+        "source_identity": progress.source_identity,
+        **_counts_to_fields(progress.counts, *_MYSQL),
     }
 
 
-def _extracted_of(read: Fields) -> Extracted:
-    return Extracted(
-        generation=read.number("generation"),
-        seq=read.number("extracted_seq"),
-        cursor=_cursor_of(read, "mysql"),
-        began=Cursor.of_texts(read.items("generation_began")),
-        snapshot=Snapshot.of_fields(read.maybe_inner("snapshot"), at="snapshot"),
-        closed=_closed_of(read.inner("closed_generations")),
-        chain=read.maybe_text("last_batch_digest"),
-        at=_moment_of(read.maybe_text("last_mysql_extraction_time")),
-        strategy=Strategy(read.text("backup_strategy")),
-        proven=read.flag("proven"),
-        source_identity=read.maybe_text("source_identity"),
-        tally=_tally_of(read, *_MYSQL),
+def _extract_progress_from_fields(reader: FieldReader) -> ExtractProgress:
+    return ExtractProgress(
+        generation=reader.number("generation"),
+        seq=reader.number("extracted_seq"),
+        cursor=_cursor_from_fields(reader, "mysql"),
+        generation_start=Cursor.from_texts(reader.items("generation_began")),
+        snapshot=SnapshotProgress.from_fields(reader.optional_mapping("snapshot"), location="snapshot"),
+        closed_generations=_closed_generations_from_fields(reader.mapping("closed_generations")),
+        last_link_digest=reader.optional_text("last_batch_digest"),
+        extracted_at=_parse_optional_instant(reader.optional_text("last_mysql_extraction_time")),
+        strategy=RunStrategy(reader.text("backup_strategy")),
+        proven=reader.flag("proven"),
+        source_identity=reader.optional_text("source_identity"),
+        counts=_counts_from_fields(reader, *_MYSQL),
     )
 
 
-def _closed_of(found: Mapping[str, Any]) -> Mapping[int, int]:
-    read = Fields(found, at="closed_generations")
-    closed = {generation: read.number(str(generation)) for generation in range(1, len(found) + 1)}
+def _closed_generations_from_fields(fields: Mapping[str, Any]) -> Mapping[int, int]:
+    read = FieldReader(fields, location="closed_generations")
+    closed = {generation: read.number(str(generation)) for generation in range(1, len(fields) + 1)}
     return MappingProxyType(closed)
 
 
-def _loaded_fields(half: Loaded) -> dict[str, Any]:
+def _load_progress_to_fields(progress: LoadProgress) -> dict[str, Any]:
     return {
-        "load_generation": half.load_generation,
-        "load_base": str(half.base),
-        "earlier_landings": [[span.load_generation, str(span.after), str(span.upto)] for span in half.earlier],
-        "loaded_generation": half.last.generation,
-        "loaded_seq": half.last.seq,
-        **_cursor_fields(half.cursor, "redshift"),
-        "skipped_batches": [[str(span.after), str(span.upto)] for span in half.skipped],
-        "last_redshift_load_time": _moment(half.at),
+        "load_generation": progress.load_generation,
+        "load_base": str(progress.base),
+        "earlier_landings": [
+            [span.load_generation, str(span.after), str(span.up_to)] for span in progress.earlier_loads
+        ],
+        "loaded_generation": progress.last_batch.generation,
+        "loaded_seq": progress.last_batch.seq,
+        **_cursor_to_fields(progress.cursor, "redshift"),
+        "skipped_batches": [[str(span.after), str(span.up_to)] for span in progress.skipped_batches],
+        "last_redshift_load_time": _format_optional_instant(progress.loaded_at),
         "processed_s3_files": [],  # in order, so whatever is landed is folded
-        "processed_s3_files_folded": {"through": str(half.last), "files": half.folded},
-        **_tally_fields(half.tally, *_REDSHIFT),
+        "processed_s3_files_folded": {"through": str(progress.last_batch), "files": progress.file_count},
+        **_counts_to_fields(progress.counts, *_REDSHIFT),
     }
 
 
-def _loaded_of(read: Fields) -> Loaded:
-    last = BatchId(read.number("loaded_generation"), read.number("loaded_seq"))
-    fold = Fields(read.inner("processed_s3_files_folded"), at="processed_s3_files_folded")
+def _load_progress_from_fields(reader: FieldReader) -> LoadProgress:
+    last = BatchId(reader.number("loaded_generation"), reader.number("loaded_seq"))
+    fold = FieldReader(reader.mapping("processed_s3_files_folded"), location="processed_s3_files_folded")
     files = fold.number("files")
-    if fold.text("through") != str(last) or read.items("processed_s3_files"):
-        raise Damaged("processed_s3_files does not end where the loaded mark stands", hint=REBUILD)
-    fold.known()
-    return Loaded(
-        load_generation=read.number("load_generation"),
-        base=BatchId.of_text(read.text("load_base")),
-        earlier=tuple(_landings_of(span) for span in read.items("earlier_landings")),
-        last=last,
-        cursor=_cursor_of(read, "redshift"),
-        skipped=tuple(_skipped_of(span) for span in read.items("skipped_batches")),
-        at=_moment_of(read.maybe_text("last_redshift_load_time")),
-        folded=files,
-        tally=_tally_of(read, *_REDSHIFT),
+    if fold.text("through") != str(last) or reader.items("processed_s3_files"):
+        raise DamagedDocument("processed_s3_files does not end where the loaded mark stands", hint=REBUILD_HINT)
+    fold.require_all_read()
+    return LoadProgress(
+        load_generation=reader.number("load_generation"),
+        base=BatchId.from_text(reader.text("load_base")),
+        earlier_loads=tuple(_earlier_loads_from_json(span) for span in reader.items("earlier_landings")),
+        last_batch=last,
+        cursor=_cursor_from_fields(reader, "redshift"),
+        skipped_batches=tuple(_skipped_batches_from_json(span) for span in reader.items("skipped_batches")),
+        loaded_at=_parse_optional_instant(reader.optional_text("last_redshift_load_time")),
+        file_count=files,
+        counts=_counts_from_fields(reader, *_REDSHIFT),
     )
 
 
-def _landings_of(span: Any) -> Landings:  # noqa: ANN401  # whatever JSON gave
+def _earlier_loads_from_json(span: Any) -> EarlierLoads:  # noqa: ANN401  # whatever JSON gave
     match span:
         case [int(generation), str(after), str(upto)] if type(generation) is int:
-            return Landings(load_generation=generation, after=BatchId.of_text(after), upto=BatchId.of_text(upto))
+            return EarlierLoads(
+                load_generation=generation, after=BatchId.from_text(after), up_to=BatchId.from_text(upto)
+            )
         case _:
-            raise Damaged(f"earlier_landings holds {str(span)[:60]!r}", hint=REBUILD)
+            raise DamagedDocument(f"earlier_landings holds {str(span)[:60]!r}", hint=REBUILD_HINT)
 
 
-def _skipped_of(span: Any) -> Skipped:  # noqa: ANN401  # whatever JSON gave
+def _skipped_batches_from_json(span: Any) -> SkippedBatches:  # noqa: ANN401  # whatever JSON gave
     match span:
         case [str(after), str(upto)]:
-            return Skipped(after=BatchId.of_text(after), upto=BatchId.of_text(upto))
+            return SkippedBatches(after=BatchId.from_text(after), up_to=BatchId.from_text(upto))
         case _:
-            raise Damaged(f"skipped_batches holds {str(span)[:60]!r}", hint=REBUILD)
+            raise DamagedDocument(f"skipped_batches holds {str(span)[:60]!r}", hint=REBUILD_HINT)
 
 
-def _failure_fields(failure: Failure) -> dict[str, Any]:
+def _failure_to_fields(failure: FailureRecord) -> dict[str, Any]:
     return {
         "message": failure.message,
         "attempt": failure.attempt,
-        "at": instant_text(failure.at),
-        "next_try": _moment(failure.next_try),
+        "at": format_instant(failure.failed_at),
+        "next_try": _format_optional_instant(failure.retry_at),
     }
 
 
-def _failures_of(found: Mapping[str, Any], *, at: str) -> Mapping[Stage, Failure]:
-    failures: dict[Stage, Failure] = {}
-    by_stage = Fields(found, at=at)
-    for stage in found:
-        read = Fields(by_stage.inner(stage), at=at)
-        failures[Stage(stage)] = Failure(
+def _failures_from_fields(fields: Mapping[str, Any], *, location: str) -> Mapping[Stage, FailureRecord]:
+    failures: dict[Stage, FailureRecord] = {}
+    by_stage = FieldReader(fields, location=location)
+    for stage in fields:
+        read = FieldReader(by_stage.mapping(stage), location=location)
+        failures[Stage(stage)] = FailureRecord(
             message=read.text("message"),
             attempt=read.number("attempt"),
-            at=instant_of(read.text("at")),
-            next_try=_moment_of(read.maybe_text("next_try")),
+            failed_at=parse_instant(read.text("at")),
+            retry_at=_parse_optional_instant(read.optional_text("next_try")),
         )
-        read.known()
+        read.require_all_read()
     return MappingProxyType(failures)
 
 
-def _epochs_of(found: Mapping[str, Any], *, at: str) -> Mapping[Stage, int]:
-    read = Fields(found, at=at)
-    return MappingProxyType({Stage(stage): read.number(stage) for stage in found})
+def _epochs_from_fields(fields: Mapping[str, Any], *, location: str) -> Mapping[Stage, int]:
+    read = FieldReader(fields, location=location)
+    return MappingProxyType({Stage(stage): read.number(stage) for stage in fields})

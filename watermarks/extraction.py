@@ -10,74 +10,74 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from watermarks.batch import BatchId, Draft, Filled, Kind, Link, Plan
-from watermarks.batch_states import Event, State, move
-from watermarks.document import Failure, Stage, Watermark
-from watermarks.history import Change, Journal, Note, StateMissing
-from watermarks.lease import Held, read_held, require_epoch
+from watermarks.batch import BatchDraft, BatchId, BatchKind, BatchLink, BatchOutput, Plan
+from watermarks.batch_states import BatchEvent, BatchState, next_state
+from watermarks.document import FailureRecord, Stage, Watermark
+from watermarks.history import ChangeKind, ChangeNote, Journal, StateMissing
+from watermarks.lease import HeldClaim, read_claimed_watermark, require_epoch
 from watermarks.names import StreamName, link_key, plan_key
 from watermarks.progress import Run
 from watermarks.store import put_once
 
 
-class Producer(Protocol):
+class BatchProducer(Protocol):
     """Whoever makes the content of batches: the one part that differs from source to source."""
 
-    def propose(self, watermark: Watermark) -> Draft | None:
+    def propose_batch(self, watermark: Watermark) -> BatchDraft | None:
         """What the next batch should move; None when there is nothing to do now. Writes nothing."""
         ...
 
-    def holds(self, plan: Plan) -> bool:
+    def is_plan_current(self, plan: Plan) -> bool:
         """Whether the world that the plan was made for is still there."""
         ...
 
-    def fill(self, plan: Plan) -> Filled:
+    def write_files(self, plan: Plan) -> BatchOutput:
         """Read what the plan says and write it to files with names never used before."""
         ...
 
-    def drop(self, files: Sequence[str]) -> None:
+    def delete_files(self, files: Sequence[str]) -> None:
         """Remove files that no link names and none ever will."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class ExtractResult:
     """What one turn did."""
 
-    state: State | None
+    state: BatchState | None
     """Where the batch ended; None when there was nothing to do."""
-    link: Link | None = None
+    link: BatchLink | None = None
     watermark: Watermark | None = None
 
 
-IDLE: Final = Turn(state=None)
+NOTHING_EXTRACTED: Final = ExtractResult(state=None)
 
 
-class Chain:
+class BatchChain:
     """The links of one stream, as they lie in the store."""
 
     def __init__(self, journal: Journal[Watermark], stream: StreamName) -> None:
-        self.stream = stream.default
+        self.stream = stream.default_stream
         self._journal = journal
         self._store = journal.store
 
-    def plan(self, batch: BatchId) -> Plan | None:
+    def read_plan(self, batch: BatchId) -> Plan | None:
         key = plan_key(self.stream, batch)
         stored = self._store.read(key)
-        return Plan.of_bytes(stored.body, at=key, stream=self.stream, id=batch) if stored else None
+        return Plan.from_bytes(stored.body, location=key, stream=self.stream, batch=batch) if stored else None
 
-    def link(self, batch: BatchId) -> Link | None:
+    def read_link(self, batch: BatchId) -> BatchLink | None:
         key = link_key(self.stream, batch)
         stored = self._store.read(key)
-        return Link.of_bytes(stored.body, at=key, stream=self.stream, id=batch) if stored else None
+        return BatchLink.from_bytes(stored.body, location=key, stream=self.stream, batch=batch) if stored else None
 
-    def required(self, batch: BatchId) -> Link:
+    def require_link(self, batch: BatchId) -> BatchLink:
         """A link that the document says is there.
 
         Raises:
             StateMissing: it is not.
         """
-        link = self.link(batch)
+        link = self.read_link(batch)
         if link is None:
             raise StateMissing(
                 f"{link_key(self.stream, batch)} is gone, although it is a link of the chain",
@@ -85,32 +85,36 @@ class Chain:
             )
         return link
 
-    def seal(self, plan: Plan) -> Plan:
+    def create_plan(self, plan: Plan) -> Plan:
         """Make this the plan of its number, or learn which one is."""
         kept = put_once(self._store, plan_key(self.stream, plan.id), plan.to_bytes())
-        return plan if kept.ours else Plan.of_bytes(kept.body, at="plan", stream=self.stream, id=plan.id)
+        return plan if kept.is_ours else Plan.from_bytes(kept.body, location="plan", stream=self.stream, batch=plan.id)
 
-    def close(self, link: Link) -> Link:
+    def create_link(self, link: BatchLink) -> BatchLink:
         """Make this the link of its number, or learn which one is."""
         kept = put_once(self._store, link_key(self.stream, link.id), link.to_bytes())
-        return link if kept.ours else Link.of_bytes(kept.body, at="link", stream=self.stream, id=link.id)
+        return (
+            link
+            if kept.is_ours
+            else BatchLink.from_bytes(kept.body, location="link", stream=self.stream, batch=link.id)
+        )
 
-    def origin_of(self, batch: BatchId) -> BatchId:
+    def find_origin(self, batch: BatchId) -> BatchId:
         """What a replay of this batch ranks by: the batch that first read its rows, through every replay between."""
-        return self.required(batch).rank
+        return self.require_link(batch).rank
 
 
 class Extraction:
     """The extract stage of one stream, for as long as its claim is held."""
 
-    def __init__(self, journal: Journal[Watermark], held: Held, producer: Producer) -> None:
-        self.chain = Chain(journal, held.stream)
+    def __init__(self, journal: Journal[Watermark], held: HeldClaim, producer: BatchProducer) -> None:
+        self.chain = BatchChain(journal, held.stream)
         self._journal = journal
         self._held = held
         self._producer = producer
         self._stem = held.stream.stem
 
-    def turn(self, run: Run) -> Turn:
+    def extract_next_batch(self, run: Run) -> ExtractResult:
         """Bring the chain one link further: take up what is there, or plan anew.
 
         Raises:
@@ -118,99 +122,99 @@ class Extraction:
         """
         began = self._journal.clock.monotonic()
         watermark = self._read()
-        plan = self.chain.plan(watermark.chain.next) or self._planned(watermark)
+        plan = self.chain.read_plan(watermark.required_extract_progress.next_batch) or self._create_next_plan(watermark)
         if plan is None:
-            return IDLE
-        link = self.chain.link(plan.id) or self._made(plan, watermark)
+            return NOTHING_EXTRACTED
+        link = self.chain.read_link(plan.id) or self._create_next_link(plan, watermark)
         timed = replace(run, seconds=run.seconds + self._journal.clock.monotonic() - began)
-        return Turn(state=_end_of(link), link=link, watermark=self._advance(link, timed))
+        return ExtractResult(state=_final_state(link), link=link, watermark=self._advance(link, timed))
 
-    def fail(self, message: str, *, retry_in: Callable[[int], Failure]) -> None:
+    def record_failure(self, message: str, *, make_failure: Callable[[int], FailureRecord]) -> None:
         """Note a failure in history. No position moves; `retry_in` turns the attempt's number into the failure."""
 
         def failed(state: Watermark | None) -> Watermark:
-            state = self._mine(state)
+            state = self._require_owned(state)
             before = state.failures.get(Stage.EXTRACT)
-            return state.with_failure(Stage.EXTRACT, retry_in(before.attempt + 1 if before else 1))
+            return state.with_failure(Stage.EXTRACT, make_failure(before.attempt + 1 if before else 1))
 
-        self._journal.commit(self._stem, failed, self._note(Change.FAIL, message))
+        self._journal.commit(self._stem, failed, self._make_note(ChangeKind.FAIL, message))
 
     def _read(self) -> Watermark:
-        return self._mine(read_held(self._journal, self._held))
+        return self._require_owned(read_claimed_watermark(self._journal, self._held))
 
-    def _mine(self, state: Watermark | None) -> Watermark:
+    def _require_owned(self, state: Watermark | None) -> Watermark:
         if state is None:
             raise StateMissing(f"{self._held.stream} has no watermark, yet its stage is held")
         require_epoch(state, Stage.EXTRACT, self._held.epoch)
         return state
 
-    def _planned(self, watermark: Watermark) -> Plan | None:
-        draft = self._producer.propose(watermark)
+    def _create_next_plan(self, watermark: Watermark) -> Plan | None:
+        draft = self._producer.propose_batch(watermark)
         if draft is None:
             return None
-        return self.chain.seal(
+        return self.chain.create_plan(
             Plan(
                 stream=self.chain.stream,
-                id=watermark.chain.next,
+                id=watermark.required_extract_progress.next_batch,
                 draft=draft,
-                nonce=self._journal.nonce(),
+                nonce=self._journal.make_nonce(),
                 epoch=self._held.epoch,
                 planned_at=self._journal.clock.now(),
             )
         )
 
-    def _made(self, plan: Plan, watermark: Watermark) -> Link:
+    def _create_next_link(self, plan: Plan, watermark: Watermark) -> BatchLink:
         """Carry a plan out, or abandon it where its world is gone; the first link at its number wins."""
-        same_mark = plan.draft.world.mark == watermark.chain.cursor
-        if not (same_mark and self._producer.holds(plan)):
-            return self._abandoned(plan, watermark)
-        filled = self._producer.fill(plan)
-        mine = Link.done(
+        same_mark = plan.draft.basis.mark == watermark.required_extract_progress.cursor
+        if not (same_mark and self._producer.is_plan_current(plan)):
+            return self._abandon_plan(plan, watermark)
+        filled = self._producer.write_files(plan)
+        mine = BatchLink.from_completed_plan(
             plan,
             filled,
-            previous=watermark.chain.chain,
-            nonce=self._journal.nonce(),
+            previous=watermark.required_extract_progress.last_link_digest,
+            nonce=self._journal.make_nonce(),
             epoch=self._held.epoch,
-            at=self._journal.clock.now(),
+            made_at=self._journal.clock.now(),
         )
-        link = self.chain.close(mine)
+        link = self.chain.create_link(mine)
         # I7: only what the winner does not name may go; a woken writer may have been beaten by its own earlier answer.
         if lost := [name for name in filled.files if name not in link.files]:
-            self._producer.drop(lost)
+            self._producer.delete_files(lost)
         return link
 
-    def _abandoned(self, plan: Plan, watermark: Watermark) -> Link:
-        move(State.PLANNED, Event.ABANDON)
-        return self.chain.close(
-            Link.abandoned(
+    def _abandon_plan(self, plan: Plan, watermark: Watermark) -> BatchLink:
+        next_state(BatchState.PLANNED, BatchEvent.ABANDON)
+        return self.chain.create_link(
+            BatchLink.from_abandoned_plan(
                 plan,
                 "the world it was planned for is gone",
-                previous=watermark.chain.chain,
-                nonce=self._journal.nonce(),
+                previous=watermark.required_extract_progress.last_link_digest,
+                nonce=self._journal.make_nonce(),
                 epoch=self._held.epoch,
-                at=self._journal.clock.now(),
-                mark=watermark.chain.cursor,
+                made_at=self._journal.clock.now(),
+                mark=watermark.required_extract_progress.cursor,
             )
         )
 
-    def _advance(self, link: Link, run: Run) -> Watermark | None:
+    def _advance(self, link: BatchLink, run: Run) -> Watermark | None:
         """Move the mark by a link that stands (I2). Where the number is no longer the next, others were first."""
 
         def advanced(state: Watermark | None) -> Watermark | None:
-            state = self._mine(state)
-            if state.chain.next != link.id:
+            state = self._require_owned(state)
+            if state.required_extract_progress.next_batch != link.id:
                 return None
-            return state.with_link(link, run=run, at=self._journal.clock.now())
+            return state.with_link(link, run=run, now=self._journal.clock.now())
 
-        change = Change.ABANDON if link.kind is Kind.ABANDONED else Change.EXTRACT
-        return self._journal.commit(self._stem, advanced, self._note(change))
+        change = ChangeKind.ABANDON if link.kind is BatchKind.ABANDONED else ChangeKind.EXTRACT
+        return self._journal.commit(self._stem, advanced, self._make_note(change))
 
-    def _note(self, change: Change, why: str = "") -> Note:
+    def _make_note(self, change: ChangeKind, reason: str = "") -> ChangeNote:
         held = self._held
-        return Note(change=change, who=held.process, why=why, stage=held.stage, epoch=held.epoch)
+        return ChangeNote(change=change, author=held.process, reason=reason, stage=held.stage, epoch=held.epoch)
 
 
-def _end_of(link: Link) -> State:
-    if link.kind is Kind.ABANDONED:
-        return State.ABANDONED
-    return move(State.CLAIMED, Event.FINISH if link.files else Event.FIND_NOTHING)
+def _final_state(link: BatchLink) -> BatchState:
+    if link.kind is BatchKind.ABANDONED:
+        return BatchState.ABANDONED
+    return next_state(BatchState.CLAIMED, BatchEvent.FINISH if link.files else BatchEvent.FIND_NOTHING)

@@ -15,17 +15,27 @@ from enum import StrEnum
 from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 from watermarks.clock import Clock, SystemClock
-from watermarks.codec import REBUILD, Damaged, Fields, Foreign, blamed, parse, printable, seal, unseal
-from watermarks.cursor import instant_of, instant_text
+from watermarks.codec import (
+    REBUILD_HINT,
+    DamagedDocument,
+    FieldReader,
+    ForeignDocument,
+    decode,
+    encode,
+    parse_json_object,
+    raise_as_damaged,
+    to_printable,
+)
+from watermarks.cursor import format_instant, parse_instant
 from watermarks.errors import HintedError, NotOwner, OutcomeUnknown, Stale, StateUnreadable, Transient
-from watermarks.names import StreamName, document_key, history_key, history_prefix, traces
-from watermarks.store import Kept, Revision, Store, put_once
+from watermarks.names import StreamName, document_key, history_key, history_prefix, trace_prefixes
+from watermarks.store import PutResult, Revision, Store, put_once
 
-FORMAT: Final = "watermarks/entry"
-VERSION: Final = 1
+HISTORY_ENTRY_FORMAT_NAME: Final = "watermarks/entry"
+FORMAT_VERSION: Final = 1
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,17}")
-RESTORE: Final = "Restore history/ from the bucket's versions; never begin anew over traces."
-CONTENTION: Final = 50
+RESTORE_HISTORY_HINT: Final = "Restore history/ from the bucket's versions; never begin anew over traces."
+MAX_COMMIT_ATTEMPTS: Final = 50
 """How often a change starts over because others were first; far more than any real crowd needs."""
 
 
@@ -33,7 +43,7 @@ class StateMissing(StateUnreadable):
     """A document is gone although it was there: never a reason to begin anew."""
 
 
-class Contended(Stale):
+class TooMuchContention(Stale):
     """Others changed the document again and again meanwhile."""
 
 
@@ -41,7 +51,7 @@ class Fenced(NotOwner):
     """Another process has taken the stage over since."""
 
 
-class Change(StrEnum):
+class ChangeKind(StrEnum):
     """What an entry did."""
 
     TAKE = "take"
@@ -56,7 +66,9 @@ class Change(StrEnum):
     IMPORT = "import"
 
 
-BY_HAND: Final = frozenset({Change.SET, Change.RESET, Change.SKIP, Change.UNDO, Change.IMPORT})
+MANUAL_CHANGES: Final = frozenset(
+    {ChangeKind.SET, ChangeKind.RESET, ChangeKind.SKIP, ChangeKind.UNDO, ChangeKind.IMPORT}
+)
 """Changes that only a person makes, with a reason, and can take back."""
 
 
@@ -67,22 +79,22 @@ class Document(Protocol):
     def revision(self) -> int: ...
     @property
     def stem(self) -> str: ...
-    def stamped(self, revision: int, *, at: datetime) -> Self: ...
+    def with_revision(self, revision: int, *, updated_at: datetime) -> Self: ...
     def to_bytes(self) -> bytes: ...
     @classmethod
-    def of_bytes(cls, body: bytes, *, at: str, stem: str) -> Self: ...
+    def from_bytes(cls, body: bytes, *, location: str, stem: str) -> Self: ...
 
 
 D = TypeVar("D", bound=Document)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
+class ChangeNote:
     """Who changes a document, what for and why; of a stage also with which epoch."""
 
-    change: Change
-    who: str
-    why: str = ""
+    change: ChangeKind
+    author: str
+    reason: str = ""
     stage: str | None = None
     epoch: int = 0
     evidence: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -90,28 +102,28 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class HistoryEntry:
     """One change of one document, for ever."""
 
     document: str
     revision: int
     nonce: str
-    at: datetime
-    note: Note
+    recorded_at: datetime
+    note: ChangeNote
     before: Mapping[str, Any]
     """Revision and digest of what was changed."""
     after: Mapping[str, Any]
     """The whole document as it became: from here it is rebuilt."""
 
     def to_bytes(self) -> bytes:
-        return seal(FORMAT, VERSION, {
+        return encode(HISTORY_ENTRY_FORMAT_NAME, FORMAT_VERSION, {
             "document": self.document,
             "revision": self.revision,
             "nonce": self.nonce,
-            "at": instant_text(self.at),
+            "at": format_instant(self.recorded_at),
             "change": self.note.change,
-            "who": printable(self.note.who),
-            "why": printable(self.note.why),
+            "who": to_printable(self.note.author),
+            "why": to_printable(self.note.reason),
             "stage": self.note.stage,
             "epoch": self.note.epoch,
             "evidence": dict(self.note.evidence),
@@ -120,33 +132,37 @@ class Entry:
         })  # fmt: skip
 
     @classmethod
-    def of_bytes(cls, body: bytes, *, at: str, stem: str, revision: int) -> Self:
+    def from_bytes(cls, body: bytes, *, location: str, stem: str, revision: int) -> Self:
         """The entry in the bytes.
 
         Raises:
             StateUnreadable: there is none, or it is another document's or revision's.
         """
-        read = Fields(unseal(body, FORMAT, VERSION, at=at), at=at)
+        read = FieldReader(
+            decode(body, HISTORY_ENTRY_FORMAT_NAME, FORMAT_VERSION, location=location), location=location
+        )
         if (found := (read.text("document"), read.number("revision"))) != (stem, revision):
-            raise Foreign(f"{at} is entry {found[1]} of {found[0]}", hint="Was it copied or moved by hand?")
-        with blamed(at):
+            raise ForeignDocument(
+                f"{location} is entry {found[1]} of {found[0]}", hint="Was it copied or moved by hand?"
+            )
+        with raise_as_damaged(location):
             entry = cls(
                 document=stem,
                 revision=revision,
                 nonce=read.text("nonce"),
-                at=instant_of(read.text("at")),
-                note=Note(
-                    change=Change(read.text("change")),
-                    who=read.text("who"),
-                    why=read.text("why"),
-                    stage=read.maybe_text("stage"),
+                recorded_at=parse_instant(read.text("at")),
+                note=ChangeNote(
+                    change=ChangeKind(read.text("change")),
+                    author=read.text("who"),
+                    reason=read.text("why"),
+                    stage=read.optional_text("stage"),
                     epoch=read.number("epoch"),
-                    evidence=read.inner("evidence"),
+                    evidence=read.mapping("evidence"),
                 ),
-                before=read.inner("from"),
-                after=read.inner("to"),
+                before=read.mapping("from"),
+                after=read.mapping("to"),
             )
-        read.known()
+        read.require_all_read()
         return entry
 
     def document_bytes(self) -> bytes:
@@ -154,14 +170,14 @@ class Entry:
         fields = {name: value for name, value in self.after.items() if name != "digest"}
         form, version = fields.pop("format", None), fields.pop("format_version", None)
         if not isinstance(form, str) or not isinstance(version, int):
-            raise Damaged(
+            raise DamagedDocument(
                 f"entry {self.revision} of {self.document} holds no document", hint="Audit the history: syncd audit"
             )
-        return seal(form, version, fields)
+        return encode(form, version, fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen(Generic[D]):
+class DocumentVersion(Generic[D]):
     """A document as it stood, and under which revision of the store."""
 
     state: D
@@ -170,7 +186,7 @@ class Seen(Generic[D]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class CommitAttempt:
     """A change of which nobody knows whether it happened: by this it is recognised."""
 
     revision: int
@@ -187,15 +203,15 @@ class Journal(Generic[D]):
     def __init__(
         self,
         store: Store,
-        kind: type[D],
+        document_type: type[D],
         *,
         clock: Clock | None = None,
-        nonce: Callable[[], str] = new_nonce,
+        make_nonce: Callable[[], str] = new_nonce,
     ) -> None:
         self.store = store
         self.clock = clock or SystemClock()
-        self.nonce = nonce
-        self._kind = kind
+        self.make_nonce = make_nonce
+        self._document_type = document_type
 
     def read(self, stem: str) -> D | None:
         """The document as it stands; it may lag behind its newest entry. None only for one that never was.
@@ -203,17 +219,17 @@ class Journal(Generic[D]):
         Raises:
             StateUnreadable: it is there and cannot be trusted, or was there and is gone.
         """
-        seen = self.seen(stem)
+        seen = self.read_version(stem)
         return seen.state if seen else None
 
-    def newest(self, stem: str) -> D | None:
+    def read_newest(self, stem: str) -> D | None:
         """The document as its newest entry has it; writes nothing."""
         state = self.read(stem)
-        while entry := self.entry(stem, (state.revision if state else 0) + 1):
-            state = self._state_of(entry)
+        while entry := self.read_entry(stem, (state.revision if state else 0) + 1):
+            state = self._parse_state(entry)
         return state
 
-    def entry(self, stem: str, revision: int) -> Entry | None:
+    def read_entry(self, stem: str, revision: int) -> HistoryEntry | None:
         """One entry; None where there is none.
 
         Raises:
@@ -221,25 +237,25 @@ class Journal(Generic[D]):
         """
         key = history_key(stem, revision)
         stored = self.store.read(key)
-        return Entry.of_bytes(stored.body, at=key, stem=stem, revision=revision) if stored else None
+        return HistoryEntry.from_bytes(stored.body, location=key, stem=stem, revision=revision) if stored else None
 
-    def entries(self, stem: str, *, newest: int) -> Iterator[Entry]:
+    def read_entries(self, stem: str, *, newest_revision: int) -> Iterator[HistoryEntry]:
         """The entries from a revision back to the first.
 
         Raises:
             StateMissing: one of them is gone.
         """
-        for revision in range(newest, 0, -1):
-            yield self._required(stem, revision)
+        for revision in range(newest_revision, 0, -1):
+            yield self._require_entry(stem, revision)
 
     def commit(
         self,
         stem: str,
-        change: Callable[[D | None], D | None],
-        note: Note,
+        update: Callable[[D | None], D | None],
+        note: ChangeNote,
         *,
-        again: Attempt | None = None,
-        since: Seen[D] | None = None,
+        retry_of: CommitAttempt | None = None,
+        last_seen: DocumentVersion[D] | None = None,
     ) -> D | None:
         """Change a document: the entry first, then the document. Three requests when nobody is in the way.
 
@@ -256,40 +272,42 @@ class Journal(Generic[D]):
                 got through after all is found, and not made twice.
             Contended: others were always first.
         """
-        nonce = again.nonce if again else self.nonce()
-        if again and self._made(stem, again.revision, nonce):
-            return self.newest(stem)
-        for _ in range(CONTENTION):
-            seen, since = since or self.seen(stem), None
+        nonce = retry_of.nonce if retry_of else self.make_nonce()
+        if retry_of and self._is_own_entry(stem, retry_of.revision, nonce):
+            return self.read_newest(stem)
+        for _ in range(MAX_COMMIT_ATTEMPTS):
+            seen, last_seen = last_seen or self.read_version(stem), None
             try:
-                wanted = change(seen.state if seen else None)
+                wanted = update(seen.state if seen else None)
             except HintedError:
                 # Only the newest state may refuse: a document that lags behind its entries knows too little.
-                if not self._overtaken(stem, seen):
+                if not self._roll_forward_if_behind(stem, seen):
                     raise
                 continue
             if wanted is None:
                 return seen.state if seen else None
-            entry = self._entry(wanted, seen, note, nonce)
-            kept = self._sent(entry)
-            if kept.ours:
-                self._cache(seen, entry)
-                return self._state_of(entry)
+            entry = self._make_entry(wanted, seen, note, nonce)
+            kept = self._write_entry(entry)
+            if kept.is_ours:
+                self._write_document(seen, entry)
+                return self._parse_state(entry)
             self._roll_forward(stem, seen, entry.revision, kept.body)
-            if again and self._made(stem, entry.revision, nonce):
-                return self.newest(stem)
-        raise Contended(f"{stem}: others changed it {CONTENTION} times meanwhile", hint="Try again in a moment.")
+            if retry_of and self._is_own_entry(stem, entry.revision, nonce):
+                return self.read_newest(stem)
+        raise TooMuchContention(
+            f"{stem}: others changed it {MAX_COMMIT_ATTEMPTS} times meanwhile", hint="Try again in a moment."
+        )
 
-    def _sent(self, entry: Entry) -> Kept:
+    def _write_entry(self, entry: HistoryEntry) -> PutResult:
         try:
             return put_once(self.store, history_key(entry.document, entry.revision), entry.to_bytes())
         except OutcomeUnknown as error:
-            attempt = Attempt(revision=entry.revision, nonce=entry.nonce)
+            attempt = CommitAttempt(revision=entry.revision, nonce=entry.nonce)
             raise OutcomeUnknown(error.message, hint=error.hint, attempt=attempt) from error
 
-    def _made(self, stem: str, revision: int, nonce: str) -> bool:
+    def _is_own_entry(self, stem: str, revision: int, nonce: str) -> bool:
         """Whether an entry of ours stands there."""
-        entry = self.entry(stem, revision)
+        entry = self.read_entry(stem, revision)
         return entry is not None and entry.nonce == nonce
 
     def rebuild(self, stem: str) -> D:
@@ -303,19 +321,19 @@ class Journal(Generic[D]):
         newest = self.last_revision(stem)
         if newest == 0:
             raise StateMissing(f"{stem} has no history", hint="Nothing can be rebuilt from nothing.")
-        entry = self._required(stem, newest)
-        state, body = self._state_of(entry), entry.document_bytes()
+        entry = self._require_entry(stem, newest)
+        state, body = self._parse_state(entry), entry.document_bytes()
         if there is None:
             put_once(self.store, key, body)
         elif there.body != body:
             self._require_not_newer(stem, there.body, newest)
-            self.store.replace(key, body, seen=there.revision)
+            self.store.replace(key, body, expected=there.revision)
         return state
 
     def _require_not_newer(self, stem: str, body: bytes, newest: int) -> None:
         key = document_key(stem)
         try:
-            found = self._kind.of_bytes(body, at=key, stem=stem).revision
+            found = self._document_type.from_bytes(body, location=key, stem=stem).revision
         except StateUnreadable:
             return
         if found > newest:
@@ -330,7 +348,7 @@ class Journal(Generic[D]):
         numbers = (key.removeprefix(prefix).removesuffix(".json") for key in self.store.list(prefix))
         return max((int(number) for number in numbers if _NUMBER.fullmatch(number)), default=0)
 
-    def seen(self, stem: str) -> Seen[D] | None:
+    def read_version(self, stem: str) -> DocumentVersion[D] | None:
         """The document as it stands, with what it takes to change it; as `read`.
 
         Raises:
@@ -339,85 +357,88 @@ class Journal(Generic[D]):
         key = document_key(stem)
         stored = self.store.read(key)
         if stored is None:
-            return self._recovered(stem)
-        state = self._kind.of_bytes(stored.body, at=key, stem=stem)
-        return Seen(state=state, body=stored.body, revision=stored.revision)
+            return self._recover_missing(stem)
+        state = self._document_type.from_bytes(stored.body, location=key, stem=stem)
+        return DocumentVersion(state=state, body=stored.body, revision=stored.revision)
 
-    def _recovered(self, stem: str) -> Seen[D] | None:
+    def _recover_missing(self, stem: str) -> DocumentVersion[D] | None:
         """A document that is not there: never begun, begun and not written yet, or lost."""
         key = document_key(stem)
-        first = self.entry(stem, 1)
+        first = self.read_entry(stem, 1)
         # Whatever but the first entry is a trace was written by someone who had read the document.
-        if (trace := self._trace(stem)) is not None:
+        if (trace := self._find_trace(stem)) is not None:
             if self.store.read(key) is not None:
-                return self.seen(stem)
+                return self.read_version(stem)
             raise StateMissing(
                 f"{key} {'is' if first else 'and its first entry are'} gone, yet {trace} is there",
-                hint=f"{REBUILD} -t {stem}" if first else RESTORE,
+                hint=f"{REBUILD_HINT} -t {stem}" if first else RESTORE_HISTORY_HINT,
             )
         if first is None:
             return None
-        self._state_of(first)
+        self._parse_state(first)
         put_once(self.store, key, first.document_bytes())
-        return self.seen(stem)
+        return self.read_version(stem)
 
-    def _trace(self, stem: str) -> str | None:
-        prefixes = traces(StreamName.of_stem(stem)) if "/" in stem else (history_prefix(stem),)
+    def _find_trace(self, stem: str) -> str | None:
+        prefixes = trace_prefixes(StreamName.from_stem(stem)) if "/" in stem else (history_prefix(stem),)
         first = history_key(stem, 1)
         return next((found for prefix in prefixes for found in self.store.list(prefix) if found != first), None)
 
-    def _entry(self, wanted: D, seen: Seen[D] | None, note: Note, nonce: str) -> Entry:
+    def _make_entry(self, wanted: D, seen: DocumentVersion[D] | None, note: ChangeNote, nonce: str) -> HistoryEntry:
         now = self.clock.now()
-        stamped = wanted.stamped(seen.state.revision + 1 if seen else 1, at=now)
+        stamped = wanted.with_revision(seen.state.revision + 1 if seen else 1, updated_at=now)
         before: dict[str, Any] = {"revision": 0, "digest": None}
         if seen:
-            before = {"revision": seen.state.revision, "digest": parse(seen.body, at="seen")["digest"]}
-        return Entry(
+            before = {
+                "revision": seen.state.revision,
+                "digest": parse_json_object(seen.body, location="seen")["digest"],
+            }
+        return HistoryEntry(
             document=stamped.stem,
             revision=stamped.revision,
             nonce=nonce,
-            at=now,
+            recorded_at=now,
             note=note,
             before=before,
-            after=parse(stamped.to_bytes(), at="new"),
+            after=parse_json_object(stamped.to_bytes(), location="new"),
         )
 
-    def _state_of(self, entry: Entry) -> D:
+    def _parse_state(self, entry: HistoryEntry) -> D:
         at = history_key(entry.document, entry.revision)
-        state = self._kind.of_bytes(entry.document_bytes(), at=at, stem=entry.document)
+        state = self._document_type.from_bytes(entry.document_bytes(), location=at, stem=entry.document)
         if state.revision != entry.revision:
-            raise Damaged(f"{at} holds revision {state.revision}", hint="Audit the history: syncd audit")
+            raise DamagedDocument(f"{at} holds revision {state.revision}", hint="Audit the history: syncd audit")
         return state
 
-    def _overtaken(self, stem: str, seen: Seen[D] | None) -> bool:
+    def _roll_forward_if_behind(self, stem: str, seen: DocumentVersion[D] | None) -> bool:
         """Whether a newer entry stood, to which the document was now brought forward."""
-        entry = self.entry(stem, (seen.state.revision if seen else 0) + 1)
+        entry = self.read_entry(stem, (seen.state.revision if seen else 0) + 1)
         if entry is None:
             return False
-        self._state_of(entry)
-        self._cache(seen, entry)
+        self._parse_state(entry)
+        self._write_document(seen, entry)
         return True
 
-    def _roll_forward(self, stem: str, seen: Seen[D] | None, revision: int, body: bytes) -> None:
+    def _roll_forward(self, stem: str, seen: DocumentVersion[D] | None, revision: int, body: bytes) -> None:
         at = history_key(stem, revision)
-        entry = Entry.of_bytes(body, at=at, stem=stem, revision=revision)
-        self._state_of(entry)
-        self._cache(seen, entry)
+        entry = HistoryEntry.from_bytes(body, location=at, stem=stem, revision=revision)
+        self._parse_state(entry)
+        self._write_document(seen, entry)
 
-    def _cache(self, seen: Seen[D] | None, entry: Entry) -> None:
+    def _write_document(self, seen: DocumentVersion[D] | None, entry: HistoryEntry) -> None:
         """Bring the document up to an entry that stands. What fails here, the next writer does."""
         key, body = document_key(entry.document), entry.document_bytes()
         try:
             if seen is None:
                 self.store.create(key, body)
             else:
-                self.store.replace(key, body, seen=seen.revision)
+                self.store.replace(key, body, expected=seen.revision)
         except (Stale, OutcomeUnknown, Transient):
             # The entry is the truth: whoever reads this document next meets it and rolls forward.
             return
 
-    def _required(self, stem: str, revision: int) -> Entry:
-        entry = self.entry(stem, revision)
+    def _require_entry(self, stem: str, revision: int) -> HistoryEntry:
+        entry = self.read_entry(stem, revision)
         if entry is None:
             raise StateMissing(f"{history_key(stem, revision)} is gone", hint="Restore it from the bucket's versions.")
         return entry

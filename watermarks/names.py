@@ -13,13 +13,13 @@ from urllib.parse import unquote_to_bytes
 
 from watermarks.errors import Misuse
 
-LONGEST_KEY: Final = 1024 - 124
+MAX_STEM_BYTES: Final = 1024 - 124
 """Bytes that a stem may take of the 1,024 that S3 allows; the rest is for what is put around it."""
 
-SYSTEM: Final = "_system"
+SYSTEM_STEM: Final = "_system"
 """The stem of the system-wide default: it holds no `/`, so it is no stream's."""
 
-_PLAIN: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
+_UNESCAPED_BYTES: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
 _STEM: Final = re.compile(r"([^/.@]+)/([^/.@]+)\.([^/.@]+)(?:@([^/.@]+))?")
 
 
@@ -28,7 +28,7 @@ class BadName(Misuse):
 
 
 @lru_cache(maxsize=4096)
-def escape(name: str) -> str:
+def escape_name(name: str) -> str:
     """The form that a name takes inside a key.
 
     Raises:
@@ -40,10 +40,10 @@ def escape(name: str) -> str:
         raise BadName(f"name {name!r} is not Unicode text", hint="Use a name without lone surrogates.") from error
     if not raw:
         raise BadName("a name is empty", hint="Source, database and table each need a name.")
-    return "".join(chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in raw)
+    return "".join(chr(byte) if byte in _UNESCAPED_BYTES else f"%{byte:02X}" for byte in raw)
 
 
-def unescape(text: str) -> str:
+def unescape_name(text: str) -> str:
     """The name that `escape` made this of; anything else is refused.
 
     Raises:
@@ -53,7 +53,7 @@ def unescape(text: str) -> str:
         name = unquote_to_bytes(text).decode()
     except UnicodeError as error:
         raise BadName(f"{text!r} is not the key of a name") from error
-    if not name or escape(name) != text:
+    if not name or escape_name(name) != text:
         raise BadName(f"{text!r} is not the key of a name")
     return name
 
@@ -68,12 +68,12 @@ class StreamName:
     target: str = ""
 
     def __post_init__(self) -> None:
-        if self.source == SYSTEM:
+        if self.source == SYSTEM_STEM:
             # Its history would lie inside that of the system-wide default, and pass for it.
-            raise BadName(f"no source can be named {SYSTEM!r}", hint="Give the source another name.")
-        if len(self.stem.encode()) > LONGEST_KEY:
+            raise BadName(f"no source can be named {SYSTEM_STEM!r}", hint="Give the source another name.")
+        if len(self.stem.encode()) > MAX_STEM_BYTES:
             raise BadName(
-                f"the names of {self} take {len(self.stem.encode())} bytes of a key, {LONGEST_KEY} are allowed",
+                f"the names of {self} take {len(self.stem.encode())} bytes of a key, {MAX_STEM_BYTES} are allowed",
                 hint="Give the source or the target a shorter name in the configuration.",
             )
 
@@ -84,24 +84,24 @@ class StreamName:
     @property
     def stem(self) -> str:
         """What all keys of this stream and target hold."""
-        return self._at(self.target)
+        return self._stem_for_target(self.target)
 
     @property
     def chain_stem(self) -> str:
         """What the keys of the chain hold: a chain belongs to the source table, not to a target."""
-        return self._at("")
+        return self._stem_for_target("")
 
     @property
-    def default(self) -> Self:
+    def default_stream(self) -> Self:
         """The same stream at its default target."""
         return replace(self, target="") if self.target else self
 
-    def at(self, target: str) -> Self:
+    def with_target(self, target: str) -> Self:
         """The same stream at another target."""
         return replace(self, target=target)
 
     @classmethod
-    def of_stem(cls, stem: str) -> Self:
+    def from_stem(cls, stem: str) -> Self:
         """The name that a stem belongs to.
 
         Raises:
@@ -112,15 +112,15 @@ class StreamName:
             raise BadName(f"{stem!r} is not the key of a stream")
         source, database, table, target = match.groups()
         return cls(
-            source=unescape(source),
-            database=unescape(database),
-            table=unescape(table),
-            target=unescape(target) if target else "",
+            source=unescape_name(source),
+            database=unescape_name(database),
+            table=unescape_name(table),
+            target=unescape_name(target) if target else "",
         )
 
-    def _at(self, target: str) -> str:
-        stem = f"{escape(self.source)}/{escape(self.database)}.{escape(self.table)}"
-        return f"{stem}@{escape(target)}" if target else stem
+    def _stem_for_target(self, target: str) -> str:
+        stem = f"{escape_name(self.source)}/{escape_name(self.database)}.{escape_name(self.table)}"
+        return f"{stem}@{escape_name(target)}" if target else stem
 
 
 def document_key(stem: str) -> str:
@@ -144,15 +144,15 @@ def link_key(stream: StreamName, batch: object) -> str:
 
 
 def owner_key(process: str) -> str:
-    return f"owners/{escape(process)}.json"
+    return f"owners/{escape_name(process)}.json"
 
 
 def claim_key(stream: StreamName, stage: str) -> str:
-    at = f"@{escape(stream.target)}" if stream.target else ""
-    return f"claims/{stream.chain_stem}/{escape(stage)}{at}.json"
+    at = f"@{escape_name(stream.target)}" if stream.target else ""
+    return f"claims/{stream.chain_stem}/{escape_name(stage)}{at}.json"
 
 
-def traces(stream: StreamName) -> tuple[str, ...]:
+def trace_prefixes(stream: StreamName) -> tuple[str, ...]:
     """Prefixes under which a stream that ever ran has left something."""
     own = (history_prefix(stream.stem),)
     chain = tuple(f"{what}/{stream.chain_stem}/" for what in ("plans", "batches", "data"))

@@ -9,11 +9,11 @@ from watermarks.errors import AlreadyExists, OutcomeUnknown, Transient
 Revision = NewType("Revision", str)
 """What a store calls one state of one key: an ETag, opaque, only good for `replace`."""
 
-ATTEMPTS: Final = 5
+MAX_PUT_ATTEMPTS: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
+class StoredObject:
     """What stood at a key when it was read."""
 
     body: bytes
@@ -28,7 +28,7 @@ class Store(Protocol):
     its users; an implementation that reads and then writes is not one.
     """
 
-    def read(self, key: str) -> Stored | None:
+    def read(self, key: str) -> StoredObject | None:
         """What stands at the key now; None only when the store says that nothing does.
 
         Raises:
@@ -47,7 +47,7 @@ class Store(Protocol):
         """
         ...
 
-    def replace(self, key: str, body: bytes, *, seen: Revision) -> Revision:
+    def replace(self, key: str, body: bytes, *, expected: Revision) -> Revision:
         """Write a key that is still in the state that was read.
 
         Raises:
@@ -67,15 +67,15 @@ class Store(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class PutResult:
     """What stands at a write-once key: ours, or another writer's that came first."""
 
     body: bytes
     revision: Revision | None
-    ours: bool
+    is_ours: bool
 
 
-def put_once(store: Store, key: str, body: bytes) -> Kept:
+def put_once(store: Store, key: str, body: bytes) -> PutResult:
     """Make sure that something stands at the key, and tell whose it is.
 
     The body must hold a nonce of its writer: only then are equal bytes proof
@@ -85,32 +85,32 @@ def put_once(store: Store, key: str, body: bytes) -> Kept:
         OutcomeUnknown: the store gave no answer, not even to the question.
         StoreUnavailable: nothing was written.
     """
-    for attempt in range(ATTEMPTS):
+    for attempt in range(MAX_PUT_ATTEMPTS):
         try:
-            return Kept(body=body, revision=store.create(key, body), ours=True)
+            return PutResult(body=body, revision=store.create(key, body), is_ours=True)
         except (AlreadyExists, OutcomeUnknown):
-            there = _look(store, key)
+            there = _read_after_put(store, key)
         except Transient as error:
             # Of this attempt nothing was written; an earlier one may still arrive.
             if attempt:
-                raise _unsettled(key, error) from error
+                raise _unsettled_error(key, error) from error
             raise
         if there is not None:
-            return Kept(body=there.body, revision=there.revision, ours=there.body == body)
+            return PutResult(body=there.body, revision=there.revision, is_ours=there.body == body)
     raise OutcomeUnknown(
-        f"{key}: written {ATTEMPTS} times, and neither refused nor there",
+        f"{key}: written {MAX_PUT_ATTEMPTS} times, and neither refused nor there",
         hint="Is the store reachable, and does it honour If-None-Match?",
     )
 
 
-def _look(store: Store, key: str) -> Stored | None:
+def _read_after_put(store: Store, key: str) -> StoredObject | None:
     try:
         return store.read(key)
     except Transient as error:
-        raise _unsettled(key, error) from error
+        raise _unsettled_error(key, error) from error
 
 
-def _unsettled(key: str, error: Transient) -> OutcomeUnknown:
+def _unsettled_error(key: str, error: Transient) -> OutcomeUnknown:
     return OutcomeUnknown(
         f"{key}: sent, not answered, and not to be settled since: {error.message}",
         hint=error.hint or "It may stand there or not: the next attempt finds out.",

@@ -4,12 +4,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Self
 
-from watermarks.codec import Fields, Foreign, blamed, seal, unseal
-from watermarks.cursor import instant_of, instant_text
-from watermarks.names import SYSTEM
+from watermarks.codec import FieldReader, ForeignDocument, decode, encode, raise_as_damaged
+from watermarks.cursor import format_instant, parse_instant
+from watermarks.names import SYSTEM_STEM
 
-FORMAT: Final = "watermarks/system"
-VERSION: Final = 1
+SYSTEM_DEFAULT_FORMAT_NAME: Final = "watermarks/system"
+FORMAT_VERSION: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,41 +23,43 @@ class SystemDefault:
 
     @property
     def stem(self) -> str:
-        return SYSTEM
+        return SYSTEM_STEM
 
-    def stamped(self, revision: int, *, at: datetime) -> Self:
+    def with_revision(self, revision: int, *, updated_at: datetime) -> Self:
         """This content as a revision of the document."""
-        return replace(self, revision=revision, updated_at=at)
+        return replace(self, revision=revision, updated_at=updated_at)
 
     def to_bytes(self) -> bytes:
-        return seal(FORMAT, VERSION, self.fields())
+        return encode(SYSTEM_DEFAULT_FORMAT_NAME, FORMAT_VERSION, self.to_fields())
 
-    def fields(self) -> dict[str, Any]:
+    def to_fields(self) -> dict[str, Any]:
         """The content in the document's own words."""
         return {
             "revision": self.revision,
-            "last_run_timestamp": instant_text(self.start) if self.start else None,
-            "created_at": instant_text(self.created_at),
-            "updated_at": instant_text(self.updated_at),
+            "last_run_timestamp": format_instant(self.start) if self.start else None,
+            "created_at": format_instant(self.created_at),
+            "updated_at": format_instant(self.updated_at),
         }
 
     @classmethod
-    def of_bytes(cls, body: bytes, *, at: str, stem: str) -> Self:
+    def from_bytes(cls, body: bytes, *, location: str, stem: str) -> Self:
         """The default in the bytes.
 
         Raises:
             StateUnreadable: there is none.
         """
-        if stem != SYSTEM:
-            raise Foreign(f"{at} cannot be the system-wide default")
-        read = Fields(unseal(body, FORMAT, VERSION, at=at), at=at)
-        with blamed(at):
-            start = read.maybe_text("last_run_timestamp")
+        if stem != SYSTEM_STEM:
+            raise ForeignDocument(f"{location} cannot be the system-wide default")
+        read = FieldReader(
+            decode(body, SYSTEM_DEFAULT_FORMAT_NAME, FORMAT_VERSION, location=location), location=location
+        )
+        with raise_as_damaged(location):
+            start = read.optional_text("last_run_timestamp")
             default = cls(
                 revision=read.number("revision"),
-                start=instant_of(start) if start else None,
-                created_at=instant_of(read.text("created_at")),
-                updated_at=instant_of(read.text("updated_at")),
+                start=parse_instant(start) if start else None,
+                created_at=parse_instant(read.text("created_at")),
+                updated_at=parse_instant(read.text("updated_at")),
             )
-        read.known()
+        read.require_all_read()
         return default

@@ -17,7 +17,7 @@ from typing import ClassVar, Final, TypeVar, assert_never
 import pytest
 
 from watermarks.errors import AlreadyExists, Misuse, OutcomeUnknown, Stale, StaleRevision, StoreUnavailable
-from watermarks.store import Revision, Store, Stored, put_once
+from watermarks.store import Revision, Store, StoredObject, put_once
 
 NOON: Final = datetime(2024, 5, 17, 12, 0, tzinfo=UTC)
 
@@ -44,7 +44,7 @@ class ManualClock:
         self._passed += timedelta(seconds=seconds)
 
 
-class Verb(StrEnum):
+class StoreOperation(StrEnum):
     """What is asked of a store."""
 
     READ = "read"
@@ -53,7 +53,7 @@ class Verb(StrEnum):
     LIST = "list"
 
 
-class Fault(StrEnum):
+class StoreFault(StrEnum):
     """What can happen to one call on its way to a store and back."""
 
     DOWN = "down"
@@ -75,35 +75,35 @@ class Fault(StrEnum):
     """A listing gives what the same listing gave last time, or nothing if it was never asked."""
 
 
-FAULTS_OF: Final = {
-    Verb.READ: frozenset({Fault.DOWN}),
-    Verb.LIST: frozenset({Fault.DOWN, Fault.STALE_LIST}),
-    Verb.CREATE: frozenset(Fault) - {Fault.STALE_LIST},
-    Verb.REPLACE: frozenset(Fault) - {Fault.STALE_LIST},
+POSSIBLE_FAULTS: Final = {
+    StoreOperation.READ: frozenset({StoreFault.DOWN}),
+    StoreOperation.LIST: frozenset({StoreFault.DOWN, StoreFault.STALE_LIST}),
+    StoreOperation.CREATE: frozenset(StoreFault) - {StoreFault.STALE_LIST},
+    StoreOperation.REPLACE: frozenset(StoreFault) - {StoreFault.STALE_LIST},
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class StoreCall:
     """One call of a store; numbers start at 1 and count the calls of one verb and key."""
 
-    verb: Verb
+    operation: StoreOperation
     key: str
     number: int
 
 
-Script = Callable[[Call], Fault | None]
+FaultScript = Callable[[StoreCall], StoreFault | None]
 """Decides what happens to a call; None lets it pass."""
 
 Write = Callable[[], Revision]
 T = TypeVar("T")
 
 
-def on(verb: Verb, key: str, *faults: Fault | None) -> Script:
+def script_faults(operation: StoreOperation, key: str, *faults: StoreFault | None) -> FaultScript:
     """The calls of this verb and key meet these faults in turn, and later ones meet none."""
 
-    def decide(call: Call) -> Fault | None:
-        if (call.verb, call.key) != (verb, key) or call.number > len(faults):
+    def decide(call: StoreCall) -> StoreFault | None:
+        if (call.operation, call.key) != (operation, key) or call.number > len(faults):
             return None
         return faults[call.number - 1]
 
@@ -118,70 +118,75 @@ class FaultyStore:
         FaultyStore(MemoryStore(), on(Verb.CREATE, "a", Fault.LOST_ANSWER), on(Verb.READ, "a", None, Fault.DOWN))
     """
 
-    def __init__(self, inner: Store, *scripts: Script) -> None:
+    def __init__(self, inner: Store, *scripts: FaultScript) -> None:
         self.inner = inner
         self._scripts = scripts
-        self._calls: Counter[tuple[Verb, str]] = Counter()
-        self._held: deque[Write] = deque()
-        self._listed: dict[str, list[str]] = {}
+        self._calls: Counter[tuple[StoreOperation, str]] = Counter()
+        self._delayed_writes: deque[Write] = deque()
+        self._last_listings: dict[str, list[str]] = {}
 
     @property
-    def held(self) -> int:
+    def delayed_write_count(self) -> int:
         """How many writes are on their way."""
-        return len(self._held)
+        return len(self._delayed_writes)
 
-    def deliver(self) -> Revision | None:
+    def deliver_delayed_write(self) -> Revision | None:
         """Let the oldest held write arrive; None if the store refused it."""
-        if not self._held:
+        if not self._delayed_writes:
             raise Misuse("no write is on its way", hint="Let a script answer Fault.LATE first.")
-        write = self._held.popleft()
+        write = self._delayed_writes.popleft()
         try:
             return write()
         except Stale:
             return None
 
-    def read(self, key: str) -> Stored | None:
-        self._met(Verb.READ, key)
+    def read(self, key: str) -> StoredObject | None:
+        self._next_fault(StoreOperation.READ, key)
         return self.inner.read(key)
 
     def create(self, key: str, body: bytes) -> Revision:
-        return self._write(self._met(Verb.CREATE, key), key, lambda: self.inner.create(key, body))
+        return self._write(self._next_fault(StoreOperation.CREATE, key), key, lambda: self.inner.create(key, body))
 
-    def replace(self, key: str, body: bytes, *, seen: Revision) -> Revision:
-        return self._write(self._met(Verb.REPLACE, key), key, lambda: self.inner.replace(key, body, seen=seen))
+    def replace(self, key: str, body: bytes, *, expected: Revision) -> Revision:
+        return self._write(
+            self._next_fault(StoreOperation.REPLACE, key), key, lambda: self.inner.replace(key, body, expected=expected)
+        )
 
     def list(self, prefix: str) -> Iterator[str]:
-        stale = self._met(Verb.LIST, prefix) is Fault.STALE_LIST
+        stale = self._next_fault(StoreOperation.LIST, prefix) is StoreFault.STALE_LIST
         if not stale:
-            self._listed[prefix] = [*self.inner.list(prefix)]
-        yield from self._listed.get(prefix, [])
+            self._last_listings[prefix] = [*self.inner.list(prefix)]
+        yield from self._last_listings.get(prefix, [])
 
-    def _met(self, verb: Verb, key: str) -> Fault | None:
-        self._calls[verb, key] += 1
-        call = Call(verb=verb, key=key, number=self._calls[verb, key])
+    def _next_fault(self, operation: StoreOperation, key: str) -> StoreFault | None:
+        self._calls[operation, key] += 1
+        call = StoreCall(operation=operation, key=key, number=self._calls[operation, key])
         fault = next((fault for script in self._scripts if (fault := script(call)) is not None), None)
-        if fault is Fault.DOWN:
+        if fault is StoreFault.DOWN:
             raise StoreUnavailable(f"{key}: the script says that the store is down", key=key)
-        if fault is not None and fault not in FAULTS_OF[verb]:
-            raise Misuse(f"{verb} cannot meet {fault!r}", hint=f"It can meet: {', '.join(sorted(FAULTS_OF[verb]))}.")
+        if fault is not None and fault not in POSSIBLE_FAULTS[operation]:
+            raise Misuse(
+                f"{operation} cannot meet {fault!r}",
+                hint=f"It can meet: {', '.join(sorted(POSSIBLE_FAULTS[operation]))}.",
+            )
         return fault
 
-    def _write(self, fault: Fault | None, key: str, write: Write) -> Revision:
+    def _write(self, fault: StoreFault | None, key: str, write: Write) -> Revision:
         match fault:
             case None:
                 return write()
-            case Fault.TWICE:
+            case StoreFault.TWICE:
                 write()
                 return write()
-            case Fault.LOST_ANSWER:
+            case StoreFault.LOST_ANSWER:
                 # A refusal is lost on its way back like any other answer.
                 with suppress(Stale):
                     write()
-            case Fault.LATE:
-                self._held.append(write)
-            case Fault.LOST_REQUEST:
+            case StoreFault.LATE:
+                self._delayed_writes.append(write)
+            case StoreFault.LOST_REQUEST:
                 pass
-            case Fault.DOWN | Fault.STALE_LIST:
+            case StoreFault.DOWN | StoreFault.STALE_LIST:
                 raise AssertionError(fault)
             case _:
                 assert_never(fault)
@@ -203,7 +208,7 @@ ODD_KEYS: Final = (
     "odd/\ufb01.json",
     "odd/\U0001f511.json",
 )
-NO_KEYS: Final = (
+INVALID_KEYS: Final = (
     "",
     "/",
     "/etc/passwd",
@@ -224,10 +229,10 @@ NO_KEYS: Final = (
 class StoreContract:
     """The suite that every store must pass: inherit it, and give a fixture `store`, empty for each test."""
 
-    unraced: ClassVar[str] = ""
+    race_skip_reason: ClassVar[str] = ""
     """Why the races are left out; empty where the store judges conditions atomically, as it must."""
 
-    paged: ClassVar[int] = 1_001
+    listed_key_count: ClassVar[int] = 1_001
     """How many keys one listing must give; more than S3 gives in one answer."""
 
     threads: ClassVar[int] = 8
@@ -240,8 +245,8 @@ class StoreContract:
     @pytest.fixture
     def raced(self, store: Store) -> Store:
         """The store, where a race proves something."""
-        if self.unraced:
-            pytest.skip(self.unraced)
+        if self.race_skip_reason:
+            pytest.skip(self.race_skip_reason)
         return store
 
     def test_reading_what_was_never_written_gives_none(self, store: Store) -> None:
@@ -251,7 +256,7 @@ class StoreContract:
     def test_what_was_created_is_read_back_byte_for_byte(self, store: Store, body: bytes) -> None:
         revision = store.create("a/doc.json", body)
 
-        assert store.read("a/doc.json") == Stored(body=body, revision=revision)
+        assert store.read("a/doc.json") == StoredObject(body=body, revision=revision)
 
     def test_a_key_is_created_once(self, store: Store) -> None:
         first = store.create("a", b"first")
@@ -259,15 +264,15 @@ class StoreContract:
         with pytest.raises(AlreadyExists):
             store.create("a", b"second")
 
-        assert store.read("a") == Stored(body=b"first", revision=first)
+        assert store.read("a") == StoredObject(body=b"first", revision=first)
 
     def test_a_document_is_replaced_again_and_again(self, store: Store) -> None:
         revisions = [store.create("a", b"0")]
 
         for number in range(1, 6):
-            revisions.append(store.replace("a", str(number).encode(), seen=revisions[-1]))
+            revisions.append(store.replace("a", str(number).encode(), expected=revisions[-1]))
 
-        assert store.read("a") == Stored(body=b"5", revision=revisions[-1])
+        assert store.read("a") == StoredObject(body=b"5", revision=revisions[-1])
         assert len(set(revisions)) == len(revisions)
 
     def test_the_revision_that_was_read_is_good_for_replacing(self, store: Store) -> None:
@@ -275,25 +280,25 @@ class StoreContract:
         there = store.read("a")
         assert there is not None
 
-        store.replace("a", b"second", seen=there.revision)
+        store.replace("a", b"second", expected=there.revision)
 
         assert _body(store, "a") == b"second"
 
     def test_an_older_revision_replaces_nothing(self, store: Store) -> None:
         first = store.create("a", b"first")
-        second = store.replace("a", b"second", seen=first)
+        second = store.replace("a", b"second", expected=first)
 
         with pytest.raises(StaleRevision):
-            store.replace("a", b"third", seen=first)
+            store.replace("a", b"third", expected=first)
 
-        assert store.read("a") == Stored(body=b"second", revision=second)
+        assert store.read("a") == StoredObject(body=b"second", revision=second)
 
     def test_the_revision_of_another_key_replaces_nothing(self, store: Store) -> None:
         store.create("a", b"this")
         other = store.create("b", b"that")
 
         with pytest.raises(StaleRevision):
-            store.replace("a", b"new", seen=other)
+            store.replace("a", b"new", expected=other)
 
         assert _body(store, "a") == b"this"
 
@@ -301,7 +306,7 @@ class StoreContract:
         seen = store.create("a", b"here")
 
         with pytest.raises(StaleRevision):
-            store.replace("b", b"new", seen=seen)
+            store.replace("b", b"new", expected=seen)
 
         assert store.read("b") is None
         assert [*store.list("")] == ["a"]
@@ -341,13 +346,13 @@ class StoreContract:
     @pytest.mark.parametrize("key", ODD_KEYS)
     def test_any_text_is_a_key_of_its_own(self, store: Store, key: str) -> None:
         revision = store.create(key, key.encode())
-        store.replace(key, b"replaced", seen=revision)
+        store.replace(key, b"replaced", expected=revision)
 
         assert _body(store, key) == b"replaced"
         assert [*store.list("")] == [key]
         assert [*store.list(key)] == [key]
 
-    @pytest.mark.parametrize("key", NO_KEYS, ids=lambda key: ascii(key[:20]))
+    @pytest.mark.parametrize("key", INVALID_KEYS, ids=lambda key: ascii(key[:20]))
     def test_what_some_store_could_not_hold_is_no_key_of_any(self, store: Store, key: str) -> None:
         seen = store.create("here", b"x")
 
@@ -356,12 +361,12 @@ class StoreContract:
         with pytest.raises(Misuse):
             store.create(key, b"x")
         with pytest.raises(Misuse):
-            store.replace(key, b"x", seen=seen)
+            store.replace(key, b"x", expected=seen)
 
         assert [*store.list("")] == ["here"]
 
     def test_a_listing_gives_all_pages(self, store: Store) -> None:
-        keys = [f"many/{number:05}" for number in range(self.paged)]
+        keys = [f"many/{number:05}" for number in range(self.listed_key_count)]
         with ThreadPoolExecutor(self.threads) as pool:
             assert len({*pool.map(partial(store.create, body=b"x"), keys)}) > 0
         store.create("many-more/1", b"x")
@@ -372,8 +377,8 @@ class StoreContract:
     def test_put_once_writes_what_is_not_there(self, store: Store) -> None:
         kept = put_once(store, "a", b"nonce 1")
 
-        assert kept.ours
-        assert store.read("a") == Stored(body=b"nonce 1", revision=_known(kept.revision))
+        assert kept.is_ours
+        assert store.read("a") == StoredObject(body=b"nonce 1", revision=_require_revision(kept.revision))
 
     def test_put_once_knows_its_own_write_again(self, store: Store) -> None:
         first = put_once(store, "a", b"nonce 1")
@@ -385,20 +390,22 @@ class StoreContract:
 
         kept = put_once(store, "a", b"nonce 2")
 
-        assert (kept.body, kept.ours) == (b"nonce 1", False)
+        assert (kept.body, kept.is_ours) == (b"nonce 1", False)
         assert _body(store, "a") == b"nonce 1"
 
     def test_put_once_settles_a_lost_answer(self, store: Store) -> None:
-        kept = put_once(FaultyStore(store, on(Verb.CREATE, "a", Fault.LOST_ANSWER)), "a", b"nonce 1")
+        kept = put_once(
+            FaultyStore(store, script_faults(StoreOperation.CREATE, "a", StoreFault.LOST_ANSWER)), "a", b"nonce 1"
+        )
 
-        assert kept.ours
+        assert kept.is_ours
         assert _body(store, "a") == b"nonce 1"
 
     def test_of_many_creators_one_wins_and_the_others_know(self, raced: Store) -> None:
         for turn in range(self.rounds):
             bodies = [f"{turn}-{writer}".encode() for writer in range(self.threads)]
 
-            won = _at_once([_creation(raced, f"race/{turn}", body) for body in bodies])
+            won = _run_together([_create_attempt(raced, f"race/{turn}", body) for body in bodies])
 
             assert won.count(True) == 1
             assert _body(raced, f"race/{turn}") == bodies[won.index(True)]
@@ -408,7 +415,7 @@ class StoreContract:
         for turn in range(self.rounds):
             bodies = [f"{turn}-{writer}".encode() for writer in range(self.threads)]
 
-            won = _at_once([_replacement(raced, "race", body, seen) for body in bodies])
+            won = _run_together([_replace_attempt(raced, "race", body, seen) for body in bodies])
 
             there = raced.read("race")
             assert there is not None
@@ -419,23 +426,23 @@ class StoreContract:
     def test_no_entry_of_many_writers_is_lost(self, raced: Store) -> None:
         writers = [f"writer-{number}" for number in range(self.threads)]
 
-        _at_once([partial(enter, raced, "book", writer=writer, times=self.rounds) for writer in writers])
+        _run_together([partial(append_lines, raced, "book", writer=writer, times=self.rounds) for writer in writers])
 
-        assert Counter(entries(raced, "book")) == Counter(
+        assert Counter(read_lines(raced, "book")) == Counter(
             f"{writer} {number}" for writer in writers for number in range(self.rounds)
         )
 
 
-def enter(store: Store, key: str, *, writer: str, times: int) -> None:
+def append_lines(store: Store, key: str, *, writer: str, times: int) -> None:
     """Add numbered lines to a document that others add to as well, each line once."""
     for number in range(times):
         line = f"{writer} {number}"
-        while line not in entries(store, key):
+        while line not in read_lines(store, key):
             with suppress(Stale, OutcomeUnknown):
                 _append(store, key, line)
 
 
-def entries(store: Store, key: str) -> list[str]:
+def read_lines(store: Store, key: str) -> list[str]:
     """The lines of a document that `enter` wrote."""
     there = store.read(key)
     return [] if there is None else there.body.decode().splitlines()
@@ -446,18 +453,18 @@ def _append(store: Store, key: str, line: str) -> None:
     if there is None:
         store.create(key, f"{line}\n".encode())
     else:
-        store.replace(key, there.body + f"{line}\n".encode(), seen=there.revision)
+        store.replace(key, there.body + f"{line}\n".encode(), expected=there.revision)
 
 
-def _creation(store: Store, key: str, body: bytes) -> Callable[[], bool]:
-    return lambda: _wins(lambda: store.create(key, body), AlreadyExists)
+def _create_attempt(store: Store, key: str, body: bytes) -> Callable[[], bool]:
+    return lambda: _succeeds(lambda: store.create(key, body), AlreadyExists)
 
 
-def _replacement(store: Store, key: str, body: bytes, seen: Revision) -> Callable[[], bool]:
-    return lambda: _wins(lambda: store.replace(key, body, seen=seen), StaleRevision)
+def _replace_attempt(store: Store, key: str, body: bytes, seen: Revision) -> Callable[[], bool]:
+    return lambda: _succeeds(lambda: store.replace(key, body, expected=seen), StaleRevision)
 
 
-def _wins(write: Write, refusal: type[Stale]) -> bool:
+def _succeeds(write: Write, refusal: type[Stale]) -> bool:
     try:
         write()
     except refusal:
@@ -465,16 +472,16 @@ def _wins(write: Write, refusal: type[Stale]) -> bool:
     return True
 
 
-def _at_once(acts: Sequence[Callable[[], T]]) -> list[T]:
+def _run_together(actions: Sequence[Callable[[], T]]) -> list[T]:
     """What each act gives, all started at the same moment, each in a thread of its own."""
-    gate = threading.Barrier(len(acts))
+    gate = threading.Barrier(len(actions))
 
     def run(act: Callable[[], T]) -> T:
         gate.wait()
         return act()
 
-    with ThreadPoolExecutor(len(acts)) as pool:
-        return [*pool.map(run, acts)]
+    with ThreadPoolExecutor(len(actions)) as pool:
+        return [*pool.map(run, actions)]
 
 
 def _body(store: Store, key: str) -> bytes | None:
@@ -482,6 +489,6 @@ def _body(store: Store, key: str) -> bytes | None:
     return None if there is None else there.body
 
 
-def _known(revision: Revision | None) -> Revision:
+def _require_revision(revision: Revision | None) -> Revision:
     assert revision is not None
     return revision

@@ -13,7 +13,7 @@ class BadWindow(Misuse):
     """Bounds that make no window, or windows that do not fit together."""
 
 
-def _stands_after(low: Cursor, high: Cursor) -> bool:
+def _is_after(low: Cursor, high: Cursor) -> bool:
     """Whether low is known to come after high; what only the database can judge is believed."""
     try:
         return high < low
@@ -29,14 +29,14 @@ class Window:
     high: Cursor
 
     def __post_init__(self) -> None:
-        if _stands_after(self.low, self.high):
+        if _is_after(self.low, self.high):
             raise BadWindow(f"a window cannot reach from {self.low} back to {self.high}")
 
     def __str__(self) -> str:
         return f"({self.low}, {self.high}]"
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         return self.low == self.high
 
     def __contains__(self, cursor: Cursor) -> bool:
@@ -74,15 +74,15 @@ class Window:
                 raise BadWindow(f"{left} and {right} do not abut")
         return cls(windows[0].low, windows[-1].high)
 
-    def texts(self) -> list[list[str]]:
+    def to_texts(self) -> list[list[str]]:
         """Both bounds in their text form."""
-        return [self.low.texts(), self.high.texts()]
+        return [self.low.to_texts(), self.high.to_texts()]
 
     @classmethod
-    def of_texts(cls, bounds: Any) -> Self:  # noqa: ANN401  # whatever JSON gave
+    def from_texts(cls, bounds: Any) -> Self:  # noqa: ANN401  # whatever JSON gave
         """The window that `texts` wrote."""
         match bounds:
             case [low, high]:
-                return cls(Cursor.of_texts(low), Cursor.of_texts(high))
+                return cls(Cursor.from_texts(low), Cursor.from_texts(high))
             case _:
                 raise BadWindow(f"a window is two cursors, not {str(bounds)[:80]!r}")

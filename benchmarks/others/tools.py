@@ -16,7 +16,7 @@ from typing import IO, Any
 from urllib.parse import quote
 
 from syncd.host.cache_dirs import find_jars
-from syncd.host.jars import MARIADB_SERVER, MYSQL_DRIVER, fetch
+from syncd.host.jars import MARIADB_SERVER, MYSQL_DRIVER, fetch_archive
 from syncd.sandbox.mysql import MySqlAddress
 from syncd.sandbox.s3 import S3Address
 
@@ -157,7 +157,7 @@ def client_in(scratch: Path) -> Path:
     """The client `mariadb`, out of the archive that the server came in."""
     client = scratch / "mariadb"
     if not client.exists():
-        archive = fetch(MARIADB_SERVER, find_jars(os.environ), environ=os.environ)
+        archive = fetch_archive(MARIADB_SERVER, find_jars(os.environ), environ=os.environ)
         with zipfile.ZipFile(archive) as opened:
             inside = next(name for name in opened.namelist() if name.endswith("/linux/bin/mariadb"))
             with opened.open(inside) as source, client.open("wb") as target:
@@ -178,7 +178,7 @@ def plain_spark(place: Place, _stack: ExitStack) -> Tool:
 
 def warm_spark(place: Place, stack: ExitStack) -> Tool:
     """The same job in a session that stays."""
-    jar = fetch(MYSQL_DRIVER, find_jars(os.environ), environ=os.environ)
+    jar = fetch_archive(MYSQL_DRIVER, find_jars(os.environ), environ=os.environ)
     return resident(Path(sys.executable), "with_spark.py", place, stack, jar=str(jar))
 
 

@@ -1,8 +1,17 @@
 """From settings to a service that works: the only place where adapters are made, each when it is first needed."""
 
-from syncd.app.lake_access import open_store, open_unwritten, stream_of
-from syncd.app.source_access import Server
-from syncd.app.stage_services import TTL, Pass, Service
-from syncd.app.warehouse_access import Warehouse
+from syncd.app.lake_access import open_overlay_store, open_store, stream_name_of
+from syncd.app.source_access import SourceResources
+from syncd.app.stage_services import LEASE_TTL_SECONDS, PassOptions, StageService
+from syncd.app.warehouse_access import WarehouseResources
 
-__all__ = ["TTL", "Pass", "Server", "Service", "Warehouse", "open_store", "open_unwritten", "stream_of"]
+__all__ = [
+    "LEASE_TTL_SECONDS",
+    "PassOptions",
+    "SourceResources",
+    "StageService",
+    "WarehouseResources",
+    "open_overlay_store",
+    "open_store",
+    "stream_name_of",
+]

@@ -6,50 +6,50 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
-from syncd.app.incident_alerts import Say
-from syncd.app.lake_access import stream_of
-from syncd.events import BatchesLanded, BatchExtracted, Event, PassEnded
-from syncd.lake.completion_markers import Marker, tells_of_target
-from syncd.load.marker_writer import Markers
+from syncd.app.incident_alerts import ReportFunction
+from syncd.app.lake_access import stream_name_of
+from syncd.events import BatchesLoaded, BatchExtracted, PassEnded, StreamEvent
+from syncd.lake.completion_markers import CompletionMarker, describes_target
+from syncd.load.marker_writer import MarkerStore
 from syncd.settings import LakeSettings, Settings
 from watermarks.clock import Clock
 from watermarks.errors import HintedError
 from watermarks.names import StreamName
 from watermarks.store import Store
 
-LAST_WORDS: Final = 3.0
+MARKER_FLUSH_SECONDS: Final = 3.0
 """Seconds that the end waits for what is still to be written: the next pass of another process writes the rest."""
 
 
-class _Due(NamedTuple):
+class _PendingMarker(NamedTuple):
     """A marker, and the lake that it tells of."""
 
-    marker: Marker
+    marker: CompletionMarker
     lake: LakeSettings
 
 
-class Marking:
+class MarkerSink:
     """A reader of events that marks what is complete; of several passes of one stream only the newest is told of."""
 
     def __init__(
         self,
         settings: Settings,
         *,
-        store: Callable[[LakeSettings], Store],
+        open_store: Callable[[LakeSettings], Store],
         clock: Clock,
-        say: Say,
-        last_words: float = LAST_WORDS,
+        report: ReportFunction,
+        flush_seconds: float = MARKER_FLUSH_SECONDS,
     ) -> None:
         """Prepare; `store` opens that of a lake, from the writing thread."""
         self._clock = clock
-        self._store = store
-        self._say = say
-        self._last_words = last_words
+        self._open_store = open_store
+        self._report = report
+        self._flush_seconds = flush_seconds
         self._lake = settings.lake
-        self._has_target = _targets(settings)
+        self._has_target = _target_by_stream(settings)
         self._batches: dict[StreamName, str] = {}
         self._rows: dict[StreamName, int] = {}
-        self._due: dict[StreamName, _Due] = {}
+        self._pending: dict[StreamName, _PendingMarker] = {}
         self._changed = threading.Condition()
         self._over = False
         self._thread = threading.Thread(target=self._work, name="markers", daemon=True)
@@ -64,82 +64,82 @@ class Marking:
         with self._changed:
             self._over = True
             self._changed.notify()
-        self._thread.join(self._last_words)
+        self._thread.join(self._flush_seconds)
         with self._changed:
-            self._due.clear()  # what is under way may not come to an end for long, and nothing follows it
+            self._pending.clear()  # what is under way may not come to an end for long, and nothing follows it
 
     def reconfigure(self, settings: Settings) -> None:
         """Go on with another configuration; in another lake nothing was marked yet, and its batches are others."""
         with self._changed:
-            self._has_target = _targets(settings)
+            self._has_target = _target_by_stream(settings)
             if settings.lake != self._lake:
                 self._lake = settings.lake
                 self._batches.clear()
                 self._rows.clear()
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: StreamEvent) -> None:
         with self._changed:
             has_target = self._has_target.get(event.stream)
             if has_target is None:
                 return
             match event:
-                case BatchesLanded():
-                    self._counted(event.stream, str(event.last), event.rows)
+                case BatchesLoaded():
+                    self._count_rows(event.stream, str(event.last), event.rows)
                 case BatchExtracted() if not has_target:
-                    self._counted(event.stream, str(event.batch), event.rows)
-                case PassEnded() if tells_of_target(event, has_target=has_target):
-                    self._note(event)
+                    self._count_rows(event.stream, str(event.batch), event.rows)
+                case PassEnded() if describes_target(event, has_target=has_target):
+                    self._enqueue_marker(event)
                 case _:
                     return
 
-    def _counted(self, stream: StreamName, batch: str, rows: int) -> None:
+    def _count_rows(self, stream: StreamName, batch: str, rows: int) -> None:
         self._batches[stream] = batch
         self._rows[stream] = self._rows.get(stream, 0) + rows
 
-    def _note(self, event: PassEnded) -> None:
+    def _enqueue_marker(self, event: PassEnded) -> None:
         assert event.complete is not None
         stream = event.stream
-        marker = Marker(
+        marker = CompletionMarker(
             stream=stream,
-            complete=event.complete,
+            complete_until=event.complete,
             proven=event.proven,
             batch=self._batches.get(stream),
             rows=self._rows.get(stream, 0),
             at=self._clock.now(),
         )
-        self._due[stream] = _Due(marker, self._lake)
+        self._pending[stream] = _PendingMarker(marker, self._lake)
         self._changed.notify()
 
     def _work(self) -> None:
-        markers: Markers | None = None
+        markers: MarkerStore | None = None
         lake: LakeSettings | None = None
-        while (due := self._next()) is not None:
+        while (due := self._take_pending()) is not None:
             try:
                 if markers is None or lake != due.lake:
-                    markers, lake = Markers(self._store(due.lake)), due.lake
+                    markers, lake = MarkerStore(self._open_store(due.lake)), due.lake
                 if markers.write(due.marker):
-                    self._told(due)
+                    self._subtract_written_rows(due)
             except HintedError as error:
-                self._say(
+                self._report(
                     "marker.failed",
                     f"a marker was not written: {error.message}",
                     level=logging.WARNING,
                     why=error.message,
                 )
 
-    def _told(self, due: _Due) -> None:
-        stream, rows = due.marker.stream, due.marker.rows
+    def _subtract_written_rows(self, written: _PendingMarker) -> None:
+        stream, rows = written.marker.stream, written.marker.rows
         with self._changed:
-            if due.lake == self._lake:
+            if written.lake == self._lake:
                 self._rows[stream] = max(0, self._rows.get(stream, 0) - rows)
 
-    def _next(self) -> _Due | None:
+    def _take_pending(self) -> _PendingMarker | None:
         """What is to be written next; None at the end."""
         with self._changed:
-            self._changed.wait_for(lambda: self._due or self._over)
-            stream = next(iter(self._due), None)
-            return self._due.pop(stream) if stream is not None else None
+            self._changed.wait_for(lambda: self._pending or self._over)
+            stream = next(iter(self._pending), None)
+            return self._pending.pop(stream) if stream is not None else None
 
 
-def _targets(settings: Settings) -> dict[StreamName, bool]:
-    return {stream_of(one): one.target is not None for one in settings.streams}
+def _target_by_stream(settings: Settings) -> dict[StreamName, bool]:
+    return {stream_name_of(one): one.target is not None for one in settings.streams}

@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Self
 
 
-class Opened:
+class ResourceOwner:
     """Ends with the `with` what was opened in it, the last first."""
 
     def __init__(self) -> None:

@@ -2,19 +2,19 @@
 
 from collections.abc import Mapping
 
-from syncd.app import Service, open_unwritten
-from syncd.app.operator_context import Desk
+from syncd.app import StageService, open_overlay_store
+from syncd.app.operator_context import OperatorContext
 
 
-def looking(desk: Desk, environ: Mapping[str, str]) -> Service:
+def open_preview_service(context: OperatorContext, environ: Mapping[str, str]) -> StageService:
     """Both stages over what the desk has open already, and nothing that they write is kept."""
-    return Service(
-        desk.settings,
+    return StageService(
+        context.settings,
         environ=environ,
-        tell=lambda _: None,
-        clock=desk.clock,
-        store=open_unwritten,
-        lake=desk.lake,
+        emit=lambda _: None,
+        clock=context.clock,
+        make_store=open_overlay_store,
+        lake=context.lake,
         one_shot=True,
-        silences=desk.silences,
+        response_monitor=context.response_monitor,
     )

@@ -10,84 +10,84 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from syncd.app.lake_access import nonce, open_lake, open_quick_lake, open_store, stream_of
-from syncd.app.source_access import PassReader, Server
-from syncd.app.warehouse_access import MOST_ROWS, LateTarget, Warehouse
+from syncd.app.lake_access import new_nonce, open_lake, open_quick_lake, open_store, stream_name_of
+from syncd.app.source_access import PassReader, SourceResources
+from syncd.app.warehouse_access import MAX_ROWS_PER_LOAD, LazyTarget, WarehouseResources
 from syncd.concurrency.lease_heartbeat import Heartbeat
-from syncd.concurrency.once import once
-from syncd.concurrency.response_monitor import Silences, unheeded
-from syncd.concurrency.running_pass import Lane, UnderWay
-from syncd.concurrency.stage_claim import Claiming, give_back
-from syncd.errors import ConfigError, hinted
-from syncd.events import StreamFailed, StreamWaited, Tell
+from syncd.concurrency.once import locked_cached_property
+from syncd.concurrency.response_monitor import ResponseMonitor, ignore_response
+from syncd.concurrency.running_pass import RunningPass, StageSlot
+from syncd.concurrency.stage_claim import ClaimKeeper, release_claims
+from syncd.errors import ConfigError, to_hinted_error
+from syncd.events import EventListener, StreamFailed, StreamWaited
 from syncd.extract.batch_producer import ExtractProducer
-from syncd.extract.extract_pass import ExtractRun, Outcome, RunProducer
-from syncd.extract.idle_streams import RestingRun, Rests
-from syncd.extract.plan_rules import Request
+from syncd.extract.extract_pass import ExtractOutcome, ExtractPass, PassProducer
+from syncd.extract.idle_streams import IdleAwareExtractPass, IdleStreams
+from syncd.extract.plan_rules import ExtractRequest
 from syncd.extract.planner import Planner
-from syncd.horizon import zone_of
-from syncd.lake.column_history import Earlier
-from syncd.load.load_pass import LoadOutcome, LoadRun
+from syncd.horizon import parse_zone
+from syncd.lake.column_history import EarlierBatches
+from syncd.load.load_pass import LoadOutcome, LoadPass
 from syncd.load.quarantine_listing import Quarantine
 from syncd.load.replay import ReplayProducer
-from syncd.operations.adoption_rules import Closed
-from syncd.operations.completeness import instant_of_mark, latest
-from syncd.operations.repair_batches import MendingProducer, Repair
-from syncd.ports.request_stats import Meter, unmetered
+from syncd.operations.adoption_rules import SourceBound
+from syncd.operations.completeness import latest_known, mark_to_instant
+from syncd.operations.repair_batches import RepairPlan, RepairProducer
+from syncd.ports.request_stats import CallObserver, ignore_call
 from syncd.s3.lease_store import LeaseStore
-from syncd.s3.note_store import StoredSeen
+from syncd.s3.note_store import StoredGrowthNotes
 from syncd.settings import Mode, Settings, StreamSettings, TargetSettings
-from syncd.tables.column_mapping import passages
-from syncd.tables.sort_order import WHOLE
+from syncd.tables.column_mapping import map_columns
+from syncd.tables.sort_order import CURSOR_NONE
 from watermarks.batch import BatchId
 from watermarks.clock import Clock, SystemClock
 from watermarks.cursor import Cursor
 from watermarks.document import Stage, Watermark
 from watermarks.errors import HintedError
-from watermarks.extraction import Chain
+from watermarks.extraction import BatchChain
 from watermarks.history import Journal
-from watermarks.lease import Process
-from watermarks.names import SYSTEM, StreamName
-from watermarks.progress import Extracted, Run, Strategy
+from watermarks.lease import ProcessLease
+from watermarks.names import SYSTEM_STEM, StreamName
+from watermarks.progress import ExtractProgress, Run, RunStrategy
 from watermarks.store import Store
 from watermarks.system_default import SystemDefault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from syncd.concurrency.response_monitor import Heed
-    from syncd.ports.source import Reader
-    from syncd.s3.lake_client import Lake
-    from syncd.s3.quarantine_files import LakeRestorer
+    from syncd.concurrency.response_monitor import WatchResponse
+    from syncd.ports.source import BatchReader
+    from syncd.s3.lake_client import S3Lake
+    from syncd.s3.quarantine_files import LakeQuarantineRestorer
     from syncd.spark.reader import SparkReader
-    from syncd.spark.spark_session import Session
+    from syncd.spark.spark_session import WarmSparkSession
 
-TTL: Final = 30.0
+LEASE_TTL_SECONDS: Final = 30.0
 """Seconds of silence after which another process may take over."""
-LEASE_WAITS: Final = 6
+LEASE_REQUESTS_PER_TTL: Final = 6
 """A request for a lease waits at most this part of its time to live: one that hangs leaves time for the next."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pass:
+class PassOptions:
     """What one run asks for beyond the configuration."""
 
-    request: Request = field(default_factory=Request)
-    wait: timedelta = timedelta(seconds=60)
+    request: ExtractRequest = field(default_factory=ExtractRequest)
+    horizon_wait: timedelta = timedelta(seconds=60)
     """How long to wait for what only watching can tell: the end of transactions of which nothing is known, before a
     first run, and the silence of an owner that may be gone."""
-    patience: timedelta | None = None
+    owner_wait: timedelta | None = None
     """How long to wait for the second of these alone, where that is to be another time."""
-    dry: bool = False
-    strategy: Strategy = Strategy.SEQUENTIAL
+    dry_run: bool = False
+    strategy: RunStrategy = RunStrategy.SEQUENTIAL
     """How it works, for whoever reads the mark: alone, beside other tables, or over several connections at once."""
-    compare: bool = False
+    compare_ledger: bool = False
     """Of a load: whether the warehouse's ledger is asked though nothing is due."""
-    brief: bool = False
+    skip_if_at_rest: bool = False
     """Of an extraction: whether a stream that was at rest is only asked whether it still is. For who comes often."""
 
 
-class Service:
+class StageService:
     """All that passes stand on. What is made here is ended here, whatever happens.
 
     Any thread may ask for a pass, several at once: of one stage of one stream there is never but one.
@@ -98,16 +98,16 @@ class Service:
         settings: Settings,
         *,
         environ: Mapping[str, str],
-        tell: Tell,
-        meter: Meter = unmetered,
+        emit: EventListener,
+        meter: CallObserver = ignore_call,
         clock: Clock | None = None,
-        store: "Callable[[Lake], Store]" = open_store,
-        lake: "Lake | None" = None,
-        ttl: float = TTL,
+        make_store: "Callable[[S3Lake], Store]" = open_store,
+        lake: "S3Lake | None" = None,
+        lease_ttl_seconds: float = LEASE_TTL_SECONDS,
         one_shot: bool = False,
-        looks: bool = False,
-        silences: Silences | None = None,
-        lost: "Callable[[], None]" = lambda: None,
+        read_only: bool = False,
+        response_monitor: ResponseMonitor | None = None,
+        on_lease_lost: "Callable[[], None]" = lambda: None,
     ) -> None:
         """Prepare; `lost` is called once, from another thread, when another process has ended this one's lease.
 
@@ -117,32 +117,36 @@ class Service:
         """
         self._settings = settings
         self._environ = environ
-        self._tell = tell
+        self._emit = emit
         self.meter: Final = meter
         """Whoever counts what is asked of the outside."""
         self._clock = clock or SystemClock()
-        self._make_store = store
-        self._given = lake
-        self._ttl = ttl
+        self._make_store = make_store
+        self._given_lake = lake
+        self._lease_ttl_seconds = lease_ttl_seconds
         self._one_shot = one_shot
-        self._looks = looks
-        self._silences = silences
-        self.heed: Final[Heed] = unheeded if silences is None else silences.heed
+        self._read_only = read_only
+        self._response_monitor = response_monitor
+        self.watch_or_skip: Final[WatchResponse] = (
+            ignore_response if response_monitor is None else response_monitor.watch_or_skip
+        )
         """Whoever keeps an eye on how long servers take to let us in."""
-        self.watch: Final[Heed] = unheeded if silences is None else silences.watch
+        self.watch_response: Final[WatchResponse] = (
+            ignore_response if response_monitor is None else response_monitor.watch
+        )
         """The same, where streams try again by themselves, and know when none of them need try any more."""
-        self._lost = lost
+        self._on_lease_lost = on_lease_lost
         self._stack = ExitStack()
-        self._sources: dict[str, Server] = {}
-        self._warehouses: dict[str, Warehouse] = {}
-        self._claims: dict[tuple[StreamName, Stage], Claiming] = {}
-        self._loads: dict[StreamName, tuple[StreamSettings, LoadRun]] = {}
-        self._lanes: dict[tuple[StreamName, Stage], Lane] = {}
-        self._complete: dict[StreamName, Outcome] = {}
+        self._sources: dict[str, SourceResources] = {}
+        self._warehouses: dict[str, WarehouseResources] = {}
+        self._claims: dict[tuple[StreamName, Stage], ClaimKeeper] = {}
+        self._loads: dict[StreamName, tuple[StreamSettings, LoadPass]] = {}
+        self._lanes: dict[tuple[StreamName, Stage], StageSlot] = {}
+        self._last_outcomes: dict[StreamName, ExtractOutcome] = {}
         """What extractions left, as far as they told up to when it is complete."""
-        self._seen: dict[StreamName, StoredSeen] = {}
-        self._process: Process | None = None
-        self._alive = False
+        self._growth_notes: dict[StreamName, StoredGrowthNotes] = {}
+        self._process: ProcessLease | None = None
+        self._lease_renewed = False
         """Whether its lease is renewed."""
         self._guard = threading.RLock()
         """Of all that is made late, and of the dictionaries; nothing is asked of the outside under it."""
@@ -154,32 +158,34 @@ class Service:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            give_back(list(self._claims.values()))  # while the lease is renewed still
+            release_claims(list(self._claims.values()))  # while the lease is renewed still
         finally:
             self._stack.close()
 
-    def _claiming(self, stream: StreamName, stage: Stage, wanted: Pass) -> Claiming:
+    def _claim_for(self, stream: StreamName, stage: Stage, options: PassOptions) -> ClaimKeeper:
         """The claim of a stage, kept until the end; it is as patient as the first pass wanted it to be."""
         key = stream, stage
         with self._guard:
             if key not in self._claims:
                 lane = self._lane(stream, stage)
-                self._claims[key] = Claiming(
+                self._claims[key] = ClaimKeeper(
                     stream,
                     stage,
                     self.journal,
                     clock=self._clock,
-                    patience=wanted.wait if wanted.patience is None else wanted.patience,
+                    max_wait=options.horizon_wait if options.owner_wait is None else options.owner_wait,
                     pause=lane.pause,
-                    tell=lambda why: self._tell(StreamWaited(stream=stream, reason=why)),
+                    on_wait=lambda why: self._emit(StreamWaited(stream=stream, reason=why)),
                 )
             return self._claims[key]
 
-    def _lane(self, stream: StreamName, stage: Stage) -> Lane:
+    def _lane(self, stream: StreamName, stage: Stage) -> StageSlot:
         with self._guard:
-            return self._lanes.setdefault((stream, stage), Lane(stream, stage))
+            return self._lanes.setdefault((stream, stage), StageSlot(stream, stage))
 
-    def end(self, stream: StreamName, stage: Stage, *, why: str = "it was asked to", overran: bool = False) -> bool:
+    def end_pass(
+        self, stream: StreamName, stage: Stage, *, why: str = "it was asked to", overran: bool = False
+    ) -> bool:
         """End the pass of a stage that is under way, from any thread; whether there was one.
 
         Its job of Spark is cancelled and its connections are closed, and nobody else's: so it returns soon, with
@@ -187,337 +193,364 @@ class Service:
         """
         return self._lane(stream, stage).end(why, overran=overran)
 
-    def is_under_way(self, stream: StreamName, stage: Stage) -> bool:
+    def is_running(self, stream: StreamName, stage: Stage) -> bool:
         """Whether a pass of a stage is under way in this process."""
         return self._lane(stream, stage).is_busy
 
-    @once
-    def lake(self) -> "Lake":
-        return self._given or open_lake(
-            self._settings.lake, looks=self._looks, meter=self.meter, silences=self._silences
+    @locked_cached_property
+    def lake(self) -> "S3Lake":
+        return self._given_lake or open_lake(
+            self._settings.lake, read_only=self._read_only, meter=self.meter, response_monitor=self._response_monitor
         )
 
-    @once
+    @locked_cached_property
     def store(self) -> Store:
         return self._make_store(self.lake)
 
-    @once
-    def lease_lake(self) -> "Lake":
+    @locked_cached_property
+    def lease_lake(self) -> "S3Lake":
         """The lake over a client of its own, for this process's sign of life."""
         # Less than a second is too short on any line, however short a life the leases have.
-        return open_quick_lake(self._settings.lake, within=max(1.0, self._ttl / LEASE_WAITS), meter=self.meter)
+        return open_quick_lake(
+            self._settings.lake,
+            timeout_seconds=max(1.0, self._lease_ttl_seconds / LEASE_REQUESTS_PER_TTL),
+            meter=self.meter,
+        )
 
-    @once
+    @locked_cached_property
     def journal(self) -> Journal[Watermark]:
         return Journal(self.store, Watermark, clock=self._clock)
 
-    @once
-    def session(self) -> "Session":
+    @locked_cached_property
+    def session(self) -> "WarmSparkSession":
         """The one session of Spark; it starts with the first batch that is read."""
-        from syncd.spark.spark_session import Session  # noqa: PLC0415  # only those who read need it
+        from syncd.spark.spark_session import WarmSparkSession  # noqa: PLC0415  # only those who read need it
 
-        session = Session(self._settings.spark, environ=self._environ, one_shot=self._one_shot)
+        session = WarmSparkSession(self._settings.spark, environ=self._environ, one_shot=self._one_shot)
         self._stack.callback(session.stop)
         return session
 
-    def extract(self, settings: StreamSettings, wanted: Pass) -> Outcome:
+    def extract(self, settings: StreamSettings, options: PassOptions) -> ExtractOutcome:
         """Run the extract stage of one stream once; whatever stands in its way is told, and stops no other stream."""
-        stream = stream_of(settings)
-        outcome = self._extracted(stream, wanted, lambda now: self._run_of(stream, settings, wanted, now))
-        outcome = replace(outcome, complete=latest(outcome.complete, self._marked(settings, outcome.mark)))
+        stream = stream_name_of(settings)
+        outcome = self._run_extract(stream, options, lambda now: self._new_pass(stream, settings, options, now))
+        outcome = replace(
+            outcome, complete_before=latest_known(outcome.complete_before, self._mark_instant(settings, outcome.mark))
+        )
         with self._guard:
-            self._complete[stream] = outcome
+            self._last_outcomes[stream] = outcome
         return outcome
 
-    def _extracted(
-        self, stream: StreamName, wanted: Pass, make: "Callable[[UnderWay], ExtractRun | RestingRun]"
-    ) -> Outcome:
+    def _run_extract(
+        self,
+        stream: StreamName,
+        options: PassOptions,
+        make: "Callable[[RunningPass], ExtractPass | IdleAwareExtractPass]",
+    ) -> ExtractOutcome:
         try:
-            with self._lane(stream, Stage.EXTRACT).passing() as now:
+            with self._lane(stream, Stage.EXTRACT).begin_pass() as now:
                 run = make(now)
-                outcome = run.look() if wanted.dry else run.once(self._run(wanted))
-                return replace(outcome, error=now.named(outcome.error) if outcome.error else None)
+                outcome = run.preview() if options.dry_run else run.execute(self._new_run(options))
+                return replace(outcome, error=now.attribute_error(outcome.error) if outcome.error else None)
         except Exception as error:  # noqa: BLE001  # the way to its source may be closed: a bastion, a bucket; or a bug
-            return Outcome(stream=stream, error=self._failed(stream, error))
+            return ExtractOutcome(stream=stream, error=self._report_failure(stream, error))
 
-    def load(self, settings: StreamSettings, wanted: Pass) -> LoadOutcome:
+    def load(self, settings: StreamSettings, options: PassOptions) -> LoadOutcome:
         """Run the load stage of one stream once; it needs nothing of the source, and stops no other stream."""
-        stream = stream_of(settings)
+        stream = stream_name_of(settings)
         try:
-            with self._lane(stream, Stage.LOAD).passing() as now:
-                outcome = self._loaded(stream, settings, wanted)
-                outcome = replace(outcome, error=now.named(outcome.error) if outcome.error else None)
+            with self._lane(stream, Stage.LOAD).begin_pass() as now:
+                outcome = self._run_load(stream, settings, options)
+                outcome = replace(outcome, error=now.attribute_error(outcome.error) if outcome.error else None)
         except Exception as error:  # noqa: BLE001  # as above
-            return LoadOutcome(stream=stream, error=self._failed(stream, error))
-        return replace(outcome, complete=self._landed_upto(settings, outcome))
+            return LoadOutcome(stream=stream, error=self._report_failure(stream, error))
+        return replace(outcome, complete_before=self._target_complete_upto(settings, outcome))
 
-    def _loaded(self, stream: StreamName, settings: StreamSettings, wanted: Pass) -> LoadOutcome:
-        run = self._load_of(stream, settings, wanted)
-        limit = wanted.request.limit
-        if wanted.dry:
-            return run.look(limit=limit)
-        return run.once(self._run(wanted), limit=limit, compare=wanted.compare)
+    def _run_load(self, stream: StreamName, settings: StreamSettings, options: PassOptions) -> LoadOutcome:
+        run = self._load_run_for(stream, settings, options)
+        limit = options.request.limit
+        if options.dry_run:
+            return run.preview(limit=limit)
+        return run.execute(self._new_run(options), limit=limit, compare=options.compare_ledger)
 
-    def _run(self, wanted: Pass) -> Run:
-        return Run(id=_run_id(self._clock.now()), strategy=wanted.strategy)
+    def _new_run(self, options: PassOptions) -> Run:
+        return Run(id=_new_run_id(self._clock.now()), strategy=options.strategy)
 
-    def _failed(self, stream: StreamName, error: Exception) -> HintedError:
-        failure = hinted(error)
-        self._tell(StreamFailed(stream=stream, error=failure.message, hint=failure.hint))
+    def _report_failure(self, stream: StreamName, error: Exception) -> HintedError:
+        failure = to_hinted_error(error)
+        self._emit(StreamFailed(stream=stream, error=failure.message, hint=failure.hint))
         return failure
 
-    def _marked(self, settings: StreamSettings, mark: Cursor) -> datetime | None:
+    def _mark_instant(self, settings: StreamSettings, mark: Cursor) -> datetime | None:
         """The instant of a mark: all that is stamped before it has passed."""
-        if settings.cursor == WHOLE:
+        if settings.cursor == CURSOR_NONE:
             return None
         zone = next((source.zone for source in self._settings.sources if source.name == settings.source), None)
-        return instant_of_mark(mark, zone=zone_of(zone) if zone else None)
+        return mark_to_instant(mark, zone=parse_zone(zone) if zone else None)
 
-    def _landed_upto(self, settings: StreamSettings, outcome: LoadOutcome) -> datetime | None:
+    def _target_complete_upto(self, settings: StreamSettings, outcome: LoadOutcome) -> datetime | None:
         """Up to when the target is complete: as the lake is, where nothing of that waits."""
         with self._guard:
-            extracted = self._complete.get(outcome.stream)
-        marked = self._marked(settings, outcome.mark)
-        if extracted is None or outcome.error is not None or extracted.last > outcome.last:
+            extracted = self._last_outcomes.get(outcome.stream)
+        marked = self._mark_instant(settings, outcome.mark)
+        if extracted is None or outcome.error is not None or extracted.last_batch > outcome.last_batch:
             return marked
-        return latest(extracted.complete, marked)
+        return latest_known(extracted.complete_before, marked)
 
-    def _load_of(self, stream: StreamName, settings: StreamSettings, wanted: Pass) -> LoadRun:
+    def _load_run_for(self, stream: StreamName, settings: StreamSettings, options: PassOptions) -> LoadPass:
         target = settings.target
         if target is None:
             raise ConfigError(f"{stream} has no warehouse", hint="Add `warehouse:` to the configuration.")
         with self._guard:
             kept = self._loads.get(stream)
         if kept is None or kept[0] != settings:
-            kept = settings, self._new_load(stream, settings, target, wanted)
+            kept = settings, self._new_load_run(stream, settings, target, options)
             with self._guard:
                 self._loads[stream] = kept
         return kept[1]
 
-    def _new_load(self, stream: StreamName, settings: StreamSettings, target: TargetSettings, wanted: Pass) -> LoadRun:
+    def _new_load_run(
+        self, stream: StreamName, settings: StreamSettings, target: TargetSettings, options: PassOptions
+    ) -> LoadPass:
         lane = self._lane(stream, Stage.LOAD)
-        sessions = self._warehouse(target.warehouse).sessions(lane)
-        return LoadRun(
+        sessions = self._warehouse_resources(target.warehouse).pass_sessions(lane)
+        return LoadPass(
             stream=stream,
             journal=self.journal,
-            owner=self._owner,
-            target=LateTarget(lambda: self._warehouse(target.warehouse).target(stream, settings, target, sessions)),
+            get_process=self._lease_owner,
+            target=LazyTarget(
+                lambda: self._warehouse_resources(target.warehouse).make_target(stream, settings, target, sessions)
+            ),
             clock=self._clock,
-            tell=self._tell,
-            rows=MOST_ROWS,
-            claiming=self._claiming(stream, Stage.LOAD, wanted),
+            emit=self._emit,
+            rows_per_transaction=MAX_ROWS_PER_LOAD,
+            claim_keeper=self._claim_for(stream, Stage.LOAD, options),
             appends=settings.mode is Mode.APPEND,
-            holds=lambda key: self._warehouse(target.warehouse).holds(key, sessions),
+            is_in_ledger=lambda key: self._warehouse_resources(target.warehouse).ledger_holds(key, sessions),
             pause=lane.pause,
-            named=lane.named,
+            explain_interruption=lane.attribute_error,
         )
 
-    def _warehouse(self, name: str) -> "Warehouse":
+    def _warehouse_resources(self, name: str) -> "WarehouseResources":
         with self._guard:
             if name not in self._warehouses:
                 settings = next(warehouse for warehouse in self._settings.warehouses if warehouse.name == name)
-                self._warehouses[name] = self._stack.enter_context(Warehouse(settings, self))
+                self._warehouses[name] = self._stack.enter_context(WarehouseResources(settings, self))
             return self._warehouses[name]
 
     @property
-    def name(self) -> str:
+    def process_name(self) -> str:
         """What other processes, and the warehouse, know this one by."""
         with self._guard:
-            return self._this().name
+            return self._get_process().name
 
-    def _run_of(
-        self, stream: StreamName, settings: StreamSettings, wanted: Pass, now: UnderWay
-    ) -> ExtractRun | RestingRun:
-        planner = self._planner_of(stream, settings, wanted, now)
-        run = self._extracting(stream, self._producer_of(planner, stream, settings, now), wanted)
-        if not wanted.brief:
+    def _new_pass(
+        self, stream: StreamName, settings: StreamSettings, options: PassOptions, running_pass: RunningPass
+    ) -> ExtractPass | IdleAwareExtractPass:
+        planner = self._new_planner(stream, settings, options, running_pass)
+        run = self._new_extract_run(stream, self._new_producer(planner, stream, settings, running_pass), options)
+        if not options.skip_if_at_rest:
             return run
-        return RestingRun(run, stream=stream, settings=settings, planner=planner, rests=self.rests)
-
-    @once
-    def rests(self) -> Rests:
-        """The streams that are at rest."""
-        return Rests(self.journal.store.read, self.lake.standing, clock=self._clock)
-
-    def _planner_of(self, stream: StreamName, settings: StreamSettings, wanted: Pass, now: UnderWay) -> Planner:
-        server = self._server(settings.source)
-        horizons = server.horizons(now)
-        return Planner(
-            source=server.source(now),
-            horizons=horizons,
-            current=horizons.current,
-            settings=settings,
-            past=Chain(self.journal, stream),
-            zone=server.settings.zone,
-            windows=self._settings.spark.at_once(server.places.for_readings, cores=os.cpu_count() or 1),
-            request=wanted.request,
-            wait=wanted.wait,
-            reread=server.settings.reread,
-            default_start=self._default_start,
-            notes=self._seen_of(stream),
+        return IdleAwareExtractPass(
+            run, stream=stream, settings=settings, planner=planner, idle_streams=self.resting_streams
         )
 
-    def _producer_of(
-        self, planner: Planner, stream: StreamName, settings: StreamSettings, now: UnderWay
+    @locked_cached_property
+    def resting_streams(self) -> IdleStreams:
+        """The streams that are at rest."""
+        return IdleStreams(self.journal.store.read, self.lake.list_files, clock=self._clock)
+
+    def _new_planner(
+        self, stream: StreamName, settings: StreamSettings, options: PassOptions, running_pass: RunningPass
+    ) -> Planner:
+        server = self._source_resources(settings.source)
+        horizons = server.pass_horizons(running_pass)
+        return Planner(
+            source=server.pooled_source(running_pass),
+            horizons=horizons,
+            read_snapshot_horizon=horizons.current,
+            settings=settings,
+            history=BatchChain(self.journal, stream),
+            zone=server.settings.zone,
+            windows=self._settings.spark.window_parallelism(
+                server.connection_pool.reading_limit, cores=os.cpu_count() or 1
+            ),
+            request=options.request,
+            max_horizon_wait=options.horizon_wait,
+            reread_margin=server.settings.reread,
+            default_start=self._default_start,
+            notes=self._growth_notes_for(stream),
+        )
+
+    def _new_producer(
+        self, planner: Planner, stream: StreamName, settings: StreamSettings, running_pass: RunningPass
     ) -> ExtractProducer:
-        server = self._server(settings.source)
+        server = self._source_resources(settings.source)
         return ExtractProducer(
             stream=stream,
             settings=settings,
             source=planner.source,
-            planning=planner,
-            passages=passages,
-            reader=self.reader_of(server, now),
+            planner=planner,
+            map_columns=map_columns,
+            reader=self.make_pass_reader(server, running_pass),
             parts=self.lake,
-            earlier=Earlier(links=Chain(self.journal, stream), half=lambda: self._half(stream)),
-            nonce=nonce,
-            tell=self._tell,
+            earlier_batches=EarlierBatches(
+                links=BatchChain(self.journal, stream), get_progress=lambda: self._extract_progress(stream)
+            ),
+            nonce=new_nonce,
+            emit=self._emit,
         )
 
-    def closed(self, settings: StreamSettings, wanted: Pass) -> Closed:
+    def find_closed_position(self, settings: StreamSettings, options: PassOptions) -> SourceBound:
         """Below which position a table is complete at its source now; no row of it is read.
 
         Raises:
             NotKnownYet: nobody can tell yet.
         """
-        stream = stream_of(settings)
-        with self._lane(stream, Stage.EXTRACT).passing() as now:
-            return self._planner_of(stream, settings, wanted, now).closed()
+        stream = stream_name_of(settings)
+        with self._lane(stream, Stage.EXTRACT).begin_pass() as now:
+            return self._new_planner(stream, settings, options, now).find_closed_position()
 
-    def _extracting(self, stream: StreamName, producer: RunProducer, wanted: Pass) -> ExtractRun:
-        return ExtractRun(
+    def _new_extract_run(self, stream: StreamName, producer: PassProducer, options: PassOptions) -> ExtractPass:
+        return ExtractPass(
             stream=stream,
             journal=self.journal,
-            owner=self._owner,
+            get_process=self._lease_owner,
             producer=producer,
             parts=self.lake,
             clock=self._clock,
-            tell=self._tell,
-            claiming=self._claiming(stream, Stage.EXTRACT, wanted),
-            named=self._lane(stream, Stage.EXTRACT).named,
+            emit=self._emit,
+            claim_keeper=self._claim_for(stream, Stage.EXTRACT, options),
+            explain_interruption=self._lane(stream, Stage.EXTRACT).attribute_error,
         )
 
     def _default_start(self) -> datetime | None:
         """Where streams begin that are told no other."""
-        state = Journal(self.store, SystemDefault, clock=self._clock).newest(SYSTEM)
+        state = Journal(self.store, SystemDefault, clock=self._clock).read_newest(SYSTEM_STEM)
         return state.start if state else None
 
     def quarantine(self, settings: StreamSettings) -> Quarantine:
         """What lies in quarantine of one stream."""
-        return Quarantine(stream=stream_of(settings), journal=self.journal, parts=self.lake)
+        return Quarantine(stream=stream_name_of(settings), journal=self.journal, parts=self.lake)
 
-    @once
-    def restorer(self) -> "LakeRestorer":
+    @locked_cached_property
+    def quarantine_reader(self) -> "LakeQuarantineRestorer":
         """Whoever reads what lies in quarantine."""
-        from syncd.s3.quarantine_files import LakeRestorer  # noqa: PLC0415  # pyarrow takes long to load
+        from syncd.s3.quarantine_files import LakeQuarantineRestorer  # noqa: PLC0415  # pyarrow takes long to load
 
-        return LakeRestorer(self.lake)
+        return LakeQuarantineRestorer(self.lake)
 
-    def replay(self, settings: StreamSettings, wanted: Pass, *, batch: BatchId | None, lands: bool) -> Outcome:
+    def replay(
+        self, settings: StreamSettings, options: PassOptions, *, batch: BatchId | None, will_load: bool
+    ) -> ExtractOutcome:
         """Make batches of what lies in quarantine and passes by now; where it `lands`, the warehouse is looked at."""
-        stream = stream_of(settings)
+        stream = stream_name_of(settings)
 
-        def run(_now: UnderWay) -> ExtractRun:
+        def run(_now: RunningPass) -> ExtractPass:
             producer = ReplayProducer(
                 settings=settings,
                 quarantine=self.quarantine(settings),
-                restorer=self.restorer,
+                restorer=self.quarantine_reader,
                 parts=self.lake,
-                nonce=nonce,
-                tell=self._tell,
+                nonce=new_nonce,
+                emit=self._emit,
                 batch=batch,
-                require=partial(self._require_number, settings) if lands else lambda: None,
+                require_target=partial(self._require_batch_column, settings) if will_load else lambda: None,
             )
-            return self._extracting(stream, producer, wanted)
+            return self._new_extract_run(stream, producer, options)
 
-        return self._extracted(stream, wanted, run)
+        return self._run_extract(stream, options, run)
 
-    def mend(self, settings: StreamSettings, wanted: Pass, repair: Repair) -> Outcome:
+    def repair_rows(self, settings: StreamSettings, options: PassOptions, repair: RepairPlan) -> ExtractOutcome:
         """Make batches of the rows that a comparison found to differ, and of the keys of those that are gone."""
-        stream = stream_of(settings)
+        stream = stream_name_of(settings)
 
-        def run(now: UnderWay) -> ExtractRun:
-            from syncd.s3.tombstone_files import write_keys  # noqa: PLC0415  # pyarrow takes long to load
+        def run(now: RunningPass) -> ExtractPass:
+            from syncd.s3.tombstone_files import write_deleted_keys  # noqa: PLC0415  # pyarrow takes long to load
 
-            producer = MendingProducer(
-                inner=self._producer_of(self._planner_of(stream, settings, wanted, now), stream, settings, now),
-                source=self._server(settings.source).source(now),
+            producer = RepairProducer(
+                executor=self._new_producer(self._new_planner(stream, settings, options, now), stream, settings, now),
+                source=self._source_resources(settings.source).pooled_source(now),
                 settings=settings,
                 repair=repair,
-                write=partial(write_keys, self.lake, stream, at=repair.at, nonce=nonce()),
+                write=partial(write_deleted_keys, self.lake, stream, at=repair.compared_at, nonce=new_nonce()),
             )
-            return self._extracting(stream, producer, wanted)
+            return self._new_extract_run(stream, producer, options)
 
-        return self._extracted(stream, wanted, run)
+        return self._run_extract(stream, options, run)
 
-    def _require_number(self, settings: StreamSettings) -> None:
+    def _require_batch_column(self, settings: StreamSettings) -> None:
         if settings.target is not None:
-            warehouse = self._warehouse(settings.target.warehouse)
-            sessions = warehouse.sessions(self._lane(stream_of(settings), Stage.EXTRACT))
-            warehouse.require_number(settings, settings.target, sessions)
+            warehouse = self._warehouse_resources(settings.target.warehouse)
+            sessions = warehouse.pass_sessions(self._lane(stream_name_of(settings), Stage.EXTRACT))
+            warehouse.require_batch_column(settings, settings.target, sessions)
 
-    def _half(self, stream: StreamName) -> Extracted | None:
+    def _extract_progress(self, stream: StreamName) -> ExtractProgress | None:
         state = self.journal.read(stream.stem)
-        return state.extracted if state else None
+        return state.extract_progress if state else None
 
-    def _server(self, name: str) -> "Server":
+    def _source_resources(self, name: str) -> "SourceResources":
         with self._guard:
             if name not in self._sources:
                 settings = next(source for source in self._settings.sources if source.name == name)
-                self._sources[name] = self._stack.enter_context(Server(settings, self, alone=self._one_shot))
+                self._sources[name] = self._stack.enter_context(
+                    SourceResources(settings, self, is_sequential=self._one_shot)
+                )
             return self._sources[name]
 
-    def reader_of(self, server: "Server", under_way: UnderWay) -> "Reader":
-        return PassReader(lambda: server.spark_reader, under_way)
+    def make_pass_reader(self, server: "SourceResources", running_pass: RunningPass) -> "BatchReader":
+        return PassReader(lambda: server.spark_reader, running_pass)
 
-    def spark_reader(self, server: "Server") -> "SparkReader":
-        from syncd.spark.jdbc import driver_of  # noqa: PLC0415  # only those who read need it
+    def make_spark_reader(self, server: "SourceResources") -> "SparkReader":
+        from syncd.spark.jdbc import choose_driver  # noqa: PLC0415  # only those who read need it
         from syncd.spark.reader import SparkReader  # noqa: PLC0415  # as above
 
         return SparkReader(
             self.session,
             server.settings,
             self.lake,
-            driver=driver_of(server.settings, self._settings.spark.driver),
-            proxy=server.way.proxy,
-            places=server.places,
-            end=server.end_reading,
+            driver=choose_driver(server.settings, self._settings.spark.driver),
+            proxy=server.connection_factory.proxy,
+            pool=server.connection_pool,
+            kill_statements=server.end_reading,
         )
 
-    def _seen_of(self, stream: StreamName) -> StoredSeen:
+    def _growth_notes_for(self, stream: StreamName) -> StoredGrowthNotes:
         """What was seen of a growing table: asked of the lake once."""
         with self._guard:
-            return self._seen.setdefault(stream, StoredSeen(self.store, stream))
+            return self._growth_notes.setdefault(stream, StoredGrowthNotes(self.store, stream))
 
-    def _owner(self) -> Process:
+    def _lease_owner(self) -> ProcessLease:
         """This process as an owner, its lease renewed from now on."""
         with self._guard:
-            process = self._this()
-            if not self._alive:
-                self._stack.enter_context(Heartbeat(process, ttl=self._ttl, lost=self._give_up))
-                self._alive = True
+            process = self._get_process()
+            if not self._lease_renewed:
+                self._stack.enter_context(
+                    Heartbeat(process, ttl_seconds=self._lease_ttl_seconds, on_lost=self._end_all_passes)
+                )
+                self._lease_renewed = True
             return process
 
-    def _this(self) -> Process:
+    def _get_process(self) -> ProcessLease:
         """This process, by name; nothing is written before it owns something."""
         if self._process is None:
             store = LeaseStore(quick=self._make_store(self.lease_lake), patient=self.store)
-            self._process = Process(store, clock=self._clock, ttl=self._ttl)
+            self._process = ProcessLease(store, clock=self._clock, ttl_seconds=self._lease_ttl_seconds)
         return self._process
 
-    def _give_up(self, why: str) -> None:
+    def _end_all_passes(self, why: str) -> None:
         """Our lease was ended: whatever is under way would be dropped, so it does not go on."""
         with self._guard:
             lanes = tuple(self._lanes.values())
         for lane in lanes:
             lane.end(f"this process was silent for too long, and another has ended its lease{why and f' ({why})'}")
-        self._lost()
+        self._on_lease_lost()
 
-    def rest(self) -> None:
+    def release_idle(self) -> None:
         """Let go of what nobody has used for long: a JVM that is idle."""
         if "session" in self.__dict__:
             self.session.stop_if_idle()
 
 
-def _run_id(now: datetime) -> str:
-    return f"{now:%Y%m%dT%H%M%SZ}-{nonce()}"
+def _new_run_id(now: datetime) -> str:
+    return f"{now:%Y%m%dT%H%M%SZ}-{new_nonce()}"

@@ -5,110 +5,118 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.cli.exit_codes import Exit
+from syncd.cli.exit_codes import ExitCode
 from syncd.cli.output import show_json
-from syncd.cli.stream_options import Named, chosen, common, error_fields, leave, open_desk, told
-from syncd.observe.event_text import counted
+from syncd.cli.stream_options import (
+    SelectedStream,
+    common_options,
+    error_to_json,
+    exit_with_worst,
+    open_operator_context,
+    report_error,
+    select_streams,
+)
+from syncd.observe.event_text import format_count
 from watermarks.errors import HintedError
 
 if TYPE_CHECKING:
-    from syncd.app.operator_context import Desk
-    from syncd.operations.chain_audit import Audited
-    from syncd.operations.consistency_check import Finding
+    from syncd.app.operator_context import OperatorContext
+    from syncd.operations.chain_audit import AuditResult
+    from syncd.operations.consistency_check import Inconsistency
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Looked:
+class AuditOutcome:
     """One stream that was audited, or why it could not be."""
 
-    named: Named
-    audited: "Audited | None" = None
+    selected: SelectedStream
+    audited: "AuditResult | None" = None
     error: HintedError | None = None
 
     @property
-    def findings(self) -> "tuple[Finding, ...]":
+    def findings(self) -> "tuple[Inconsistency, ...]":
         return self.audited.findings if self.audited else ()
 
 
 @click.command()
 @click.option("-t", "--table", "tables", multiple=True, metavar="TABLE", help="A table; default: every one.")
 @click.option("--deep", is_flag=True, help="Read every file: the digest of its content, and its rows.")
-@common
-def audit(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by name
+@common_options
+def audit(**options: Any) -> None:  # noqa: ANN401  # options of click arrive by name
     """Check every link, plan, file, window and entry of history of a table, from the lake alone.
 
     Exit 7: something was found. Exit 12: a watermark cannot be read.
     """
-    with open_desk(words["config"], looks=True) as desk:
-        named = chosen(desk, words["tables"], all_=not words["tables"])
-        looked = [_look(desk, one, deep=words["deep"]) for one in named]
-    if words["as_json"]:
-        show_json({"deep": words["deep"], "streams": [_fields(one) for one in looked]})
+    with open_operator_context(options["config"], read_only=True) as desk:
+        named = select_streams(desk, options["tables"], all_=not options["tables"])
+        looked = [_audit_stream(desk, one, deep=options["deep"]) for one in named]
+    if options["as_json"]:
+        show_json({"deep": options["deep"], "streams": [_to_json(one) for one in looked]})
     else:
         for one in looked:
-            _show(one, deep=words["deep"])
-    codes = [told(one.named.name, one.error) for one in looked if one.error is not None]
-    leave([*codes, *(Exit.DOUBT for one in looked if one.findings)])
+            _show(one, deep=options["deep"])
+    codes = [report_error(one.selected.name, one.error) for one in looked if one.error is not None]
+    exit_with_worst([*codes, *(ExitCode.DOUBT for one in looked if one.findings)])
 
 
-def _look(desk: "Desk", named: Named, *, deep: bool) -> Looked:
+def _audit_stream(context: "OperatorContext", selected: SelectedStream, *, deep: bool) -> AuditOutcome:
     from syncd.operations.chain_audit import Audit
-    from syncd.operations.mark_change import require_run
+    from syncd.operations.mark_change import require_known_stream
 
     depth = None
     if deep:
-        from syncd.s3.content_check import LakeDepth
+        from syncd.s3.content_check import LakeFileReader
 
-        depth = LakeDepth(desk.lake)
+        depth = LakeFileReader(context.lake)
     try:
-        state = require_run(desk.journal.newest(named.stream.stem), named.stream)
-        audit_ = Audit(stream=named.stream, journal=desk.journal, shelf=desk.lake, depth=depth)
-        return Looked(named=named, audited=audit_.audited(state))
+        state = require_known_stream(context.journal.read_newest(selected.stream.stem), selected.stream)
+        audit_ = Audit(stream=selected.stream, journal=context.journal, file_listing=context.lake, content_reader=depth)
+        return AuditOutcome(selected=selected, audited=audit_.run(state))
     except HintedError as error:
-        return Looked(named=named, error=error)
+        return AuditOutcome(selected=selected, error=error)
 
 
-def _show(one: Looked, *, deep: bool) -> None:
-    from syncd.operations.chain_audit import CONSEQUENCES
+def _show(outcome: AuditOutcome, *, deep: bool) -> None:
+    from syncd.operations.chain_audit import CONSEQUENCE_BY_SUBJECT
 
-    if one.audited is None:
+    if outcome.audited is None:
         return
-    seen = one.audited
+    seen = outcome.audited
     verdict = f"{len(seen.findings)} found" if seen.findings else "whole"
-    files = counted(seen.files, "file") + (f" ({seen.cleaned:,} of them cleaned)" if seen.cleaned else "")
-    read = f", {seen.read:,} of them read" if deep else ""
+    files = format_count(seen.files, "file") + (f" ({seen.cleaned:,} of them cleaned)" if seen.cleaned else "")
+    read = f", {seen.contents_read:,} of them read" if deep else ""
     click.echo(
-        f"{one.named.name}: {verdict}: {counted(seen.batches, 'batch')}, {counted(seen.plans, 'plan')}, {files}{read},"
+        f"{outcome.selected.name}: {verdict}: {format_count(seen.batches, 'batch')}, {format_count(seen.plans, 'plan')}, {files}{read},"
         f" {seen.entries:,} entries of history"
     )
     for finding in seen.findings:
         click.echo(f"  {finding.about}: {finding.message}")
-        click.echo(f"    so: {CONSEQUENCES[finding.about]}")
-        click.echo(f"    next: {finding.next}")
+        click.echo(f"    so: {CONSEQUENCE_BY_SUBJECT[finding.about]}")
+        click.echo(f"    next: {finding.remedy}")
 
 
-def _fields(one: Looked) -> dict[str, Any]:
-    from syncd.operations.chain_audit import CONSEQUENCES
+def _to_json(outcome: AuditOutcome) -> dict[str, Any]:
+    from syncd.operations.chain_audit import CONSEQUENCE_BY_SUBJECT
 
-    seen = one.audited
+    seen = outcome.audited
     return {
-        "table": one.named.name,
-        "source": one.named.stream.source,
+        "table": outcome.selected.name,
+        "source": outcome.selected.stream.source,
         "whole": seen is not None and not seen.findings,
         "entries": seen.entries if seen else None,
         "batches": seen.batches if seen else None,
         "plans": seen.plans if seen else None,
         "files": seen.files if seen else None,
         "cleaned": seen.cleaned if seen else None,
-        "read": seen.read if seen else None,
+        "read": seen.contents_read if seen else None,
         "findings": [
             {
                 "about": each.about,
                 "message": each.message,
-                "consequence": CONSEQUENCES[each.about],
-                "next": each.next,
+                "consequence": CONSEQUENCE_BY_SUBJECT[each.about],
+                "next": each.remedy,
             }
-            for each in one.findings
+            for each in outcome.findings
         ],
-        "error": error_fields(one.error),
+        "error": error_to_json(outcome.error),
     }

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from syncd.cli.exit_codes import Exit
-from syncd.cli.output import say, show_json
-from syncd.cli.stream_options import CONFIG
+from syncd.cli.exit_codes import ExitCode
+from syncd.cli.output import print_message, show_json
+from syncd.cli.stream_options import DEFAULT_CONFIG_PATH
 
 if TYPE_CHECKING:
-    from syncd.config.yaml_reader import Mistake
+    from syncd.config.yaml_reader import ConfigMistake
     from syncd.settings import Settings
 
 
@@ -31,7 +31,13 @@ def config() -> None:
 @config.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option(
-    "-c", "--config", "path", type=click.Path(path_type=Path), default=CONFIG, show_default=True, help="The file."
+    "-c",
+    "--config",
+    "path",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_CONFIG_PATH,
+    show_default=True,
+    help="The file.",
 )
 def check(path: Path, as_json: bool) -> None:
     """Tell every mistake of the configuration at once, each with its line and what would mend it.
@@ -49,12 +55,12 @@ def check(path: Path, as_json: bool) -> None:
     try:
         settings = read_settings(path, os.environ)
     except Misconfigured as refused:
-        _tell(path, refused.mistakes, as_json=as_json)
-        sys.exit(Exit.USAGE)
+        _report_mistakes(path, refused.mistakes, as_json=as_json)
+        sys.exit(ExitCode.USAGE)
     if as_json:
-        show_json({"file": str(path), "good": True, "mistakes": [], **_counted(settings)})
+        show_json({"file": str(path), "good": True, "mistakes": [], **_configured_names(settings)})
     else:
-        click.echo(f"{path}: no mistake: {_in_words(settings)}")
+        click.echo(f"{path}: no mistake: {_describe_settings(settings)}")
 
 
 @config.command()
@@ -67,22 +73,22 @@ def schema(as_json: bool) -> None:  # noqa: ARG001  # every command has it
       syncd config schema > syncd.schema.json
       then, as the first line of syncd.yaml:  # yaml-language-server: $schema=syncd.schema.json
     """
-    from syncd.config.json_schema import SHIPPED
+    from syncd.config.json_schema import SHIPPED_SCHEMA_PATH
 
-    click.echo(SHIPPED.read_text(encoding="utf-8"), nl=False)
+    click.echo(SHIPPED_SCHEMA_PATH.read_text(encoding="utf-8"), nl=False)
 
 
-def _tell(path: Path, mistakes: "tuple[Mistake, ...]", *, as_json: bool) -> None:
+def _report_mistakes(path: Path, mistakes: "tuple[ConfigMistake, ...]", *, as_json: bool) -> None:
     if as_json:
         show_json({"file": str(path), "good": False, "mistakes": [asdict(mistake) for mistake in mistakes]})
     else:
         for mistake in mistakes:
-            click.echo(mistake.at(str(path)))
+            click.echo(mistake.format_with_location(str(path)))
     several = "1 mistake" if len(mistakes) == 1 else f"{len(mistakes)} mistakes"
-    say(f"error: {path} has {several}")
+    print_message(f"error: {path} has {several}")
 
 
-def _counted(settings: "Settings") -> dict[str, list[str]]:
+def _configured_names(settings: "Settings") -> dict[str, list[str]]:
     return {
         "sources": [source.name for source in settings.sources],
         "warehouses": [warehouse.name for warehouse in settings.warehouses],
@@ -90,7 +96,7 @@ def _counted(settings: "Settings") -> dict[str, list[str]]:
     }
 
 
-def _in_words(settings: "Settings") -> str:
+def _describe_settings(settings: "Settings") -> str:
     words = (("source", "sources"), ("warehouse", "warehouses"), ("table", "tables"))
-    counts = _counted(settings)
+    counts = _configured_names(settings)
     return ", ".join(f"{len(counts[many])} {one if len(counts[many]) == 1 else many}" for one, many in words)

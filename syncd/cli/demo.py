@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from syncd.cli.exit_codes import Exit
-from syncd.cli.output import say, show_json, show_table
+from syncd.cli.exit_codes import ExitCode
+from syncd.cli.output import print_message, show_json, show_table
 
 if TYPE_CHECKING:
-    from syncd.sandbox.demo.demonstration import Ending, Verdict
-    from syncd.sandbox.demo.equality_check import Compared
+    from syncd.sandbox.demo.demonstration import DemoResult, StopCondition
+    from syncd.sandbox.demo.equality_check import TableComparison
 
-ENDS: Final = (signal.SIGTERM, signal.SIGHUP)
+TERMINATION_SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
 
 
 class DurationType(click.ParamType[timedelta]):
@@ -28,10 +28,10 @@ class DurationType(click.ParamType[timedelta]):
     name = "duration"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
-        from syncd.config.value_parsers import duration
+        from syncd.config.value_parsers import parse_duration
 
         try:
-            return duration(value)
+            return parse_duration(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
@@ -50,33 +50,35 @@ class DurationType(click.ParamType[timedelta]):
 )
 def demo(seconds: timedelta | None, orders: int, rate: float, as_json: bool, directory: Path | None) -> None:
     """Show the whole system on this machine: a shop in MySQL, a writer, and a warehouse that is kept equal."""
-    from syncd.cli.views.demo_view import audience
-    from syncd.host.cache_dirs import find_base
-    from syncd.sandbox.demo.demonstration import Demo, Ending
+    from syncd.cli.views.demo_view import open_display
+    from syncd.host.cache_dirs import find_xdg_base
+    from syncd.sandbox.demo.demonstration import Demo, StopCondition
 
-    place = (directory or find_base(os.environ, "XDG_STATE_HOME", ".local/state") / "syncd" / "demo").absolute()
-    ending = Ending(None if seconds is None else seconds.total_seconds())
-    with audience(quiet=as_json) as watching, _interrupted(ending):
-        verdict = Demo(directory=place, audience=watching, ending=ending, orders=orders, rate=rate).play()
+    place = (directory or find_xdg_base(os.environ, "XDG_STATE_HOME", ".local/state") / "syncd" / "demo").absolute()
+    ending = StopCondition(None if seconds is None else seconds.total_seconds())
+    with open_display(quiet=as_json) as watching, _handle_interrupts(ending):
+        verdict = Demo(
+            directory=place, display=watching, stop_condition=ending, orders=orders, transactions_per_second=rate
+        ).run()
     _show(verdict, as_json=as_json)
     if not verdict.equal:
-        sys.exit(Exit.DOUBT)
+        sys.exit(ExitCode.DOUBT)
 
 
 @contextmanager
-def _interrupted(ending: "Ending") -> Iterator[None]:
+def _handle_interrupts(stop_condition: "StopCondition") -> Iterator[None]:
     """Let the first Ctrl-C end the loop, and any other one everything."""
 
     def interrupt(_number: int, _frame: object) -> None:
-        if not ending.playing or ending.is_over():
+        if not stop_condition.is_running or stop_condition.is_over():
             raise KeyboardInterrupt
-        say("")
-        ending.ask()
+        print_message("")
+        stop_condition.request_stop()
 
     def end(_number: int, _frame: object) -> None:
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, end) for number in ENDS}
+    before = {number: signal.signal(number, end) for number in TERMINATION_SIGNALS}
     before[signal.SIGINT] = signal.signal(signal.SIGINT, interrupt)
     try:
         yield
@@ -85,86 +87,90 @@ def _interrupted(ending: "Ending") -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _show(verdict: "Verdict", *, as_json: bool) -> None:
+def _show(result: "DemoResult", *, as_json: bool) -> None:
     if as_json:
-        show_json(_fields(verdict))
+        show_json(_to_json(result))
         return
     show_table(
         ("table", "mode", "MySQL", "warehouse", "missing", "extra", "different"),
         [
-            (one.table, one.mode, f"{one.source_rows:,}", f"{one.warehouse_rows:,}", *_counts(one))
-            for one in verdict.compared
+            (one.table, one.mode, f"{one.source_rows:,}", f"{one.warehouse_rows:,}", *_difference_counts(one))
+            for one in result.comparisons
         ],
     )
     click.echo("")
-    click.echo(_sentence(verdict))
-    for line in _reasons(verdict):
-        say(line)
+    click.echo(_format_result(result))
+    for line in _explain_differences(result):
+        print_message(line)
     click.echo("")
-    for line in _next_steps(verdict.config):
+    for line in _next_steps(result.config):
         click.echo(line)
 
 
-def _counts(one: "Compared") -> tuple[str, ...]:
-    return tuple(f"{count:,}" for count in (one.missing, one.extra, one.different))
+def _difference_counts(comparison: "TableComparison") -> tuple[str, ...]:
+    return tuple(f"{count:,}" for count in (comparison.missing, comparison.extra, comparison.different))
 
 
-def _sentence(verdict: "Verdict") -> str:
-    values = sum(one.values for one in verdict.compared)
-    rows = sum(one.source_rows for one in verdict.compared)
-    if verdict.equal:
-        first = "" if verdict.first_row is None else f" The first ones were visible after {verdict.first_row:.1f} s."
-        meanwhile = f"{verdict.written:,} rows were written meanwhile.{first}"
+def _format_result(result: "DemoResult") -> str:
+    values = sum(one.values for one in result.comparisons)
+    rows = sum(one.source_rows for one in result.comparisons)
+    if result.equal:
+        first = (
+            ""
+            if result.first_row_seconds is None
+            else f" The first ones were visible after {result.first_row_seconds:.1f} s."
+        )
+        meanwhile = f"{result.written_rows:,} rows were written meanwhile.{first}"
         return f"EQUAL: {rows:,} rows, {values:,} values compared.\n{meanwhile}"
-    unequal = ", ".join(one.table for one in verdict.compared if not one.equal)
+    unequal = ", ".join(one.table for one in result.comparisons if not one.equal)
     return f"NOT EQUAL: {unequal}."
 
 
-def _reasons(verdict: "Verdict") -> Iterator[str]:
-    for one in verdict.compared:
+def _explain_differences(result: "DemoResult") -> Iterator[str]:
+    for one in result.comparisons:
         for example in one.examples:
             yield f"{one.table}: {example}"
-    for table, error in verdict.errors:
+    for table, error in result.errors:
         yield f"error: {table}: {error.message}"
         if error.hint:
             yield f"hint: {error.hint}"
-    if not verdict.equal:
-        yield f"hint: To begin anew: rm -r {verdict.config.parent}"
+    if not result.equal:
+        yield f"hint: To begin anew: rm -r {result.config.parent}"
 
 
 def _next_steps(config: Path) -> Iterator[str]:
-    place = _short(config.parent)
+    place = _shorten_path(config.parent)
     yield "What to try next"
     keys = "AWS_ACCESS_KEY_ID=sandbox AWS_SECRET_ACCESS_KEY=sandbox"
     for command, what in (
-        (f"{_program()} sandbox up --dir {place}", "the same servers again; `status`, `down`"),
+        (f"{_program_name()} sandbox up --dir {place}", "the same servers again; `status`, `down`"),
         (f"export {keys}", "the sandbox's S3 takes any"),
-        (f"{_program()} run --all -c {place}/{config.name}", "one pass over every table; try --dry-run"),
+        (f"{_program_name()} run --all -c {place}/{config.name}", "one pass over every table; try --dry-run"),
         (f"less {place}/{config.name}", "put your own servers there: docs/configuration.md"),
     ):
         yield f"  {command}"
         yield f"      {what}"
 
 
-def _program() -> str:
+def _program_name() -> str:
     """How this command is called from here."""
-    return "syncd" if shutil.which("syncd") else _short(Path(sys.executable).with_name("syncd"))
+    return "syncd" if shutil.which("syncd") else _shorten_path(Path(sys.executable).with_name("syncd"))
 
 
-def _short(path: Path) -> str:
+def _shorten_path(path: Path) -> str:
     for base, name in ((Path.cwd(), ""), (Path.home(), "~/")):
         if path.is_relative_to(base):
             return f"{name}{path.relative_to(base)}"
     return str(path)
 
 
-def _fields(verdict: "Verdict") -> dict[str, Any]:
+def _to_json(result: "DemoResult") -> dict[str, Any]:
     return {
-        "config": str(verdict.config),
-        "equal": verdict.equal,
-        "seconds": round(verdict.seconds, 3),
-        "first_row_seconds": verdict.first_row and round(verdict.first_row, 3),
-        "written": verdict.written,
+        "config": str(result.config),
+        "equal": result.equal,
+        "seconds": round(result.seconds, 3),
+        "first_row_seconds": result.first_row_seconds and round(result.first_row_seconds, 3),
+        "written": result.written_rows,
         "tables": [
             {
                 "table": one.table,
@@ -177,7 +183,7 @@ def _fields(verdict: "Verdict") -> dict[str, Any]:
                 "values": one.values,
                 "examples": list(one.examples),
             }
-            for one in verdict.compared
+            for one in result.comparisons
         ],
-        "errors": [{"table": table, "message": e.message, "hint": e.hint or None} for table, e in verdict.errors],
+        "errors": [{"table": table, "message": e.message, "hint": e.hint or None} for table, e in result.errors],
     }

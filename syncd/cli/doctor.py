@@ -7,22 +7,33 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from syncd.cli.exit_codes import Exit, exit_for, worst
-from syncd.cli.output import say, show_json
-from syncd.cli.stream_options import CONFIG
+from syncd.cli.exit_codes import ExitCode, exit_code_for, worst_exit_code
+from syncd.cli.output import print_message, show_json
+from syncd.cli.stream_options import DEFAULT_CONFIG_PATH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from syncd.ports.preflight import Finding
+    from syncd.ports.preflight import CheckResult
 
-_OF_SIDE: Final = {"host": Exit.SOURCE, "source": Exit.SOURCE, "lake": Exit.LAKE, "warehouse": Exit.WAREHOUSE}
+_EXIT_CODE_BY_SIDE: Final = {
+    "host": ExitCode.SOURCE,
+    "source": ExitCode.SOURCE,
+    "lake": ExitCode.LAKE,
+    "warehouse": ExitCode.WAREHOUSE,
+}
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option(
-    "-c", "--config", "path", type=click.Path(path_type=Path), default=CONFIG, show_default=True, help="The file."
+    "-c",
+    "--config",
+    "path",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_CONFIG_PATH,
+    show_default=True,
+    help="The file.",
 )
 def doctor(path: Path, as_json: bool) -> None:
     """Look at all sides before the first run: this host, MySQL, S3, Redshift.
@@ -37,38 +48,42 @@ def doctor(path: Path, as_json: bool) -> None:
     """
     from syncd.app.doctor_checks import Doctor
     from syncd.config.check import read_settings
-    from syncd.ports.preflight import counted
+    from syncd.ports.preflight import count_by_status
 
-    findings = Doctor(read_settings(path, os.environ), environ=os.environ).findings()
+    findings = Doctor(read_settings(path, os.environ), environ=os.environ).run_checks()
     if as_json:
-        counts = {state.value: number for state, number in counted(findings).items()}
-        show_json({**counts, "checks": [_told(found) for found in findings]})
+        counts = {state.value: number for state, number in count_by_status(findings).items()}
+        show_json({**counts, "checks": [_to_json(found) for found in findings]})
     else:
         _show(findings)
-    if (code := worst([Exit.DONE, *(_exit_of(found) for found in findings if found.state == "fail")])) is not Exit.DONE:
-        failed = sum(found.state == "fail" for found in findings)
-        say(f"error: {failed} {'check' if failed == 1 else 'checks'} failed")
+    if (
+        code := worst_exit_code(
+            [ExitCode.DONE, *(_exit_code_for_finding(found) for found in findings if found.status == "fail")]
+        )
+    ) is not ExitCode.DONE:
+        failed = sum(found.status == "fail" for found in findings)
+        print_message(f"error: {failed} {'check' if failed == 1 else 'checks'} failed")
         sys.exit(code)
 
 
-def _exit_of(found: "Finding") -> Exit:
-    return _OF_SIDE[found.side] if found.error is None else exit_for(found.error)
+def _exit_code_for_finding(finding: "CheckResult") -> ExitCode:
+    return _EXIT_CODE_BY_SIDE[finding.side] if finding.error is None else exit_code_for(finding.error)
 
 
-def _told(found: "Finding") -> dict[str, str]:
+def _to_json(finding: "CheckResult") -> dict[str, str]:
     return {
-        "side": found.side.value,
-        "name": found.name,
-        "check": found.check,
-        "state": found.state.value,
-        "told": found.told,
-        "remedy": found.remedy,
+        "side": finding.side.value,
+        "name": finding.name,
+        "check": finding.check,
+        "state": finding.status.value,
+        "told": finding.message,
+        "remedy": finding.remedy,
     }
 
 
-def _show(findings: "Sequence[Finding]") -> None:
+def _show(findings: "Sequence[CheckResult]") -> None:
     """A block for each side; below what does not pass stands what to paste."""
-    from syncd.ports.preflight import counted
+    from syncd.ports.preflight import count_by_status
 
     wide = max((len(found.check) for found in findings), default=0)
     title = ""
@@ -77,7 +92,7 @@ def _show(findings: "Sequence[Finding]") -> None:
         if place != title:
             click.echo(f"{place}:")
             title = place
-        click.echo(f"  {found.state:<4}  {found.check:<{wide}}  {found.told}")
+        click.echo(f"  {found.status:<4}  {found.check:<{wide}}  {found.message}")
         for line in found.remedy.splitlines():
             click.echo(f"        {'':<{wide}}  -> {line}")
-    click.echo(", ".join(f"{number} {state}" for state, number in counted(findings).items()))
+    click.echo(", ".join(f"{number} {state}" for state, number in count_by_status(findings).items()))

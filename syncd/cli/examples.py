@@ -46,11 +46,11 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
 """By the words of the command; a command may have its own in its docstring instead."""
 
 
-def with_examples(path: str, text: str) -> str:
+def add_examples(command_path: str, help_text: str) -> str:
     """The help of a command, its examples behind the first sentence."""
-    text = cleandoc(text)
-    if "Examples:" in text or path not in EXAMPLES:
-        return text
-    first, _, rest = text.partition("\n\n")
-    shown = "\n".join(("\b", "Examples:", *(f"  {line}" for line in EXAMPLES[path])))
+    help_text = cleandoc(help_text)
+    if "Examples:" in help_text or command_path not in EXAMPLES:
+        return help_text
+    first, _, rest = help_text.partition("\n\n")
+    shown = "\n".join(("\b", "Examples:", *(f"  {line}" for line in EXAMPLES[command_path])))
     return "\n\n".join(part for part in (first, shown, rest) if part)

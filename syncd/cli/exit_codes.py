@@ -5,7 +5,6 @@ from enum import IntEnum
 from typing import Final
 
 from syncd.errors import (
-    Collided,
     CommitUnknown,
     LakeDown,
     LakeUnfit,
@@ -15,6 +14,7 @@ from syncd.errors import (
     SourceDown,
     SourceUnfit,
     TableAltered,
+    TransactionConflict,
     WarehouseBehind,
     WarehouseDown,
     WarehouseUnfit,
@@ -32,7 +32,7 @@ from watermarks.errors import (
 )
 
 
-class Exit(IntEnum):
+class ExitCode(IntEnum):
     """The contract with whoever called."""
 
     DONE = 0
@@ -48,51 +48,51 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
-_GROUPS: tuple[tuple[type[HintedError], Exit], ...] = (
-    (PassStopped, Exit.INTERRUPTED),
-    (StateUnreadable, Exit.STATE),
-    (DataInDoubt, Exit.DOUBT),
-    (NotOwner, Exit.OTHER_OWNER),
-    (Misuse, Exit.USAGE),
-    (NotFetched, Exit.SOURCE),  # archives are what reads the source
-    (ReaderDown, Exit.SOURCE),
-    (SchemaDrift, Exit.DRIFT),
-    (SourceDown, Exit.SOURCE),
-    (SourceUnfit, Exit.SOURCE),
-    (TableAltered, Exit.SOURCE),
-    (LakeDown, Exit.LAKE),
-    (LakeUnfit, Exit.LAKE),
-    (WarehouseBehind, Exit.WAREHOUSE),
-    (WarehouseDown, Exit.WAREHOUSE),
-    (WarehouseUnfit, Exit.WAREHOUSE),
-    (Collided, Exit.WAREHOUSE),
-    (CommitUnknown, Exit.WAREHOUSE),
-    (Transient, Exit.LAKE),
-    (Stale, Exit.LAKE),
-    (OutcomeUnknown, Exit.LAKE),
+_EXIT_CODE_BY_ERROR: tuple[tuple[type[HintedError], ExitCode], ...] = (
+    (PassStopped, ExitCode.INTERRUPTED),
+    (StateUnreadable, ExitCode.STATE),
+    (DataInDoubt, ExitCode.DOUBT),
+    (NotOwner, ExitCode.OTHER_OWNER),
+    (Misuse, ExitCode.USAGE),
+    (NotFetched, ExitCode.SOURCE),  # archives are what reads the source
+    (ReaderDown, ExitCode.SOURCE),
+    (SchemaDrift, ExitCode.DRIFT),
+    (SourceDown, ExitCode.SOURCE),
+    (SourceUnfit, ExitCode.SOURCE),
+    (TableAltered, ExitCode.SOURCE),
+    (LakeDown, ExitCode.LAKE),
+    (LakeUnfit, ExitCode.LAKE),
+    (WarehouseBehind, ExitCode.WAREHOUSE),
+    (WarehouseDown, ExitCode.WAREHOUSE),
+    (WarehouseUnfit, ExitCode.WAREHOUSE),
+    (TransactionConflict, ExitCode.WAREHOUSE),
+    (CommitUnknown, ExitCode.WAREHOUSE),
+    (Transient, ExitCode.LAKE),
+    (Stale, ExitCode.LAKE),
+    (OutcomeUnknown, ExitCode.LAKE),
 )
 
 
-def exit_for(error: BaseException) -> Exit:
+def exit_code_for(error: BaseException) -> ExitCode:
     """The code of an error; whatever has no group is a bug."""
-    return next((code for group, code in _GROUPS if isinstance(error, group)), Exit.BUG)
+    return next((code for group, code in _EXIT_CODE_BY_ERROR if isinstance(error, group)), ExitCode.BUG)
 
 
-_WORST_FIRST: Final = (
-    Exit.BUG,
-    Exit.STATE,
-    Exit.DOUBT,
-    Exit.DRIFT,
-    Exit.USAGE,
-    Exit.WAREHOUSE,
-    Exit.LAKE,
-    Exit.SOURCE,
-    Exit.OTHER_OWNER,
-    Exit.INTERRUPTED,
-    Exit.DONE,
+_SEVERITY_ORDER: Final = (
+    ExitCode.BUG,
+    ExitCode.STATE,
+    ExitCode.DOUBT,
+    ExitCode.DRIFT,
+    ExitCode.USAGE,
+    ExitCode.WAREHOUSE,
+    ExitCode.LAKE,
+    ExitCode.SOURCE,
+    ExitCode.OTHER_OWNER,
+    ExitCode.INTERRUPTED,
+    ExitCode.DONE,
 )
 
 
-def worst(codes: Iterable[Exit]) -> Exit:
+def worst_exit_code(codes: Iterable[ExitCode]) -> ExitCode:
     """Of several streams the worst decides."""
-    return min(codes, key=_WORST_FIRST.index)
+    return min(codes, key=_SEVERITY_ORDER.index)

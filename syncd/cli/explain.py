@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.cli.exit_codes import Exit
+from syncd.cli.exit_codes import ExitCode
 from syncd.cli.output import show_json
-from syncd.cli.stream_options import chosen, common, leave, open_desk
+from syncd.cli.stream_options import common_options, exit_with_worst, open_operator_context, select_streams
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from syncd.operations.row_status import Facts, Sighting, Verdict
+    from syncd.operations.row_status import RowExplanation, RowFacts, RowVersion
 
 
 @click.command()
@@ -21,31 +21,33 @@ if TYPE_CHECKING:
 @click.option(
     "--all-files", is_flag=True, help="Look at every file, and show every version; not only at the newest 500."
 )
-@common
-def explain(table: str, key: tuple[str, ...], **words: Any) -> None:  # noqa: ANN401  # options of click arrive by name
+@common_options
+def explain(table: str, key: tuple[str, ...], **options: Any) -> None:  # noqa: ANN401  # options of click arrive by name
     """Say where the row with this key is, and why.
 
     MySQL, the lake and the warehouse are asked; with one of the servers away, the others answer. Nothing is written.
 
     Exit 7: the row is in doubt.
     """
-    from syncd.operations.row_explainer import Explainer
-    from syncd.operations.row_status import Place, verdict
+    from syncd.operations.row_explainer import RowExplainer
+    from syncd.operations.row_status import RowStatus, explain_row
 
-    pairs = _pairs(key)
-    with open_desk(words["config"], looks=True) as desk:
-        [named] = chosen(desk, [table], all_=False)
-        explainer = Explainer(desk=desk, settings=named.required(), environ=os.environ, all_files=words["all_files"])
-        facts = explainer.facts(pairs)
-    said = verdict(facts)
-    if words["as_json"]:
-        show_json(_fields(facts, said))
+    pairs = _parse_key(key)
+    with open_operator_context(options["config"], read_only=True) as desk:
+        [named] = select_streams(desk, [table], all_=False)
+        explainer = RowExplainer(
+            context=desk, settings=named.require_settings(), environ=os.environ, search_all_files=options["all_files"]
+        )
+        facts = explainer.collect_facts(pairs)
+    said = explain_row(facts)
+    if options["as_json"]:
+        show_json(_to_json(facts, said))
     else:
         _show(facts, said)
-    leave([Exit.DOUBT] if said.place is Place.IN_DOUBT else [])
+    exit_with_worst([ExitCode.DOUBT] if said.status is RowStatus.IN_DOUBT else [])
 
 
-def _pairs(key: tuple[str, ...]) -> dict[str, str]:
+def _parse_key(key: tuple[str, ...]) -> dict[str, str]:
     pairs = [text.partition("=") for text in key]
     if any(not column or not equals for column, equals, _ in pairs):
         raise click.UsageError("write the key as COLUMN=VALUE, once for each of its columns")
@@ -54,42 +56,46 @@ def _pairs(key: tuple[str, ...]) -> dict[str, str]:
     return {column: value for column, _, value in pairs}
 
 
-def _show(facts: "Facts", said: "Verdict") -> None:
+def _show(facts: "RowFacts", verdict: "RowExplanation") -> None:
     shown = ", ".join(f"{column}={value}" for column, value in facts.key.items())
-    click.echo(f"{facts.table} {shown}: {said.place}")
-    click.echo(f"  {said.why}")
-    if said.next:
-        click.echo(f"  next: {said.next}")
-    for name, text in (("MySQL", _source(facts)), ("warehouse", _target(facts))):
+    click.echo(f"{facts.table} {shown}: {verdict.status}")
+    click.echo(f"  {verdict.reason}")
+    if verdict.next_step:
+        click.echo(f"  next: {verdict.next_step}")
+    for name, text in (("MySQL", _describe_source(facts)), ("warehouse", _describe_target(facts))):
         click.echo(f"  {name}: {text}")
-    for seen in facts.sightings if len(facts.sightings) > 1 or not _names(said.why, facts.sightings) else ():
+    for seen in (
+        facts.versions if len(facts.versions) > 1 or not _names_all_files(verdict.reason, facts.versions) else ()
+    ):
         at = f" with {seen.cursor}" if seen.cursor else ""
-        click.echo(f"  batch {seen.batch} ({seen.made_at}){at}: row {seen.row:,} of {seen.file}")
-    for one in facts.refused:
+        click.echo(f"  batch {seen.batch} ({seen.planned_at}){at}: row {seen.row:,} of {seen.file}")
+    for one in facts.quarantined:
         came = f", brought back by batch {one.replayed_by}" if one.replayed_by else ""
         click.echo(f"  quarantine of batch {one.batch}: {one.reason}{came}: {one.file}")
 
 
-def _names(why: str, sightings: "Sequence[Sighting]") -> bool:
+def _names_all_files(why: str, sightings: "Sequence[RowVersion]") -> bool:
     """Whether the reason itself names the files: then they need no list."""
     return all(seen.file in why for seen in sightings)
 
 
-def _source(facts: "Facts") -> str:
-    from syncd.operations.row_status import shown
+def _describe_source(facts: "RowFacts") -> str:
+    from syncd.operations.row_status import format_cursor_value
 
-    if not facts.source.asked:
-        return facts.source.trouble
-    if not facts.source.there:
+    if not facts.source.was_asked:
+        return facts.source.problem
+    if not facts.source.exists:
         return "has no such row"
     cursor = facts.source.cursor
-    return f"has it at {shown(cursor.values[0].plain)}" if cursor is not None and cursor.values else "has it"
+    return (
+        f"has it at {format_cursor_value(cursor.values[0].raw)}" if cursor is not None and cursor.values else "has it"
+    )
 
 
-def _target(facts: "Facts") -> str:
+def _describe_target(facts: "RowFacts") -> str:
     target = facts.target
-    if not target.asked:
-        return target.trouble
+    if not target.was_asked:
+        return target.problem
     if not target.rows:
         return "has no such row"
     by = f", read by batch {target.batch}" if target.batch else ""
@@ -98,40 +104,40 @@ def _target(facts: "Facts") -> str:
     return f"has it{many}{by}{gone}"
 
 
-def _fields(facts: "Facts", said: "Verdict") -> dict[str, Any]:
+def _to_json(facts: "RowFacts", verdict: "RowExplanation") -> dict[str, Any]:
     source, target = facts.source, facts.target
     return {
         "table": facts.table,
         "key": dict(facts.key),
-        "place": said.place,
-        "why": said.why,
-        "next": said.next or None,
+        "place": verdict.status,
+        "why": verdict.reason,
+        "next": verdict.next_step or None,
         "mysql": {
-            "asked": source.asked,
-            "there": source.there if source.asked else None,
-            "cursor": source.cursor.texts() if source.cursor is not None else None,
-            "trouble": source.trouble or None,
+            "asked": source.was_asked,
+            "there": source.exists if source.was_asked else None,
+            "cursor": source.cursor.to_texts() if source.cursor is not None else None,
+            "trouble": source.problem or None,
         },
         "warehouse": {
-            "asked": target.asked,
-            "rows": target.rows if target.asked else None,
+            "asked": target.was_asked,
+            "rows": target.rows if target.was_asked else None,
             "batch": str(target.batch) if target.batch else None,
             "deleted_at": target.deleted_at,
-            "trouble": target.trouble or None,
+            "trouble": target.problem or None,
         },
-        "mark": facts.mark.texts(),
-        "loaded": str(facts.half.last),
-        "landed_at": facts.landed_at or None,
+        "mark": facts.mark.to_texts(),
+        "loaded": str(facts.load_progress.last_batch),
+        "landed_at": facts.loaded_at or None,
         "versions": [
             {
                 "batch": str(seen.batch),
-                "rank": str(seen.rank),
+                "rank": str(seen.first_read_by),
                 "cursor": seen.cursor,
                 "file": seen.file,
                 "row": seen.row,
-                "made_at": seen.made_at,
+                "made_at": seen.planned_at,
             }
-            for seen in facts.sightings
+            for seen in facts.versions
         ],
         "quarantine": [
             {
@@ -141,8 +147,8 @@ def _fields(facts: "Facts", said: "Verdict") -> dict[str, Any]:
                 "file": one.file,
                 "replayed_by": str(one.replayed_by) if one.replayed_by else None,
             }
-            for one in facts.refused
+            for one in facts.quarantined
         ],
-        "whole": facts.whole,
-        "gone": facts.gone,
+        "whole": facts.all_files_checked,
+        "gone": facts.missing_files,
     }

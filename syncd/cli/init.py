@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from syncd.cli.output import say, show_json
-from syncd.cli.stream_options import CONFIG
+from syncd.cli.output import print_message, show_json
+from syncd.cli.stream_options import DEFAULT_CONFIG_PATH
 from syncd.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from syncd.mysql.cursor_proposal import Proposal
+    from syncd.mysql.cursor_proposal import TableProposal
     from syncd.settings import SourceSettings
 
-_USER: Final = re.compile(r"^(\w+://)([^:@/?#]*):(.*)@(?=[^@]*$)")
+_URL_WITH_PASSWORD: Final = re.compile(r"^(\w+://)([^:@/?#]*):(.*)@(?=[^@]*$)")
 
 
 @click.command()
@@ -28,7 +28,12 @@ _USER: Final = re.compile(r"^(\w+://)([^:@/?#]*):(.*)@(?=[^@]*$)")
 @click.option("--tls", type=click.Choice(["disable", "prefer", "require", "verify"]), help="How far to believe MySQL.")
 @click.option("--ca", type=click.Path(), help="A PEM file of authorities to believe.")
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), default=CONFIG, show_default=True, help="The new file."
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_CONFIG_PATH,
+    show_default=True,
+    help="The new file.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def init(  # each is an option
@@ -51,100 +56,110 @@ def init(  # each is an option
     For each table it proposes cursor, mode, schedule and layout, with the evidence, and says what it could not prove.
     No table is read whole, nothing is changed, no file overwritten, and no password written.
     """
-    from syncd.config.first_file import Sides, text_of
-    from syncd.mysql.table_survey import survey
+    from syncd.config.first_file import ConfigAddresses, render_config
+    from syncd.mysql.table_survey import survey_source
 
-    _require_new(output)
+    _require_absent(output)
     options = {key: value for key, value in (("tls", tls), ("ca", ca), ("zone", zone)) if value}
-    found = survey(_source(mysql_url, options, beside=output))
-    sides = Sides(
-        source={"url": _without_password(mysql_url, "MYSQL_PASSWORD"), **options},
+    found = survey_source(_source_settings(mysql_url, options, config_path=output))
+    sides = ConfigAddresses(
+        source={"url": _mask_password(mysql_url, "MYSQL_PASSWORD"), **options},
         lake=lake,
-        warehouse=_without_password(warehouse, "REDSHIFT_PASSWORD") if warehouse else None,
+        warehouse=_mask_password(warehouse, "REDSHIFT_PASSWORD") if warehouse else None,
     )
-    proposals = [_checked(one, sides) for one in found.proposals]
-    if not any(not one.left_out for one in proposals):
-        reasons = "; ".join(f"{one.table}: {one.left_out}" for one in proposals) or "there are no tables to be seen"
+    proposals = [_check_proposal(one, sides) for one in found.proposals]
+    if not any(not one.omitted_reason for one in proposals):
+        reasons = (
+            "; ".join(f"{one.table}: {one.omitted_reason}" for one in proposals) or "there are no tables to be seen"
+        )
         raise ConfigError(f"nothing can be proposed: {reasons}", hint="May this user SELECT from the tables?")
-    _write(output, text_of(sides, proposals, longest=found.longest))
+    _write_new_file(
+        output, render_config(sides, proposals, oldest_transaction_seconds=found.oldest_transaction_seconds)
+    )
     _show(output, proposals, as_json=as_json)
 
 
-def _require_new(path: Path) -> None:
+def _require_absent(path: Path) -> None:
     if path.exists():
         raise ConfigError(f"{path} is there already, and is never overwritten", hint="Name another file: -o FILE.")
 
 
-def _write(path: Path, text: str) -> None:
+def _write_new_file(path: Path, text: str) -> None:
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        _require_new(path)
+        _require_absent(path)
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
 
 
-def _source(url: str, options: dict[str, str], *, beside: Path) -> "SourceSettings":
+def _source_settings(url: str, options: dict[str, str], *, config_path: Path) -> "SourceSettings":
     """The source as a configuration would have it."""
     import json
 
-    from syncd.config.check import check
-    from syncd.config.yaml_reader import parse_text
+    from syncd.config.check import build_settings
+    from syncd.config.yaml_reader import parse_document
 
     body = json.dumps({"source": {"url": url, **options}, "lake": {"url": "s3://-"}, "tables": {"-.-": None}})
-    return check(parse_text(body, path=str(beside), environ=os.environ)).sources[0]
+    return build_settings(parse_document(body, path=str(config_path), environ=os.environ)).sources[0]
 
 
-def _without_password(url: str, variable: str) -> str:
+def _mask_password(url: str, variable: str) -> str:
     """The address as the file has it: a password that was typed is named instead."""
-    found = _USER.match(url)
+    found = _URL_WITH_PASSWORD.match(url)
     if found is None or "${" in found[3]:
         return url
-    say(f"The password is not written down: export {variable}=...")
+    print_message(f"The password is not written down: export {variable}=...")
     return f"{found[1]}{found[2]}:${{{variable}}}@{url[found.end() :]}"
 
 
-def _checked(one: "Proposal", sides: object) -> "Proposal":
+def _check_proposal(proposal: "TableProposal", sides: object) -> "TableProposal":
     """The proposal, or why the configuration would refuse it."""
     from dataclasses import replace
 
-    from syncd.config.check import check
-    from syncd.config.first_file import Sides, text_of
-    from syncd.config.yaml_reader import Misconfigured, parse_text
+    from syncd.config.check import build_settings
+    from syncd.config.first_file import ConfigAddresses, render_config
+    from syncd.config.yaml_reader import Misconfigured, parse_document
 
-    if one.left_out:
-        return one
-    assert isinstance(sides, Sides)
+    if proposal.omitted_reason:
+        return proposal
+    assert isinstance(sides, ConfigAddresses)
     environ = dict.fromkeys(re.findall(r"\$\{(\w+)\}", f"{sides}"), "x")
     try:
-        check(parse_text(text_of(sides, [one], longest=None), path="syncd.yaml", environ={**os.environ, **environ}))
+        build_settings(
+            parse_document(
+                render_config(sides, [proposal], oldest_transaction_seconds=None),
+                path="syncd.yaml",
+                environ={**os.environ, **environ},
+            )
+        )
     except Misconfigured as refused:
         tables = [mistake for mistake in refused.mistakes if mistake.key.startswith("tables")]
         if not tables:
             raise
-        return replace(one, left_out=tables[0].told)
-    return one
+        return replace(proposal, omitted_reason=tables[0].description)
+    return proposal
 
 
-def _show(path: Path, proposals: "Sequence[Proposal]", *, as_json: bool) -> None:
-    taken = [one for one in proposals if not one.left_out]
-    left = [one for one in proposals if one.left_out]
+def _show(path: Path, proposals: "Sequence[TableProposal]", *, as_json: bool) -> None:
+    taken = [one for one in proposals if not one.omitted_reason]
+    left = [one for one in proposals if one.omitted_reason]
     if as_json:
         tables = [
-            {"table": one.table, "says": one.says, "because": one.because, "unproven": one.unproven} for one in taken
+            {"table": one.table, "says": one.entry, "because": one.reasons, "unproven": one.doubts} for one in taken
         ]
-        out = [{"table": one.table, "reason": one.left_out} for one in left]
+        out = [{"table": one.table, "reason": one.omitted_reason} for one in left]
         show_json({"file": str(path), "tables": tables, "left_out": out})
         return
     for one in taken:
-        doubt = f"; not proven: {'; '.join(one.unproven)}" if one.unproven else ""
-        click.echo(f"{one.table}: {_in_words(one)}{doubt}")
+        doubt = f"; not proven: {'; '.join(one.doubts)}" if one.doubts else ""
+        click.echo(f"{one.table}: {_describe_proposal(one)}{doubt}")
     for one in left:
-        click.echo(f"{one.table}: left out: {one.left_out}")
+        click.echo(f"{one.table}: left out: {one.omitted_reason}")
     click.echo(f"{path} is written. Next: syncd config check, then syncd doctor")
 
 
-def _in_words(one: "Proposal") -> str:
-    mode, cursor = one.says.get("mode", "upsert"), one.says.get("cursor", "update_at")
+def _describe_proposal(proposal: "TableProposal") -> str:
+    mode, cursor = proposal.entry.get("mode", "upsert"), proposal.entry.get("cursor", "update_at")
     return f"{mode}, read whole each time" if cursor == "none" else f"{mode} by {cursor}"

@@ -11,9 +11,9 @@ class InstantType(click.ParamType[datetime]):
     name = "instant"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        from syncd.config.value_parsers import instant
+        from syncd.config.value_parsers import parse_lenient_instant
 
         try:
-            return instant(value)
+            return parse_lenient_instant(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)

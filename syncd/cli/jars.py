@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from syncd.cli.output import say, show_json, show_table
+from syncd.cli.output import print_message, show_json, show_table
 
 if TYPE_CHECKING:
     from syncd.host.jars import Artifact
@@ -26,12 +26,12 @@ def fetch(names: tuple[str, ...], as_json: bool) -> None:
     SYNCD_CACHE names another cache, SYNCD_IVY_SETTINGS a settings file of Ivy for another repository.
     """
     from syncd.host.cache_dirs import find_jars
-    from syncd.host.jars import fetch as fetch_one
+    from syncd.host.jars import fetch_archive as fetch_one
 
     cache = find_jars(os.environ)
-    wanted = _named(names)
+    wanted = _select_artifacts(names)
     for artifact in wanted:
-        fetch_one(artifact, cache, environ=os.environ, tell=say)
+        fetch_one(artifact, cache, environ=os.environ, report=print_message)
     _show(wanted, cache, as_json=as_json)
 
 
@@ -41,10 +41,10 @@ def list_(as_json: bool) -> None:
     """List the archives, and which of them are in the cache."""
     from syncd.host.cache_dirs import find_jars
 
-    _show(_named(()), find_jars(os.environ), as_json=as_json)
+    _show(_select_artifacts(()), find_jars(os.environ), as_json=as_json)
 
 
-def _named(names: tuple[str, ...]) -> "list[Artifact]":
+def _select_artifacts(names: tuple[str, ...]) -> "list[Artifact]":
     from syncd.host.jars import ARTIFACTS
 
     known = {artifact.module: artifact for artifact in ARTIFACTS}
@@ -55,9 +55,9 @@ def _named(names: tuple[str, ...]) -> "list[Artifact]":
 
 
 def _show(artifacts: "list[Artifact]", cache: Path, *, as_json: bool) -> None:
-    from syncd.host.jars import look
+    from syncd.host.jars import check_archive
 
-    kept = [(artifact, look(artifact, cache)) for artifact in artifacts]
+    kept = [(artifact, check_archive(artifact, cache)) for artifact in artifacts]
     if as_json:
         show_json(
             {

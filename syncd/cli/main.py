@@ -5,9 +5,9 @@ from typing import Final
 
 import click
 
-from syncd.cli.command_tree import Commands
-from syncd.cli.exit_codes import Exit, exit_for
-from syncd.cli.output_pipe import listened_to
+from syncd.cli.command_tree import LazyCommandGroup
+from syncd.cli.exit_codes import ExitCode, exit_code_for
+from syncd.cli.output_pipe import tolerate_output_errors
 from watermarks.errors import HintedError
 
 COMMANDS: Final = {
@@ -47,7 +47,7 @@ COMMANDS: Final = {
 
 
 @click.group(
-    cls=Commands,
+    cls=LazyCommandGroup,
     known=COMMANDS,
     context_settings={"auto_envvar_prefix": "SYNCD", "help_option_names": ["-h", "--help"]},
 )
@@ -66,32 +66,32 @@ def syncd() -> None:
 
 def entry() -> None:
     """Run, and leave with the code that tells a scheduler what to do."""
-    with listened_to() as result:
-        code = _ended()
-        if result.lost is not None and not result.gone:
-            click.echo(f"error: the result could not be written: {result.lost.strerror}", err=True)
+    with tolerate_output_errors() as result:
+        code = _run_command()
+        if result.write_error is not None and not result.is_disconnected:
+            click.echo(f"error: the result could not be written: {result.write_error.strerror}", err=True)
             click.echo(
                 "hint: Is the disk full? What the command did is done; the log and `syncd runs` tell of it.", err=True
             )
-            code = code or Exit.USAGE
+            code = code or ExitCode.USAGE
     if code:
         sys.exit(code)
 
 
-def _ended() -> int:
+def _run_command() -> int:
     """Run; the code that tells how it went."""
     try:
         syncd(standalone_mode=False)
     except SystemExit as ended:
-        return ended.code if isinstance(ended.code, int) else Exit.DONE if ended.code is None else Exit.BUG
+        return ended.code if isinstance(ended.code, int) else ExitCode.DONE if ended.code is None else ExitCode.BUG
     except click.ClickException as error:
         error.show()
-        return Exit.USAGE
+        return ExitCode.USAGE
     except (click.Abort, KeyboardInterrupt):
-        return Exit.INTERRUPTED
+        return ExitCode.INTERRUPTED
     except HintedError as error:
         click.echo(f"error: {error.message}", err=True)
         if error.hint:
             click.echo(f"hint: {error.hint}", err=True)
-        return exit_for(error)
-    return Exit.DONE
+        return exit_code_for(error)
+    return ExitCode.DONE

@@ -14,14 +14,14 @@ _ENVIRONMENT = (
     ("SYNCD_CACHE", "where archives are kept"),
     ("NO_COLOR", "no colour, on a terminal too"),
 )
-_EXITS = (
+_EXIT_STATUSES = (
     ("0", "done"), ("1", "a bug"), ("2", "usage or configuration"), ("4", "the source"), ("5", "the lake"),
     ("6", "the warehouse"), ("7", "data in doubt, or verification failed"), ("8", "schema drift"),
     ("11", "another process owns it"), ("12", "state that cannot be read"), ("130", "interrupted"),
 )  # fmt: skip
 
 
-def manual() -> str:
+def render_manual() -> str:
     """The page in the language of man."""
     from syncd.cli.main import syncd
 
@@ -33,45 +33,45 @@ def manual() -> str:
         ".SH SYNOPSIS",
         ".B syncd\n.I COMMAND\n[OPTIONS]",
         ".SH COMMANDS",
-        *(line for name in syncd.list_commands(context) for line in _command(syncd, context, name)),
+        *(line for name in syncd.list_commands(context) for line in _render_command(syncd, context, name)),
         ".SH ENVIRONMENT",
-        *(f".TP\n.B {_text(name)}\n{_text(told)}" for name, told in _ENVIRONMENT),
+        *(f".TP\n.B {_escape(name)}\n{_escape(told)}" for name, told in _ENVIRONMENT),
         ".SH EXIT STATUS",
-        *(f".TP\n.B {code}\n{_text(told)}" for code, told in _EXITS),
+        *(f".TP\n.B {code}\n{_escape(told)}" for code, told in _EXIT_STATUSES),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _command(group: click.Group, context: click.Context, name: str) -> Iterator[str]:
+def _render_command(group: click.Group, context: click.Context, name: str) -> Iterator[str]:
     command = group.get_command(context, name)
     assert command is not None
     inner = click.Context(command, info_name=name, parent=context)
     if isinstance(command, click.Group):
         for each in command.list_commands(inner):
-            yield from _command(command, inner, each)
+            yield from _render_command(command, inner, each)
         return
     arguments = " ".join(param.make_metavar(inner) for param in command.params if isinstance(param, click.Argument))
-    yield f".SS {_text(f'{inner.command_path} {arguments}'.strip())}"
-    yield from _paragraphs(command.help or "")
+    yield f".SS {_escape(f'{inner.command_path} {arguments}'.strip())}"
+    yield from _render_paragraphs(command.help or "")
     for param in command.params:
         record = param.get_help_record(inner)
         if record is not None:
-            yield f".TP\n.B {_text(record[0])}\n{_text(record[1])}"
+            yield f".TP\n.B {_escape(record[0])}\n{_escape(record[1])}"
 
 
-def _paragraphs(text: str) -> Iterator[str]:
+def _render_paragraphs(text: str) -> Iterator[str]:
     for block in text.split("\n\n"):
         if block.lstrip().startswith("\b"):
-            lines = [_text(line) for line in block.splitlines() if line.strip("\b ")]
+            lines = [_escape(line) for line in block.splitlines() if line.strip("\b ")]
             yield "\n".join((".PP", ".nf", *lines, ".fi"))
         else:
-            yield f".PP\n{_text(' '.join(block.split()))}"
+            yield f".PP\n{_escape(' '.join(block.split()))}"
 
 
-def _text(text: str) -> str:
+def _escape(text: str) -> str:
     escaped = text.replace("\\", "\\e").replace("-", "\\-")
     return f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped
 
 
 if __name__ == "__main__":
-    sys.stdout.write(manual())
+    sys.stdout.write(render_manual())

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-_GAP = "  "
+_COLUMN_GAP = "  "
 
 
 def show_json(result: Mapping[str, object]) -> None:
@@ -16,7 +16,7 @@ def show_json(result: Mapping[str, object]) -> None:
     click.echo(json.dumps(result, indent=2, default=str))
 
 
-def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, spare: Sequence[str] = ()) -> None:
+def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, optional: Sequence[str] = ()) -> None:
     """Columns as wide as their widest value, the last one as wide as it likes.
 
     Where that is wider than the terminal, the columns that can be spared are left out, the first named first, and that
@@ -24,19 +24,19 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, spar
     """
     texts = [[str(value) if value not in (None, "") else "-" for value in row] for row in rows]
     widths = [max(len(line[place]) for line in (list(columns), *texts)) for place in range(len(columns))]
-    kept = _fitting(columns, widths, spare)
+    kept = _columns_that_fit(columns, widths, optional)
     for line in (columns, *texts):
-        click.echo(_GAP.join(line[place].ljust(widths[place]) for place in kept).rstrip())
+        click.echo(_COLUMN_GAP.join(line[place].ljust(widths[place]) for place in kept).rstrip())
     left = [name for place, name in enumerate(columns) if place not in kept]
     if left:
-        say(f"(too narrow for: {', '.join(left)}; --json shows all)")
+        print_message(f"(too narrow for: {', '.join(left)}; --json shows all)")
 
 
-def _fitting(columns: Sequence[str], widths: Sequence[int], spare: Sequence[str]) -> list[int]:
+def _columns_that_fit(columns: Sequence[str], widths: Sequence[int], optional: Sequence[str]) -> list[int]:
     """The places of the columns that are shown."""
     kept, room = list(range(len(columns))), terminal_width()
-    for name in spare:
-        if room is None or sum(widths[place] for place in kept) + len(_GAP) * (len(kept) - 1) <= room:
+    for name in optional:
+        if room is None or sum(widths[place] for place in kept) + len(_COLUMN_GAP) * (len(kept) - 1) <= room:
             break
         kept.remove(columns.index(name))
     return kept
@@ -49,6 +49,6 @@ def terminal_width() -> int | None:
     return shutil.get_terminal_size().columns
 
 
-def say(line: str) -> None:
+def print_message(line: str) -> None:
     """A word on how it goes, on stderr."""
     click.echo(line, err=True)

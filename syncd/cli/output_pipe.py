@@ -12,35 +12,35 @@ from typing import TYPE_CHECKING, Final, TextIO
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-_STANDARD: Final = 3
+_STANDARD_DESCRIPTORS: Final = 3
 """Descriptors: one to read from, one for results, one for everything else."""
-_GONE: Final = frozenset({errno.EPIPE, errno.ECONNRESET})
+_DISCONNECT_ERRNOS: Final = frozenset({errno.EPIPE, errno.ECONNRESET})
 """Nobody will read again."""
 
 
-class Listener(io.FileIO):
+class TolerantOutput(io.FileIO):
     """A descriptor that takes everything: what cannot be written there is dropped, and fails nobody's work."""
 
     def __init__(self, descriptor: int) -> None:
         """Write there; it is not closed with this."""
         super().__init__(descriptor, "w", closefd=False)
-        self.lost: OSError | None = None
+        self.write_error: OSError | None = None
         """Why something was dropped, the last time."""
 
     @property
-    def gone(self) -> bool:
+    def is_disconnected(self) -> bool:
         """Whether nobody will read again."""
-        return self.lost is not None and self.lost.errno in _GONE
+        return self.write_error is not None and self.write_error.errno in _DISCONNECT_ERRNOS
 
     def write(self, data: "ReadableBuffer") -> int:
-        if not self.gone:
+        if not self.is_disconnected:
             try:
-                return self._written(data)
+                return self._write_blocking(data)
             except OSError as error:
-                self.lost = error
+                self.write_error = error
         return memoryview(data).nbytes
 
-    def _written(self, data: "ReadableBuffer") -> int:
+    def _write_blocking(self, data: "ReadableBuffer") -> int:
         # Whoever shares the descriptor may have set it not to wait.
         while (sent := super().write(data)) is None:
             select.select([], [self], [])
@@ -48,17 +48,17 @@ class Listener(io.FileIO):
 
 
 @contextmanager
-def listened_to() -> Iterator[Listener]:
+def tolerate_output_errors() -> Iterator[TolerantOutput]:
     """Let nothing that is said fail a command; gives whoever listens to its result."""
-    _stand_in()
+    _open_missing_descriptors()
     before = sys.stdout, sys.stderr
-    result = Listener(1)
+    result = TolerantOutput(1)
     try:
         # What somebody has put in their place is left alone.
         if sys.stdout is sys.__stdout__:
-            sys.stdout = _text(result, like=sys.__stdout__)
+            sys.stdout = _wrap_text(result, like=sys.__stdout__)
         if sys.stderr is sys.__stderr__:
-            sys.stderr = _text(Listener(2), like=sys.__stderr__)
+            sys.stderr = _wrap_text(TolerantOutput(2), like=sys.__stderr__)
         yield result
     finally:
         for stream in {sys.stdout, sys.stderr} - {*before}:
@@ -66,15 +66,15 @@ def listened_to() -> Iterator[Listener]:
         sys.stdout, sys.stderr = before
 
 
-def anybody() -> bool:
+def has_reader() -> bool:
     """Whether somebody may still read the result."""
     raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
-    return not (isinstance(raw, Listener) and raw.gone)
+    return not (isinstance(raw, TolerantOutput) and raw.is_disconnected)
 
 
-def _stand_in() -> None:
+def _open_missing_descriptors() -> None:
     """Open what was given closed: the next file or connection would get its number, and what is said would go there."""
-    for descriptor in range(_STANDARD):
+    for descriptor in range(_STANDARD_DESCRIPTORS):
         try:
             os.fstat(descriptor)
         except OSError:
@@ -82,7 +82,7 @@ def _stand_in() -> None:
             os.set_inheritable(descriptor, True)  # noqa: FBT003  # the system's own form
 
 
-def _text(raw: Listener, *, like: TextIO | None) -> io.TextIOWrapper:
+def _wrap_text(raw: TolerantOutput, *, like: TextIO | None) -> io.TextIOWrapper:
     if like is None:
         return io.TextIOWrapper(io.BufferedWriter(raw), encoding="utf-8", errors="backslashreplace")
     return io.TextIOWrapper(io.BufferedWriter(raw), encoding=like.encoding, errors=like.errors, line_buffering=True)

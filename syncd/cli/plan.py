@@ -6,21 +6,29 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.cli.output import say, show_json, show_table
-from syncd.cli.stream_options import Named, chosen, common, error_fields, leave, open_desk, told
-from syncd.observe.event_text import size
+from syncd.cli.output import print_message, show_json, show_table
+from syncd.cli.stream_options import (
+    SelectedStream,
+    common_options,
+    error_to_json,
+    exit_with_worst,
+    open_operator_context,
+    report_error,
+    select_streams,
+)
+from syncd.observe.event_text import format_bytes
 from watermarks.errors import HintedError
 
 if TYPE_CHECKING:
     from syncd.operations.forecast import Forecast
-    from syncd.operations.run_forecast import Foreteller
+    from syncd.operations.run_forecast import RunForecaster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Looked:
+class ForecastOutcome:
     """One stream and what a run would do to it, or why that cannot be told."""
 
-    named: Named
+    selected: SelectedStream
     forecast: "Forecast | None" = None
     errors: tuple[HintedError, ...] = ()
 
@@ -32,93 +40,96 @@ class Looked:
 @click.option(
     "--wait", default="0s", show_default=True, help="Before a first run: how long to wait for old transactions."
 )
-@common
-def plan(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by name
+@common_options
+def plan(**options: Any) -> None:  # noqa: ANN401  # options of click arrive by name
     """Show what a run would do: windows, rows, bytes, files, COPYs and DDL, and about how long. Writes nothing.
 
     Rows beyond the next batch are the server's guess; sizes and times are what past runs of the table took.
     """
-    from syncd.config.value_parsers import duration
-    from syncd.operations.run_forecast import Foreteller
+    from syncd.config.value_parsers import parse_duration
+    from syncd.operations.run_forecast import RunForecaster
 
     try:
-        wait = duration(words["wait"])
+        wait = parse_duration(options["wait"])
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--wait") from error
-    with open_desk(words["config"], looks=True) as desk, Foreteller(desk, environ=os.environ, wait=wait) as foreteller:
-        named = chosen(desk, words["tables"], all_=not words["tables"])
-        looked = [_look(foreteller, one, limit=words["limit"]) for one in named]
-    if words["as_json"]:
-        show_json({"streams": [_fields(one) for one in looked]})
+    with (
+        open_operator_context(options["config"], read_only=True) as desk,
+        RunForecaster(desk, environ=os.environ, horizon_wait=wait) as foreteller,
+    ):
+        named = select_streams(desk, options["tables"], all_=not options["tables"])
+        looked = [_forecast_stream(foreteller, one, limit=options["limit"]) for one in named]
+    if options["as_json"]:
+        show_json({"streams": [_to_json(one) for one in looked]})
     else:
-        _show(looked, statements=words["statements"])
-    leave([told(one.named.name, error) for one in looked for error in one.errors])
+        _show(looked, statements=options["statements"])
+    exit_with_worst([report_error(one.selected.name, error) for one in looked for error in one.errors])
 
 
-def _look(foreteller: "Foreteller", named: Named, *, limit: int | None) -> Looked:
+def _forecast_stream(foreteller: "RunForecaster", selected: SelectedStream, *, limit: int | None) -> ForecastOutcome:
     try:
-        forecast, errors = foreteller.forecast(named.required(), limit=limit)
+        forecast, errors = foreteller.forecast(selected.require_settings(), limit=limit)
     except HintedError as error:
-        return Looked(named=named, errors=(error,))
-    return Looked(named=named, forecast=forecast, errors=errors)
+        return ForecastOutcome(selected=selected, errors=(error,))
+    return ForecastOutcome(selected=selected, forecast=forecast, errors=errors)
 
 
 COLUMNS = ("table", "next", "windows", "rows", "size", "files", "read s", "to load", "COPYs", "DDL", "load s")
 
 
-def _show(looked: list[Looked], *, statements: bool) -> None:
-    show_table(COLUMNS, [_row(one) for one in looked], spare=("windows", "COPYs", "files", "size"))
-    for one in looked:
+def _show(outcomes: list[ForecastOutcome], *, statements: bool) -> None:
+    show_table(COLUMNS, [_table_row(one) for one in outcomes], optional=("windows", "COPYs", "files", "size"))
+    for one in outcomes:
         forecast = one.forecast
         if forecast is None:
             continue
         for note in forecast.notes:
-            say(f"{one.named.name}: {note}")
+            print_message(f"{one.selected.name}: {note}")
         if statements:
-            ddl = forecast.landing.ddl if forecast.landing else ()
+            ddl = forecast.load.ddl if forecast.load else ()
             for statement in (*forecast.statements, *ddl):
-                click.echo(f"{one.named.name}: {statement}")
+                click.echo(f"{one.selected.name}: {statement}")
 
 
-def _row(one: Looked) -> tuple[object, ...]:
-    if one.forecast is None:
-        return (one.named.name, "cannot be told", *[""] * (len(COLUMNS) - 2))
-    reading, landing = one.forecast.reading, one.forecast.landing
-    bytes_ = "" if reading.bytes is None else size(reading.bytes)
-    files = _about(reading.files) if reading.kind else ""
-    read = (_about(reading.rows), bytes_, files, _seconds(reading.seconds))
-    begin = (one.named.name, reading.kind or "nothing to read", reading.windows or "", *read)
+def _table_row(outcome: ForecastOutcome) -> tuple[object, ...]:
+    if outcome.forecast is None:
+        return (outcome.selected.name, "cannot be told", *[""] * (len(COLUMNS) - 2))
+    reading, landing = outcome.forecast.extract, outcome.forecast.load
+    bytes_ = "" if reading.bytes is None else format_bytes(reading.bytes)
+    files = _format_count(reading.files) if reading.kind else ""
+    read = (_format_count(reading.rows), bytes_, files, _format_seconds(reading.seconds))
+    begin = (outcome.selected.name, reading.kind or "nothing to read", reading.windows or "", *read)
     if landing is None:
         return (*begin, "no warehouse", "", "", "")
-    return (*begin, _about(landing.rows), landing.copies, len(landing.ddl), _seconds(landing.seconds))
+    return (*begin, _format_count(landing.rows), landing.copies, len(landing.ddl), _format_seconds(landing.seconds))
 
 
-def _about(count: int | None) -> str:
+def _format_count(count: int | None) -> str:
     return "unknown" if count is None else f"{count:,}"
 
 
-def _seconds(seconds: float | None) -> str:
+def _format_seconds(seconds: float | None) -> str:
     return "" if seconds is None else f"{seconds:.1f}"
 
 
-def _fields(one: Looked) -> dict[str, Any]:
-    forecast = one.forecast
-    reading = forecast.reading if forecast else None
-    landing = forecast.landing if forecast else None
+def _to_json(outcome: ForecastOutcome) -> dict[str, Any]:
+    forecast = outcome.forecast
+    reading = forecast.extract if forecast else None
+    landing = forecast.load if forecast else None
     return {
-        "table": one.named.name,
-        "source": one.named.stream.source,
+        "table": outcome.selected.name,
+        "source": outcome.selected.stream.source,
         "read": reading
         and {
             "kind": reading.kind,
-            "sealed": reading.sealed,
+            "sealed": reading.is_planned,
             "windows": reading.windows,
             "next_rows": reading.next_rows,
             "rows": reading.rows,
             "batches": reading.batches,
             "bytes": reading.bytes,
             "files": reading.files,
-            "seconds": _rounded(reading.seconds),
+            "seconds": _round_seconds(reading.seconds),
             "statements": list(forecast.statements) if forecast else [],
         },
         "load": landing
@@ -128,12 +139,12 @@ def _fields(one: Looked) -> dict[str, Any]:
             "files": landing.files,
             "copies": landing.copies,
             "ddl": list(landing.ddl),
-            "seconds": _rounded(landing.seconds),
+            "seconds": _round_seconds(landing.seconds),
         },
         "notes": list(forecast.notes) if forecast else [],
-        "errors": [error_fields(error) for error in one.errors],
+        "errors": [error_to_json(error) for error in outcome.errors],
     }
 
 
-def _rounded(seconds: float | None) -> float | None:
+def _round_seconds(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 3)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 import click
 
-from syncd.events import BatchPlanned, Event, RowsArrived
-from syncd.observe.event_text import told
+from syncd.events import BatchPlanned, RowsArrived, StreamEvent
+from syncd.observe.event_text import summarize_event
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 
-class Lines:
+class LineProgress:
     """One line for each event that changes something."""
 
     def __enter__(self) -> Self:
@@ -25,8 +25,8 @@ class Lines:
     ) -> None:
         return
 
-    def __call__(self, event: Event) -> None:
-        line = told(event)
+    def __call__(self, event: StreamEvent) -> None:
+        line = summarize_event(event)
         if line:
             click.echo(f"{event.stream.database}.{event.stream.table}: {line}", err=True)
 
@@ -35,13 +35,13 @@ class Lines:
         click.echo(line, err=True)
 
 
-class Live:
+class LiveProgress:
     """The rows of the batch at work and their rate, on one line that is drawn anew; what is done scrolls above."""
 
     def __init__(self) -> None:
         self._progress: Progress | None = None
         self._task: TaskID | None = None
-        self._began = 0.0
+        self._batch_started_at = 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -49,17 +49,17 @@ class Live:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._end()
+        self._stop()
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: StreamEvent) -> None:
         match event:
             case BatchPlanned():
-                self._begin(event)
+                self._start_batch(event)
             case RowsArrived():
-                self._arrived(event)
+                self._update_rate(event)
             case _:
-                self._end()
-                line = told(event)
+                self._stop()
+                line = summarize_event(event)
                 if line:
                     click.echo(f"{event.stream.database}.{event.stream.table}: {line}", err=True)
 
@@ -71,11 +71,11 @@ class Live:
         else:
             click.echo(line, err=True)
 
-    def _begin(self, event: BatchPlanned) -> None:
+    def _start_batch(self, event: BatchPlanned) -> None:
         from rich.console import Console
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-        self._end()
+        self._stop()
         columns: tuple[Any, ...] = (
             SpinnerColumn(),
             TextColumn("{task.description}"),
@@ -84,17 +84,17 @@ class Live:
             TimeElapsedColumn(),
         )
         self._progress = Progress(*columns, console=Console(file=sys.stderr), transient=True)
-        self._began = time.monotonic()
+        self._batch_started_at = time.monotonic()
         name = f"{event.stream.database}.{event.stream.table} {event.kind} {event.batch}"
         self._task = self._progress.add_task(name, total=None, rate="")
         self._progress.start()
 
-    def _arrived(self, event: RowsArrived) -> None:
+    def _update_rate(self, event: RowsArrived) -> None:
         if self._progress is not None and self._task is not None:
-            rate = event.rows / max(time.monotonic() - self._began, 0.001)
+            rate = event.rows / max(time.monotonic() - self._batch_started_at, 0.001)
             self._progress.update(self._task, completed=event.rows, rate=f"{rate:,.0f}/s")
 
-    def _end(self) -> None:
+    def _stop(self) -> None:
         if self._progress is not None:
             self._progress.stop()
             self._progress = None

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.cli.exit_codes import Exit, exit_for, worst
-from syncd.cli.output import say
-from syncd.cli.run import chosen, progress_of, require_warehouses, tell_error
-from syncd.cli.signals import ended_by_sigterm
-from syncd.cli.stream_options import CONFIG
-from syncd.cli.views.quarantine_view import show_asides, show_replays, show_rows
+from syncd.cli.exit_codes import ExitCode, exit_code_for, worst_exit_code
+from syncd.cli.output import print_message
+from syncd.cli.run import open_progress, print_error, require_warehouses, select_configured_streams
+from syncd.cli.signals import interrupt_on_sigterm
+from syncd.cli.stream_options import DEFAULT_CONFIG_PATH
+from syncd.cli.views.quarantine_view import show_quarantined_files, show_replays, show_rows
 from watermarks.errors import HintedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from syncd.app import Service
-    from syncd.extract.extract_pass import Outcome
+    from syncd.app import StageService
+    from syncd.extract.extract_pass import ExtractOutcome
     from syncd.load.load_pass import LoadOutcome
-    from syncd.load.quarantine_listing import Lying
+    from syncd.load.quarantine_listing import QuarantineListing
     from syncd.settings import Settings, StreamSettings
     from watermarks.batch import BatchId
 
@@ -40,7 +40,7 @@ class BatchType(click.ParamType["BatchId"]):
         from watermarks.errors import Misuse
 
         try:
-            return BatchId.of_text(str(value))
+            return BatchId.from_text(str(value))
         except Misuse as error:
             self.fail(error.message, param, ctx)
 
@@ -51,19 +51,27 @@ def quarantine() -> None:
 
 
 @contextmanager
-def _looking(settings: "Settings") -> "Iterator[Service]":
-    from syncd.app.operator_context import Desk
-    from syncd.app.preview import looking
-    from syncd.concurrency.response_monitor import Silences
+def _open_read_only_service(settings: "Settings") -> "Iterator[StageService]":
+    from syncd.app.operator_context import OperatorContext
+    from syncd.app.preview import open_preview_service
+    from syncd.concurrency.response_monitor import ResponseMonitor
 
-    with Desk(settings, looks=True, silences=Silences(say)) as desk, looking(desk, os.environ) as service:
+    with (
+        OperatorContext(settings, read_only=True, response_monitor=ResponseMonitor(print_message)) as desk,
+        open_preview_service(desk, os.environ) as service,
+    ):
         yield service
 
 
-def _common(command: Command) -> Command:
+def _common_options(command: Command) -> Command:
     for option in (
         click.option(
-            "-c", "--config", type=click.Path(path_type=Path), default=CONFIG, show_default=True, help="The file."
+            "-c",
+            "--config",
+            type=click.Path(path_type=Path),
+            default=DEFAULT_CONFIG_PATH,
+            show_default=True,
+            help="The file.",
         ),
         click.option("--debug", is_flag=True, help="Show where in the code an error came up."),
         click.option("--json", "as_json", is_flag=True, help="Print one JSON document."),
@@ -75,47 +83,49 @@ def _common(command: Command) -> Command:
 
 
 @quarantine.command(name="list")
-@_common
-def list_(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by name
+@_common_options
+def list_(**options: Any) -> None:  # noqa: ANN401  # options of click arrive by name
     """List the files in quarantine: how many rows each has, and whether they were brought back."""
-    settings, streams = _streams(words)
-    found: list[tuple[StreamSettings, Lying]] = []
+    settings, streams = _select_streams(options)
+    found: list[tuple[StreamSettings, QuarantineListing]] = []
     errors: list[tuple[StreamSettings, HintedError]] = []
-    with _looking(settings) as service:
+    with _open_read_only_service(settings) as service:
         for stream in streams:
-            with _noted(stream, errors):
-                found.append((stream, service.quarantine(stream).look(words["batch"])))
-    show_asides(found, errors, as_json=words["as_json"])
-    gone = any(aside.gone and aside.replayed_by is None for _, lying in found for aside in lying.asides)
-    _leave(errors, doubt=gone, debug=words["debug"])
+            with _collect_error(stream, errors):
+                found.append((stream, service.quarantine(stream).list_files(options["batch"])))
+    show_quarantined_files(found, errors, as_json=options["as_json"])
+    gone = any(aside.is_missing and aside.replayed_by is None for _, lying in found for aside in lying.files)
+    _exit_with_errors(errors, doubt=gone, debug=options["debug"])
 
 
 @quarantine.command()
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, metavar="N", help="Rows to show.")
 @click.option("--lines", is_flag=True, help="Print every row whole, as one line of JSON each.")
-@_common
-def show(**words: Any) -> None:  # noqa: ANN401  # as above
+@_common_options
+def show(**options: Any) -> None:  # noqa: ANN401  # as above
     """Show rows in quarantine that wait: why they lie there, column, length and values."""
     from itertools import islice
 
     from syncd.lake.manifest import Manifest
 
-    settings, streams = _streams(words)
+    settings, streams = _select_streams(options)
     errors: list[tuple[StreamSettings, HintedError]] = []
-    with _looking(settings) as service:
+    with _open_read_only_service(settings) as service:
 
         def rows() -> "Any":  # noqa: ANN401  # rows with their streams
             for stream in streams:
-                with _noted(stream, errors):
+                with _collect_error(stream, errors):
                     lies = service.quarantine(stream)
-                    for aside in lies.look(words["batch"]).asides:
-                        if aside.replayed_by is None and not aside.gone:
-                            manifest = Manifest.of_link(lies.chain.required(aside.batch))
-                            yield from ((stream, row) for row in service.restorer.shown(aside, manifest))
+                    for aside in lies.list_files(options["batch"]).files:
+                        if aside.replayed_by is None and not aside.is_missing:
+                            manifest = Manifest.from_link(lies.chain.require_link(aside.batch))
+                            yield from (
+                                (stream, row) for row in service.quarantine_reader.read_refused_rows(aside, manifest)
+                            )
 
-        limit = None if words["lines"] else words["limit"]
-        show_rows(islice(rows(), limit), errors, lines=words["lines"], as_json=words["as_json"])
-    _leave(errors, doubt=False, debug=words["debug"])
+        limit = None if options["lines"] else options["limit"]
+        show_rows(islice(rows(), limit), errors, lines=options["lines"], as_json=options["as_json"])
+    _exit_with_errors(errors, doubt=False, debug=options["debug"])
 
 
 @quarantine.command()
@@ -123,40 +133,40 @@ def show(**words: Any) -> None:  # noqa: ANN401  # as above
 @click.option("--dry-run", is_flag=True, help="Say which batch would be brought back first; write nothing.")
 @click.option("--strict", is_flag=True, help="Exit 7 when rows stay in quarantine.")
 @click.option("--wait", default="60s", show_default=True, help="How long to wait for an owner that may be gone.")
-@_common
-def replay(**words: Any) -> None:  # noqa: ANN401  # as above
+@_common_options
+def replay(**options: Any) -> None:  # noqa: ANN401  # as above
     """Bring rows back that pass by now; each once, and never over a newer version."""
-    from syncd.app import Pass, Service
-    from syncd.concurrency.response_monitor import Silences
-    from syncd.config.value_parsers import duration
+    from syncd.app import PassOptions, StageService
+    from syncd.concurrency.response_monitor import ResponseMonitor
+    from syncd.config.value_parsers import parse_duration
 
-    settings, streams = _streams(words)
-    lands = not words["extract_only"]
+    settings, streams = _select_streams(options)
+    lands = not options["extract_only"]
     if lands:
         require_warehouses(streams)
     try:
-        wanted = Pass(wait=duration(words["wait"]), dry=words["dry_run"])
+        wanted = PassOptions(horizon_wait=parse_duration(options["wait"]), dry_run=options["dry_run"])
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--wait") from error
-    with ended_by_sigterm(), ExitStack() as stack:
-        progress = stack.enter_context(progress_of(quiet=words["as_json"]))
-        silences = stack.enter_context(Silences(progress.say))
+    with interrupt_on_sigterm(), ExitStack() as stack:
+        progress = stack.enter_context(open_progress(quiet=options["as_json"]))
+        silences = stack.enter_context(ResponseMonitor(progress.say))
         service = stack.enter_context(
-            Service(settings, environ=os.environ, tell=progress, one_shot=True, silences=silences)
+            StageService(settings, environ=os.environ, emit=progress, one_shot=True, response_monitor=silences)
         )
-        done: list[tuple[StreamSettings, Outcome, LoadOutcome | None]] = []
+        done: list[tuple[StreamSettings, ExtractOutcome, LoadOutcome | None]] = []
         for stream in streams:
-            made = service.replay(stream, wanted, batch=words["batch"], lands=lands)
-            loads = lands and not wanted.dry and made.error is None
+            made = service.replay(stream, wanted, batch=options["batch"], will_load=lands)
+            loads = lands and not wanted.dry_run and made.error is None
             done.append((stream, made, service.load(stream, wanted) if loads else None))
-    show_replays(done, as_json=words["as_json"], dry_run=wanted.dry)
+    show_replays(done, as_json=options["as_json"], dry_run=wanted.dry_run)
     errors = [(stream, one.error) for stream, *both in done for one in both if one and one.error]
-    stay = any(made.quarantined or made.reason or (landed and landed.quarantined) for _, made, landed in done)
-    _leave(errors, doubt=words["strict"] and stay, debug=words["debug"])
+    stay = any(made.quarantined or made.wait_reason or (landed and landed.quarantined) for _, made, landed in done)
+    _exit_with_errors(errors, doubt=options["strict"] and stay, debug=options["debug"])
 
 
 @contextmanager
-def _noted(stream: "StreamSettings", errors: "list[tuple[StreamSettings, HintedError]]") -> "Iterator[None]":
+def _collect_error(stream: "StreamSettings", errors: "list[tuple[StreamSettings, HintedError]]") -> "Iterator[None]":
     """Note what is wrong with one stream: it keeps no other from being looked at."""
     try:
         yield
@@ -164,20 +174,20 @@ def _noted(stream: "StreamSettings", errors: "list[tuple[StreamSettings, HintedE
         errors.append((stream, error))
 
 
-def _streams(words: dict[str, Any]) -> "tuple[Settings, list[StreamSettings]]":
+def _select_streams(options: dict[str, Any]) -> "tuple[Settings, list[StreamSettings]]":
     from syncd.config.check import read_settings
 
-    settings = read_settings(words["config"], os.environ)
-    streams = chosen(settings, words["tables"], all_=not words["tables"])
-    if words["batch"] is not None and len(streams) != 1:
+    settings = read_settings(options["config"], os.environ)
+    streams = select_configured_streams(settings, options["tables"], all_=not options["tables"])
+    if options["batch"] is not None and len(streams) != 1:
         raise click.UsageError("--batch is a batch of one table: name it with -t")
     return settings, streams
 
 
-def _leave(errors: "Sequence[tuple[StreamSettings, HintedError]]", *, doubt: bool, debug: bool) -> None:
-    codes = [Exit.DOUBT] if doubt else [Exit.DONE]
+def _exit_with_errors(errors: "Sequence[tuple[StreamSettings, HintedError]]", *, doubt: bool, debug: bool) -> None:
+    codes = [ExitCode.DOUBT] if doubt else [ExitCode.DONE]
     for stream, error in errors:
-        codes.append(exit_for(error))
-        tell_error(f"{stream.database}.{stream.table}", error, debug=debug)
-    if (code := worst(codes)) is not Exit.DONE:
+        codes.append(exit_code_for(error))
+        print_error(f"{stream.database}.{stream.table}", error, debug=debug)
+    if (code := worst_exit_code(codes)) is not ExitCode.DONE:
         sys.exit(code)

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.cli.exit_codes import Exit
+from syncd.cli.exit_codes import ExitCode
 from syncd.cli.instant import InstantType
-from syncd.cli.output import say
-from syncd.cli.signals import ended_by_sigterm
-from syncd.cli.stream_options import CONFIG
-from syncd.cli.views.run_view import Passed, show, worst_of
+from syncd.cli.output import print_message
+from syncd.cli.signals import interrupt_on_sigterm
+from syncd.cli.stream_options import DEFAULT_CONFIG_PATH
+from syncd.cli.views.run_view import StreamRunOutcome, exit_code_for_run, show
 from syncd.errors import ConfigError
-from syncd.suggestions import meant
+from syncd.suggestions import did_you_mean
 
 if TYPE_CHECKING:
-    from syncd.app import Pass, Service
+    from syncd.app import PassOptions, StageService
     from syncd.settings import Settings, StreamSettings
     from watermarks.errors import HintedError
 
@@ -47,55 +47,57 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Say what would be read and loaded; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option("--debug", is_flag=True, help="Show where in the code an error came up.")
-@click.option("-c", "--config", type=click.Path(path_type=Path), default=CONFIG, show_default=True, help="The file.")
-def run(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by name
+@click.option(
+    "-c", "--config", type=click.Path(path_type=Path), default=DEFAULT_CONFIG_PATH, show_default=True, help="The file."
+)
+def run(**options: Any) -> None:  # noqa: ANN401  # options of click arrive by name
     """Bring the lake up to date with MySQL, and Redshift with the lake, once."""
-    from syncd.app import Pass, Service, open_store, open_unwritten
-    from syncd.concurrency.response_monitor import Silences
+    from syncd.app import PassOptions, StageService, open_overlay_store, open_store
+    from syncd.concurrency.response_monitor import ResponseMonitor
     from syncd.config.check import read_settings
-    from syncd.config.value_parsers import duration
-    from syncd.extract.plan_rules import Request
+    from syncd.config.value_parsers import parse_duration
+    from syncd.extract.plan_rules import ExtractRequest
 
-    settings = read_settings(words["config"], os.environ)
-    streams = chosen(settings, words["tables"], all_=words["all_"])
-    _require_sense(words)
-    extracts, loads = not words["load_only"], not words["extract_only"]
+    settings = read_settings(options["config"], os.environ)
+    streams = select_configured_streams(settings, options["tables"], all_=options["all_"])
+    _check_options(options)
+    extracts, loads = not options["load_only"], not options["extract_only"]
     if loads:
         require_warehouses(streams)
     try:
-        wait = duration(words["wait"])
+        wait = parse_duration(options["wait"])
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--wait") from error
-    request = Request(limit=words["limit"], since=words["start"], until=words["until"])
-    wanted = Pass(request=request, wait=wait, dry=words["dry_run"])
-    with ended_by_sigterm(), ExitStack() as stack:
-        progress = stack.enter_context(progress_of(quiet=words["as_json"]))
-        store = open_unwritten if wanted.dry else open_store
-        silences = stack.enter_context(Silences(progress.say))
+    request = ExtractRequest(limit=options["limit"], since=options["start"], until=options["until"])
+    wanted = PassOptions(request=request, horizon_wait=wait, dry_run=options["dry_run"])
+    with interrupt_on_sigterm(), ExitStack() as stack:
+        progress = stack.enter_context(open_progress(quiet=options["as_json"]))
+        store = open_overlay_store if wanted.dry_run else open_store
+        silences = stack.enter_context(ResponseMonitor(progress.say))
         service = stack.enter_context(
-            Service(
+            StageService(
                 settings,
                 environ=os.environ,
-                tell=progress,
-                store=store,
+                emit=progress,
+                make_store=store,
                 one_shot=True,
-                looks=wanted.dry,
-                silences=silences,
+                read_only=wanted.dry_run,
+                response_monitor=silences,
             )
         )
-        passed = [_passed(service, stream, wanted, extracts=extracts, loads=loads) for stream in streams]
-    show(passed, as_json=words["as_json"], dry_run=wanted.dry, strict=words["strict"])
-    _leave(passed, strict=words["strict"], debug=words["debug"])
+        passed = [_run_stream(service, stream, wanted, extracts=extracts, loads=loads) for stream in streams]
+    show(passed, as_json=options["as_json"], dry_run=wanted.dry_run, strict=options["strict"])
+    _exit_with_errors(passed, strict=options["strict"], debug=options["debug"])
 
 
-def _require_sense(words: dict[str, Any]) -> None:
-    if words["extract_only"] and words["load_only"]:
+def _check_options(options: dict[str, Any]) -> None:
+    if options["extract_only"] and options["load_only"]:
         raise click.UsageError("--extract-only and --load-only exclude each other: without either, both stages run")
-    if words["start"] and not words["until"]:
+    if options["start"] and not options["until"]:
         raise click.UsageError("--from wants --until: a range that is read again has two ends")
-    if words["start"] and words["start"] > words["until"]:
+    if options["start"] and options["start"] > options["until"]:
         raise click.UsageError("--from is later than --until: nothing lies between them")
-    if words["load_only"] and words["until"]:
+    if options["load_only"] and options["until"]:
         raise click.UsageError("--from and --until are about reading from MySQL: leave them out with --load-only")
 
 
@@ -108,20 +110,22 @@ def require_warehouses(streams: "Sequence[StreamSettings]") -> None:
         )
 
 
-def _passed(service: "Service", stream: "StreamSettings", wanted: "Pass", *, extracts: bool, loads: bool) -> Passed:
+def _run_stream(
+    service: "StageService", stream: "StreamSettings", options: "PassOptions", *, extracts: bool, loads: bool
+) -> StreamRunOutcome:
     """One stream, stage after stage; whatever befalls the first, the second drains what is there."""
-    return Passed(
+    return StreamRunOutcome(
         database=stream.database,
         table=stream.table,
         source=stream.source,
-        extract=service.extract(stream, wanted) if extracts else None,
-        load=service.load(stream, wanted) if loads else None,
+        extract=service.extract(stream, options) if extracts else None,
+        load=service.load(stream, options) if loads else None,
     )
 
 
-def chosen(settings: "Settings", names: Sequence[str], *, all_: bool) -> "list[StreamSettings]":
+def select_configured_streams(settings: "Settings", names: Sequence[str], *, all_: bool) -> "list[StreamSettings]":
     """The streams that were named; every name must be one, and some must be."""
-    from syncd.app.operator_context import name_of
+    from syncd.app.operator_context import stream_name_of
 
     if all_ == bool(names):
         raise click.UsageError("name tables with -t, or say --all" if not names else "--all and -t exclude each other")
@@ -129,13 +133,15 @@ def chosen(settings: "Settings", names: Sequence[str], *, all_: bool) -> "list[S
         return list(settings.streams)
     chosen: list[StreamSettings] = []
     for name in names:
-        found = [stream for stream in settings.streams if name in {stream.table, stream.name, name_of(stream).stem}]
+        found = [
+            stream for stream in settings.streams if name in {stream.table, stream.name, stream_name_of(stream).stem}
+        ]
         if not found:
             raise ConfigError(
-                f"no table {name} is configured", hint=meant(name, [stream.name for stream in settings.streams])
+                f"no table {name} is configured", hint=did_you_mean(name, [stream.name for stream in settings.streams])
             )
         if len(found) > 1:
-            several = ", ".join(name_of(stream).stem for stream in found)
+            several = ", ".join(stream_name_of(stream).stem for stream in found)
             raise ConfigError(
                 f"{name} is not one table but {len(found)}: {several}", hint="Write source/database.table."
             )
@@ -143,26 +149,26 @@ def chosen(settings: "Settings", names: Sequence[str], *, all_: bool) -> "list[S
     return chosen
 
 
-def progress_of(*, quiet: bool) -> "Any":  # noqa: ANN401  # a context that gives whoever is told
-    from syncd.cli.progress import Lines, Live
+def open_progress(*, quiet: bool) -> "Any":  # noqa: ANN401  # a context that gives whoever is told
+    from syncd.cli.progress import LineProgress, LiveProgress
 
-    return Live() if sys.stderr.isatty() and not quiet else Lines()
+    return LiveProgress() if sys.stderr.isatty() and not quiet else LineProgress()
 
 
-def _leave(passed: Sequence[Passed], *, strict: bool, debug: bool) -> None:
+def _exit_with_errors(outcomes: Sequence[StreamRunOutcome], *, strict: bool, debug: bool) -> None:
     """Tell each error in two lines, and end with the worst one's code."""
-    for one in passed:
+    for one in outcomes:
         for error in one.errors:
-            tell_error(one.name, error, debug=debug)
-    if (code := worst_of(passed, strict=strict)) is not Exit.DONE:
+            print_error(one.name, error, debug=debug)
+    if (code := exit_code_for_run(outcomes, strict=strict)) is not ExitCode.DONE:
         sys.exit(code)
 
 
-def tell_error(name: str, error: "HintedError", *, debug: bool) -> None:
+def print_error(name: str, error: "HintedError", *, debug: bool) -> None:
     if debug:
         import traceback
 
-        say("".join(traceback.format_exception(error)))
-    say(f"error: {name}: {error.message}")
+        print_message("".join(traceback.format_exception(error)))
+    print_message(f"error: {name}: {error.message}")
     if error.hint:
-        say(f"hint: {error.hint}")
+        print_message(f"hint: {error.hint}")

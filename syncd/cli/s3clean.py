@@ -7,18 +7,25 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from syncd.cli.exit_codes import Exit
-from syncd.cli.output import say, show_json
-from syncd.cli.stream_options import Named, chosen, common, leave, open_desk, told
-from syncd.cli.views.s3clean_view import Looked, clean_fields, list_fields, show, show_removed
+from syncd.cli.exit_codes import ExitCode
+from syncd.cli.output import print_message, show_json
+from syncd.cli.stream_options import (
+    SelectedStream,
+    common_options,
+    exit_with_worst,
+    open_operator_context,
+    report_error,
+    select_streams,
+)
+from syncd.cli.views.s3clean_view import CleanupOutcome, clean_to_json, list_to_json, show, show_removed
 from watermarks.errors import HintedError
 
 if TYPE_CHECKING:
-    from syncd.app.operator_context import Desk
-    from syncd.operations.cleanup_rules import Why
+    from syncd.app.operator_context import OperatorContext
+    from syncd.operations.cleanup_rules import RemovalReason
 
 Command = Callable[..., None]
-AGE: Final = "7d"
+DEFAULT_MINIMUM_AGE: Final = "7d"
 
 
 @click.group()
@@ -26,7 +33,7 @@ def s3clean() -> None:
     """Show and remove what the lake holds and nobody needs any more."""
 
 
-def _what(command: Command) -> Command:
+def _selection_options(command: Command) -> Command:
     for option in (
         click.option(
             "--lake-only", is_flag=True, help="Believe the loaded marks, and do not ask the warehouse's ledger."
@@ -37,7 +44,13 @@ def _what(command: Command) -> Command:
         ),
         click.option("--orphans", is_flag=True, help="Files that no batch names, and none ever will."),
         click.option("--loaded", is_flag=True, help="Files whose batch has landed in every target."),
-        click.option("--older-than", default=AGE, show_default=True, metavar="AGE", help="Only files so old or older."),
+        click.option(
+            "--older-than",
+            default=DEFAULT_MINIMUM_AGE,
+            show_default=True,
+            metavar="AGE",
+            help="Only files so old or older.",
+        ),
         click.option("-t", "--table", "tables", multiple=True, metavar="TABLE", help="A table; default: every one."),
     ):
         command = option(command)
@@ -45,131 +58,150 @@ def _what(command: Command) -> Command:
 
 
 @s3clean.command("list")
-@_what
-@common
-def list_(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by name
+@_selection_options
+@common_options
+def list_(**options: Any) -> None:  # noqa: ANN401  # options of click arrive by name
     """List what could be removed, and what stays and why; without a kind, all kinds."""
-    with open_desk(words["config"], looks=True) as desk:
-        looked = _looked(desk, words, _kinds(words, otherwise=("loaded", "orphan", "replayed")))
-    if words["as_json"]:
-        show_json(list_fields(looked, files=words["show_files"]))
+    with open_operator_context(options["config"], read_only=True) as desk:
+        looked = _propose_all(desk, options, _selected_kinds(options, default=("loaded", "orphan", "replayed")))
+    if options["as_json"]:
+        show_json(list_to_json(looked, files=options["show_files"]))
     else:
-        show(looked, files=words["show_files"])
-    leave([told(one.named.name, one.error) for one in looked if one.error is not None])
+        show(looked, files=options["show_files"])
+    exit_with_worst([report_error(one.selected.name, one.error) for one in looked if one.error is not None])
 
 
 @s3clean.command()
 @click.option("--versions", is_flag=True, help="In a bucket that keeps versions: remove all versions of the files.")
 @click.option("--yes", "--force", "yes", is_flag=True, help="Remove; without it nothing is.")
 @click.option("--reason", default="", help="Why; it stays in the record of what was removed.")
-@_what
-@common
-def clean(**words: Any) -> None:  # noqa: ANN401  # as above
+@_selection_options
+@common_options
+def clean(**options: Any) -> None:  # noqa: ANN401  # as above
     """Remove files; without a kind, those that have landed in every target. Without --yes only say what would go.
 
     What has landed and is removed cannot land again from its files: see `syncd watermark reset`.
 
     Exit 5: some could not be removed.
     """
-    with open_desk(words["config"]) as desk:
-        looked = _looked(desk, words, _kinds(words, otherwise=("loaded",)))
-        versions = _versions(desk, looked)
-        if not words["as_json"]:
-            show(looked, files=words["show_files"])
-        if words["yes"]:
-            looked = [_cleaned(desk, one, words) for one in looked]
-    if words["as_json"]:
-        show_json(clean_fields(looked, versions, dry_run=not words["yes"], files=words["show_files"]))
-    elif words["yes"]:
+    with open_operator_context(options["config"]) as desk:
+        looked = _propose_all(desk, options, _selected_kinds(options, default=("loaded",)))
+        versions = _count_versions(desk, looked)
+        if not options["as_json"]:
+            show(looked, files=options["show_files"])
+        if options["yes"]:
+            looked = [_clean_stream(desk, one, options) for one in looked]
+    if options["as_json"]:
+        show_json(clean_to_json(looked, versions, dry_run=not options["yes"], files=options["show_files"]))
+    elif options["yes"]:
         show_removed(looked)
-    _tell_versions(versions, words)
-    if not words["yes"] and any(one.goes for one in looked):
-        say("nothing was removed: say --yes")
-    codes = [told(one.named.name, one.error) for one in looked if one.error is not None]
-    leave([*codes, *(Exit.LAKE for one in looked if one.removed is not None and one.removed.failed)])
+    _report_versions(versions, options)
+    if not options["yes"] and any(one.removable for one in looked):
+        print_message("nothing was removed: say --yes")
+    codes = [report_error(one.selected.name, one.error) for one in looked if one.error is not None]
+    exit_with_worst([*codes, *(ExitCode.LAKE for one in looked if one.removed is not None and one.removed.failed)])
 
 
-def _kinds(words: dict[str, Any], *, otherwise: Sequence[str]) -> "frozenset[Why]":
-    from syncd.operations.cleanup_rules import Why
+def _selected_kinds(options: dict[str, Any], *, default: Sequence[str]) -> "frozenset[RemovalReason]":
+    from syncd.operations.cleanup_rules import RemovalReason
 
-    named = {"loaded": words["loaded"], "orphan": words["orphans"], "replayed": words["quarantined"]}
-    return frozenset(map(Why, [kind for kind, said in named.items() if said] or otherwise))
-
-
-def _looked(desk: "Desk", words: dict[str, Any], wanted: "frozenset[Why]") -> list[Looked]:
-    now = desk.clock.now()
-    before = now - _age(words["older_than"])
-    named = chosen(desk, words["tables"], all_=not words["tables"])
-    return [_look(desk, one, wanted, now=now, before=before, asks=not words["lake_only"]) for one in named]
+    named = {"loaded": options["loaded"], "orphan": options["orphans"], "replayed": options["quarantined"]}
+    return frozenset(map(RemovalReason, [kind for kind, said in named.items() if said] or default))
 
 
-def _look(
-    desk: "Desk", named: Named, wanted: "frozenset[Why]", *, now: datetime, before: datetime, asks: bool
-) -> Looked:
-    from syncd.operations.cleanup_preview import Look
-    from syncd.operations.cleanup_rules import Why
+def _propose_all(
+    context: "OperatorContext", options: dict[str, Any], wanted: "frozenset[RemovalReason]"
+) -> list[CleanupOutcome]:
+    now = context.clock.now()
+    before = now - _parse_age(options["older_than"])
+    named = select_streams(context, options["tables"], all_=not options["tables"])
+    return [
+        _propose_stream(context, one, wanted, now=now, before=before, ask_warehouse=not options["lake_only"])
+        for one in named
+    ]
 
-    needs = asks and named.settings is not None and wanted & {Why.LOADED, Why.REPLAYED}
+
+def _propose_stream(
+    context: "OperatorContext",
+    selected: SelectedStream,
+    wanted: "frozenset[RemovalReason]",
+    *,
+    now: datetime,
+    before: datetime,
+    ask_warehouse: bool,
+) -> CleanupOutcome:
+    from syncd.operations.cleanup_preview import CleaningSearch
+    from syncd.operations.cleanup_rules import RemovalReason
+
+    needs = ask_warehouse and selected.settings is not None and wanted & {RemovalReason.LOADED, RemovalReason.REPLAYED}
     try:
-        books = desk.books(named.settings) if needs and named.settings is not None else None
-        look = Look(stream=named.stream, journal=desk.journal, shelves=desk.lake, books=books)
-        return Looked(named=named, proposal=look.proposal(wanted, now=now, before=before))
+        books = context.ledger_reader(selected.settings) if needs and selected.settings is not None else None
+        look = CleaningSearch(stream=selected.stream, journal=context.journal, lake=context.lake, ledger=books)
+        return CleanupOutcome(selected=selected, proposal=look.propose(wanted, now=now, before=before))
     except HintedError as error:
-        return Looked(named=named, error=error)
+        return CleanupOutcome(selected=selected, error=error)
 
 
-def _cleaned(desk: "Desk", one: Looked, words: dict[str, Any]) -> Looked:
-    from syncd.app.operator_context import who
-    from syncd.operations.cleanup import Removal
-    from syncd.s3.object_removal import LakeBin
+def _clean_stream(context: "OperatorContext", outcome: CleanupOutcome, options: dict[str, Any]) -> CleanupOutcome:
+    from syncd.app.operator_context import current_operator
+    from syncd.operations.cleanup import FileRemoval
+    from syncd.s3.object_removal import LakeRemover
 
-    if one.proposal is None or not one.goes:
-        return one
-    why = words["reason"] or f"older than {words['older_than']}"
-    removal = Removal(journal=desk.journal, bin=LakeBin(desk.lake), who=who(), why=why, versions=words["versions"])
-    removed = removal.removed(one.proposal)
-    return replace(one, removed=removed, error=removed.error)
+    if outcome.proposal is None or not outcome.removable:
+        return outcome
+    why = options["reason"] or f"older than {options['older_than']}"
+    removal = FileRemoval(
+        journal=context.journal,
+        remover=LakeRemover(context.lake),
+        operator=current_operator(),
+        reason=why,
+        include_versions=options["versions"],
+    )
+    removed = removal.run(outcome.proposal)
+    return replace(outcome, removed=removed, error=removed.error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Versions:
+class BucketVersions:
     """What a bucket keeps of what is removed."""
 
-    kept: bool | None
+    keeps_versions: bool | None
     """Whether it keeps versions at all; None where it does not say."""
     count: int | None = None
     """Versions of the files that may go; None where they were not counted."""
 
 
-def _versions(desk: "Desk", looked: Sequence[Looked]) -> Versions:
+def _count_versions(context: "OperatorContext", outcomes: Sequence[CleanupOutcome]) -> BucketVersions:
     from syncd.errors import LakeUnfit
-    from syncd.s3.object_removal import LakeBin
+    from syncd.s3.object_removal import LakeRemover
 
-    keys = [file.key for one in looked for file in one.goes]
+    keys = [file.key for one in outcomes for file in one.removable]
     if not keys:
-        return Versions(kept=False, count=0)
-    lakes = LakeBin(desk.lake)
+        return BucketVersions(keeps_versions=False, count=0)
+    lakes = LakeRemover(context.lake)
     kept = lakes.keeps_versions()
     if not kept:
-        return Versions(kept=kept)
+        return BucketVersions(keeps_versions=kept)
     try:
-        return Versions(kept=True, count=len(lakes.versions(keys)))
+        return BucketVersions(keeps_versions=True, count=len(lakes.versions(keys)))
     except LakeUnfit:
-        return Versions(kept=True)
+        return BucketVersions(keeps_versions=True)
 
 
-def _tell_versions(versions: Versions, words: dict[str, Any]) -> None:
-    if versions.kept is None:
-        say("whether the bucket keeps versions of what is removed, it does not say: allow s3:GetBucketVersioning")
-    elif versions.kept and not words["versions"]:
+def _report_versions(versions: BucketVersions, options: dict[str, Any]) -> None:
+    if versions.keeps_versions is None:
+        print_message(
+            "whether the bucket keeps versions of what is removed, it does not say: allow s3:GetBucketVersioning"
+        )
+    elif versions.keeps_versions and not options["versions"]:
         many = "their versions stay" if versions.count is None else f"{versions.count:,} versions of these files stay"
-        say(f"the bucket keeps versions: {many}, and are billed; --versions removes them too, for ever")
+        print_message(f"the bucket keeps versions: {many}, and are billed; --versions removes them too, for ever")
 
 
-def _age(text: str) -> timedelta:
-    from syncd.config.value_parsers import duration
+def _parse_age(text: str) -> timedelta:
+    from syncd.config.value_parsers import parse_duration
 
     try:
-        return duration(text)
+        return parse_duration(text)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--older-than") from error

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.cli.output import say, show_json, show_table
-from syncd.cli.signals import ended_by_sigterm
+from syncd.cli.output import print_message, show_json, show_table
+from syncd.cli.signals import interrupt_on_sigterm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from syncd.sandbox.supervisor import Standing
+    from syncd.sandbox.supervisor import ServiceStatus
 
 Command = Callable[..., None]
-_ANY_KEY = "AWS_ACCESS_KEY_ID=sandbox AWS_SECRET_ACCESS_KEY=sandbox"
+_SANDBOX_CREDENTIALS = "AWS_ACCESS_KEY_ID=sandbox AWS_SECRET_ACCESS_KEY=sandbox"
 
 
 @click.group()
@@ -24,7 +24,7 @@ def sandbox() -> None:
     """Run the whole system on this machine: MySQL with a small shop, S3, Redshift's stand-in."""
 
 
-def _common(command: Command) -> Command:
+def _common_options(command: Command) -> Command:
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print one JSON document."),
         click.option(
@@ -39,7 +39,7 @@ def _common(command: Command) -> Command:
     return command
 
 
-_patient = click.option(
+_wait_option = click.option(
     "--wait", type=click.FloatRange(0), default=60.0, show_default=True, help="Seconds for another command to end."
 )
 
@@ -50,8 +50,8 @@ _patient = click.option(
 @click.option("--redshift-port", type=click.IntRange(1, 65535), help="Default: any free port.")
 @click.option("--orders", type=click.IntRange(0), default=1000, show_default=True, help="Size of a new shop.")
 @click.option("--seed", type=int, default=1, show_default=True, help="A new shop's rows follow from it.")
-@_patient
-@_common
+@_wait_option
+@_common_options
 def up(
     directory: Path | None,
     mysql_port: int | None,
@@ -64,31 +64,33 @@ def up(
 ) -> None:
     """Start what does not run, wait until it serves, fill the shop if it is new."""
     from syncd.sandbox.running_sandbox import Sandbox
-    from syncd.sandbox.service_table import given
-    from syncd.sandbox.shop.shop_setup import stand_up
+    from syncd.sandbox.service_table import is_external_service
+    from syncd.sandbox.shop.shop_setup import ensure_shop
 
     asked = {"mysql": mysql_port, "s3": s3_port, "redshift": redshift_port}
     ports = {name: port for name, port in asked.items() if port is not None}
-    with ended_by_sigterm():
-        box = Sandbox(directory, ports=ports, wait=wait, tell=say)
-        with box.starting() as standing:
-            theirs = given("mysql", os.environ)
-            shop = stand_up(box.directory, box.mysql, orders=orders, seed=seed, given=theirs, tell=say)
+    with interrupt_on_sigterm():
+        box = Sandbox(directory, ports=ports, wait=wait, report=print_message)
+        with box.up_or_undo() as standing:
+            theirs = is_external_service("mysql", os.environ)
+            shop = ensure_shop(
+                box.directory, box.mysql, orders=orders, seed=seed, is_external=theirs, report=print_message
+            )
             if not shop.seeded_now and not any(found.started_now for found in standing):
-                say("the sandbox was already up")
+                print_message("the sandbox was already up")
             _show(box.directory, standing, shop=shop.rows, as_json=as_json)
 
 
 @sandbox.command()
-@_patient
-@_common
+@_wait_option
+@_common_options
 def down(directory: Path | None, wait: float, as_json: bool) -> None:
     """End the sandbox's own processes; its data stays."""
-    from syncd.sandbox.sandbox_dirs import find_places
-    from syncd.sandbox.supervisor import take_down
+    from syncd.sandbox.sandbox_dirs import find_paths
+    from syncd.sandbox.supervisor import stop_services
 
-    place = find_places(os.environ, directory=directory).directory
-    ended = take_down(place, wait=wait)
+    place = find_paths(os.environ, directory=directory).directory
+    ended = stop_services(place, wait=wait)
     if as_json:
         show_json({"directory": str(place), "ended": ended})
     else:
@@ -96,7 +98,7 @@ def down(directory: Path | None, wait: float, as_json: bool) -> None:
 
 
 @sandbox.command()
-@_common
+@_common_options
 def status(directory: Path | None, as_json: bool) -> None:
     """How each service stands, asked now."""
     from syncd.sandbox.running_sandbox import Sandbox
@@ -106,32 +108,32 @@ def status(directory: Path | None, as_json: bool) -> None:
 
 
 def _show(
-    directory: Path, standing: "Sequence[Standing]", *, shop: Mapping[str, int] | None = None, as_json: bool
+    directory: Path, statuses: "Sequence[ServiceStatus]", *, shop: Mapping[str, int] | None = None, as_json: bool
 ) -> None:
     if as_json:
-        document: dict[str, Any] = {"directory": str(directory), "services": [_fields(found) for found in standing]}
+        document: dict[str, Any] = {"directory": str(directory), "services": [_to_json(found) for found in statuses]}
         show_json(document | ({} if shop is None else {"shop": dict(shop)}))
         return
     show_table(
         ("service", "state", "address", "pid", "says", "log"),
-        [(f.name, f.stand.value, f.url, f.pid, f.about, f.log) for f in standing],
-        spare=("log", "says", "pid"),
+        [(f.name, f.state.value, f.url, f.pid, f.about, f.log) for f in statuses],
+        optional=("log", "says", "pid"),
     )
-    own = next((f.url for f in standing if f.name == "s3" and f.pid is not None), "")
+    own = next((f.url for f in statuses if f.name == "s3" and f.pid is not None), "")
     if own:
-        click.echo(f"S3 takes any key: export AWS_ENDPOINT_URL_S3={own} {_ANY_KEY}")
+        click.echo(f"S3 takes any key: export AWS_ENDPOINT_URL_S3={own} {_SANDBOX_CREDENTIALS}")
     if shop:
         click.echo("shop: " + ", ".join(f"{rows} {table}" for table, rows in shop.items()))
 
 
-def _fields(found: "Standing") -> dict[str, object]:
+def _to_json(service: "ServiceStatus") -> dict[str, object]:
     return {
-        "name": found.name,
-        "state": found.stand.value,
-        "url": found.url,
-        "port": found.port,
-        "pid": found.pid,
-        "says": found.about,
-        "log": found.log,
-        "started_now": found.started_now,
+        "name": service.name,
+        "state": service.state.value,
+        "url": service.url,
+        "port": service.port,
+        "pid": service.pid,
+        "says": service.about,
+        "log": service.log,
+        "started_now": service.started_now,
     }

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def ended_by_sigterm() -> Iterator[None]:
+def interrupt_on_sigterm() -> Iterator[None]:
     """Let SIGTERM unwind as Ctrl-C does, so that what was started is ended, and what was claimed is given back."""
 
     def interrupt(_number: int, _frame: object) -> None:

@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from syncd.cli.exit_codes import Exit, exit_for, worst
-from syncd.cli.output import say
+from syncd.cli.exit_codes import ExitCode, exit_code_for, worst_exit_code
+from syncd.cli.output import print_message
 from syncd.errors import ConfigError
-from syncd.suggestions import meant
+from syncd.suggestions import did_you_mean
 from watermarks.errors import HintedError, Misuse
 from watermarks.names import BadName, StreamName
 
 if TYPE_CHECKING:
-    from syncd.app.operator_context import Desk
+    from syncd.app.operator_context import OperatorContext
     from syncd.settings import StreamSettings
 
 Command = Callable[..., None]
 
-CONFIG: Final = "syncd.yaml"
+DEFAULT_CONFIG_PATH: Final = "syncd.yaml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
+class SelectedStream:
     """One stream that a command is about; without settings when it is not configured any more."""
 
     stream: StreamName
@@ -36,7 +36,7 @@ class Named:
     def name(self) -> str:
         return f"{self.stream.database}.{self.stream.table}"
 
-    def required(self) -> "StreamSettings":
+    def require_settings(self) -> "StreamSettings":
         """Its settings.
 
         Raises:
@@ -47,14 +47,14 @@ class Named:
         return self.settings
 
 
-def common(command: Command) -> Command:
+def common_options(command: Command) -> Command:
     """What every command takes."""
     for option in (
         click.option(
             "-c",
             "--config",
             type=click.Path(path_type=Path),
-            default=CONFIG,
+            default=DEFAULT_CONFIG_PATH,
             show_default=True,
             envvar="SYNCD_CONFIG",
             help="The file.",
@@ -65,7 +65,7 @@ def common(command: Command) -> Command:
     return command
 
 
-def tables(command: Command) -> Command:
+def table_options(command: Command) -> Command:
     """Which streams it is about."""
     for option in (
         click.option("--all", "all_", is_flag=True, help="Every table of the configuration."),
@@ -75,16 +75,23 @@ def tables(command: Command) -> Command:
     return command
 
 
-def open_desk(config: Path, *, looks: bool = False, connections: int | None = None) -> "Desk":
-    from syncd.app.operator_context import CONNECTIONS, Desk
-    from syncd.concurrency.response_monitor import Silences
+def open_operator_context(
+    config: Path, *, read_only: bool = False, connections: int | None = None
+) -> "OperatorContext":
+    from syncd.app.operator_context import MAX_LAKE_CONNECTIONS, OperatorContext
+    from syncd.concurrency.response_monitor import ResponseMonitor
     from syncd.config.check import read_settings
 
     settings = read_settings(config, os.environ)
-    return Desk(settings, looks=looks, connections=connections or CONNECTIONS, silences=Silences(say))
+    return OperatorContext(
+        settings,
+        read_only=read_only,
+        max_connections=connections or MAX_LAKE_CONNECTIONS,
+        response_monitor=ResponseMonitor(print_message),
+    )
 
 
-def chosen(desk: "Desk", names: Sequence[str], *, all_: bool) -> list[Named]:
+def select_streams(context: "OperatorContext", names: Sequence[str], *, all_: bool) -> list[SelectedStream]:
     """The streams that were named: as in the configuration, or `source/database.table` of any that ever ran.
 
     Raises:
@@ -94,23 +101,23 @@ def chosen(desk: "Desk", names: Sequence[str], *, all_: bool) -> list[Named]:
     if all_ == bool(names):
         raise click.UsageError("name tables with -t, or say --all" if not names else "--all and -t exclude each other")
     if all_:
-        return configured(desk)
-    found: list[Named] = []
+        return configured_streams(context)
+    found: list[SelectedStream] = []
     for name in names:
-        one = _named(desk, name)
+        one = _find_stream(context, name)
         if one not in found:
             found.append(one)
     return found
 
 
-def configured(desk: "Desk") -> list[Named]:
-    from syncd.app.operator_context import name_of
+def configured_streams(context: "OperatorContext") -> list[SelectedStream]:
+    from syncd.app.operator_context import stream_name_of
 
-    return [Named(stream=name_of(one), settings=one) for one in desk.settings.streams]
+    return [SelectedStream(stream=stream_name_of(one), settings=one) for one in context.settings.streams]
 
 
-def _named(desk: "Desk", name: str) -> Named:
-    every = configured(desk)
+def _find_stream(context: "OperatorContext", name: str) -> SelectedStream:
+    every = configured_streams(context)
     found = [one for one in every if name in {one.stream.table, one.name, one.stream.stem}]
     if len(found) == 1:
         return found[0]
@@ -118,18 +125,18 @@ def _named(desk: "Desk", name: str) -> Named:
         several = ", ".join(one.stream.stem for one in found)
         raise ConfigError(f"{name} is not one table but {len(found)}: {several}", hint="Write source/database.table.")
     if "/" in name:
-        return Named(stream=_of_stem(name), settings=None)
-    raise ConfigError(f"no table {name} is configured", hint=meant(name, [one.name for one in every]))
+        return SelectedStream(stream=_parse_stream_name(name), settings=None)
+    raise ConfigError(f"no table {name} is configured", hint=did_you_mean(name, [one.name for one in every]))
 
 
-def _of_stem(name: str) -> StreamName:
+def _parse_stream_name(name: str) -> StreamName:
     try:
-        return StreamName.of_stem(name).default
+        return StreamName.from_stem(name).default_stream
     except BadName as error:
         raise ConfigError(f"{name} names no stream", hint="Write source/database.table.") from error
 
 
-def agreed(question: str, *, yes: bool) -> None:
+def require_confirmation(question: str, *, yes: bool) -> None:
     """Ask whoever sits at the terminal.
 
     Raises:
@@ -143,21 +150,21 @@ def agreed(question: str, *, yes: bool) -> None:
     click.confirm(question, abort=True, err=True)
 
 
-def told(name: str, error: HintedError) -> Exit:
+def report_error(name: str, error: HintedError) -> ExitCode:
     """Tell an error of one stream in two lines; the code it ends with."""
-    say(f"error: {name}: {error.message}")
+    print_message(f"error: {name}: {error.message}")
     if error.hint:
-        say(f"hint: {error.hint}")
-    return exit_for(error)
+        print_message(f"hint: {error.hint}")
+    return exit_code_for(error)
 
 
-def leave(codes: Sequence[Exit]) -> None:
+def exit_with_worst(codes: Sequence[ExitCode]) -> None:
     """End with the worst of these codes."""
-    if (code := worst([Exit.DONE, *codes])) is not Exit.DONE:
+    if (code := worst_exit_code([ExitCode.DONE, *codes])) is not ExitCode.DONE:
         raise SystemExit(code)
 
 
-def error_fields(error: HintedError | None) -> dict[str, Any] | None:
+def error_to_json(error: HintedError | None) -> dict[str, Any] | None:
     if error is None:
         return None
-    return {"message": error.message, "hint": error.hint or None, "exit": exit_for(error)}
+    return {"message": error.message, "hint": error.hint or None, "exit": exit_code_for(error)}

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.cli.exit_codes import Exit, exit_for, worst
-from syncd.cli.output import say
-from syncd.cli.run import chosen, progress_of, require_warehouses, tell_error
-from syncd.cli.signals import ended_by_sigterm
-from syncd.cli.stream_options import CONFIG
-from syncd.cli.verify_repair import MOST, mended, would_mend
-from syncd.cli.views.verify_view import Checked, show
-from syncd.observe.event_text import counted
+from syncd.cli.exit_codes import ExitCode, exit_code_for, worst_exit_code
+from syncd.cli.output import print_message
+from syncd.cli.run import open_progress, print_error, require_warehouses, select_configured_streams
+from syncd.cli.signals import interrupt_on_sigterm
+from syncd.cli.stream_options import DEFAULT_CONFIG_PATH
+from syncd.cli.verify_repair import MAX_REPAIR_ROWS, preview_repair, repair_stream
+from syncd.cli.views.verify_view import VerifyOutcome, show
+from syncd.observe.event_text import format_count
 
 if TYPE_CHECKING:
     from syncd.verify.verification import Sample
 
 
-class ShareType(click.ParamType[float]):
+class PercentType(click.ParamType[float]):
     """A part of a whole, such as 5%."""
 
     name = "percent"
@@ -43,7 +43,7 @@ class ShareType(click.ParamType[float]):
 @click.command()
 @click.option("-t", "--table", "tables", multiple=True, metavar="TABLE", help="A table; give it again for more.")
 @click.option("--all", "all_", is_flag=True, help="Every table of the configuration.")
-@click.option("--sample", type=ShareType(), metavar="P%", help="Compare so many of the ranges, picked at random.")
+@click.option("--sample", type=PercentType(), metavar="P%", help="Compare so many of the ranges, picked at random.")
 @click.option("--seed", type=int, metavar="N", help="With --sample: pick those that this number picked before.")
 @click.option(
     "--limit", type=click.IntRange(min=0), default=100, show_default=True, metavar="N", help="Differences to show."
@@ -55,8 +55,10 @@ class ShareType(click.ParamType[float]):
 @click.option("--show-values", is_flag=True, help="Show the values that differ; else only digests of their rows.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option("--debug", is_flag=True, help="Show where in the code an error came up.")
-@click.option("-c", "--config", type=click.Path(path_type=Path), default=CONFIG, show_default=True, help="The file.")
-def verify(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by name
+@click.option(
+    "-c", "--config", type=click.Path(path_type=Path), default=DEFAULT_CONFIG_PATH, show_default=True, help="The file."
+)
+def verify(**options: Any) -> None:  # noqa: ANN401  # options of click arrive by name
     """Compare MySQL and Redshift by ranges of the key; exit 7 where they differ.
 
     \b
@@ -65,64 +67,70 @@ def verify(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by 
       syncd verify -t orders --sample 5%
       syncd verify -t orders --repair
     """
-    from syncd.app import Pass, Service
-    from syncd.app.verification_setup import Verifying, Wanted
-    from syncd.concurrency.response_monitor import Silences
+    from syncd.app import PassOptions, StageService
+    from syncd.app.verification_setup import ComparisonOptions, StreamVerifier
+    from syncd.concurrency.response_monitor import ResponseMonitor
     from syncd.config.check import read_settings
 
-    settings = read_settings(words["config"], os.environ)
-    streams = chosen(settings, words["tables"], all_=words["all_"])
+    settings = read_settings(options["config"], os.environ)
+    streams = select_configured_streams(settings, options["tables"], all_=options["all_"])
     require_warehouses(streams)
-    if words["seed"] is not None and words["sample"] is None:
+    if options["seed"] is not None and options["sample"] is None:
         raise click.UsageError("--seed picks a sample again: give --sample too")
-    if words["yes"] and not words["repair"]:
+    if options["yes"] and not options["repair"]:
         raise click.UsageError("--yes is about --repair: without it nothing is written")
-    most = max(words["limit"], MOST) if words["repair"] else words["limit"]
-    wanted = Wanted(sample=_sample(words), most=most)
-    with ended_by_sigterm(), ExitStack() as stack:
-        silences = stack.enter_context(Silences(say))
-        verifying = stack.enter_context(Verifying(settings, silences=silences))
-        checked = [Checked(stream=stream, verdict=verifying.verify(stream, wanted)) for stream in streams]
-        if words["repair"] and words["yes"] and any(one.verdict.differences for one in checked):
-            progress = stack.enter_context(progress_of(quiet=words["as_json"]))
+    most = max(options["limit"], MAX_REPAIR_ROWS) if options["repair"] else options["limit"]
+    wanted = ComparisonOptions(sample=_sample_options(options), max_differences=most)
+    with interrupt_on_sigterm(), ExitStack() as stack:
+        silences = stack.enter_context(ResponseMonitor(print_message))
+        verifying = stack.enter_context(StreamVerifier(settings, response_monitor=silences))
+        checked = [VerifyOutcome(stream=stream, result=verifying.verify(stream, wanted)) for stream in streams]
+        if options["repair"] and options["yes"] and any(one.result.differences for one in checked):
+            progress = stack.enter_context(open_progress(quiet=options["as_json"]))
             service = stack.enter_context(
-                Service(settings, environ=os.environ, tell=progress, one_shot=True, silences=silences)
+                StageService(settings, environ=os.environ, emit=progress, one_shot=True, response_monitor=silences)
             )
-            mend = partial(mended, service=service, verifying=verifying, wanted=wanted, how=Pass())
+            mend = partial(
+                repair_stream, service=service, verifying=verifying, wanted=wanted, load_options=PassOptions()
+            )
             checked = [mend(one) for one in checked]
-    show(checked, as_json=words["as_json"], values=words["show_values"], limit=words["limit"])
-    if words["repair"] and not words["yes"]:
+    show(checked, as_json=options["as_json"], show_values=options["show_values"], limit=options["limit"])
+    if options["repair"] and not options["yes"]:
         for one in checked:
-            would_mend(one)
-    _leave(checked, debug=words["debug"])
+            preview_repair(one)
+    _exit_with_errors(checked, debug=options["debug"])
 
 
-def _sample(words: dict[str, Any]) -> "Sample":
+def _sample_options(options: dict[str, Any]) -> "Sample":
     import random
 
     from syncd.verify.verification import Sample
 
-    if words["sample"] is None:
+    if options["sample"] is None:
         return Sample()
-    seed = words["seed"] if words["seed"] is not None else random.SystemRandom().randrange(10**9)
-    return Sample(share=words["sample"], seed=seed)
+    seed = options["seed"] if options["seed"] is not None else random.SystemRandom().randrange(10**9)
+    return Sample(share=options["sample"], seed=seed)
 
 
-def _leave(checked: Sequence[Checked], *, debug: bool) -> None:
-    codes = [Exit.DONE]
-    different = [one for one in checked if one.verdict.counts.total()]
+def _exit_with_errors(outcomes: Sequence[VerifyOutcome], *, debug: bool) -> None:
+    codes = [ExitCode.DONE]
+    different = [one for one in outcomes if one.result.counts.total()]
     if different:
-        codes.append(Exit.DOUBT)
-        _tell_different(different)
-    for one in checked:
-        if one.verdict.error is not None:
-            codes.append(exit_for(one.verdict.error))
-            tell_error(one.stream.name, one.verdict.error, debug=debug)
-    if (code := worst(codes)) is not Exit.DONE:
+        codes.append(ExitCode.DOUBT)
+        _report_differences(different)
+    for one in outcomes:
+        if one.result.error is not None:
+            codes.append(exit_code_for(one.result.error))
+            print_error(one.stream.name, one.result.error, debug=debug)
+    if (code := worst_exit_code(codes)) is not ExitCode.DONE:
         sys.exit(code)
 
 
-def _tell_different(different: Sequence[Checked]) -> None:
-    rows = sum(one.verdict.counts.total() for one in different)
-    say(f"error: {counted(rows, 'row')} of {counted(len(different), 'table')} {'differs' if rows == 1 else 'differ'}")
-    say(f"hint: To mend that: syncd verify {' '.join(f'-t {one.stream.name}' for one in different)} --repair --yes")
+def _report_differences(different: Sequence[VerifyOutcome]) -> None:
+    rows = sum(one.result.counts.total() for one in different)
+    print_message(
+        f"error: {format_count(rows, 'row')} of {format_count(len(different), 'table')} {'differs' if rows == 1 else 'differ'}"
+    )
+    print_message(
+        f"hint: To mend that: syncd verify {' '.join(f'-t {one.stream.name}' for one in different)} --repair --yes"
+    )

@@ -7,7 +7,7 @@ from typing import Generic, Self, TypeVar, overload
 T = TypeVar("T")
 
 
-class once(Generic[T]):  # noqa: N801  # a decorator, as `cached_property` is one
+class locked_cached_property(Generic[T]):  # noqa: N801  # a decorator, as `cached_property` is one
     """A property that is made once for each object; while one thread makes it, others who ask wait for that.
 
     `functools.cached_property` of Python 3.12 would make it once for each of them.

@@ -4,11 +4,11 @@ import time
 from collections.abc import Callable
 
 
-def until(done: Callable[[], bool], *, within: float, every: float = 0.02) -> bool:
+def wait_until(done: Callable[[], bool], *, timeout_seconds: float, interval_seconds: float = 0.02) -> bool:
     """Ask again and again, at most `within` seconds; whether it became true."""
-    deadline = time.monotonic() + within
+    deadline = time.monotonic() + timeout_seconds
     while not done():
         if time.monotonic() >= deadline:
             return False
-        time.sleep(every)
+        time.sleep(interval_seconds)
     return True

@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
-from syncd.concurrency.running_pass import UnderWay
+from syncd.concurrency.running_pass import RunningPass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Parked(Protocol):
+class PooledResource(Protocol):
     """Something that keeps a place though nobody uses it: an open connection."""
 
     @property
@@ -26,7 +26,7 @@ class Parked(Protocol):
     def close(self) -> None: ...
 
 
-P = TypeVar("P", bound=Parked)
+P = TypeVar("P", bound=PooledResource)
 
 
 @dataclass(eq=False, slots=True)
@@ -38,11 +38,11 @@ class _Waiter(Generic[P]):
     reading: bool
     granted: int = 0
     reused: P | None = None
-    ousted: list[P] = field(default_factory=list[P])
+    evicted: list[P] = field(default_factory=list[P])
     """What was parked where its places are: it is closed before they are used."""
 
 
-class Places(Generic[P]):
+class ResourcePool(Generic[P]):
     """So many places, given in the order of asking; safe for every thread.
 
     What is open and not used may be parked: it keeps its place, is given to whoever comes next for the same, and makes
@@ -53,148 +53,150 @@ class Places(Generic[P]):
 
     def __init__(
         self,
-        most: int,
+        size: int,
         *,
-        kept: int = 0,
-        oldest: float = math.inf,
+        reserved: int = 0,
+        max_age_seconds: float = math.inf,
         clock: "Callable[[], float]" = time.monotonic,
     ) -> None:
-        self.most: Final = most
-        self.for_readings: Final = max(1, most - kept)
+        self.size: Final = size
+        self.reading_limit: Final = max(1, size - reserved)
         """As many places as readings may have, all together."""
         self._changed = threading.Condition()
-        self._free = most
+        self._free = size
         self._reading = 0
         self._queue: deque[_Waiter[P]] = deque()
-        self._parked: list[tuple[str, P]] = []
-        self._oldest = oldest
+        self._idle: list[tuple[str, P]] = []
+        self._max_age_seconds = max_age_seconds
         self._clock = clock
         self._closed_at = -math.inf
 
-    def take(self, under_way: UnderWay, *, kind: str = "") -> P | None:
+    def acquire(self, running_pass: RunningPass, *, kind: str = "") -> P | None:
         """A place; what was parked there of this kind, or None where it is to be opened.
 
         Raises:
             PassStopped: the pass was ended first.
         """
-        return self._granted(_Waiter[P](kind=kind, wanted=1, reading=False), under_way).reused
+        return self._wait_for_grant(_Waiter[P](kind=kind, wanted=1, reading=False), running_pass).reused
 
     @contextmanager
-    def reading(self, wanted: int, under_way: UnderWay) -> Generator["Share[P]"]:
+    def acquire_for_reading(self, wanted: int, running_pass: RunningPass) -> Generator["PoolShare[P]"]:
         """At most so many places for a reading, and one at least: as many as are free, shared with who waits as well.
 
         Raises:
             PassStopped: the pass was ended first.
         """
-        share = Share(self, self._granted(_Waiter[P](kind="", wanted=wanted, reading=True), under_way).granted)
+        share = PoolShare(
+            self, self._wait_for_grant(_Waiter[P](kind="", wanted=wanted, reading=True), running_pass).granted
+        )
         try:
             yield share
         finally:
-            share.leave()
+            share.release()
 
-    def park(self, thing: P, *, kind: str = "") -> None:
+    def put_idle(self, resource: P, *, kind: str = "") -> None:
         """Leave what is open in its place, until somebody needs the one or the other."""
         with self._changed:
-            if self._is_usable(thing):
-                self._parked.append((kind, thing))
-                self._share_out()
+            if self._is_usable(resource):
+                self._idle.append((kind, resource))
+                self._grant_waiters()
                 return
-        thing.close()
-        self.give_back()
+        resource.close()
+        self.release()
 
-    def give_back(self, count: int = 1, *, reading: bool = False) -> None:
+    def release(self, count: int = 1, *, reading: bool = False) -> None:
         """Leave places with nothing in them."""
         with self._changed:
             self._free += count
             self._reading -= count if reading else 0
-            self._share_out()
+            self._grant_waiters()
 
     def close(self) -> None:
         """Close what is parked, and what is in use once it is left: whoever comes next opens anew."""
         with self._changed:
             self._closed_at = self._clock()
-            parked, self._parked = self._parked, []
+            parked, self._idle = self._idle, []
             self._free += len(parked)
-            self._share_out()
+            self._grant_waiters()
         for _, thing in parked:
             thing.close()
 
-    def _granted(self, waiter: "_Waiter[P]", under_way: UnderWay) -> "_Waiter[P]":
-        with under_way.holding(self._wake):
-            self._await(waiter, under_way)
-        for thing in waiter.ousted:
+    def _wait_for_grant(self, waiter: "_Waiter[P]", running_pass: RunningPass) -> "_Waiter[P]":
+        with running_pass.call_on_end(self._notify_all):
+            self._wait_in_queue(waiter, running_pass)
+        for thing in waiter.evicted:
             thing.close()
         return waiter
 
-    def _await(self, waiter: "_Waiter[P]", under_way: UnderWay) -> None:
+    def _wait_in_queue(self, waiter: "_Waiter[P]", running_pass: RunningPass) -> None:
         with self._changed:
             self._queue.append(waiter)
-            self._share_out()
+            self._grant_waiters()
             try:
                 while not waiter.granted:
-                    under_way.require()
+                    running_pass.require_running()
                     self._changed.wait()
             except BaseException:
-                self._unseat(waiter)
-                self._share_out()
+                self._cancel_waiter(waiter)
+                self._grant_waiters()
                 raise
 
-    def _unseat(self, waiter: "_Waiter[P]") -> None:
+    def _cancel_waiter(self, waiter: "_Waiter[P]") -> None:
         if waiter in self._queue:
             self._queue.remove(waiter)
             return
         # Interrupted in the moment of being served.
-        left = [thing for thing in (waiter.reused, *waiter.ousted) if thing is not None]
-        self._parked += [(waiter.kind, thing) for thing in left]
+        left = [thing for thing in (waiter.reused, *waiter.evicted) if thing is not None]
+        self._idle += [(waiter.kind, thing) for thing in left]
         self._free += waiter.granted - len(left)
         self._reading -= waiter.granted if waiter.reading else 0
 
-    def _wake(self) -> None:
+    def _notify_all(self) -> None:
         with self._changed:
             self._changed.notify_all()
 
-    def _share_out(self) -> None:
+    def _grant_waiters(self) -> None:
         """Give what is free, the first who asked first; a reading that may have no more yet is passed by others."""
         given = False
         for waiter in tuple(self._queue):
-            room = self._free + len(self._parked)
+            room = self._free + len(self._idle)
             if waiter.reading:
                 waiting = sum(1 for each in self._queue if each.reading)
-                room = min(room, self.for_readings - self._reading)
+                room = min(room, self.reading_limit - self._reading)
                 waiter.granted = min(waiter.wanted, max(1, room // waiting)) if room > 0 else 0
             else:
                 waiter.granted = min(1, room)
             if waiter.granted:
                 self._queue.remove(waiter)
-                self._seat(waiter)
+                self._assign(waiter)
                 given = True
         if given:
             self._changed.notify_all()
 
-    def _seat(self, waiter: "_Waiter[P]") -> None:
+    def _assign(self, waiter: "_Waiter[P]") -> None:
         if waiter.reading:
             self._reading += waiter.granted
         else:
-            mine = [place for place, (kind, _) in enumerate(self._parked) if kind == waiter.kind]
+            mine = [place for place, (kind, _) in enumerate(self._idle) if kind == waiter.kind]
             if mine:
-                found = self._parked.pop(mine[-1])[1]  # the one that was used last is the likeliest to live
+                found = self._idle.pop(mine[-1])[1]  # the one that was used last is the likeliest to live
                 if self._is_usable(found):
                     waiter.reused = found
                 else:
-                    waiter.ousted = [found]
+                    waiter.evicted = [found]
                 return
         taken = min(waiter.granted, self._free)
         self._free -= taken
-        waiter.ousted = [self._parked.pop(0)[1] for _ in range(waiter.granted - taken)]
+        waiter.evicted = [self._idle.pop(0)[1] for _ in range(waiter.granted - taken)]
 
     def _is_usable(self, thing: P) -> bool:
-        return thing.opened_at > max(self._closed_at, self._clock() - self._oldest)
+        return thing.opened_at > max(self._closed_at, self._clock() - self._max_age_seconds)
 
 
-class Share(Generic[P]):
+class PoolShare(Generic[P]):
     """The places of one reading."""
 
-    def __init__(self, places: Places[P], count: int) -> None:
+    def __init__(self, places: ResourcePool[P], count: int) -> None:
         self._places = places
         self.count = count
 
@@ -202,17 +204,17 @@ class Share(Generic[P]):
         """Give back what is more than this."""
         if count < self.count:
             more, self.count = self.count - count, count
-            self._places.give_back(more, reading=True)
+            self._places.release(more, reading=True)
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Give back all."""
         self.shrink(0)
 
-    def hand_on(self) -> "Callable[[], None]":
+    def detach(self) -> "Callable[[], None]":
         """Keep the places beyond the `with`, until what this gives is called: what is at them is not over yet."""
         count, self.count = self.count, 0
-        return lambda: self._places.give_back(count, reading=True)
+        return lambda: self._places.release(count, reading=True)
 
 
-NOBODY: Final = UnderWay("what no pass asked for")
+NO_PASS: Final = RunningPass("what no pass asked for")
 """Asks for what all passes have a part in; it is never ended."""

@@ -7,7 +7,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final, TypeVar
 
-from syncd.errors import PassOverran, PassStopped, PassUnderWay
+from syncd.errors import PassAlreadyRunning, PassStopped, PassTimedOut
 from watermarks.document import Stage
 from watermarks.errors import HintedError, OutcomeUnknown, Transient
 from watermarks.names import StreamName
@@ -15,7 +15,7 @@ from watermarks.names import StreamName
 T = TypeVar("T")
 
 
-class UnderWay:
+class RunningPass:
     """One pass that is under way.
 
     Whoever holds something of the outside for it says how that is ended. After `end` nothing new is begun for it, and
@@ -27,58 +27,58 @@ class UnderWay:
         self._guard = threading.Lock()
         self._ends: dict[int, Callable[[], None]] = {}
         self._numbers = itertools.count()
-        self._why = ""
-        self._kind: type[PassStopped] = PassStopped
-        self._over: Future[None] = Future()
-        self.until_its_end: Final = ExitStack()
+        self._reason = ""
+        self._error_type: type[PassStopped] = PassStopped
+        self._end_signal: Future[None] = Future()
+        self.cleanup: Final = ExitStack()
         """What is held until the pass is over, however it ends; closed by whoever began it."""
 
     @property
-    def ended(self) -> bool:
-        return self._over.done()
+    def is_ended(self) -> bool:
+        return self._end_signal.done()
 
-    def end(self, why: str, *, overran: bool = False) -> None:
+    def end(self, reason: str, *, overran: bool = False) -> None:
         """End it, from any thread: whatever is held for it is ended, and nothing else.
 
         One that `overran` took longer than it may, and failed by that; any other end says nothing of the stream.
         """
         with self._guard:
-            if self.ended:
+            if self.is_ended:
                 return
-            self._why = why
-            self._kind = PassOverran if overran else PassStopped
-            self._over.set_result(None)
+            self._reason = reason
+            self._error_type = PassTimedOut if overran else PassStopped
+            self._end_signal.set_result(None)
             # Under the guard: what is not held any more may be another's by now, and must not be ended.
             for end in self._ends.values():
                 end()
 
-    def require(self) -> None:
+    def require_running(self) -> None:
         """Go on only while it has not been ended.
 
         Raises:
             PassStopped: it has.
         """
-        if self.ended:
-            raise self.stopped()
+        if self.is_ended:
+            raise self.stop_error()
 
-    def stopped(self) -> PassStopped:
-        return self._kind(
-            f"{self._name} was ended: {self._why}",
+    def stop_error(self) -> PassStopped:
+        return self._error_type(
+            f"{self._name} was ended: {self._reason}",
             hint="What it had done stands; the next pass goes on from there.",
         )
 
-    def named(self, error: HintedError) -> HintedError:
+    def attribute_error(self, error: HintedError) -> HintedError:
         """What a pass failed by; one that was ended failed by that, where its error is what such an end looks like."""
-        if not self.ended or isinstance(error, PassStopped):
+        if not self.is_ended or isinstance(error, PassStopped):
             return error
         if not isinstance(error, Transient | OutcomeUnknown):
             return error
-        stopped = self.stopped()
+        stopped = self.stop_error()
         stopped.__cause__ = error
         return stopped
 
     @contextmanager
-    def holding(self, end: Callable[[], None]) -> Generator[None]:
+    def call_on_end(self, end: Callable[[], None]) -> Generator[None]:
         """Hold something; if the pass is ended meanwhile, `end` is called, which must be quick and wait for nothing.
 
         Raises:
@@ -86,7 +86,7 @@ class UnderWay:
         """
         number = next(self._numbers)
         with self._guard:
-            self.require()
+            self.require_running()
             self._ends[number] = end
         try:
             yield
@@ -100,39 +100,39 @@ class UnderWay:
         Raises:
             PassStopped: the pass was ended before the time was over.
         """
-        wait([self._over], timeout=max(seconds, 0.0))
-        self.require()
+        wait([self._end_signal], timeout=max(seconds, 0.0))
+        self.require_running()
 
-    def awaited(self, outcome: "Future[T]", *, within: float | None = None) -> T:
+    def wait_for(self, outcome: "Future[T]", *, timeout_seconds: float | None = None) -> T:
         """What others work out, for this pass and maybe for more.
 
         Raises:
             PassStopped: the pass was ended first; that work goes on.
             TimeoutError: it took longer than `within` seconds.
         """
-        self.require()
-        either: list[Future[Any]] = [outcome, self._over]
-        wait(either, timeout=within, return_when=FIRST_COMPLETED)
+        self.require_running()
+        either: list[Future[Any]] = [outcome, self._end_signal]
+        wait(either, timeout=timeout_seconds, return_when=FIRST_COMPLETED)
         if not outcome.done():
-            self.require()
+            self.require_running()
             raise TimeoutError
         return outcome.result()
 
-    def apart(self, work: "Callable[[], T]", *, name: str) -> T:
+    def run_detached(self, work: "Callable[[], T]", *, name: str) -> T:
         """What work comes to that cannot be ended, or must not be, for others may wait for it too.
 
         Raises:
             PassStopped: the pass was ended first; the work comes to its own end, unheard.
         """
-        return self.awaited(beside(work, name=name))
+        return self.wait_for(run_in_thread(work, name=name))
 
 
-def is_cut(error: HintedError) -> bool:
+def is_interrupted(error: HintedError) -> bool:
     """Whether a pass was ended without a fault of its stream: what it would have come to, nobody knows."""
-    return isinstance(error, PassStopped) and not isinstance(error, PassOverran)
+    return isinstance(error, PassStopped) and not isinstance(error, PassTimedOut)
 
 
-def beside(work: "Callable[[], T]", *, name: str) -> "Future[T]":
+def run_in_thread(work: "Callable[[], T]", *, name: str) -> "Future[T]":
     """The outcome of work that a thread of its own does; no process waits for it to end."""
     outcome: Future[T] = Future()
 
@@ -146,38 +146,38 @@ def beside(work: "Callable[[], T]", *, name: str) -> "Future[T]":
     return outcome
 
 
-class Lane:
+class StageSlot:
     """One stage of one stream in this process: one pass after the other, never two."""
 
     def __init__(self, stream: StreamName, stage: Stage) -> None:
         self._name = f"{stage} of {stream}"
         self._guard = threading.Lock()
-        self._now: UnderWay | None = None
+        self._now: RunningPass | None = None
 
     @contextmanager
-    def passing(self) -> Generator[UnderWay]:
+    def begin_pass(self) -> Generator[RunningPass]:
         """One pass; what is held until its end is given back with the `with`.
 
         Raises:
             PassUnderWay: there is one already.
         """
-        under_way = self._begun()
+        under_way = self._start_pass()
         try:
-            with under_way.until_its_end:
+            with under_way.cleanup:
                 yield under_way
         finally:
             with self._guard:
                 self._now = None
 
-    def _begun(self) -> UnderWay:
+    def _start_pass(self) -> RunningPass:
         with self._guard:
             if self._now is not None:
-                raise PassUnderWay(f"{self._name} is under way in this process", hint="Wait for its end.")
-            self._now = UnderWay(self._name)
+                raise PassAlreadyRunning(f"{self._name} is under way in this process", hint="Wait for its end.")
+            self._now = RunningPass(self._name)
             return self._now
 
     @property
-    def now(self) -> UnderWay:
+    def current_pass(self) -> RunningPass:
         """The pass that is under way."""
         under_way = self._now
         if under_way is None:
@@ -195,17 +195,17 @@ class Lane:
         Raises:
             PassStopped: it was ended.
         """
-        self.now.pause(seconds)
+        self.current_pass.pause(seconds)
 
-    def named(self, error: HintedError) -> HintedError:
+    def attribute_error(self, error: HintedError) -> HintedError:
         """The same of the pass that is under way: what it failed by."""
-        return self.now.named(error)
+        return self.current_pass.attribute_error(error)
 
-    def end(self, why: str, *, overran: bool = False) -> bool:
+    def end(self, reason: str, *, overran: bool = False) -> bool:
         """End the pass that is under way; whether there was one."""
         with self._guard:
             under_way = self._now
         if under_way is None:
             return False
-        under_way.end(why, overran=overran)
+        under_way.end(reason, overran=overran)
         return True

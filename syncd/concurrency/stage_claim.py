@@ -11,15 +11,15 @@ from watermarks.clock import Clock
 from watermarks.document import Stage, Watermark
 from watermarks.errors import HintedError, NotOwner
 from watermarks.history import Journal
-from watermarks.lease import Held, OtherOwner, Process
+from watermarks.lease import HeldClaim, OtherOwner, ProcessLease
 from watermarks.names import StreamName, owner_key
 
-LOOKED_AGAIN: Final = 0.5
+CLAIM_POLL_SECONDS: Final = 0.5
 """Seconds."""
-GIVEN_BACK_AT_ONCE: Final = 16
+PARALLEL_RELEASES: Final = 16
 
 
-class Claiming:
+class ClaimKeeper:
     """Claims one stage of one stream, and keeps the claim until it is lost or given back: so a pass costs none anew.
 
     While its owner shows no sign of life it waits: only who watches can tell.
@@ -32,38 +32,38 @@ class Claiming:
         journal: Journal[Watermark],
         *,
         clock: Clock,
-        patience: timedelta = timedelta(0),
+        max_wait: timedelta = timedelta(0),
         pause: Callable[[float], None] = time.sleep,
-        tell: Callable[[str], None] = lambda _why: None,
+        on_wait: Callable[[str], None] = lambda _why: None,
     ) -> None:
         """Prepare; `patience` is how long it waits for the silence of another to become certain; `tell` hears it."""
         self._stream = stream
         self._stage = stage
         self._journal = journal
         self._clock = clock
-        self._patience = patience
+        self._max_wait = max_wait
         self._pause = pause
-        self._tell = tell
-        self._kept: tuple[Process, Held] | None = None
-        self.is_anothers = False
+        self._on_wait = on_wait
+        self._kept: tuple[ProcessLease, HeldClaim] | None = None
+        self.is_owned_by_other = False
         """Whether somebody else had it when it was asked for last."""
 
-    def held(self, process: Process) -> Held:
+    def acquire(self, process: ProcessLease) -> HeldClaim:
         """The claim; one that is kept costs nothing, and history tells with the next entry whether it still holds.
 
         Raises:
             OtherOwner: somebody else has it, and lives as far as one can tell.
         """
         if self._kept is None or self._kept[0] is not process:
-            self._kept = process, self._acquired(process)
-            self.is_anothers = False
+            self._kept = process, self._wait_and_acquire(process)
+            self.is_owned_by_other = False
         return self._kept[1]
 
     @contextmanager
-    def under(self, process: Process) -> Iterator[Held]:
+    def hold(self, process: ProcessLease) -> Iterator[HeldClaim]:
         """Work under the claim; where it turns out to be another's by now, the next pass asks anew."""
         try:
-            yield self.held(process)
+            yield self.acquire(process)
         except NotOwner:
             self.release()
             raise
@@ -75,8 +75,8 @@ class Claiming:
             process, held = kept
             process.release(held)
 
-    def _acquired(self, process: Process) -> Held:
-        deadline = self._clock.monotonic() + self._patience.total_seconds()
+    def _wait_and_acquire(self, process: ProcessLease) -> HeldClaim:
+        deadline = self._clock.monotonic() + self._max_wait.total_seconds()
         seen, waits = None, False
         while True:
             try:
@@ -86,26 +86,26 @@ class Claiming:
                 sign = self._journal.store.read(owner_key(owner)) if isinstance(owner, str) else None
                 alive = owner is None or (seen is not None and sign != seen)
                 if alive or self._clock.monotonic() >= deadline:
-                    self.is_anothers = True
+                    self.is_owned_by_other = True
                     raise
                 if not waits:
                     waits = True
-                    most = self._patience.total_seconds()
-                    self._tell(f"{error.message}: waits for up to {most:g} s for it to show a sign, or to be gone")
+                    most = self._max_wait.total_seconds()
+                    self._on_wait(f"{error.message}: waits for up to {most:g} s for it to show a sign, or to be gone")
                 seen = sign
-                self._pause(LOOKED_AGAIN)
+                self._pause(CLAIM_POLL_SECONDS)
 
 
-def give_back(claims: Iterable[Claiming]) -> None:
+def release_claims(claims: Iterable[ClaimKeeper]) -> None:
     """Give claims back, many at once: a process has two for each of its streams, and little time for its end.
 
     What stays with us, because the store does not answer, falls to others as soon as we are silent.
     """
 
-    def release(claiming: Claiming) -> None:
+    def release(claiming: ClaimKeeper) -> None:
         with suppress(HintedError):
             claiming.release()
 
-    with ThreadPoolExecutor(GIVEN_BACK_AT_ONCE, thread_name_prefix="give-back") as pool:
+    with ThreadPoolExecutor(PARALLEL_RELEASES, thread_name_prefix="give-back") as pool:
         for _ in pool.map(release, claims):
             pass

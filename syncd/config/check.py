@@ -7,14 +7,14 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from syncd.config.mistakes import told, written
+from syncd.config.mistakes import describe_mistake, strip_alternatives
 from syncd.config.model import Daemon, Defaults, File, Lake, Source, Table, Tunnel
-from syncd.config.partial_file import mended
-from syncd.config.predecessors import predecessors
-from syncd.config.redaction import Path_
-from syncd.config.targets import Targets, Warehouses
-from syncd.config.value_parsers import address, duration, is_cron, is_loopback, user_of
-from syncd.config.yaml_reader import Misconfigured, Text, read_text
+from syncd.config.partial_file import validate_without_mistakes
+from syncd.config.predecessors import resolve_predecessors
+from syncd.config.redaction import KeyPath
+from syncd.config.targets import TargetResolver, WarehouseReader
+from syncd.config.value_parsers import extract_credentials, is_cron, is_loopback, parse_duration, parse_url
+from syncd.config.yaml_reader import ConfigDocument, Misconfigured, read_document
 from syncd.datatypes.columns import Policies
 from syncd.settings import (
     DaemonSettings,
@@ -29,9 +29,9 @@ from syncd.settings import (
     Tls,
     TunnelSettings,
 )
-from syncd.suggestions import meant
+from syncd.suggestions import did_you_mean
 
-ONLY_SOURCE: Final = "mysql"
+DEFAULT_SOURCE_NAME: Final = "mysql"
 """What the one server of `source:` is called in keys of the lake."""
 
 M = TypeVar("M", bound=BaseModel)
@@ -44,70 +44,78 @@ def read_settings(path: Path, environ: Mapping[str, str]) -> Settings:
         Misconfigured: with every mistake at once, each with its line.
         ConfigError: the file cannot be read at all.
     """
-    return check(read_text(path, environ))
+    return build_settings(read_document(path, environ))
 
 
-def check(text: Text) -> Settings:
+def build_settings(text: ConfigDocument) -> Settings:
     """The settings of a text that was read.
 
     Raises:
         Misconfigured: with every mistake at once.
     """
-    return _Checker(text).settings()
+    return _Checker(text).build()
 
 
 class _Checker:
     """Collects mistakes on the way to the settings."""
 
-    def __init__(self, text: Text) -> None:
+    def __init__(self, text: ConfigDocument) -> None:
         self._text = text
         self._mistakes = list(text.mistakes)
 
-    def settings(self) -> Settings:
-        file = self._model(File, self._text.values, ())
-        tables = self._tables()
+    def build(self) -> Settings:
+        file = self._validate_part(File, self._text.values, ())
+        tables = self._read_tables()
         if file is None:
-            raise self._refusal()  # it holds no keys at all
-        sources = tuple(self._sources(file))
-        warehouses = tuple(Warehouses(complain=self._mistake, beside=self._beside, tunnel=self._tunnel).all(file))
-        targets = Targets(complain=self._mistake, warehouses={one.name: one for one in warehouses}, taken={})
-        named = dict(self._streams(tables, {source.name: source for source in sources}, targets))
-        streams = predecessors(named, written=file.tables, complain=self._mistake)
+            raise self._to_error()  # it holds no keys at all
+        sources = tuple(self._build_sources(file))
+        warehouses = tuple(
+            WarehouseReader(
+                report_mistake=self._report_mistake, resolve_path=self._resolve_path, build_tunnel=self._build_tunnel
+            ).read_all(file)
+        )
+        targets = TargetResolver(
+            report_mistake=self._report_mistake, warehouses={one.name: one for one in warehouses}, stream_by_target={}
+        )
+        named = dict(self._build_streams(tables, {source.name: source for source in sources}, targets))
+        streams = resolve_predecessors(named, table_names=file.tables, report_mistake=self._report_mistake)
         if self._mistakes:
-            raise self._refusal()
+            raise self._to_error()
         return Settings(
             sources=sources,
-            lake=_lake(file.lake),
+            lake=_build_lake(file.lake),
             spark=SparkSettings(**file.spark.model_dump()),
             streams=streams,
             warehouses=warehouses,
-            daemon=_daemon(file.daemon),
+            daemon=_build_daemon(file.daemon),
         )
 
-    def _refusal(self) -> Misconfigured:
-        return Misconfigured.of(self._text.path, self._mistakes)
+    def _to_error(self) -> Misconfigured:
+        return Misconfigured.from_mistakes(self._text.path, self._mistakes)
 
-    def _mistake(self, place: Path_, message: str, remedy: str = "", *, key: bool = False) -> None:
-        found = self._text.mistake(place, message, remedy, key=key)
+    def _report_mistake(self, key_path: KeyPath, message: str, remedy: str = "", *, key: bool = False) -> None:
+        found = self._text.make_mistake(key_path, message, remedy, key=key)
         if any((mistake.line, mistake.key) == (found.line, found.key) for mistake in self._mistakes):
             return  # one word a place: what follows from a first mistake is no second one
         self._mistakes.append(found)
 
-    def _model(self, kind: type[M], values: object, place: Path_) -> M | None:
+    def _validate_part(self, model: type[M], values: object, key_path: KeyPath) -> M | None:
         """A part of the file; with mistakes they are told, and it is what is left without them."""
         try:
-            return kind.model_validate(values)
+            return model.model_validate(values)
         except ValidationError as error:
             for found in error.errors(include_url=False):
                 unknown = found["type"] == "extra_forbidden"
-                self._mistake((*place, *written(found["loc"])), *told(found, kind), key=unknown)
-        return mended(kind, values)
+                self._report_mistake(
+                    (*key_path, *strip_alternatives(found["loc"])), *describe_mistake(found, model), key=unknown
+                )
+        return validate_without_mistakes(model, values)
 
-    def _tables(self) -> dict[str, Table]:
+    def _read_tables(self) -> dict[str, Table]:
         """Each table with the defaults filled in where it is silent."""
         values = self._text.values if isinstance(self._text.values, dict) else {}
         defaults = values.get("defaults") or {}
-        good = self._model(Defaults, defaults, ("defaults",)) if isinstance(defaults, dict) else None
+        good = self._validate_part(Defaults, defaults, ("defaults",)) if isinstance(defaults, dict) else None
         shared = {key: defaults[key] for key in good.model_fields_set if key in defaults} if good else {}
         tables = values.get("tables")
         found: dict[str, Table] = {}
@@ -115,28 +123,32 @@ class _Checker:
             said = {} if own is None else own
             if not isinstance(said, dict):
                 continue  # the model of the file has told it
-            table = self._model(Table, {**_without_beginning(shared, said), **said}, ("tables", name))
+            table = self._validate_part(Table, {**_drop_overridden_start(shared, said), **said}, ("tables", name))
             if table is not None:
                 found[name] = table
         return found
 
-    def _sources(self, file: File) -> Iterator[SourceSettings]:
+    def _build_sources(self, file: File) -> Iterator[SourceSettings]:
         if file.source is not None and file.sources:
-            self._mistake(("sources",), "stands beside `source`", "Name every server under `sources`.")
+            self._report_mistake(("sources",), "stands beside `source`", "Name every server under `sources`.")
         if file.source is None and not file.sources:
-            self._mistake((), "there is no source", "Add: source: {url: mysql://user:${MYSQL_PASSWORD}@host/database}")
-        named: dict[str, tuple[Source, Path_]] = {name: (one, ("sources", name)) for name, one in file.sources.items()}
+            self._report_mistake(
+                (), "there is no source", "Add: source: {url: mysql://user:${MYSQL_PASSWORD}@host/database}"
+            )
+        named: dict[str, tuple[Source, KeyPath]] = {
+            name: (one, ("sources", name)) for name, one in file.sources.items()
+        }
         if file.source is not None:
-            named[ONLY_SOURCE] = (file.source, ("source",))
+            named[DEFAULT_SOURCE_NAME] = (file.source, ("source",))
         for name, (source, place) in named.items():
-            yield self._source(name, source, place)
+            yield self._build_source(name, source, place)
 
-    def _source(self, name: str, source: Source, place: Path_) -> SourceSettings:
-        parts = address(source.url, "mysql", "mariadb")
-        user, password = user_of(parts)
+    def _build_source(self, name: str, source: Source, key_path: KeyPath) -> SourceSettings:
+        parts = parse_url(source.url, "mysql", "mariadb")
+        user, password = extract_credentials(parts)
         host = parts.hostname or ""
-        primary = self._source(name, source.primary, (*place, "primary")) if source.primary else None
-        self._require_zone(source.zone, (*place, "zone"))
+        primary = self._build_source(name, source.primary, (*key_path, "primary")) if source.primary else None
+        self._require_zone(source.zone, (*key_path, "zone"))
         return SourceSettings(
             name=name,
             host=host,
@@ -145,10 +157,10 @@ class _Checker:
             password=Secret(password),
             database=parts.path.strip("/") or None,
             tls=source.tls or (Tls.PREFER if is_loopback(host) and source.tunnel is None else Tls.VERIFY),
-            ca=self._beside(source.ca),
+            ca=self._resolve_path(source.ca),
             zone=source.zone,
             max_connections=source.max_connections,
-            tunnel=self._tunnel(source.tunnel),
+            tunnel=self._build_tunnel(source.tunnel),
             primary=primary,
             silence=source.silence,
             longest_read=source.longest_read,
@@ -158,22 +170,22 @@ class _Checker:
             catch_up=source.catch_up,
         )
 
-    def _tunnel(self, tunnel: Tunnel | None) -> TunnelSettings | None:
+    def _build_tunnel(self, tunnel: Tunnel | None) -> TunnelSettings | None:
         if tunnel is None:
             return None
         return TunnelSettings(
             host=tunnel.host,
             user=tunnel.user,
             port=tunnel.port,
-            key_file=self._beside(tunnel.key_file),
-            known_hosts=self._beside(tunnel.known_hosts),
+            key_file=self._resolve_path(tunnel.key_file),
+            known_hosts=self._resolve_path(tunnel.known_hosts),
         )
 
-    def _beside(self, path: Path | None) -> Path | None:
+    def _resolve_path(self, path: Path | None) -> Path | None:
         """A path as the file means it: from where the file lies."""
         return None if path is None else Path(self._text.path).parent / path
 
-    def _require_zone(self, name: str | None, place: Path_) -> None:
+    def _require_zone(self, name: str | None, key_path: KeyPath) -> None:
         if name is None:
             return
         from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # noqa: PLC0415  # rare, and it reads files
@@ -181,34 +193,34 @@ class _Checker:
         try:
             ZoneInfo(name)
         except (ZoneInfoNotFoundError, ValueError, OSError):  # of a folder of zones, such as Europe, no file is read
-            self._mistake(place, f"{name!r} is no time zone", "Write a name such as UTC or Europe/Berlin.")
+            self._report_mistake(key_path, f"{name!r} is no time zone", "Write a name such as UTC or Europe/Berlin.")
 
-    def _streams(
-        self, tables: dict[str, Table], sources: dict[str, SourceSettings], targets: Targets
+    def _build_streams(
+        self, tables: dict[str, Table], sources: dict[str, SourceSettings], targets: TargetResolver
     ) -> Iterator[tuple[str, StreamSettings]]:
         for name, table in tables.items():
             place = ("tables", name)
-            stream = self._stream(name, table, sources, place)
-            target = targets.of(name, table, source=stream.table if stream else name, place=place)
+            stream = self._build_stream(name, table, sources, place)
+            target = targets.resolve_target(name, table, source=stream.table if stream else name, key_path=place)
             self._require_zone(table.zone, (*place, "zone"))
             if stream is not None:
                 yield name, replace(stream, target=target)
 
-    def _stream(
-        self, name: str, table: Table, sources: dict[str, SourceSettings], place: Path_
+    def _build_stream(
+        self, name: str, table: Table, sources: dict[str, SourceSettings], key_path: KeyPath
     ) -> StreamSettings | None:
-        source = self._source_of(table, sources, place)
+        source = self._find_source(table, sources, key_path)
         if source is None:
             return None
         database, dot, short = name.partition(".")
         if not dot:
             database, short = source.database or "", name
         if not database:
-            self._mistake(
-                place, "names no database", f"Write it as database.{name}, or end the source's url in /database."
+            self._report_mistake(
+                key_path, "names no database", f"Write it as database.{name}, or end the source's url in /database."
             )
             return None
-        first_run, start = table.beginning
+        first_run, start = table.first_run_and_start
         return StreamSettings(
             source=source.name,
             database=database,
@@ -223,9 +235,9 @@ class _Checker:
             settle=table.settle,
             ahead_after=table.ahead_after,
             first_run=first_run,
-            first_run_told=bool({"first_run", "start"} & table.model_fields_set),
+            is_first_run_configured=bool({"first_run", "start"} & table.model_fields_set),
             start=start,
-            start_by=table.begins_by,
+            start_by=table.first_run_column,
             null_cursor=table.null_cursor,
             boolean=table.boolean,
             policies=Policies(
@@ -234,26 +246,32 @@ class _Checker:
                 out_of_range=table.out_of_range,
                 invalid_text=table.invalid_text,
             ),
-            schedule=_schedule(table),
+            schedule=_build_schedule(table),
         )
 
-    def _source_of(self, table: Table, sources: dict[str, SourceSettings], place: Path_) -> SourceSettings | None:
+    def _find_source(
+        self, table: Table, sources: dict[str, SourceSettings], key_path: KeyPath
+    ) -> SourceSettings | None:
         if table.source is not None:
             if table.source not in sources:
-                self._mistake((*place, "source"), f"no source is called {table.source!r}", meant(table.source, sources))
+                self._report_mistake(
+                    (*key_path, "source"), f"no source is called {table.source!r}", did_you_mean(table.source, sources)
+                )
             return sources.get(table.source)
         if len(sources) > 1:
-            self._mistake(place, "there are several sources", f"Add `source:` with one of {', '.join(sources)}.")
+            self._report_mistake(
+                key_path, "there are several sources", f"Add `source:` with one of {', '.join(sources)}."
+            )
             return None
         return next(iter(sources.values()), None)
 
 
-def _lake(lake: Lake) -> LakeSettings:
-    parts = address(lake.url, "s3")
+def _build_lake(lake: Lake) -> LakeSettings:
+    parts = parse_url(lake.url, "s3")
     return LakeSettings(bucket=parts.netloc, prefix=parts.path.strip("/"), region=lake.region, endpoint=lake.endpoint)
 
 
-def _daemon(daemon: Daemon) -> DaemonSettings:
+def _build_daemon(daemon: Daemon) -> DaemonSettings:
     return DaemonSettings(
         http=daemon.http,
         token=Secret(daemon.token) if daemon.token else None,
@@ -265,10 +283,10 @@ def _daemon(daemon: Daemon) -> DaemonSettings:
     )
 
 
-def _schedule(table: Table) -> Schedule:
+def _build_schedule(table: Table) -> Schedule:
     cron = is_cron(table.every)
     return Schedule(
-        every=None if cron else duration(table.every),
+        every=None if cron else parse_duration(table.every),
         cron=table.every if cron else None,
         zone=table.zone or "UTC",
         after=table.after,
@@ -278,7 +296,7 @@ def _schedule(table: Table) -> Schedule:
     )
 
 
-def _without_beginning(shared: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_overridden_start(shared: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """The defaults for a table; its own beginning, in either of its two forms, replaces both."""
     if own.keys() & {"start", "first_run"}:
         return {key: value for key, value in shared.items() if key not in {"start", "first_run"}}

@@ -13,15 +13,15 @@ from typing import Any, Final, TypeAlias
 from pydantic.json_schema import models_json_schema
 
 from syncd.config.model import Defaults, File, Table
-from syncd.config.schema_rules import bind
+from syncd.config.schema_rules import add_key_constraints
 
-Schema: TypeAlias = dict[str, Any]
+JsonSchema: TypeAlias = dict[str, Any]
 
-SHIPPED: Final = Path(__file__).with_name("syncd.schema.json")
+SHIPPED_SCHEMA_PATH: Final = Path(__file__).with_name("syncd.schema.json")
 """The schema as it is shipped."""
-REFERENCE: Final = {"type": "string", "pattern": r"\$\{(?!window\})[^}]*\}"}
+REFERENCE_SCHEMA: Final = {"type": "string", "pattern": r"\$\{(?!window\})[^}]*\}"}
 """A value that the environment or a file fills in: nobody knows it before."""
-_REFERRED: Final = {"$ref": "#/$defs/Reference"}
+_REFERENCE_LINK: Final = {"$ref": "#/$defs/Reference"}
 _PARTS: Final = {
     "source": ("Source",),
     "lake": ("Lake",),
@@ -33,48 +33,48 @@ _PARTS: Final = {
 """Which parts a section of the documentation tells of."""
 _SECTION: Final = re.compile(r"^## `(\w+)`.*?$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _ROW: Final = re.compile(r"^\| (`\w+`(?:, `\w+`)*) \| (.*?) \| (.*?) ?\|$", re.MULTILINE)
-_LEFT_OUT: Final = frozenset({"title", "default", "description"})
+_OMITTED_KEYS: Final = frozenset({"title", "default", "description"})
 """What pydantic adds for readers of Python."""
 
 
-def schema_of(page: str) -> Schema:
+def build_schema(page: str) -> JsonSchema:
     """The schema, with the sentences of a page that documents the keys."""
     _, made = models_json_schema([(File, "validation"), (Table, "validation")])
-    parts = _plain(made)["$defs"]
-    found: Schema = {**parts.pop("File"), "$defs": parts}
-    parts["Reference"] = REFERENCE
+    parts = _simplify(made)["$defs"]
+    found: JsonSchema = {**parts.pop("File"), "$defs": parts}
+    parts["Reference"] = REFERENCE_SCHEMA
     parts["Defaults"] = {
         **parts["Table"],
         "properties": {key: parts["Table"]["properties"][key] for key in Defaults.model_fields},
     }
-    for part, key, sentence in _sentences(page):
+    for part, key, sentence in _parse_key_descriptions(page):
         if key in parts[part]["properties"]:
             parts[part]["properties"][key] = {**parts[part]["properties"][key], "description": sentence}
-    bind(found)
+    add_key_constraints(found)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "syncd.yaml", **found}
 
 
-def _plain(schema: Any) -> Any:  # noqa: ANN401  # whatever JSON holds
+def _simplify(schema: Any) -> Any:  # noqa: ANN401  # whatever JSON holds
     """The schema without what is for readers of Python; a reference may take the place of each plain value."""
     match schema:
         case list():
-            return [_plain(one) for one in schema]
+            return [_simplify(one) for one in schema]
         case {"type": "string" | "integer" | "boolean" as kind}:
-            kept = {key: value for key, value in schema.items() if key not in _LEFT_OUT}
-            return {"anyOf": [kept, *_written(kind, kept), _REFERRED]}
+            kept = {key: value for key, value in schema.items() if key not in _OMITTED_KEYS}
+            return {"anyOf": [kept, *_text_alternatives(kind, kept), _REFERENCE_LINK]}
         case dict():
             return {
-                key: {name: _plain(one) for name, one in value.items()}
+                key: {name: _simplify(one) for name, one in value.items()}
                 if key in {"properties", "$defs"}
-                else _plain(value)
+                else _simplify(value)
                 for key, value in schema.items()
-                if key not in _LEFT_OUT
+                if key not in _OMITTED_KEYS
             }
         case _:
             return schema
 
 
-def _written(kind: str, schema: Schema) -> Iterator[Schema]:
+def _text_alternatives(kind: str, schema: JsonSchema) -> Iterator[JsonSchema]:
     """How a value may be written as text, too."""
     if kind == "integer":
         yield {"type": "string", "pattern": "^0*[1-9][0-9]*$" if "exclusiveMinimum" in schema else "^-?[0-9]+$"}
@@ -82,7 +82,7 @@ def _written(kind: str, schema: Schema) -> Iterator[Schema]:
         yield {"enum": ["yes", "no", "on", "off"]}
 
 
-def _sentences(page: str) -> Iterator[tuple[str, str, str]]:
+def _parse_key_descriptions(page: str) -> Iterator[tuple[str, str, str]]:
     """Part, key and what the page says of it."""
     for section, body in _SECTION.findall(page):
         for keys, default, text in _ROW.findall(body):
@@ -94,4 +94,4 @@ def _sentences(page: str) -> Iterator[tuple[str, str, str]]:
 
 if __name__ == "__main__":
     documented = Path(sys.argv[1]).read_text(encoding="utf-8")
-    sys.stdout.write(json.dumps(schema_of(documented), indent=1, ensure_ascii=False) + "\n")
+    sys.stdout.write(json.dumps(build_schema(documented), indent=1, ensure_ascii=False) + "\n")

@@ -7,43 +7,43 @@ from typing import Final, TypeAlias
 from urllib.parse import SplitResult
 
 from syncd.config.model import File, Table, Tunnel, Warehouse
-from syncd.config.redaction import Path_
-from syncd.config.value_parsers import SYSTEM_SCHEMAS, address, is_loopback, user_of
+from syncd.config.redaction import KeyPath
+from syncd.config.value_parsers import SYSTEM_SCHEMA_PREFIXES, extract_credentials, is_loopback, parse_url
 from syncd.settings import IamLogin, Secret, TargetSettings, Tls, TunnelSettings, WarehouseSettings
-from syncd.suggestions import meant
-from syncd.tables.column_mapping import LONGEST_NAME, folded
+from syncd.suggestions import did_you_mean
+from syncd.tables.column_mapping import MAX_NAME_BYTES, fold_name
 
-ONLY_WAREHOUSE: Final = "redshift"
+DEFAULT_WAREHOUSE_NAME: Final = "redshift"
 """What the one server of `warehouse:` is called."""
-OURS: Final = "syncd_"
+RESERVED_TABLE_PREFIX: Final = "syncd_"
 """What the names of our own tables begin with."""
-_WAYS_IN: Final = "Keep one of: a password in the url, `iam`, `secret`."
+_LOGIN_HINT: Final = "Keep one of: a password in the url, `iam`, `secret`."
 
-Complain: TypeAlias = Callable[[Path_, str, str], None]
+ReportMistake: TypeAlias = Callable[[KeyPath, str, str], None]
 """Told a place, what is wrong there, and what would mend it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Warehouses:
+class WarehouseReader:
     """Reads the warehouses of a file."""
 
-    complain: Complain
-    beside: Callable[[Path | None], Path | None]
-    tunnel: Callable[[Tunnel | None], TunnelSettings | None]
+    report_mistake: ReportMistake
+    resolve_path: Callable[[Path | None], Path | None]
+    build_tunnel: Callable[[Tunnel | None], TunnelSettings | None]
 
-    def all(self, file: File) -> Iterator[WarehouseSettings]:
+    def read_all(self, file: File) -> Iterator[WarehouseSettings]:
         if file.warehouse is not None and file.warehouses:
-            self.complain(("warehouses",), "stands beside `warehouse`", "Name every server under `warehouses`.")
+            self.report_mistake(("warehouses",), "stands beside `warehouse`", "Name every server under `warehouses`.")
         for name, one in file.warehouses.items():
-            yield self._one(name, one, ("warehouses", name))
+            yield self._read_warehouse(name, one, ("warehouses", name))
         if file.warehouse is not None:
-            yield self._one(ONLY_WAREHOUSE, file.warehouse, ("warehouse",))
+            yield self._read_warehouse(DEFAULT_WAREHOUSE_NAME, file.warehouse, ("warehouse",))
 
-    def _one(self, name: str, warehouse: Warehouse, place: Path_) -> WarehouseSettings:
-        parts = address(warehouse.url, "redshift")
-        user, password = user_of(parts)
-        self._require_way_in(warehouse, parts, place)
-        self._require_schema(warehouse.schema_, place)
+    def _read_warehouse(self, name: str, warehouse: Warehouse, key_path: KeyPath) -> WarehouseSettings:
+        parts = parse_url(warehouse.url, "redshift")
+        user, password = extract_credentials(parts)
+        self._require_one_login(warehouse, parts, key_path)
+        self._require_schema(warehouse.schema_, key_path)
         host = parts.hostname or ""
         near = is_loopback(host) and warehouse.tunnel is None
         iam = warehouse.iam
@@ -57,9 +57,9 @@ class Warehouses:
             iam=None if iam is None else IamLogin(**iam.model_dump()),
             secret=warehouse.secret,
             tls=Tls(warehouse.tls or (Tls.DISABLE if near else Tls.VERIFY)),
-            ca=self.beside(warehouse.ca),
-            tunnel=self.tunnel(warehouse.tunnel),
-            schema=folded(warehouse.schema_),
+            ca=self.resolve_path(warehouse.ca),
+            tunnel=self.build_tunnel(warehouse.tunnel),
+            schema=fold_name(warehouse.schema_),
             iam_role=warehouse.iam_role,
             query_group=warehouse.query_group,
             max_sessions=warehouse.max_sessions,
@@ -67,41 +67,43 @@ class Warehouses:
             longest_statement=warehouse.longest_statement,
         )
 
-    def _require_way_in(self, warehouse: Warehouse, parts: SplitResult, place: Path_) -> None:
-        user, password = user_of(parts)
+    def _require_one_login(self, warehouse: Warehouse, parts: SplitResult, key_path: KeyPath) -> None:
+        user, password = extract_credentials(parts)
         ways = {"a password in the url": password, "`iam`": warehouse.iam, "`secret`": warehouse.secret}
         chosen = [way for way, value in ways.items() if value]
         if len(chosen) > 1:
-            self.complain((*place, "url"), f"there are several ways in: {' and '.join(chosen)}", _WAYS_IN)
+            self.report_mistake((*key_path, "url"), f"there are several ways in: {' and '.join(chosen)}", _LOGIN_HINT)
         if not chosen:
-            self.complain((*place, "url"), "there is no way in", _WAYS_IN)
+            self.report_mistake((*key_path, "url"), "there is no way in", _LOGIN_HINT)
         told = warehouse.secret or (warehouse.iam and warehouse.iam.workgroup)
         if not user and not told:
-            self.complain((*place, "url"), "the address names no user", "Write redshift://user:...@host:5439/database.")
+            self.report_mistake(
+                (*key_path, "url"), "the address names no user", "Write redshift://user:...@host:5439/database."
+            )
 
-    def _require_schema(self, schema: str, place: Path_) -> None:
-        if trouble := trouble_of_schema(schema):
-            self.complain((*place, "schema"), trouble, "")
+    def _require_schema(self, schema: str, key_path: KeyPath) -> None:
+        if trouble := find_schema_name_problem(schema):
+            self.report_mistake((*key_path, "schema"), trouble, "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Targets:
+class TargetResolver:
     """Finds the target of each table, and no target twice."""
 
-    complain: Complain
+    report_mistake: ReportMistake
     warehouses: Mapping[str, WarehouseSettings]
-    taken: dict[tuple[str, str, str], str]
+    stream_by_target: dict[tuple[str, str, str], str]
 
-    def of(self, name: str, table: Table, *, source: str, place: Path_) -> TargetSettings | None:
+    def resolve_target(self, name: str, table: Table, *, source: str, key_path: KeyPath) -> TargetSettings | None:
         """The target of a table whose name at the source is `source`; none where there is no warehouse."""
-        warehouse = self._warehouse(table, place)
-        schema, short = self._named(table.target or "", warehouse)
-        short = short or folded(source)
-        at = (*place, "target") if table.target else place
-        trouble = trouble_of_table(short) or (trouble_of_schema(schema) if table.target else "")
+        warehouse = self._find_warehouse(table, key_path)
+        schema, short = self._qualify_target(table.target or "", warehouse)
+        short = short or fold_name(source)
+        at = (*key_path, "target") if table.target else key_path
+        trouble = find_table_name_problem(short) or (find_schema_name_problem(schema) if table.target else "")
         if trouble:
-            self.complain(at, trouble, "Give it another name with `target`.")
-        self._require_free(name, (warehouse.name if warehouse else "", schema, short), place)
+            self.report_mistake(at, trouble, "Give it another name with `target`.")
+        self._require_free(name, (warehouse.name if warehouse else "", schema, short), key_path)
         if warehouse is None:
             return None
         return TargetSettings(
@@ -117,50 +119,54 @@ class Targets:
             max_refused=table.max_refused,
         )
 
-    def _warehouse(self, table: Table, place: Path_) -> WarehouseSettings | None:
+    def _find_warehouse(self, table: Table, key_path: KeyPath) -> WarehouseSettings | None:
         if table.to is not None:
             if table.to not in self.warehouses:
-                self.complain((*place, "to"), f"no warehouse is called {table.to!r}", meant(table.to, self.warehouses))
+                self.report_mistake(
+                    (*key_path, "to"), f"no warehouse is called {table.to!r}", did_you_mean(table.to, self.warehouses)
+                )
             return self.warehouses.get(table.to)
         if len(self.warehouses) > 1:
-            self.complain(place, "there are several warehouses", f"Add `to:` with one of {', '.join(self.warehouses)}.")
+            self.report_mistake(
+                key_path, "there are several warehouses", f"Add `to:` with one of {', '.join(self.warehouses)}."
+            )
             return None
         return next(iter(self.warehouses.values()), None)
 
-    def _named(self, target: str, warehouse: WarehouseSettings | None) -> tuple[str, str]:
-        schema, dot, short = folded(target).rpartition(".")
+    def _qualify_target(self, target: str, warehouse: WarehouseSettings | None) -> tuple[str, str]:
+        schema, dot, short = fold_name(target).rpartition(".")
         return (schema if dot else warehouse.schema if warehouse else "public"), short
 
-    def _require_free(self, name: str, target: tuple[str, str, str], place: Path_) -> None:
-        if (other := self.taken.setdefault(target, name)) != name:
-            self.complain(
-                place,
+    def _require_free(self, name: str, target: tuple[str, str, str], key_path: KeyPath) -> None:
+        if (other := self.stream_by_target.setdefault(target, name)) != name:
+            self.report_mistake(
+                key_path,
                 f"has the same target as {other}: {target[1]}.{target[2]}",
                 "Give one of them a `target` of its own.",
             )
 
 
-def trouble_of_schema(schema: str) -> str:
+def find_schema_name_problem(schema: str) -> str:
     """Why nothing can be put into a schema of this name; empty: it can."""
-    if folded(schema).startswith(SYSTEM_SCHEMAS):
+    if fold_name(schema).startswith(SYSTEM_SCHEMA_PREFIXES):
         return f"schema {schema} is Redshift's own"
-    return _trouble_of_name(schema)
+    return _find_name_problem(schema)
 
 
-def trouble_of_table(table: str) -> str:
+def find_table_name_problem(table: str) -> str:
     """Why no target can have this name; empty: it can."""
-    if table.startswith(OURS):
-        return f"{table} begins with {OURS}, as the tables of syncd itself do"
+    if table.startswith(RESERVED_TABLE_PREFIX):
+        return f"{table} begins with {RESERVED_TABLE_PREFIX}, as the tables of syncd itself do"
     if table.startswith("#"):
         return f"{table} would be a temporary table: its name begins with #"
-    return _trouble_of_name(table)
+    return _find_name_problem(table)
 
 
-def _trouble_of_name(name: str) -> str:
+def _find_name_problem(name: str) -> str:
     if not name.strip():
         return "a name is empty"
     if "." in name or not name.isprintable():
         return f"{name!r} cannot be written as schema.table"
-    if (size := len(name.encode())) > LONGEST_NAME:
-        return f"{name} is {size} bytes long, and Redshift cuts names after {LONGEST_NAME}"
+    if (size := len(name.encode())) > MAX_NAME_BYTES:
+        return f"{name} is {size} bytes long, and Redshift cuts names after {MAX_NAME_BYTES}"
     return ""

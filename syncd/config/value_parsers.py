@@ -7,33 +7,33 @@ from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from syncd.cron import parse_cron
-from syncd.settings import Address
+from syncd.settings import ListenAddress
 
-LONGEST: Final = timedelta(days=36_500)
+MAX_DURATION: Final = timedelta(days=36_500)
 """No duration is longer: with any of these the calendar goes on, in both directions."""
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
-DURATION_FORM: Final = r"([0-9]+(\.[0-9]+)?(ms|[smhdw]))+"
-_DURATIONS: Final = re.compile(DURATION_FORM)
-SYSTEM_SCHEMAS: Final = ("pg_", "information_schema", "catalog_history")
+DURATION_PATTERN: Final = r"([0-9]+(\.[0-9]+)?(ms|[smhdw]))+"
+_DURATIONS: Final = re.compile(DURATION_PATTERN)
+SYSTEM_SCHEMA_PREFIXES: Final = ("pg_", "information_schema", "catalog_history")
 """What the names of the schemas begin with that are Redshift's own."""
-HIGHEST_PORT: Final = 65_535
+MAX_PORT: Final = 65_535
 _CRON: Final = re.compile(r"\S+( \S+){4}")
 
 
-def duration(text: object) -> timedelta:
+def parse_duration(text: object) -> timedelta:
     """`30s`, `5m`, `1h30m`, `7d` as a span of time."""
     if not isinstance(text, str) or _DURATIONS.fullmatch(text) is None:
         raise ValueError("write a duration such as 30s, 5m, 12h or 7d")
     seconds = sum(float(number) * _UNITS[unit] for number, unit in _DURATION.findall(text))
-    if seconds > LONGEST.total_seconds():
-        raise ValueError(f"write a duration of at most {LONGEST.days}d")
+    if seconds > MAX_DURATION.total_seconds():
+        raise ValueError(f"write a duration of at most {MAX_DURATION.days}d")
     return timedelta(seconds=seconds)
 
 
-def lasting(text: object) -> timedelta:
+def parse_positive_duration(text: object) -> timedelta:
     """The same, of what makes no sense where it is over at once."""
-    if not (found := duration(text)):
+    if not (found := parse_duration(text)):
         raise ValueError("write a duration above zero, such as 5s")
     return found
 
@@ -42,30 +42,30 @@ def is_cron(text: str) -> bool:
     return _CRON.fullmatch(text) is not None
 
 
-def interval_or_cron(text: object) -> str:
+def parse_interval_or_cron(text: object) -> str:
     """A duration or five fields of cron, as written."""
     if isinstance(text, str) and is_cron(text):
         parse_cron(text)
         return text
     if not isinstance(text, str) or _DURATIONS.fullmatch(text) is None:
         raise ValueError("write a duration such as 5m, or five fields of cron such as '0 3 * * *'")
-    lasting(text)
+    parse_positive_duration(text)
     return text
 
 
-def listening(text: object) -> object:
+def parse_listen_address(text: object) -> object:
     """`127.0.0.1:8080`, `[::1]:8080` or `:8080`, which is all addresses; `off`, which YAML reads as no, is none."""
     if text is False or text == "off":
         return None
     if not isinstance(text, str):
         return text
     host, colon, port = text.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > HIGHEST_PORT:
+    if not colon or not port.isdecimal() or int(port) > MAX_PORT:
         raise ValueError("write where to listen, such as 127.0.0.1:8080, or off")
-    return Address(host=host.strip("[]") or "0.0.0.0", port=int(port))  # noqa: S104  # who writes no host asks for it
+    return ListenAddress(host=host.strip("[]") or "0.0.0.0", port=int(port))  # noqa: S104  # who writes no host asks for it
 
 
-def instant(text: object) -> datetime:
+def parse_lenient_instant(text: object) -> datetime:
     """`2026-01-31` or `2026-01-31T12:00:00Z` as an instant; without a zone it is UTC."""
     try:
         moment = datetime.fromisoformat(str(text))
@@ -74,7 +74,7 @@ def instant(text: object) -> datetime:
         raise ValueError("write an instant such as 2026-01-31 or 2026-01-31T12:00:00Z") from error
 
 
-def address(text: object, *schemes: str) -> SplitResult:
+def parse_url(text: object, *schemes: str) -> SplitResult:
     """A URL of one of the schemes, with a host."""
     form = f"{schemes[0]}://..."
     if not isinstance(text, str):
@@ -83,18 +83,18 @@ def address(text: object, *schemes: str) -> SplitResult:
         parts = urlsplit(text)
         port = parts.port
     except ValueError as error:
-        raise ValueError(f"this is no address: {_reason(error)}") from None
+        raise ValueError(f"this is no address: {_describe_url_error(error)}") from None
     if parts.scheme not in schemes or not parts.hostname or port == 0:
         # The address itself may hold a password, so it is not repeated.
         raise ValueError(f"write an address such as {form}")
     return parts
 
 
-def _reason(error: ValueError) -> str:
+def _describe_url_error(error: ValueError) -> str:
     return "its port is no number" if "ort" in str(error) else "it cannot be taken apart"
 
 
-def user_of(parts: SplitResult) -> tuple[str, str]:
+def extract_credentials(parts: SplitResult) -> tuple[str, str]:
     """User and password of an address, without their percent escapes."""
     return unquote(parts.username or ""), unquote(parts.password or "")
 

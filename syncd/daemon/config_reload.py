@@ -4,26 +4,26 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from syncd.config.yaml_reader import Misconfigured, Mistake
-from syncd.errors import hinted
+from syncd.config.yaml_reader import ConfigMistake, Misconfigured
+from syncd.errors import to_hinted_error
 from syncd.settings import DaemonSettings, Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reloaded:
+class ReloadResult:
     """The answer to whoever asked for it."""
 
     changed: bool = False
     error: str = ""
     """Why the settings of before stay in force; empty where they do not."""
     hint: str = ""
-    mistakes: tuple[Mistake, ...] = ()
-    later: bool = False
+    mistakes: tuple[ConfigMistake, ...] = ()
+    needs_restart: bool = False
     """Whether something was changed that only a new start brings into force."""
-    pending: bool = False
+    is_pending: bool = False
     """Whether it was asked for and is not done yet, so that nothing is known of the file."""
 
-    def fields(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """As it is told to another process, and printed for programs."""
         mistakes = [
             {"line": one.line, "column": one.column, "key": one.key, "message": one.message, "remedy": one.remedy}
@@ -31,37 +31,39 @@ class Reloaded:
         ]
         return {
             "changed": self.changed,
-            "needs_restart": self.later,
-            "pending": self.pending,
+            "needs_restart": self.needs_restart,
+            "pending": self.is_pending,
             "error": self.error or None,
             "hint": self.hint,
             "mistakes": mistakes,
         }
 
 
-def not_yet(*, within: float, ending: bool = False) -> Reloaded:
+def reload_pending(*, waited_seconds: float, is_stopping: bool = False) -> ReloadResult:
     """The answer where the loop has not come to it; it is done as soon as the loop is free, unless that is `ending`."""
-    return Reloaded(
-        error=f"the file is not read again yet: the daemon was asked {within:g} s ago, and is at something else",
+    return ReloadResult(
+        error=f"the file is not read again yet: the daemon was asked {waited_seconds:g} s ago, and is at something else",
         hint="It stops: the next start reads the file."
-        if ending
+        if is_stopping
         else "It reads the file as soon as that is over, and its log says what came of it, as `syncd reload` does then."
         " Does the lake answer? What is held there is given back first.",
-        pending=True,
+        is_pending=True,
     )
 
 
-def read_again(read: Callable[[], Settings], before: Settings) -> tuple[Reloaded, Settings]:
+def reload_settings(read_settings: Callable[[], Settings], before: Settings) -> tuple[ReloadResult, Settings]:
     """The answer, and the settings that are to be in force from now on."""
     try:
-        after = read()
+        after = read_settings()
     except Exception as error:  # noqa: BLE001  # whatever a file does to its reader, the streams go on
-        told = hinted(error)
+        told = to_hinted_error(error)
         mistakes = told.mistakes if isinstance(told, Misconfigured) else ()
-        return Reloaded(error=told.message, hint=told.hint, mistakes=mistakes), before
-    return Reloaded(changed=after != before, later=_later(after) != _later(before)), after
+        return ReloadResult(error=told.message, hint=told.hint, mistakes=mistakes), before
+    return ReloadResult(
+        changed=after != before, needs_restart=_restart_only_settings(after) != _restart_only_settings(before)
+    ), after
 
 
-def _later(settings: Settings) -> object:
+def _restart_only_settings(settings: Settings) -> object:
     """What is put up once, around the loop."""
     return replace(settings.daemon, stop_timeout=DaemonSettings().stop_timeout)

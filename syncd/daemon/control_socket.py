@@ -18,51 +18,51 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from syncd.daemon.config_reload import not_yet
+from syncd.daemon.config_reload import reload_pending
 from syncd.errors import ConfigError
 
 ANSWERED_WITHIN: Final = 30.0
-ENDED_WITHIN: Final = 1.0
+LISTENER_JOIN_SECONDS: Final = 1.0
 AGAIN_AFTER: Final = 1.0
 """Seconds, where a caller cannot be let in: no file may be opened just now, say."""
-MOST: Final = 1 << 20
-_WITHOUT_DIRECTORY: Final = sys.platform == "linux"
-_LISTED: Final = Path("/proc/net/unix")
+MAX_ANSWER_BYTES: Final = 1 << 20
+_HAS_ABSTRACT_SOCKETS: Final = sys.platform == "linux"
+_UNIX_SOCKET_LIST: Final = Path("/proc/net/unix")
 
-Answer = Callable[[str], dict[str, Any]]
+CommandHandler = Callable[[str], dict[str, Any]]
 """What a daemon says to a word."""
 
 
-class Listening:
+class ControlServer:
     """Answers, from a thread of its own, whoever may ask: the same user, or root."""
 
-    def __init__(self, config: Path, answer: Answer) -> None:
-        self._answer = answer
-        self._names = tuple(f"{prefix}{os.getpid()}" for prefix in _prefixes(config))
-        self._open = ExitStack()
+    def __init__(self, config: Path, handle_command: CommandHandler) -> None:
+        self._handle_command = handle_command
+        self._names = tuple(f"{prefix}{os.getpid()}" for prefix in _socket_prefixes(config))
+        self._sockets = ExitStack()
         self._over = threading.Event()
 
     def __enter__(self) -> Self:
         with ExitStack() as opening:
             for name in self._names:
-                opening.enter_context(self._line(name))
-            self._open = opening.pop_all()
+                opening.enter_context(self._listen_under(name))
+            self._sockets = opening.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._open.close()
+        self._sockets.close()
 
     @contextmanager
-    def _line(self, name: str) -> Generator[None]:
+    def _listen_under(self, name: str) -> Generator[None]:
         """Listen under one name; when this is over the name is free again, but for an answer that takes longer."""
-        if not _WITHOUT_DIRECTORY:
+        if not _HAS_ABSTRACT_SOCKETS:
             Path(name).unlink(missing_ok=True)
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
             line.bind(name)
             line.listen()
-            listener = threading.Thread(target=self._listen, args=(line,), name="control", daemon=True)
+            listener = threading.Thread(target=self._accept_callers, args=(line,), name="control", daemon=True)
             listener.start()
             try:
                 yield
@@ -70,11 +70,11 @@ class Listening:
                 self._over.set()
                 with suppress(OSError):
                     line.shutdown(socket.SHUT_RDWR)  # or whoever waits for a caller would wait on
-                listener.join(ENDED_WITHIN)  # as long as it waits, it holds the name
-        if not _WITHOUT_DIRECTORY:
+                listener.join(LISTENER_JOIN_SECONDS)  # as long as it waits, it holds the name
+        if not _HAS_ABSTRACT_SOCKETS:
             Path(name).unlink(missing_ok=True)
 
-    def _listen(self, line: socket.socket) -> None:
+    def _accept_callers(self, line: socket.socket) -> None:
         while not self._over.is_set():
             try:
                 caller, _ = line.accept()
@@ -83,18 +83,18 @@ class Listening:
                 continue
             with caller, suppress(OSError):  # a caller that has gone needs no answer
                 caller.settimeout(ANSWERED_WITHIN)
-                if _may_ask(caller):
+                if _is_authorized(caller):
                     word = caller.recv(64).decode(errors="replace").strip()
-                    caller.sendall(json.dumps(self._answer(word)).encode())
+                    caller.sendall(json.dumps(self._handle_command(word)).encode())
 
 
-def ask(config: Path, word: str) -> list[dict[str, Any]]:
+def send_command(config: Path, command: str) -> list[dict[str, Any]]:
     """What every daemon of a configuration answers.
 
     Raises:
         ConfigError: none runs here.
     """
-    answers = [answer for name in _listening(config) if (answer := _asked(name, word)) is not None]
+    answers = [answer for name in _find_daemon_sockets(config) if (answer := _send_to(name, command)) is not None]
     if not answers:
         raise ConfigError(
             f"no daemon of {config} answers on this machine",
@@ -103,23 +103,23 @@ def ask(config: Path, word: str) -> list[dict[str, Any]]:
     return answers
 
 
-def _asked(name: str, word: str) -> dict[str, Any] | None:
+def _send_to(name: str, command: str) -> dict[str, Any] | None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
         line.settimeout(ANSWERED_WITHIN)
         try:
             line.connect(name)
-            line.sendall(word.encode())
+            line.sendall(command.encode())
             line.shutdown(socket.SHUT_WR)
             said = b"".join(iter(lambda: line.recv(65_536), b""))
         except TimeoutError:  # it lives, and what was sent is read as soon as it can
-            return {"process": int(name.rpartition("-")[2]), **not_yet(within=ANSWERED_WITHIN).fields()}
+            return {"process": int(name.rpartition("-")[2]), **reload_pending(waited_seconds=ANSWERED_WITHIN).to_json()}
         except OSError:
             return None  # it has ended meanwhile
-    answer: dict[str, Any] | None = json.loads(said) if 0 < len(said) <= MOST else None
+    answer: dict[str, Any] | None = json.loads(said) if 0 < len(said) <= MAX_ANSWER_BYTES else None
     return answer
 
 
-def _may_ask(caller: socket.socket) -> bool:
+def _is_authorized(caller: socket.socket) -> bool:
     """Only who could end the daemon too."""
     if not hasattr(socket, "SO_PEERCRED"):
         return True  # its directory is the user's own
@@ -127,32 +127,32 @@ def _may_ask(caller: socket.socket) -> bool:
     return user in {0, os.getuid()}
 
 
-def _prefixes(config: Path) -> Iterator[str]:
+def _socket_prefixes(config: Path) -> Iterator[str]:
     """What names of a file's daemons begin with: of its path as it is written, and of where its links lead.
 
     Either may be another one by the time that somebody asks: a ConfigMap is renewed by a link that is put in its place.
     """
     for path in dict.fromkeys((str(config.absolute()), str(config.resolve()))):
         name = f"syncd-{hashlib.sha256(path.encode()).hexdigest()[:16]}-"
-        yield f"\0{name}" if _WITHOUT_DIRECTORY else str(_directory() / name)
+        yield f"\0{name}" if _HAS_ABSTRACT_SOCKETS else str(_socket_directory() / name)
 
 
-def _directory() -> Path:
+def _socket_directory() -> Path:
     place = Path(tempfile.gettempdir()) / f"syncd-{os.getuid()}"
     place.mkdir(mode=0o700, exist_ok=True)
     return place
 
 
-def _listening(config: Path) -> Iterable[str]:
+def _find_daemon_sockets(config: Path) -> Iterable[str]:
     """The names under which daemons of a configuration listen, one of each process."""
-    names = (name for prefix in _prefixes(config) for name in _beginning(prefix))
+    names = (name for prefix in _socket_prefixes(config) for name in _sockets_with_prefix(prefix))
     return {name.rpartition("-")[2]: name for name in names}.values()
 
 
-def _beginning(prefix: str) -> Iterator[str]:
-    if not _WITHOUT_DIRECTORY:
-        yield from map(str, _directory().glob(f"{Path(prefix).name}*"))
+def _sockets_with_prefix(prefix: str) -> Iterator[str]:
+    if not _HAS_ABSTRACT_SOCKETS:
+        yield from map(str, _socket_directory().glob(f"{Path(prefix).name}*"))
         return
     shown = "@" + prefix[1:]  # so the kernel writes a zero byte
-    words = (line.split()[-1] for line in _LISTED.read_text().splitlines()[1:])
+    words = (line.split()[-1] for line in _UNIX_SOCKET_LIST.read_text().splitlines()[1:])
     yield from sorted({"\0" + word[1:] for word in words if word.startswith(shown)})

@@ -9,57 +9,57 @@ from datetime import datetime, timedelta
 from queue import Empty, SimpleQueue
 from typing import Final, TypeAlias
 
-from syncd.app import TTL
-from syncd.daemon.config_reload import Reloaded, read_again
-from syncd.daemon.event_dispatcher import Told
-from syncd.daemon.failure_policy import PassTooLong, Trouble, is_cut
-from syncd.daemon.pass_runner import Make
+from syncd.app import LEASE_TTL_SECONDS
+from syncd.daemon.config_reload import ReloadResult, reload_settings
+from syncd.daemon.event_dispatcher import EventDispatcher
+from syncd.daemon.failure_policy import FailureKind, PassTooLong, is_interrupted_or_fenced
+from syncd.daemon.pass_runner import MakePassRunner
 from syncd.daemon.schedule import HostClock
-from syncd.daemon.scheduler import Hold, Places, Turns
-from syncd.daemon.shutdown import Stopping
-from syncd.daemon.stage_task import Lane, LaneKey, Now, Passed
-from syncd.daemon.worker_pool import Crew
-from syncd.events import BatchExtracted, Event, PassBegan, PassDue, PassEnded, PassHeldBack, Tell
+from syncd.daemon.scheduler import HeldTask, PassSlots, Scheduler
+from syncd.daemon.shutdown import ShutdownTimer
+from syncd.daemon.stage_task import ClockReading, PassResult, StageTask, TaskKey
+from syncd.daemon.worker_pool import WorkerPool
+from syncd.events import BatchExtracted, EventListener, PassBegan, PassDue, PassEnded, PassHeldBack, StreamEvent
 from syncd.settings import Settings
 from watermarks.clock import Clock
 from watermarks.document import Stage
 from watermarks.names import StreamName
 
-GIVEN_BACK_WITHIN: Final = 60.0
+RELEASE_TIMEOUT_SECONDS: Final = 60.0
 """Seconds, before others begin; what is not given back by then falls free by itself."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Ended:
-    key: LaneKey
-    passed: Passed
-    crew: int
+class _PassEndedMessage:
+    key: TaskKey
+    result: PassResult
+    pool_number: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Woken:
+class _BatchExtractedMessage:
     stream: StreamName
 
 
 @dataclass(frozen=True, slots=True)
-class _Reload:
-    answer: Future[Reloaded]
+class _ReloadMessage:
+    answer: Future[ReloadResult]
 
 
 @dataclass(frozen=True, slots=True)
-class _Lost:
-    crew: int
+class _LeaseLostMessage:
+    pool_number: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Stop:
+class _StopMessage:
     pass
 
 
-_Heard: TypeAlias = _Ended | _Woken | _Reload | _Lost | _Stop
+_Message: TypeAlias = _PassEndedMessage | _BatchExtractedMessage | _ReloadMessage | _LeaseLostMessage | _StopMessage
 
 
-class Daemon:
+class DaemonLoop:
     """Keeps every stream of a configuration up to date until it is told to stop.
 
     `run` is its one thread. Everything else comes to it as a word in a queue, from any thread or a signal's handler.
@@ -69,256 +69,262 @@ class Daemon:
         self,
         settings: Settings,
         *,
-        read: Callable[[], Settings],
-        make: Make,
-        readers: Sequence[Tell],
-        say: Callable[[str], None],
+        read_settings: Callable[[], Settings],
+        make_runner: MakePassRunner,
+        readers: Sequence[EventListener],
+        report: Callable[[str], None],
         clock: Clock | None = None,
-        chance: Callable[[], float] = random.random,
-        ttl: float = TTL,
+        random_fraction: Callable[[], float] = random.random,
+        lease_ttl_seconds: float = LEASE_TTL_SECONDS,
     ) -> None:
         """Prepare; `read` reads the configuration again, `say` tells what is about the daemon and not a stream."""
         self._settings = settings
-        self._read = read
-        self._make = make
-        self._say = say
+        self._read_settings = read_settings
+        self._make_runner = make_runner
+        self._report = report
         self._clock = clock or HostClock()
-        self._chance = chance
-        self._takeover = ttl / 3
-        self._again_after = ttl / 6
+        self._random_fraction = random_fraction
+        self._takeover_seconds = lease_ttl_seconds / 3
+        self._restart_interval_seconds = lease_ttl_seconds / 6
         """Seconds between two starts under a new name: whoever ends owners again and again is not to be raced."""
-        self._tell = Told(readers, say=say)
-        self._heard = SimpleQueue[_Heard]()
-        self._proven: dict[StreamName, bool] = {}
+        self._dispatcher = EventDispatcher(readers, report=report)
+        self._inbox = SimpleQueue[_Message]()
+        self._proven_streams: dict[StreamName, bool] = {}
         """What the last extractions said of their streams."""
-        self._stopping = Stopping()
-        self._hired: Crew | None = None
+        self._shutdown = ShutdownTimer()
+        self._current_pool: WorkerPool | None = None
         """None while one crew is followed by another."""
-        self._turns: Turns
-        self._next: Settings | None = None
+        self._scheduler: Scheduler
+        self._pending_settings: Settings | None = None
         """The settings that come into force as soon as nothing is at work."""
-        self._made = 0
-        self._made_at = self._clock.monotonic()
-        self._not_before = 0.0
+        self._pool_number = 0
+        self._pool_started_at = self._clock.monotonic()
+        self._restart_not_before = 0.0
         """When a new start may begin."""
-        self.turned_at = self._clock.monotonic()
+        self.last_iteration_at = self._clock.monotonic()
         """When the loop was last seen alive, on its clock that only rises."""
 
     # What others ask of it.
 
     def stop(self) -> None:
         """End at a safe point; returns at once."""
-        self._heard.put(_Stop())
+        self._inbox.put(_StopMessage())
 
-    def reload(self) -> "Future[Reloaded]":
+    def reload(self) -> "Future[ReloadResult]":
         """Read the configuration again; what is at work is brought to its end first."""
-        answer: Future[Reloaded] = Future()
-        self._heard.put(_Reload(answer))
+        answer: Future[ReloadResult] = Future()
+        self._inbox.put(_ReloadMessage(answer))
         return answer
 
     @property
-    def ending(self) -> bool:
+    def is_stopping(self) -> bool:
         """Whether it was told to stop, and only brings its work to an end."""
-        return self._stopping.began
+        return self._shutdown.has_started
 
     # The loop.
 
     def run(self) -> bool:
         """Work until somebody stops it; whether everything came to its end, and was given back, in time."""
-        self._renewed(self._settings, before=None)
+        self._restart(self._settings, before=None)
         try:
-            while not self._is_over():
-                now = self._now()
-                self.turned_at = now.mono
-                self._take_care(now)
-                self._hear(self._rest(now))
+            while not self._is_finished():
+                now = self._read_clock()
+                self.last_iteration_at = now.monotonic
+                self._run_due_work(now)
+                self._process_messages(self._seconds_to_wait(now))
         finally:
-            left = self._stopping.left(self._clock.monotonic())
-            clean = self._dismiss(within=GIVEN_BACK_WITHIN if left is None else left)
-        return clean and not self._turns.at_work
+            left = self._shutdown.remaining_seconds(self._clock.monotonic())
+            clean = self._close_pool(timeout_seconds=RELEASE_TIMEOUT_SECONDS if left is None else left)
+        return clean and not self._scheduler.running_tasks
 
-    def _is_over(self) -> bool:
-        stopping = self._stopping
-        return stopping.began and (not self._turns.at_work or stopping.is_late(self._clock.monotonic()))
+    def _is_finished(self) -> bool:
+        stopping = self._shutdown
+        return stopping.has_started and (
+            not self._scheduler.running_tasks or stopping.is_overdue(self._clock.monotonic())
+        )
 
-    def _take_care(self, now: Now) -> None:
+    def _run_due_work(self, now: ClockReading) -> None:
         """Whatever the clock demands."""
-        for lane in self._turns.overdue(now.mono):
-            self._crew.end(lane.key, why=f"longest_run is {lane.settings.schedule.longest_run}", overran=True)
-        if self._stopping.began:
-            if self._stopping.is_impatient(now.mono):
-                for lane in self._turns.at_work:
-                    self._crew.end(lane.key, why="the daemon stops")
+        for lane in self._scheduler.mark_overdue(now.monotonic):
+            self._pool.end_pass(lane.key, why=f"longest_run is {lane.settings.schedule.longest_run}", overran=True)
+        if self._shutdown.has_started:
+            if self._shutdown.should_end_passes(now.monotonic):
+                for lane in self._scheduler.running_tasks:
+                    self._pool.end_pass(lane.key, why="the daemon stops")
             return
-        if self._next is None:
-            self._begin(now)
-        elif not self._turns.at_work and now.mono >= self._not_before:
-            self._renewed(self._next, before=self._turns)
-            self._begin(now)
+        if self._pending_settings is None:
+            self._start_due_passes(now)
+        elif not self._scheduler.running_tasks and now.monotonic >= self._restart_not_before:
+            self._restart(self._pending_settings, before=self._scheduler)
+            self._start_due_passes(now)
 
-    def _begin(self, now: Now) -> None:
-        turn = self._turns.turn(now)
-        for hold in turn.holds:
-            self._tell_hold(hold, now)
-        for lane in turn.begins:
-            self._tell(PassBegan(stream=lane.key.stream, stage=lane.stage, strategy=lane.strategy))
-            self._crew.begin(lane)
+    def _start_due_passes(self, now: ClockReading) -> None:
+        turn = self._scheduler.start_due(now)
+        for hold in turn.held:
+            self._emit_held_back(hold, now)
+        for lane in turn.started:
+            self._dispatcher(PassBegan(stream=lane.key.stream, stage=lane.stage, strategy=lane.strategy))
+            self._pool.start_pass(lane)
 
-    def _rest(self, now: Now) -> float:
-        if self._stopping.began:
-            return self._stopping.rest(now.mono)
-        if self._next is not None:
+    def _seconds_to_wait(self, now: ClockReading) -> float:
+        if self._shutdown.has_started:
+            return self._shutdown.seconds_to_wait(now.monotonic)
+        if self._pending_settings is not None:
             return 1.0
-        return self._turns.rest(now.mono)
+        return self._scheduler.seconds_to_wait(now.monotonic)
 
-    def _hear(self, within: float) -> None:
+    def _process_messages(self, timeout_seconds: float) -> None:
         """Everything that has been said by now; the first word is waited for."""
         try:
-            heard = self._heard.get(timeout=within)
+            heard = self._inbox.get(timeout=timeout_seconds)
             while True:
-                self._act_on(heard)
-                heard = self._heard.get_nowait()
+                self._handle_message(heard)
+                heard = self._inbox.get_nowait()
         except Empty:
             return
 
-    def _act_on(self, heard: _Heard) -> None:
-        now = self._now()
-        match heard:
-            case _Ended():
-                self._ended(heard, now)
-            case _Woken():
-                self._turns.woken(heard.stream, now.mono)
-            case _Reload():
-                self._reload(heard.answer, now)
-            case _Lost():
-                self._lost(heard.crew)
-            case _Stop():
-                self._stopping.begin(now.mono, within=self._settings.daemon.stop_timeout.total_seconds())
+    def _handle_message(self, message: _Message) -> None:
+        now = self._read_clock()
+        match message:
+            case _PassEndedMessage():
+                self._on_pass_ended(message, now)
+            case _BatchExtractedMessage():
+                self._scheduler.on_batch_extracted(message.stream, now.monotonic)
+            case _ReloadMessage():
+                self._reload(message.answer, now)
+            case _LeaseLostMessage():
+                self._on_lease_lost(message.pool_number)
+            case _StopMessage():
+                self._shutdown.start(now.monotonic, timeout_seconds=self._settings.daemon.stop_timeout.total_seconds())
 
     # A pass has ended.
 
-    def _ended(self, heard: _Ended, now: Now) -> None:
-        lane = self._turns.lanes.get(heard.key)
-        if lane is None or heard.crew != self._made:
+    def _on_pass_ended(self, message: _PassEndedMessage, now: ClockReading) -> None:
+        lane = self._scheduler.tasks.get(message.key)
+        if lane is None or message.pool_number != self._pool_number:
             return
-        passed = self._judged(lane, heard.passed, now)
-        self._turns.ended(lane, passed, now)
-        if lane.trouble is Trouble.LEASE:
-            self._lost(heard.crew)
+        passed = self._with_overrun_error(lane, message.result, now)
+        self._scheduler.on_pass_ended(lane, passed, now)
+        if lane.failure is FailureKind.LEASE_LOST:
+            self._on_lease_lost(message.pool_number)
         if lane.stage is Stage.EXTRACT:
-            self._proven[lane.key.stream] = passed.proven
-            if passed.error is None or passed.pending:  # the document was read before whatever failed
-                self._turns.seen(lane.key.stream, passed.pending, now.mono)
-        self._tell_end(lane, passed, now)
+            self._proven_streams[lane.key.stream] = passed.is_proven
+            if passed.error is None or passed.pending_batches:  # the document was read before whatever failed
+                self._scheduler.on_pending_counted(lane.key.stream, passed.pending_batches, now.monotonic)
+        self._emit_pass_ended(lane, passed, now)
 
-    def _judged(self, lane: Lane, passed: Passed, now: Now) -> Passed:
+    def _with_overrun_error(self, task: StageTask, result: PassResult, now: ClockReading) -> PassResult:
         """What a pass came to; where it was ended for its length, that is the error."""
-        if passed.error is None or not lane.ending or self._stopping.began:
-            return passed
-        longest = lane.settings.schedule.longest_run
-        assert lane.began is not None
+        if result.error is None or not task.end_requested or self._shutdown.has_started:
+            return result
+        longest = task.settings.schedule.longest_run
+        assert task.running_since is not None
         error = PassTooLong(
-            f"the pass took {timedelta(seconds=round(now.mono - lane.began))} and was ended: longest_run is {longest}",
-            hint=f"See what it waited for ({passed.error.message}); give it more time with longest_run, or less to"
+            f"the pass took {timedelta(seconds=round(now.monotonic - task.running_since))} and was ended: longest_run is {longest}",
+            hint=f"See what it waited for ({result.error.message}); give it more time with longest_run, or less to"
             " do at once with batch_rows.",
         )
-        return Passed(state="failed", seconds=passed.seconds, mark=passed.mark, last=passed.last, error=error)
+        return PassResult(
+            state="failed", seconds=result.seconds, mark=result.mark, last_batch=result.last_batch, error=error
+        )
 
-    def _tell_end(self, lane: Lane, passed: Passed, now: Now) -> None:
-        stream, stage = lane.key
-        no_failure = lane.trouble in {Trouble.OWNER, Trouble.PATIENCE, Trouble.LEASE}
-        reason = passed.error.message if no_failure and passed.error else passed.reason
-        self._tell(
+    def _emit_pass_ended(self, task: StageTask, result: PassResult, now: ClockReading) -> None:
+        stream, stage = task.key
+        no_failure = task.failure in {FailureKind.OTHER_OWNER, FailureKind.WAITING, FailureKind.LEASE_LOST}
+        reason = result.error.message if no_failure and result.error else result.reason
+        self._dispatcher(
             PassEnded(
                 stream=stream,
                 stage=stage,
-                state="waiting" if no_failure else str(passed.state),
-                batches=passed.batches,
-                rows=passed.rows,
-                seconds=passed.seconds,
-                mark=passed.mark,
-                complete=passed.complete,
-                proven=self._proven.get(stream, False),
-                pending=passed.pending,
+                state="waiting" if no_failure else str(result.state),
+                batches=result.batches,
+                rows=result.rows,
+                seconds=result.seconds,
+                mark=result.mark,
+                complete=result.complete_upto,
+                proven=self._proven_streams.get(stream, False),
+                pending=result.pending_batches,
                 reason=reason,
-                cut=passed.error is not None and is_cut(passed.error),
-                error=None if no_failure else passed.error,
+                cut=result.error is not None and is_interrupted_or_fenced(result.error),
+                error=None if no_failure else result.error,
             )
         )
         if no_failure:
-            self._tell_hold(Hold(lane=lane, reason=reason, until=lane.due), now)
-        elif lane.due > now.mono and (at := _instant(now, lane.due)) is not None:
-            self._tell(PassDue(stream=stream, stage=stage, at=at))
+            self._emit_held_back(HeldTask(task=task, reason=reason, until=task.due), now)
+        elif task.due > now.monotonic and (at := _to_wall_time(now, task.due)) is not None:
+            self._dispatcher(PassDue(stream=stream, stage=stage, at=at))
 
-    def _tell_hold(self, hold: Hold, now: Now) -> None:
-        stream, stage = hold.lane.key
-        until = None if hold.until is None else _instant(now, hold.until)
-        self._tell(PassHeldBack(stream=stream, stage=stage, reason=hold.reason, until=until))
+    def _emit_held_back(self, held: HeldTask, now: ClockReading) -> None:
+        stream, stage = held.task.key
+        until = None if held.until is None else _to_wall_time(now, held.until)
+        self._dispatcher(PassHeldBack(stream=stream, stage=stage, reason=held.reason, until=until))
 
     # Other settings, another name.
 
-    def _reload(self, answer: Future[Reloaded], now: Now) -> None:
-        before = self._next or self._settings
-        told, after = read_again(self._read, before)
+    def _reload(self, answer: Future[ReloadResult], now: ClockReading) -> None:
+        before = self._pending_settings or self._settings
+        told, after = reload_settings(self._read_settings, before)
         if told.error:
-            self._say(f"the configuration is refused, the one of before stays in force: {told.error}")
+            self._report(f"the configuration is refused, the one of before stays in force: {told.error}")
         elif told.changed:
-            self._next = after
-            self._say("the configuration is read again; what is at work comes to its end, then it is in force")
+            self._pending_settings = after
+            self._report("the configuration is read again; what is at work comes to its end, then it is in force")
         else:
-            self._turns.hurry(now.mono)
-            self._say("the configuration is read again: nothing has changed in it")
-        if told.later:
-            self._say("what is said under `daemon:` but for stop_timeout comes into force with the next start")
+            self._scheduler.retry_now(now.monotonic)
+            self._report("the configuration is read again: nothing has changed in it")
+        if told.needs_restart:
+            self._report("what is said under `daemon:` but for stop_timeout comes into force with the next start")
         answer.set_result(told)
 
-    def _lost(self, crew: int) -> None:
+    def _on_lease_lost(self, pool_number: int) -> None:
         """Our lease was ended: what we held is another's, or nobody's; we go on under another name."""
-        if crew == self._made and self._next is None and not self._stopping.began:
-            self._next = self._settings
-            self._not_before = self._made_at + self._again_after
-            self._say("this process was silent for too long and lost its lease: it goes on under a new name")
+        if pool_number == self._pool_number and self._pending_settings is None and not self._shutdown.has_started:
+            self._pending_settings = self._settings
+            self._restart_not_before = self._pool_started_at + self._restart_interval_seconds
+            self._report("this process was silent for too long and lost its lease: it goes on under a new name")
 
-    def _renewed(self, settings: Settings, *, before: Turns | None) -> None:
+    def _restart(self, settings: Settings, *, before: Scheduler | None) -> None:
         if before is not None:
-            self._dismiss(within=GIVEN_BACK_WITHIN)
+            self._close_pool(timeout_seconds=RELEASE_TIMEOUT_SECONDS)
             # Clients of S3 are cycles of some hundred thousand objects: two generations of them at once would leave
             # memory in pieces that nothing gets back.
             gc.collect()
-        self._settings, self._next = settings, None
-        self._made += 1
-        crew, now = self._made, self._now()
-        self._made_at = now.mono
-        works = self._make(settings, self._watched, lambda: self._heard.put(_Lost(crew)))
-        self._turns = Turns(settings, now=now, chance=self._chance, takeover=self._takeover)
+        self._settings, self._pending_settings = settings, None
+        self._pool_number += 1
+        crew, now = self._pool_number, self._read_clock()
+        self._pool_started_at = now.monotonic
+        works = self._make_runner(settings, self._on_event, lambda: self._inbox.put(_LeaseLostMessage(crew)))
+        self._scheduler = Scheduler(
+            settings, now=now, random_fraction=self._random_fraction, takeover_seconds=self._takeover_seconds
+        )
         if before is not None:
-            self._turns.take_over(before, now.mono)
-        self._hired = Crew(
+            self._scheduler.continue_from(before, now.monotonic)
+        self._current_pool = WorkerPool(
             works,
-            threads=Places.by(settings).all,
-            ended=lambda key, passed: self._heard.put(_Ended(key, passed, crew)),
+            max_threads=PassSlots.from_settings(settings).total,
+            on_pass_ended=lambda key, passed: self._inbox.put(_PassEndedMessage(key, passed, crew)),
         )
 
-    def _dismiss(self, *, within: float) -> bool:
+    def _close_pool(self, *, timeout_seconds: float) -> bool:
         """Let the crew go, where there is one; whether everything was given back in time."""
-        crew, self._hired = self._hired, None
-        return crew is None or crew.close(within=within)
+        crew, self._current_pool = self._current_pool, None
+        return crew is None or crew.close(timeout_seconds=timeout_seconds)
 
     @property
-    def _crew(self) -> Crew:
-        assert self._hired is not None
-        return self._hired
+    def _pool(self) -> WorkerPool:
+        assert self._current_pool is not None
+        return self._current_pool
 
-    def _watched(self, event: Event) -> None:
+    def _on_event(self, event: StreamEvent) -> None:
         """An event of the work, on its way to the readers; a new batch wakes its loader."""
-        self._tell(event)
+        self._dispatcher(event)
         if isinstance(event, BatchExtracted):
-            self._heard.put(_Woken(event.stream))
+            self._inbox.put(_BatchExtractedMessage(event.stream))
 
-    def _now(self) -> Now:
-        return Now(self._clock.monotonic(), self._clock.now())
+    def _read_clock(self) -> ClockReading:
+        return ClockReading(self._clock.monotonic(), self._clock.now())
 
 
-def _instant(now: Now, due: float) -> datetime | None:
+def _to_wall_time(now: ClockReading, due: float) -> datetime | None:
     """When that is, by the wall; None where it is never."""
-    return now.wall + timedelta(seconds=due - now.mono) if due != float("inf") else None
+    return now.wall + timedelta(seconds=due - now.monotonic) if due != float("inf") else None

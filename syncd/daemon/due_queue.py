@@ -7,38 +7,38 @@ from math import inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from syncd.daemon.stage_task import Lane
+    from syncd.daemon.stage_task import StageTask
 
 
-class Agenda:
+class DueQueue:
     """Lanes by when they are due. Each one notes itself here whenever that changes."""
 
     def __init__(self) -> None:
-        self._numbers = itertools.count()
+        self._sequence = itertools.count()
         """Of notes: two of one time stand in the order in which they were made."""
-        self._noted: list[tuple[float, int, Lane]] = []
+        self._heap: list[tuple[float, int, StageTask]] = []
         """A heap; a note that its lane has outdone by another counts for nothing."""
-        self._waiting: dict[Lane, None] = {}
+        self._due: dict[StageTask, None] = {}
         """Those that were found due, in that order; not all of them are any more."""
 
-    def note(self, lane: "Lane") -> None:
+    def reschedule(self, task: "StageTask") -> None:
         """Hear of when a lane is due from now on."""
-        if lane.due != inf:
-            heapq.heappush(self._noted, (lane.due, next(self._numbers), lane))
+        if task.due != inf:
+            heapq.heappush(self._heap, (task.due, next(self._sequence), task))
 
-    def waiting(self, now: float) -> Sequence["Lane"]:
+    def collect_due(self, now: float) -> Sequence["StageTask"]:
         """Every lane that is due and not at work."""
-        while self._noted and self._noted[0][0] <= now:
-            _, _, lane = heapq.heappop(self._noted)
-            self._waiting[lane] = None
-        self._waiting = {lane: None for lane in self._waiting if lane.waits(now)}
-        return tuple(self._waiting)
+        while self._heap and self._heap[0][0] <= now:
+            _, _, lane = heapq.heappop(self._heap)
+            self._due[lane] = None
+        self._due = {lane: None for lane in self._due if lane.is_waiting(now)}
+        return tuple(self._due)
 
-    def next(self) -> float | None:
+    def next_due_at(self) -> float | None:
         """When the next one is due that has not been found due yet."""
-        while self._noted:
-            at, _, lane = self._noted[0]
-            if at == lane.due and lane.began is None:
+        while self._heap:
+            at, _, lane = self._heap[0]
+            if at == lane.due and lane.running_since is None:
                 return at
-            heapq.heappop(self._noted)
+            heapq.heappop(self._heap)
         return None

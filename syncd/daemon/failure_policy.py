@@ -4,9 +4,9 @@ from enum import StrEnum
 from typing import Final
 
 from syncd.errors import (
+    HorizonNotKnown,
     LakeDown,
     LakeUnfit,
-    NotKnownYet,
     PassStopped,
     SchemaDrift,
     SourceDown,
@@ -24,56 +24,56 @@ from watermarks.errors import (
     Transient,
 )
 from watermarks.history import Fenced
-from watermarks.lease import Ended
+from watermarks.lease import LeaseEnded
 
 
 class PassTooLong(Transient):
     """A pass took longer than `longest_run` and was ended."""
 
 
-class Trouble(StrEnum):
+class FailureKind(StrEnum):
     """Who has to do something about it."""
 
-    LEASE = "lease"
+    LEASE_LOST = "lease"
     """This process was ended as an owner: it goes on under another name."""
-    OWNER = "owner"
+    OTHER_OWNER = "owner"
     """Another process has the stage: nothing failed."""
-    PATIENCE = "patience"
+    WAITING = "patience"
     """Nothing failed: something at the source has to end first, or this process ends."""
     SOURCE = "source"
     LAKE = "lake"
     WAREHOUSE = "warehouse"
-    PERSON = "person"
+    NEEDS_OPERATOR = "person"
     """Trying again changes nothing: a file, a right, a table or a document has to be mended."""
-    TIME = "time"
+    RETRYABLE = "time"
     """It may be gone with the next try."""
 
 
-_TROUBLES: Final[tuple[tuple[type[HintedError], Trouble], ...]] = (
-    (Ended, Trouble.LEASE),
-    (Fenced, Trouble.LEASE),  # a stage is taken over from nobody but an owner that was ended
-    (NotOwner, Trouble.OWNER),
-    (NotKnownYet, Trouble.PATIENCE),
-    (PassStopped, Trouble.PATIENCE),  # by us, at the end of everything; for its length it fails under another name
-    (SourceDown, Trouble.SOURCE),
-    (LakeDown, Trouble.LAKE),
-    (StoreUnavailable, Trouble.LAKE),
-    (WarehouseDown, Trouble.WAREHOUSE),
-    (Misuse, Trouble.PERSON),
-    (SourceUnfit, Trouble.PERSON),
-    (LakeUnfit, Trouble.PERSON),
-    (WarehouseUnfit, Trouble.PERSON),
-    (SchemaDrift, Trouble.PERSON),
-    (DataInDoubt, Trouble.PERSON),
-    (StateUnreadable, Trouble.PERSON),
+_FAILURE_KINDS: Final[tuple[tuple[type[HintedError], FailureKind], ...]] = (
+    (LeaseEnded, FailureKind.LEASE_LOST),
+    (Fenced, FailureKind.LEASE_LOST),  # a stage is taken over from nobody but an owner that was ended
+    (NotOwner, FailureKind.OTHER_OWNER),
+    (HorizonNotKnown, FailureKind.WAITING),
+    (PassStopped, FailureKind.WAITING),  # by us, at the end of everything; for its length it fails under another name
+    (SourceDown, FailureKind.SOURCE),
+    (LakeDown, FailureKind.LAKE),
+    (StoreUnavailable, FailureKind.LAKE),
+    (WarehouseDown, FailureKind.WAREHOUSE),
+    (Misuse, FailureKind.NEEDS_OPERATOR),
+    (SourceUnfit, FailureKind.NEEDS_OPERATOR),
+    (LakeUnfit, FailureKind.NEEDS_OPERATOR),
+    (WarehouseUnfit, FailureKind.NEEDS_OPERATOR),
+    (SchemaDrift, FailureKind.NEEDS_OPERATOR),
+    (DataInDoubt, FailureKind.NEEDS_OPERATOR),
+    (StateUnreadable, FailureKind.NEEDS_OPERATOR),
 )
 
 
-def is_cut(error: HintedError) -> bool:
+def is_interrupted_or_fenced(error: HintedError) -> bool:
     """Whether this process ended a pass, or has lost the right to it: what it would have come to is not known."""
-    return isinstance(error, PassStopped | Ended | Fenced)
+    return isinstance(error, PassStopped | LeaseEnded | Fenced)
 
 
-def trouble_of(error: HintedError) -> Trouble:
+def classify_failure(error: HintedError) -> FailureKind:
     """What kind of trouble an error is; whatever is not known may pass by itself."""
-    return next((trouble for kind, trouble in _TROUBLES if isinstance(error, kind)), Trouble.TIME)
+    return next((trouble for kind, trouble in _FAILURE_KINDS if isinstance(error, kind)), FailureKind.RETRYABLE)

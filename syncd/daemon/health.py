@@ -5,35 +5,35 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from syncd.errors import LakeDown, LakeUnfit, hinted
-from syncd.events import Event, PassEnded
+from syncd.errors import LakeDown, LakeUnfit, to_hinted_error
+from syncd.events import PassEnded, StreamEvent
 from watermarks.clock import Clock
 from watermarks.errors import HintedError, StoreUnavailable
 
-SILENT: Final = 60.0
+LOOP_TIMEOUT_SECONDS: Final = 60.0
 """Seconds: a loop that has not come round for so long hangs."""
-LOOKED: Final = 60.0
+PROBE_VALID_SECONDS: Final = 60.0
 """Seconds for which a look at the lake counts."""
-PATIENCE: Final = 3.0
+FIRST_PROBE_WAIT_SECONDS: Final = 3.0
 """Seconds that whoever asks waits for the first look."""
-_OF_THE_LAKE: Final = (LakeDown, LakeUnfit, StoreUnavailable)
+_LAKE_ERRORS: Final = (LakeDown, LakeUnfit, StoreUnavailable)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class HealthStatus:
     """Yes or no, and why not."""
 
-    good: bool
-    why: str = ""
+    is_healthy: bool
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _LakeProbe:
     at: float
     error: HintedError | None
 
 
-class Health:
+class HealthChecker:
     """Tells from a heartbeat whether the loop is alive, and from looks at the lake whether it can work.
 
     A reader of events: a pass that ended is a look. Where none did for a while, `look` is
@@ -41,75 +41,80 @@ class Health:
     """
 
     def __init__(
-        self, *, clock: Clock, beat: Callable[[], float], look: Callable[[], None], silent: float = SILENT
+        self,
+        *,
+        clock: Clock,
+        last_iteration_at: Callable[[], float],
+        probe_lake: Callable[[], None],
+        loop_timeout_seconds: float = LOOP_TIMEOUT_SECONDS,
     ) -> None:
         """Prepare; `beat` tells when the loop came round last, in the clock's seconds that only rise.
 
         `look` asks the lake for something small, and raises what is wrong.
         """
         self._clock = clock
-        self._beat = beat
-        self._ask = look
-        self._silent = silent
+        self._last_iteration_at = last_iteration_at
+        self._probe_lake = probe_lake
+        self._loop_timeout_seconds = loop_timeout_seconds
         self._guard = threading.Lock()
-        self._looking = False
-        self._looked = threading.Event()
-        self._last: _Look | None = None
+        self._is_probing = False
+        self._has_probed = threading.Event()
+        self._last_probe: _LakeProbe | None = None
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: StreamEvent) -> None:
         if not isinstance(event, PassEnded) or event.cut:
             return
-        if event.error is None or isinstance(event.error, _OF_THE_LAKE):
-            self._note(event.error)
+        if event.error is None or isinstance(event.error, _LAKE_ERRORS):
+            self._record_probe(event.error)
 
-    def age(self) -> float:
+    def seconds_since_iteration(self) -> float:
         """Since how many seconds the loop has not come round."""
-        return max(self._clock.monotonic() - self._beat(), 0.0)
+        return max(self._clock.monotonic() - self._last_iteration_at(), 0.0)
 
-    def alive(self) -> Verdict:
+    def check_alive(self) -> HealthStatus:
         """Whether the loop comes round."""
-        age = self.age()
+        age = self.seconds_since_iteration()
         return (
-            Verdict(good=True)
-            if age < self._silent
-            else Verdict(good=False, why=f"no turn of the loop for {age:.0f} s")
+            HealthStatus(is_healthy=True)
+            if age < self._loop_timeout_seconds
+            else HealthStatus(is_healthy=False, reason=f"no turn of the loop for {age:.0f} s")
         )
 
-    def ready(self) -> Verdict:
+    def check_ready(self) -> HealthStatus:
         """Whether the configuration is in force, and the lake answered when somebody looked last."""
-        alive = self.alive()
-        if not alive.good:
+        alive = self.check_alive()
+        if not alive.is_healthy:
             return alive
-        last = self._last
-        if last is None or self._clock.monotonic() - last.at >= LOOKED:
-            self._look()
+        last = self._last_probe
+        if last is None or self._clock.monotonic() - last.at >= PROBE_VALID_SECONDS:
+            self._start_probe()
             if last is None:
-                self._looked.wait(PATIENCE)
-        last = self._last
+                self._has_probed.wait(FIRST_PROBE_WAIT_SECONDS)
+        last = self._last_probe
         if last is None:
-            return Verdict(good=False, why="the lake has not answered yet")
+            return HealthStatus(is_healthy=False, reason="the lake has not answered yet")
         if last.error is not None:
-            return Verdict(good=False, why=f"the lake did not answer: {last.error.message}")
-        return Verdict(good=True)
+            return HealthStatus(is_healthy=False, reason=f"the lake did not answer: {last.error.message}")
+        return HealthStatus(is_healthy=True)
 
-    def _look(self) -> None:
+    def _start_probe(self) -> None:
         with self._guard:
-            if self._looking:
+            if self._is_probing:
                 return
-            self._looking = True
-        threading.Thread(target=self._look_now, name="look-at-lake", daemon=True).start()
+            self._is_probing = True
+        threading.Thread(target=self._run_probe, name="look-at-lake", daemon=True).start()
 
-    def _look_now(self) -> None:
+    def _run_probe(self) -> None:
         try:
-            self._ask()
+            self._probe_lake()
         except Exception as error:  # noqa: BLE001  # a bug in a look must not look like a lake that answers
-            self._note(hinted(error))
+            self._record_probe(to_hinted_error(error))
         else:
-            self._note(None)
+            self._record_probe(None)
         finally:
             with self._guard:
-                self._looking = False
+                self._is_probing = False
 
-    def _note(self, error: HintedError | None) -> None:
-        self._last = _Look(self._clock.monotonic(), error)
-        self._looked.set()
+    def _record_probe(self, error: HintedError | None) -> None:
+        self._last_probe = _LakeProbe(self._clock.monotonic(), error)
+        self._has_probed.set()

@@ -13,23 +13,23 @@ from http import HTTPStatus
 from http.client import HTTPException, parse_headers
 from typing import Final
 
-from syncd.daemon.auth import Gate
-from syncd.daemon.routes import OPEN, Answer, Answers, refusal
-from syncd.errors import hinted
+from syncd.daemon.auth import RequestAuth
+from syncd.daemon.routes import PUBLIC_PATHS, HttpResponse, Routes, error_response
+from syncd.errors import to_hinted_error
 
-LONGEST_HEAD: Final = 16_384
+MAX_HEAD_BYTES: Final = 16_384
 """Bytes of a request's line and headers."""
-LONGEST_TARGET: Final = 4_096
-WORTH_PACKING: Final = 1_024
+MAX_TARGET_CHARS: Final = 4_096
+MIN_GZIP_BYTES: Final = 1_024
 """Bytes from which on a body is compressed for whoever can read that."""
-WORDS: Final = 3
+REQUEST_LINE_WORDS: Final = 3
 """Of a request's first line."""
-LEFT: Final = 65_536
+MAX_DRAINED_BYTES: Final = 65_536
 """Bytes of a body that nobody wanted and that are read away, so that the answer arrives."""
-LEFT_FOR: Final = 1.0
+DRAIN_SECONDS: Final = 1.0
 """Seconds for which they are."""
 
-_ALWAYS: Final = {
+_COMMON_HEADERS: Final = {
     "Server": "syncd",
     "Connection": "close",
     "Cache-Control": "no-store",
@@ -47,24 +47,24 @@ class BadRequest(Exception):
 
     def __init__(self, status: HTTPStatus, message: str, hint: str = "") -> None:
         super().__init__(message)
-        self.answer = refusal(status, message, hint, as_json=False)
+        self.response = error_response(status, message, hint, as_json=False)
 
 
-class Phase(Enum):
+class ConnectionPhase(Enum):
     """How far a connection has come."""
 
-    ASKING = auto()
+    READING = auto()
     """The head of its request is awaited."""
-    AT_WORK = auto()
+    HANDLING = auto()
     """Its answer is being made."""
-    TELLING = auto()
+    SENDING = auto()
     """Its answer is on its way, as fast as the client reads."""
-    TOLD = auto()
+    SENT = auto()
     """Nothing more is to be said, and the client is to end it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class HttpRequest:
     """The head of a request."""
 
     method: str
@@ -72,12 +72,14 @@ class Request:
     headers: Message
 
     @property
-    def packs(self) -> bool:
+    def accepts_gzip(self) -> bool:
         """Whether the client can read what is compressed."""
         return "gzip" in (self.headers.get("Accept-Encoding") or "")
 
 
-def serve(sock: socket.socket, answers: Answers, gate: Gate, entered: Callable[[Phase], None]) -> None:
+def serve_connection(
+    sock: socket.socket, routes: Routes, auth: RequestAuth, on_phase: Callable[[ConnectionPhase], None]
+) -> None:
     """Answer the one request that comes over a connection; a client that goes away is no error.
 
     `entered` hears of every phase but the first.
@@ -88,18 +90,18 @@ def serve(sock: socket.socket, answers: Answers, gate: Gate, entered: Callable[[
             request = read_request(sock)
             if request is None:
                 return
-            entered(Phase.AT_WORK)
-            answer = _answered(request, answers, gate)
+            on_phase(ConnectionPhase.HANDLING)
+            answer = _respond(request, routes, auth)
         except BadRequest as error:
-            answer = error.answer
-        whole = written(answer, request)
-        entered(Phase.TELLING)
+            answer = error.response
+        whole = render_response(answer, request)
+        on_phase(ConnectionPhase.SENDING)
         sock.sendall(whole)
-        entered(Phase.TOLD)
+        on_phase(ConnectionPhase.SENT)
         _drain(sock)
 
 
-def read_request(sock: socket.socket) -> Request | None:
+def read_request(sock: socket.socket) -> HttpRequest | None:
     """The head of a request; None where the client said nothing.
 
     Raises:
@@ -107,63 +109,68 @@ def read_request(sock: socket.socket) -> Request | None:
     """
     head = b""
     while b"\r\n\r\n" not in head and b"\n\n" not in head:
-        if len(head) > LONGEST_HEAD:
-            raise BadRequest(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"a head has at most {LONGEST_HEAD} bytes")
+        if len(head) > MAX_HEAD_BYTES:
+            raise BadRequest(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"a head has at most {MAX_HEAD_BYTES} bytes")
         found = sock.recv(4_096)
         if not found:
             return None
         head += found
-    return _request_of(head)
+    return _parse_request(head)
 
 
-def _request_of(head: bytes) -> Request:
+def _parse_request(head: bytes) -> HttpRequest:
     reader = io.BytesIO(head)
     words = reader.readline().decode("latin-1").split()
-    if len(words) != WORDS or not words[2].startswith("HTTP/1."):
+    if len(words) != REQUEST_LINE_WORDS or not words[2].startswith("HTTP/1."):
         raise BadRequest(HTTPStatus.BAD_REQUEST, "this is no request of HTTP/1")
-    if len(words[1]) > LONGEST_TARGET:
-        raise BadRequest(HTTPStatus.REQUEST_URI_TOO_LONG, f"a path has at most {LONGEST_TARGET} characters")
+    if len(words[1]) > MAX_TARGET_CHARS:
+        raise BadRequest(HTTPStatus.REQUEST_URI_TOO_LONG, f"a path has at most {MAX_TARGET_CHARS} characters")
     try:
         headers = parse_headers(reader)
     except HTTPException as error:
         raise BadRequest(HTTPStatus.BAD_REQUEST, "these headers cannot be read") from error
-    return Request(method=words[0], target=words[1], headers=headers)
+    return HttpRequest(method=words[0], target=words[1], headers=headers)
 
 
-def _answered(request: Request, answers: Answers, gate: Gate) -> Answer:
+def _respond(request: HttpRequest, routes: Routes, auth: RequestAuth) -> HttpResponse:
     if request.method not in {"GET", "HEAD"}:
-        answer = refusal(HTTPStatus.METHOD_NOT_ALLOWED, "everything here is read-only", as_json=False)
-        return _with(answer, {"Allow": "GET, HEAD"})
+        answer = error_response(HTTPStatus.METHOD_NOT_ALLOWED, "everything here is read-only", as_json=False)
+        return _with_headers(answer, {"Allow": "GET, HEAD"})
     if not request.target.startswith("/"):
         raise BadRequest(HTTPStatus.BAD_REQUEST, "this is no path", "This is no proxy.")
-    if not gate.knows(request.headers.get("Host")):
+    if not auth.is_host_allowed(request.headers.get("Host")):
         hint = "Call it localhost, or set `daemon.token`."
         raise BadRequest(HTTPStatus.MISDIRECTED_REQUEST, "nothing here has this name", hint)
-    trusted = gate.admits(request.headers.get("Authorization"))
-    if not trusted and request.target.partition("?")[0] not in OPEN:
+    trusted = auth.is_authorized(request.headers.get("Authorization"))
+    if not trusted and request.target.partition("?")[0] not in PUBLIC_PATHS:
         hint = "Send it as `Authorization: Bearer ...`; a browser asks for it as a password, of any user."
-        answer = refusal(HTTPStatus.UNAUTHORIZED, "a token is wanted", hint, as_json=False)
-        return _with(answer, {"WWW-Authenticate": 'Basic realm="syncd", charset="UTF-8"'})
+        answer = error_response(HTTPStatus.UNAUTHORIZED, "a token is wanted", hint, as_json=False)
+        return _with_headers(answer, {"WWW-Authenticate": 'Basic realm="syncd", charset="UTF-8"'})
     try:
-        return answers.to(request.target, trusted=trusted)
+        return routes.respond(request.target, trusted=trusted)
     except Exception as error:  # noqa: BLE001  # a bug of ours is told in a line, and ends no thread of the server
-        return refusal(HTTPStatus.INTERNAL_SERVER_ERROR, hinted(error).message, as_json=False)
+        return error_response(HTTPStatus.INTERNAL_SERVER_ERROR, to_hinted_error(error).message, as_json=False)
 
 
-def _with(answer: Answer, headers: dict[str, str]) -> Answer:
-    return Answer(status=answer.status, type=answer.type, body=answer.body, headers={**answer.headers, **headers})
+def _with_headers(response: HttpResponse, headers: dict[str, str]) -> HttpResponse:
+    return HttpResponse(
+        status=response.status,
+        content_type=response.content_type,
+        body=response.body,
+        headers={**response.headers, **headers},
+    )
 
 
-def written(answer: Answer, request: Request | None) -> bytes:
+def render_response(response: HttpResponse, request: HttpRequest | None) -> bytes:
     """An answer as bytes; of a HEAD, all but its body."""
-    headers = {**_ALWAYS, **answer.headers, "Content-Type": answer.type}
-    body = answer.body
-    if request is not None and request.packs and len(body) >= WORTH_PACKING:
+    headers = {**_COMMON_HEADERS, **response.headers, "Content-Type": response.content_type}
+    body = response.body
+    if request is not None and request.accepts_gzip and len(body) >= MIN_GZIP_BYTES:
         body = gzip.compress(body, compresslevel=1, mtime=0)
         headers |= {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
     headers["Content-Length"] = str(len(body))
     lines = [
-        f"HTTP/1.1 {answer.status.value} {answer.status.phrase}",
+        f"HTTP/1.1 {response.status.value} {response.status.phrase}",
         *(f"{name}: {headers[name]}" for name in headers),
     ]
     head = "\r\n".join([*lines, "", ""]).encode("latin-1")
@@ -174,6 +181,6 @@ def _drain(sock: socket.socket) -> None:
     """Say that nothing more comes, and read away what was sent unasked: else the answer could be lost with it."""
     sock.shutdown(socket.SHUT_WR)
     sock.settimeout(0.2)
-    left, until = LEFT, time.monotonic() + LEFT_FOR
+    left, until = MAX_DRAINED_BYTES, time.monotonic() + DRAIN_SECONDS
     while left > 0 and time.monotonic() < until and (found := sock.recv(8_192)):
         left -= len(found)

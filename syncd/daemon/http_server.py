@@ -11,58 +11,60 @@ from http import HTTPStatus
 from typing import Final
 
 from syncd.config.value_parsers import is_loopback
-from syncd.daemon.auth import Gate
-from syncd.daemon.http_connection import Phase, serve, written
-from syncd.daemon.routes import Answers, refusal
+from syncd.daemon.auth import RequestAuth
+from syncd.daemon.http_connection import ConnectionPhase, render_response, serve_connection
+from syncd.daemon.routes import Routes, error_response
 from syncd.errors import ConfigError
-from syncd.settings import Address, DaemonSettings
+from syncd.settings import DaemonSettings, ListenAddress
 
-AT_ONCE: Final = 32
+MAX_CONNECTIONS: Final = 32
 """Connections; for who comes on top of them one gives way that waits for its client."""
-HEAD: Final = 3.0
+HEAD_TIMEOUT_SECONDS: Final = 3.0
 """Seconds that a request's head may take, however busily it comes."""
-SILENCE: Final = 10.0
+CLIENT_TIMEOUT_SECONDS: Final = 10.0
 """Seconds that a client may not read."""
-WITHIN: Final = 30.0
+CONNECTION_TIMEOUT_SECONDS: Final = 30.0
 """Seconds that a whole connection may take: after that it is ended, from outside."""
-LOOKED_EVERY: Final = 0.5
-_BUSY: Final = refusal(HTTPStatus.SERVICE_UNAVAILABLE, "too many ask at once", "Ask again in a second.", as_json=False)
+ACCEPT_POLL_SECONDS: Final = 0.5
+_BUSY_RESPONSE: Final = error_response(
+    HTTPStatus.SERVICE_UNAVAILABLE, "too many ask at once", "Ask again in a second.", as_json=False
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ConnectionLimits:
     """How much the server lets itself be asked."""
 
-    at_once: int = AT_ONCE
-    head: float = HEAD
-    silence: float = SILENCE
-    within: float = WITHIN
+    max_connections: int = MAX_CONNECTIONS
+    head_timeout_seconds: float = HEAD_TIMEOUT_SECONDS
+    client_timeout_seconds: float = CLIENT_TIMEOUT_SECONDS
+    connection_timeout_seconds: float = CONNECTION_TIMEOUT_SECONDS
 
 
 @dataclass(slots=True)
-class _Open:
-    came: float
-    phase: Phase = Phase.ASKING
+class _OpenConnection:
+    accepted_at: float
+    phase: ConnectionPhase = ConnectionPhase.READING
 
 
-class Server:
+class HttpServer:
     """Listens at one address, and answers from threads of its own."""
 
-    def __init__(self, listener: socket.socket, answers: Answers, gate: Gate, limits: Limits) -> None:
+    def __init__(self, listener: socket.socket, routes: Routes, auth: RequestAuth, limits: ConnectionLimits) -> None:
         self._listener = listener
-        self._answers = answers
-        self._gate = gate
+        self._routes = routes
+        self._auth = auth
         self._limits = limits
         self._guard = threading.Lock()
-        self._open: dict[socket.socket, _Open] = {}
+        self._connections: dict[socket.socket, _OpenConnection] = {}
         """Connections, those that came first at the front."""
         self._over = threading.Event()
 
     @property
-    def address(self) -> Address:
+    def address(self) -> ListenAddress:
         """Where it listens: the port is known even where any was asked for."""
         host, port = self._listener.getsockname()[:2]
-        return Address(host=host, port=port)
+        return ListenAddress(host=host, port=port)
 
     @property
     def url(self) -> str:
@@ -71,9 +73,9 @@ class Server:
 
     def run(self) -> None:
         """Take connections until `stop`."""
-        self._listener.settimeout(LOOKED_EVERY)
+        self._listener.settimeout(ACCEPT_POLL_SECONDS)
         while not self._over.is_set():
-            self._end_late()
+            self._close_overdue()
             try:
                 sock, _ = self._listener.accept()
             except TimeoutError:
@@ -83,83 +85,87 @@ class Server:
                     return
                 # Out of handles, or a client that left at the door: neither ends a server.
                 if error.errno in {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}:
-                    self._over.wait(LOOKED_EVERY)
+                    self._over.wait(ACCEPT_POLL_SECONDS)
                 continue
-            self._take(sock)
+            self._accept_connection(sock)
 
     def stop(self) -> None:
         """Take no more connections, and end those that are open."""
         self._over.set()
         with self._guard:
-            for sock in self._open:
-                _shut(sock)
+            for sock in self._connections:
+                _shut_down(sock)
 
-    def _take(self, sock: socket.socket) -> None:
-        sock.settimeout(self._limits.silence)
+    def _accept_connection(self, sock: socket.socket) -> None:
+        sock.settimeout(self._limits.client_timeout_seconds)
         with self._guard:
-            has_place = len(self._open) < self._limits.at_once or self._gives_way()
+            has_place = len(self._connections) < self._limits.max_connections or self._evict_connection()
             if has_place:
-                self._open[sock] = _Open(time.monotonic())
+                self._connections[sock] = _OpenConnection(time.monotonic())
         if not has_place:
-            _turned_away(sock)
+            _refuse_busy(sock)
             return
         try:
             threading.Thread(target=self._serve, args=(sock,), name="http", daemon=True).start()
         except RuntimeError:  # the host gives no more threads
-            self._forget(sock)
+            self._close_connection(sock)
 
-    def _gives_way(self) -> bool:
+    def _evict_connection(self) -> bool:
         """End the oldest connection that waits for its client; whether there was one.
 
         So whoever only holds connections ends their own, and no probe is refused for their sake. One
         whose answer is on its way goes last, one whose answer is being made never.
         """
-        for phases in ({Phase.ASKING, Phase.TOLD}, {Phase.TELLING}):
-            for sock, one in self._open.items():
+        for phases in ({ConnectionPhase.READING, ConnectionPhase.SENT}, {ConnectionPhase.SENDING}):
+            for sock, one in self._connections.items():
                 if one.phase in phases:
-                    del self._open[sock]
-                    _shut(sock)
+                    del self._connections[sock]
+                    _shut_down(sock)
                     return True
         return False
 
     def _serve(self, sock: socket.socket) -> None:
         try:
-            serve(sock, self._answers, self._gate, lambda phase: self._entered(sock, phase))
+            serve_connection(sock, self._routes, self._auth, lambda phase: self._set_phase(sock, phase))
         finally:
-            self._forget(sock)
+            self._close_connection(sock)
 
-    def _entered(self, sock: socket.socket, phase: Phase) -> None:
+    def _set_phase(self, sock: socket.socket, phase: ConnectionPhase) -> None:
         with self._guard:
-            if sock in self._open:
-                self._open[sock].phase = phase
+            if sock in self._connections:
+                self._connections[sock].phase = phase
 
-    def _forget(self, sock: socket.socket) -> None:
+    def _close_connection(self, sock: socket.socket) -> None:
         with self._guard:
-            self._open.pop(sock, None)
+            self._connections.pop(sock, None)
         sock.close()
 
-    def _end_late(self) -> None:
+    def _close_overdue(self) -> None:
         """End connections that take too long, however busily they send a byte now and then."""
         now, limits = time.monotonic(), self._limits
         with self._guard:
-            for sock, one in self._open.items():
-                if now - one.came > (limits.head if one.phase is Phase.ASKING else limits.within):
-                    _shut(sock)
+            for sock, one in self._connections.items():
+                if now - one.accepted_at > (
+                    limits.head_timeout_seconds
+                    if one.phase is ConnectionPhase.READING
+                    else limits.connection_timeout_seconds
+                ):
+                    _shut_down(sock)
 
 
-def _shut(sock: socket.socket) -> None:
+def _shut_down(sock: socket.socket) -> None:
     with suppress(OSError):  # it is ended already
         sock.shutdown(socket.SHUT_RDWR)
 
 
-def _turned_away(sock: socket.socket) -> None:
+def _refuse_busy(sock: socket.socket) -> None:
     with closing(sock), suppress(OSError):
         sock.settimeout(0)  # nobody waits here for a client
-        sock.send(written(_BUSY, None).replace(b"\r\n", b"\r\nRetry-After: 1\r\n", 1))
+        sock.send(render_response(_BUSY_RESPONSE, None).replace(b"\r\n", b"\r\nRetry-After: 1\r\n", 1))
         sock.shutdown(socket.SHUT_WR)
 
 
-def listening(address: Address) -> socket.socket:
+def open_listener(address: ListenAddress) -> socket.socket:
     """A socket that listens.
 
     Raises:
@@ -171,10 +177,10 @@ def listening(address: Address) -> socket.socket:
         family, _, _, _, where = found[0]
         return socket.create_server(where[:2], family=family, backlog=64, reuse_port=False)
     except OSError as error:
-        raise _not_to_be_had(error, place, address) from error
+        raise _listen_error(error, place, address) from error
 
 
-def _not_to_be_had(error: OSError, place: str, address: Address) -> ConfigError:
+def _listen_error(error: OSError, location: str, address: ListenAddress) -> ConfigError:
     match error.errno:
         case errno.EADDRINUSE:
             return ConfigError(
@@ -189,17 +195,17 @@ def _not_to_be_had(error: OSError, place: str, address: Address) -> ConfigError:
                 "this machine has no such address",
                 "Name one of its own in `daemon.http`, such as 127.0.0.1:8080.",
             )
-    return ConfigError(f"`daemon.http` cannot listen at {place}: {why}", hint=hint, port=address.port)
+    return ConfigError(f"`daemon.http` cannot listen at {location}: {why}", hint=hint, port=address.port)
 
 
 @contextmanager
-def serving(
+def run_http_server(
     settings: DaemonSettings,
-    answers: Answers,
+    routes: Routes,
     *,
-    say: Callable[[str], None] = lambda _line: None,
-    limits: Limits | None = None,
-) -> Iterator[Server | None]:
+    report: Callable[[str], None] = lambda _line: None,
+    limits: ConnectionLimits | None = None,
+) -> Iterator[HttpServer | None]:
     """The server, at work inside the `with`; none where the configuration wants none.
 
     Raises:
@@ -209,11 +215,11 @@ def serving(
         yield None
         return
     host = settings.http.host
-    gate = Gate(token=settings.token, loopback=is_loopback(host))
-    with closing(listening(settings.http)) as listener:
-        server = Server(listener, answers, gate, limits or Limits())
+    gate = RequestAuth(token=settings.token, is_loopback_only=is_loopback(host))
+    with closing(open_listener(settings.http)) as listener:
+        server = HttpServer(listener, routes, gate, limits or ConnectionLimits())
         if settings.token is None and not is_loopback(host):
-            say(f"whoever reaches {server.url} may read it: set `daemon.token`")
+            report(f"whoever reaches {server.url} may read it: set `daemon.token`")
         thread = threading.Thread(target=server.run, name="http-listener", daemon=True)
         thread.start()
         try:

@@ -4,27 +4,27 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from syncd.daemon.due_queue import Agenda
-from syncd.daemon.failure_policy import Trouble
-from syncd.daemon.schedule import Trigger
+from syncd.daemon.due_queue import DueQueue
+from syncd.daemon.failure_policy import FailureKind
+from syncd.daemon.schedule import ScheduleTrigger
 from syncd.settings import StreamSettings
 from watermarks.batch import BatchId
-from watermarks.cursor import START, Cursor
+from watermarks.cursor import START_CURSOR, Cursor
 from watermarks.document import Stage
 from watermarks.errors import HintedError
 from watermarks.names import StreamName
-from watermarks.progress import ORIGIN, Strategy
+from watermarks.progress import BEFORE_FIRST_BATCH, RunStrategy
 
 
-class Now(NamedTuple):
+class ClockReading(NamedTuple):
     """One moment on both clocks."""
 
-    mono: float
+    monotonic: float
     """Seconds that only rise, while the host sleeps too."""
     wall: datetime
 
 
-class LaneKey(NamedTuple):
+class TaskKey(NamedTuple):
     """What names a lane."""
 
     stream: StreamName
@@ -32,67 +32,67 @@ class LaneKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Passed:
+class PassResult:
     """What one pass came to, whichever stage it was of."""
 
     state: str
     batches: int = 0
     rows: int = 0
     seconds: float = 0.0
-    mark: Cursor = START
-    last: BatchId = ORIGIN
-    complete: datetime | None = None
-    proven: bool = False
-    pending: int = 0
+    mark: Cursor = START_CURSOR
+    last_batch: BatchId = BEFORE_FIRST_BATCH
+    complete_upto: datetime | None = None
+    is_proven: bool = False
+    pending_batches: int = 0
     reason: str = ""
     error: HintedError | None = None
-    more: bool = False
+    has_more: bool = False
     """Whether it took all that it was allowed to, so that there may be more."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Lane:
+class StageTask:
     """One stage of one stream. Whoever decides about turns changes it, and nobody else."""
 
-    key: LaneKey
+    key: TaskKey
     settings: StreamSettings
-    sides: tuple[str, ...]
+    systems: tuple[str, ...]
     """What it needs, in the words in which one speaks of it; the first one has a number of places."""
-    agenda: Agenda
+    due_queue: DueQueue
     """Hears of every change of `due`."""
-    regular: float
+    scheduled_due: float
     """When it is due by its schedule, whatever happens before; on the clock that only rises."""
-    trigger: Trigger | None = None
+    trigger: ScheduleTrigger | None = None
     """Of a cron."""
-    at: datetime | None = None
+    cron_at: datetime | None = None
     """Of a cron: when it is due by the wall; at work, the first time since its pass began."""
-    began: float | None = None
+    running_since: float | None = None
     """Since when it is at work."""
-    passed_at: float | None = None
+    last_started: float | None = None
     """When its last pass began."""
-    done: float = float("-inf")
+    last_finished_started: float = float("-inf")
     """When the last of its passes that are over began."""
-    follows: bool = False
+    is_continuation: bool = False
     """Whether it only goes on with what its last pass left: then those who wait for their turn come first."""
-    again: bool = False
+    rerun_requested: bool = False
     """Whether something came while it was at work."""
-    ending: bool = False
+    end_requested: bool = False
     """Whether it was told to come to an end."""
     failures: int = 0
-    trouble: Trouble | None = None
+    failure: FailureKind | None = None
     """Of its last pass."""
-    owner: str = ""
+    other_owner: str = ""
     """Of the stage, where that is another process."""
-    many: bool = False
+    has_backlog: bool = False
     """Whether its last pass had much to read."""
-    strategy: Strategy = Strategy.SEQUENTIAL
+    strategy: RunStrategy = RunStrategy.SEQUENTIAL
     """Of the pass that is at work, or was last."""
-    said: str = ""
+    reported_reason: str = ""
     """Why it is held back, as it was told last."""
     _due: float = float("inf")
 
     def __post_init__(self) -> None:
-        self.due = self.regular
+        self.due = self.scheduled_due
 
     @property
     def name(self) -> str:
@@ -106,22 +106,22 @@ class Lane:
     @due.setter
     def due(self, at: float) -> None:
         self._due = at
-        self.agenda.note(self)
+        self.due_queue.reschedule(self)
 
     @property
     def stage(self) -> Stage:
         return self.key.stage
 
     @property
-    def order(self) -> tuple[bool, int, float]:
+    def sort_key(self) -> tuple[bool, int, float]:
         """Who comes first where several wait for one place."""
-        return self.follows, -self.settings.schedule.priority, self.due
+        return self.is_continuation, -self.settings.schedule.priority, self.due
 
     @property
-    def tries_again(self) -> bool:
+    def is_retry(self) -> bool:
         """Whether its next pass is another try, and not the one of its schedule."""
-        return self.failures > 0 or self.due < self.regular
+        return self.failures > 0 or self.due < self.scheduled_due
 
-    def waits(self, now: float) -> bool:
+    def is_waiting(self, now: float) -> bool:
         """Whether it is due and not at work."""
-        return self.began is None and self.due <= now
+        return self.running_since is None and self.due <= now

@@ -5,39 +5,45 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Protocol, Self
 
-from syncd.daemon.systemd import Systemd
+from syncd.daemon.systemd import SystemdNoticeSocket
 from watermarks.clock import Clock
 
-LOOKED_EVERY: Final = 1.0
+CHECK_INTERVAL_SECONDS: Final = 1.0
 """Seconds."""
 
 
-class Loop(Protocol):
+class MonitoredLoop(Protocol):
     """What is to be alive."""
 
-    turned_at: float
+    last_iteration_at: float
     """When it was last seen to be, on the clock that only rises."""
 
     @property
-    def ending(self) -> bool:
+    def is_stopping(self) -> bool:
         """Whether it was told to stop, and only brings its work to an end."""
         ...
 
 
-class Alive:
+class SystemdNotifier:
     """Looks at the loop from a thread of its own: one that stands still is told of no more, and systemd ends it."""
 
     def __init__(
-        self, systemd: Systemd, loop: Loop, *, clock: Clock, status: Callable[[], str], every: float = LOOKED_EVERY
+        self,
+        systemd: SystemdNoticeSocket,
+        loop: MonitoredLoop,
+        *,
+        clock: Clock,
+        describe_status: Callable[[], str],
+        interval_seconds: float = CHECK_INTERVAL_SECONDS,
     ) -> None:
         """Prepare; `clock` is that of the loop, `status` says in one line how it stands."""
         self._systemd = systemd
         self._loop = loop
         self._clock = clock
-        self._status = status
-        self._every = every
-        self._said = ""
-        self._told_ending = False
+        self._describe_status = describe_status
+        self._interval_seconds = interval_seconds
+        self._last_status = ""
+        self._sent_stopping = False
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._work, name="systemd", daemon=True)
 
@@ -52,28 +58,28 @@ class Alive:
         self._over.set()
         if self._thread.is_alive():
             self._thread.join()
-        self._tell_ending()
+        self._send_stopping()
 
     def _work(self) -> None:
-        began = self._loop.turned_at
-        while self._loop.turned_at == began:
-            if self._over.wait(self._every / 10):
+        began = self._loop.last_iteration_at
+        while self._loop.last_iteration_at == began:
+            if self._over.wait(self._interval_seconds / 10):
                 return
-        self._systemd.ready()
-        while not self._over.wait(self._every):
-            self._look()
+        self._systemd.notify_ready()
+        while not self._over.wait(self._interval_seconds):
+            self._check_loop()
 
-    def _look(self) -> None:
-        now, within = self._clock.monotonic(), self._systemd.pinged_within
-        if within is None or now - self._loop.turned_at < within:
-            self._systemd.alive(now)
-        if self._loop.ending:
-            self._tell_ending()
-        if (status := self._status()) != self._said:
-            self._said = status
-            self._systemd.status(status)
+    def _check_loop(self) -> None:
+        now, within = self._clock.monotonic(), self._systemd.watchdog_timeout_seconds
+        if within is None or now - self._loop.last_iteration_at < within:
+            self._systemd.ping_watchdog(now)
+        if self._loop.is_stopping:
+            self._send_stopping()
+        if (status := self._describe_status()) != self._last_status:
+            self._last_status = status
+            self._systemd.notify_status(status)
 
-    def _tell_ending(self) -> None:
-        if not self._told_ending:
-            self._told_ending = True
-            self._systemd.stopping()
+    def _send_stopping(self) -> None:
+        if not self._sent_stopping:
+            self._sent_stopping = True
+            self._systemd.notify_stopping()

@@ -7,17 +7,17 @@ from typing import Final
 
 from syncd.errors import ConfigError
 
-LONGEST_TEXT: Final = 65_535
+MAX_VARCHAR_BYTES: Final = 65_535
 """Bytes that VARCHAR holds."""
-LONGEST_BYTES: Final = 16_777_216
+MAX_VARBYTE_BYTES: Final = 16_777_216
 """Bytes that VARBYTE holds."""
-LONGEST_ROW: Final = 4 << 20
+MAX_COPY_ROW_BYTES: Final = 4 << 20
 """Bytes of one row that COPY takes."""
-DOCUMENT: Final = "SUPER"
+REDSHIFT_JSON_TYPE: Final = "SUPER"
 """What JSON is declared as."""
 
 
-class Travel(StrEnum):
+class TransferType(StrEnum):
     """The four forms in which a value leaves the server, so that no driver has a say in what it means."""
 
     INTEGER = "integer"
@@ -28,7 +28,7 @@ class Travel(StrEnum):
     BYTES = "bytes"
 
 
-class Physical(StrEnum):
+class PhysicalType(StrEnum):
     """Types that a Parquet file stores."""
 
     BOOLEAN = "BOOLEAN"
@@ -39,7 +39,7 @@ class Physical(StrEnum):
     FIXED = "FIXED_LEN_BYTE_ARRAY"
 
 
-class Meaning(StrEnum):
+class LogicalType(StrEnum):
     """What the stored bytes are: Parquet's annotations, as far as Redshift knows them."""
 
     NONE = "NONE"
@@ -54,8 +54,8 @@ class Meaning(StrEnum):
 class ParquetType:
     """One column of a file, exactly as COPY will meet it."""
 
-    physical: Physical
-    meaning: Meaning = Meaning.NONE
+    physical: PhysicalType
+    meaning: LogicalType = LogicalType.NONE
     precision: int | None = None
     scale: int | None = None
     length: int | None = None
@@ -70,7 +70,7 @@ class Policy(StrEnum):
     FAIL = "fail"
 
 
-class Trouble(StrEnum):
+class ValueProblem(StrEnum):
     """What a value can suffer from; each is counted in the manifest under this name."""
 
     ZERO_DATE = "zero_dates"
@@ -79,11 +79,11 @@ class Trouble(StrEnum):
     INVALID_TEXT = "invalid_text"
 
 
-POLICIES: Final[Mapping[Trouble, frozenset[Policy]]] = {
-    Trouble.ZERO_DATE: frozenset({Policy.NULL, Policy.QUARANTINE, Policy.FAIL}),
-    Trouble.OVERSIZE: frozenset(Policy),
-    Trouble.OUT_OF_RANGE: frozenset({Policy.NULL, Policy.QUARANTINE, Policy.FAIL}),
-    Trouble.INVALID_TEXT: frozenset({Policy.NULL, Policy.QUARANTINE, Policy.FAIL}),
+ALLOWED_POLICIES: Final[Mapping[ValueProblem, frozenset[Policy]]] = {
+    ValueProblem.ZERO_DATE: frozenset({Policy.NULL, Policy.QUARANTINE, Policy.FAIL}),
+    ValueProblem.OVERSIZE: frozenset(Policy),
+    ValueProblem.OUT_OF_RANGE: frozenset({Policy.NULL, Policy.QUARANTINE, Policy.FAIL}),
+    ValueProblem.INVALID_TEXT: frozenset({Policy.NULL, Policy.QUARANTINE, Policy.FAIL}),
 }
 """What can be done about each; only what is too long can be cut."""
 
@@ -98,25 +98,26 @@ class Policies:
     invalid_text: Policy = Policy.FAIL
 
     def __post_init__(self) -> None:
-        for trouble, allowed in POLICIES.items():
-            if self.of(trouble) not in allowed:
+        for trouble, allowed in ALLOWED_POLICIES.items():
+            if self.policy_for(trouble) not in allowed:
                 words = ", ".join(sorted(allowed))
                 raise ConfigError(
-                    f"{trouble} cannot be met by {self.of(trouble)}", hint=f"Choose one of {words} for {trouble}."
+                    f"{trouble} cannot be met by {self.policy_for(trouble)}",
+                    hint=f"Choose one of {words} for {trouble}.",
                 )
 
-    def of(self, trouble: Trouble) -> Policy:
+    def policy_for(self, problem: ValueProblem) -> Policy:
         """The policy for one trouble."""
         return {
-            Trouble.ZERO_DATE: self.zero_dates,
-            Trouble.OVERSIZE: self.oversize,
-            Trouble.OUT_OF_RANGE: self.out_of_range,
-            Trouble.INVALID_TEXT: self.invalid_text,
-        }[trouble]
+            ValueProblem.ZERO_DATE: self.zero_dates,
+            ValueProblem.OVERSIZE: self.oversize,
+            ValueProblem.OUT_OF_RANGE: self.out_of_range,
+            ValueProblem.INVALID_TEXT: self.invalid_text,
+        }[problem]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Passage:
+class ColumnMapping:
     """The way of one column: what SQL selects, what the file stores, what Redshift declares."""
 
     column: str
@@ -125,26 +126,29 @@ class Passage:
     """Its name in files: lower case, and no other column's."""
     select: str
     """The SQL expression over the quoted column that makes it travel."""
-    travel: Travel
+    travel: TransferType
     parquet: ParquetType
     redshift: str
     """The type of the target's column."""
     limit: int | None = None
     """Bytes of one value that the target holds, where its length varies."""
-    befalls: tuple[Trouble, ...] = ()
+    befalls: tuple[ValueProblem, ...] = ()
     """What its values can suffer from."""
     whole: bool = False
     """Whether a piece of a value is worth nothing, so that none is ever cut."""
 
     @property
-    def whole_number(self) -> bool:
+    def is_integer(self) -> bool:
         """Whether its values are integers, with 64 bits at most."""
-        return self.parquet.meaning in {Meaning.NONE, Meaning.INT_16, Meaning.DECIMAL} and not self.parquet.scale
+        return (
+            self.parquet.meaning in {LogicalType.NONE, LogicalType.INT_16, LogicalType.DECIMAL}
+            and not self.parquet.scale
+        )
 
     @property
-    def scratch(self) -> str:
+    def scratch_type(self) -> str:
         """The type of the column that COPY fills, before rows are applied.
 
         Documents go through VARBYTE, which holds more than VARCHAR; JSON_PARSE makes SUPER of it.
         """
-        return f"VARBYTE({LONGEST_BYTES})" if self.redshift == DOCUMENT else self.redshift
+        return f"VARBYTE({MAX_VARBYTE_BYTES})" if self.redshift == REDSHIFT_JSON_TYPE else self.redshift

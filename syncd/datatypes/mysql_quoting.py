@@ -1,13 +1,13 @@
 """Names and texts as MySQL reads them, in characters that every session charset shares."""
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """An identifier, whatever stands in it."""
     return f"`{name.replace('`', '``')}`"
 
 
-def qualified(database: str, table: str) -> str:
-    return f"{quoted(database)}.{quoted(table)}"
+def quote_table(database: str, table: str) -> str:
+    return f"{quote_name(database)}.{quote_name(table)}"
 
 
 def text_literal(text: str, *, charset: str | None = None, collation: str | None = None) -> str:

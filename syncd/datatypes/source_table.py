@@ -7,7 +7,7 @@ from datetime import datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class SourceColumn:
     """One column, in the words of `information_schema.columns`."""
 
     name: str
@@ -31,16 +31,16 @@ class Column:
     """Lower case: `auto_increment`, `on update current_timestamp(6)`, `invisible`, `virtual generated`."""
 
     @property
-    def unsigned(self) -> bool:
+    def is_unsigned(self) -> bool:
         return "unsigned" in self.column_type.lower()
 
     @property
-    def generated(self) -> bool:
+    def is_generated(self) -> bool:
         return "generated" in self.extra and "default_generated" not in self.extra.split()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Index:
+class SourceIndex:
     """One index; only columns that it holds whole and in rising order count."""
 
     name: str
@@ -53,7 +53,7 @@ class Index:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class SourceTable:
     """One table with its columns in order and its indexes."""
 
     database: str
@@ -61,33 +61,33 @@ class Table:
     kind: str
     """`BASE TABLE` or `VIEW`, as the server says."""
     engine: str | None
-    columns: tuple[Column, ...]
-    indexes: tuple[Index, ...]
+    columns: tuple[SourceColumn, ...]
+    indexes: tuple[SourceIndex, ...]
     partitioned: bool = False
     created: datetime | None = None
 
     def __str__(self) -> str:
         return f"{self.database}.{self.name}"
 
-    def column(self, name: str) -> Column | None:
+    def find_column(self, name: str) -> SourceColumn | None:
         """The column of this name, whatever its case: MySQL does not tell two cases apart."""
         folded = name.casefold()
         return next((column for column in self.columns if column.name.casefold() == folded), None)
 
     @property
-    def primary(self) -> tuple[str, ...]:
+    def primary_key(self) -> tuple[str, ...]:
         """The columns of the primary key; none where there is no such key."""
         return next((index.columns for index in self.indexes if index.name == "PRIMARY" and index.whole), ())
 
     @property
     def fingerprint(self) -> str:
         """Changes with every change of a column or of the primary key, and with nothing else."""
-        told = {"columns": [asdict(column) for column in self.columns], "primary": self.primary}
+        told = {"columns": [asdict(column) for column in self.columns], "primary": self.primary_key}
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Server:
+class ServerInfo:
     """Which server answers, and what it is."""
 
     identity: str

@@ -4,30 +4,38 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
-from syncd.datatypes.columns import Passage, Policies
-from syncd.datatypes.mysql_quoting import qualified
-from syncd.datatypes.source_table import Table
-from syncd.events import ColumnIncomplete, TableRemade
-from syncd.lake.manifest import Manifest, is_burial
-from syncd.mysql.sql import defaults_of
-from syncd.ports.source import Source
-from syncd.tables.column_changes import Redeclared, redeclared
-from syncd.tables.column_defaults import RENAMED, Added, Asked, Given, Unknown, added, declared
-from syncd.tables.table_identity import remade_in
-from watermarks.batch import BatchId, Kind, Link, Plan
-from watermarks.cursor import START
+from syncd.datatypes.columns import ColumnMapping, Policies
+from syncd.datatypes.mysql_quoting import quote_table
+from syncd.datatypes.source_table import SourceTable
+from syncd.events import ColumnIncomplete, TableReplaced
+from syncd.lake.manifest import Manifest, is_tombstone_batch
+from syncd.mysql.sql import column_defaults_sql
+from syncd.ports.source import SourceDatabase
+from syncd.tables.column_changes import RedeclaredColumn, merge_redeclared
+from syncd.tables.column_defaults import (
+    REASON_RENAMED,
+    AddedColumn,
+    KnownDefault,
+    ServerDefault,
+    UnknownDefault,
+    classify_default,
+    make_added_column,
+)
+from syncd.tables.table_identity import find_replacing_batch
+from watermarks.batch import BatchId, BatchKind, BatchLink, Plan
+from watermarks.cursor import START_CURSOR
 from watermarks.names import StreamName
 
 
-def columns_added(
-    source: Source,
-    table: Table,
-    passages: Sequence[Passage],
+def find_added_columns(
+    source: SourceDatabase,
+    table: SourceTable,
+    mappings: Sequence[ColumnMapping],
     policies: Policies,
     *,
     before: Manifest | None,
     batch: BatchId,
-) -> Mapping[str, Added]:
+) -> Mapping[str, AddedColumn]:
     """Every column that came into the chain by this batch or an earlier one, and is there still.
 
     Instead of the table's own words, the server is asked for each default: quotes, zones and character sets are its
@@ -35,128 +43,138 @@ def columns_added(
     """
     if before is None:
         return {}
-    known = {passage.name for passage in before.passages}
-    names = {passage.name for passage in passages}
-    kept = {name: one for name, one in before.added.items() if name in names & known}
-    new = [passage for passage in passages if passage.name not in known]
+    known = {passage.name for passage in before.columns}
+    names = {passage.name for passage in mappings}
+    kept = {name: one for name, one in before.added_columns.items() if name in names & known}
+    new = [passage for passage in mappings if passage.name not in known]
     if not new:
         return kept
-    told = dict(_told(source, table, new, policies, batch))
+    told = dict(_read_added_columns(source, table, new, policies, batch))
     renamed = {
-        name: Added(since=batch, unknown=RENAMED.format(was)) for name, was in _renamed(before.passages, passages)
+        name: AddedColumn(since=batch, unknown_reason=REASON_RENAMED.format(was))
+        for name, was in _find_renamed_columns(before.columns, mappings)
     }
     return {**kept, **told, **renamed}
 
 
-def _renamed(before: Sequence[Passage], now: Sequence[Passage]) -> Iterator[tuple[str, str]]:
+def _find_renamed_columns(before: Sequence[ColumnMapping], now: Sequence[ColumnMapping]) -> Iterator[tuple[str, str]]:
     """Columns that may have had another name before: one of that type is gone from that very place.
 
     The server keeps a column's place and values when it renames it, and tells nobody what it was called.
     """
     both = {passage.name for passage in before} & {passage.name for passage in now}
-    gone = {(behind, passage.redshift, passage.parquet): passage.name for behind, passage in _placed(before, both)}
-    for behind, passage in _placed(now, both):
+    gone = {
+        (behind, passage.redshift, passage.parquet): passage.name
+        for behind, passage in _with_preceding_column(before, both)
+    }
+    for behind, passage in _with_preceding_column(now, both):
         if was := gone.get((behind, passage.redshift, passage.parquet)):
             yield passage.name, was
 
 
-def _placed(passages: Sequence[Passage], both: Collection[str]) -> Iterator[tuple[str | None, Passage]]:
+def _with_preceding_column(
+    mappings: Sequence[ColumnMapping], both: Collection[str]
+) -> Iterator[tuple[str | None, ColumnMapping]]:
     """The columns that are not in both tables, each with the one before it that is."""
     behind: str | None = None
-    for passage in passages:
+    for passage in mappings:
         if passage.name in both:
             behind = passage.name
         else:
             yield behind, passage
 
 
-def _told(
-    source: Source, table: Table, new: Sequence[Passage], policies: Policies, batch: BatchId
-) -> Iterator[tuple[str, Added]]:
-    mariadb = source.server().mariadb
+def _read_added_columns(
+    source: SourceDatabase, table: SourceTable, new: Sequence[ColumnMapping], policies: Policies, batch: BatchId
+) -> Iterator[tuple[str, AddedColumn]]:
+    mariadb = source.get_server_info().mariadb
     columns = {column.name: column for column in table.columns}
-    told = {passage.name: declared(columns[passage.column], mariadb=mariadb) for passage in new}
-    asked = [passage for passage in new if isinstance(told[passage.name], Asked)]
-    answers = _asked(source, table, asked)
+    told = {passage.name: classify_default(columns[passage.column], mariadb=mariadb) for passage in new}
+    asked = [passage for passage in new if isinstance(told[passage.name], ServerDefault)]
+    answers = _query_defaults(source, table, asked)
     for passage in new:
         match told[passage.name]:
-            case Unknown(why):
-                yield passage.name, Added(since=batch, unknown=why)
-            case Given(value):
-                yield passage.name, added(passage, value, policies, since=batch)
-            case Asked():
-                yield passage.name, added(passage, answers.get(passage.name), policies, since=batch)
+            case UnknownDefault(why):
+                yield passage.name, AddedColumn(since=batch, unknown_reason=why)
+            case KnownDefault(value):
+                yield passage.name, make_added_column(passage, value, policies, since=batch)
+            case ServerDefault():
+                yield passage.name, make_added_column(passage, answers.get(passage.name), policies, since=batch)
 
 
-def _asked(source: Source, table: Table, passages: Sequence[Passage]) -> Mapping[str, object]:
+def _query_defaults(
+    source: SourceDatabase, table: SourceTable, mappings: Sequence[ColumnMapping]
+) -> Mapping[str, object]:
     """What the server says; nothing of a table without rows, in which no older row can hold anything."""
-    if not passages:
+    if not mappings:
         return {}
-    rows = source.rows(defaults_of(qualified(table.database, table.name), passages))
-    return {passage.name: value for row in rows for passage, value in zip(passages, row, strict=True)}
+    rows = source.fetch_rows(column_defaults_sql(quote_table(table.database, table.name), mappings))
+    return {passage.name: value for row in rows for passage, value in zip(mappings, row, strict=True)}
 
 
-def columns_redeclared(plan: Plan, declared: Mapping[str, str], before: Manifest | None) -> Mapping[str, Redeclared]:
+def find_redeclared_columns(
+    plan: Plan, declared: Mapping[str, str], before: Manifest | None
+) -> Mapping[str, RedeclaredColumn]:
     """Every column whose values may have changed by this batch or an earlier one, without a stamp.
 
     None where a generation begins with the table's first row: all that was read before is read again by it.
     """
     windows = plan.draft.windows
-    anew = plan.id.seq == 1 and bool(windows) and windows[0].low == START
+    anew = plan.id.seq == 1 and bool(windows) and windows[0].low == START_CURSOR
     if before is None or anew:
         return {}
-    return redeclared(before.declared, declared, before.redeclared, batch=plan.id)
+    return merge_redeclared(before.declarations, declared, before.redeclared_columns, batch=plan.id)
 
 
-def tells(link: Link) -> bool:
+def reports_columns(link: BatchLink) -> bool:
     """Whether a batch says what it knows of columns: one that was abandoned, a replay and tombstones say nothing."""
-    return link.kind not in {Kind.ABANDONED, Kind.REPLAY} and not is_burial(link)
+    return link.kind not in {BatchKind.ABANDONED, BatchKind.REPLAY} and not is_tombstone_batch(link)
 
 
-def incomplete(
-    stream: StreamName, links: Iterable[Link], *, after: BatchId, appends: bool
-) -> Iterator[ColumnIncomplete | TableRemade]:
+def incomplete_column_events(
+    stream: StreamName, links: Iterable[BatchLink], *, after: BatchId, appends: bool
+) -> Iterator[ColumnIncomplete | TableReplaced]:
     """What has to be told of batches that landed behind another: columns whose older values nobody knows, and rows.
 
     Where the batch that brought such a column was left out, the next one that says it again brings it.
     """
     for link in links:
-        remade = remade_in(link.body.get("plan", {})) if tells(link) else None
-        if not (tells(link) and (link.body.get("added") or link.body.get("redeclared") or remade)):
+        remade = find_replacing_batch(link.body.get("plan", {})) if reports_columns(link) else None
+        if not (reports_columns(link) and (link.body.get("added") or link.body.get("redeclared") or remade)):
             continue
         if remade is not None and after < remade <= link.id:
-            again = _filled_by(stream, link, timed=True, appends=appends, why="another table")
+            again = _refill_hint(stream, link, timed=True, appends=appends, why="another table")
             find = f"To find and mend them: syncd verify -t {stream.database}.{stream.table} --repair --yes."
-            yield TableRemade(stream=stream, since=remade, hint=f"{find} {again}")
-        manifest = Manifest.of_link(link)
+            yield TableReplaced(stream=stream, since=remade, hint=f"{find} {again}")
+        manifest = Manifest.from_link(link)
         timed = manifest.identity.cursor is not None
         told = partial(ColumnIncomplete, stream=stream)
-        for name, came in manifest.added.items():
-            if came.unknown and after < came.since <= link.id:
-                hint = _filled_by(stream, link, timed=timed, appends=appends, why="a column was added")
-                yield told(column=name, since=came.since, why=came.unknown, hint=hint)
-        for name, bent in manifest.redeclared.items():
+        for name, came in manifest.added_columns.items():
+            if came.unknown_reason and after < came.since <= link.id:
+                hint = _refill_hint(stream, link, timed=timed, appends=appends, why="a column was added")
+                yield told(column=name, since=came.since, why=came.unknown_reason, hint=hint)
+        for name, bent in manifest.redeclared_columns.items():
             if after < bent.since <= link.id:
-                hint = _filled_by(stream, link, timed=timed, appends=appends, why="a column was altered")
-                yield told(column=name, since=bent.since, why=bent.why, hint=hint, kept=True)
+                hint = _refill_hint(stream, link, timed=timed, appends=appends, why="a column was altered")
+                yield told(column=name, since=bent.since, why=bent.reason, hint=hint, kept=True)
         after = link.id
 
 
-def remade_in_lake(plan: Plan) -> Iterator[TableRemade]:
+def remade_table_events(plan: Plan) -> Iterator[TableReplaced]:
     """What has to be told of a batch that lands nowhere: that it met another table than those before it."""
-    if remade_in(plan.draft.body) == plan.id:
-        yield TableRemade(stream=plan.stream, since=plan.id, hint=_again(plan.stream, plan.planned_at))
+    if find_replacing_batch(plan.draft.body) == plan.id:
+        yield TableReplaced(stream=plan.stream, since=plan.id, hint=_reread_hint(plan.stream, plan.planned_at))
 
 
-def _filled_by(stream: StreamName, link: Link, *, timed: bool, appends: bool, why: str) -> str:
+def _refill_hint(stream: StreamName, link: BatchLink, *, timed: bool, appends: bool, why: str) -> str:
     table = f"{stream.database}.{stream.table}"
     lost = ", which takes out older versions, and what is gone at the source" if appends else ""
     if timed:
-        return _again(stream, link.made_at, lost=lost)
+        return _reread_hint(stream, link.made_at, lost=lost)
     return f"To read them again{lost}: syncd watermark reset -t {table} --mysql-only --reason '{why}'"
 
 
-def _again(stream: StreamName, upto: datetime, *, lost: str = "") -> str:
+def _reread_hint(stream: StreamName, upto: datetime, *, lost: str = "") -> str:
     until = upto + timedelta(seconds=1)  # it is said in whole ones
     table = f"{stream.database}.{stream.table}"
     return f"To read them again{lost}: syncd run -t {table} --from 1970-01-01 --until {until:%Y-%m-%dT%H:%M:%SZ}"

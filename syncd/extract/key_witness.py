@@ -13,65 +13,77 @@ import re
 from datetime import timedelta
 from typing import Any, Final
 
-from syncd.datatypes.source_table import Column, Table
+from syncd.datatypes.source_table import SourceColumn, SourceTable
 from syncd.errors import SchemaDrift, SourceUnfit
-from syncd.mysql.sql import row_at, table_id
-from syncd.ports.source import Source
-from syncd.tables.sort_order import Order
+from syncd.mysql.sql import row_at_position_sql, table_id_sql
+from syncd.ports.source import SourceDatabase
+from syncd.tables.sort_order import StreamOrder
 from watermarks.batch import Plan
-from watermarks.cursor import Cursor, instant_of, instant_text
+from watermarks.cursor import Cursor, format_instant, parse_instant
 
-MADE_WITHIN: Final = timedelta(seconds=1)
+CREATION_TIME_RESOLUTION: Final = timedelta(seconds=1)
 """Servers tell in whole seconds when a table was made."""
-MOST_COLUMNS: Final = 32
+MAX_WITNESS_COLUMNS: Final = 32
 
-_NEXT: Final = re.compile(r"\bAUTO_INCREMENT=(\d+)")
-_WHOLE: Final = re.compile(r"(tiny|small|medium|big)?int|decimal|(var)?char|date|datetime|timestamp|time|year|enum|set")
+_AUTO_INCREMENT_PATTERN: Final = re.compile(r"\bAUTO_INCREMENT=(\d+)")
+_STABLE_TYPES_PATTERN: Final = re.compile(
+    r"(tiny|small|medium|big)?int|decimal|(var)?char|date|datetime|timestamp|time|year|enum|set"
+)
 """Types whose text is short, and the same whoever asks."""
 
 
-def require_same_numbers(source: Source, table: Table, mark: Cursor, last: Cursor | None) -> None:
+def require_same_numbers(source: SourceDatabase, table: SourceTable, mark: Cursor, last: Cursor | None) -> None:
     """Make sure that a table which numbers its rows has not begun anew below the mark.
 
     Raises:
         SchemaDrift: it has: rows would come under numbers that are taken for read.
     """
-    if mark and (following := begins_anew(source, table, mark, last)):
-        raise _made_anew(f"{table} counts from {following} again, although its rows are read up to {mark}", table)
+    if mark and (following := find_restarted_number(source, table, mark, last)):
+        raise _table_remade_error(
+            f"{table} counts from {following} again, although its rows are read up to {mark}", table
+        )
 
 
-def begins_anew(source: Source, table: Table, at: Cursor, last: Cursor | None) -> int | None:
+def find_restarted_number(
+    source: SourceDatabase, table: SourceTable, position: Cursor, last: Cursor | None
+) -> int | None:
     """The number that a table gives next, if it has given the one at a position already, to rows that are gone."""
-    if last is not None and not last < at:
+    if last is not None and not last < position:
         return None
-    match = _NEXT.search(source.created_by(table.database, table.name))
+    match = _AUTO_INCREMENT_PATTERN.search(source.show_create_table(table.database, table.name))
     following = int(match[1]) if match else 1
-    return following if following <= int(str(at.values[0].plain)) else None
+    return following if following <= int(str(position.values[0].raw)) else None
 
 
-def witness_of(source: Source, order: Order, table: Table, at: Cursor) -> dict[str, Any]:
+def build_witness(source: SourceDatabase, order: StreamOrder, table: SourceTable, position: Cursor) -> dict[str, Any]:
     """What the next plan is to find again, or to be excused from finding by InnoDB's number of the table."""
-    return {"at": at.texts(), "row": _row(source, order, table, at), "id": id_of(source, table)}
+    return {
+        "at": position.to_texts(),
+        "row": _read_row_digests(source, order, table, position),
+        "id": read_table_id(source, table),
+    }
 
 
-def require_same_rows(source: Source, order: Order, table: Table, before: Plan, *, identity: str) -> None:
+def require_same_rows(
+    source: SourceDatabase, order: StreamOrder, table: SourceTable, before: Plan, *, identity: str
+) -> None:
     """Make sure that the row of a plan's witness is there as it was, or that the table is the same without it.
 
     Raises:
         SchemaDrift: it was emptied or made anew, as far as can be told.
     """
     told = before.draft.body["witness"]
-    at = Cursor.of_texts(told["at"])
+    at = Cursor.from_texts(told["at"])
     if not at or told["row"] is None:
         return
-    number = id_of(source, table) if told["id"] is not None else None
+    number = read_table_id(source, table) if told["id"] is not None else None
     same = number is not None and number == told["id"]
-    if number is not None and not same and _made_at_same_time(table, before, identity=identity):
-        raise _made_anew(f"{table} was emptied since it was read up to {at}", table)
-    row = _row(source, order, table, at)
+    if number is not None and not same and _was_created_at_same_time(table, before, identity=identity):
+        raise _table_remade_error(f"{table} was emptied since it was read up to {at}", table)
+    row = _read_row_digests(source, order, table, at)
     if row is not None:
         changed = [row[name] != digest for name, digest in told["row"].items() if name in row]
-        altered = before.draft.body.get("created", _made(table)) != _made(table)
+        altered = before.draft.body.get("created", _creation_text(table)) != _creation_text(table)
         # Whoever changes a row leaves most of it: where most differs, and the counter may have been put back, it is
         # another one.
         if not any(changed) or (same and not (altered and 2 * sum(changed) > len(changed))):
@@ -79,23 +91,25 @@ def require_same_rows(source: Source, order: Order, table: Table, before: Plan, 
     elif same:
         return
     what = "is gone" if row is None else "is another one"
-    raise _made_anew(f"the row of {table} at {at}, up to which it is read, {what}", table)
+    raise _table_remade_error(f"the row of {table} at {at}, up to which it is read, {what}", table)
 
 
-def _made_at_same_time(table: Table, before: Plan, *, identity: str) -> bool:
+def _was_created_at_same_time(table: SourceTable, before: Plan, *, identity: str) -> bool:
     """Whether a table has the time that it had for a plan of this server, and cannot have got it anew since."""
     body = before.draft.body
     t0 = (body.get("horizon") or {}).get("t0")
-    if table.created is None or t0 is None or before.draft.world.source_identity != identity:
+    if table.created is None or t0 is None or before.draft.basis.source_identity != identity:
         return False  # each of two servers numbers tables by itself
-    return body.get("created") == _made(table) and instant_of(t0) >= table.created + MADE_WITHIN
+    return (
+        body.get("created") == _creation_text(table) and parse_instant(t0) >= table.created + CREATION_TIME_RESOLUTION
+    )
 
 
-def _made(table: Table) -> str | None:
-    return instant_text(table.created) if table.created else None
+def _creation_text(table: SourceTable) -> str | None:
+    return format_instant(table.created) if table.created else None
 
 
-def _made_anew(message: str, table: Table) -> SchemaDrift:
+def _table_remade_error(message: str, table: SourceTable) -> SchemaDrift:
     return SchemaDrift(
         f"{message}: was it emptied or made anew?",
         hint=f"Read it from its start: syncd watermark reset -t {table} --mysql-only --reason 'made anew'. "
@@ -103,32 +117,34 @@ def _made_anew(message: str, table: Table) -> SchemaDrift:
     )
 
 
-def _row(source: Source, order: Order, table: Table, at: Cursor) -> dict[str, str] | None:
-    names = [column.name for column in table.columns if _tells(column, order)][:MOST_COLUMNS]
-    rows = source.rows(row_at(order, at, names))
+def _read_row_digests(
+    source: SourceDatabase, order: StreamOrder, table: SourceTable, position: Cursor
+) -> dict[str, str] | None:
+    names = [column.name for column in table.columns if _is_witness_column(column, order)][:MAX_WITNESS_COLUMNS]
+    rows = source.fetch_rows(row_at_position_sql(order, position, names))
     if not rows:
         return None
     return {name: _digest(value) for name, value in zip(names, rows[0][1:], strict=True)}
 
 
-def _tells(column: Column, order: Order) -> bool:
+def _is_witness_column(column: SourceColumn, order: StreamOrder) -> bool:
     """Whether the column's value is likely to differ in another row, and to stay in this one."""
     key = {each.name for each in order.key}
-    stays = not column.generated and "on update" not in column.extra
-    return stays and column.name not in key and _WHOLE.fullmatch(column.data_type) is not None
+    stays = not column.is_generated and "on update" not in column.extra
+    return stays and column.name not in key and _STABLE_TYPES_PATTERN.fullmatch(column.data_type) is not None
 
 
 def _digest(value: object) -> str:
     return hashlib.sha256(repr(value).encode()).hexdigest()[:16]
 
 
-def id_of(source: Source, table: Table) -> str | None:
+def read_table_id(source: SourceDatabase, table: SourceTable) -> str | None:
     """InnoDB's number of the table: another one once it is emptied, made anew or rebuilt; None where it is not told."""
-    sql = table_id(table.database, table.name, mariadb=source.server().mariadb)
+    sql = table_id_sql(table.database, table.name, mariadb=source.get_server_info().mariadb)
     if sql is None:
         return None
     try:
-        rows = source.rows(sql)
+        rows = source.fetch_rows(sql)
     except SourceUnfit:
         return None  # without the right PROCESS
     return str(rows[0][0]) if len(rows) == 1 else None

@@ -9,17 +9,17 @@ from itertools import zip_longest
 from typing import Any, Final
 
 from syncd.errors import SchemaDrift
-from syncd.extract.plan_rules import Span
+from syncd.extract.plan_rules import PlanSpan
 from syncd.tables.order_column import OrderColumn
-from syncd.tables.sort_order import Order
+from syncd.tables.sort_order import StreamOrder
 from watermarks.batch import Plan
 from watermarks.cursor import Cursor
 
-_RENAMED: Final = {"utf8": "utf8mb3"}
+_CHARSET_ALIASES: Final = {"utf8": "utf8mb3"}
 """Character sets that newer servers call by another name, and their collations with them."""
 
 
-def require_positions(order: Order, mark: Cursor, reached: Cursor) -> None:
+def require_valid_positions(order: StreamOrder, mark: Cursor, reached: Cursor) -> None:
     """Make sure that the mark, and the key a first pass has reached, can be positions in this order.
 
     Raises:
@@ -28,56 +28,56 @@ def require_positions(order: Order, mark: Cursor, reached: Cursor) -> None:
     for cursor, columns in ((mark, order.columns), (reached, order.key)):
         kinds = [value.kind for value in cursor.values]
         if kinds != [column.kind for column in columns[: len(kinds)]]:
-            raise _drift(
+            raise _schema_drift(
                 order,
-                f"{cursor} is no position of {order.database}.{order.table} by ({_named(columns)}):"
+                f"{cursor} is no position of {order.database}.{order.table} by ({_join_names(columns)}):"
                 " its order column or key has changed",
             )
 
 
-def require_same_order(order: Order, before: Plan) -> None:
+def require_same_order(order: StreamOrder, before: Plan) -> None:
     """Make sure that a plan, whose end the next one goes on from, read in this very order.
 
     Raises:
         SchemaDrift: columns came to the order or left it, or they sort their values in another way.
     """
     body = before.draft.body
-    was, now = _was(body), _is(order, body)
-    if change := next(_changes(was, now), None):
-        raise _drift(order, f"{order.database}.{order.table} was read by ({_named(was)}), and {change}")
+    was, now = _recorded_columns(body), _current_columns(order, body)
+    if change := next(_describe_changes(was, now), None):
+        raise _schema_drift(order, f"{order.database}.{order.table} was read by ({_join_names(was)}), and {change}")
 
 
-def tells_order(plan: Plan) -> bool:
+def records_order(plan: Plan) -> bool:
     """Whether a plan says by which columns it read, the order column among them where there is one."""
-    return plan.draft.body.get("span") in {Span.ORDER, Span.KEY}
+    return plan.draft.body.get("span") in {PlanSpan.ORDER, PlanSpan.KEY}
 
 
-def tells_key(plan: Plan) -> bool:
+def is_by_key(plan: Plan) -> bool:
     """Whether a plan is of a first pass, which goes by the key."""
-    return plan.draft.body.get("span") == Span.KEY
+    return plan.draft.body.get("span") == PlanSpan.KEY
 
 
-def _was(body: Mapping[str, Any]) -> Sequence[OrderColumn]:
+def _recorded_columns(body: Mapping[str, Any]) -> Sequence[OrderColumn]:
     time = [body["time"]] if "time" in body else []
-    return tuple(OrderColumn.of_fields(each) for each in (*time, *body["columns"]))
+    return tuple(OrderColumn.from_fields(each) for each in (*time, *body["columns"]))
 
 
-def _is(order: Order, body: Mapping[str, Any]) -> Sequence[OrderColumn]:
+def _current_columns(order: StreamOrder, body: Mapping[str, Any]) -> Sequence[OrderColumn]:
     """What the order has now where a plan had its columns: a first pass goes by the key, and knows the time beside."""
-    if Span(body["span"]) is Span.ORDER:
+    if PlanSpan(body["span"]) is PlanSpan.ORDER:
         return order.columns
-    return (*([order.time] if order.time and "time" in body else []), *order.key)
+    return (*([order.time_column] if order.time_column and "time" in body else []), *order.key)
 
 
-def _changes(was: Sequence[OrderColumn], now: Sequence[OrderColumn]) -> Iterator[str]:
-    for old, new in zip_longest(was, now):
+def _describe_changes(before: Sequence[OrderColumn], now: Sequence[OrderColumn]) -> Iterator[str]:
+    for old, new in zip_longest(before, now):
         if old is None or new is None or old.name.casefold() != new.name.casefold():
-            yield f"its order is ({_named(now)}) now"
+            yield f"its order is ({_join_names(now)}) now"
             return
-    for old, new in zip(was, now, strict=True):
+    for old, new in zip(before, now, strict=True):
         if old.kind is not new.kind:
             yield f"values of {new.name} are {new.kind} now, and were {old.kind}"
-        if _collation(old) != _collation(new):
+        if _normalize_collation(old) != _normalize_collation(new):
             yield f"{new.name} is sorted by {new.collation} now, and was by {old.collation}"
         if new.fraction < old.fraction:
             yield f"{new.name} has {new.fraction} digits after its point now, and had {old.fraction}"
@@ -85,9 +85,9 @@ def _changes(was: Sequence[OrderColumn], now: Sequence[OrderColumn]) -> Iterator
             yield f"the members of {new.name} are others now, or in another order"
 
 
-def _collation(column: OrderColumn) -> str | None:
+def _normalize_collation(column: OrderColumn) -> str | None:
     charset, _, rest = (column.collation or "").partition("_")
-    return f"{_RENAMED.get(charset, charset)}_{rest}"
+    return f"{_CHARSET_ALIASES.get(charset, charset)}_{rest}"
 
 
 def _begins_with(members: str | None, old: str) -> bool:
@@ -95,13 +95,13 @@ def _begins_with(members: str | None, old: str) -> bool:
     return members is not None and (members == old or members.startswith(f"{old.removesuffix(')')},"))
 
 
-def _named(columns: Sequence[OrderColumn]) -> str:
+def _join_names(columns: Sequence[OrderColumn]) -> str:
     return ", ".join(column.name for column in columns)
 
 
-def _drift(order: Order, told: str) -> SchemaDrift:
+def _schema_drift(order: StreamOrder, message: str) -> SchemaDrift:
     return SchemaDrift(
-        told,
+        message,
         hint="Take the change back, or begin a new generation: syncd watermark reset "
         f"-t {order.database}.{order.table} --mysql-only --reason 'the order changed'",
     )

@@ -6,30 +6,37 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
-from syncd.datatypes.columns import Passage, Travel
-from syncd.datatypes.mysql_quoting import qualified
-from syncd.datatypes.source_table import Table
+from syncd.datatypes.columns import ColumnMapping, TransferType
+from syncd.datatypes.mysql_quoting import quote_table
+from syncd.datatypes.source_table import SourceTable
 from syncd.errors import ConfigError
 from syncd.lake.window_reads import OrderField, WindowQuery
-from syncd.mysql.sql import at_any, below, hinted, own_rows, read_rows, selects_of, within
+from syncd.mysql.sql import (
+    below_horizon_condition,
+    custom_query_source,
+    force_index,
+    keys_condition,
+    select_list,
+    select_rows_sql,
+    window_condition,
+)
 from syncd.ports.source import Horizon
 from syncd.settings import Mode, StreamSettings
 from syncd.tables.order_column import OrderColumn
-from syncd.tables.sort_order import WHOLE, Order, serves
-from syncd.tables.table_identity import Made
-from watermarks.batch import Draft, Kind, Plan, Snapshot, World
-from watermarks.cursor import START, Cursor, OrderedByDatabase, instant_text
-from watermarks.cursor import Kind as ValueKind
-from watermarks.progress import Extracted
+from syncd.tables.sort_order import CURSOR_NONE, StreamOrder, has_usable_index
+from syncd.tables.table_identity import TableIncarnation
+from watermarks.batch import BatchDraft, BatchKind, Plan, PlanBasis, SnapshotProgress
+from watermarks.cursor import START_CURSOR, Cursor, OrderedByDatabase, ValueKind, format_instant
+from watermarks.progress import ExtractProgress
 from watermarks.window import Window
 
 FEWEST_ROWS: Final = 50_000
 """Below so many rows a window is not worth a task and a connection of its own."""
-KEYS_AT_ONCE: Final = 500
+KEYS_PER_STATEMENT: Final = 500
 """Rows that one statement reads by their keys."""
 
 
-class Way(StrEnum):
+class PlanMode(StrEnum):
     """How a stream goes on."""
 
     WHOLE = "whole"
@@ -42,7 +49,7 @@ class Way(StrEnum):
     """From mark to mark."""
 
 
-class Span(StrEnum):
+class PlanSpan(StrEnum):
     """What the windows of a plan are ranges of."""
 
     ORDER = "order"
@@ -57,7 +64,7 @@ class Span(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class ExtractRequest:
     """What one run asks for beyond the configuration."""
 
     limit: int | None = None
@@ -68,14 +75,14 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class WindowBounds:
     """Positions of real rows, in order, that windows end at."""
 
     low: Cursor
     ends: tuple[Cursor, ...] = ()
     rows: int = 0
     """How many rows there were up to the last end, at most."""
-    more: bool = False
+    has_more: bool = False
     """Whether rows may follow."""
 
     @property
@@ -90,7 +97,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class PlanContext:
     """What every plan of this moment has in common."""
 
     mark: Cursor
@@ -98,22 +105,22 @@ class Ground:
     fingerprint: str
     created: datetime | None
     horizon: Horizon | None = None
-    made: Made | None = None
+    incarnation: TableIncarnation | None = None
     """Of a table that is read by its stamps: which one it is."""
 
     @property
-    def world(self) -> World:
-        return World(mark=self.mark, source_identity=self.identity, schema=self.fingerprint)
+    def world(self) -> PlanBasis:
+        return PlanBasis(mark=self.mark, source_identity=self.identity, schema=self.fingerprint)
 
 
-def way_of(chain: Extracted, settings: StreamSettings) -> Way:
+def choose_plan_mode(chain: ExtractProgress, settings: StreamSettings) -> PlanMode:
     """How the stream goes on from where its chain stands."""
-    if settings.cursor == WHOLE:
-        return Way.WHOLE
+    if settings.cursor == CURSOR_NONE:
+        return PlanMode.WHOLE
     if chain.snapshot is not None and not chain.snapshot.done:
-        return Way.CHUNKS
+        return PlanMode.CHUNKS
     # A finished pass over an empty table with no horizon yet is no beginning either.
-    return Way.BEGIN if chain.cursor == START and chain.snapshot is None else Way.FOLLOW
+    return PlanMode.BEGIN if chain.cursor == START_CURSOR and chain.snapshot is None else PlanMode.FOLLOW
 
 
 def window_rows(batch_rows: int, windows: int) -> int:
@@ -121,17 +128,17 @@ def window_rows(batch_rows: int, windows: int) -> int:
     return max(FEWEST_ROWS, -(-batch_rows // max(windows, 1)))
 
 
-def steps(rows: int, *, each: int) -> list[int]:
+def split_rows(rows: int, *, window_size: int) -> list[int]:
     """The sizes of windows that make up so many rows."""
-    return [min(each, rows - done) for done in range(0, rows, each)]
+    return [min(window_size, rows - done) for done in range(0, rows, window_size)]
 
 
-def rows_left(settings: StreamSettings, request: Request, *, done: int) -> int:
+def rows_left(settings: StreamSettings, request: ExtractRequest, *, done: int) -> int:
     """How many rows the next batch of a run may have."""
     return settings.batch_rows if request.limit is None else min(settings.batch_rows, request.limit - done)
 
 
-def reaches(high: Cursor, low: Cursor) -> bool:
+def may_hold_rows(high: Cursor, low: Cursor) -> bool:
     """Whether there can be rows behind one position up to another; what only the database can judge, it shall."""
     try:
         return low < high
@@ -139,25 +146,25 @@ def reaches(high: Cursor, low: Cursor) -> bool:
         return low != high
 
 
-def ahead_is_due(horizon: Horizon, settings: StreamSettings, *, looked: datetime | None) -> bool:
+def is_ahead_due(horizon: Horizon, settings: StreamSettings, *, checked_at: datetime | None) -> bool:
     """Whether rows have waited too long above a horizon that something holds."""
     if settings.mode is not Mode.UPSERT or horizon.bound is None:
         return False
-    rested = looked is None or horizon.t0 - looked >= settings.ahead_after
+    rested = checked_at is None or horizon.t0 - checked_at >= settings.ahead_after
     return rested and horizon.t0 - horizon.bound > settings.ahead_after
 
 
-def held_by(horizon: Horizon, settings: StreamSettings, request: Request) -> str:
+def describe_long_hold(horizon: Horizon, settings: StreamSettings, request: ExtractRequest) -> str:
     """Who has held a horizon for longer than rows are to wait for it, in words; empty where nobody has."""
     bound, promised = horizon.bound, settings.schedule.fresh_within
     if bound is None or not horizon.holder or (request.until is not None and request.until <= bound):
         return ""
     # A promise breaks between two passes: the one before has to have said why.
     patience = settings.ahead_after if promised is None else min(settings.ahead_after, promised / 2)
-    return hold_of(horizon) if horizon.t0 - bound > patience else ""
+    return describe_hold(horizon) if horizon.t0 - bound > patience else ""
 
 
-def hold_of(horizon: Horizon) -> str:
+def describe_hold(horizon: Horizon) -> str:
     """What holds a horizon, in words; they stay the same while one transaction does, for that is no news."""
     if horizon.bound is None or not horizon.holder:
         return horizon.reason
@@ -165,32 +172,32 @@ def hold_of(horizon: Horizon) -> str:
     return f"held by {horizon.holder}, since {horizon.bound:%Y-%m-%d %H:%M:%S} UTC at the earliest"
 
 
-def required_start(settings: StreamSettings) -> datetime:
+def require_start(settings: StreamSettings) -> datetime:
     if settings.start is None:
         raise ConfigError("first_run: from says no instant", hint="Write it like first_run: {from: 2025-01-01}.")
     return settings.start
 
 
-def required_range(request: Request) -> tuple[datetime, datetime]:
+def require_range(request: ExtractRequest) -> tuple[datetime, datetime]:
     if request.since is None or request.until is None:
         raise ConfigError("a range has two ends", hint="Give both: --from INSTANT --until INSTANT")
     return request.since, request.until
 
 
-def require_no_bounds(request: Request, settings: StreamSettings) -> None:
+def require_no_bounds(request: ExtractRequest, settings: StreamSettings) -> None:
     """A table that is read whole can be cut nowhere.
 
     Raises:
         ConfigError: the run asks for a part of it.
     """
-    if request != Request():
+    if request != ExtractRequest():
         raise ConfigError(
             f"{settings.database}.{settings.table} is read whole each time, and no part of it means anything",
             hint="Leave out --limit, --from and --until for a stream with `cursor: none`.",
         )
 
 
-def require_keys_only(request: Request, settings: StreamSettings) -> None:
+def require_no_time_range(request: ExtractRequest, settings: StreamSettings) -> None:
     """A table that is read by its key knows no time.
 
     Raises:
@@ -204,226 +211,246 @@ def require_keys_only(request: Request, settings: StreamSettings) -> None:
     )
 
 
-def increment(ground: Ground, order: Order, bounds: Bounds) -> Draft:
+def plan_increment(context: PlanContext, order: StreamOrder, bounds: WindowBounds) -> BatchDraft:
     """The rows after the mark up to a real row."""
-    return Draft(
-        kind=Kind.INCREMENT,
-        world=ground.world,
+    return BatchDraft(
+        kind=BatchKind.INCREMENT,
+        basis=context.world,
         windows=bounds.windows,
         high=bounds.high,
-        proven=_proven(ground),
-        body=_body(ground, order, bounds, Span.ORDER),
+        proven=_is_proven(context),
+        body=_plan_body(context, order, bounds, PlanSpan.ORDER),
     )
 
 
-def beginning(ground: Ground, order: Order, start: Cursor) -> Draft:
+def plan_start(context: PlanContext, order: StreamOrder, start: Cursor) -> BatchDraft:
     """No rows: the mark is put where the stream begins. What lies before is not promised, so nothing is proven."""
-    time = {"time": order.time.fields()} if order.time else {}
-    return Draft(
-        kind=Kind.SNAPSHOT,
-        world=ground.world,
+    time = {"time": order.time_column.to_fields()} if order.time_column else {}
+    return BatchDraft(
+        kind=BatchKind.SNAPSHOT,
+        basis=context.world,
         high=start,
-        snapshot=Snapshot(horizon=start, reached=START, done=True),
+        snapshot=SnapshotProgress(horizon=start, reached_key=START_CURSOR, done=True),
         proven=False,
-        body=_body(ground, order, Bounds(low=START), Span.KEY) | time,
+        body=_plan_body(context, order, WindowBounds(low=START_CURSOR), PlanSpan.KEY) | time,
     )
 
 
-def chunk(ground: Ground, order: Order, bounds: Bounds, horizon: Cursor, *, proven: bool, nulls: bool) -> Draft:
+def plan_chunk(
+    context: PlanContext,
+    order: StreamOrder,
+    bounds: WindowBounds,
+    horizon: Cursor,
+    *,
+    proven: bool,
+    include_nulls: bool,
+) -> BatchDraft:
     """A range of keys of the first pass; the last one moves the mark to the horizon that the first one fixed."""
-    done = not bounds.more
-    body = _body(ground, order, bounds, Span.KEY) | {
+    done = not bounds.has_more
+    body = _plan_body(context, order, bounds, PlanSpan.KEY) | {
         "below": str(horizon.values[0]),
-        "time": order.columns[0].fields(),
-        "nulls": nulls and order.nullable,
+        "time": order.columns[0].to_fields(),
+        "nulls": include_nulls and order.nullable,
     }
-    return Draft(
-        kind=Kind.SNAPSHOT,
-        world=ground.world,
+    return BatchDraft(
+        kind=BatchKind.SNAPSHOT,
+        basis=context.world,
         windows=bounds.windows,
-        high=horizon if done else ground.mark,
-        snapshot=Snapshot(horizon=horizon, reached=bounds.high, done=done),
-        proven=proven and not is_remade(ground),
+        high=horizon if done else context.mark,
+        snapshot=SnapshotProgress(horizon=horizon, reached_key=bounds.high, done=done),
+        proven=proven and not is_table_replaced(context),
         body=body,
     )
 
 
-def beside(kind: Kind, ground: Ground, order: Order, bounds: Bounds, *, proven: bool = False) -> Draft:
+def plan_beside_mark(
+    kind: BatchKind, context: PlanContext, order: StreamOrder, bounds: WindowBounds, *, proven: bool = False
+) -> BatchDraft:
     """A batch that moves no mark: rows ahead of the horizon, or a range read again."""
-    return Draft(
+    return BatchDraft(
         kind=kind,
-        world=ground.world,
+        basis=context.world,
         windows=bounds.windows,
-        high=ground.mark,
+        high=context.mark,
         proven=proven,
-        body=_body(ground, order, bounds, Span.ORDER) | {"more": bounds.more},
+        body=_plan_body(context, order, bounds, PlanSpan.ORDER) | {"more": bounds.has_more},
     )
 
 
-def by_keys(ground: Ground, order: Order, keys: Sequence[Cursor]) -> Draft:
+def plan_by_keys(context: PlanContext, order: StreamOrder, keys: Sequence[Cursor]) -> BatchDraft:
     """The rows with these keys, read again; it moves no mark."""
-    facts = _body(ground, order, Bounds(low=START, rows=len(keys)), Span.KEY)
-    return Draft(
-        kind=Kind.REPAIR,
-        world=ground.world,
-        high=ground.mark,
-        body={**facts, "span": Span.ROWS, "keys": [key.texts() for key in keys]},
+    facts = _plan_body(context, order, WindowBounds(low=START_CURSOR, rows=len(keys)), PlanSpan.KEY)
+    return BatchDraft(
+        kind=BatchKind.REPAIR,
+        basis=context.world,
+        high=context.mark,
+        body={**facts, "span": PlanSpan.ROWS, "keys": [key.to_texts() for key in keys]},
     )
 
 
-def upto_end(bounds: Bounds, end: Cursor) -> Bounds:
+def extend_to_end(bounds: WindowBounds, end: Cursor) -> WindowBounds:
     """Where no row follows up to the end of a range, bounds that reach it: to be read again is all of the range.
 
     A target that appends loses what stood there, and what is gone at the source has left no row to end a window at.
     """
-    if bounds.more or not reaches(end, bounds.high):
+    if bounds.has_more or not may_hold_rows(end, bounds.high):
         return bounds
     return replace(bounds, ends=(*bounds.ends[:-1], end))
 
 
-def again(ground: Ground, order: Order, bounds: Bounds, why: Mapping[str, Any]) -> Draft:
+def plan_reread(
+    context: PlanContext, order: StreamOrder, bounds: WindowBounds, reason: Mapping[str, Any]
+) -> BatchDraft:
     """What was read before a break in the server's time, once more: it moves no mark, and knows of the break."""
-    made = beside(Kind.REPAIR, ground, order, bounds)
-    return replace(made, body={**made.body, "again": dict(why)})
+    made = plan_beside_mark(BatchKind.REPAIR, context, order, bounds)
+    return replace(made, body={**made.body, "again": dict(reason)})
 
 
-def whole(ground: Ground, database: str, table: str, *, proven: bool) -> Draft:
+def plan_whole_table(context: PlanContext, database: str, table: str, *, proven: bool) -> BatchDraft:
     """The whole table, in one statement and so in one snapshot."""
-    facts = _facts(ground) | {"span": Span.ALL, "database": database, "table": table}
-    return Draft(
-        kind=Kind.SNAPSHOT,
-        world=ground.world,
-        high=START,
-        snapshot=Snapshot(horizon=START, reached=START, done=True),
+    facts = _common_fields(context) | {"span": PlanSpan.ALL, "database": database, "table": table}
+    return BatchDraft(
+        kind=BatchKind.SNAPSHOT,
+        basis=context.world,
+        high=START_CURSOR,
+        snapshot=SnapshotProgress(horizon=START_CURSOR, reached_key=START_CURSOR, done=True),
         proven=proven,
         body=facts,
     )
 
 
-def _proven(ground: Ground) -> bool:
-    return ground.horizon is not None and ground.horizon.proven and not is_remade(ground)
+def _is_proven(context: PlanContext) -> bool:
+    return context.horizon is not None and context.horizon.proven and not is_table_replaced(context)
 
 
-def is_remade(ground: Ground) -> bool:
+def is_table_replaced(context: PlanContext) -> bool:
     """Whether rows may stand below the mark that were never read, for the table was another one when they were due."""
-    return ground.made is not None and ground.made.remade is not None
+    return context.incarnation is not None and context.incarnation.replaced_in is not None
 
 
-def _body(ground: Ground, order: Order, bounds: Bounds, span: Span) -> dict[str, Any]:
-    by_key = span is Span.KEY
-    return _facts(ground) | {
+def _plan_body(context: PlanContext, order: StreamOrder, bounds: WindowBounds, span: PlanSpan) -> dict[str, Any]:
+    by_key = span is PlanSpan.KEY
+    return _common_fields(context) | {
         "span": span,
         "database": order.database,
         "table": order.table,
         "index": order.key_index if by_key else order.index,
-        "columns": [column.fields() for column in (order.key if by_key else order.columns)],
+        "columns": [column.to_fields() for column in (order.key if by_key else order.columns)],
         "rows_at_most": bounds.rows,
     }
 
 
-def _facts(ground: Ground) -> dict[str, Any]:
-    horizon = ground.horizon
-    shown = None if horizon is None else _shown(horizon)
-    created = ground.created
-    made = ground.made.fields() if ground.made else {}
-    return {"horizon": shown, "created": instant_text(created) if created else None, **made}
+def _common_fields(context: PlanContext) -> dict[str, Any]:
+    horizon = context.horizon
+    shown = None if horizon is None else _horizon_fields(horizon)
+    created = context.created
+    made = context.incarnation.to_fields() if context.incarnation else {}
+    return {"horizon": shown, "created": format_instant(created) if created else None, **made}
 
 
-def _shown(horizon: Horizon) -> dict[str, Any]:
+def _horizon_fields(horizon: Horizon) -> dict[str, Any]:
     return {
-        "bound": instant_text(horizon.bound) if horizon.bound else None,
-        "t0": instant_text(horizon.t0),
+        "bound": format_instant(horizon.bound) if horizon.bound else None,
+        "t0": format_instant(horizon.t0),
         "proven": horizon.proven,
         "reason": horizon.reason,
         "breaks": [each.id for each in horizon.breaks],
     }
 
 
-def queries_of(plan: Plan, passages: Sequence[Passage], *, own: str | None = None) -> tuple[WindowQuery, ...]:
+def build_queries(
+    plan: Plan, mappings: Sequence[ColumnMapping], *, custom_query: str | None = None
+) -> tuple[WindowQuery, ...]:
     """The statements that read a plan: of the sealed plan, the passages and one's own SQL alone."""
     body = plan.draft.body
-    if Span(body["span"]) is Span.ALL:
-        source = own_rows(own, "TRUE") if own else qualified(body["database"], body["table"])
-        return (WindowQuery(window=None, sql=read_rows(selects_of(passages), source, "TRUE")),)
-    columns = _columns(body)
-    if Span(body["span"]) is Span.ROWS:
-        keys = [Cursor.of_texts(key) for key in body["keys"]]
-        some = (keys[first : first + KEYS_AT_ONCE] for first in range(0, len(keys), KEYS_AT_ONCE))
-        selects = selects_of(passages)
-        return tuple(WindowQuery(window=None, sql=_read(body, selects, at_any(columns, each), own)) for each in some)
-    selects = selects_of(passages) + _extra(columns, passages)
+    if PlanSpan(body["span"]) is PlanSpan.ALL:
+        source = (
+            custom_query_source(custom_query, "TRUE") if custom_query else quote_table(body["database"], body["table"])
+        )
+        return (WindowQuery(window=None, sql=select_rows_sql(select_list(mappings), source, "TRUE")),)
+    columns = _recorded_columns(body)
+    if PlanSpan(body["span"]) is PlanSpan.ROWS:
+        keys = [Cursor.from_texts(key) for key in body["keys"]]
+        some = (keys[first : first + KEYS_PER_STATEMENT] for first in range(0, len(keys), KEYS_PER_STATEMENT))
+        selects = select_list(mappings)
+        return tuple(
+            WindowQuery(window=None, sql=_read_sql(body, selects, keys_condition(columns, each), custom_query))
+            for each in some
+        )
+    selects = select_list(mappings) + _extra_selects(columns, mappings)
     return tuple(
-        WindowQuery(window=window, sql=_read(body, selects, _condition(body, columns, window), own))
+        WindowQuery(window=window, sql=_read_sql(body, selects, _window_condition(body, columns, window), custom_query))
         for window in plan.draft.windows
     )
 
 
-def _read(body: Mapping[str, Any], selects: Sequence[tuple[str, str]], where: str, own: str | None) -> str:
-    if own:
-        return read_rows(selects, own_rows(own, where), "TRUE")
-    return read_rows(selects, hinted(body["database"], body["table"], body["index"]), where)
+def _read_sql(body: Mapping[str, Any], selects: Sequence[tuple[str, str]], where: str, custom_query: str | None) -> str:
+    if custom_query:
+        return select_rows_sql(selects, custom_query_source(custom_query, where), "TRUE")
+    return select_rows_sql(selects, force_index(body["database"], body["table"], body["index"]), where)
 
 
-def _condition(body: Mapping[str, Any], columns: Sequence[OrderColumn], window: Window) -> str:
-    where = within(columns, window)
+def _window_condition(body: Mapping[str, Any], columns: Sequence[OrderColumn], window: Window) -> str:
+    where = window_condition(columns, window)
     if "below" not in body:
         return where
-    time = OrderColumn.of_fields(body["time"])
-    horizon = Cursor.of_texts([body["below"]])
-    return f"{where} AND {below(time, horizon.values[0], nulls=body['nulls'])}"
+    time = OrderColumn.from_fields(body["time"])
+    horizon = Cursor.from_texts([body["below"]])
+    return f"{where} AND {below_horizon_condition(time, horizon.values[0], nulls=body['nulls'])}"
 
 
-def reads(plan: Plan) -> bool:
+def reads_in_order(plan: Plan) -> bool:
     """Whether a plan was made to read rows from the source in their order, by its body: so it knows the horizon."""
-    return plan.draft.body.get("span") not in {Span.NONE, Span.ROWS}
+    return plan.draft.body.get("span") not in {PlanSpan.NONE, PlanSpan.ROWS}
 
 
-def is_little(draft: Draft) -> bool:
+def is_small(draft: BatchDraft) -> bool:
     """Whether a draft reads few rows; of a table that is read whole nobody knows."""
     most = draft.body.get("rows_at_most")
     return most is None or most <= FEWEST_ROWS
 
 
-def is_served(body: Mapping[str, Any], table: Table) -> bool:
+def has_needed_index(body: Mapping[str, Any], table: SourceTable) -> bool:
     """Whether the index that a plan's statements name is still there for the columns they need it for."""
-    if Span(body["span"]) in {Span.ALL, Span.NONE}:
+    if PlanSpan(body["span"]) in {PlanSpan.ALL, PlanSpan.NONE}:
         return True
-    return serves(table, body["index"], [column["name"] for column in body["columns"]])
+    return has_usable_index(table, body["index"], [column["name"] for column in body["columns"]])
 
 
-def order_fields(plan: Plan, passages: Sequence[Passage]) -> tuple[OrderField, ...]:
+def make_order_fields(plan: Plan, mappings: Sequence[ColumnMapping]) -> tuple[OrderField, ...]:
     """Where each value of a row's position stands among what a query gives."""
     body = plan.draft.body
-    if Span(body["span"]) in {Span.ALL, Span.ROWS}:
+    if PlanSpan(body["span"]) in {PlanSpan.ALL, PlanSpan.ROWS}:
         return ()
-    columns = _columns(body)
+    columns = _recorded_columns(body)
     return tuple(
-        OrderField(name=name, kind=column.kind) for name, column in zip(_names(columns, passages), columns, strict=True)
+        OrderField(name=name, kind=column.kind)
+        for name, column in zip(_order_field_names(columns, mappings), columns, strict=True)
     )
 
 
-def _columns(body: Mapping[str, Any]) -> tuple[OrderColumn, ...]:
-    return tuple(map(OrderColumn.of_fields, body["columns"]))
+def _recorded_columns(body: Mapping[str, Any]) -> tuple[OrderColumn, ...]:
+    return tuple(map(OrderColumn.from_fields, body["columns"]))
 
 
-def _names(columns: Sequence[OrderColumn], passages: Sequence[Passage]) -> list[str]:
+def _order_field_names(columns: Sequence[OrderColumn], mappings: Sequence[ColumnMapping]) -> list[str]:
     """A passage's own field where it carries the order's value, else one beside it."""
-    return [_carrier(column, passages) or f"_syncd_order_{place}" for place, column in enumerate(columns)]
+    return [_find_carrying_field(column, mappings) or f"_syncd_order_{place}" for place, column in enumerate(columns)]
 
 
-def _carrier(column: OrderColumn, passages: Sequence[Passage]) -> str | None:
+def _find_carrying_field(column: OrderColumn, mappings: Sequence[ColumnMapping]) -> str | None:
     """The field in which a value of the order travels already: in its very form, or as an integer of the same column.
 
     An integer of 64 bits without a sign travels in the two's complement of one, which whoever holds rows against
     their window knows from the passage.
     """
-    for passage in passages:
-        integer = column.kind is ValueKind.INT and passage.travel is Travel.INTEGER and passage.whole_number
+    for passage in mappings:
+        integer = column.kind is ValueKind.INT and passage.travel is TransferType.INTEGER and passage.is_integer
         if passage.select == column.select or (integer and passage.column == column.name):
             return passage.name
     return None
 
 
-def _extra(columns: Sequence[OrderColumn], passages: Sequence[Passage]) -> list[tuple[str, str]]:
-    beside = ((column, place) for place, column in enumerate(columns) if _carrier(column, passages) is None)
+def _extra_selects(columns: Sequence[OrderColumn], mappings: Sequence[ColumnMapping]) -> list[tuple[str, str]]:
+    beside = ((column, place) for place, column in enumerate(columns) if _find_carrying_field(column, mappings) is None)
     return [(column.select, f"_syncd_order_{place}") for column, place in beside]

@@ -11,59 +11,63 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Protocol
 
-from watermarks.batch import BatchId, Draft, Kind, Link, Plan
-from watermarks.cursor import Cursor, instant_of, instant_text
-from watermarks.progress import Extracted
+from watermarks.batch import BatchDraft, BatchId, BatchKind, BatchLink, Plan
+from watermarks.cursor import Cursor, format_instant, parse_instant
+from watermarks.progress import ExtractProgress
 
-BEGAN: Final = "looked"
+SCAN_START_FIELD: Final = "looked"
 """Where in a plan it is said when its look began."""
 
 
-class Past(Protocol):
+class ChainHistory(Protocol):
     """The chain as it stands; `watermarks.Chain` is one."""
 
-    def plan(self, batch: BatchId) -> Plan | None: ...
+    def read_plan(self, batch: BatchId) -> Plan | None: ...
 
-    def link(self, batch: BatchId) -> Link | None: ...
+    def read_link(self, batch: BatchId) -> BatchLink | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class AheadScan:
     """The last look above the horizon."""
 
-    began: datetime
+    started_at: datetime
     """The server's clock before its first batch."""
-    ended: datetime
+    last_batch_at: datetime
     """The same before its last one."""
-    left: Cursor | None
+    unread_from: Cursor | None
     """Where that left rows unread; None: it saw all there were."""
 
 
-def last_look(chain: Extracted, past: Past, *, identity: str, now: datetime, since: datetime) -> Look | None:
+def find_last_scan(
+    chain: ExtractProgress, history: ChainHistory, *, identity: str, now: datetime, since: datetime
+) -> AheadScan | None:
     """The last look of this generation, at this server and in its time; plans made before `since` are not searched."""
-    for batch in chain.ids_back(upto=chain.last, after=BatchId(chain.generation, 0)):
-        plan = past.plan(batch)
-        t0 = _t0(plan.draft.body) if plan is not None else None
-        if plan is None or t0 is None or t0 > now or plan.draft.world.source_identity != identity:
+    for batch in chain.batch_ids_newest_first(up_to=chain.last_batch, after=BatchId(chain.generation, 0)):
+        plan = history.read_plan(batch)
+        t0 = _server_time(plan.draft.body) if plan is not None else None
+        if plan is None or t0 is None or t0 > now or plan.draft.basis.source_identity != identity:
             return None
-        if plan.draft.kind is Kind.AHEAD and _was_done(past.link(batch)):
+        if plan.draft.kind is BatchKind.AHEAD and _is_ahead_link(history.read_link(batch)):
             body = plan.draft.body
-            began = instant_of(body[BEGAN]) if BEGAN in body else t0
-            return Look(began=began, ended=t0, left=plan.draft.windows[-1].high if body["more"] else None)
+            began = parse_instant(body[SCAN_START_FIELD]) if SCAN_START_FIELD in body else t0
+            return AheadScan(
+                started_at=began, last_batch_at=t0, unread_from=plan.draft.windows[-1].high if body["more"] else None
+            )
         if t0 <= since:
             return None
     return None
 
 
-def begun_at(draft: Draft, began: datetime) -> Draft:
+def with_scan_start(draft: BatchDraft, started_at: datetime) -> BatchDraft:
     """The draft of a batch ahead, with the instant at which its look began."""
-    return replace(draft, body={**draft.body, BEGAN: instant_text(began)})
+    return replace(draft, body={**draft.body, SCAN_START_FIELD: format_instant(started_at)})
 
 
-def _t0(body: Mapping[str, Any]) -> datetime | None:
+def _server_time(body: Mapping[str, Any]) -> datetime | None:
     horizon = body.get("horizon")
-    return instant_of(horizon["t0"]) if horizon else None
+    return parse_instant(horizon["t0"]) if horizon else None
 
 
-def _was_done(link: Link | None) -> bool:
-    return link is not None and link.kind is Kind.AHEAD
+def _is_ahead_link(link: BatchLink | None) -> bool:
+    return link is not None and link.kind is BatchKind.AHEAD

@@ -5,88 +5,109 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Protocol
 
-from syncd.datatypes.source_table import Table
+from syncd.datatypes.source_table import SourceTable
 from syncd.errors import SourceUnfit
-from syncd.mysql.sql import MARIADB, any_upto, partition_of, table_numbers
-from syncd.ports.source import Source
-from syncd.tables.sort_order import Order
-from syncd.tables.table_identity import MOST_PARTITIONS, Made
-from watermarks.batch import BatchId, Kind, Link, Plan
-from watermarks.progress import Extracted
+from syncd.mysql.sql import MARIADB_IDENTITY_PREFIX, any_row_upto_sql, parse_partition, table_ids_sql
+from syncd.ports.source import SourceDatabase
+from syncd.tables.sort_order import StreamOrder
+from syncd.tables.table_identity import MAX_PARTITIONS, TableIncarnation
+from watermarks.batch import BatchId, BatchKind, BatchLink, Plan
+from watermarks.progress import ExtractProgress
 
 
-class Links(Protocol):
+class BatchLinkLookup(Protocol):
     """The chain as it stands; `watermarks.Chain` is one."""
 
-    def link(self, batch: BatchId) -> Link | None: ...
+    def read_link(self, batch: BatchId) -> BatchLink | None: ...
 
 
 @dataclass(kw_only=True)
-class Remaking:
+class RemadeTableDetector:
     """What is known of the table of one stream, from the plan before and over the batches of one run."""
 
-    source: Source
-    links: Links
-    _known: dict[BatchId, Made] = field(default_factory=dict[BatchId, Made])
+    source: SourceDatabase
+    links: BatchLinkLookup
+    _known_by_batch: dict[BatchId, TableIncarnation] = field(default_factory=dict[BatchId, TableIncarnation])
     """By the number of the plan that said so; one that was proposed and not sealed may be among them."""
 
-    def told(self, plan: Plan) -> None:
+    def remember_plan(self, plan: Plan) -> None:
         """What a plan of an earlier run knew."""
-        self._known.setdefault(plan.id, Made.of_plan(plan))
+        self._known_by_batch.setdefault(plan.id, TableIncarnation.from_plan(plan))
 
-    def look(self, order: Order, table: Table, seen: Made, chain: Extracted, *, now: datetime) -> Made:
+    def detect(
+        self,
+        order: StreamOrder,
+        table: SourceTable,
+        observed: TableIncarnation,
+        chain: ExtractProgress,
+        *,
+        now: datetime,
+    ) -> TableIncarnation:
         """Which table it is now, for the next plan, of one whose server and time of making were `seen`.
 
         Of rows at or below what is read there is nothing to tell where the other table has none.
         """
-        made = self._known[chain.next] = self._looked(order, table, seen, chain, now=now)
+        made = self._known_by_batch[chain.next_batch] = self._detect(order, table, observed, chain, now=now)
         return made
 
-    def _looked(self, order: Order, table: Table, seen: Made, chain: Extracted, *, now: datetime) -> Made:
-        at = max((batch for batch in self._known if batch <= chain.last), default=None)
+    def _detect(
+        self,
+        order: StreamOrder,
+        table: SourceTable,
+        observed: TableIncarnation,
+        chain: ExtractProgress,
+        *,
+        now: datetime,
+    ) -> TableIncarnation:
+        at = max((batch for batch in self._known_by_batch if batch <= chain.last_batch), default=None)
         if at is None or at.generation != chain.generation:
-            return replace(seen.at(now), numbers=frozenset(self._numbers(table, seen.identity) or ()) or None)
-        before = self._known[at]
-        remade = before.remade
+            return replace(
+                observed.with_checked_at(now),
+                innodb_ids=frozenset(self._read_table_ids(table, observed.identity) or ()) or None,
+            )
+        before = self._known_by_batch[at]
+        remade = before.replaced_in
         if remade == at and self._is_abandoned(at):
-            remade = chain.next  # nobody is told of it by a batch that came to nothing
-        if before.is_known(seen, now=now):
-            return replace(before, remade=remade)
-        numbers = self._numbers(table, seen.identity)
-        made = replace(seen.at(now), numbers=frozenset(numbers) if numbers else None, remade=remade)
-        others = made.others(before)
+            remade = chain.next_batch  # nobody is told of it by a batch that came to nothing
+        if before.has_current_ids(observed, now=now):
+            return replace(before, replaced_in=remade)
+        numbers = self._read_table_ids(table, observed.identity)
+        made = replace(
+            observed.with_checked_at(now), innodb_ids=frozenset(numbers) if numbers else None, replaced_in=remade
+        )
+        others = made.new_innodb_ids(before)
         names = [name for number, name in (numbers or {}).items() if others is not None and number in others]
         if others is None or names:
-            made = replace(made, remade=chain.next if self._holds_rows(order, chain, names) else remade)
+            made = replace(made, replaced_in=chain.next_batch if self._has_rows(order, chain, names) else remade)
         return made
 
     def _is_abandoned(self, batch: BatchId) -> bool:
-        link = self.links.link(batch)
-        return link is None or link.kind is Kind.ABANDONED
+        link = self.links.read_link(batch)
+        return link is None or link.kind is BatchKind.ABANDONED
 
-    def _holds_rows(self, order: Order, chain: Extracted, names: list[str]) -> bool:
+    def _has_rows(self, order: StreamOrder, chain: ExtractProgress, names: list[str]) -> bool:
         """Whether there is a row at or below what is read, in what these names stand for; of none, in all of it."""
-        partitions = [partition_of(name) for name in names]
+        partitions = [parse_partition(name) for name in names]
         only = [each for each in partitions if each is not None] if None not in partitions else []
         snapshot = chain.snapshot
         if snapshot is not None and not snapshot.done:
-            asked = any_upto(order, order.key, order.key_index, snapshot.reached, partitions=only)
+            asked = any_row_upto_sql(order, order.key, order.key_index, snapshot.reached_key, partitions=only)
         else:
-            asked = any_upto(order, order.columns, order.index, chain.cursor, partitions=only)
-        return bool(self.source.rows(asked))
+            asked = any_row_upto_sql(order, order.columns, order.index, chain.cursor, partitions=only)
+        return bool(self.source.fetch_rows(asked))
 
-    def _numbers(self, table: Table, identity: str) -> Mapping[str, str] | None:
+    def _read_table_ids(self, table: SourceTable, identity: str) -> Mapping[str, str] | None:
         """InnoDB's names of the table and its partitions, by number; None where these are not told, or too many."""
-        mariadb = identity.startswith(MARIADB)
-        sql = table_numbers(table.database, table.name, mariadb=mariadb, partitioned=table.partitioned)
+        mariadb = identity.startswith(MARIADB_IDENTITY_PREFIX)
+        sql = table_ids_sql(table.database, table.name, mariadb=mariadb, partitioned=table.partitioned)
         if sql is None:
             return None
         try:
-            rows = self.source.rows(sql)
+            rows = self.source.fetch_rows(sql)
         except SourceUnfit:
             return None  # without the right PROCESS
-        return {str(number): _text(name) for number, name in rows} if 0 < len(rows) <= MOST_PARTITIONS else None
+        return {str(number): _decode_text(name) for number, name in rows} if 0 < len(rows) <= MAX_PARTITIONS else None
 
 
-def _text(name: object) -> str:
+def _decode_text(name: object) -> str:
     return name.decode() if isinstance(name, bytes) else str(name)

@@ -1,28 +1,28 @@
 """The commit horizon: the instant before which no stamp of the server can still appear."""
 
-from syncd.horizon.notes import Candidate, Notes
-from syncd.horizon.readings import NO_CLIENT, Readings, Sight, Thread, Writer
-from syncd.horizon.rule import judge
-from syncd.horizon.stamps import Stamp, stamp_of, unstamped
-from syncd.horizon.triggers import Trigger, bypassed, triggers_of
-from syncd.tables.wall_clock import floor_to, wall_bound, zone_of
+from syncd.horizon.notes import HorizonNotes, IdCandidate
+from syncd.horizon.readings import NO_CONNECTION, HorizonPoll, ServerThread, Visibility, WritingTransaction
+from syncd.horizon.rule import compute_horizons
+from syncd.horizon.stamps import StampKind, find_stamp_kind, find_unstamped_change
+from syncd.horizon.triggers import BeforeTrigger, find_bypassing_trigger, parse_triggers
+from syncd.tables.wall_clock import lowest_wall_time, parse_zone, truncate_to_fraction
 
 __all__ = [
-    "NO_CLIENT",
-    "Candidate",
-    "Notes",
-    "Readings",
-    "Sight",
-    "Stamp",
-    "Thread",
-    "Trigger",
-    "Writer",
-    "bypassed",
-    "floor_to",
-    "judge",
-    "stamp_of",
-    "triggers_of",
-    "unstamped",
-    "wall_bound",
-    "zone_of",
+    "NO_CONNECTION",
+    "BeforeTrigger",
+    "HorizonNotes",
+    "HorizonPoll",
+    "IdCandidate",
+    "ServerThread",
+    "StampKind",
+    "Visibility",
+    "WritingTransaction",
+    "compute_horizons",
+    "find_bypassing_trigger",
+    "find_stamp_kind",
+    "find_unstamped_change",
+    "lowest_wall_time",
+    "parse_triggers",
+    "parse_zone",
+    "truncate_to_fraction",
 ]

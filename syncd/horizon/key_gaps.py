@@ -6,48 +6,50 @@ from datetime import datetime
 from typing import Any, Final, Protocol
 
 from syncd.ports.source import Horizon
-from watermarks.codec import Damaged, Fields, blamed, seal, unseal
-from watermarks.cursor import Cursor, instant_of, instant_text
+from watermarks.codec import DamagedDocument, FieldReader, decode, encode, raise_as_damaged
+from watermarks.cursor import Cursor, format_instant, parse_instant
 
 FORMAT: Final = "syncd/growing"
 VERSION: Final = 1
-MOST_NOTES: Final = 64
+MAX_SEEN_KEYS: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class SeenKey:
     """The last key of a table, as it stood before an instant of the server's clock."""
 
-    high: Cursor
+    key: Cursor
     before: datetime
     server: str = ""
     """Whose clock that is, and where a person began anew, which of its tables was seen."""
 
 
-class Notes(Protocol):
+class SeenKeyStore(Protocol):
     """What was seen of a growing table; kept where a restart finds it, a restart costs no waiting."""
 
-    def read(self) -> tuple[Seen, ...]: ...
+    def read(self) -> tuple[SeenKey, ...]: ...
 
-    def write(self, seen: tuple[Seen, ...]) -> None:
+    def write(self, seen: tuple[SeenKey, ...]) -> None:
         """Keep these; that it failed is no error, for whoever knows less only waits longer."""
         ...
 
 
 @dataclass
-class Remembered:
+class InMemorySeenKeys:
     """Notes for as long as a process lives."""
 
-    kept: tuple[Seen, ...] = ()
+    kept: tuple[SeenKey, ...] = ()
 
-    def read(self) -> tuple[Seen, ...]:
+    def read(self) -> tuple[SeenKey, ...]:
         return self.kept
 
-    def write(self, seen: tuple[Seen, ...]) -> None:
+    def write(self, seen: tuple[SeenKey, ...]) -> None:
         self.kept = seen
 
 
-def complete(notes: Notes, horizon: Horizon, *, made: datetime | None = None) -> Cursor | None:
+def find_complete_key(
+    notes: SeenKeyStore, horizon: Horizon, *, table_created_at: datetime | None = None
+) -> Cursor | None:
     """The highest key below which nothing can be missing any more.
 
     Whoever holds a number below one that was seen had drawn it before, by a
@@ -55,48 +57,50 @@ def complete(notes: Notes, horizon: Horizon, *, made: datetime | None = None) ->
     has ended. What was seen before the table was `made` is of another one.
     """
     told, bound = notes.read(), horizon.bound
-    seen = tuple(note for note in told if made is None or note.before >= made)
+    seen = tuple(note for note in told if table_created_at is None or note.before >= table_created_at)
     passed = [] if bound is None else [note for note in seen if note.before <= bound]
     kept = (*passed[-1:], *(note for note in seen if note not in passed))
     if kept != told:
         notes.write(kept)
-    return passed[-1].high if passed else None
+    return passed[-1].key if passed else None
 
 
-def noted(notes: Notes, seen: Seen) -> None:
+def add_seen_key(notes: SeenKeyStore, seen: SeenKey) -> None:
     """Keep what was seen; of many, every second one, for a later one stands for those before it."""
     before = notes.read()
     kept = tuple(note for note in before if note.server == seen.server)
-    if not kept or kept[-1].high != seen.high:  # seen again, it was complete as early as before
+    if not kept or kept[-1].key != seen.key:  # seen again, it was complete as early as before
         kept = (*kept, seen)
     if kept != before:
-        notes.write(kept if len(kept) <= MOST_NOTES else (*kept[:-1:2], kept[-1]))
+        notes.write(kept if len(kept) <= MAX_SEEN_KEYS else (*kept[:-1:2], kept[-1]))
 
 
-def to_bytes(seen: tuple[Seen, ...]) -> bytes:
+def to_bytes(seen: tuple[SeenKey, ...]) -> bytes:
     """The notes as a document."""
-    return seal(FORMAT, VERSION, {"seen": [_fields(each) for each in seen]})
+    return encode(FORMAT, VERSION, {"seen": [_seen_to_fields(each) for each in seen]})
 
 
-def of_bytes(body: bytes, *, at: str) -> tuple[Seen, ...]:
+def from_bytes(body: bytes, *, at: str) -> tuple[SeenKey, ...]:
     """The notes in a document.
 
     Raises:
         StateUnreadable: there are none.
     """
-    read = Fields(unseal(body, FORMAT, VERSION, at=at), at=at)
-    with blamed(at):
+    read = FieldReader(decode(body, FORMAT, VERSION, location=at), location=at)
+    with raise_as_damaged(at):
         try:
-            seen = tuple(map(_seen, read.items("seen")))
+            seen = tuple(map(_seen_from_fields, read.items("seen")))
         except (TypeError, LookupError) as error:
-            raise Damaged(f"{at} holds a value of the wrong shape") from error
-    read.known()
+            raise DamagedDocument(f"{at} holds a value of the wrong shape") from error
+    read.require_all_read()
     return seen
 
 
-def _fields(seen: Seen) -> dict[str, Any]:
-    return {"high": seen.high.texts(), "before": instant_text(seen.before), "server": seen.server}
+def _seen_to_fields(seen: SeenKey) -> dict[str, Any]:
+    return {"high": seen.key.to_texts(), "before": format_instant(seen.before), "server": seen.server}
 
 
-def _seen(found: Mapping[str, Any]) -> Seen:
-    return Seen(high=Cursor.of_texts(found["high"]), before=instant_of(found["before"]), server=str(found["server"]))
+def _seen_from_fields(fields: Mapping[str, Any]) -> SeenKey:
+    return SeenKey(
+        key=Cursor.from_texts(fields["high"]), before=parse_instant(fields["before"]), server=str(fields["server"])
+    )

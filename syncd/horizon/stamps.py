@@ -4,7 +4,7 @@ import re
 from enum import StrEnum
 from typing import Final
 
-from syncd.datatypes.source_table import Column
+from syncd.datatypes.source_table import SourceColumn
 
 _NOW: Final = re.compile(r"(?:current_timestamp|now|localtimestamp|localtime)(?:\((\d?)\))?", re.IGNORECASE)
 _QUOTED: Final = re.compile(r"`(?:[^`]|``)*`")
@@ -13,7 +13,7 @@ _PERIOD: Final = re.compile(r"\s*PERIOD FOR (?!SYSTEM_TIME\b)", re.IGNORECASE)
 _ON_UPDATE: Final = re.compile(r"\bon update ([^\s,]+)", re.IGNORECASE)
 
 
-class Stamp(StrEnum):
+class StampKind(StrEnum):
     """What stands in a column that the server stamps."""
 
     INSTANT = "instant"
@@ -22,26 +22,26 @@ class Stamp(StrEnum):
     """DATETIME: the session zone of the writers is needed to find the instant."""
 
 
-def stamp_of(column: Column) -> Stamp | None:
+def find_stamp_kind(column: SourceColumn) -> StampKind | None:
     """How the server stamps the column, at insert and at update; None where either is left to others.
 
     Fractions must be the column's own: a stamp cut shorter than the column would lie below the bound.
     """
-    kind = {"timestamp": Stamp.INSTANT, "datetime": Stamp.WALL}.get(column.data_type.lower())
+    kind = {"timestamp": StampKind.INSTANT, "datetime": StampKind.WALL}.get(column.data_type.lower())
     on_update = _ON_UPDATE.search(column.extra)
     if kind is None or column.default is None or on_update is None:
         return None
-    fractions = (fraction_of(column.default), fraction_of(on_update[1]))
+    fractions = (parse_clock_fraction(column.default), parse_clock_fraction(on_update[1]))
     return kind if fractions == (column.fraction, column.fraction) else None
 
 
-def unstamped(created_by: str) -> str:
+def find_unstamped_change(create_statement: str) -> str:
     """What changes rows of a table and leaves their stamp as it was, by what SHOW CREATE TABLE prints.
 
     That is a foreign key, which is named, or the period of a table of MariaDB.
     Rows that a foreign key deletes are gone, as any that are deleted: no cursor sees that either, and nobody thinks so.
     """
-    for line in created_by.splitlines():
+    for line in create_statement.splitlines():
         bare = _QUOTED.sub("``", line)
         if _PERIOD.match(bare):
             return "what FOR PORTION OF its period leaves of a row keeps the stamp that it had"
@@ -51,7 +51,7 @@ def unstamped(created_by: str) -> str:
     return ""
 
 
-def fraction_of(call: str) -> int | None:
+def parse_clock_fraction(call: str) -> int | None:
     """The digits after the second that a call of the clock gives; None where it is no such call."""
     match = _NOW.fullmatch(call.strip())
     return int(match[1] or 0) if match else None

@@ -36,7 +36,7 @@ _WAITS_FOR_EVENTS: Final = frozenset({"waiting on empty queue", "waiting for nex
 _LEADING: Final = re.compile(r"(?:\s|/\*(?!M?!).*?\*/)*([a-z]+)(?:\s+([a-z]+))?", re.IGNORECASE | re.DOTALL)
 
 
-def kind_of_event(name: str | None) -> str:
+def kind_from_event(name: str | None) -> str:
     """The kind in the name of a statement event: `statement/sql/drop_table` is a `drop_table`.
 
     A command of the protocol has none: `statement/com/Execute` may be any statement, of which no part is computed
@@ -45,7 +45,7 @@ def kind_of_event(name: str | None) -> str:
     return name.rpartition("/")[2].lower() if name and not name.startswith("statement/com/") else ""
 
 
-def kind_of_text(text: str | None) -> str:
+def kind_from_text(text: str | None) -> str:
     """The kind that the first words of a statement tell; empty where they tell none."""
     match = _LEADING.match(text or "")
     if match is None:
@@ -90,7 +90,7 @@ def is_past_locking(state: str, kind: str) -> bool:
     return state.lower() in PAST_LOCKING and kind not in _EVALUATES_FIRST
 
 
-def writes(kind: str) -> bool:
+def may_write(kind: str) -> bool:
     """Whether the statement may be one that cannot be at work without a lock on a table."""
     return kind.partition("_")[0] in {"", "insert", "replace", "update", "delete", "load"}
 

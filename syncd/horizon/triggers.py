@@ -5,20 +5,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from syncd.datatypes.source_table import Column
-from syncd.horizon.stamps import fraction_of
+from syncd.datatypes.source_table import SourceColumn
+from syncd.horizon.stamps import parse_clock_fraction
 
-_ASIDE: Final = re.compile(
+_QUOTES_AND_COMMENTS: Final = re.compile(
     r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|/\*(?!M?!).*?\*/|\#[^\n]*|--(?=\s|$)[^\n]*""", re.DOTALL
 )
-_GIVEN: Final = re.compile(r"(?:\bSET|,)\s*`?NEW`?\s*\.\s*(`(?:[^`]|``)+`|\w+)\s*:?=\s*([^;,]*)", re.IGNORECASE)
-_PERHAPS: Final = re.compile(r"\b(?:CALL|INTO)\b[^;]*\bNEW`?\s*\.", re.IGNORECASE)
+_ASSIGNMENT: Final = re.compile(r"(?:\bSET|,)\s*`?NEW`?\s*\.\s*(`(?:[^`]|``)+`|\w+)\s*:?=\s*([^;,]*)", re.IGNORECASE)
+_INDIRECT_ASSIGNMENT: Final = re.compile(r"\b(?:CALL|INTO)\b[^;]*\bNEW`?\s*\.", re.IGNORECASE)
 _MAY_SKIP: Final = re.compile(r"\b(?:IF|CASE|WHILE|LOOP|REPEAT|LEAVE|HANDLER)\b", re.IGNORECASE)
 _END: Final = re.compile(r"\s+END\s*$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trigger:
+class BeforeTrigger:
     """One that is carried out before a row is written."""
 
     name: str
@@ -27,40 +27,43 @@ class Trigger:
     statement: str
 
 
-def triggers_of(rows: Sequence[Sequence[object]]) -> tuple[Trigger, ...]:
+def parse_triggers(rows: Sequence[Sequence[object]]) -> tuple[BeforeTrigger, ...]:
     """Triggers, of rows of name, event and statement as a server tells them: as text, or as its bytes."""
     told = ([value.decode() if isinstance(value, bytes) else str(value) for value in row] for row in rows)
-    return tuple(Trigger(name=name, event=event, statement=statement) for name, event, statement in told)
+    return tuple(BeforeTrigger(name=name, event=event, statement=statement) for name, event, statement in told)
 
 
-def bypassed(triggers: Sequence[Trigger], stamp: Column, *, mariadb: bool) -> str:
+def find_bypassing_trigger(triggers: Sequence[BeforeTrigger], stamp: SourceColumn, *, mariadb: bool) -> str:
     """Which trigger writes rows whose stamp is not the server's, or stays as it was; empty where none does.
 
     MySQL stamps a row where the statement changes it, and does not look again once triggers have; MariaDB looks then.
     """
     stamped = any(_always_stamps(each, stamp) for each in triggers)
     for trigger in triggers:
-        for name, value in _given(trigger):
-            if _is(name, stamp):
-                if fraction_of(value) != stamp.fraction:
+        for name, value in _find_assignments(trigger):
+            if _is_stamp_column(name, stamp):
+                if parse_clock_fraction(value) != stamp.fraction:
                     return f"trigger {trigger.name} sets {stamp.name}"
             elif trigger.event.upper() == "UPDATE" and not mariadb and not stamped:
                 return f"trigger {trigger.name} changes rows, and MySQL stamps only what the statement itself changes"
     return ""
 
 
-def _given(trigger: Trigger) -> Iterator[tuple[str, str]]:
-    text = _ASIDE.sub(" ", trigger.statement)
-    yield from ((match[1], _END.sub("", match[2])) for match in _GIVEN.finditer(text))
-    if _PERHAPS.search(text):
+def _find_assignments(trigger: BeforeTrigger) -> Iterator[tuple[str, str]]:
+    text = _QUOTES_AND_COMMENTS.sub(" ", trigger.statement)
+    yield from ((match[1], _END.sub("", match[2])) for match in _ASSIGNMENT.finditer(text))
+    if _INDIRECT_ASSIGNMENT.search(text):
         yield "", ""  # whatever column it is
 
 
-def _always_stamps(trigger: Trigger, stamp: Column) -> bool:
+def _always_stamps(trigger: BeforeTrigger, stamp: SourceColumn) -> bool:
     if trigger.event.upper() != "UPDATE" or _MAY_SKIP.search(trigger.statement):
         return False
-    return any(_is(name, stamp) and fraction_of(value) == stamp.fraction for name, value in _given(trigger))
+    return any(
+        _is_stamp_column(name, stamp) and parse_clock_fraction(value) == stamp.fraction
+        for name, value in _find_assignments(trigger)
+    )
 
 
-def _is(name: str, stamp: Column) -> bool:
+def _is_stamp_column(name: str, stamp: SourceColumn) -> bool:
     return name.strip("`").replace("``", "`").casefold() == stamp.name.casefold()

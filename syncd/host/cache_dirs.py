@@ -8,13 +8,13 @@ from typing import Final
 
 from syncd.host.host_errors import NotWritable
 
-OWNER_ONLY: Final = 0o700
+OWNER_ONLY_MODE: Final = 0o700
 
 
 def find_cache(environ: Mapping[str, str]) -> Path:
     """Where fetched files are kept; `SYNCD_CACHE` names another place."""
     asked = environ.get("SYNCD_CACHE")
-    return (Path(asked) if asked else find_base(environ, "XDG_CACHE_HOME", ".cache") / "syncd").absolute()
+    return (Path(asked) if asked else find_xdg_base(environ, "XDG_CACHE_HOME", ".cache") / "syncd").absolute()
 
 
 def find_jars(environ: Mapping[str, str]) -> Path:
@@ -29,7 +29,7 @@ def make_writable(directory: Path, *, hint: str) -> Path:
         NotWritable: with the system's reason.
     """
     try:
-        directory.mkdir(mode=OWNER_ONLY, parents=True, exist_ok=True)
+        directory.mkdir(mode=OWNER_ONLY_MODE, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=directory):
             pass
     except OSError as error:
@@ -39,13 +39,13 @@ def make_writable(directory: Path, *, hint: str) -> Path:
     return directory
 
 
-def sweep(directory: Path, prefix: str) -> None:
+def remove_leftovers(directory: Path, prefix: str) -> None:
     """Remove what a killed command left half made; the caller holds the directory's lock."""
     for left in directory.glob(f"{prefix}*"):
         shutil.rmtree(left)
 
 
-def find_base(environ: Mapping[str, str], variable: str, default: str) -> Path:
+def find_xdg_base(environ: Mapping[str, str], variable: str, default: str) -> Path:
     """One XDG base directory; a relative value is to be ignored, says the specification."""
     asked = Path(environ.get(variable, ""))
     if asked.is_absolute():

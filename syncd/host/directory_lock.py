@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from syncd.concurrency.polling import until
-from syncd.host.host_errors import Busy
+from syncd.concurrency.polling import wait_until
+from syncd.host.host_errors import DirectoryBusy
 
-WAIT: Final = 60.0
+LOCK_WAIT_SECONDS: Final = 60.0
 
 
 @contextmanager
-def held(directory: Path, *, within: float = WAIT) -> Iterator[None]:
+def hold_lock(directory: Path, *, within: float = LOCK_WAIT_SECONDS) -> Iterator[None]:
     """Hold the lock of a directory; the system frees it with its holder, so that it is never stale.
 
     Raises:
@@ -23,8 +23,8 @@ def held(directory: Path, *, within: float = WAIT) -> Iterator[None]:
     path = directory / "lock"
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        if not until(lambda: _take(handle), within=within):
-            raise Busy(
+        if not wait_until(lambda: _try_lock(handle), timeout_seconds=within):
+            raise DirectoryBusy(
                 f"another command has been at work in {directory} for {within:.0f} s",
                 hint="Wait for it to end, or use another --dir.",
             )
@@ -33,7 +33,7 @@ def held(directory: Path, *, within: float = WAIT) -> Iterator[None]:
         os.close(handle)
 
 
-def _take(handle: int) -> bool:
+def _try_lock(handle: int) -> bool:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -31,5 +31,5 @@ class NotFetched(Transient):
     """The artifact repository gave no file; nothing was kept."""
 
 
-class Busy(NotOwner):
+class DirectoryBusy(NotOwner):
     """Another command is at work in the same directory."""

@@ -16,13 +16,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from syncd.host.cache_dirs import make_writable, sweep
-from syncd.host.directory_lock import held
+from syncd.host.cache_dirs import make_writable, remove_leftovers
+from syncd.host.directory_lock import hold_lock
 from syncd.host.host_errors import MissingPackage, NotFetched, WrongDigest
 from syncd.host.java import find_java
 
-FETCHED_WITHIN: Final = 900.0  # seconds: 149 MB over a slow line
-FETCHING: Final = "fetching-"
+FETCH_TIMEOUT_SECONDS: Final = 900.0  # seconds: 149 MB over a slow line
+FETCH_DIR_PREFIX: Final = "fetching-"
 CACHE_HINT: Final = "Make the directory writable, or set SYNCD_CACHE to another one."
 
 
@@ -69,7 +69,7 @@ MARIADB_DRIVER: Final = Artifact(
 ARTIFACTS: Final = (MYSQL_DRIVER, MARIADB_DRIVER, MARIADB_SERVER)
 
 
-class Kept(StrEnum):
+class ArchiveState(StrEnum):
     """What stands in the cache under an archive's name."""
 
     PRESENT = "present"
@@ -77,16 +77,16 @@ class Kept(StrEnum):
     DAMAGED = "damaged"
 
 
-def look(artifact: Artifact, cache: Path) -> Kept:
+def check_archive(artifact: Artifact, cache: Path) -> ArchiveState:
     """Whether the archive is in the cache, whole."""
     path = cache / artifact.file_name
     if not path.is_file():
-        return Kept.MISSING
-    return Kept.PRESENT if _digest(path) == artifact.sha256 else Kept.DAMAGED
+        return ArchiveState.MISSING
+    return ArchiveState.PRESENT if _digest(path) == artifact.sha256 else ArchiveState.DAMAGED
 
 
-def fetch(
-    artifact: Artifact, cache: Path, *, environ: Mapping[str, str], tell: Callable[[str], None] = lambda _line: None
+def fetch_archive(
+    artifact: Artifact, cache: Path, *, environ: Mapping[str, str], report: Callable[[str], None] = lambda _line: None
 ) -> Path:
     """The archive in the cache, fetched first if it is not there, whole.
 
@@ -96,15 +96,15 @@ def fetch(
         WrongDigest: what it gave is not what this version of syncd was made with.
     """
     target = cache / artifact.file_name
-    if look(artifact, cache) is Kept.PRESENT:
+    if check_archive(artifact, cache) is ArchiveState.PRESENT:
         return target
     make_writable(cache, hint=CACHE_HINT)
     ivy = [find_java(environ), "-jar", str(find_ivy())]
-    with held(cache, within=FETCHED_WITHIN):
-        sweep(cache, FETCHING)
-        tell(f"fetching {artifact.file_name}, {artifact.size / 1e6:.1f} MB")
+    with hold_lock(cache, within=FETCH_TIMEOUT_SECONDS):
+        remove_leftovers(cache, FETCH_DIR_PREFIX)
+        report(f"fetching {artifact.file_name}, {artifact.size / 1e6:.1f} MB")
         # Beside its place, so that the last step is a rename; removed whatever happens.
-        with tempfile.TemporaryDirectory(dir=cache, prefix=FETCHING) as scratch:
+        with tempfile.TemporaryDirectory(dir=cache, prefix=FETCH_DIR_PREFIX) as scratch:
             arrived = _retrieve(artifact, ivy, scratch=Path(scratch), environ=environ)
             digest = _digest(arrived)
             if digest != artifact.sha256:
@@ -139,7 +139,7 @@ def _retrieve(artifact: Artifact, ivy: list[str], *, scratch: Path, environ: Map
     arrived = scratch / artifact.file_name
     if not arrived.is_file():
         raise NotFetched(
-            f"cannot fetch {artifact.file_name}: {_reason(said)}",
+            f"cannot fetch {artifact.file_name}: {_summarize_ivy_error(said)}",
             hint=f"Check the network or the proxy, or copy the file to {scratch.parent} from a host that has it"
             " (there: syncd jars fetch).",
         )
@@ -152,15 +152,15 @@ def _run_bounded(command: list[str], environ: Mapping[str, str]) -> str:
         command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
     ) as ivy:
         try:
-            return ivy.communicate(timeout=FETCHED_WITHIN)[0]
+            return ivy.communicate(timeout=FETCH_TIMEOUT_SECONDS)[0]
         except subprocess.TimeoutExpired:
-            return f"no end after {FETCHED_WITHIN:.0f} s"
+            return f"no end after {FETCH_TIMEOUT_SECONDS:.0f} s"
         finally:
             if ivy.poll() is None:
                 ivy.send_signal(signal.SIGKILL)
 
 
-def _reason(said: str) -> str:
+def _summarize_ivy_error(said: str) -> str:
     """What Ivy's long report comes down to."""
     unknown = re.search(r"Host \S+ not found", said)
     refused = re.search(r"Server access error.*\((?:[\w.]+: )?(.+)\)", said)

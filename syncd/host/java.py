@@ -10,8 +10,10 @@ from typing import Final
 
 from syncd.host.host_errors import JavaTooOld, NoJava
 
-OLDEST: Final = 17  # Spark 4 runs on nothing older
-_INSTALL: Final = f"Install a Java runtime of version {OLDEST} or newer and put it on PATH, or set JAVA_HOME to it."
+OLDEST_JAVA: Final = 17  # Spark 4 runs on nothing older
+_INSTALL_HINT: Final = (
+    f"Install a Java runtime of version {OLDEST_JAVA} or newer and put it on PATH, or set JAVA_HOME to it."
+)
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 _RELEASE: Final = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
 
@@ -26,14 +28,14 @@ def find_java(environ: Mapping[str, str]) -> str:
     home = environ.get("JAVA_HOME")
     java = shutil.which(str(Path(home) / "bin" / "java")) if home else shutil.which("java", path=environ.get("PATH"))
     if java is None:
-        raise NoJava(f"no java in JAVA_HOME={home}" if home else "no java on PATH", hint=_INSTALL)
-    major = _major(java, environ)
-    if major < OLDEST:
-        raise JavaTooOld(f"{java} is Java {major}, and {OLDEST} or newer is needed", hint=_INSTALL)
+        raise NoJava(f"no java in JAVA_HOME={home}" if home else "no java on PATH", hint=_INSTALL_HINT)
+    major = _major_version(java, environ)
+    if major < OLDEST_JAVA:
+        raise JavaTooOld(f"{java} is Java {major}, and {OLDEST_JAVA} or newer is needed", hint=_INSTALL_HINT)
     return java
 
 
-def _major(java: str, environ: Mapping[str, str]) -> int:
+def _major_version(java: str, environ: Mapping[str, str]) -> int:
     """The version that Java's own file names; asked of the program where there is no such file, which takes longer."""
     with suppress(OSError, UnicodeDecodeError):
         if found := _RELEASE.search((Path(java).resolve().parent.parent / "release").read_text(encoding="utf-8")):
@@ -41,8 +43,8 @@ def _major(java: str, environ: Mapping[str, str]) -> int:
     try:
         told = subprocess.run([java, "-version"], env=environ, capture_output=True, text=True, check=False, timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise NoJava(f"{java} does not run: {error}", hint=_INSTALL) from error
+        raise NoJava(f"{java} does not run: {error}", hint=_INSTALL_HINT) from error
     found = _VERSION.search(told.stderr)
     if told.returncode != 0 or found is None:
-        raise NoJava(f"{java} -version does not name a version", hint=_INSTALL)
+        raise NoJava(f"{java} -version does not name a version", hint=_INSTALL_HINT)
     return int(found[1])

@@ -7,46 +7,46 @@ from pathlib import Path
 from typing import Final
 
 from syncd.host.cache_dirs import find_cache, find_jars
-from syncd.host.jars import MARIADB_DRIVER, MYSQL_DRIVER, Artifact, Kept, look
-from syncd.host.java import OLDEST, find_java
-from syncd.ports.preflight import Sheet
+from syncd.host.jars import MARIADB_DRIVER, MYSQL_DRIVER, ArchiveState, Artifact, check_archive
+from syncd.host.java import OLDEST_JAVA, find_java
+from syncd.ports.preflight import CheckSheet
 
-LITTLE: Final = 2 << 30
+LOW_DISK_BYTES: Final = 2 << 30
 """Bytes: Spark spills, and a session's archives and logs want room."""
-TOO_LITTLE: Final = 200 << 20
+MIN_DISK_BYTES: Final = 200 << 20
 DRIVERS: Final = (MYSQL_DRIVER, MARIADB_DRIVER)
 
 
-def examine(environ: Mapping[str, str], sheet: Sheet) -> None:
+def check_host(environ: Mapping[str, str], sheet: CheckSheet) -> None:
     """Look at this host."""
-    with sheet.checking("java"):
-        sheet.good("java", f"{find_java(environ)} is Java {OLDEST} or newer")
-    with sheet.checking("jars"):
-        _jars(find_jars(environ), DRIVERS, sheet)
-    with sheet.checking("disk"):
-        _disk({Path(tempfile.gettempdir()), _standing(find_cache(environ))}, sheet)
+    with sheet.record_errors("java"):
+        sheet.add_pass("java", f"{find_java(environ)} is Java {OLDEST_JAVA} or newer")
+    with sheet.record_errors("jars"):
+        _check_jars(find_jars(environ), DRIVERS, sheet)
+    with sheet.record_errors("disk"):
+        _check_disk({Path(tempfile.gettempdir()), _nearest_existing(find_cache(environ))}, sheet)
 
 
-def _jars(cache: Path, wanted: Sequence[Artifact], sheet: Sheet) -> None:
-    states = {artifact.file_name: look(artifact, cache) for artifact in wanted}
-    if damaged := [name for name, state in states.items() if state is Kept.DAMAGED]:
-        return sheet.bad("jars", f"damaged in {cache}: {', '.join(damaged)}", "syncd jars fetch")
-    if missing := [name for name, state in states.items() if state is Kept.MISSING]:
+def _check_jars(cache: Path, wanted: Sequence[Artifact], sheet: CheckSheet) -> None:
+    states = {artifact.file_name: check_archive(artifact, cache) for artifact in wanted}
+    if damaged := [name for name, state in states.items() if state is ArchiveState.DAMAGED]:
+        return sheet.add_failure("jars", f"damaged in {cache}: {', '.join(damaged)}", "syncd jars fetch")
+    if missing := [name for name, state in states.items() if state is ArchiveState.MISSING]:
         told = f"the first run fetches {', '.join(missing)}: it needs the network"
-        return sheet.doubt("jars", told, "syncd jars fetch")
-    return sheet.good("jars", f"{len(states)} drivers in {cache}")
+        return sheet.add_warning("jars", told, "syncd jars fetch")
+    return sheet.add_pass("jars", f"{len(states)} drivers in {cache}")
 
 
-def _disk(places: set[Path], sheet: Sheet) -> None:
+def _check_disk(places: set[Path], sheet: CheckSheet) -> None:
     free = {place: shutil.disk_usage(place).free for place in sorted(places)}
     told = ", ".join(f"{room / 1e9:.1f} GB free in {place}" for place, room in free.items())
-    if min(free.values()) < TOO_LITTLE:
-        return sheet.bad("disk", told, "Make room, or name another place: TMPDIR, SYNCD_CACHE.")
-    if min(free.values()) < LITTLE:
-        return sheet.doubt("disk", told, "Make room, or name another place: TMPDIR, SYNCD_CACHE.")
-    return sheet.good("disk", told)
+    if min(free.values()) < MIN_DISK_BYTES:
+        return sheet.add_failure("disk", told, "Make room, or name another place: TMPDIR, SYNCD_CACHE.")
+    if min(free.values()) < LOW_DISK_BYTES:
+        return sheet.add_warning("disk", told, "Make room, or name another place: TMPDIR, SYNCD_CACHE.")
+    return sheet.add_pass("disk", told)
 
 
-def _standing(place: Path) -> Path:
+def _nearest_existing(place: Path) -> Path:
     """The place, or the nearest folder around it that is there."""
     return next(folder for folder in (place, *place.parents) if folder.exists())

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
-from syncd.lake.manifest import Manifest, part_fields, part_of
+from syncd.lake.manifest import Manifest, part_from_fields, part_to_fields
 from syncd.lake.window_reads import Part
 from watermarks.batch import BatchId
-from watermarks.codec import Fields, Foreign, seal, unseal
+from watermarks.codec import FieldReader, ForeignDocument, decode, encode
 from watermarks.errors import StateUnreadable
 from watermarks.names import StreamName
 
@@ -32,58 +32,60 @@ class Amendment:
     stream: StreamName
     batch: BatchId
     nonce: str
-    instead: Mapping[str, Part | None]
+    replacements: Mapping[str, Part | None]
     """For the key of a file: the one without the refused rows; None where no row is left."""
-    refused: tuple[Part, ...]
+    refused_parts: tuple[Part, ...]
 
-    def of(self, manifest: Manifest) -> Manifest:
+    def apply_to(self, manifest: Manifest) -> Manifest:
         """The manifest as it is to land."""
-        parts = (self.instead.get(part.key, part) for part in manifest.parts)
+        parts = (self.replacements.get(part.key, part) for part in manifest.parts)
         return replace(
             manifest,
             parts=tuple(part for part in parts if part is not None),
-            quarantined=(*manifest.quarantined, *self.refused),
+            quarantined_parts=(*manifest.quarantined_parts, *self.refused_parts),
         )
 
     def to_bytes(self) -> bytes:
-        return seal(
+        return encode(
             FORMAT,
             VERSION,
             {
                 "stream": self.stream.chain_stem,
                 "id": str(self.batch),
                 "nonce": self.nonce,
-                "instead": {key: part_fields(part) if part else None for key, part in self.instead.items()},
-                "refused": [part_fields(part) for part in self.refused],
+                "instead": {key: part_to_fields(part) if part else None for key, part in self.replacements.items()},
+                "refused": [part_to_fields(part) for part in self.refused_parts],
             },
         )
 
     @classmethod
-    def of_bytes(cls, body: bytes, *, at: str, stream: StreamName, batch: BatchId) -> Self:
+    def from_bytes(cls, body: bytes, *, at: str, stream: StreamName, batch: BatchId) -> Self:
         """The amendment in the bytes.
 
         Raises:
             StateUnreadable: there is none, or it is another batch's.
         """
-        read = Fields(unseal(body, FORMAT, VERSION, at=at), at=at)
+        read = FieldReader(decode(body, FORMAT, VERSION, location=at), location=at)
         if (found := (read.text("stream"), read.text("id"))) != (stream.chain_stem, str(batch)):
-            raise Foreign(f"{at} amends batch {found[1]} of {found[0]}")
+            raise ForeignDocument(f"{at} amends batch {found[1]} of {found[0]}")
         try:
             amendment = cls(
-                stream=stream.default,
+                stream=stream.default_stream,
                 batch=batch,
                 nonce=read.text("nonce"),
-                instead={key: part_of(part) if part else None for key, part in read.inner("instead").items()},
-                refused=tuple(map(part_of, read.items("refused"))),
+                replacements={
+                    key: part_from_fields(part) if part else None for key, part in read.mapping("instead").items()
+                },
+                refused_parts=tuple(map(part_from_fields, read.items("refused"))),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise StateUnreadable(f"{at} is no amendment of ours: {error!r}") from error
-        read.known()
+        read.require_all_read()
         return amendment
 
 
-def amended(manifest: Manifest, amendments: Sequence[Amendment]) -> Manifest:
+def apply_amendments(manifest: Manifest, amendments: Sequence[Amendment]) -> Manifest:
     """The manifest after all of its amendments, in their order."""
     for amendment in amendments:
-        manifest = amendment.of(manifest)
+        manifest = amendment.apply_to(manifest)
     return manifest

@@ -9,22 +9,22 @@ from typing import Final
 from watermarks.batch import BatchId
 from watermarks.errors import Misuse
 
-COLUMN: Final = "_syncd_batch"
-SEQS: Final = 10**12
-GENERATIONS: Final = 9_000_000
+BATCH_COLUMN: Final = "_syncd_batch"
+SEQ_LIMIT: Final = 10**12
+MAX_GENERATION: Final = 9_000_000
 
 
-def number_of(batch: BatchId) -> int:
+def batch_to_number(batch: BatchId) -> int:
     """The number of a batch.
 
     Raises:
         Misuse: it is larger than any stream grows.
     """
-    if batch.seq >= SEQS or batch.generation > GENERATIONS:
+    if batch.seq >= SEQ_LIMIT or batch.generation > MAX_GENERATION:
         raise Misuse(f"batch {batch} has no number in 64 bits", hint="Begin the stream under a new name.")
-    return batch.generation * SEQS + batch.seq
+    return batch.generation * SEQ_LIMIT + batch.seq
 
 
-def batch_of(number: int) -> BatchId:
+def batch_from_number(number: int) -> BatchId:
     """The batch of a number."""
-    return BatchId(*divmod(number, SEQS))
+    return BatchId(*divmod(number, SEQ_LIMIT))

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Self
 
 from syncd.events import PassEnded
-from watermarks.cursor import BadCursor, instant_of, instant_text
+from watermarks.cursor import BadCursor, format_instant, parse_instant
 from watermarks.document import Stage
 from watermarks.errors import StateUnreadable
 from watermarks.names import StreamName
@@ -15,20 +15,20 @@ from watermarks.names import StreamName
 FORMAT: Final = "syncd-marker"
 FORMAT_VERSION: Final = 1
 HOUR: Final = timedelta(hours=1)
-MOST_HOURS: Final = 744
+MAX_CATCH_UP_HOURS: Final = 744
 """Of one catching up: a month. Who waits for an older one waits for what was never promised."""
 
 
-class NoMarker(StateUnreadable):
+class MarkerUnreadable(StateUnreadable):
     """What stands at a marker's key is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Marker:
+class CompletionMarker:
     """Everything that was committed at the source before `complete` is in the target."""
 
     stream: StreamName
-    complete: datetime
+    complete_until: datetime
     proven: bool
     batch: str | None
     """The newest batch that had landed; none where that is not known."""
@@ -40,7 +40,7 @@ class Marker:
     @property
     def hour(self) -> datetime:
         """The last full hour that is complete, in UTC."""
-        return self.complete.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+        return self.complete_until.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
 
     def to_bytes(self) -> bytes:
         told = {
@@ -48,16 +48,16 @@ class Marker:
             "format_version": FORMAT_VERSION,
             "stream": str(self.stream),
             "table": f"{self.stream.database}.{self.stream.table}",
-            "complete": instant_text(self.complete),
+            "complete": format_instant(self.complete_until),
             "proven": self.proven,
             "batch": self.batch,
             "rows": self.rows,
-            "at": instant_text(self.at),
+            "at": format_instant(self.at),
         }
         return json.dumps(told, sort_keys=True).encode()
 
     @classmethod
-    def of_bytes(cls, body: bytes, *, stream: StreamName) -> Self:
+    def from_bytes(cls, body: bytes, *, stream: StreamName) -> Self:
         """The marker that `to_bytes` wrote.
 
         Raises:
@@ -66,40 +66,42 @@ class Marker:
         try:
             told: dict[str, Any] = json.loads(body)
             if (told["format"], told["format_version"], told["stream"]) != (FORMAT, FORMAT_VERSION, str(stream)):
-                raise NoMarker(f"the marker of {stream} is of another form", hint="Did a newer syncd write it?")
+                raise MarkerUnreadable(f"the marker of {stream} is of another form", hint="Did a newer syncd write it?")
             return cls(
                 stream=stream,
-                complete=instant_of(told["complete"]),
+                complete_until=parse_instant(told["complete"]),
                 proven=bool(told["proven"]),
                 batch=told["batch"],
                 rows=int(told["rows"]),
-                at=instant_of(told["at"]),
+                at=parse_instant(told["at"]),
             )
         except (ValueError, KeyError, TypeError, BadCursor) as error:
-            raise NoMarker(f"the marker of {stream} cannot be read", hint="Remove it: it is written anew.") from error
+            raise MarkerUnreadable(
+                f"the marker of {stream} cannot be read", hint="Remove it: it is written anew."
+            ) from error
 
-    def after(self, before: "Marker | None") -> Self:
+    def merge_previous(self, previous: "CompletionMarker | None") -> Self:
         """The marker with what the one before tells: rows of the same hour, and a batch that is known."""
-        if before is None:
+        if previous is None:
             return self
-        rows = self.rows + (before.rows if before.hour == self.hour else 0)
-        return replace(self, rows=rows, batch=self.batch or before.batch)
+        rows = self.rows + (previous.rows if previous.hour == self.hour else 0)
+        return replace(self, rows=rows, batch=self.batch or previous.batch)
 
-    def hours(self, before: "Marker | None") -> Iterator["Marker"]:
+    def hourly_markers(self, previous: "CompletionMarker | None") -> Iterator["CompletionMarker"]:
         """The markers of full hours that are complete by now and were not before, the oldest first.
 
         Without one before only the newest: what was complete when nobody wrote markers is not told.
         """
-        count = 1 if before is None else min((self.hour - before.hour) // HOUR, MOST_HOURS)
+        count = 1 if previous is None else min((self.hour - previous.hour) // HOUR, MAX_CATCH_UP_HOURS)
         for back in range(count - 1, -1, -1):
-            yield replace(self, complete=self.hour - back * HOUR, rows=self.rows if back == 0 else 0)
+            yield replace(self, complete_until=self.hour - back * HOUR, rows=self.rows if back == 0 else 0)
 
-    def is_news(self, before: "Marker | None") -> bool:
+    def is_worth_writing(self, previous: "CompletionMarker | None") -> bool:
         """Whether it says more than the one before; a minute is the least that is worth a request."""
-        return before is None or self.complete.replace(second=0, microsecond=0) > before.complete
+        return previous is None or self.complete_until.replace(second=0, microsecond=0) > previous.complete_until
 
 
-def tells_of_target(event: PassEnded, *, has_target: bool) -> bool:
+def describes_target(event: PassEnded, *, has_target: bool) -> bool:
     """Whether the end of a pass says up to when the target is complete; where there is none, the lake is it.
 
     An extraction that leaves nothing to be loaded says the same of the target.

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Final
 
 from watermarks.batch import BatchId, Plan
-from watermarks.names import StreamName, escape
+from watermarks.names import StreamName, escape_name
 
 DEFAULT_TARGET: Final = "default"
 _PART: Final = re.compile(
@@ -14,7 +14,7 @@ _PART: Final = re.compile(
 )
 
 _DATA: Final = re.compile(r"\d{4}/\d\d/\d\d/(?P<batch>[1-9][0-9]{0,17}-[1-9][0-9]{0,17})/[^/]+", re.ASCII)
-AMENDED: Final = "amended-"
+AMENDED_PREFIX: Final = "amended-"
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,17}-[1-9][0-9]{0,17}", re.ASCII)
 
 
@@ -33,15 +33,15 @@ def day_prefix(stream: StreamName, batch: BatchId, day: datetime) -> str:
     return f"{data_prefix(stream)}{day:%Y/%m/%d}/{batch}/"
 
 
-def batch_of_data(stream: StreamName, key: str) -> BatchId | None:
+def parse_data_batch(stream: StreamName, key: str) -> BatchId | None:
     """The batch under whose number a key among the parts lies, whoever wrote it; None where that is no number."""
     found = _DATA.fullmatch(key.removeprefix(data_prefix(stream)))
-    return BatchId.of_text(found["batch"]) if found else None
+    return BatchId.from_text(found["batch"]) if found else None
 
 
 def is_amended(key: str) -> bool:
     """Whether the loader wrote a file, in place of one that holds rows which the warehouse refused."""
-    return key.rpartition("/")[2].startswith(AMENDED)
+    return key.rpartition("/")[2].startswith(AMENDED_PREFIX)
 
 
 def cleaned_prefix(stream: StreamName) -> str:
@@ -53,39 +53,39 @@ def cleaned_key(stream: StreamName, at: datetime) -> str:
     return f"{cleaned_prefix(stream)}{at:%Y%m%dT%H%M%S%fZ}.json"
 
 
-def lists_prefix(stream: StreamName) -> str:
+def stream_copy_prefix(stream: StreamName) -> str:
     """What the keys of everything begin with that is written for COPY, into whatever target."""
     return f"copy/{stream.chain_stem}/"
 
 
-def refused_prefix(stream: StreamName) -> str:
+def stream_quarantine_prefix(stream: StreamName) -> str:
     """What the keys of all refused rows of a stream begin with."""
     return f"quarantine/{stream.chain_stem}/"
 
 
-def refused_stem(key: str) -> str:
+def quarantine_stream_stem(key: str) -> str:
     """The stem of the stream to which a key in quarantine belongs."""
     return "/".join(key.split("/")[1:3])
 
 
-def quarantine_prefix(stream: StreamName, batch: BatchId) -> str:
-    return f"{refused_prefix(stream)}{batch}/"
+def batch_quarantine_prefix(stream: StreamName, batch: BatchId) -> str:
+    return f"{stream_quarantine_prefix(stream)}{batch}/"
 
 
-def batch_of_refused(stream: StreamName, key: str) -> BatchId | None:
+def parse_quarantine_batch(stream: StreamName, key: str) -> BatchId | None:
     """The batch under whose number a key in quarantine lies; None where that is no number."""
-    number = key.removeprefix(refused_prefix(stream)).partition("/")[0]
-    return BatchId.of_text(number) if _NUMBER.fullmatch(number) else None
+    number = key.removeprefix(stream_quarantine_prefix(stream)).partition("/")[0]
+    return BatchId.from_text(number) if _NUMBER.fullmatch(number) else None
 
 
-def copy_key(stream: StreamName, batch: BatchId, nonce: str) -> str:
+def copy_manifest_key(stream: StreamName, batch: BatchId, nonce: str) -> str:
     """The key of a list of files for COPY; no two attempts share one."""
-    return f"{copy_prefix(stream)}{batch}-{nonce}.manifest"
+    return f"{target_copy_prefix(stream)}{batch}-{nonce}.manifest"
 
 
-def copy_prefix(stream: StreamName) -> str:
+def target_copy_prefix(stream: StreamName) -> str:
     """What the keys of everything begin with that is written for one COPY into a stream's target."""
-    target = escape(stream.target) if stream.target else DEFAULT_TARGET
+    target = escape_name(stream.target) if stream.target else DEFAULT_TARGET
     return f"copy/{stream.chain_stem}/{target}/"
 
 
@@ -104,9 +104,9 @@ def part_key(prefix: str, *, window: int, number: int, attempt: str) -> str:
     return f"{prefix}{window:05d}.{number:03d}-{attempt}.parquet"
 
 
-def batch_of_part(stream: StreamName, key: str) -> BatchId | None:
+def parse_part_batch(stream: StreamName, key: str) -> BatchId | None:
     """The batch that a key names; None when no part of this stream is called so."""
     match = _PART.fullmatch(key)
     if match is None or stream.chain_stem not in (match["data"], match["quarantine"]):
         return None
-    return BatchId.of_text(match["batch"])
+    return BatchId.from_text(match["batch"])

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
-from syncd.datatypes.columns import Meaning, ParquetType, Passage, Physical, Travel, Trouble
+from syncd.datatypes.columns import ColumnMapping, LogicalType, ParquetType, PhysicalType, TransferType, ValueProblem
 from syncd.lake.tombstones import Tombstones
-from syncd.lake.window_reads import Part, Read
-from syncd.tables.column_changes import Redeclared
-from syncd.tables.column_defaults import Added
-from syncd.tables.row_identity import NO_IDENTITY, Identity
-from watermarks.batch import Filled, Link
+from syncd.lake.window_reads import Part, ReadResult
+from syncd.tables.column_changes import RedeclaredColumn
+from syncd.tables.column_defaults import AddedColumn
+from syncd.tables.row_identity import NO_IDENTITY, RowIdentity
+from watermarks.batch import BatchLink, BatchOutput
 from watermarks.cursor import Cursor
 from watermarks.errors import StateUnreadable
 from watermarks.window import Window
@@ -22,27 +22,27 @@ class Manifest:
 
     schema: str
     """The fingerprint of the table that was read."""
-    passages: tuple[Passage, ...]
+    columns: tuple[ColumnMapping, ...]
     """The columns of its files, in the files' order; behind them stands the number of the batch."""
     parts: tuple[Part, ...]
-    identity: Identity = NO_IDENTITY
+    identity: RowIdentity = NO_IDENTITY
     windows: tuple[Window, ...] = ()
     """The ranges of the order that were read; none where the table was read by key, or whole."""
-    quarantined: tuple[Part, ...] = ()
-    troubles: Mapping[str, int] = field(default_factory=dict[str, int])
+    quarantined_parts: tuple[Part, ...] = ()
+    problem_counts: Mapping[str, int] = field(default_factory=dict[str, int])
     plan: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """What the plan said of itself: its horizon and why, the index, the range of a back-fill."""
-    added: Mapping[str, Added] = field(default_factory=dict[str, Added])
+    added_columns: Mapping[str, AddedColumn] = field(default_factory=dict[str, AddedColumn])
     """Columns that older batches of the chain lack, and what rows hold in them that were read before."""
-    declared: Mapping[str, str] = field(default_factory=dict[str, str])
+    declarations: Mapping[str, str] = field(default_factory=dict[str, str])
     """How the source declares each column; empty in manifests of before, and where no row was read."""
-    redeclared: Mapping[str, Redeclared] = field(default_factory=dict[str, Redeclared])
+    redeclared_columns: Mapping[str, RedeclaredColumn] = field(default_factory=dict[str, RedeclaredColumn])
     """Columns whose values an ALTER may have changed in rows that older batches of the chain have read."""
     tombstones: Tombstones | None = None
     """Where its files hold keys of rows that are gone, and no rows."""
 
     @property
-    def whole(self) -> bool:
+    def is_whole_table(self) -> bool:
         """Whether it is a whole table, read at once, in which no column says what row it is."""
         return not self.identity.key
 
@@ -55,68 +55,68 @@ class Manifest:
         return sum(part.bytes for part in self.parts)
 
     @property
-    def refused(self) -> int:
+    def quarantined_rows(self) -> int:
         """How many rows lie in quarantine."""
-        return sum(part.rows for part in self.quarantined)
+        return sum(part.rows for part in self.quarantined_parts)
 
     @classmethod
-    def of_read(
+    def from_read(
         cls,
-        read: Read,
+        read: ReadResult,
         *,
         schema: str,
-        passages: tuple[Passage, ...],
-        identity: Identity,
+        columns: tuple[ColumnMapping, ...],
+        identity: RowIdentity,
         windows: tuple[Window, ...],
         plan: Mapping[str, Any],
-        added: Mapping[str, Added] | None = None,
-        declared: Mapping[str, str] | None = None,
-        redeclared: Mapping[str, Redeclared] | None = None,
+        added_columns: Mapping[str, AddedColumn] | None = None,
+        declarations: Mapping[str, str] | None = None,
+        redeclared_columns: Mapping[str, RedeclaredColumn] | None = None,
     ) -> Self:
         """The manifest of what a reader wrote; parts in the order of their keys, whatever task ended first."""
         return cls(
             schema=schema,
-            passages=passages,
+            columns=columns,
             identity=identity,
             windows=windows,
             parts=tuple(sorted(read.parts, key=lambda part: part.key)),
-            quarantined=tuple(sorted(read.quarantined, key=lambda part: part.key)),
-            troubles=dict(sorted(read.troubles.items())),
+            quarantined_parts=tuple(sorted(read.quarantined_parts, key=lambda part: part.key)),
+            problem_counts=dict(sorted(read.problem_counts.items())),
             plan=plan,
-            added=added or {},
-            declared=declared or {},
-            redeclared=redeclared or {},
+            added_columns=added_columns or {},
+            declarations=declarations or {},
+            redeclared_columns=redeclared_columns or {},
         )
 
-    def filled(self) -> Filled:
+    def to_filled(self) -> BatchOutput:
         """What `watermarks` makes a link of."""
-        return Filled(rows=self.rows, files=tuple(part.key for part in self.parts), body=self.fields())
+        return BatchOutput(rows=self.rows, files=tuple(part.key for part in self.parts), body=self.to_fields())
 
-    def fields(self) -> dict[str, Any]:
+    def to_fields(self) -> dict[str, Any]:
         return {
             "schema": self.schema,
-            "columns": [_passage_fields(passage) for passage in self.passages],
+            "columns": [_mapping_to_fields(passage) for passage in self.columns],
             "identity": {"key": list(self.identity.key), "cursor": self.identity.cursor},
-            "windows": [window.texts() for window in self.windows],
-            "parts": [part_fields(part) for part in self.parts],
-            "quarantined": [part_fields(part) for part in self.quarantined],
-            "troubles": dict(self.troubles),
+            "windows": [window.to_texts() for window in self.windows],
+            "parts": [part_to_fields(part) for part in self.parts],
+            "quarantined": [part_to_fields(part) for part in self.quarantined_parts],
+            "troubles": dict(self.problem_counts),
             "plan": dict(self.plan),
-            "added": {name: one.fields() for name, one in self.added.items()},
-            "declared": dict(self.declared),
-            "redeclared": {name: one.fields() for name, one in self.redeclared.items()},
-            "tombstones": self.tombstones.fields() if self.tombstones else None,
+            "added": {name: one.to_fields() for name, one in self.added_columns.items()},
+            "declared": dict(self.declarations),
+            "redeclared": {name: one.to_fields() for name, one in self.redeclared_columns.items()},
+            "tombstones": self.tombstones.to_fields() if self.tombstones else None,
         }
 
     @classmethod
-    def of_link(cls, link: Link) -> Self:
+    def from_link(cls, link: BatchLink) -> Self:
         """The manifest inside a link that was carried out.
 
         Raises:
             StateUnreadable: there is none in it.
         """
         try:
-            manifest = cls.of_fields(link.body)
+            manifest = cls.from_fields(link.body)
         except (KeyError, TypeError, ValueError) as error:
             raise StateUnreadable(f"batch {link.id} of {link.stream} has no manifest of ours: {error!r}") from error
         if manifest.rows != link.rows or tuple(part.key for part in manifest.parts) != link.files:
@@ -124,70 +124,72 @@ class Manifest:
         return manifest
 
     @classmethod
-    def of_fields(cls, found: Mapping[str, Any]) -> Self:
+    def from_fields(cls, fields: Mapping[str, Any]) -> Self:
         """The manifest that `fields` wrote; what is younger than a link of old may be missing in it."""
-        buried = found.get("tombstones")
+        buried = fields.get("tombstones")
         return cls(
-            schema=found["schema"],
-            passages=tuple(_passage_of(one) for one in found["columns"]),
-            identity=_identity_of(found["identity"]),
-            windows=tuple(Window.of_texts(bounds) for bounds in found["windows"]),
-            parts=tuple(part_of(one) for one in found["parts"]),
-            quarantined=tuple(part_of(one) for one in found["quarantined"]),
-            troubles=found["troubles"],
-            plan=found["plan"],
-            added={name: Added.of_fields(one) for name, one in found.get("added", {}).items()},
-            declared=found.get("declared", {}),
-            redeclared={name: Redeclared.of_fields(one) for name, one in found.get("redeclared", {}).items()},
-            tombstones=Tombstones.of_fields(buried) if buried else None,
+            schema=fields["schema"],
+            columns=tuple(_mapping_from_fields(one) for one in fields["columns"]),
+            identity=_identity_from_fields(fields["identity"]),
+            windows=tuple(Window.from_texts(bounds) for bounds in fields["windows"]),
+            parts=tuple(part_from_fields(one) for one in fields["parts"]),
+            quarantined_parts=tuple(part_from_fields(one) for one in fields["quarantined"]),
+            problem_counts=fields["troubles"],
+            plan=fields["plan"],
+            added_columns={name: AddedColumn.from_fields(one) for name, one in fields.get("added", {}).items()},
+            declarations=fields.get("declared", {}),
+            redeclared_columns={
+                name: RedeclaredColumn.from_fields(one) for name, one in fields.get("redeclared", {}).items()
+            },
+            tombstones=Tombstones.from_fields(buried) if buried else None,
         )
 
 
-def identity_in(link: Link) -> Identity | None:
+def identity_from_link(link: BatchLink) -> RowIdentity | None:
     """By what a link tells rows apart; None of one that was abandoned."""
     found: Mapping[str, Any] | None = link.body.get("identity")
-    return None if found is None else _identity_of(found)
+    return None if found is None else _identity_from_fields(found)
 
 
-def windows_in(link: Link) -> tuple[Window, ...]:
+def windows_from_link(link: BatchLink) -> tuple[Window, ...]:
     """The ranges of the order that a link says were read."""
-    return tuple(Window.of_texts(bounds) for bounds in link.body.get("windows", ()))
+    return tuple(Window.from_texts(bounds) for bounds in link.body.get("windows", ()))
 
 
-def is_unasked(link: Link) -> bool:
+def is_automatic_reread(link: BatchLink) -> bool:
     """Whether a link's range was read again without a person's asking: the server, or its clock, was another."""
     return "again" in link.body.get("plan", {})
 
 
-def is_burial(link: Link) -> bool:
+def is_tombstone_batch(link: BatchLink) -> bool:
     """Whether a link's files hold keys of rows that are gone, and no rows."""
     return bool(link.body.get("tombstones"))
 
 
-def _identity_of(found: Mapping[str, Any]) -> Identity:
-    return Identity(key=tuple(found["key"]), cursor=found["cursor"])
+def _identity_from_fields(fields: Mapping[str, Any]) -> RowIdentity:
+    return RowIdentity(key=tuple(fields["key"]), cursor=fields["cursor"])
 
 
-def part_fields(part: Part) -> dict[str, Any]:
-    return {**asdict(part), "low": part.low.texts(), "high": part.high.texts(), "widths": dict(part.widths)}
+def part_to_fields(part: Part) -> dict[str, Any]:
+    return {**asdict(part), "low": part.low.to_texts(), "high": part.high.to_texts(), "widths": dict(part.widths)}
 
 
-def part_of(found: Mapping[str, Any]) -> Part:
-    typed: dict[str, Any] = {"low": Cursor.of_texts(found["low"]), "high": Cursor.of_texts(found["high"])}
-    return Part(**{**found, **typed})
+def part_from_fields(fields: Mapping[str, Any]) -> Part:
+    typed: dict[str, Any] = {"low": Cursor.from_texts(fields["low"]), "high": Cursor.from_texts(fields["high"])}
+    return Part(**{**fields, **typed})
 
 
-def _passage_fields(passage: Passage) -> dict[str, Any]:
-    parquet = {key: value for key, value in asdict(passage.parquet).items() if value is not None}
-    return {**asdict(passage), "parquet": parquet}
+def _mapping_to_fields(mapping: ColumnMapping) -> dict[str, Any]:
+    parquet = {key: value for key, value in asdict(mapping.parquet).items() if value is not None}
+    return {**asdict(mapping), "parquet": parquet}
 
 
-def _passage_of(found: Mapping[str, Any]) -> Passage:
-    stored: dict[str, Any] = dict(found["parquet"])
-    stored |= {"physical": Physical(stored["physical"]), "meaning": Meaning(stored["meaning"])}
+def _mapping_from_fields(fields: Mapping[str, Any]) -> ColumnMapping:
+    stored: dict[str, Any] = dict(fields["parquet"])
+    stored |= {"physical": PhysicalType(stored["physical"]), "meaning": LogicalType(stored["meaning"])}
     typed: dict[str, Any] = {
-        "travel": Travel(found["travel"]),
+        "travel": TransferType(fields["travel"]),
         "parquet": ParquetType(**stored),
-        "befalls": tuple(map(Trouble, found["befalls"])),
+        "befalls": tuple(map(ValueProblem, fields["befalls"])),
     }
-    return Passage(**{**found, **typed})
+    return ColumnMapping(**{**fields, **typed})

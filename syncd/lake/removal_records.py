@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import Final, Protocol, Self
 
 from syncd.lake.keys import cleaned_key, cleaned_prefix
-from watermarks.codec import Fields, Foreign, blamed, printable, seal, unseal
-from watermarks.cursor import instant_of, instant_text
+from watermarks.codec import FieldReader, ForeignDocument, decode, encode, raise_as_damaged, to_printable
+from watermarks.cursor import format_instant, parse_instant
 from watermarks.names import StreamName
 
 FORMAT: Final = "syncd/cleaned"
@@ -19,7 +19,7 @@ VERSION: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lying:
+class ListedObject:
     """An object as a listing shows it."""
 
     key: str
@@ -29,7 +29,7 @@ class Lying:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cleaned:
+class RemovalRecord:
     """Some files of a stream that a person had removed."""
 
     stream: StreamName
@@ -45,48 +45,48 @@ class Cleaned:
         return cleaned_key(self.stream, self.at)
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         return f"it was cleaned by {self.who} at {self.at:%Y-%m-%d %H:%M:%S} UTC"
 
     def to_bytes(self) -> bytes:
-        return seal(FORMAT, VERSION, {
+        return encode(FORMAT, VERSION, {
             "stream": self.stream.chain_stem,
-            "at": instant_text(self.at),
-            "who": printable(self.who),
-            "why": printable(self.why),
+            "at": format_instant(self.at),
+            "who": to_printable(self.who),
+            "why": to_printable(self.why),
             "nonce": self.nonce,
             "files": dict(self.files),
         })  # fmt: skip
 
     @classmethod
-    def of_bytes(cls, body: bytes, *, at: str, stream: StreamName) -> Self:
+    def from_bytes(cls, body: bytes, *, at: str, stream: StreamName) -> Self:
         """The record in the bytes.
 
         Raises:
             StateUnreadable: there is none, or it is another stream's.
         """
-        read = Fields(unseal(body, FORMAT, VERSION, at=at), at=at)
+        read = FieldReader(decode(body, FORMAT, VERSION, location=at), location=at)
         if (found := read.text("stream")) != stream.chain_stem:
-            raise Foreign(f"{at} is about {found}")
-        held = read.inner("files")
-        files = Fields(held, at=at)
-        with blamed(at):
+            raise ForeignDocument(f"{at} is about {found}")
+        held = read.mapping("files")
+        files = FieldReader(held, location=at)
+        with raise_as_damaged(at):
             record = cls(
-                stream=stream.default,
-                at=instant_of(read.text("at")),
+                stream=stream.default_stream,
+                at=parse_instant(read.text("at")),
                 who=read.text("who"),
                 why=read.text("why"),
                 nonce=read.text("nonce"),
                 files={key: files.number(key) for key in held},
             )
-        read.known()
+        read.require_all_read()
         return record
 
 
-class Records(Protocol):
+class RemovalRecordReader(Protocol):
     """The lake, as far as records are looked for."""
 
-    def stray(self, prefix: str) -> Sequence[tuple[str, datetime]]:
+    def list_objects(self, prefix: str) -> Sequence[tuple[str, datetime]]:
         """Every object below a prefix with the instant of its last change."""
         ...
 
@@ -95,25 +95,29 @@ class Records(Protocol):
         ...
 
 
-def record_keys(records: Records, stream: StreamName) -> frozenset[str]:
+def list_record_keys(records: RemovalRecordReader, stream: StreamName) -> frozenset[str]:
     """The keys of all records of a stream."""
-    return frozenset(key for key, _ in records.stray(cleaned_prefix(stream)))
+    return frozenset(key for key, _ in records.list_objects(cleaned_prefix(stream)))
 
 
-def records_of(records: Records, stream: StreamName, *, but: AbstractSet[str] = frozenset()) -> Iterator[Cleaned]:
+def iter_removal_records(
+    records: RemovalRecordReader, stream: StreamName, *, exclude: AbstractSet[str] = frozenset()
+) -> Iterator[RemovalRecord]:
     """Every record of a stream but some, the newest first.
 
     Raises:
         StateUnreadable: one cannot be believed.
     """
-    for key in sorted(record_keys(records, stream) - but, reverse=True):
-        yield Cleaned.of_bytes(records.read(key), at=key, stream=stream)
+    for key in sorted(list_record_keys(records, stream) - exclude, reverse=True):
+        yield RemovalRecord.from_bytes(records.read(key), at=key, stream=stream)
 
 
-def cleaned_by(records: Records, stream: StreamName, keys: Collection[str]) -> Mapping[str, Cleaned]:
+def find_removal_records(
+    records: RemovalRecordReader, stream: StreamName, keys: Collection[str]
+) -> Mapping[str, RemovalRecord]:
     """Of these files, the record of each that was removed on purpose; nothing is asked where there are none."""
-    left, found = set(keys), dict[str, Cleaned]()
-    for record in records_of(records, stream) if left else ():
+    left, found = set(keys), dict[str, RemovalRecord]()
+    for record in iter_removal_records(records, stream) if left else ():
         taken = left & record.files.keys()
         found |= dict.fromkeys(taken, record)
         left -= taken

@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import Any, Self
 
 from watermarks.batch import BatchId
-from watermarks.cursor import Cursor, instant_of, instant_text
-from watermarks.progress import ORIGIN
+from watermarks.cursor import Cursor, format_instant, parse_instant
+from watermarks.progress import BEFORE_FIRST_BATCH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,18 +20,18 @@ class Tombstones:
 
     upto: Cursor
     """Only its first value counts; where rows have no order column, none does."""
-    seen: BatchId = ORIGIN
+    last_read: BatchId = BEFORE_FIRST_BATCH
     """What this batch and those before it read, was read before it was looked: whatever its stamp, it is gone."""
-    gone_at: datetime
+    checked_at: datetime
     """When it was looked."""
 
-    def fields(self) -> dict[str, Any]:
-        return {"upto": self.upto.texts(), "seen": str(self.seen), "gone_at": instant_text(self.gone_at)}
+    def to_fields(self) -> dict[str, Any]:
+        return {"upto": self.upto.to_texts(), "seen": str(self.last_read), "gone_at": format_instant(self.checked_at)}
 
     @classmethod
-    def of_fields(cls, found: Mapping[str, Any]) -> Self:
+    def from_fields(cls, fields: Mapping[str, Any]) -> Self:
         return cls(
-            upto=Cursor.of_texts(found["upto"]),
-            seen=BatchId.of_text(found["seen"]) if "seen" in found else ORIGIN,
-            gone_at=instant_of(found["gone_at"]),
+            upto=Cursor.from_texts(fields["upto"]),
+            last_read=BatchId.from_text(fields["seen"]) if "seen" in fields else BEFORE_FIRST_BATCH,
+            checked_at=parse_instant(fields["gone_at"]),
         )

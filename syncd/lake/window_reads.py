@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from syncd.datatypes.columns import Passage, Policies
+from syncd.datatypes.columns import ColumnMapping, Policies
 from syncd.settings import NullCursor
-from watermarks.cursor import Cursor, Kind
+from watermarks.cursor import Cursor, ValueKind
 from watermarks.window import Window
 
-WITHOUT_POSITION: Final = f"null_cursor.{NullCursor.SNAPSHOT_ONLY}"
+NULL_CURSOR_COUNT: Final = f"null_cursor.{NullCursor.SNAPSHOT_ONLY}"
 """Under this name the rows are counted whose order column is NULL."""
 
 
@@ -19,7 +19,7 @@ class OrderField:
 
     name: str
     """The field of the query that holds it; fields that no passage has are read, checked and not written."""
-    kind: Kind
+    kind: ValueKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,28 +32,28 @@ class WindowQuery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class ReadRequest:
     """One batch to read: windows in parallel, one task and one connection each."""
 
     queries: tuple[WindowQuery, ...]
-    passages: tuple[Passage, ...]
+    columns: tuple[ColumnMapping, ...]
     order: tuple[OrderField, ...]
     policies: Policies
-    identity: str
+    server_identity: str
     """The server that every connection must be at."""
-    prefix: str
+    part_prefix: str
     """What the keys of all parts begin with: `data/<stream>/<yyyy>/<mm>/<dd>/<id>/`."""
-    quarantine: str
+    quarantine_prefix: str
     """What the keys of refused rows begin with: `quarantine/<stream>/<id>/`."""
-    batch: int
+    batch_number: int
     """The number of the batch, which every row of its files carries."""
     nonce: str
     """Of this attempt: in every key, so that no two attempts share one."""
-    keys: frozenset[str] = frozenset()
+    identity_columns: frozenset[str] = frozenset()
     """The columns that say what row it is, and which version of it: nothing is made NULL or cut in them."""
     cursor: str | None = None
     """The field that holds the order column, where rows have one: those in which it is NULL are counted."""
-    little: bool = False
+    is_small: bool = False
     """Whether few rows are to be read, as far as is known."""
     part_bytes: int = 128 << 20
     """About how large a part grows before the next one begins."""
@@ -76,11 +76,11 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Read:
+class ReadResult:
     """What came of a reading."""
 
     parts: tuple[Part, ...]
-    quarantined: tuple[Part, ...] = ()
+    quarantined_parts: tuple[Part, ...] = ()
     """Files of refused rows: their columns as they travelled, and why."""
-    troubles: Mapping[str, int] = field(default_factory=dict[str, int])
+    problem_counts: Mapping[str, int] = field(default_factory=dict[str, int])
     """How many values, or rows without a position, met each policy, by `trouble.policy`."""

@@ -7,7 +7,7 @@ from pymysql.constants import CR, ER
 _CLIENT_CODES: Final = range(CR.CR_ERROR_FIRST, CR.CR_ERROR_LAST + 1)
 
 # Numbers without a name here are younger than the driver's lists.
-_TRANSIENT: Final = frozenset(
+_TRANSIENT_CODES: Final = frozenset(
     {
         ER.DISK_FULL,
         ER.ERROR_ON_READ,
@@ -70,7 +70,7 @@ _TRANSIENT: Final = frozenset(
     }
 )
 
-AWAY: Final = frozenset(
+UNREACHABLE_CODES: Final = frozenset(
     {
         CR.CR_CONNECTION_ERROR,
         CR.CR_CONN_HOST_ERROR,
@@ -81,14 +81,14 @@ AWAY: Final = frozenset(
 )
 """Nobody answers, or not any more."""
 
-_LOGIN: Final = "Is the user known to the server from this host, and is the password right?"
-_PLUGIN: Final = (
+_LOGIN_HINT: Final = "Is the user known to the server from this host, and is the password right?"
+_AUTH_PLUGIN_HINT: Final = (
     "Give the user a way of logging in that this client knows: caching_sha2_password, or mysql_native_password."
 )
 
-HINTS: Final[dict[int, str]] = {
-    ER.ACCESS_DENIED_ERROR: _LOGIN,
-    1698: _LOGIN,  # ER_ACCESS_DENIED_NO_PASSWORD_ERROR
+HINT_BY_CODE: Final[dict[int, str]] = {
+    ER.ACCESS_DENIED_ERROR: _LOGIN_HINT,
+    1698: _LOGIN_HINT,  # ER_ACCESS_DENIED_NO_PASSWORD_ERROR
     ER.DBACCESS_DENIED_ERROR: "GRANT SELECT ON {database}.* TO {user}",
     ER.TABLEACCESS_DENIED_ERROR: "GRANT SELECT ON {database}.* TO {user}",
     ER.COLUMNACCESS_DENIED_ERROR: "GRANT SELECT ON {database}.* TO {user}",
@@ -104,20 +104,20 @@ HINTS: Final[dict[int, str]] = {
     4151: "ALTER USER {user} ACCOUNT UNLOCK",  # MariaDB: the same
     3159: "The server takes no login without TLS: set `tls: require`, or `verify`.",  # ER_SECURE_TRANSPORT_REQUIRED
     CR.CR_SSL_CONNECTION_ERROR: "Turn TLS on at the server, or ask for less in the configuration: `tls: disable`.",
-    CR.CR_AUTH_PLUGIN_CANNOT_LOAD: _PLUGIN,
-    CR.CR_AUTH_PLUGIN_ERR: _PLUGIN,
-    CR.CR_SECURE_AUTH: _PLUGIN,
+    CR.CR_AUTH_PLUGIN_CANNOT_LOAD: _AUTH_PLUGIN_HINT,
+    CR.CR_AUTH_PLUGIN_ERR: _AUTH_PLUGIN_HINT,
+    CR.CR_SECURE_AUTH: _AUTH_PLUGIN_HINT,
     CR.CR_VERSION_ERROR: "syncd reads MySQL from 5.7 and MariaDB from 10.6 on.",
 }
 """What to do about what does not pass, with names to fill in."""
 
 
-def passes(code: int) -> bool:
+def is_transient(code: int) -> bool:
     """Whether an error of this number may be gone in a moment.
 
     The server's refusals that we do not know are given again as long as nobody mends
     their reason. The client's tell of a bad line, but for those that have a hint.
     """
     if code <= 0 or code in _CLIENT_CODES:
-        return code not in HINTS
-    return code in _TRANSIENT
+        return code not in HINT_BY_CODE
+    return code in _TRANSIENT_CODES

@@ -5,68 +5,70 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, TypeAlias
 
-from syncd.horizon.readings import Sight, Thread, Writer
-from syncd.horizon.statements import REPLICATION_USER, is_write_lock, is_xa, kind_of_event, kind_of_text
+from syncd.horizon.readings import ServerThread, Visibility, WritingTransaction
+from syncd.horizon.statements import REPLICATION_USER, is_write_lock, is_xa, kind_from_event, kind_from_text
 from syncd.ports.source import TableName
 
-Locks: TypeAlias = Mapping[int, frozenset[TableName]]
+TableLocks: TypeAlias = Mapping[int, frozenset[TableName]]
 """What each holder of locks may write to."""
 
-T0: Final = "SELECT UTC_TIMESTAMP(6), CONNECTION_ID(), @@GLOBAL.read_only, @@GLOBAL.innodb_read_only"
-A_SCHEMA: Final = (
+CLOCK_QUERY: Final = "SELECT UTC_TIMESTAMP(6), CONNECTION_ID(), @@GLOBAL.read_only, @@GLOBAL.innodb_read_only"
+SCHEMA_THREADS_QUERY: Final = (
     "SELECT t.PROCESSLIST_ID, t.THREAD_ID, t.PROCESSLIST_COMMAND, t.PROCESSLIST_TIME, t.PROCESSLIST_STATE,"
     " t.PROCESSLIST_USER, s.EVENT_NAME, t.NAME FROM performance_schema.threads t"
     " LEFT JOIN performance_schema.events_statements_current s"
     " ON s.THREAD_ID = t.THREAD_ID AND s.END_EVENT_ID IS NULL AND s.NESTING_EVENT_LEVEL = 0"
     " WHERE t.PROCESSLIST_ID IS NOT NULL"
 )
-A_LIST: Final = "SHOW PROCESSLIST"
-A_MARIADB: Final = "SELECT ID, COMMAND, TIME_MS, STATE, USER, LEFT(INFO, 60) FROM information_schema.PROCESSLIST"
-LOST: Final = (
+PROCESSLIST_QUERY: Final = "SHOW PROCESSLIST"
+MARIADB_THREADS_QUERY: Final = (
+    "SELECT ID, COMMAND, TIME_MS, STATE, USER, LEFT(INFO, 60) FROM information_schema.PROCESSLIST"
+)
+LOST_INSTRUMENTS_QUERY: Final = (
     "SELECT SUM(VARIABLE_VALUE) FROM performance_schema.global_status WHERE VARIABLE_NAME IN"
     " ('Performance_schema_thread_instances_lost', 'Performance_schema_metadata_lock_lost')"
 )
-GROUP: Final = (
+GROUP_MEMBERS_QUERY: Final = (
     "SELECT 1 FROM performance_schema.replication_group_members WHERE MEMBER_STATE NOT IN ('OFFLINE', '') LIMIT 1"
 )
-FOLLOWS: Final = (
+REPLICATION_CHANNELS_QUERY: Final = (
     "SELECT 1 FROM performance_schema.replication_connection_configuration"
     " WHERE HOST <> '' AND LEFT(CHANNEL_NAME, 17) <> 'group_replication' LIMIT 1"
 )
-C_SCHEMA: Final = (
+SCHEMA_LOCKS_QUERY: Final = (
     "SELECT OBJECT_SCHEMA, OBJECT_NAME, OWNER_THREAD_ID, LOCK_TYPE FROM performance_schema.metadata_locks"
     " WHERE OBJECT_TYPE = 'TABLE'"
 )
-C_MARIADB: Final = (
+MARIADB_LOCKS_QUERY: Final = (
     "SELECT TABLE_SCHEMA, TABLE_NAME, THREAD_ID, LOCK_MODE FROM information_schema.METADATA_LOCK_INFO"
     " WHERE LOCK_TYPE = 'Table metadata lock'"
 )
-B: Final = (
+TRANSACTIONS_QUERY: Final = (
     "SELECT /* hz {nonce} */ trx_mysql_thread_id, trx_id, trx_rows_modified, trx_is_read_only, trx_query"
     " FROM information_schema.INNODB_TRX"
 )
-B_TABLE: Final = (
+TABLE_WRITERS_QUERY: Final = (
     "SELECT THREAD_ID, ENGINE_TRANSACTION_ID FROM performance_schema.data_locks WHERE LOCK_TYPE = 'TABLE'"
     " AND LOCK_MODE IN ('IX', 'X') AND OBJECT_SCHEMA = %s AND OBJECT_NAME = %s"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Writers:
+class WritersReading:
     """What read B found, or why it found nothing."""
 
-    sight: Sight
-    found: tuple[Writer, ...] = ()
+    sight: Visibility
+    writers: tuple[WritingTransaction, ...] = ()
     read_only: frozenset[int] = frozenset()
     trouble: str = ""
     passing: bool = False
 
 
-def named(row: tuple[Any, ...]) -> TableName:
+def parse_table_name(row: tuple[Any, ...]) -> TableName:
     return TableName(database=str(row[0]), table=str(row[1]))
 
 
-def locks_of(rows: Sequence[tuple[Any, ...]]) -> Locks | None:
+def parse_locks(rows: Sequence[tuple[Any, ...]]) -> TableLocks | None:
     """Who holds locks, and the tables that each may write to: of who only reads, none.
 
     MySQL knows of some no owner, in the moment in which a thread begins or ends. Where such a one may be written by,
@@ -81,76 +83,76 @@ def locks_of(rows: Sequence[tuple[Any, ...]]) -> Locks | None:
             continue
         tables = held.setdefault(int(row[2]), set())
         if writes:
-            tables.add(named(row).folded)
+            tables.add(parse_table_name(row).normal_form)
     return {holder: frozenset(tables) for holder, tables in held.items()}
 
 
-def writers_of(rows: Sequence[tuple[Any, ...]], own: int, holders: Mapping[int, int]) -> Writers:
-    return Writers(
-        sight=Sight.SERVER,
-        found=tuple(
-            Writer(
+def parse_writers(rows: Sequence[tuple[Any, ...]], own_connection: int, holders: Mapping[int, int]) -> WritersReading:
+    return WritersReading(
+        sight=Visibility.SERVER,
+        writers=tuple(
+            WritingTransaction(
                 trx_id=str(trx_id),
-                holder=holders.get(int(connection), -1),
+                lock_owner=holders.get(int(connection), -1),
                 connection=int(connection),
                 xa=is_xa(query),
             )
             for connection, trx_id, modified, read_only, query in rows
             # One that is read only has changed temporary tables of its own, and no other's.
-            if modified > 0 and connection != own and read_only != 1
+            if modified > 0 and connection != own_connection and read_only != 1
         ),
         read_only=frozenset(int(row[0]) for row in rows if row[3] == 1),
     )
 
 
-def thread_of_schema(
+def parse_schema_thread(
     connection: int, thread: int, command: str | None, seconds: int | None, state: str | None, *rest: str | None
-) -> Thread:
+) -> ServerThread:
     user, event, name = rest
     # The schema names whoever said START REPLICA, where the process list says `system user`.
     if name is not None and name.startswith(("thread/sql/replica", "thread/sql/slave")):
         user = REPLICATION_USER
-    return Thread(
+    return ServerThread(
         connection=int(connection),
-        holder=int(thread),
+        lock_owner=int(thread),
         command=command or "",
-        busy=_span(seconds, 1),
+        running_for=_to_duration(seconds, 1),
         whole_seconds=True,
         state=state or "",
         user=user or "",
-        kind=kind_of_event(event),
+        kind=kind_from_event(event),
     )
 
 
-def thread_of_list(connection: int, user: str | None, *rest: Any) -> Thread:  # noqa: ANN401  # whatever the driver gave
+def parse_processlist_thread(connection: int, user: str | None, *rest: Any) -> ServerThread:  # noqa: ANN401  # whatever the driver gave
     _, _, command, seconds, state, text = rest
-    return Thread(
+    return ServerThread(
         connection=int(connection),
-        holder=int(connection),
+        lock_owner=int(connection),
         command=command or "",
-        busy=_span(seconds, 1),
+        running_for=_to_duration(seconds, 1),
         whole_seconds=True,
         state=state or "",
         user=user or "",
-        kind=kind_of_text(text),
+        kind=kind_from_text(text),
     )
 
 
-def thread_of_mariadb(connection: int, command: str | None, milliseconds: Any, *rest: str | None) -> Thread:  # noqa: ANN401  # as above
+def parse_mariadb_thread(connection: int, command: str | None, milliseconds: Any, *rest: str | None) -> ServerThread:  # noqa: ANN401  # as above
     state, user, text = rest
-    return Thread(
+    return ServerThread(
         connection=int(connection),
-        holder=int(connection),
+        lock_owner=int(connection),
         command=command or "",
-        busy=_span(milliseconds, 0.001),
+        running_for=_to_duration(milliseconds, 0.001),
         whole_seconds=False,
         state=state or "",
         user=user or "",
-        kind=kind_of_text(text),
+        kind=kind_from_text(text),
     )
 
 
-def _span(count: Any, unit: float) -> timedelta | None:  # noqa: ANN401  # as above
+def _to_duration(count: Any, unit: float) -> timedelta | None:  # noqa: ANN401  # as above
     """That many units of seconds; None where there is no count, or one that no calendar holds."""
     if count is None:
         return None

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
 from syncd.datatypes.mysql_quoting import text_literal
-from syncd.datatypes.source_table import Column, Index, Table
+from syncd.datatypes.source_table import SourceColumn, SourceIndex, SourceTable
 
-Ask: TypeAlias = Callable[[str], Sequence[tuple[Any, ...]]]
+RunQuery: TypeAlias = Callable[[str], Sequence[tuple[Any, ...]]]
 
 _TABLE: Final = """
 SELECT TABLE_NAME, TABLE_TYPE, ENGINE, CREATE_TIME, CREATE_OPTIONS FROM information_schema.TABLES
@@ -22,64 +22,66 @@ _INDEXES: Final = """
 SELECT INDEX_NAME, NON_UNIQUE, COLUMN_NAME, COLLATION, SUB_PART, {hidden} FROM information_schema.STATISTICS
 WHERE TABLE_SCHEMA = {database} AND TABLE_NAME = {table} AND INDEX_TYPE = 'BTREE' ORDER BY INDEX_NAME, SEQ_IN_INDEX"""
 
-_FIRST_THAT_HIDE: Final = {False: (8, 0, 0), True: (10, 6, 0)}
-_HIDDEN: Final = {False: "IS_VISIBLE = 'NO'", True: "IGNORED = 'YES'"}
+_HIDDEN_INDEXES_SINCE: Final = {False: (8, 0, 0), True: (10, 6, 0)}
+_HIDDEN_INDEX_EXPRESSIONS: Final = {False: "IS_VISIBLE = 'NO'", True: "IGNORED = 'YES'"}
 
 
-def describe(ask: Ask, database: str, name: str, *, version: tuple[int, int, int], mariadb: bool) -> Table | None:
+def read_table_description(
+    run_query: RunQuery, database: str, name: str, *, version: tuple[int, int, int], mariadb: bool
+) -> SourceTable | None:
     """The table as this user may see it; None where they see none."""
-    hidden = _HIDDEN[mariadb] if version >= _FIRST_THAT_HIDE[mariadb] else "FALSE"
+    hidden = _HIDDEN_INDEX_EXPRESSIONS[mariadb] if version >= _HIDDEN_INDEXES_SINCE[mariadb] else "FALSE"
     names = {"database": text_literal(database), "table": text_literal(name), "hidden": hidden}
-    found = ask(_TABLE.format(**names))
+    found = run_query(_TABLE.format(**names))
     if not found:
         return None
     [(named, kind, engine, created, options)] = found
-    return Table(
+    return SourceTable(
         database=database,
-        name=_text(named),
-        kind=_text(kind),
-        engine=_maybe(engine),
-        columns=tuple(_column(row) for row in ask(_COLUMNS.format(**names))),
-        indexes=_indexes(ask(_INDEXES.format(**names))),
-        partitioned="partitioned" in _text(options or "").lower(),
+        name=_decode_text(named),
+        kind=_decode_text(kind),
+        engine=_decode_optional_text(engine),
+        columns=tuple(_parse_column(row) for row in run_query(_COLUMNS.format(**names))),
+        indexes=_parse_indexes(run_query(_INDEXES.format(**names))),
+        partitioned="partitioned" in _decode_text(options or "").lower(),
         created=created.replace(tzinfo=UTC) if isinstance(created, datetime) else None,
     )
 
 
-def _column(row: Sequence[Any]) -> Column:
+def _parse_column(row: Sequence[Any]) -> SourceColumn:
     name, kind, whole, nullable, length, octets, precision, scale, fraction, charset, collation, default, extra = row
-    return Column(
-        name=_text(name),
-        data_type=_text(kind).lower(),
-        column_type=_text(whole),
-        nullable=_text(nullable) == "YES",
-        length=_number(length),
-        octets=_number(octets),
-        precision=_number(precision),
-        scale=_number(scale),
-        fraction=_number(fraction) or 0,
-        charset=_maybe(charset),
-        collation=_maybe(collation),
-        default=_maybe(default),
-        extra=_text(extra or "").lower(),
+    return SourceColumn(
+        name=_decode_text(name),
+        data_type=_decode_text(kind).lower(),
+        column_type=_decode_text(whole),
+        nullable=_decode_text(nullable) == "YES",
+        length=_to_optional_int(length),
+        octets=_to_optional_int(octets),
+        precision=_to_optional_int(precision),
+        scale=_to_optional_int(scale),
+        fraction=_to_optional_int(fraction) or 0,
+        charset=_decode_optional_text(charset),
+        collation=_decode_optional_text(collation),
+        default=_decode_optional_text(default),
+        extra=_decode_text(extra or "").lower(),
     )
 
 
-def _indexes(rows: Iterable[Sequence[Any]]) -> tuple[Index, ...]:
+def _parse_indexes(rows: Iterable[Sequence[Any]]) -> tuple[SourceIndex, ...]:
     # MariaDB sorts names that differ by an accent as one, and so the parts of two indexes come by turns.
     parts = dict[str, list[Sequence[Any]]]()
     for row in rows:
-        parts.setdefault(_text(row[0]), []).append(row)
-    return tuple(_index(name, found) for name, found in parts.items())
+        parts.setdefault(_decode_text(row[0]), []).append(row)
+    return tuple(_parse_index(name, found) for name, found in parts.items())
 
 
-def _index(name: str, parts: Sequence[Sequence[Any]]) -> Index:
+def _parse_index(name: str, parts: Sequence[Sequence[Any]]) -> SourceIndex:
     columns = list[str]()
     for _, _, column, collation, cut, _ in parts:
         if column is None or cut is not None or collation != "A":
             break
-        columns.append(_text(column))
-    return Index(
+        columns.append(_decode_text(column))
+    return SourceIndex(
         name=name,
         columns=tuple(columns),
         unique=not int(parts[0][1]),
@@ -88,13 +90,13 @@ def _index(name: str, parts: Sequence[Sequence[Any]]) -> Index:
     )
 
 
-def _text(raw: Any) -> str:  # noqa: ANN401  # MySQL 8 gives some of these as bytes
+def _decode_text(raw: Any) -> str:  # noqa: ANN401  # MySQL 8 gives some of these as bytes
     return raw.decode() if isinstance(raw, bytes) else str(raw)
 
 
-def _maybe(raw: Any) -> str | None:  # noqa: ANN401  # as above
-    return None if raw is None else _text(raw)
+def _decode_optional_text(raw: Any) -> str | None:  # noqa: ANN401  # as above
+    return None if raw is None else _decode_text(raw)
 
 
-def _number(raw: Any) -> int | None:  # noqa: ANN401  # as above
+def _to_optional_int(raw: Any) -> int | None:  # noqa: ANN401  # as above
     return None if raw is None else int(raw)

@@ -7,197 +7,218 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from syncd.datatypes.source_table import Column, Server, Table
-from syncd.horizon import Readings, Sight, Stamp, bypassed, stamp_of, triggers_of, unstamped, zone_of
-from syncd.mysql.connection import mapped
-from syncd.mysql.connection_factory import Way, way_to
-from syncd.mysql.horizon_poll import Poller, StampedElsewhere
-from syncd.mysql.query_plan import explain, judge
+from syncd.datatypes.source_table import ServerInfo, SourceColumn, SourceTable
+from syncd.horizon import (
+    HorizonPoll,
+    StampKind,
+    Visibility,
+    find_bypassing_trigger,
+    find_stamp_kind,
+    find_unstamped_change,
+    parse_triggers,
+    parse_zone,
+)
+from syncd.mysql.connection import map_driver_errors
+from syncd.mysql.connection_factory import ConnectionFactory, open_connection_factory
+from syncd.mysql.horizon_poll import NotPrimaryServer, Poller
+from syncd.mysql.query_plan import explain_sql, find_plan_problem
 from syncd.mysql.source import MySqlSource
-from syncd.mysql.sql import SERVER_CLOCK, last_position, triggers_before
-from syncd.ports.preflight import Sheet, near
+from syncd.mysql.sql import SERVER_CLOCK_SQL, before_triggers_sql, last_position_sql
+from syncd.ports.preflight import CheckSheet, is_loopback_host
 from syncd.ports.source import TableName
 from syncd.settings import SourceSettings, StreamSettings, Tls
-from syncd.tables.sort_order import WHOLE, Order, order_of
+from syncd.tables.sort_order import CURSOR_NONE, StreamOrder, resolve_order
 from watermarks.clock import SystemClock
 
-ANSWERED_WITHIN: Final = timedelta(seconds=10)
+ANSWER_TIMEOUT: Final = timedelta(seconds=10)
 """No question here is a long one."""
-OLDEST: Final = {False: (5, 7, 0), True: (10, 6, 0)}
-_ENCRYPTION: Final = "SHOW SESSION STATUS WHERE Variable_name IN ('Ssl_cipher', 'Ssl_version')"
-_ACCOUNT: Final = "SELECT CURRENT_USER()"
+OLDEST_SUPPORTED_VERSIONS: Final = {False: (5, 7, 0), True: (10, 6, 0)}
+_TLS_STATUS_QUERY: Final = "SHOW SESSION STATUS WHERE Variable_name IN ('Ssl_cipher', 'Ssl_version')"
+_CURRENT_ACCOUNT_QUERY: Final = "SELECT CURRENT_USER()"
 
 
-def examine(settings: SourceSettings, streams: Sequence[StreamSettings], sheet: Sheet) -> None:
+def check_source(settings: SourceSettings, streams: Sequence[StreamSettings], sheet: CheckSheet) -> None:
     """Look at one source and at the tables that are read from it."""
-    bounded = replace(settings, silence=min(settings.silence, ANSWERED_WITHIN))
+    bounded = replace(settings, silence=min(settings.silence, ANSWER_TIMEOUT))
     with (
-        sheet.checking("login"),
-        way_to(bounded) as way,
-        closing(MySqlSource(bounded, way.open)) as source,
+        sheet.record_errors("login"),
+        open_connection_factory(bounded) as way,
+        closing(MySqlSource(bounded, way.open_connection)) as source,
     ):
-        account = _account(source)
-        sheet.good("login", f"{account} at {settings.host}:{settings.port}")
-        _Look(bounded, way, source, sheet, account).all(streams)
+        account = _read_account(source)
+        sheet.add_pass("login", f"{account} at {settings.host}:{settings.port}")
+        _SourceCheck(bounded, way, source, sheet, account).run(streams)
 
 
-def _account(source: MySqlSource) -> str:
+def _read_account(source: MySqlSource) -> str:
     """The account as a GRANT names it."""
-    [(named,)] = source.rows(_ACCOUNT)
+    [(named,)] = source.fetch_rows(_CURRENT_ACCOUNT_QUERY)
     user, _, host = str(named).rpartition("@")
     return f"'{user}'@'{host}'"
 
 
-class _Look:
+class _SourceCheck:
     """One look around a source that let us in."""
 
-    def __init__(self, settings: SourceSettings, way: Way, source: MySqlSource, sheet: Sheet, account: str) -> None:
+    def __init__(
+        self,
+        settings: SourceSettings,
+        connection_factory: ConnectionFactory,
+        source: MySqlSource,
+        sheet: CheckSheet,
+        account: str,
+    ) -> None:
         self._settings = settings
-        self._way = way
+        self._connection_factory = connection_factory
         self._source = source
         self._sheet = sheet
         self._account = account
 
-    def all(self, streams: Sequence[StreamSettings]) -> None:
+    def run(self, streams: Sequence[StreamSettings]) -> None:
         sheet = self._sheet
-        with sheet.checking("tls"):
-            self._tls()
-        with sheet.checking("version"):
-            self._version(self._source.server())
-        with sheet.checking("clock"):
-            sheet.clock(self._clock, step=timedelta(), now=SystemClock().now)
-        with sheet.checking("time zone"):
-            self._zone()
-        with sheet.checking("horizon"):
-            self._horizon(streams)
+        with sheet.record_errors("tls"):
+            self._check_tls()
+        with sheet.record_errors("version"):
+            self._check_version(self._source.get_server_info())
+        with sheet.record_errors("clock"):
+            sheet.check_clock(self._read_clock, step=timedelta(), now=SystemClock().now)
+        with sheet.record_errors("time zone"):
+            self._check_time_zone()
+        with sheet.record_errors("horizon"):
+            self._check_horizon(streams)
         if self._settings.primary is not None:
-            with sheet.checking("replication", remedy=f"GRANT REPLICATION CLIENT ON *.* TO {self._account};"):
-                following = self._source.following()
-                sheet.good("replication", "it follows another server" if following else "it follows nobody")
+            with sheet.record_errors("replication", remedy=f"GRANT REPLICATION CLIENT ON *.* TO {self._account};"):
+                following = self._source.read_replication_status()
+                sheet.add_pass("replication", "it follows another server" if following else "it follows nobody")
         for stream in streams:
-            with sheet.checking(stream.name):
-                self._table(stream)
+            with sheet.record_errors(stream.name):
+                self._check_table(stream)
 
-    def _tls(self) -> None:
-        told = {str(name): str(value) for name, value in self._source.rows(_ENCRYPTION)}
+    def _check_tls(self) -> None:
+        told = {str(name): str(value) for name, value in self._source.fetch_rows(_TLS_STATUS_QUERY)}
         if cipher := told.get("Ssl_cipher"):
             believed = "" if self._settings.tls is Tls.VERIFY else "; who answers is not checked (tls: verify would)"
-            return self._sheet.good("tls", f"{told.get('Ssl_version', '')} {cipher}{believed}".strip())
-        if near(self._settings.host) and self._settings.tunnel is None:
-            return self._sheet.good("tls", "none, and nothing leaves this machine")
+            return self._sheet.add_pass("tls", f"{told.get('Ssl_version', '')} {cipher}{believed}".strip())
+        if is_loopback_host(self._settings.host) and self._settings.tunnel is None:
+            return self._sheet.add_pass("tls", "none, and nothing leaves this machine")
         if self._settings.tls in {Tls.PREFER, Tls.DISABLE}:
-            return self._sheet.doubt("tls", "rows and password travel unencrypted", "source: {tls: verify}")
-        return self._sheet.bad("tls", "the session is not encrypted")
+            return self._sheet.add_warning("tls", "rows and password travel unencrypted", "source: {tls: verify}")
+        return self._sheet.add_failure("tls", "the session is not encrypted")
 
-    def _version(self, server: Server) -> None:
-        name, oldest = "MariaDB" if server.mariadb else "MySQL", OLDEST[server.mariadb]
+    def _check_version(self, server: ServerInfo) -> None:
+        name, oldest = "MariaDB" if server.mariadb else "MySQL", OLDEST_SUPPORTED_VERSIONS[server.mariadb]
         told = f"{name} {'.'.join(map(str, server.version))}"
         if server.version < oldest:
-            return self._sheet.bad("version", f"{told} is older than {'.'.join(map(str, oldest[:2]))}")
-        return self._sheet.good("version", told)
+            return self._sheet.add_failure("version", f"{told} is older than {'.'.join(map(str, oldest[:2]))}")
+        return self._sheet.add_pass("version", told)
 
-    def _clock(self) -> datetime:
-        [(text,)] = self._source.rows(SERVER_CLOCK)
+    def _read_clock(self) -> datetime:
+        [(text,)] = self._source.fetch_rows(SERVER_CLOCK_SQL)
         return datetime.fromisoformat(str(text)).replace(tzinfo=UTC)
 
-    def _zone(self) -> None:
-        [(zone, system)] = self._source.rows("SELECT @@global.time_zone, @@system_time_zone")
+    def _check_time_zone(self) -> None:
+        [(zone, system)] = self._source.fetch_rows("SELECT @@global.time_zone, @@system_time_zone")
         shown = f"the server's is {system if zone == 'SYSTEM' else zone}"
         if self._settings.zone is None:
             told = f"{shown}; of those who write it is not said: a DATETIME stamp is not proven"
-            return self._sheet.doubt(
+            return self._sheet.add_warning(
                 "time zone", told, "source: {zone: UTC}  # or whatever the sessions of writers have"
             )
-        return self._sheet.good("time zone", f"{shown}; writers use {self._settings.zone}")
+        return self._sheet.add_pass("time zone", f"{shown}; writers use {self._settings.zone}")
 
-    def _horizon(self, streams: Sequence[StreamSettings]) -> None:
+    def _check_horizon(self, streams: Sequence[StreamSettings]) -> None:
         tables = frozenset(TableName(database=stream.database, table=stream.table) for stream in streams)
         try:
-            readings = self._polled(tables)
-        except StampedElsewhere as error:
+            readings = self._poll(tables)
+        except NotPrimaryServer as error:
             if self._settings.primary is not None:
-                return self._sheet.good("horizon", "asked of source.primary, where rows are stamped")
-            return self._sheet.doubt("horizon", error.message, error.hint)
-        return self._judged(readings)
+                return self._sheet.add_pass("horizon", "asked of source.primary, where rows are stamped")
+            return self._sheet.add_warning("horizon", error.message, error.hint)
+        return self._report_horizon(readings)
 
-    def _polled(self, tables: frozenset[TableName]) -> Readings:
-        with mapped(self._settings):
-            poller = Poller(self._way.open, pause=time.sleep)
+    def _poll(self, tables: frozenset[TableName]) -> HorizonPoll:
+        with map_driver_errors(self._settings):
+            poller = Poller(self._connection_factory.open_connection, pause=time.sleep)
             try:
                 return poller.poll(tables, ids={})
             finally:
                 poller.close()
 
-    def _judged(self, readings: Readings) -> None:
+    def _report_horizon(self, readings: HorizonPoll) -> None:
         grant = f"GRANT PROCESS ON *.* TO {self._account};"
-        match readings.sight:
-            case Sight.SERVER if readings.locks is not None:
-                self._sheet.good("horizon", "every open transaction is seen, and which tables it writes to")
-            case Sight.SERVER:
+        match readings.visibility:
+            case Visibility.SERVER if readings.locks is not None:
+                self._sheet.add_pass("horizon", "every open transaction is seen, and which tables it writes to")
+            case Visibility.SERVER:
                 told = "every open transaction is seen, but not which tables it writes to: a long one holds all tables"
-                self._sheet.doubt("horizon", told, self._to_see_locks())
-            case Sight.TABLES:
+                self._sheet.add_warning("horizon", told, self._lock_visibility_remedy())
+            case Visibility.TABLES:
                 told = "transactions are seen table by table only: what is complete is known later"
-                self._sheet.doubt("horizon", told, grant)
-            case Sight.NOTHING:
-                told = f"{readings.trouble}: batches stay `settle` behind now, and are not proven"
-                self._sheet.doubt("horizon", told, grant if "right" in readings.trouble else "")
-            case Sight.BLIND:
-                self._sheet.doubt("horizon", readings.trouble or "it could not be seen this time: ask again")
+                self._sheet.add_warning("horizon", told, grant)
+            case Visibility.NOTHING:
+                told = f"{readings.problem}: batches stay `settle` behind now, and are not proven"
+                self._sheet.add_warning("horizon", told, grant if "right" in readings.problem else "")
+            case Visibility.BLIND:
+                self._sheet.add_warning("horizon", readings.problem or "it could not be seen this time: ask again")
 
-    def _to_see_locks(self) -> str:
-        if self._source.server().mariadb:
+    def _lock_visibility_remedy(self) -> str:
+        if self._source.get_server_info().mariadb:
             return "INSTALL SONAME 'metadata_lock_info';"
         return f"GRANT SELECT ON performance_schema.* TO {self._account};"
 
     # Tables.
 
-    def _table(self, stream: StreamSettings) -> None:
-        table = self._source.table(stream.database, stream.table)
-        if stream.cursor == WHOLE:
-            return self._sheet.good(stream.name, "read whole each time")
-        order = order_of(table, stream, zone=zone_of(self._settings.zone or "UTC"))
-        if trouble := self._trouble_of_index(order):
+    def _check_table(self, stream: StreamSettings) -> None:
+        table = self._source.describe_table(stream.database, stream.table)
+        if stream.cursor == CURSOR_NONE:
+            return self._sheet.add_pass(stream.name, "read whole each time")
+        order = resolve_order(table, stream, zone=parse_zone(self._settings.zone or "UTC"))
+        if trouble := self._index_problem(order):
             columns = ", ".join(column.sql for column in order.columns)
             remedy = f"CREATE INDEX syncd_order ON `{stream.database}`.`{stream.table}` ({columns});"
-            return self._sheet.bad(stream.name, f"index {order.index} is not used: {trouble}", remedy)
+            return self._sheet.add_failure(stream.name, f"index {order.index} is not used: {trouble}", remedy)
         told = f"read along index {order.index}"
-        doubt = self._doubt_of(table, order)
+        doubt = self._completeness_doubt(table, order)
         return (
-            self._sheet.doubt(stream.name, f"{told}; {doubt[0]}", doubt[1])
+            self._sheet.add_warning(stream.name, f"{told}; {doubt[0]}", doubt[1])
             if doubt
-            else self._sheet.good(stream.name, told)
+            else self._sheet.add_pass(stream.name, told)
         )
 
-    def _trouble_of_index(self, order: Order) -> str | None:
-        lines = self._source.rows(explain(last_position(order, order.columns, order.index, "TRUE")))
-        return judge(lines, index=order.index, mariadb=self._source.server().mariadb)
+    def _index_problem(self, order: StreamOrder) -> str | None:
+        lines = self._source.fetch_rows(explain_sql(last_position_sql(order, order.columns, order.index, "TRUE")))
+        return find_plan_problem(lines, index=order.index, mariadb=self._source.get_server_info().mariadb)
 
-    def _doubt_of(self, table: Table, order: Order) -> tuple[str, str] | None:
+    def _completeness_doubt(self, table: SourceTable, order: StreamOrder) -> tuple[str, str] | None:
         """Why completeness cannot be proven, and what would change it; none where it can."""
         if (table.engine or "").lower() != "innodb":
-            return f"not proven: it is of {table.engine}, not of InnoDB", f"ALTER TABLE {_sql(table)} ENGINE = InnoDB;"
+            return (
+                f"not proven: it is of {table.engine}, not of InnoDB",
+                f"ALTER TABLE {_quote_table(table)} ENGINE = InnoDB;",
+            )
         if order.clock is None:
             return None
-        column = table.column(order.columns[0].name)
-        stamp = stamp_of(column) if column else None
+        column = table.find_column(order.columns[0].name)
+        stamp = find_stamp_kind(column) if column else None
         if column is None or stamp is None:
             digits = f"({column.fraction})" if column and column.fraction else ""
             now = f"CURRENT_TIMESTAMP{digits}"
             kind = column.column_type if column else "DATETIME"
             told = f"not proven: {order.columns[0].name} is not stamped by the server at every insert and update"
             rest = f"{kind} NOT NULL DEFAULT {now} ON UPDATE {now}"
-            return told, f"ALTER TABLE {_sql(table)} MODIFY {order.columns[0].sql} {rest};"
-        if stamp is Stamp.WALL and self._settings.zone is None:
+            return told, f"ALTER TABLE {_quote_table(table)} MODIFY {order.columns[0].sql} {rest};"
+        if stamp is StampKind.WALL and self._settings.zone is None:
             return f"not proven: {column.name} is a DATETIME, and `zone` is not said", "source: {zone: UTC}"
-        if past := unstamped(self._source.created_by(table.database, table.name)) or self._bypassed(table, column):
+        if past := find_unstamped_change(
+            self._source.show_create_table(table.database, table.name)
+        ) or self._stamp_bypass(table, column):
             return f"not proven: {past}", ""
         return None
 
-    def _bypassed(self, table: Table, stamp: Column) -> str:
-        triggers = triggers_of(self._source.rows(triggers_before(table.database, table.name)))
-        return bypassed(triggers, stamp, mariadb=self._source.server().mariadb)
+    def _stamp_bypass(self, table: SourceTable, stamp: SourceColumn) -> str:
+        triggers = parse_triggers(self._source.fetch_rows(before_triggers_sql(table.database, table.name)))
+        return find_bypassing_trigger(triggers, stamp, mariadb=self._source.get_server_info().mariadb)
 
 
-def _sql(table: Table) -> str:
+def _quote_table(table: SourceTable) -> str:
     return f"`{table.database}`.`{table.name}`"

@@ -5,75 +5,75 @@ from collections.abc import Sequence
 from itertools import product
 from typing import Final, Protocol, TypeAlias
 
-from syncd.datatypes.columns import Passage
-from syncd.datatypes.mysql_quoting import qualified, quoted, text_literal
+from syncd.datatypes.columns import ColumnMapping
+from syncd.datatypes.mysql_quoting import quote_name, quote_table, text_literal
 from syncd.errors import ConfigError
 from syncd.tables.order_column import OrderColumn
-from syncd.tables.sort_order import Order
-from watermarks.cursor import Cursor, Kind, Value
+from syncd.tables.sort_order import StreamOrder
+from watermarks.cursor import Cursor, CursorValue, ValueKind
 from watermarks.window import Window
 
 
-class Place(Protocol):
+class PositionColumn(Protocol):
     """A column of an order, of whatever server: how it is written, and how values of it are."""
 
     @property
     def sql(self) -> str: ...
     @property
-    def kind(self) -> Kind: ...
-    def literal(self, value: Value) -> str: ...
+    def kind(self) -> ValueKind: ...
+    def literal(self, value: CursorValue) -> str: ...
 
 
-Terms: TypeAlias = tuple[str, ...]
+RangeTerms: TypeAlias = tuple[str, ...]
 """Conditions that hold together: equal on the first columns, a range on one more. One range of an index."""
 
-Ranges: TypeAlias = tuple[Terms, ...]
+IndexRanges: TypeAlias = tuple[RangeTerms, ...]
 """Disjoint ranges of one index; none is no row, one without conditions is every row."""
 
-_AS_IT_IS: Final = re.compile(r"\w+", re.ASCII)
-_ASIDE: Final = re.compile(
+_PLAIN_NAME: Final = re.compile(r"\w+", re.ASCII)
+_QUOTES_AND_COMMENTS: Final = re.compile(
     r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`(?:[^`]|``)*`|/\*.*?\*/|\#[^\n]*|--(?=\s|$)[^\n]*""", re.DOTALL
 )
 """Texts, names in backticks and comments: what stands in them is no word of a statement."""
-_WITHIN: Final = re.compile(r"\((?:(?!\$\{window\})[^()])*\)")
+_BRACKETS: Final = re.compile(r"\((?:(?!\$\{window\})[^()])*\)")
 """Brackets around anything but the window."""
-_CUTS: Final = re.compile(r"\b(LIMIT|FETCH\s+(FIRST|NEXT))\b", re.IGNORECASE)
+_ROW_LIMIT: Final = re.compile(r"\b(LIMIT|FETCH\s+(FIRST|NEXT))\b", re.IGNORECASE)
 
-_PARTITION: Final = "#p#"
+_PARTITION_SEPARATOR: Final = "#p#"
 """What stands between a table and its partition in InnoDB's names; MariaDB writes it in capitals."""
 
-NO_ROWS: Final[Ranges] = ()
-ALL_ROWS: Final[Ranges] = ((),)
+NO_ROWS: Final[IndexRanges] = ()
+ALL_ROWS: Final[IndexRanges] = ((),)
 
-_Columns: TypeAlias = Sequence[Place]
-_Values: TypeAlias = Sequence[Value]
+_Columns: TypeAlias = Sequence[PositionColumn]
+_Values: TypeAlias = Sequence[CursorValue]
 
 
-def within(columns: _Columns, window: Window) -> str:
+def window_condition(columns: _Columns, window: Window) -> str:
     """The condition of a window's rows, as disjoint ranges expanded column by column.
 
     Neither optimiser reads a row constructor as a range, and `c >= w AND (c > w OR ...)`
     reads a deep tie from its start.
     """
-    return _sql(_between(columns, window.low.values, window.high.values))
+    return _ranges_to_sql(_window_ranges(columns, window.low.values, window.high.values))
 
 
-def after(columns: _Columns, low: Cursor) -> str:
+def after_condition(columns: _Columns, low: Cursor) -> str:
     """The condition of all rows that stand behind a cursor."""
-    return _sql(_after(columns, low.values))
+    return _ranges_to_sql(_after_ranges(columns, low.values))
 
 
-def upto(columns: _Columns, high: Cursor) -> str:
+def upto_condition(columns: _Columns, high: Cursor) -> str:
     """The condition of all rows that do not stand behind a cursor."""
-    return _sql(_upto(columns, high.values))
+    return _ranges_to_sql(_upto_ranges(columns, high.values))
 
 
-def at_any(columns: _Columns, keys: Sequence[Cursor]) -> str:
+def keys_condition(columns: _Columns, keys: Sequence[Cursor]) -> str:
     """The condition of the rows at these positions: whole keys."""
     if len(columns) == 1:
         literals = ", ".join(columns[0].literal(key.values[0]) for key in keys)
         return f"{columns[0].sql} IN ({literals})"
-    return _sql(
+    return _ranges_to_sql(
         tuple(
             tuple(f"{column.sql} = {column.literal(value)}" for column, value in zip(columns, key.values, strict=True))
             for key in keys
@@ -81,52 +81,54 @@ def at_any(columns: _Columns, keys: Sequence[Cursor]) -> str:
     )
 
 
-def _after(columns: _Columns, low: _Values) -> Ranges:
+def _after_ranges(columns: _Columns, low: _Values) -> IndexRanges:
     if not low:
         # A shorter cursor stands before every row that begins with it; an equal row does not stand behind.
         return ALL_ROWS if columns else NO_ROWS
     column, literal = columns[0], columns[0].literal(low[0])
-    rest = _after(columns[1:], low[1:])
+    rest = _after_ranges(columns[1:], low[1:])
     if rest == ALL_ROWS:
         return ((f"{column.sql} >= {literal}",),)
-    return (*_under(f"{column.sql} = {literal}", rest), (f"{column.sql} > {literal}",))
+    return (*_prefix_ranges(f"{column.sql} = {literal}", rest), (f"{column.sql} > {literal}",))
 
 
-def _upto(columns: _Columns, high: _Values) -> Ranges:
+def _upto_ranges(columns: _Columns, high: _Values) -> IndexRanges:
     if not high:
         return NO_ROWS if columns else ALL_ROWS
     column, literal = columns[0], columns[0].literal(high[0])
-    rest = _upto(columns[1:], high[1:])
+    rest = _upto_ranges(columns[1:], high[1:])
     if rest == ALL_ROWS:
         return ((f"{column.sql} <= {literal}",),)
-    return ((f"{column.sql} < {literal}",), *_under(f"{column.sql} = {literal}", rest))
+    return ((f"{column.sql} < {literal}",), *_prefix_ranges(f"{column.sql} = {literal}", rest))
 
 
-def _between(columns: _Columns, low: _Values, high: _Values) -> Ranges:
+def _window_ranges(columns: _Columns, low: _Values, high: _Values) -> IndexRanges:
     if not low or not high:
-        return _upto(columns, high) if columns and not low else NO_ROWS
+        return _upto_ranges(columns, high) if columns and not low else NO_ROWS
     column = columns[0]
     if low[0] == high[0]:
-        return _under(f"{column.sql} = {column.literal(low[0])}", _between(columns[1:], low[1:], high[1:]))
-    if column.kind is Kind.COLLATED:
+        return _prefix_ranges(
+            f"{column.sql} = {column.literal(low[0])}", _window_ranges(columns[1:], low[1:], high[1:])
+        )
+    if column.kind is ValueKind.COLLATED:
         # Texts that differ can still be one to their collation: both ends have to hold at once.
-        return tuple((*one, *other) for one, other in product(_after(columns, low), _upto(columns, high)))
+        return tuple((*one, *other) for one, other in product(_after_ranges(columns, low), _upto_ranges(columns, high)))
     begin, end = column.literal(low[0]), column.literal(high[0])
-    first, last = _after(columns[1:], low[1:]), _upto(columns[1:], high[1:])
+    first, last = _after_ranges(columns[1:], low[1:]), _upto_ranges(columns[1:], high[1:])
     from_begin, to_end = first == ALL_ROWS, last == ALL_ROWS
     middle = (f"{column.sql} {'>=' if from_begin else '>'} {begin}", f"{column.sql} {'<=' if to_end else '<'} {end}")
     return (
-        *(NO_ROWS if from_begin else _under(f"{column.sql} = {begin}", first)),
+        *(NO_ROWS if from_begin else _prefix_ranges(f"{column.sql} = {begin}", first)),
         middle,
-        *(NO_ROWS if to_end else _under(f"{column.sql} = {end}", last)),
+        *(NO_ROWS if to_end else _prefix_ranges(f"{column.sql} = {end}", last)),
     )
 
 
-def _under(prefix: str, ranges: Ranges) -> Ranges:
+def _prefix_ranges(prefix: str, ranges: IndexRanges) -> IndexRanges:
     return tuple((prefix, *terms) for terms in ranges)
 
 
-def _sql(ranges: Ranges) -> str:
+def _ranges_to_sql(ranges: IndexRanges) -> str:
     if ranges == ALL_ROWS:
         return "TRUE"
     if ranges == NO_ROWS:
@@ -134,50 +136,54 @@ def _sql(ranges: Ranges) -> str:
     return "(" + " OR ".join(f"({' AND '.join(terms)})" for terms in ranges) + ")"
 
 
-def below(column: OrderColumn, horizon: Value, *, nulls: bool) -> str:
+def below_horizon_condition(column: OrderColumn, horizon: CursorValue, *, nulls: bool) -> str:
     """The condition of the rows of a first pass; those without a position belong to it, when wanted."""
     condition = f"{column.sql} < {column.literal(horizon)}"
     return f"({condition} OR {column.sql} IS NULL)" if nulls else condition
 
 
-def probe(order: Order, columns: Sequence[OrderColumn], index: str, where: str, *, rows: int) -> str:
+def probe_sql(order: StreamOrder, columns: Sequence[OrderColumn], index: str, where: str, *, rows: int) -> str:
     """Reads the position of the row with this number among those of the condition, counted from 1."""
     by = ", ".join(column.sql for column in columns)
-    return f"{_positions(order, columns, index, where)} ORDER BY {by} LIMIT 1 OFFSET {rows - 1:d}"
+    return f"{_positions_sql(order, columns, index, where)} ORDER BY {by} LIMIT 1 OFFSET {rows - 1:d}"
 
 
-def last_position(order: Order, columns: Sequence[OrderColumn], index: str, where: str, *, before: int = 0) -> str:
+def last_position_sql(
+    order: StreamOrder, columns: Sequence[OrderColumn], index: str, where: str, *, before: int = 0
+) -> str:
     """Reads the position of the last row of the condition, or of the one so many rows before it."""
     by = ", ".join(f"{column.sql} DESC" for column in columns)
-    return f"{_positions(order, columns, index, where)} ORDER BY {by} LIMIT 1" + (
+    return f"{_positions_sql(order, columns, index, where)} ORDER BY {by} LIMIT 1" + (
         f" OFFSET {before:d}" if before else ""
     )
 
 
-def _positions(order: Order, columns: Sequence[OrderColumn], index: str, where: str) -> str:
+def _positions_sql(order: StreamOrder, columns: Sequence[OrderColumn], index: str, where: str) -> str:
     # Without names: ORDER BY would find a name before the column, and sort by the travelling form.
-    selects = ", ".join(column.probed for column in columns)
-    return f"SELECT {selects} FROM {hinted(order.database, order.table, index)} WHERE {where}"
+    selects = ", ".join(column.probe_sql for column in columns)
+    return f"SELECT {selects} FROM {force_index(order.database, order.table, index)} WHERE {where}"
 
 
-def rows_after(order: Order, low: Cursor, *, mariadb: bool) -> str:
+def rows_after_sql(order: StreamOrder, low: Cursor, *, mariadb: bool) -> str:
     """Reads 1 for each row behind a cursor: to be explained, not to be run.
 
     MySQL does not look into an index that it is forced to take, and guesses one row.
     """
-    hint = f"{'FORCE' if mariadb else 'USE'} INDEX ({quoted(order.index)})"
-    return f"SELECT 1 FROM {qualified(order.database, order.table)} {hint} WHERE {after(order.columns, low)}"
+    hint = f"{'FORCE' if mariadb else 'USE'} INDEX ({quote_name(order.index)})"
+    return (
+        f"SELECT 1 FROM {quote_table(order.database, order.table)} {hint} WHERE {after_condition(order.columns, low)}"
+    )
 
 
-def anything_new(order: Order, low: Cursor, *, identity: str) -> str:
+def new_rows_check_sql(order: StreamOrder, low: Cursor, *, identity: str) -> str:
     """Reads which server answers, when the table was made, and whether any row stands behind a cursor."""
     where = f"TABLE_SCHEMA = {text_literal(order.database)} AND TABLE_NAME = {text_literal(order.table)}"
     made = f"(SELECT CREATE_TIME FROM information_schema.TABLES WHERE {where})"
-    rows = f"SELECT 1 FROM {hinted(order.database, order.table, order.index)} WHERE {after(order.columns, low)}"
-    return f"SELECT {expression_of(identity)}, {made}, EXISTS({rows})"
+    rows = f"SELECT 1 FROM {force_index(order.database, order.table, order.index)} WHERE {after_condition(order.columns, low)}"
+    return f"SELECT {identity_expression(identity)}, {made}, EXISTS({rows})"
 
 
-def which_of(tables: Sequence[tuple[str, str]]) -> str:
+def visible_tables_sql(tables: Sequence[tuple[str, str]]) -> str:
     """Reads database and name of those tables, of databases and names, that are to be seen."""
     named = (
         f"(TABLE_SCHEMA = {text_literal(database)} AND TABLE_NAME = {text_literal(table)})"
@@ -186,7 +192,7 @@ def which_of(tables: Sequence[tuple[str, str]]) -> str:
     return f"SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE {' OR '.join(named)}"
 
 
-def triggers_before(database: str, table: str) -> str:
+def before_triggers_sql(database: str, table: str) -> str:
     """Reads name, event and statement of the triggers that may change a row before it is written."""
     where = f"EVENT_OBJECT_SCHEMA = {text_literal(database)} AND EVENT_OBJECT_TABLE = {text_literal(table)}"
     return (
@@ -195,104 +201,104 @@ def triggers_before(database: str, table: str) -> str:
     )
 
 
-def table_rows(database: str, table: str) -> str:
+def table_rows_sql(database: str, table: str) -> str:
     """Reads about how many rows a table has, as its engine keeps count."""
     where = f"TABLE_SCHEMA = {text_literal(database)} AND TABLE_NAME = {text_literal(table)}"
     return f"SELECT TABLE_ROWS FROM information_schema.TABLES WHERE {where}"
 
 
-def row_with(order: Order, key: Sequence[Value]) -> str:
+def position_of_key_sql(order: StreamOrder, key: Sequence[CursorValue]) -> str:
     """Reads where the row with a key stands in the order."""
     where = " AND ".join(
         f"{column.sql} = {column.literal(value)}" for column, value in zip(order.key, key, strict=True)
     )
     selects = ", ".join(column.select for column in order.columns)
-    return f"SELECT {selects} FROM {qualified(order.database, order.table)} WHERE {where}"
+    return f"SELECT {selects} FROM {quote_table(order.database, order.table)} WHERE {where}"
 
 
-def stamps_of(order: Order, keys: Sequence[Cursor]) -> str:
+def stamps_of_keys_sql(order: StreamOrder, keys: Sequence[Cursor]) -> str:
     """Reads what the rows with these keys hold in the order column."""
-    source = hinted(order.database, order.table, order.key_index)
-    return f"SELECT {order.columns[0].select} FROM {source} WHERE {at_any(order.key, keys)}"
+    source = force_index(order.database, order.table, order.key_index)
+    return f"SELECT {order.columns[0].select} FROM {source} WHERE {keys_condition(order.key, keys)}"
 
 
-def any_null(order: Order) -> str:
+def any_null_sql(order: StreamOrder) -> str:
     """Reads one row whose order column is NULL."""
     column = order.columns[0]
-    return f"SELECT 1 FROM {hinted(order.database, order.table, order.index)} WHERE {column.sql} IS NULL LIMIT 1"
+    return f"SELECT 1 FROM {force_index(order.database, order.table, order.index)} WHERE {column.sql} IS NULL LIMIT 1"
 
 
-def row_at(order: Order, at: Cursor, names: Sequence[str]) -> str:
+def row_at_position_sql(order: StreamOrder, at: Cursor, names: Sequence[str]) -> str:
     """Reads 1, and these columns as text, of the row at a position."""
-    shown = "".join(f", CAST({quoted(name)} AS CHAR)" for name in names)
+    shown = "".join(f", CAST({quote_name(name)} AS CHAR)" for name in names)
     where = " AND ".join(
         f"{column.sql} = {column.literal(value)}" for column, value in zip(order.columns, at.values, strict=True)
     )
-    return f"SELECT 1{shown} FROM {hinted(order.database, order.table, order.index)} WHERE {where} LIMIT 1"
+    return f"SELECT 1{shown} FROM {force_index(order.database, order.table, order.index)} WHERE {where} LIMIT 1"
 
 
-def first_from(order: Order, since: str, *, low: int | None, end: int) -> str:
+def first_key_sql(order: StreamOrder, since: str, *, low: int | None, end: int) -> str:
     """Reads the first key from one number up to, not including, another; and whether a condition holds for its row."""
-    key, table = order.columns[0].sql, hinted(order.database, order.table, order.index)
+    key, table = order.columns[0].sql, force_index(order.database, order.table, order.index)
     where = f"{key} < {end:d}" + ("" if low is None else f" AND {key} >= {low:d}")
     return f"SELECT {key}, {since} FROM {table} WHERE {where} ORDER BY {key} LIMIT 1"
 
 
-def first_among_last(order: Order, since: str, *, before: int, rows: int) -> str:
+def lowest_recent_key_sql(order: StreamOrder, since: str, *, before: int, rows: int) -> str:
     """Reads the lowest key for whose row a condition holds, among the last so many rows before a key."""
-    key, table = order.columns[0].sql, hinted(order.database, order.table, order.index)
+    key, table = order.columns[0].sql, force_index(order.database, order.table, order.index)
     last = (
         f"SELECT {key} AS k, {since} AS holds FROM {table} WHERE {key} < {before:d} ORDER BY {key} DESC LIMIT {rows:d}"
     )
     return f"SELECT MIN(k) FROM ({last}) AS late WHERE holds"
 
 
-def table_id(database: str, table: str, *, mariadb: bool) -> str | None:
+def table_id_sql(database: str, table: str, *, mariadb: bool) -> str | None:
     """Reads InnoDB's own number of a table; None where InnoDB writes its name in another way."""
-    if not (_AS_IT_IS.fullmatch(database) and _AS_IT_IS.fullmatch(table)):
+    if not (_PLAIN_NAME.fullmatch(database) and _PLAIN_NAME.fullmatch(table)):
         return None
     shown = "INNODB_SYS_TABLES" if mariadb else "INNODB_TABLES"
     return f"SELECT TABLE_ID FROM information_schema.{shown} WHERE NAME = {text_literal(f'{database}/{table}')}"
 
 
-def table_numbers(database: str, table: str, *, mariadb: bool, partitioned: bool) -> str | None:
+def table_ids_sql(database: str, table: str, *, mariadb: bool, partitioned: bool) -> str | None:
     """Reads InnoDB's own numbers of a table and of its partitions, each with its name; None as with `table_id`."""
-    if not (_AS_IT_IS.fullmatch(database) and _AS_IT_IS.fullmatch(table)):
+    if not (_PLAIN_NAME.fullmatch(database) and _PLAIN_NAME.fullmatch(table)):
         return None
     name = f"{database}/{table}"
-    begin = f"{name}{_PARTITION}"
+    begin = f"{name}{_PARTITION_SEPARATOR}"
     parts = f" OR LEFT(NAME, {len(begin):d}) = {text_literal(begin)}" if partitioned else ""
     shown = "INNODB_SYS_TABLES" if mariadb else "INNODB_TABLES"
     return f"SELECT TABLE_ID, NAME FROM information_schema.{shown} WHERE NAME = {text_literal(name)}{parts}"
 
 
-def partition_of(name: str) -> str | None:
+def parse_partition(name: str) -> str | None:
     """The partition that InnoDB's name is of; None where it is of none, or written in another way."""
-    partition = name.lower().partition(_PARTITION)[2].partition("#sp#")[0]
-    return partition if _AS_IT_IS.fullmatch(partition) else None
+    partition = name.lower().partition(_PARTITION_SEPARATOR)[2].partition("#sp#")[0]
+    return partition if _PLAIN_NAME.fullmatch(partition) else None
 
 
-def any_upto(
-    order: Order, columns: Sequence[OrderColumn], index: str, high: Cursor, *, partitions: Sequence[str] = ()
+def any_row_upto_sql(
+    order: StreamOrder, columns: Sequence[OrderColumn], index: str, high: Cursor, *, partitions: Sequence[str] = ()
 ) -> str:
     """Reads one row that does not stand behind a cursor; in these partitions, where some are named."""
-    only = f" PARTITION ({', '.join(map(quoted, partitions))})" if partitions else ""
-    source = f"{qualified(order.database, order.table)}{only} FORCE INDEX ({quoted(index)})"
-    return f"SELECT 1 FROM {source} WHERE {upto(columns, high)} LIMIT 1"
+    only = f" PARTITION ({', '.join(map(quote_name, partitions))})" if partitions else ""
+    source = f"{quote_table(order.database, order.table)}{only} FORCE INDEX ({quote_name(index)})"
+    return f"SELECT 1 FROM {source} WHERE {upto_condition(columns, high)} LIMIT 1"
 
 
-def hinted(database: str, table: str, index: str) -> str:
+def force_index(database: str, table: str, index: str) -> str:
     """The table, to be read by this index: a large window tempts both optimisers into a full scan."""
-    return f"{qualified(database, table)} FORCE INDEX ({quoted(index)})"
+    return f"{quote_table(database, table)} FORCE INDEX ({quote_name(index)})"
 
 
-def read_rows(selects: Sequence[tuple[str, str]], source: str, where: str) -> str:
+def select_rows_sql(selects: Sequence[tuple[str, str]], source: str, where: str) -> str:
     """Reads expressions under the names given; no ORDER BY and no LIMIT, so that it can be wrapped and merges."""
-    shown = ", ".join(f"{expression} AS {quoted(name)}" for expression, name in selects)
+    shown = ", ".join(f"{expression} AS {quote_name(name)}" for expression, name in selects)
     return f"SELECT {shown} FROM {source} WHERE {where}"
 
 
-def own_rows(query: str, where: str) -> str:
+def custom_query_source(query: str, where: str) -> str:
     """SQL of one's own, with the window's condition put in its place, as a table to read from.
 
     Raises:
@@ -307,28 +313,28 @@ def own_rows(query: str, where: str) -> str:
     return f"({query.strip().rstrip(';').replace('${window}', where)}\n) AS own"
 
 
-def cuts_short(query: str) -> bool:
+def has_row_limit(query: str) -> bool:
     """Whether SQL of one's own gives only some rows of a window: the others would count as read."""
-    plain, before = _ASIDE.sub(" ", query), ""
+    plain, before = _QUOTES_AND_COMMENTS.sub(" ", query), ""
     while plain != before:
-        plain, before = _WITHIN.sub(" ", plain), plain
-    return _CUTS.search(plain) is not None
+        plain, before = _BRACKETS.sub(" ", plain), plain
+    return _ROW_LIMIT.search(plain) is not None
 
 
-def defaults_of(table: str, passages: Sequence[Passage]) -> str:
+def column_defaults_sql(table: str, mappings: Sequence[ColumnMapping]) -> str:
     """Reads the declared defaults of columns, each in the form in which the column's values travel.
 
     Of a table without rows nothing comes.
     """
-    shown = (each.select.replace(quoted(each.column), f"DEFAULT({quoted(each.column)})") for each in passages)
+    shown = (each.select.replace(quote_name(each.column), f"DEFAULT({quote_name(each.column)})") for each in mappings)
     return f"SELECT {', '.join(shown)} FROM {table} LIMIT 1"
 
 
-def selects_of(passages: Sequence[Passage]) -> list[tuple[str, str]]:
-    return [(passage.select, passage.name) for passage in passages]
+def select_list(mappings: Sequence[ColumnMapping]) -> list[tuple[str, str]]:
+    return [(passage.select, passage.name) for passage in mappings]
 
 
-MARIADB: Final = "mariadb:"
+MARIADB_IDENTITY_PREFIX: Final = "mariadb:"
 """What identities of MariaDB begin with: it has no `server_uuid`."""
 
 
@@ -339,36 +345,36 @@ def identity_sql(*, mariadb: bool) -> str:
     change with every restart, after which notes and plans are as good as before.)
     """
     return (
-        f"CONCAT('{MARIADB}', @@hostname, ':', @@port, ':', @@server_id, ':', @@datadir)"
+        f"CONCAT('{MARIADB_IDENTITY_PREFIX}', @@hostname, ':', @@port, ':', @@server_id, ':', @@datadir)"
         if mariadb
         else "@@server_uuid"
     )
 
 
-def as_identity(told: object) -> str:
+def parse_identity(raw: object) -> str:
     """The identity as a server has told it: as text, or as its bytes."""
-    return told.decode() if isinstance(told, bytes) else str(told)
+    return raw.decode() if isinstance(raw, bytes) else str(raw)
 
 
-def expression_of(identity: str) -> str:
+def identity_expression(identity: str) -> str:
     """The expression whose value this identity must be."""
-    return identity_sql(mariadb=identity.startswith(MARIADB))
+    return identity_sql(mariadb=identity.startswith(MARIADB_IDENTITY_PREFIX))
 
 
-def is_on(value: object) -> bool:
+def is_read_only_setting(value: object) -> bool:
     """Whether a server's variable bars writing; MariaDB 12 answers with a word, and knows more than two."""
     return str(value).upper() not in {"0", "OFF"}
 
 
-ALL_ROWS_OF_AN_ANSWER: Final = 2**64 - 1
+NO_SELECT_LIMIT: Final = 2**64 - 1
 """`sql_select_limit` that cuts nothing; a server may have another for all its sessions."""
 
-AS_IT_IS_NOW: Final = "/*M!100304 , system_versioning_asof = DEFAULT */"
+CURRENT_VERSION_SQL: Final = "/*M!100304 , system_versioning_asof = DEFAULT */"
 """Of a versioned table of MariaDB the rows of now; a server may show all its sessions those of an earlier time."""
 
-SERVER_CLOCK: Final = "SELECT CAST(UTC_TIMESTAMP(6) AS CHAR)"
+SERVER_CLOCK_SQL: Final = "SELECT CAST(UTC_TIMESTAMP(6) AS CHAR)"
 
-SERVER_ZONE: Final = (
+SERVER_ZONE_SQL: Final = (
     "SELECT TIMESTAMPDIFF(MINUTE, UTC_TIMESTAMP(), CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', @@global.time_zone))"
 )
 """How many minutes the server's own zone is ahead of UTC; NULL where it does not know that zone."""

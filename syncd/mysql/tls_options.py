@@ -5,8 +5,8 @@ from typing import Any
 
 from syncd.errors import SourceDown, SourceUnfit
 from syncd.settings import SourceSettings, Tls
-from syncd.tls import Peer, checking
-from syncd.tls import handshake_error as _handshake_error
+from syncd.tls import TlsPeer, make_verifying_context
+from syncd.tls import map_handshake_error as _handshake_error
 from watermarks.errors import HintedError
 
 
@@ -22,12 +22,12 @@ def tls_options(settings: SourceSettings) -> dict[str, Any]:
         case Tls.PREFER:
             return {}
         case Tls.REQUIRE:
-            return {"ssl": unchecked()}
+            return {"ssl": make_unverified_context()}
         case Tls.VERIFY:
-            return {"ssl": checking(settings.ca)}
+            return {"ssl": make_verifying_context(settings.ca)}
 
 
-def unchecked() -> ssl.SSLContext:
+def make_unverified_context() -> ssl.SSLContext:
     """Encrypts, and believes every server; the host's authorities, which take long to load, stay out of it."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -37,5 +37,5 @@ def unchecked() -> ssl.SSLContext:
 
 def handshake_error(error: ssl.SSLError, settings: SourceSettings) -> HintedError:
     """What a handshake that failed says about the source."""
-    peer = Peer(kind="MySQL", host=settings.host, port=settings.port, down=SourceDown, unfit=SourceUnfit)
+    peer = TlsPeer(kind="MySQL", host=settings.host, port=settings.port, down_error=SourceDown, unfit_error=SourceUnfit)
     return _handshake_error(error, peer)

@@ -6,104 +6,104 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Final
 
-from syncd.events import Event
-from syncd.observe.board_view import RANKS, BoardSeen, Ended, Moved, StreamSeen
-from syncd.observe.stage_state import Moment
-from syncd.observe.stream_state import Listed, Standing
+from syncd.events import StreamEvent
+from syncd.observe.board_view import STATE_RANKS, BatchRecord, BoardView, PassRecord, StreamView
+from syncd.observe.stage_state import ObservationTime
+from syncd.observe.stream_state import ConfiguredStream, StreamTracker
 from syncd.settings import Settings, StreamSettings
 from watermarks.clock import Clock
 from watermarks.names import StreamName
 
-SAMPLED_EVERY: Final = 30.0
+LAG_SAMPLE_INTERVAL_SECONDS: Final = 30.0
 """Seconds between two points of a line that shows lag."""
-KEPT: Final = 30
+MAX_RECENT_RECORDS: Final = 30
 """So many of the last runs and batches of all streams are remembered."""
 
 
 class Board:
     """A reader of events that knows how every stream stands."""
 
-    def __init__(self, listed: Iterable[Listed], *, clock: Clock) -> None:
+    def __init__(self, streams: Iterable[ConfiguredStream], *, clock: Clock) -> None:
         self._clock = clock
         self._guard = threading.Lock()
-        self._since = self._now()
-        self._sampled = self._since.seconds
-        self._standing = {one.stream: Standing(one, self._since) for one in listed}
-        self._runs = deque[tuple[StreamName, Ended]](maxlen=KEPT)
-        self._batches = deque[tuple[StreamName, Moved]](maxlen=KEPT)
+        self._since = self._read_clock()
+        self._last_sample_seconds = self._since.monotonic
+        self._trackers = {one.stream: StreamTracker(one, self._since) for one in streams}
+        self._runs = deque[tuple[StreamName, PassRecord]](maxlen=MAX_RECENT_RECORDS)
+        self._batches = deque[tuple[StreamName, BatchRecord]](maxlen=MAX_RECENT_RECORDS)
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: StreamEvent) -> None:
         with self._guard:
-            now = self._now()
+            now = self._read_clock()
             self._sample(now)
-            standing = self._standing.get(event.stream)
+            standing = self._trackers.get(event.stream)
             if standing is None:
-                standing = self._standing[event.stream] = Standing(Listed(stream=event.stream), now)
-            heard = standing.hear(event, now)
-            if isinstance(heard, Ended):
+                standing = self._trackers[event.stream] = StreamTracker(ConfiguredStream(stream=event.stream), now)
+            heard = standing.on_event(event, now)
+            if isinstance(heard, PassRecord):
                 self._runs.append((event.stream, heard))
             elif heard is not None:
                 self._batches.append((event.stream, heard))
 
-    def relist(self, listed: Iterable[Listed]) -> None:
+    def set_streams(self, listed: Iterable[ConfiguredStream]) -> None:
         """Know of these streams from now on, and of no other; what is known of those that stay is kept."""
         with self._guard:
-            now, before = self._now(), self._standing
-            self._standing = {}
+            now, before = self._read_clock(), self._trackers
+            self._trackers = {}
             for one in listed:
-                standing = before.get(one.stream) or Standing(one, now)
-                standing.listed = one
-                self._standing[one.stream] = standing
+                standing = before.get(one.stream) or StreamTracker(one, now)
+                standing.configured = one
+                self._trackers[one.stream] = standing
 
-    def view(self) -> BoardSeen:
+    def view(self) -> BoardView:
         """How everything stands now."""
         with self._guard:
-            now = self._now()
+            now = self._read_clock()
             self._sample(now)
-            streams = [standing.seen(now) for standing in self._standing.values()]
+            streams = [standing.view(now) for standing in self._trackers.values()]
             runs, batches = tuple(reversed(self._runs)), tuple(reversed(self._batches))
-        return BoardSeen(
+        return BoardView(
             at=now.at,
             since=self._since.at,
-            streams=tuple(sorted(streams, key=_rank)),
+            streams=tuple(sorted(streams, key=_sort_key)),
             runs=runs,
             batches=batches,
         )
 
-    def _sample(self, now: Moment) -> None:
+    def _sample(self, now: ObservationTime) -> None:
         """One point for each step that has passed; after a long silence no more than there is room for."""
-        passed = int((now.seconds - self._sampled) // SAMPLED_EVERY)
+        passed = int((now.monotonic - self._last_sample_seconds) // LAG_SAMPLE_INTERVAL_SECONDS)
         if passed <= 0:
             return
-        self._sampled += passed * SAMPLED_EVERY
-        for standing in self._standing.values():
-            standing.sample(now)
+        self._last_sample_seconds += passed * LAG_SAMPLE_INTERVAL_SECONDS
+        for standing in self._trackers.values():
+            standing.sample_lag(now)
 
-    def _now(self) -> Moment:
-        return Moment(at=self._clock.now(), seconds=self._clock.monotonic())
-
-
-def _rank(seen: StreamSeen) -> tuple[int, str]:
-    return RANKS[seen.mood], str(seen.stream)
+    def _read_clock(self) -> ObservationTime:
+        return ObservationTime(at=self._clock.now(), monotonic=self._clock.monotonic())
 
 
-def listed_of(settings: Settings) -> tuple[Listed, ...]:
+def _sort_key(view: StreamView) -> tuple[int, str]:
+    return STATE_RANKS[view.state], str(view.stream)
+
+
+def configured_streams(settings: Settings) -> tuple[ConfiguredStream, ...]:
     """The streams of a configuration."""
-    return tuple(_listed(one) for one in settings.streams)
+    return tuple(_configured_stream(one) for one in settings.streams)
 
 
-def _listed(one: StreamSettings) -> Listed:
+def _configured_stream(one: StreamSettings) -> ConfiguredStream:
     target, schedule = one.target, one.schedule
-    every = f"{schedule.cron} {schedule.zone}" if schedule.cron else f"every {_span(schedule.every)}"
-    return Listed(
+    every = f"{schedule.cron} {schedule.zone}" if schedule.cron else f"every {_format_interval(schedule.every)}"
+    return ConfiguredStream(
         stream=StreamName(source=one.source, database=one.database, table=one.table),
         target=f"{target.schema}.{target.table}" if target else "",
-        every=every,
-        promised=schedule.fresh_within,
+        schedule=every,
+        promised_lag=schedule.fresh_within,
     )
 
 
-def _span(span: timedelta | None) -> str:
+def _format_interval(span: timedelta | None) -> str:
     """A span as the configuration writes it."""
     seconds = span.total_seconds() if span else 0.0
     for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):

@@ -11,7 +11,7 @@ from watermarks.document import Stage
 from watermarks.names import StreamName
 
 
-class State(StrEnum):
+class StageState(StrEnum):
     """How a stage stands, in one word."""
 
     FAILED = "failed"
@@ -25,7 +25,7 @@ class State(StrEnum):
     NEW = "not run yet"
 
 
-class Mood(StrEnum):
+class StreamState(StrEnum):
     """How a stream stands as a whole: the words by which streams are sorted, the worst first."""
 
     FAILED = "failed"
@@ -38,19 +38,19 @@ class Mood(StrEnum):
     IDLE = "idle"
 
 
-RANKS: Final[Mapping[Mood, int]] = {
-    Mood.FAILED: 0,
-    Mood.LATE: 1,
-    Mood.HELD_BACK: 2,
-    Mood.WAITING: 3,
-    Mood.NEW: 4,
-    Mood.RUNNING: 5,
-    Mood.IDLE: 5,  # streams that begin and end all the time are not to change places all the time
+STATE_RANKS: Final[Mapping[StreamState, int]] = {
+    StreamState.FAILED: 0,
+    StreamState.LATE: 1,
+    StreamState.HELD_BACK: 2,
+    StreamState.WAITING: 3,
+    StreamState.NEW: 4,
+    StreamState.RUNNING: 5,
+    StreamState.IDLE: 5,  # streams that begin and end all the time are not to change places all the time
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
+class StageFailure:
     """Why a stage failed."""
 
     message: str
@@ -61,21 +61,21 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Complete:
+class CompletenessView:
     """Up to when everything that was committed at the source is there."""
 
     upto: datetime
-    proven: bool
-    behind: timedelta
+    is_proven: bool
+    lag: timedelta
     """How far that is behind by now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class PassRecord:
     """One pass, or several in a row that found nothing else."""
 
     stage: Stage
-    at: datetime
+    ended_at: datetime
     state: str
     batches: int
     rows: int
@@ -86,13 +86,13 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
+class BatchRecord:
     """A batch that was extracted, or batches that landed together: a move of a mark."""
 
     stage: Stage
-    at: datetime
-    batch: str
-    last: str
+    moved_at: datetime
+    first_batch: str
+    last_batch: str
     """The same, but where several landed together."""
     kind: str
     rows: int
@@ -105,65 +105,65 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Noticed:
+class StreamNotice:
     """Something that a reader should know of, and that is neither a pass nor a batch."""
 
-    at: datetime
+    noticed_at: datetime
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StageSeen:
+class StageView:
     """One stage of a stream."""
 
     stage: Stage
-    state: State
+    state: StageState
     running: bool
     strategy: str = ""
     """How the last pass worked, or the one under way."""
-    began: datetime | None = None
+    began_at: datetime | None = None
     """When the pass under way began."""
     rows_so_far: int = 0
     """Of the batch at work."""
-    why: str = ""
+    waiting_reason: str = ""
     """What it waits for, or is held back by."""
-    until: datetime | None = None
+    held_until: datetime | None = None
     """Until when it is held back, if anybody knows."""
-    trouble: Trouble | None = None
-    next: datetime | None = None
-    last: datetime | None = None
+    failure: StageFailure | None = None
+    next_due_at: datetime | None = None
+    last_ended_at: datetime | None = None
     """When its last pass ended."""
-    last_good: datetime | None = None
+    last_success_at: datetime | None = None
     """When the last pass ended without an error."""
-    complete: Complete | None = None
+    complete: CompletenessView | None = None
     mark: Cursor | None = None
-    rows_a_second: float = 0.0
+    rows_per_second: float = 0.0
     """Over the last minutes."""
-    lags: tuple[float | None, ...] = ()
+    lag_seconds: tuple[float | None, ...] = ()
     """How many seconds it was behind, at even steps up to now; None: unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamSeen:
+class StreamView:
     """One stream."""
 
     stream: StreamName
     target: str
     """The table in the warehouse; empty where there is none."""
-    every: str
-    promised: timedelta | None
+    schedule: str
+    promised_lag: timedelta | None
     """How far it may be behind."""
-    mood: Mood
-    stages: tuple[StageSeen, ...]
+    state: StreamState
+    stages: tuple[StageView, ...]
     """The extraction, then the load where there is a target."""
-    pending: int
+    pending_batches: int
     """Batches that are extracted and not loaded, as far as anybody was told."""
-    quarantined: int
+    quarantined_rows: int
     """Rows that were put aside since this process began."""
-    runs: tuple[Ended, ...] = ()
+    runs: tuple[PassRecord, ...] = ()
     """Newest first, as all of these."""
-    batches: tuple[Moved, ...] = ()
-    notices: tuple[Noticed, ...] = ()
+    batches: tuple[BatchRecord, ...] = ()
+    notices: tuple[StreamNotice, ...] = ()
 
     @property
     def name(self) -> str:
@@ -171,27 +171,27 @@ class StreamSeen:
         return f"{self.stream.database}.{self.stream.table}"
 
     @property
-    def last_stage(self) -> StageSeen:
+    def last_stage(self) -> StageView:
         """The one that readers of the stream wait for: the load, or the extraction where there is no target."""
         return self.stages[-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BoardSeen:
+class BoardView:
     """All streams at one moment, those with trouble first."""
 
     at: datetime
     since: datetime
     """When the board began to listen."""
-    streams: tuple[StreamSeen, ...]
-    runs: tuple[tuple[StreamName, Ended], ...]
+    streams: tuple[StreamView, ...]
+    runs: tuple[tuple[StreamName, PassRecord], ...]
     """The last passes of all streams that did something or failed, newest first."""
-    batches: tuple[tuple[StreamName, Moved], ...]
+    batches: tuple[tuple[StreamName, BatchRecord], ...]
 
-    def count(self, mood: Mood) -> int:
-        return sum(1 for one in self.streams if one.mood is mood)
+    def count(self, mood: StreamState) -> int:
+        return sum(1 for one in self.streams if one.state is mood)
 
-    def find(self, name: str) -> StreamSeen | None:
+    def find(self, name: str) -> StreamView | None:
         """The stream of a name: `source/database.table`, or the table alone where there is but one of it."""
         found = [one for one in self.streams if name == str(one.stream)]
         found = found or [one for one in self.streams if name in {one.name, one.stream.table}]

@@ -6,7 +6,6 @@ from enum import StrEnum
 from typing import Final
 
 from syncd.errors import (
-    Collided,
     CommitUnknown,
     LakeDown,
     LakeUnfit,
@@ -15,6 +14,7 @@ from syncd.errors import (
     SourceDown,
     SourceUnfit,
     TableAltered,
+    TransactionConflict,
     WarehouseDown,
     WarehouseUnfit,
 )
@@ -30,7 +30,7 @@ from watermarks.errors import (
 )
 
 
-class Cause(StrEnum):
+class IncidentCause(StrEnum):
     """Why a stream fails, or is behind."""
 
     HELD_TRANSACTION = "held_transaction"
@@ -54,94 +54,109 @@ class Cause(StrEnum):
     UNKNOWN = "unknown"
 
 
-SENTENCES: Final[Mapping[Cause, str]] = {
-    Cause.HELD_TRANSACTION: "a transaction at the source is open and may still commit older rows",
-    Cause.THROTTLED: "the source is too busy, or its replica too far behind, to be read",
-    Cause.EXTRACT_QUEUE: "reading from the source does not keep up, or waits for its turn",
-    Cause.LOAD_QUEUE: "batches wait to be loaded",
-    Cause.WAREHOUSE_LOCKED: "another transaction in the warehouse is in the way",
-    Cause.SOURCE_DOWN: "the source does not answer",
-    Cause.READER_DOWN: "Spark does not run",
-    Cause.LAKE_DOWN: "the lake does not answer",
-    Cause.WAREHOUSE_DOWN: "the warehouse does not answer",
-    Cause.OTHER_OWNER: "another process works on it",
-    Cause.SOURCE_UNFIT: "something is missing at the source",
-    Cause.LAKE_UNFIT: "something is missing at the lake",
-    Cause.WAREHOUSE_UNFIT: "something is missing at the warehouse",
-    Cause.SCHEMA_DRIFT: "the table is not the one it was",
-    Cause.DATA_IN_DOUBT: "going on could lose or double rows",
-    Cause.STATE_UNREADABLE: "a document of the lake cannot be trusted",
-    Cause.CONFIGURATION: "the configuration asks for what cannot be",
-    Cause.BUG: "a bug of syncd",
-    Cause.UNKNOWN: "nobody knows why",
+CAUSE_SENTENCES: Final[Mapping[IncidentCause, str]] = {
+    IncidentCause.HELD_TRANSACTION: "a transaction at the source is open and may still commit older rows",
+    IncidentCause.THROTTLED: "the source is too busy, or its replica too far behind, to be read",
+    IncidentCause.EXTRACT_QUEUE: "reading from the source does not keep up, or waits for its turn",
+    IncidentCause.LOAD_QUEUE: "batches wait to be loaded",
+    IncidentCause.WAREHOUSE_LOCKED: "another transaction in the warehouse is in the way",
+    IncidentCause.SOURCE_DOWN: "the source does not answer",
+    IncidentCause.READER_DOWN: "Spark does not run",
+    IncidentCause.LAKE_DOWN: "the lake does not answer",
+    IncidentCause.WAREHOUSE_DOWN: "the warehouse does not answer",
+    IncidentCause.OTHER_OWNER: "another process works on it",
+    IncidentCause.SOURCE_UNFIT: "something is missing at the source",
+    IncidentCause.LAKE_UNFIT: "something is missing at the lake",
+    IncidentCause.WAREHOUSE_UNFIT: "something is missing at the warehouse",
+    IncidentCause.SCHEMA_DRIFT: "the table is not the one it was",
+    IncidentCause.DATA_IN_DOUBT: "going on could lose or double rows",
+    IncidentCause.STATE_UNREADABLE: "a document of the lake cannot be trusted",
+    IncidentCause.CONFIGURATION: "the configuration asks for what cannot be",
+    IncidentCause.BUG: "a bug of syncd",
+    IncidentCause.UNKNOWN: "nobody knows why",
 }
 
-_GROUPS: Final[tuple[tuple[type[HintedError], Cause], ...]] = (
-    (StateUnreadable, Cause.STATE_UNREADABLE),
-    (DataInDoubt, Cause.DATA_IN_DOUBT),
-    (NotOwner, Cause.OTHER_OWNER),
-    (Misuse, Cause.CONFIGURATION),
-    (SchemaDrift, Cause.SCHEMA_DRIFT),
-    (ReaderDown, Cause.READER_DOWN),
-    (SourceDown, Cause.SOURCE_DOWN),
-    (TableAltered, Cause.SOURCE_UNFIT),
-    (SourceUnfit, Cause.SOURCE_UNFIT),
-    (LakeDown, Cause.LAKE_DOWN),
-    (LakeUnfit, Cause.LAKE_UNFIT),
-    (WarehouseDown, Cause.WAREHOUSE_DOWN),
-    (WarehouseUnfit, Cause.WAREHOUSE_UNFIT),
-    (Collided, Cause.WAREHOUSE_LOCKED),
-    (CommitUnknown, Cause.WAREHOUSE_DOWN),
-    (OutcomeUnknown, Cause.LAKE_DOWN),
-    (Transient, Cause.LAKE_DOWN),
-    (Stale, Cause.LAKE_DOWN),
+_CAUSE_OF_ERROR: Final[tuple[tuple[type[HintedError], IncidentCause], ...]] = (
+    (StateUnreadable, IncidentCause.STATE_UNREADABLE),
+    (DataInDoubt, IncidentCause.DATA_IN_DOUBT),
+    (NotOwner, IncidentCause.OTHER_OWNER),
+    (Misuse, IncidentCause.CONFIGURATION),
+    (SchemaDrift, IncidentCause.SCHEMA_DRIFT),
+    (ReaderDown, IncidentCause.READER_DOWN),
+    (SourceDown, IncidentCause.SOURCE_DOWN),
+    (TableAltered, IncidentCause.SOURCE_UNFIT),
+    (SourceUnfit, IncidentCause.SOURCE_UNFIT),
+    (LakeDown, IncidentCause.LAKE_DOWN),
+    (LakeUnfit, IncidentCause.LAKE_UNFIT),
+    (WarehouseDown, IncidentCause.WAREHOUSE_DOWN),
+    (WarehouseUnfit, IncidentCause.WAREHOUSE_UNFIT),
+    (TransactionConflict, IncidentCause.WAREHOUSE_LOCKED),
+    (CommitUnknown, IncidentCause.WAREHOUSE_DOWN),
+    (OutcomeUnknown, IncidentCause.LAKE_DOWN),
+    (Transient, IncidentCause.LAKE_DOWN),
+    (Stale, IncidentCause.LAKE_DOWN),
 )
 
-PASSING: Final = frozenset(
+TRANSIENT_CAUSES: Final = frozenset(
     {
-        *(Cause.SOURCE_DOWN, Cause.READER_DOWN, Cause.LAKE_DOWN, Cause.WAREHOUSE_DOWN, Cause.WAREHOUSE_LOCKED),
-        *(Cause.HELD_TRANSACTION, Cause.THROTTLED, Cause.EXTRACT_QUEUE, Cause.LOAD_QUEUE),
+        *(
+            IncidentCause.SOURCE_DOWN,
+            IncidentCause.READER_DOWN,
+            IncidentCause.LAKE_DOWN,
+            IncidentCause.WAREHOUSE_DOWN,
+            IncidentCause.WAREHOUSE_LOCKED,
+        ),
+        *(
+            IncidentCause.HELD_TRANSACTION,
+            IncidentCause.THROTTLED,
+            IncidentCause.EXTRACT_QUEUE,
+            IncidentCause.LOAD_QUEUE,
+        ),
     }
 )
 """What may be over in a moment: nobody is told of it at once."""
 
-_OF_SOURCE: Final = frozenset({Cause.SOURCE_DOWN, Cause.HELD_TRANSACTION, Cause.THROTTLED, Cause.EXTRACT_QUEUE})
-_OF_WAREHOUSE: Final = frozenset({Cause.WAREHOUSE_DOWN, Cause.WAREHOUSE_LOCKED, Cause.LOAD_QUEUE})
+_SOURCE_CAUSES: Final = frozenset(
+    {IncidentCause.SOURCE_DOWN, IncidentCause.HELD_TRANSACTION, IncidentCause.THROTTLED, IncidentCause.EXTRACT_QUEUE}
+)
+_WAREHOUSE_CAUSES: Final = frozenset(
+    {IncidentCause.WAREHOUSE_DOWN, IncidentCause.WAREHOUSE_LOCKED, IncidentCause.LOAD_QUEUE}
+)
 
 _HELD: Final = re.compile(r"\bheld by\b|\bwaits for\b.*\bopen since\b")
 _BUSY: Final = re.compile(r"\bthreads run at\b|\bthe replica \S+ (?:is .* behind|does not know how far)")
 _BACKLOG: Final = re.compile(r"\bwait to be loaded\b")
-_OTHERS: Final = re.compile(r"\bholds (?:extract|load) of\b|\bwas first at\b|\bhas just renewed its lease\b")
+_OTHER_OWNER: Final = re.compile(r"\bholds (?:extract|load) of\b|\bwas first at\b|\bhas just renewed its lease\b")
 _LOCKED: Final = re.compile(r"\block(?:ed|s)?\b|serializable isolation|deadlock|concurrent", re.IGNORECASE)
 
 
-def of_error(error: HintedError) -> Cause:
+def classify_error(error: HintedError) -> IncidentCause:
     """The cause that an error is; whatever has no group is a bug."""
-    return next((cause for group, cause in _GROUPS if isinstance(error, group)), Cause.BUG)
+    return next((cause for group, cause in _CAUSE_OF_ERROR if isinstance(error, group)), IncidentCause.BUG)
 
 
-def of_reason(reason: str) -> Cause | None:
+def classify_reason(reason: str) -> IncidentCause | None:
     """The cause that a pass names for reading no further; None where it names none of these."""
     if _BACKLOG.search(reason):
-        return Cause.LOAD_QUEUE
+        return IncidentCause.LOAD_QUEUE
     if _BUSY.search(reason):
-        return Cause.THROTTLED
-    if _OTHERS.search(reason):
-        return Cause.OTHER_OWNER
-    return Cause.HELD_TRANSACTION if _HELD.search(reason) else None
+        return IncidentCause.THROTTLED
+    if _OTHER_OWNER.search(reason):
+        return IncidentCause.OTHER_OWNER
+    return IncidentCause.HELD_TRANSACTION if _HELD.search(reason) else None
 
 
-def is_lock(message: str) -> bool:
+def is_lock_conflict(message: str) -> bool:
     """Whether a landing came to nothing because another transaction was in the way."""
     return bool(_LOCKED.search(message))
 
 
-def party_of(cause: Cause, *, source: str, warehouse: str, stream: str) -> str:
+def affected_party(cause: IncidentCause, *, source: str, warehouse: str, stream: str) -> str:
     """Whose affair a cause is: that of a server, which many streams share, or of one stream alone."""
-    if cause in _OF_SOURCE:
+    if cause in _SOURCE_CAUSES:
         return f"source {source}"
-    if cause in _OF_WAREHOUSE and warehouse:
+    if cause in _WAREHOUSE_CAUSES and warehouse:
         return f"warehouse {warehouse}"
-    if cause in {Cause.LAKE_DOWN, Cause.LAKE_UNFIT}:
+    if cause in {IncidentCause.LAKE_DOWN, IncidentCause.LAKE_UNFIT}:
         return "lake"
-    return "spark" if cause is Cause.READER_DOWN else stream
+    return "spark" if cause is IncidentCause.READER_DOWN else stream

@@ -3,95 +3,104 @@
 from datetime import datetime
 from typing import Any
 
-from syncd.observe.board_view import BoardSeen, Complete, Ended, Mood, Moved, StageSeen, StreamSeen, Trouble
-from watermarks.cursor import instant_text
+from syncd.observe.board_view import (
+    BatchRecord,
+    BoardView,
+    CompletenessView,
+    PassRecord,
+    StageFailure,
+    StageView,
+    StreamState,
+    StreamView,
+)
+from watermarks.cursor import format_instant
 from watermarks.names import StreamName
 
 
-def board_fields(seen: BoardSeen) -> dict[str, Any]:
+def board_to_json(view: BoardView) -> dict[str, Any]:
     """All streams, each in short."""
     return {
-        "at": instant_text(seen.at),
-        "since": instant_text(seen.since),
-        "states": {str(mood): seen.count(mood) for mood in Mood},
-        "streams": [stream_fields(one) for one in seen.streams],
+        "at": format_instant(view.at),
+        "since": format_instant(view.since),
+        "states": {str(mood): view.count(mood) for mood in StreamState},
+        "streams": [stream_to_json(one) for one in view.streams],
     }
 
 
-def one_fields(one: StreamSeen, *, at: datetime) -> dict[str, Any]:
+def stream_detail_to_json(stream: StreamView, *, at: datetime) -> dict[str, Any]:
     """One stream with all that is remembered of it."""
     return {
-        "at": instant_text(at),
-        **stream_fields(one),
-        "runs": [_run(run) for run in one.runs],
-        "batches": [_batch(batch) for batch in one.batches],
-        "notices": [{"at": instant_text(notice.at), "text": notice.text} for notice in one.notices],
+        "at": format_instant(at),
+        **stream_to_json(stream),
+        "runs": [_pass_to_json(run) for run in stream.runs],
+        "batches": [_batch_to_json(batch) for batch in stream.batches],
+        "notices": [{"at": format_instant(notice.noticed_at), "text": notice.text} for notice in stream.notices],
     }
 
 
-def stream_fields(one: StreamSeen) -> dict[str, Any]:
+def stream_to_json(stream: StreamView) -> dict[str, Any]:
     return {
-        **named(one.stream),
-        "target": one.target or None,
-        "every": one.every,
-        "state": one.mood,
-        "promised_lag_seconds": one.promised.total_seconds() if one.promised else None,
-        "complete": _complete(one.last_stage.complete),
-        "pending_batches": one.pending,
-        "quarantined_rows": one.quarantined,
-        "stages": {str(stage.stage): _stage(stage) for stage in one.stages},
+        **stream_name_to_json(stream.stream),
+        "target": stream.target or None,
+        "every": stream.schedule,
+        "state": stream.state,
+        "promised_lag_seconds": stream.promised_lag.total_seconds() if stream.promised_lag else None,
+        "complete": _completeness_to_json(stream.last_stage.complete),
+        "pending_batches": stream.pending_batches,
+        "quarantined_rows": stream.quarantined_rows,
+        "stages": {str(stage.stage): _stage_to_json(stage) for stage in stream.stages},
     }
 
 
-def named(stream: StreamName) -> dict[str, Any]:
+def stream_name_to_json(stream: StreamName) -> dict[str, Any]:
     return {"name": str(stream), "table": f"{stream.database}.{stream.table}", "source": stream.source}
 
 
-def _stage(stage: StageSeen) -> dict[str, Any]:
+def _stage_to_json(stage: StageView) -> dict[str, Any]:
     return {
         "state": stage.state,
         "running": stage.running,
         "strategy": stage.strategy or None,
-        "began": _moment(stage.began),
+        "began": _instant_to_json(stage.began_at),
         "rows_so_far": stage.rows_so_far,
-        "why": stage.why or None,
-        "until": _moment(stage.until),
-        "error": _trouble(stage.trouble),
-        "next": _moment(stage.next),
-        "last": _moment(stage.last),
-        "last_good": _moment(stage.last_good),
-        "complete": _complete(stage.complete),
-        "mark": stage.mark.texts() if stage.mark is not None else None,
-        "rows_per_second": round(stage.rows_a_second, 3),
-        "lags": [None if lag is None else round(lag, 3) for lag in stage.lags],
+        "why": stage.waiting_reason or None,
+        "until": _instant_to_json(stage.held_until),
+        "error": _failure_to_json(stage.failure),
+        "next": _instant_to_json(stage.next_due_at),
+        "last": _instant_to_json(stage.last_ended_at),
+        "last_good": _instant_to_json(stage.last_success_at),
+        "complete": _completeness_to_json(stage.complete),
+        "mark": stage.mark.to_texts() if stage.mark is not None else None,
+        "rows_per_second": round(stage.rows_per_second, 3),
+        "lags": [None if lag is None else round(lag, 3) for lag in stage.lag_seconds],
     }
 
 
-def _trouble(trouble: Trouble | None) -> dict[str, Any] | None:
-    if trouble is None:
+def _failure_to_json(failure: StageFailure | None) -> dict[str, Any] | None:
+    if failure is None:
         return None
     return {
-        "message": trouble.message,
-        "hint": trouble.hint or None,
-        "since": instant_text(trouble.since),
-        "times": trouble.times,
+        "message": failure.message,
+        "hint": failure.hint or None,
+        "since": format_instant(failure.since),
+        "times": failure.times,
     }
 
 
-def _complete(complete: Complete | None) -> dict[str, Any] | None:
+def _completeness_to_json(complete: CompletenessView | None) -> dict[str, Any] | None:
     if complete is None:
         return None
     return {
-        "upto": instant_text(complete.upto),
-        "proven": complete.proven,
-        "lag_seconds": round(complete.behind.total_seconds(), 3),
+        "upto": format_instant(complete.upto),
+        "proven": complete.is_proven,
+        "lag_seconds": round(complete.lag.total_seconds(), 3),
     }
 
 
-def _run(run: Ended) -> dict[str, Any]:
+def _pass_to_json(run: PassRecord) -> dict[str, Any]:
     return {
         "stage": run.stage,
-        "at": instant_text(run.at),
+        "at": format_instant(run.ended_at),
         "state": run.state,
         "batches": run.batches,
         "rows": run.rows,
@@ -102,21 +111,21 @@ def _run(run: Ended) -> dict[str, Any]:
     }
 
 
-def _batch(batch: Moved) -> dict[str, Any]:
+def _batch_to_json(batch: BatchRecord) -> dict[str, Any]:
     return {
         "stage": batch.stage,
-        "at": instant_text(batch.at),
-        "batch": batch.batch,
-        "last": batch.last,
+        "at": format_instant(batch.moved_at),
+        "batch": batch.first_batch,
+        "last": batch.last_batch,
         "kind": batch.kind,
         "rows": batch.rows,
         "files": batch.files,
         "bytes": batch.bytes,
         "quarantined": batch.quarantined,
         "seconds": round(batch.seconds, 3),
-        "mark": batch.mark.texts(),
+        "mark": batch.mark.to_texts(),
     }
 
 
-def _moment(at: datetime | None) -> str | None:
-    return instant_text(at) if at is not None else None
+def _instant_to_json(at: datetime | None) -> str | None:
+    return format_instant(at) if at is not None else None

@@ -16,49 +16,49 @@ import structlog
 from syncd.events import (
     BatchPlanned,
     ColumnIncomplete,
-    Event,
-    LandingRetried,
     LedgerBehind,
+    LoadRetried,
     PassBegan,
     PassDue,
     PassEnded,
     RowsArrived,
-    RowsPutAside,
+    RowsQuarantined,
+    StreamEvent,
     StreamFailed,
-    TableRemade,
+    TableReplaced,
 )
-from syncd.observe.event_text import sentence
-from syncd.observe.log_sink import Sink
+from syncd.observe.event_text import describe_event
+from syncd.observe.log_sink import LineWriter
 from syncd.settings import Secret
 from watermarks.batch import BatchId
 from watermarks.clock import Clock
-from watermarks.cursor import Cursor, instant_text
+from watermarks.cursor import Cursor, format_instant
 from watermarks.errors import HintedError
 from watermarks.names import StreamName
 
 if TYPE_CHECKING:
     from watermarks.document import Stage
 
-SHORTEST_SECRET: Final = 6
+MIN_SECRET_LENGTH: Final = 6
 """What is shorter is a word that may stand anywhere."""
-_PROGRESS: Final = (RowsArrived, PassDue, PassBegan, BatchPlanned)
-_TROUBLE: Final = (StreamFailed, LandingRetried, LedgerBehind, RowsPutAside, ColumnIncomplete, TableRemade)
+_PROGRESS_EVENTS: Final = (RowsArrived, PassDue, PassBegan, BatchPlanned)
+_WARNING_EVENTS: Final = (StreamFailed, LoadRetried, LedgerBehind, RowsQuarantined, ColumnIncomplete, TableReplaced)
 _COLOURS: Final = {"debug": "2", "warning": "33", "error": "31"}
-_FIRST: Final = ("timestamp", "level", "event", "message", "stream", "table")
+_LEADING_FIELDS: Final = ("timestamp", "level", "event", "message", "stream", "table")
 
 
-def level_of(event: Event) -> int:
+def level_for(event: StreamEvent) -> int:
     """How loud an event is: what only marks progress is told on demand, and so is a pass that found nothing."""
     if isinstance(event, PassEnded):
         if event.error is not None:
             return logging.ERROR
         return logging.DEBUG if not event.batches and not event.reason else logging.INFO
-    if isinstance(event, _PROGRESS):
+    if isinstance(event, _PROGRESS_EVENTS):
         return logging.DEBUG
-    return logging.WARNING if isinstance(event, _TROUBLE) else logging.INFO
+    return logging.WARNING if isinstance(event, _WARNING_EVENTS) else logging.INFO
 
 
-def fields_of(event: Event) -> dict[str, object]:
+def event_fields(event: StreamEvent) -> dict[str, object]:
     """The fields of an event as JSON has them; their names are a contract, listed in docs/log.md."""
     told: dict[str, object] = {
         "stream": str(event.stream),
@@ -66,11 +66,11 @@ def fields_of(event: Event) -> dict[str, object]:
     }
     for each in fields(event):
         if each.name != "stream":
-            told |= _told(each.name, getattr(event, each.name))
+            told |= _field_to_json(each.name, getattr(event, each.name))
     return told
 
 
-def _told(name: str, value: object) -> dict[str, object]:
+def _field_to_json(name: str, value: object) -> dict[str, object]:
     if name == "error" and not isinstance(value, str):
         error = value if isinstance(value, HintedError) else None
         return {
@@ -78,95 +78,103 @@ def _told(name: str, value: object) -> dict[str, object]:
             "error_class": type(error).__name__ if error else None,
             "hint": (error.hint or None) if error else None,
         }
-    return {name: plain(value)}
+    return {name: to_json_value(value)}
 
 
-def plain(value: object) -> object:
+def to_json_value(value: object) -> object:
     """A value as JSON has it."""
     match value:
         case datetime():
-            return instant_text(value)
+            return format_instant(value)
         case float():
             return round(value, 3)
         case Cursor():
-            return value.texts()
+            return value.to_texts()
         case BatchId() | StreamName() | Secret() | StrEnum():
             return str(value)
         case _:
             return value
 
 
-def secrets_in(settings: object) -> tuple[str, ...]:
+def collect_secrets(settings: object) -> tuple[str, ...]:
     """Every secret that was configured, the longest first, also as it stands in an address."""
-    found = {form for secret in _secrets(settings) for form in (secret, quote(secret, safe=""))}
-    return tuple(sorted((one for one in found if len(one) >= SHORTEST_SECRET), key=len, reverse=True))
+    found = {form for secret in _iterate_secrets(settings) for form in (secret, quote(secret, safe=""))}
+    return tuple(sorted((one for one in found if len(one) >= MIN_SECRET_LENGTH), key=len, reverse=True))
 
 
-def _secrets(value: object) -> Iterator[str]:
+def _iterate_secrets(value: object) -> Iterator[str]:
     if isinstance(value, Secret):
         yield value.value
     elif is_dataclass(value):
         for each in fields(value):
-            yield from _secrets(getattr(value, each.name))
+            yield from _iterate_secrets(getattr(value, each.name))
     elif isinstance(value, (tuple, list)):
         for one in cast("tuple[object, ...]", value):
-            yield from _secrets(one)
+            yield from _iterate_secrets(one)
 
 
-class Log:
+class EventLog:
     """A reader of events: one line each, never a raised error, never a wait."""
 
     def __init__(
-        self, write: Callable[[str], None], *, clock: Clock, render: "Render", secrets: tuple[str, ...]
+        self, write: Callable[[str], None], *, clock: Clock, render: "RenderLine", secrets: tuple[str, ...]
     ) -> None:
         self._clock = clock
         self._render = render
         self._secrets = secrets
         self._write = write
-        self._least = logging.INFO
-        self._logger = self._made(self._least)
-        self._reasons: dict[tuple[StreamName, Stage], str] = {}
+        self._min_level = logging.INFO
+        self._logger = self._make_logger(self._min_level)
+        self._last_reasons: dict[tuple[StreamName, Stage], str] = {}
         """Why passes that ended last read no further."""
 
-    def _made(self, least: int) -> Any:  # noqa: ANN401  # structlog makes it
+    def _make_logger(self, min_level: int) -> Any:  # noqa: ANN401  # structlog makes it
         return structlog.wrap_logger(
-            _Lines(self._write),
-            processors=[structlog.processors.add_log_level, self._stamped, self._masked, _ordered, self._rendered],
-            wrapper_class=structlog.make_filtering_bound_logger(least),
+            _LineLogger(self._write),
+            processors=[
+                structlog.processors.add_log_level,
+                self._add_timestamp,
+                self._mask_secrets,
+                _order_fields,
+                self._render_line,
+            ],
+            wrapper_class=structlog.make_filtering_bound_logger(min_level),
         )
 
-    def louder(self) -> None:
+    def enable_debug(self) -> None:
         """Tell also what only marks progress."""
-        self._least = logging.DEBUG
-        self._logger = self._made(self._least)
+        self._min_level = logging.DEBUG
+        self._logger = self._make_logger(self._min_level)
 
-    def __call__(self, event: Event) -> None:
-        level = logging.DEBUG if isinstance(event, PassEnded) and self._says_the_same(event) else level_of(event)
-        if level >= self._least:  # of most events of idle streams nobody wants a sentence
-            self._logger.log(level, event.name, message=sentence(event), **fields_of(event))
+    def __call__(self, event: StreamEvent) -> None:
+        level = logging.DEBUG if isinstance(event, PassEnded) and self._repeats_reason(event) else level_for(event)
+        if level >= self._min_level:  # of most events of idle streams nobody wants a sentence
+            self._logger.log(level, event.name, message=describe_event(event), **event_fields(event))
 
-    def _says_the_same(self, event: PassEnded) -> bool:
+    def _repeats_reason(self, event: PassEnded) -> bool:
         """Whether a pass came to nothing for the reason that the one before gave: for hours that is no news."""
         key = event.stream, event.stage
-        before, self._reasons[key] = self._reasons.get(key, ""), event.reason
+        before, self._last_reasons[key] = self._last_reasons.get(key, ""), event.reason
         return bool(event.reason) and event.reason == before and not event.batches and event.error is None
 
-    def say(self, name: str, message: str, *, level: int = logging.INFO, **facts: object) -> None:
+    def report(self, name: str, message: str, *, level: int = logging.INFO, **facts: object) -> None:
         """Tell what happened to no stream in particular: noun and past verb, a sentence, and facts."""
-        told = {each: plain(value) for each, value in facts.items()}
+        told = {each: to_json_value(value) for each, value in facts.items()}
         self._logger.log(level, name, message=message, **told)
 
-    def line_of_lost(self, number: int) -> str:
+    def format_lost_lines(self, number: int) -> str:
         """The line that tells of lines that could not be written."""
         event = {"event": "lines.lost", "level": "warning", "lines": number}
         event["message"] = f"{number} lines of the log could not be written"
-        return self._rendered(None, "", _ordered(None, "", self._stamped(None, "", event)))
+        return self._render_line(None, "", _order_fields(None, "", self._add_timestamp(None, "", event)))
 
-    def _stamped(self, _logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-        event["timestamp"] = instant_text(self._clock.now())
+    def _add_timestamp(
+        self, _logger: object, _method: str, event: MutableMapping[str, Any]
+    ) -> MutableMapping[str, Any]:
+        event["timestamp"] = format_instant(self._clock.now())
         return event
 
-    def _masked(self, _logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    def _mask_secrets(self, _logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         return {name: self._without_secrets(value) for name, value in event.items()}
 
     def _without_secrets(self, value: object) -> object:
@@ -178,39 +186,39 @@ class Log:
             value = value.replace(secret, "***")
         return value
 
-    def _rendered(self, _logger: object, _method: str, event: MutableMapping[str, Any]) -> str:
+    def _render_line(self, _logger: object, _method: str, event: MutableMapping[str, Any]) -> str:
         return self._render(event)
 
 
-Render = Callable[[Mapping[str, Any]], str]
+RenderLine = Callable[[Mapping[str, Any]], str]
 
 
-class _Lines:
+class _LineLogger:
     """What structlog takes for a logger: every level is the same place."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self.debug = self.info = self.warning = self.error = self.critical = write
 
 
-def _ordered(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    first = {name: event[name] for name in _FIRST if name in event}
+def _order_fields(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    first = {name: event[name] for name in _LEADING_FIELDS if name in event}
     return {**first, **{name: value for name, value in event.items() if name not in first}}
 
 
-def as_json(event: Mapping[str, Any]) -> str:
+def render_json(event: Mapping[str, Any]) -> str:
     """One JSON document on one line."""
     return json.dumps(event, default=str)
 
 
-def for_people(event: Mapping[str, Any], *, coloured: bool) -> str:
+def render_for_terminal(event: Mapping[str, Any], *, use_colour: bool) -> str:
     """Time, table, and what happened; the colour tells how bad it is."""
     where = f"{event['table']}: " if "table" in event else ""
-    line = _printable(f"{event['timestamp'][11:19]} {where}{event['message']}")
+    line = _replace_unprintable(f"{event['timestamp'][11:19]} {where}{event['message']}")
     colour = _COLOURS.get(str(event.get("level")), "")
-    return f"\x1b[{colour}m{line}\x1b[0m" if coloured and colour else line
+    return f"\x1b[{colour}m{line}\x1b[0m" if use_colour and colour else line
 
 
-def _printable(text: str) -> str:
+def _replace_unprintable(text: str) -> str:
     """Without what would move a terminal's cursor: names and messages are written by others."""
     return "".join(char if char.isprintable() else " " for char in text)
 
@@ -218,19 +226,19 @@ def _printable(text: str) -> str:
 @contextmanager
 def open_log(
     stream: TextIO, *, clock: Clock, environ: Mapping[str, str] = os.environ, secrets: tuple[str, ...] = ()
-) -> Iterator[Log]:
+) -> Iterator[EventLog]:
     """The log of a process on one of its streams, until the end; with SYNCD_DEBUG, what marks progress too."""
     on_terminal = stream.isatty()
     coloured = on_terminal and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
 
     def render(event: Mapping[str, Any]) -> str:
-        return for_people(event, coloured=coloured) if on_terminal else as_json(event)
+        return render_for_terminal(event, use_colour=coloured) if on_terminal else render_json(event)
 
     def line_of_lost(number: int) -> str:
-        return log.line_of_lost(number)
+        return log.format_lost_lines(number)
 
-    with Sink(stream.fileno(), lost=line_of_lost) as sink:
-        log = Log(sink.write, clock=clock, render=render, secrets=secrets)
+    with LineWriter(stream.fileno(), format_lost_lines=line_of_lost) as sink:
+        log = EventLog(sink.write, clock=clock, render=render, secrets=secrets)
         if environ.get("SYNCD_DEBUG"):
-            log.louder()
+            log.enable_debug()
         yield log

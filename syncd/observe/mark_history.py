@@ -6,18 +6,18 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, Self
 
-from watermarks.cursor import instant_text
+from watermarks.cursor import format_instant
 from watermarks.document import Watermark
-from watermarks.history import Entry, Journal
+from watermarks.history import HistoryEntry, Journal
 from watermarks.names import StreamName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class MarkHistoryEntry:
     """One entry of history."""
 
     revision: int
-    at: datetime
+    changed_at: datetime
     change: str
     who: str
     why: str
@@ -27,50 +27,52 @@ class Move:
     """The document as it became."""
 
     @classmethod
-    def of(cls, entry: Entry) -> Self:
+    def from_entry(cls, entry: HistoryEntry) -> Self:
         note = entry.note
         return cls(
             revision=entry.revision,
-            at=entry.at,
+            changed_at=entry.recorded_at,
             change=note.change,
-            who=note.who,
-            why=note.why,
+            who=note.author,
+            why=note.reason,
             stage=note.stage,
             epoch=note.epoch,
             after=entry.after,
         )
 
     @property
-    def extracted(self) -> str | None:
+    def last_extracted(self) -> str | None:
         """The last batch that was extracted by then."""
         after = self.after
         return f"{after['generation']}-{after['extracted_seq']}" if "generation" in after else None
 
     @property
-    def loaded(self) -> str | None:
+    def last_loaded(self) -> str | None:
         """The last batch that was loaded by then."""
         after = self.after
         return f"{after['loaded_generation']}-{after['loaded_seq']}" if "loaded_seq" in after else None
 
-    def fields(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """As JSON has it: the same fields as those of `syncd watermark history --json`."""
         return {
             "revision": self.revision,
-            "at": instant_text(self.at),
+            "at": format_instant(self.changed_at),
             "change": self.change,
             "who": self.who,
             "why": self.why,
             "stage": self.stage,
             "epoch": self.epoch,
-            "extracted": self.extracted,
+            "extracted": self.last_extracted,
             "last_mysql_data_timestamp": self.after.get("last_mysql_data_timestamp"),
             "last_mysql_key": self.after.get("last_mysql_key"),
             "load_generation": self.after.get("load_generation"),
-            "loaded": self.loaded,
+            "loaded": self.last_loaded,
         }
 
 
-def moves_of(journal: Journal[Watermark], stream: StreamName, *, limit: int, before: int | None) -> Sequence[Move]:
+def read_mark_history(
+    journal: Journal[Watermark], stream: StreamName, *, limit: int, before: int | None
+) -> Sequence[MarkHistoryEntry]:
     """The newest entries first, of those before a revision; a request to the lake each.
 
     Raises:
@@ -78,7 +80,7 @@ def moves_of(journal: Journal[Watermark], stream: StreamName, *, limit: int, bef
         Transient: the lake gave no answer.
     """
     if before is None:
-        newest = journal.newest(stream.stem)
+        newest = journal.read_newest(stream.stem)
         before = newest.revision + 1 if newest else 1
-    entries = journal.entries(stream.stem, newest=before - 1)
-    return [Move.of(entry) for entry in islice(entries, limit)]
+    entries = journal.read_entries(stream.stem, newest_revision=before - 1)
+    return [MarkHistoryEntry.from_entry(entry) for entry in islice(entries, limit)]

@@ -6,9 +6,9 @@ python -m syncd.observe.metrics_page > docs/metrics.md
 import sys
 from collections.abc import Iterable, Iterator
 
-from syncd.observe.metric_table import CALLS, COUNTED_FROM_0, EVENTS, SHOWN, Measure
+from syncd.observe.metric_table import BOARD_METRICS, CALL_METRICS, EVENT_METRICS, METRICS_STARTING_AT_ZERO, Metric
 
-HEAD = """\
+INTRODUCTION = """\
 # Metrics
 
 `GET /metrics` of the daemon ([http.md](http.md)) gives them as Prometheus reads them. This page is made from
@@ -22,7 +22,7 @@ and their like are there too; a histogram has `_bucket`, `_sum` and `_count`.
 What alerts and the dashboard see rise is there for each stream before anything happens to it:
 {counted}, and of `syncd_passes_total` those that `failed`.
 """
-ASKED = """\
+COMMON_QUESTIONS = """\
 ## What is asked of a dashboard most
 
 | Question | Expression |
@@ -39,25 +39,27 @@ ASKED = """\
 """
 
 
-def page() -> str:
+def render_page() -> str:
     parts = (
-        HEAD.format(counted=", ".join(f"`{one.name}`" for one in COUNTED_FROM_0)),
-        *_section("Counted from what happens", EVENTS),
-        *_section("Counted from what is asked of the outside", CALLS),
-        *_section("Read off at each scrape", SHOWN),
-        ASKED,
+        INTRODUCTION.format(counted=", ".join(f"`{one.name}`" for one in METRICS_STARTING_AT_ZERO)),
+        *_render_section("Counted from what happens", EVENT_METRICS),
+        *_render_section("Counted from what is asked of the outside", CALL_METRICS),
+        *_render_section("Read off at each scrape", BOARD_METRICS),
+        COMMON_QUESTIONS,
     )
     return "\n".join(parts)
 
 
-def _section(title: str, measures: Iterable[Measure]) -> Iterator[str]:
-    rows = "\n".join(f"| `{one.name}` | {one.shape} | {_labels(one)} | {one.tells} |" for one in measures)
+def _render_section(title: str, metrics: Iterable[Metric]) -> Iterator[str]:
+    rows = "\n".join(
+        f"| `{one.name}` | {one.metric_type} | {_format_labels(one)} | {one.help_text} |" for one in metrics
+    )
     yield f"## {title}\n\n| Metric | Type | Labels | What it tells |\n|---|---|---|---|\n{rows}\n"
 
 
-def _labels(one: Measure) -> str:
-    return ", ".join(f"`{label}`" for label in one.labels)
+def _format_labels(metric: Metric) -> str:
+    return ", ".join(f"`{label}`" for label in metric.labels)
 
 
 if __name__ == "__main__":
-    sys.stdout.write(page())
+    sys.stdout.write(render_page())

@@ -6,99 +6,113 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-from syncd.observe.causes import SENTENCES
-from syncd.observe.event_text import clock as clock_text
-from syncd.observe.event_text import counted
-from syncd.observe.incidents import Change, Incident, Key, Trouble, Turn
+from syncd.observe.causes import CAUSE_SENTENCES
+from syncd.observe.event_text import format_count
+from syncd.observe.event_text import format_instant as clock_text
+from syncd.observe.incidents import Incident, IncidentKey, IncidentKind, IncidentState, IncidentUpdate
 from syncd.settings import Channel
-from watermarks.cursor import instant_text
+from watermarks.cursor import format_instant
 
 FORMAT: Final = "syncd-incident"
 FORMAT_VERSION: Final = 1
-TOLD_AGAIN: Final = 60.0
+UNDELIVERED_RETRY_SECONDS: Final = 60.0
 """Seconds until what did not arrive is told once more, where its incident is open still."""
-MOST_NAMED: Final = 20
+MAX_NAMED_STREAMS: Final = 20
 """How many streams a text names."""
 
-_TURNS: Final = {Turn.OPENED: "opened", Turn.STILL_OPEN: "still open", Turn.CLOSED: "over"}
+_STATE_WORDS: Final = {
+    IncidentState.OPENED: "opened",
+    IncidentState.STILL_OPEN: "still open",
+    IncidentState.CLOSED: "over",
+}
 
 
 @dataclass(slots=True)
-class Reminders:
+class ReminderSchedule:
     """What one recipient was told of each open incident, and when; so each is told once, and again after a while."""
 
-    again: timedelta
-    _told: dict[Key, float] = field(default_factory=dict[Key, float])
-    _unknown: set[Key] = field(default_factory=set[Key])
+    repeat_after: timedelta
+    _sent_at: dict[IncidentKey, float] = field(default_factory=dict[IncidentKey, float])
+    _never_delivered: set[IncidentKey] = field(default_factory=set[IncidentKey])
     """Those of which the recipient does not even know that they opened."""
 
-    def due(self, changes: Iterable[Change], open_: Iterable[Incident], *, at: datetime, now: float) -> list[Change]:
+    def take_due(
+        self,
+        updates: Iterable[IncidentUpdate],
+        open_incidents: Iterable[Incident],
+        *,
+        at: datetime,
+        monotonic_now: float,
+    ) -> list[IncidentUpdate]:
         """What to tell by `now`, in seconds of a clock that only rises."""
-        told = [one for one in changes if one.turn is Turn.OPENED or one.incident.key in self._told]
+        told = [one for one in updates if one.state is IncidentState.OPENED or one.incident.key in self._sent_at]
         for change in told:
-            if change.turn is Turn.CLOSED:
-                self._told.pop(change.incident.key, None)
-                self._unknown.discard(change.incident.key)
+            if change.state is IncidentState.CLOSED:
+                self._sent_at.pop(change.incident.key, None)
+                self._never_delivered.discard(change.incident.key)
             else:
-                self._told[change.incident.key] = now
-        for incident in open_:
-            if now - self._told.setdefault(incident.key, now) >= self.again.total_seconds():
-                self._told[incident.key] = now
-                turn = Turn.OPENED if incident.key in self._unknown else Turn.STILL_OPEN
-                self._unknown.discard(incident.key)
-                told.append(Change(turn=turn, incident=incident, at=at))
+                self._sent_at[change.incident.key] = monotonic_now
+        for incident in open_incidents:
+            if (
+                monotonic_now - self._sent_at.setdefault(incident.key, monotonic_now)
+                >= self.repeat_after.total_seconds()
+            ):
+                self._sent_at[incident.key] = monotonic_now
+                turn = IncidentState.OPENED if incident.key in self._never_delivered else IncidentState.STILL_OPEN
+                self._never_delivered.discard(incident.key)
+                told.append(IncidentUpdate(state=turn, incident=incident, at=at))
         return told
 
-    def unheard(self, change: Change, *, now: float) -> None:
+    def on_undelivered(self, update: IncidentUpdate, *, monotonic_now: float) -> None:
         """A notice did not arrive: it is due again before long, and not only `again` later."""
-        key = change.incident.key
-        if change.turn is Turn.CLOSED or key not in self._told:
+        key = update.incident.key
+        if update.state is IncidentState.CLOSED or key not in self._sent_at:
             return
-        self._told[key] = now - max(self.again.total_seconds() - TOLD_AGAIN, 0.0)
-        if change.turn is Turn.OPENED:
-            self._unknown.add(key)
+        self._sent_at[key] = monotonic_now - max(self.repeat_after.total_seconds() - UNDELIVERED_RETRY_SECONDS, 0.0)
+        if update.state is IncidentState.OPENED:
+            self._never_delivered.add(key)
 
 
-def body_of(change: Change, channel: Channel) -> bytes:
+def encode_notice(update: IncidentUpdate, channel: Channel) -> bytes:
     """What is sent, in UTF-8."""
-    told = document(change) if channel is Channel.WEBHOOK else {"text": text_of(change)}
+    told = notice_document(update) if channel is Channel.WEBHOOK else {"text": notice_text(update)}
     return json.dumps(told, sort_keys=True).encode()
 
 
-def document(change: Change) -> dict[str, object]:
+def notice_document(update: IncidentUpdate) -> dict[str, object]:
     """The document of the channel `webhook`; its fields are listed in docs/incidents.md, and only grow."""
-    incident = change.incident
+    incident = update.incident
     return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "incident": str(incident.key),
-        "state": change.turn,
-        "kind": incident.key.trouble,
+        "state": update.state,
+        "kind": incident.key.kind,
         "cause": incident.key.cause,
-        "cause_says": SENTENCES[incident.key.cause],
+        "cause_says": CAUSE_SENTENCES[incident.key.cause],
         "party": incident.key.party,
         "streams": [str(stream) for stream in incident.streams],
-        "since": instant_text(incident.since),
-        "at": instant_text(change.at),
+        "since": format_instant(incident.since),
+        "at": format_instant(update.at),
         "message": incident.message,
         "hint": incident.hint or None,
-        "complete": instant_text(incident.complete) if incident.complete else None,
+        "complete": format_instant(incident.complete_upto) if incident.complete_upto else None,
     }
 
 
-def text_of(change: Change) -> str:
+def notice_text(update: IncidentUpdate) -> str:
     """A few lines for people; what others wrote cannot call anybody by it."""
-    incident = change.incident
-    what = "not fresh" if incident.key.trouble is Trouble.STALE else "failing"
-    head = f"syncd: {incident.key.party}: {what}, {SENTENCES[incident.key.cause]} ({_TURNS[change.turn]})"
+    incident = update.incident
+    what = "not fresh" if incident.key.kind is IncidentKind.STALE else "failing"
+    head = f"syncd: {incident.key.party}: {what}, {CAUSE_SENTENCES[incident.key.cause]} ({_STATE_WORDS[update.state]})"
     names = [f"{stream.database}.{stream.table}" for stream in incident.streams]
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    tables = f"{counted(len(names), 'table')}: {', '.join(names[:MOST_NAMED])}{more}"
+    more = f" and {len(names) - MAX_NAMED_STREAMS} more" if len(names) > MAX_NAMED_STREAMS else ""
+    tables = f"{format_count(len(names), 'table')}: {', '.join(names[:MAX_NAMED_STREAMS])}{more}"
     lines = [head, tables, f"since {clock_text(incident.since)}"]
-    if change.turn is not Turn.CLOSED:
+    if update.state is not IncidentState.CLOSED:
         lines += filter(None, (incident.message, incident.hint))
-    return "\n".join(map(_escaped, lines))
+    return "\n".join(map(_escape_slack, lines))
 
 
-def _escaped(text: str) -> str:
+def _escape_slack(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -6,130 +6,133 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from syncd.events import PassBegan, PassEnded, PassHeldBack
-from syncd.observe.board_view import Complete, StageSeen, State, Trouble
-from syncd.observe.rate import Rate
+from syncd.observe.board_view import CompletenessView, StageFailure, StageState, StageView
+from syncd.observe.rate import ThroughputMeter
 from watermarks.cursor import Cursor
 from watermarks.document import Stage
 from watermarks.errors import HintedError
 
-LAGS: Final = 60
+MAX_LAG_POINTS: Final = 60
 """So many points has the line that shows lag."""
-LONGEST_TEXT: Final = 500
+MAX_TEXT_CHARS: Final = 500
 """Characters of an error or a reason: what is longer tells nobody more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
+class ObservationTime:
     """An instant for people, and the seconds of this machine's clock that only rises."""
 
     at: datetime
-    seconds: float
+    monotonic: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reached:
+class StageCompleteness:
     """What was committed before an instant is there, as was known at a moment."""
 
     upto: datetime
-    proven: bool
-    known: Moment
+    is_proven: bool
+    known_at: ObservationTime
 
-    def behind(self, now: Moment) -> timedelta:
+    def lag(self, now: ObservationTime) -> timedelta:
         """How far that is behind by now; a step of the host's clock since it was known counts for nothing."""
-        then = max(self.known.at - self.upto, timedelta(0))
-        return then + timedelta(seconds=now.seconds - self.known.seconds)
+        then = max(self.known_at.at - self.upto, timedelta(0))
+        return then + timedelta(seconds=now.monotonic - self.known_at.monotonic)
 
 
-def short(text: str) -> str:
+def truncate_text(text: str) -> str:
     """A text of somebody else's, cut where it is endless."""
-    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}…"
+    return text if len(text) <= MAX_TEXT_CHARS else f"{text[:MAX_TEXT_CHARS]}…"
 
 
 @dataclass(slots=True)
-class StageStanding:
+class StageTracker:
     """One stage of a stream; its fields are those of `StageSeen`, and change in place: events come by the thousand."""
 
     stage: Stage
-    rate: Rate
-    state: State = State.NEW
+    throughput: ThroughputMeter
+    state: StageState = StageState.NEW
     running: bool = False
     strategy: str = ""
     began_at: datetime | None = None
     rows_so_far: int = 0
-    why: str = ""
-    until: datetime | None = None
-    trouble: Trouble | None = None
-    next: datetime | None = None
-    last: datetime | None = None
-    last_good: datetime | None = None
+    waiting_reason: str = ""
+    held_until: datetime | None = None
+    failure: StageFailure | None = None
+    next_due_at: datetime | None = None
+    last_ended_at: datetime | None = None
+    last_success_at: datetime | None = None
     mark: Cursor | None = None
-    reached: Reached | None = None
-    lags: deque[float | None] = field(default_factory=lambda: deque[float | None](maxlen=LAGS))
+    completeness: StageCompleteness | None = None
+    lag_seconds: deque[float | None] = field(default_factory=lambda: deque[float | None](maxlen=MAX_LAG_POINTS))
 
-    def due(self, at: datetime) -> None:
-        if self.state is State.HELD_BACK:
-            self.state = State.NEW if self.last is None else State.IDLE
-        self.next, self.until = at, None
+    def on_pass_due(self, due_at: datetime) -> None:
+        if self.state is StageState.HELD_BACK:
+            self.state = StageState.NEW if self.last_ended_at is None else StageState.IDLE
+        self.next_due_at, self.held_until = due_at, None
 
-    def held_back(self, event: PassHeldBack) -> None:
-        self.state = State.FAILED if self.trouble else State.HELD_BACK
-        self.running, self.why = False, short(event.reason)
-        self.until = self.next = event.until
+    def on_held_back(self, event: PassHeldBack) -> None:
+        self.state = StageState.FAILED if self.failure else StageState.HELD_BACK
+        self.running, self.waiting_reason = False, truncate_text(event.reason)
+        self.held_until = self.next_due_at = event.until
 
-    def began(self, event: PassBegan, now: Moment) -> None:
-        self.state = State.FAILED if self.trouble else State.RUNNING
+    def on_pass_began(self, event: PassBegan, now: ObservationTime) -> None:
+        self.state = StageState.FAILED if self.failure else StageState.RUNNING
         self.running, self.began_at, self.strategy = True, now.at, str(event.strategy)
-        self.next, self.until, self.rows_so_far = None, None, 0
+        self.next_due_at, self.held_until, self.rows_so_far = None, None, 0
 
-    def ended(self, event: PassEnded, now: Moment) -> None:
+    def on_pass_ended(self, event: PassEnded, now: ObservationTime) -> None:
         self.running, self.began_at, self.rows_so_far = False, None, 0
-        self.last = now.at
+        self.last_ended_at = now.at
         if event.cut:
-            self.why, self.state = short(event.reason), State.FAILED if self.trouble else State.WAITING
+            self.waiting_reason, self.state = (
+                truncate_text(event.reason),
+                StageState.FAILED if self.failure else StageState.WAITING,
+            )
         elif event.error is None:
-            self.trouble, self.last_good, self.why = None, now.at, short(event.reason)
-            self.state = State.WAITING if self.why else State.IDLE
+            self.failure, self.last_success_at, self.waiting_reason = None, now.at, truncate_text(event.reason)
+            self.state = StageState.WAITING if self.waiting_reason else StageState.IDLE
         else:
-            self.trouble, self.why, self.state = self._trouble(event.error, now), "", State.FAILED
+            self.failure, self.waiting_reason, self.state = self._next_failure(event.error, now), "", StageState.FAILED
         if event.mark:
             self.mark = event.mark
 
-    def reach(self, upto: datetime, *, proven: bool, now: Moment) -> None:
-        if self.reached is None or upto >= self.reached.upto:
-            self.reached = Reached(upto=upto, proven=proven, known=now)
+    def advance_completeness(self, upto: datetime, *, proven: bool, now: ObservationTime) -> None:
+        if self.completeness is None or upto >= self.completeness.upto:
+            self.completeness = StageCompleteness(upto=upto, is_proven=proven, known_at=now)
 
-    def sample(self, now: Moment) -> None:
+    def sample_lag(self, now: ObservationTime) -> None:
         """Remember how far it is behind by now."""
-        self.lags.append(None if self.reached is None else self.reached.behind(now).total_seconds())
+        self.lag_seconds.append(None if self.completeness is None else self.completeness.lag(now).total_seconds())
 
-    def seen(self, now: Moment) -> StageSeen:
-        reached, complete = self.reached, None
+    def view(self, now: ObservationTime) -> StageView:
+        reached, complete = self.completeness, None
         if reached is not None:
-            complete = Complete(upto=reached.upto, proven=reached.proven, behind=reached.behind(now))
-        return StageSeen(
+            complete = CompletenessView(upto=reached.upto, is_proven=reached.is_proven, lag=reached.lag(now))
+        return StageView(
             stage=self.stage,
             state=self.state,
             running=self.running,
             strategy=self.strategy,
-            began=self.began_at,
+            began_at=self.began_at,
             rows_so_far=self.rows_so_far,
-            why=self.why,
-            until=self.until,
-            trouble=self.trouble,
-            next=self.next,
-            last=self.last,
-            last_good=self.last_good,
+            waiting_reason=self.waiting_reason,
+            held_until=self.held_until,
+            failure=self.failure,
+            next_due_at=self.next_due_at,
+            last_ended_at=self.last_ended_at,
+            last_success_at=self.last_success_at,
             complete=complete,
             mark=self.mark,
-            rows_a_second=self.rate.a_second(now.seconds),
-            lags=tuple(self.lags),
+            rows_per_second=self.throughput.per_second(now.monotonic),
+            lag_seconds=tuple(self.lag_seconds),
         )
 
-    def _trouble(self, error: HintedError, now: Moment) -> Trouble:
-        before = self.trouble
-        return Trouble(
-            message=short(error.message),
-            hint=short(error.hint),
+    def _next_failure(self, error: HintedError, now: ObservationTime) -> StageFailure:
+        before = self.failure
+        return StageFailure(
+            message=truncate_text(error.message),
+            hint=truncate_text(error.hint),
             since=before.since if before else now.at,
             times=before.times + 1 if before else 1,
         )

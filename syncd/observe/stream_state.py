@@ -7,141 +7,149 @@ from typing import Final
 
 from syncd.events import (
     BatchAbandoned,
-    BatchesLanded,
+    BatchesLoaded,
     BatchExtracted,
     ColumnIncomplete,
-    Event,
-    LandingRetried,
     LedgerBehind,
+    LoadRetried,
     OrphansSwept,
     PassBegan,
     PassDue,
     PassEnded,
     PassHeldBack,
     RowsArrived,
-    RowsPutAside,
-    TableRemade,
+    RowsQuarantined,
+    StreamEvent,
+    TableReplaced,
 )
-from syncd.observe.board_view import Ended, Mood, Moved, Noticed, StageSeen, State, StreamSeen
-from syncd.observe.rate import Rate
-from syncd.observe.stage_state import Moment, StageStanding, short
+from syncd.observe.board_view import (
+    BatchRecord,
+    PassRecord,
+    StageState,
+    StageView,
+    StreamNotice,
+    StreamState,
+    StreamView,
+)
+from syncd.observe.rate import ThroughputMeter
+from syncd.observe.stage_state import ObservationTime, StageTracker, truncate_text
 from watermarks.document import Stage
 from watermarks.names import StreamName
 
-KEPT: Final = 20
+MAX_RECORDS_PER_STREAM: Final = 20
 """So many runs and batches of a stream are remembered."""
-NOTICES: Final = 8
+MAX_NOTICES_PER_STREAM: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class ConfiguredStream:
     """A stream that is configured."""
 
     stream: StreamName
     target: str = ""
     """The table in the warehouse; empty where there is none."""
-    every: str = ""
-    promised: timedelta | None = None
+    schedule: str = ""
+    promised_lag: timedelta | None = None
 
 
-class Standing:
+class StreamTracker:
     """One stream."""
 
-    def __init__(self, listed: Listed, now: Moment) -> None:
-        self.listed = listed
+    def __init__(self, configured: ConfiguredStream, now: ObservationTime) -> None:
+        self.configured = configured
         stages = (Stage.EXTRACT, Stage.LOAD)
-        self._stages = {stage: StageStanding(stage, Rate(now.seconds)) for stage in stages}
-        self._pending = 0
-        self._quarantined = 0
-        self._runs = deque[Ended](maxlen=KEPT)
-        self._batches = deque[Moved](maxlen=KEPT)
-        self._notices = deque[Noticed](maxlen=NOTICES)
+        self._stages = {stage: StageTracker(stage, ThroughputMeter(now.monotonic)) for stage in stages}
+        self._pending_batches = 0
+        self._quarantined_rows = 0
+        self._passes = deque[PassRecord](maxlen=MAX_RECORDS_PER_STREAM)
+        self._batches = deque[BatchRecord](maxlen=MAX_RECORDS_PER_STREAM)
+        self._notices = deque[StreamNotice](maxlen=MAX_NOTICES_PER_STREAM)
 
-    def hear(self, event: Event, now: Moment) -> Ended | Moved | None:
+    def on_event(self, event: StreamEvent, now: ObservationTime) -> PassRecord | BatchRecord | None:
         """Take an event in; what all streams' list of what went on should have of it is given back."""
         match event:
             case PassDue():
-                self._stages[event.stage].due(event.at)
+                self._stages[event.stage].on_pass_due(event.at)
             case PassHeldBack():
-                self._stages[event.stage].held_back(event)
+                self._stages[event.stage].on_held_back(event)
             case PassBegan():
-                self._stages[event.stage].began(event, now)
+                self._stages[event.stage].on_pass_began(event, now)
             case RowsArrived():
                 self._stages[Stage.EXTRACT].rows_so_far = event.rows
             case PassEnded():
-                return self._ended(event, now)
-            case BatchExtracted() | BatchesLanded():
-                return self._moved(event, now)
+                return self._on_pass_ended(event, now)
+            case BatchExtracted() | BatchesLoaded():
+                return self._on_batch(event, now)
             case _:
-                self._noticed(event, now)
+                self._on_other_event(event, now)
         return None
 
-    def sample(self, now: Moment) -> None:
-        for each in self._at_work():
-            each.sample(now)
+    def sample_lag(self, now: ObservationTime) -> None:
+        for each in self._active_stages():
+            each.sample_lag(now)
 
-    def seen(self, now: Moment) -> StreamSeen:
-        stages = tuple(each.seen(now) for each in self._at_work())
-        return StreamSeen(
-            stream=self.listed.stream,
-            target=self.listed.target,
-            every=self.listed.every,
-            promised=self.listed.promised,
-            mood=mood_of(stages, self.listed.promised),
+    def view(self, now: ObservationTime) -> StreamView:
+        stages = tuple(each.view(now) for each in self._active_stages())
+        return StreamView(
+            stream=self.configured.stream,
+            target=self.configured.target,
+            schedule=self.configured.schedule,
+            promised_lag=self.configured.promised_lag,
+            state=derive_stream_state(stages, self.configured.promised_lag),
             stages=stages,
-            pending=self._pending if self.listed.target else 0,
-            quarantined=self._quarantined,
-            runs=tuple(reversed(self._runs)),
+            pending_batches=self._pending_batches if self.configured.target else 0,
+            quarantined_rows=self._quarantined_rows,
+            runs=tuple(reversed(self._passes)),
             batches=tuple(reversed(self._batches)),
             notices=tuple(reversed(self._notices)),
         )
 
-    def _at_work(self) -> tuple[StageStanding, ...]:
+    def _active_stages(self) -> tuple[StageTracker, ...]:
         stages = tuple(self._stages.values())
-        return stages if self.listed.target else stages[:1]
+        return stages if self.configured.target else stages[:1]
 
-    def _ended(self, event: PassEnded, now: Moment) -> Ended | None:
+    def _on_pass_ended(self, event: PassEnded, now: ObservationTime) -> PassRecord | None:
         extract, load = self._stages[Stage.EXTRACT], self._stages[Stage.LOAD]
-        self._stages[event.stage].ended(event, now)
+        self._stages[event.stage].on_pass_ended(event, now)
         if event.error is None and not event.cut:
-            self._pending = event.pending
+            self._pending_batches = event.pending
         if event.complete is not None:
             mine = extract if event.stage is Stage.EXTRACT else load
-            mine.reach(event.complete, proven=event.proven, now=now)
+            mine.advance_completeness(event.complete, proven=event.proven, now=now)
             if event.stage is Stage.EXTRACT and event.pending == 0:
                 # All that was extracted is loaded: what the lake has, the target has.
-                load.reach(event.complete, proven=event.proven, now=now)
-        return self._run(event, now)
+                load.advance_completeness(event.complete, proven=event.proven, now=now)
+        return self._record_pass(event, now)
 
-    def _run(self, event: PassEnded, now: Moment) -> Ended | None:
-        run = Ended(
+    def _record_pass(self, event: PassEnded, now: ObservationTime) -> PassRecord | None:
+        run = PassRecord(
             stage=event.stage,
-            at=now.at,
+            ended_at=now.at,
             state=event.state,
             batches=event.batches,
             rows=event.rows,
             seconds=event.seconds,
-            reason=short(event.reason),
-            error=short(event.error.message) if event.error else "",
+            reason=truncate_text(event.reason),
+            error=truncate_text(event.error.message) if event.error else "",
         )
-        before = next((one for one in reversed(self._runs) if one.stage is run.stage), None)
-        if before is not None and _same(before, run):
+        before = next((one for one in reversed(self._passes) if one.stage is run.stage), None)
+        if before is not None and _is_repetition(before, run):
             # Passes that find nothing would soon be all that is remembered.
-            self._runs.remove(before)
+            self._passes.remove(before)
             run = replace(run, times=before.times + 1)
-        self._runs.append(run)
+        self._passes.append(run)
         return run if run.batches or (run.error and run.times == 1) else None
 
-    def _moved(self, event: BatchExtracted | BatchesLanded, now: Moment) -> Moved:
+    def _on_batch(self, event: BatchExtracted | BatchesLoaded, now: ObservationTime) -> BatchRecord:
         extracts = isinstance(event, BatchExtracted)
         stage = self._stages[Stage.EXTRACT if extracts else Stage.LOAD]
         stage.mark = event.mark
-        stage.rate.add(event.rows, now.seconds)
-        moved = Moved(
+        stage.throughput.add(event.rows, now.monotonic)
+        moved = BatchRecord(
             stage=stage.stage,
-            at=now.at,
-            batch=str(event.batch if isinstance(event, BatchExtracted) else event.first),
-            last=str(event.batch if isinstance(event, BatchExtracted) else event.last),
+            moved_at=now.at,
+            first_batch=str(event.batch if isinstance(event, BatchExtracted) else event.first),
+            last_batch=str(event.batch if isinstance(event, BatchExtracted) else event.last),
             kind=event.kind if isinstance(event, BatchExtracted) else "landed",
             rows=event.rows,
             files=event.files,
@@ -150,31 +158,31 @@ class Standing:
             seconds=event.seconds,
             mark=event.mark,
         )
-        self._quarantined += moved.quarantined
+        self._quarantined_rows += moved.quarantined
         if extracts:
-            self._pending += 1
+            self._pending_batches += 1
             stage.rows_so_far = 0
         self._batches.append(moved)
         return moved
 
-    def _noticed(self, event: Event, now: Moment) -> None:
-        if isinstance(event, RowsPutAside):
-            self._quarantined += event.rows
-        if text := noticed(event):
-            self._notices.append(Noticed(at=now.at, text=short(text)))
+    def _on_other_event(self, event: StreamEvent, now: ObservationTime) -> None:
+        if isinstance(event, RowsQuarantined):
+            self._quarantined_rows += event.rows
+        if text := describe_notice(event):
+            self._notices.append(StreamNotice(noticed_at=now.at, text=truncate_text(text)))
 
 
-def noticed(event: Event) -> str:  # noqa: PLR0911  # a case each
+def describe_notice(event: StreamEvent) -> str:  # noqa: PLR0911  # a case each
     """What a reader should know of an event that is neither a pass nor a batch; empty where it is nothing."""
     match event:
-        case LandingRetried():
+        case LoadRetried():
             return f"tried to land again after {event.seconds:.1f} s: {event.error}"
         case LedgerBehind():
             return f"the warehouse had lost batches that were loaded: {event.batches} landed again"
-        case RowsPutAside():
+        case RowsQuarantined():
             return f"rows of batch {event.batch} are in quarantine: {event.rows}, the first because {event.reason}"
-        case ColumnIncomplete() | TableRemade():
-            return event.said
+        case ColumnIncomplete() | TableReplaced():
+            return event.description
         case BatchAbandoned():
             return f"batch {event.batch} was planned for a world that is gone: abandoned, planned anew"
         case OrphansSwept():
@@ -183,28 +191,28 @@ def noticed(event: Event) -> str:  # noqa: PLR0911  # a case each
             return ""
 
 
-def mood_of(stages: tuple[StageSeen, ...], promised: timedelta | None) -> Mood:
+def derive_stream_state(stages: tuple[StageView, ...], promised_lag: timedelta | None) -> StreamState:
     """How a stream stands as a whole: as its worst stage does."""
     states = {each.state for each in stages}
     complete = stages[-1].complete
-    if State.FAILED in states:
-        return Mood.FAILED
-    if promised is not None and complete is not None and complete.behind > promised:
-        return Mood.LATE
-    for state, mood in _MOODS:
+    if StageState.FAILED in states:
+        return StreamState.FAILED
+    if promised_lag is not None and complete is not None and complete.lag > promised_lag:
+        return StreamState.LATE
+    for state, mood in _STREAM_STATE_OF_STAGE:
         if state in states:
             return mood
-    return Mood.NEW if states == {State.NEW} else Mood.IDLE
+    return StreamState.NEW if states == {StageState.NEW} else StreamState.IDLE
 
 
-_MOODS: Final = (
-    (State.HELD_BACK, Mood.HELD_BACK),
-    (State.WAITING, Mood.WAITING),
-    (State.RUNNING, Mood.RUNNING),
+_STREAM_STATE_OF_STAGE: Final = (
+    (StageState.HELD_BACK, StreamState.HELD_BACK),
+    (StageState.WAITING, StreamState.WAITING),
+    (StageState.RUNNING, StreamState.RUNNING),
 )
 
 
-def _same(before: Ended, run: Ended) -> bool:
+def _is_repetition(before: PassRecord, after: PassRecord) -> bool:
     """Whether a pass says nothing that the one before did not say."""
-    alike = (before.state, before.reason, before.error) == (run.state, run.reason, run.error)
-    return alike and not before.batches and not run.batches
+    alike = (before.state, before.reason, before.error) == (after.state, after.reason, after.error)
+    return alike and not before.batches and not after.batches

@@ -15,29 +15,29 @@ import stamina
 from syncd.settings import Secret
 from watermarks.errors import Misuse, Transient
 
-MOST_WAITING: Final = 100
+MAX_WAITING_NOTICES: Final = 100
 """Notices. With more the oldest go: the newest say what is."""
-ANSWERS_WITHIN: Final = 10.0
+ANSWER_TIMEOUT_SECONDS: Final = 10.0
 """Seconds that one step of a request may take."""
-TRIES: Final = 5
-LONGEST_TRY: Final = 120.0
+MAX_TRIES: Final = 5
+RETRY_WINDOW_SECONDS: Final = 120.0
 """Seconds after which no further try begins."""
-LAST_WORDS: Final = 5.0
+SHUTDOWN_WAIT_SECONDS: Final = 5.0
 """Seconds that the end waits for what is still to be sent."""
-_SENT: Final = range(200, 300)
+_SUCCESS_STATUSES: Final = range(200, 300)
 stamina.instrumentation.set_on_retry_hooks(())  # they would write to stdout, which is for results
-_PASSING: Final = frozenset({408, 425, 429, *range(500, 600)})
+_TRANSIENT_STATUSES: Final = frozenset({408, 425, 429, *range(500, 600)})
 
 
-class NotTaken(Misuse):
+class NoticeRefused(Misuse):
     """The address answered that it does not take this, and would say so again."""
 
 
-class NoAnswer(Transient):
+class WebhookUnavailable(Transient):
     """The address does not answer, or cannot take anything just now."""
 
 
-class Unfollowed(urllib.request.HTTPRedirectHandler):
+class RedirectRefuser(urllib.request.HTTPRedirectHandler):
     """Follows nobody: what is sent, and the token in the address, are for this address alone."""
 
     def redirect_request(self, *_args: object, **_more: object) -> None:
@@ -47,9 +47,9 @@ class Unfollowed(urllib.request.HTTPRedirectHandler):
 class Webhook:
     """One address. What it says of itself, in errors too, never holds the address."""
 
-    def __init__(self, url: Secret, *, name: str, within: float = ANSWERS_WITHIN) -> None:
+    def __init__(self, url: Secret, *, name: str, timeout_seconds: float = ANSWER_TIMEOUT_SECONDS) -> None:
         self._url = url
-        self._within = within
+        self._timeout_seconds = timeout_seconds
         self.name = name
         self._opener = urllib.request.OpenerDirector()
         for handler in (
@@ -58,7 +58,7 @@ class Webhook:
             urllib.request.HTTPSHandler(context=ssl.create_default_context()),
             urllib.request.HTTPDefaultErrorHandler(),
             urllib.request.HTTPErrorProcessor(),
-            Unfollowed(),
+            RedirectRefuser(),
         ):
             self._opener.add_handler(handler)
 
@@ -73,21 +73,21 @@ class Webhook:
             self._url.value, data=body, headers={"Content-Type": "application/json", "User-Agent": "syncd"}
         )
         try:
-            with self._opener.open(request, timeout=self._within) as answer:
+            with self._opener.open(request, timeout=self._timeout_seconds) as answer:
                 status = int(answer.status)
         except urllib.error.HTTPError as error:
             status = error.code
             error.close()
         except (OSError, http.client.HTTPException, ValueError) as error:
             # `from None`: what it came from may hold the address.
-            raise NoAnswer(f"{self.name} does not answer: {_why(error)}") from None
-        if status in _PASSING:
-            raise NoAnswer(f"{self.name} answers {status}")
-        if status not in _SENT:
-            raise NotTaken(f"{self.name} answers {status}", hint="Look at its `url` below `daemon.notify`.")
+            raise WebhookUnavailable(f"{self.name} does not answer: {_describe_cause(error)}") from None
+        if status in _TRANSIENT_STATUSES:
+            raise WebhookUnavailable(f"{self.name} answers {status}")
+        if status not in _SUCCESS_STATUSES:
+            raise NoticeRefused(f"{self.name} answers {status}", hint="Look at its `url` below `daemon.notify`.")
 
 
-def _why(error: Exception) -> str:
+def _describe_cause(error: Exception) -> str:
     """The error in a word or two, without what it was about."""
     cause = error.reason if isinstance(error, urllib.error.URLError) and isinstance(error.reason, Exception) else error
     if isinstance(cause, TimeoutError):
@@ -97,21 +97,26 @@ def _why(error: Exception) -> str:
     return (cause.strerror if isinstance(cause, OSError) else None) or type(cause).__name__
 
 
-class Mailbox:
+class NotificationQueue:
     """Sends what is handed over, in its order, each again after what passes; what cannot be sent is told and let go."""
 
     def __init__(
-        self, hook: Webhook, *, lost: Callable[[str], None], pause: float = 1.0, most: int = MOST_WAITING
+        self,
+        hook: Webhook,
+        *,
+        on_lost: Callable[[str], None],
+        pause: float = 1.0,
+        max_waiting: int = MAX_WAITING_NOTICES,
     ) -> None:
         """Prepare; `lost` is told, from the sending thread, why a notice will never arrive."""
         self._hook = hook
-        self._lost = lost
+        self._on_lost = on_lost
         self._pause = pause
         self._waiting: deque[tuple[bytes, Callable[[], None]]] = deque()
-        self._most = most
+        self._max_waiting = max_waiting
         self._changed = threading.Condition()
-        self._over = False
-        self._thread = threading.Thread(target=self._work, name=f"mail to {hook.name}", daemon=True)
+        self._is_closing = False
+        self._thread = threading.Thread(target=self._run, name=f"mail to {hook.name}", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -121,46 +126,48 @@ class Mailbox:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with self._changed:
-            self._over = True
+            self._is_closing = True
             self._changed.notify()
-        self._thread.join(LAST_WORDS)
+        self._thread.join(SHUTDOWN_WAIT_SECONDS)
 
-    def post(self, body: bytes, *, unheard: Callable[[], None] = lambda: None) -> None:
+    def enqueue(self, body: bytes, *, on_no_answer: Callable[[], None] = lambda: None) -> None:
         """Hand a notice over; returns at once. `unheard` is called where nobody answered however often it was tried."""
         with self._changed:
-            self._waiting.append((body, unheard))
-            crowded = len(self._waiting) > self._most
+            self._waiting.append((body, on_no_answer))
+            crowded = len(self._waiting) > self._max_waiting
             if crowded:
                 self._waiting.popleft()
             self._changed.notify()
         if crowded:
-            self._lost(f"{self._hook.name}: more than {self._most} notices wait to be sent, the oldest is let go")
+            self._on_lost(
+                f"{self._hook.name}: more than {self._max_waiting} notices wait to be sent, the oldest is let go"
+            )
 
-    def _work(self) -> None:
+    def _run(self) -> None:
         while (waiting := self._next()) is not None:
             body, unheard = waiting
             try:
-                self._sent(body)
-            except (NoAnswer, NotTaken) as error:
-                self._lost(error.message)
-                if isinstance(error, NoAnswer):
+                self._send_with_retries(body)
+            except (WebhookUnavailable, NoticeRefused) as error:
+                self._on_lost(error.message)
+                if isinstance(error, WebhookUnavailable):
                     unheard()
 
     def _next(self) -> tuple[bytes, Callable[[], None]] | None:
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._over)
+            self._changed.wait_for(lambda: self._waiting or self._is_closing)
             return self._waiting.popleft() if self._waiting else None
 
-    def _sent(self, body: bytes) -> None:
+    def _send_with_retries(self, body: bytes) -> None:
         for attempt in stamina.retry_context(
-            on=NoAnswer,
-            attempts=TRIES,
-            timeout=LONGEST_TRY,
+            on=WebhookUnavailable,
+            attempts=MAX_TRIES,
+            timeout=RETRY_WINDOW_SECONDS,
             wait_initial=self._pause,
             wait_max=30 * self._pause,
             wait_jitter=self._pause,
         ):
             with attempt:
-                if self._over and attempt.num > 1:
+                if self._is_closing and attempt.num > 1:
                     return  # a last word is said once
                 self._hook.send(body)

@@ -8,27 +8,27 @@ from typing import Any, Final
 
 from syncd.errors import ConfigError
 from syncd.settings import Mode, StreamSettings
-from syncd.tables.order_clock import Clock
-from syncd.tables.sort_order import BY_KEY, WHOLE, Order
-from syncd.verify.compared_columns import Compared
-from syncd.verify.key_ranges import ThereColumn
-from syncd.verify.result import READ_AGAIN, Verdict
-from watermarks.cursor import Cursor, Kind, Value
+from syncd.tables.order_clock import OrderClock
+from syncd.tables.sort_order import CURSOR_BY_KEY, CURSOR_NONE, StreamOrder
+from syncd.verify.compared_columns import ComparisonSubject
+from syncd.verify.key_ranges import TargetKeyColumn
+from syncd.verify.result import REPAIRED_BY_REREAD, ComparisonResult
+from watermarks.cursor import Cursor, CursorValue, ValueKind
 from watermarks.errors import DataInDoubt, Misuse
-from watermarks.legacy import Legacy
+from watermarks.legacy import LegacyWatermark
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
-class Differs(DataInDoubt):
+class TargetDiffers(DataInDoubt):
     """The target is not what the source is, below the mark that would be taken."""
 
 
-class NothingThere(Misuse):
+class NothingToImport(Misuse):
     """There is no row that could be taken over."""
 
 
-class By(StrEnum):
+class MarkBasis(StrEnum):
     """What decided where the mark can stand."""
 
     TARGET = "target"
@@ -42,15 +42,15 @@ class By(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
+class MarkLimit:
     """A position that the mark must not pass."""
 
     cursor: Cursor
-    by: By
+    basis: MarkBasis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Closed:
+class SourceBound:
     """Below which position a table is complete at the source, by one poll of its server."""
 
     cursor: Cursor
@@ -61,65 +61,65 @@ class Closed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inherited:
+class LegacyDocument:
     """A document of the earlier tool, and where it lies."""
 
-    at: str
-    legacy: Legacy
+    location: str
+    legacy: LegacyWatermark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class ImportCheck:
     """What was found of one table: where its marks can stand, and how the target compares up to there."""
 
     run: str
-    at: datetime
+    checked_at: datetime
     target: str
     mark: Cursor
-    by: By
+    basis: MarkBasis
     since: Cursor | None
-    closed: Closed
-    verdict: Verdict
-    inherited: Inherited | None = None
-    strangers: tuple[str, ...] = ()
+    source_bound: SourceBound
+    comparison: ComparisonResult
+    legacy_document: LegacyDocument | None = None
+    extra_columns: tuple[str, ...] = ()
     """Columns of the target that the source has not, and that new rows will leave NULL."""
-    lowest: datetime | None = None
+    earliest_difference: datetime | None = None
     """The earliest stamp at the source of a row that differs; None where none does, or it is not known."""
 
     @property
-    def equal(self) -> bool:
-        return self.verdict.counts.total() == 0
+    def is_equal(self) -> bool:
+        return self.comparison.counts.total() == 0
 
     @property
     def proven(self) -> bool:
         """Whether nothing at or below the mark is in doubt, or can still come."""
-        return self.equal and self.closed.proven and self.since is None
+        return self.is_equal and self.source_bound.proven and self.since is None
 
     @property
-    def proof(self) -> Mapping[str, Any]:
+    def proof_fields(self) -> Mapping[str, Any]:
         """What history keeps of it."""
-        verdict, closed = self.verdict, self.closed
+        verdict, closed = self.comparison, self.source_bound
         return {
             "run": self.run,
-            "at": self.at.isoformat(),
+            "at": self.checked_at.isoformat(),
             "target": self.target,
-            "mark": self.mark.texts(),
-            "limited_by": self.by,
-            "since": self.since.texts() if self.since else None,
-            "closed_up_to": closed.cursor.texts(),
+            "mark": self.mark.to_texts(),
+            "limited_by": self.basis,
+            "since": self.since.to_texts() if self.since else None,
+            "closed_up_to": closed.cursor.to_texts(),
             "closed_is_proven": closed.proven,
             "source_identity": closed.source_identity,
             "rows": verdict.rows,
             "ranges": verdict.ranges,
             "differences": {str(kind): count for kind, count in verdict.counts.items() if count},
-            "kept": verdict.kept,
-            "left_out": verdict.left_out.told,
-            "fetched_only": [one.name for one in verdict.unlike],
-            "document_at": self.inherited.at if self.inherited else None,
+            "kept": verdict.kept_ghosts,
+            "left_out": verdict.left_out.counts_by_reason,
+            "fetched_only": [one.name for one in verdict.uncomparable],
+            "document_at": self.legacy_document.location if self.legacy_document else None,
         }
 
 
-def require_adoptable(settings: StreamSettings) -> None:
+def require_importable(settings: StreamSettings) -> None:
     """Make sure that a stream goes on from a mark, and tells versions apart by what any table has.
 
     Raises:
@@ -128,7 +128,7 @@ def require_adoptable(settings: StreamSettings) -> None:
     name = settings.name
     if settings.target is None:
         raise ConfigError(f"{name} has no warehouse", hint="Add `warehouse:` to the configuration.")
-    if settings.cursor == WHOLE or settings.mode is Mode.REPLACE:
+    if settings.cursor == CURSOR_NONE or settings.mode is Mode.REPLACE:
         raise ConfigError(
             f"{name} is read whole each time: it has no mark to take over", hint=f"Just run it: syncd run -t {name}"
         )
@@ -139,7 +139,7 @@ def require_adoptable(settings: StreamSettings) -> None:
         )
 
 
-def said_by(order: Order, inherited: Inherited) -> Limit:
+def limit_from_document(order: StreamOrder, document: LegacyDocument) -> MarkLimit:
     """The position behind all that the earlier tool says it read.
 
     Its times are the readings of the column, whatever zone they were labelled with.
@@ -147,23 +147,23 @@ def said_by(order: Order, inherited: Inherited) -> Limit:
     Raises:
         Misuse: it says nothing of the order of this stream.
     """
-    legacy, clock = inherited.legacy, order.clock
+    legacy, clock = document.legacy, order.clock
     table = f"{order.database}.{order.table}"
     alone = f"Without it the target's own last row decides: syncd watermark import -t {table}"
     if clock is None:
-        if legacy.key is None or [column.kind for column in order.columns] != [Kind.INT]:
-            raise Misuse(f"{inherited.at} says no key, and {table} is read by its key", hint=alone)
-        return Limit(cursor=Cursor.of(legacy.key), by=By.DOCUMENT)
+        if legacy.last_id is None or [column.kind for column in order.columns] != [ValueKind.INT]:
+            raise Misuse(f"{document.location} says no key, and {table} is read by its key", hint=alone)
+        return MarkLimit(cursor=Cursor.from_values(legacy.last_id), basis=MarkBasis.DOCUMENT)
     if legacy.timestamp is None:
-        raise Misuse(f"{inherited.at} says no time up to which {table} was read", hint=alone)
-    return Limit(cursor=Cursor((_reading(clock, legacy.timestamp + _MICROSECOND),)), by=By.DOCUMENT)
+        raise Misuse(f"{document.location} says no time up to which {table} was read", hint=alone)
+    return MarkLimit(cursor=Cursor((_column_value(clock, legacy.timestamp + _MICROSECOND),)), basis=MarkBasis.DOCUMENT)
 
 
-def _reading(clock: Clock, instant: datetime) -> Value:
-    return replace(clock, zone=instant.tzinfo or clock.zone).ceil(instant)
+def _column_value(clock: OrderClock, instant: datetime) -> CursorValue:
+    return replace(clock, zone=instant.tzinfo or clock.zone).ceil_value(instant)
 
 
-def lowest(limits: Sequence[Limit]) -> Limit:
+def lowest_limit(limits: Sequence[MarkLimit]) -> MarkLimit:
     """The one that comes first."""
     found = limits[0]
     for limit in limits[1:]:
@@ -171,42 +171,42 @@ def lowest(limits: Sequence[Limit]) -> Limit:
     return found
 
 
-def placed(compared: Compared) -> tuple[ThereColumn, ...]:
+def comparable_order_columns(compared: ComparisonSubject) -> tuple[TargetKeyColumn, ...]:
     """The columns of the order in the target, as far as positions in them mean the same there."""
-    time = compared.order.time
+    time = compared.order.time_column
     by_name = dict(
-        zip((column.name for column in compared.here_columns), compared.there_columns, strict=True),
+        zip((column.name for column in compared.source_columns), compared.target_columns, strict=True),
     )
-    found: list[ThereColumn] = []
+    found: list[TargetKeyColumn] = []
     for column in compared.order.columns:
-        there = compared.cursor if column is time else by_name.get(column.name)
+        there = compared.cursor_column if column is time else by_name.get(column.name)
         if there is None:
             break
         found.append(there)
     return tuple(found)
 
 
-def behind(order: Order, last: Cursor) -> Cursor:
+def mark_after(order: StreamOrder, last: Cursor) -> Cursor:
     """The mark behind the target's last row; where its key says nothing there, behind all rows of its instant."""
     if len(last) == len(order.columns):
         return last
     assert order.clock
-    plain = last.values[0].plain
+    plain = last.values[0].raw
     if isinstance(plain, datetime):
-        return Cursor((Value(last.values[0].kind, plain + timedelta(seconds=1) / order.clock.per_second),))
+        return Cursor((CursorValue(last.values[0].kind, plain + timedelta(seconds=1) / order.clock.steps_per_second),))
     assert isinstance(plain, int)
-    return Cursor((Value(Kind.INT, plain + 1),))
+    return Cursor((CursorValue(ValueKind.INT, plain + 1),))
 
 
-def require_equal(found: Found, settings: StreamSettings) -> None:
+def require_equal(check: ImportCheck, settings: StreamSettings) -> None:
     """Make sure that the target is what the source is, up to the mark.
 
     Raises:
         Differs: it is not; the hint is what can be done, of which each is compared again before it counts.
     """
-    if found.equal:
+    if check.is_equal:
         return
-    counts = found.verdict.counts
+    counts = check.comparison.counts
     told = ", ".join(f"{counts[kind]:,} {kind}" for kind in sorted(counts) if counts[kind])
     name = settings.name
     mend = (
@@ -214,17 +214,22 @@ def require_equal(found: Found, settings: StreamSettings) -> None:
         f" then syncd verify -t {name} --repair --yes."
     )
     lower = ""
-    if found.lowest is not None and settings.cursor != BY_KEY:
-        at = f"{found.lowest:%Y-%m-%d %H:%M:%S.%f}".removesuffix(".000000")
+    if check.earliest_difference is not None and settings.cursor != CURSOR_BY_KEY:
+        at = f"{check.earliest_difference:%Y-%m-%d %H:%M:%S.%f}".removesuffix(".000000")
         lower = f" Or stand below them all, and read on from there: syncd watermark import -t {name} --timestamp '{at}'"
-    raise Differs(
-        f"{found.target} is not what {name} is at the source: {told}, among {found.verdict.rows:,} rows",
+    raise TargetDiffers(
+        f"{check.target} is not what {name} is at the source: {told}, among {check.comparison.rows:,} rows",
         hint=mend + lower,
     )
 
 
-def can_stand_lower(verdict: Verdict) -> bool:
+def can_lower_mark(comparison: ComparisonResult) -> bool:
     """Whether a lower mark would leave all differences to the next run: each is known, and comes of being read."""
-    kinds = {kind for kind, count in verdict.counts.items() if count}
-    known = all(one.position is not None for one in verdict.differences)
-    return bool(kinds) and kinds <= READ_AGAIN and known and len(verdict.differences) == verdict.counts.total()
+    kinds = {kind for kind, count in comparison.counts.items() if count}
+    known = all(one.position is not None for one in comparison.differences)
+    return (
+        bool(kinds)
+        and kinds <= REPAIRED_BY_REREAD
+        and known
+        and len(comparison.differences) == comparison.counts.total()
+    )

@@ -4,34 +4,34 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from datetime import datetime
 
-from watermarks.batch import BatchId, Link
-from watermarks.cursor import START, Cursor
-from watermarks.extraction import Chain
-from watermarks.progress import ORIGIN, Extracted
+from watermarks.batch import BatchId, BatchLink
+from watermarks.cursor import START_CURSOR, Cursor
+from watermarks.extraction import BatchChain
+from watermarks.progress import BEFORE_FIRST_BATCH, ExtractProgress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class LoadStart:
     """A place in a chain: what comes behind the batch lands, what it had reached is the loaded mark."""
 
-    after: BatchId = ORIGIN
-    reached: Cursor = START
+    after: BatchId = BEFORE_FIRST_BATCH
+    loaded_mark: Cursor = START_CURSOR
 
 
-BEGINNING = Place()
+LOAD_FROM_BEGINNING = LoadStart()
 
 
-def written_by(chain: Chain, extracted: Extracted, instant: datetime) -> Place:
+def find_start_by_time(chain: BatchChain, extracted: ExtractProgress, instant: datetime) -> LoadStart:
     """The place behind the last batch whose files were written at an instant or before it.
 
     Batches are made one after another, so that a search by halving finds it: few links are read, however
     long the chain is.
     """
-    ids = tuple(extracted.ids(after=ORIGIN))
-    return _behind(chain, ids, bisect_right(ids, instant, key=lambda batch: chain.required(batch).made_at))
+    ids = tuple(extracted.batch_ids(after=BEFORE_FIRST_BATCH))
+    return _start_after(chain, ids, bisect_right(ids, instant, key=lambda batch: chain.require_link(batch).made_at))
 
 
-def reached_by(chain: Chain, extracted: Extracted, cursor: Cursor) -> Place:
+def find_start_by_cursor(chain: BatchChain, extracted: ExtractProgress, cursor: Cursor) -> LoadStart:
     """The place behind the last batch that holds nothing above a position.
 
     Only within a generation do positions grow; what an older generation holds above the position is read
@@ -40,22 +40,30 @@ def reached_by(chain: Chain, extracted: Extracted, cursor: Cursor) -> Place:
     Raises:
         Misuse: only the database orders these positions.
     """
-    for generation in (extracted.generation, *sorted(extracted.closed, reverse=True)):
-        ids = tuple(BatchId(generation, seq) for seq in range(1, extracted.end_of(generation) + 1))
-        if found := bisect_right(ids, cursor, key=lambda batch: _top(chain.required(batch))):
-            return _behind(chain, ids, found)
-    return BEGINNING
+    for generation in (extracted.generation, *sorted(extracted.closed_generations, reverse=True)):
+        ids = tuple(BatchId(generation, seq) for seq in range(1, extracted.last_seq_of(generation) + 1))
+        if found := bisect_right(ids, cursor, key=lambda batch: _highest_position(chain.require_link(batch))):
+            return _start_after(chain, ids, found)
+    return LOAD_FROM_BEGINNING
 
 
-def batch_of(chain: Chain, extracted: Extracted, batch: BatchId) -> Place:
+def start_after_batch(chain: BatchChain, extracted: ExtractProgress, batch: BatchId) -> LoadStart:
     """The place behind a batch that was named."""
-    return Place(after=batch, reached=chain.required(batch).high) if extracted.holds(batch) else Place(after=batch)
+    return (
+        LoadStart(after=batch, loaded_mark=chain.require_link(batch).high)
+        if extracted.has_batch(batch)
+        else LoadStart(after=batch)
+    )
 
 
-def _behind(chain: Chain, ids: tuple[BatchId, ...], count: int) -> Place:
-    return Place(after=ids[count - 1], reached=chain.required(ids[count - 1]).high) if count else BEGINNING
+def _start_after(chain: BatchChain, ids: tuple[BatchId, ...], count: int) -> LoadStart:
+    return (
+        LoadStart(after=ids[count - 1], loaded_mark=chain.require_link(ids[count - 1]).high)
+        if count
+        else LOAD_FROM_BEGINNING
+    )
 
 
-def _top(link: Link) -> Cursor:
+def _highest_position(link: BatchLink) -> Cursor:
     """The highest position whose rows a batch may hold: a chunk of a first pass has rows of any time."""
     return link.snapshot.horizon if link.snapshot else link.high

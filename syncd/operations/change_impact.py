@@ -5,19 +5,19 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from watermarks.batch import BatchId, Kind, Link
+from watermarks.batch import BatchId, BatchKind, BatchLink
 from watermarks.document import Watermark
-from watermarks.extraction import Chain
-from watermarks.progress import ORIGIN, Extracted, Loaded
+from watermarks.extraction import BatchChain
+from watermarks.progress import BEFORE_FIRST_BATCH, ExtractProgress, LoadProgress
 
-AT_ONCE: Final = 16
+PARALLEL_REQUESTS: Final = 16
 """Requests on their way."""
-MOST_LINKS: Final = 1_000
+MAX_COUNTED_LINKS: Final = 1_000
 """Whose rows are counted; of more, only their number is told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heap:
+class BatchCount:
     """Some batches of a chain."""
 
     batches: int = 0
@@ -26,61 +26,65 @@ class Heap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Weight:
+class ChangeImpact:
     """What comes of a change in one target."""
 
-    due: Heap
+    to_load: BatchCount
     """What the loader will land, all in all."""
-    again: Heap
+    to_reload: BatchCount
     """Of it, what had landed before."""
-    left_out: Heap
+    to_skip: BatchCount
     """What will not land because of the change, though it never has."""
 
 
-def weigh(chain: Chain, before: Watermark, after: Watermark) -> Weight:
+def measure_impact(chain: BatchChain, before: Watermark, after: Watermark) -> ChangeImpact:
     """What the loader makes of the state after a change, against the state before it."""
-    extracted = after.chain
-    due = tuple(extracted.ids(after=after.loaded.last))
-    again = tuple(batch for batch in due if before.loaded.expects(batch))
+    extracted = after.required_extract_progress
+    due = tuple(extracted.batch_ids(after=after.load_progress.last_batch))
+    again = tuple(batch for batch in due if before.load_progress.expects_in_ledger(batch))
     left_out = tuple(
         batch
-        for span in after.loaded.skipped
-        for batch in extracted.ids(after=span.after)
-        if batch in span and not _left_out(before.loaded, batch)
+        for span in after.load_progress.skipped_batches
+        for batch in extracted.batch_ids(after=span.after)
+        if batch in span and not _is_skipped(before.load_progress, batch)
     )
-    return Weight(due=_heap(chain, due), again=_heap(chain, again), left_out=_heap(chain, left_out))
+    return ChangeImpact(
+        to_load=_count_batches(chain, due),
+        to_reload=_count_batches(chain, again),
+        to_skip=_count_batches(chain, left_out),
+    )
 
 
-def needed(extracted: Extracted, half: Loaded) -> tuple[BatchId, ...]:
+def batches_to_load(extracted: ExtractProgress, half: LoadProgress) -> tuple[BatchId, ...]:
     """The batches whose files a loader wants that stands there."""
-    return tuple(extracted.ids(after=half.last))
+    return tuple(extracted.batch_ids(after=half.last_batch))
 
 
-def _left_out(half: Loaded, batch: BatchId) -> bool:
-    return any(batch in span for span in half.skipped)
+def _is_skipped(half: LoadProgress, batch: BatchId) -> bool:
+    return any(batch in span for span in half.skipped_batches)
 
 
-def _heap(chain: Chain, batches: Sequence[BatchId]) -> Heap:
-    if len(batches) > MOST_LINKS:
-        return Heap(batches=len(batches), rows=None)
-    return Heap(batches=len(batches), rows=sum(link.rows for link in links(chain, batches)))
+def _count_batches(chain: BatchChain, batches: Sequence[BatchId]) -> BatchCount:
+    if len(batches) > MAX_COUNTED_LINKS:
+        return BatchCount(batches=len(batches), rows=None)
+    return BatchCount(batches=len(batches), rows=sum(link.rows for link in read_links(chain, batches)))
 
 
-def links(chain: Chain, batches: Iterable[BatchId]) -> list[Link]:
+def read_links(chain: BatchChain, batches: Iterable[BatchId]) -> list[BatchLink]:
     """These links, several requests at once.
 
     Raises:
         StateMissing: one is gone.
     """
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(chain.required, batches))
+    with ThreadPoolExecutor(PARALLEL_REQUESTS) as pool:
+        return list(pool.map(chain.require_link, batches))
 
 
-def carried_out(found: Iterable[Link]) -> list[Link]:
+def without_abandoned(found: Iterable[BatchLink]) -> list[BatchLink]:
     """Those that may have files."""
-    return [link for link in found if link.kind is not Kind.ABANDONED]
+    return [link for link in found if link.kind is not BatchKind.ABANDONED]
 
 
-def of_life(extracted: Extracted) -> tuple[BatchId, ...]:
+def all_batches(extracted: ExtractProgress) -> tuple[BatchId, ...]:
     """Every batch of a chain."""
-    return tuple(extracted.ids(after=ORIGIN))
+    return tuple(extracted.batch_ids(after=BEFORE_FIRST_BATCH))

@@ -5,24 +5,24 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final, Protocol
 
-from syncd.lake.removal_records import Cleaned
-from syncd.operations.cleanup_preview import Proposal, states_of
-from syncd.operations.cleanup_rules import Goes
+from syncd.lake.removal_records import RemovalRecord
+from syncd.operations.cleanup_preview import CleaningProposal, read_states
+from syncd.operations.cleanup_rules import RemovableFile
 from syncd.operations.mark_change import ChangedMeanwhile
-from watermarks.batch import BatchId, Link
+from watermarks.batch import BatchId, BatchLink
 from watermarks.document import Watermark
 from watermarks.errors import HintedError
-from watermarks.extraction import Chain
+from watermarks.extraction import BatchChain
 from watermarks.history import Journal
-from watermarks.progress import ORIGIN
+from watermarks.progress import BEFORE_FIRST_BATCH
 from watermarks.store import put_once
 
-AT_ONCE: Final = 1_000
+FILES_PER_RECORD: Final = 1_000
 """Files of one record, which is as many as S3 removes with one request."""
-WHY_ABANDONED: Final = "its generation was closed before it was done; its parts were cleaned"
+ABANDON_REASON: Final = "its generation was closed before it was done; its parts were cleaned"
 
 
-class Refusal(Protocol):
+class UnremovedFile(Protocol):
     """A file that is still there, and why."""
 
     @property
@@ -31,115 +31,125 @@ class Refusal(Protocol):
     def reason(self) -> str: ...
 
 
-class Bin(Protocol):
+class FileRemover(Protocol):
     """What takes files out of the lake."""
 
-    def remove(self, keys: Sequence[str]) -> Sequence[Refusal]:
+    def remove(self, keys: Sequence[str]) -> Sequence[UnremovedFile]:
         """Remove objects, each whatever becomes of the others; those that were not, with the reason."""
         ...
 
-    def remove_versions(self, keys: Sequence[str]) -> Sequence[Refusal]:
+    def remove_versions(self, keys: Sequence[str]) -> Sequence[UnremovedFile]:
         """The same of every version of them, and of every mark of a removal."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Removed:
+class RemovalResult:
     """What was removed."""
 
     files: int = 0
     bytes: int = 0
-    failed: tuple[Refusal, ...] = ()
+    failed: tuple[UnremovedFile, ...] = ()
     error: HintedError | None = None
     """Why it ended before its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Removal:
+class FileRemoval:
     """Removes what was proposed; whatever was removed before an error stays told."""
 
     journal: Journal[Watermark]
-    bin: Bin
-    who: str
-    why: str
-    versions: bool = False
+    remover: FileRemover
+    operator: str
+    reason: str
+    include_versions: bool = False
     """Whether older versions go too, in a bucket that keeps them."""
 
-    def removed(self, proposal: Proposal) -> Removed:
-        done = Removed()
+    def run(self, proposal: CleaningProposal) -> RemovalResult:
+        done = RemovalResult()
         try:
-            kept = self._abandoned(proposal)
-            goes = [file for file in proposal.goes if file.key not in kept]
-            for first in range(0, len(goes), AT_ONCE):
-                done = self._some(proposal, goes[first : first + AT_ONCE], done)
+            kept = self._close_batches(proposal)
+            goes = [file for file in proposal.removable if file.key not in kept]
+            for first in range(0, len(goes), FILES_PER_RECORD):
+                done = self._remove_chunk(proposal, goes[first : first + FILES_PER_RECORD], done)
         except HintedError as error:
             return replace(done, error=error)
         return done
 
-    def _some(self, proposal: Proposal, some: Sequence[Goes], done: Removed) -> Removed:
-        self._record(proposal, some)
+    def _remove_chunk(
+        self, proposal: CleaningProposal, some: Sequence[RemovableFile], done: RemovalResult
+    ) -> RemovalResult:
+        self._write_record(proposal, some)
         # The record speaks first: of a file that is gone, it says who removed it; killed here, all files still stand.
-        self._require_same(proposal)
+        self._require_unchanged_marks(proposal)
         keys = [file.key for file in some]
-        failed = self.bin.remove_versions(keys) if self.versions else self.bin.remove(keys)
+        failed = self.remover.remove_versions(keys) if self.include_versions else self.remover.remove(keys)
         left = {each.key for each in failed}
         gone = [file for file in some if file.key not in left]
-        return Removed(
+        return RemovalResult(
             files=done.files + len(gone),
             bytes=done.bytes + sum(file.bytes for file in gone),
             failed=(*done.failed, *failed),
         )
 
-    def _abandoned(self, proposal: Proposal) -> frozenset[str]:
+    def _close_batches(self, proposal: CleaningProposal) -> frozenset[str]:
         """Close the numbers that nobody will come back to; what a writer who woke named meanwhile is kept."""
-        links = [self._close(proposal, batch) for batch in proposal.abandons]
+        links = [self._close_batch(proposal, batch) for batch in proposal.batches_to_close]
         return frozenset(key for link in links for key in link.files)
 
-    def _close(self, proposal: Proposal, batch: BatchId) -> Link:
-        chain, half = Chain(self.journal, proposal.stream), proposal.states[0].chain
-        plan = chain.plan(batch)
+    def _close_batch(self, proposal: CleaningProposal, batch: BatchId) -> BatchLink:
+        chain, half = BatchChain(self.journal, proposal.stream), proposal.states[0].required_extract_progress
+        plan = chain.read_plan(batch)
         assert plan is not None
-        before = next(half.ids_back(upto=BatchId(batch.generation, batch.seq - 1), after=ORIGIN), None)
-        return chain.close(
-            Link.abandoned(
+        before = next(
+            half.batch_ids_newest_first(up_to=BatchId(batch.generation, batch.seq - 1), after=BEFORE_FIRST_BATCH), None
+        )
+        return chain.create_link(
+            BatchLink.from_abandoned_plan(
                 plan,
-                WHY_ABANDONED,
-                mark=plan.draft.world.mark,
-                previous=chain.required(before).digest if before else None,
-                nonce=self.journal.nonce(),
+                ABANDON_REASON,
+                mark=plan.draft.basis.mark,
+                previous=chain.require_link(before).digest if before else None,
+                nonce=self.journal.make_nonce(),
                 epoch=plan.epoch,
-                at=self.journal.clock.now(),
+                made_at=self.journal.clock.now(),
             )
         )
 
-    def _record(self, proposal: Proposal, some: Sequence[Goes]) -> None:
-        record = Cleaned(
+    def _write_record(self, proposal: CleaningProposal, some: Sequence[RemovableFile]) -> None:
+        record = RemovalRecord(
             stream=proposal.stream,
             at=self.journal.clock.now(),
-            who=self.who,
-            why=self.why,
-            nonce=self.journal.nonce(),
+            who=self.operator,
+            why=self.reason,
+            nonce=self.journal.make_nonce(),
             files={file.key: file.bytes for file in some},
         )
-        while not put_once(self.journal.store, record.key, record.to_bytes()).ours:
+        while not put_once(self.journal.store, record.key, record.to_bytes()).is_ours:
             record = replace(record, at=record.at + timedelta(microseconds=1))  # another cleaner, at the same instant
 
-    def _require_same(self, proposal: Proposal) -> None:
+    def _require_unchanged_marks(self, proposal: CleaningProposal) -> None:
         """Refuse to go on when a person has moved marks since: what had landed may have to land again.
 
         Raises:
             ChangedMeanwhile: somebody has.
         """
-        if list(_by_hand(states_of(self.journal, proposal.stream))) != list(_by_hand(proposal.states)):
+        if list(_manual_marks(read_states(self.journal, proposal.stream))) != list(_manual_marks(proposal.states)):
             raise ChangedMeanwhile(
                 f"somebody has changed the marks of {proposal.stream} since this was shown: nothing more was removed",
                 hint="See what: syncd watermark history. Then look again: syncd s3clean list.",
             )
 
 
-def _by_hand(states: Sequence[Watermark]) -> Iterator[tuple[object, ...]]:
+def _manual_marks(states: Sequence[Watermark]) -> Iterator[tuple[object, ...]]:
     """What only a person changes of marks."""
     for state in states:
-        half = state.extracted
+        half = state.extract_progress
         generation = half.generation if half else 0
-        yield state.stream, state.set_at, generation, state.loaded.load_generation, state.loaded.skipped
+        yield (
+            state.stream,
+            state.last_manual_revision,
+            generation,
+            state.load_progress.load_generation,
+            state.load_progress.skipped_batches,
+        )

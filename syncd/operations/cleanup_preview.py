@@ -7,26 +7,35 @@ from datetime import datetime
 from functools import cache
 from typing import Protocol
 
-from syncd.lake.keys import batch_of_data, data_prefix, lists_prefix, refused_prefix
-from syncd.lake.removal_records import Lying
+from syncd.lake.keys import data_prefix, parse_data_batch, stream_copy_prefix, stream_quarantine_prefix
+from syncd.lake.removal_records import ListedObject
 from syncd.load.quarantine_listing import Quarantine
-from syncd.operations.change_impact import AT_ONCE
-from syncd.operations.cleanup_rules import Goes, Ground, Judged, Stays, Why, judged, of_lists, of_quarantine
-from syncd.operations.consistency_check import proven_in
-from syncd.ports.evidence import Books
-from syncd.ports.source import Parts
-from watermarks.batch import BatchId, Link
+from syncd.operations.change_impact import PARALLEL_REQUESTS
+from syncd.operations.cleanup_rules import (
+    CleaningBasis,
+    FileDecision,
+    KeptFile,
+    RemovableFile,
+    RemovalReason,
+    decide_copy_lists,
+    decide_data_files,
+    decide_quarantine_files,
+)
+from syncd.operations.consistency_check import compare_with_ledger
+from syncd.ports.evidence import LedgerReader
+from syncd.ports.source import PartStore
+from watermarks.batch import BatchId, BatchLink
 from watermarks.document import Watermark
 from watermarks.errors import StateUnreadable
-from watermarks.extraction import Chain
+from watermarks.extraction import BatchChain
 from watermarks.history import Journal, StateMissing
 from watermarks.names import BadName, StreamName, document_key
 
 
-class Shelves(Parts, Protocol):
+class CleanableLake(PartStore, Protocol):
     """The lake, as far as it is looked through."""
 
-    def lying(self, prefix: str) -> Sequence[Lying]:
+    def list_objects_with_size(self, prefix: str) -> Sequence[ListedObject]:
         """Every object below a prefix, with its size and the instant of its last change.
 
         Raises:
@@ -36,101 +45,113 @@ class Shelves(Parts, Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
+class CleaningProposal:
     """What of one stream may go, and what it was decided on."""
 
     stream: StreamName
     states: tuple[Watermark, ...] = ()
     """The document of the default target, then those of the others."""
-    goes: tuple[Goes, ...] = ()
-    stays: tuple[Stays, ...] = ()
-    abandons: tuple[BatchId, ...] = ()
+    removable: tuple[RemovableFile, ...] = ()
+    kept_files: tuple[KeptFile, ...] = ()
+    batches_to_close: tuple[BatchId, ...] = ()
     """Numbers of closed generations that get a link first, so that nothing can ever name their parts."""
 
     @property
     def bytes(self) -> int:
-        return sum(file.bytes for file in self.goes)
+        return sum(file.bytes for file in self.removable)
 
-    def of(self, why: Why) -> tuple[Goes, ...]:
-        return tuple(file for file in self.goes if file.why is why)
+    def removable_for(self, reason: RemovalReason) -> tuple[RemovableFile, ...]:
+        return tuple(file for file in self.removable if file.reason is reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class CleaningSearch:
     """Looks through what lies in the lake of one stream."""
 
     stream: StreamName
     journal: Journal[Watermark]
-    shelves: Shelves
-    books: Books | None = None
+    lake: CleanableLake
+    ledger: LedgerReader | None = None
     """The ledger of the default target: what it does not hold has not landed, whatever the mark says."""
 
-    def proposal(self, wanted: frozenset[Why], *, now: datetime, before: datetime) -> Proposal:
+    def propose(self, wanted: frozenset[RemovalReason], *, now: datetime, before: datetime) -> CleaningProposal:
         """What may go of these kinds, of what was written before an instant.
 
         Raises:
             StateUnreadable: a document cannot be believed, so that nothing may go.
             WarehouseDown, WarehouseUnfit: the ledger cannot be asked.
         """
-        states = states_of(self.journal, self.stream)
+        states = read_states(self.journal, self.stream)
         if not states:
-            return Proposal(stream=self.stream)
-        ground = self._ground(states, before)
-        parts = self.shelves.lying(data_prefix(self.stream))
+            return CleaningProposal(stream=self.stream)
+        ground = self._build_basis(states, before)
+        parts = self.lake.list_objects_with_size(data_prefix(self.stream))
         self._read_links(ground, parts)
-        found = list(judged(ground, parts))
-        if Why.ORPHAN in wanted:
-            found += of_lists(self.shelves.lying(lists_prefix(self.stream)), now=now, before=before)
-        if wanted & {Why.ORPHAN, Why.REPLAYED}:
-            found += self._of_quarantine(ground)
-        return self._proposed(states, ground, found, wanted)
+        found = list(decide_data_files(ground, parts))
+        if RemovalReason.ORPHAN in wanted:
+            found += decide_copy_lists(
+                self.lake.list_objects_with_size(stream_copy_prefix(self.stream)), now=now, before=before
+            )
+        if wanted & {RemovalReason.ORPHAN, RemovalReason.REPLAYED}:
+            found += self._decide_quarantine(ground)
+        return self._build_proposal(states, ground, found, wanted)
 
-    def _proposed(
-        self, states: tuple[Watermark, ...], ground: Ground, found: Sequence[Judged], wanted: frozenset[Why]
-    ) -> Proposal:
-        goes = tuple(one for one in found if isinstance(one, Goes) and one.why in wanted)
-        orphans = {one.batch for one in goes if one.why is Why.ORPHAN and one.batch is not None}
-        return Proposal(
+    def _build_proposal(
+        self,
+        states: tuple[Watermark, ...],
+        basis: CleaningBasis,
+        found: Sequence[FileDecision],
+        wanted: frozenset[RemovalReason],
+    ) -> CleaningProposal:
+        goes = tuple(one for one in found if isinstance(one, RemovableFile) and one.reason in wanted)
+        orphans = {one.batch for one in goes if one.reason is RemovalReason.ORPHAN and one.batch is not None}
+        return CleaningProposal(
             stream=self.stream,
             states=states,
-            goes=goes,
-            stays=tuple(one for one in found if isinstance(one, Stays)),
-            abandons=tuple(sorted(each for each in orphans if ground.is_closed(each) and ground.link(each) is None)),
+            removable=goes,
+            kept_files=tuple(one for one in found if isinstance(one, KeptFile)),
+            batches_to_close=tuple(
+                sorted(each for each in orphans if basis.is_closed(each) and basis.read_link(each) is None)
+            ),
         )
 
-    def _ground(self, states: tuple[Watermark, ...], before: datetime) -> Ground:
-        chain = Chain(self.journal, self.stream)
+    def _build_basis(self, states: tuple[Watermark, ...], before: datetime) -> CleaningBasis:
+        chain = BatchChain(self.journal, self.stream)
 
         @cache
-        def link(batch: BatchId) -> Link | None:
-            return chain.link(batch)
+        def link(batch: BatchId) -> BatchLink | None:
+            return chain.read_link(batch)
 
-        return Ground(
+        return CleaningBasis(
             stream=self.stream,
-            extracted=states[0].chain,
-            landed=self._landed(states),
-            link=link,
-            plan=chain.plan,
-            before=before,
+            extracted=states[0].required_extract_progress,
+            not_loaded_reason=self._build_load_check(states),
+            read_link=link,
+            read_plan=chain.read_plan,
+            written_before=before,
         )
 
-    def _read_links(self, ground: Ground, parts: Sequence[Lying]) -> None:
+    def _read_links(self, basis: CleaningBasis, parts: Sequence[ListedObject]) -> None:
         """Ask for the links of everything that lies there, several at once: the ground remembers them."""
-        batches = {batch_of_data(self.stream, file.key) for file in parts if file.at < ground.before}
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            list(pool.map(ground.link, sorted(batch for batch in batches if batch and ground.extracted.holds(batch))))
+        batches = {parse_data_batch(self.stream, file.key) for file in parts if file.at < basis.written_before}
+        with ThreadPoolExecutor(PARALLEL_REQUESTS) as pool:
+            list(
+                pool.map(
+                    basis.read_link, sorted(batch for batch in batches if batch and basis.extracted.has_batch(batch))
+                )
+            )
 
-    def _landed(self, states: tuple[Watermark, ...]) -> Callable[[BatchId], str | None]:
+    def _build_load_check(self, states: tuple[Watermark, ...]) -> Callable[[BatchId], str | None]:
         proven = None
-        if self.books is not None:
-            proven = proven_in(self.stream, states[0], self.books.entries()).evidence
+        if self.ledger is not None:
+            proven = compare_with_ledger(self.stream, states[0], self.ledger.read_entries()).evidence
 
         def waits(batch: BatchId) -> str | None:
             for state in states:
                 target = f" into {state.stream.target}" if state.stream.target else ""
-                if batch > state.loaded.last:
+                if batch > state.load_progress.last_batch:
                     return f"it waits to be loaded{target}"
-                if not state.loaded.expects(batch):
+                if not state.load_progress.expects_in_ledger(batch):
                     return f"it was left out by hand{target}, and has never landed"
             if proven is not None and batch not in proven:
                 return "the warehouse's ledger does not hold its batch"
@@ -138,37 +159,37 @@ class Look:
 
         return waits
 
-    def _of_quarantine(self, ground: Ground) -> list[Judged]:
-        lying = {file.key: file for file in self.shelves.lying(refused_prefix(self.stream))}
+    def _decide_quarantine(self, basis: CleaningBasis) -> list[FileDecision]:
+        lying = {file.key: file for file in self.lake.list_objects_with_size(stream_quarantine_prefix(self.stream))}
         if not lying:
             return []
-        quarantine = Quarantine(stream=self.stream, journal=self.journal, parts=self.shelves)
-        looked = quarantine.look(extracted=ground.extracted)
-        return list(of_quarantine(ground, lying, looked.asides))
+        quarantine = Quarantine(stream=self.stream, journal=self.journal, parts=self.lake)
+        looked = quarantine.list_files(extracted=basis.extracted)
+        return list(decide_quarantine_files(basis, lying, looked.files))
 
 
-def states_of(journal: Journal[Watermark], stream: StreamName) -> tuple[Watermark, ...]:
+def read_states(journal: Journal[Watermark], stream: StreamName) -> tuple[Watermark, ...]:
     """The stream's documents as their newest entries have them, its default target's first; none if it never ran.
 
     Raises:
         StateUnreadable: one cannot be believed.
     """
-    first = journal.newest(stream.stem)
+    first = journal.read_newest(stream.stem)
     if first is None:
         return ()
     others = journal.store.list(document_key(f"{stream.chain_stem}@").removesuffix(".json"))
-    return (first, *(_required(journal, _named(key)) for key in others))
+    return (first, *(_read_required_state(journal, _parse_stream_name(key)) for key in others))
 
 
-def _named(key: str) -> StreamName:
+def _parse_stream_name(key: str) -> StreamName:
     try:
-        return StreamName.of_stem(key.removeprefix("watermarks/").removesuffix(".json"))
+        return StreamName.from_stem(key.removeprefix("watermarks/").removesuffix(".json"))
     except BadName as error:
         raise StateUnreadable(f"{key} is the watermark of no stream", hint="Did somebody put it there?") from error
 
 
-def _required(journal: Journal[Watermark], stream: StreamName) -> Watermark:
-    state = journal.newest(stream.stem)
+def _read_required_state(journal: Journal[Watermark], stream: StreamName) -> Watermark:
+    state = journal.read_newest(stream.stem)
     if state is None:
         raise StateMissing(f"the watermark of {stream} was there, and is gone")
     return state

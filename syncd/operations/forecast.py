@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from syncd.lake.manifest import Manifest
-from watermarks.batch import Kind, Link
+from watermarks.batch import BatchKind, BatchLink
 from watermarks.document import Watermark
 
 PART_BYTES: Final = 128 << 20
@@ -13,7 +13,7 @@ PART_BYTES: Final = 128 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rates:
+class RowCosts:
     """What a row has cost in this stream's life; None where none was read, or loaded, yet."""
 
     read_seconds: float | None = None
@@ -21,12 +21,12 @@ class Rates:
     bytes: float | None = None
 
     @classmethod
-    def of(cls, state: Watermark | None, newest: Sequence[Link]) -> Self:
+    def from_watermark(cls, state: Watermark | None, newest: Sequence[BatchLink]) -> Self:
         """From the counts of both halves, and from the sizes of the newest batches."""
         if state is None:
             return cls()
-        read, loaded = state.chain.tally, state.loaded.tally
-        manifests = [Manifest.of_link(link) for link in newest if link.kind is not Kind.ABANDONED]
+        read, loaded = state.required_extract_progress.counts, state.load_progress.counts
+        manifests = [Manifest.from_link(link) for link in newest if link.kind is not BatchKind.ABANDONED]
         rows = sum(manifest.rows for manifest in manifests)
         return cls(
             read_seconds=read.milliseconds / 1000 / read.rows if read.rows else None,
@@ -36,12 +36,12 @@ class Rates:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class ExtractForecast:
     """What would be read from the source."""
 
     kind: str | None = None
     """Of the next batch; None where there is nothing to read."""
-    sealed: bool = False
+    is_planned: bool = False
     """Whether an earlier run has planned that batch already."""
     windows: int = 0
     """Of the next batch: statements that read beside each other."""
@@ -55,35 +55,37 @@ class Reading:
     seconds: float | None = None
 
     @classmethod
-    def of(cls, planned: Mapping[str, Any] | None, *, guess: int | None, most: int, rates: Rates) -> Self:
+    def from_plan(
+        cls, planned: Mapping[str, Any] | None, *, estimated_rows: int | None, batch_rows: int, costs: RowCosts
+    ) -> Self:
         """From the next batch as it is planned, and the server's guess of how many rows wait in all."""
         if planned is None:
             return cls()
         windows = max(1, len(planned["windows"]))
         next_rows: int | None = planned["body"].get("rows_at_most")
-        rows = next_rows if guess is None else guess
-        batches = None if rows is None else max(1, -(-rows // most))
-        size = None if rows is None or rates.bytes is None else round(rows * rates.bytes)
+        rows = next_rows if estimated_rows is None else estimated_rows
+        batches = None if rows is None else max(1, -(-rows // batch_rows))
+        size = None if rows is None or costs.bytes is None else round(rows * costs.bytes)
         return cls(
             kind=planned["kind"],
-            sealed=planned["sealed"],
+            is_planned=planned["sealed"],
             windows=windows,
             next_rows=next_rows,
             rows=rows,
             batches=batches,
             bytes=size,
-            files=None if batches is None else _files(windows, batches, rows or 0, size),
-            seconds=None if rows is None or rates.read_seconds is None else rows * rates.read_seconds,
+            files=None if batches is None else _estimate_files(windows, batches, rows or 0, size),
+            seconds=None if rows is None or costs.read_seconds is None else rows * costs.read_seconds,
         )
 
 
-def _files(windows: int, batches: int, rows: int, size: int | None) -> int:
+def _estimate_files(windows: int, batches: int, rows: int, size: int | None) -> int:
     """A file for each window that has rows at least, and one more for each time that one is full."""
     return 0 if not rows else max(windows * batches, -(-(size or 0) // PART_BYTES))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Landing:
+class LoadForecast:
     """What would be landed in the target."""
 
     batches: int | None = 0
@@ -95,19 +97,25 @@ class Landing:
     seconds: float | None = None
 
     @classmethod
-    def of(
-        cls, pending: Mapping[str, Any] | None, reading: Reading, *, schemas: int, ddl: tuple[str, ...], rates: Rates
+    def from_pending(
+        cls,
+        pending: Mapping[str, Any] | None,
+        extract: ExtractForecast,
+        *,
+        schemas: int,
+        ddl: tuple[str, ...],
+        costs: RowCosts,
     ) -> Self:
         """What waits, and what would be read before."""
         waits = pending or {"batches": 0, "rows": 0, "files": 0}
-        rows = None if reading.rows is None else waits["rows"] + reading.rows
+        rows = None if extract.rows is None else waits["rows"] + extract.rows
         return cls(
-            batches=None if reading.batches is None else waits["batches"] + reading.batches,
+            batches=None if extract.batches is None else waits["batches"] + extract.batches,
             rows=rows,
-            files=waits["files"] if reading.kind is None else _sum(waits["files"], reading.files),
+            files=waits["files"] if extract.kind is None else _sum(waits["files"], extract.files),
             copies=schemas,
             ddl=ddl,
-            seconds=None if rows is None or rates.load_seconds is None else rows * rates.load_seconds,
+            seconds=None if rows is None or costs.load_seconds is None else rows * costs.load_seconds,
         )
 
 
@@ -119,8 +127,8 @@ def _sum(known: int, more: int | None) -> int | None:
 class Forecast:
     """What a run over one stream would do."""
 
-    reading: Reading
-    landing: Landing | None = None
+    extract: ExtractForecast
+    load: LoadForecast | None = None
     """None where there is no warehouse."""
     statements: tuple[str, ...] = ()
     """Those that would read the next batch."""

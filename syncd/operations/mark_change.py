@@ -4,21 +4,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from syncd.operations.adopted_tables import require_in_files
-from syncd.operations.change_impact import Weight, weigh
-from syncd.operations.overlay_store import Unwritten
-from syncd.operations.reloadable_files import FilesGone, Landable
-from syncd.ports.evidence import Shelf
+from syncd.operations.adopted_tables import require_rows_in_lake
+from syncd.operations.change_impact import ChangeImpact, measure_impact
+from syncd.operations.overlay_store import OverlayStore
+from syncd.operations.reloadable_files import ReloadableFiles, ReloadFilesMissing
+from syncd.ports.evidence import FileListing
 from watermarks.document import Watermark
 from watermarks.errors import HintedError, Misuse, OutcomeUnknown
-from watermarks.history import Attempt, Journal
+from watermarks.history import CommitAttempt, Journal
 from watermarks.names import StreamName
 from watermarks.operator import Operator
 
-Act = Callable[[Operator], Watermark]
+MarkChange = Callable[[Operator], Watermark]
 """What a person does."""
 
-ASKED_AGAIN: Final = 5
+CHANGE_ATTEMPTS: Final = 5
 """How often a change is asked for that was not answered; it is made once."""
 
 
@@ -27,22 +27,24 @@ class ChangedMeanwhile(Misuse):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Preview:
+class ChangePreview:
     """A change as it would be."""
 
     stream: StreamName
     before: Watermark
     after: Watermark
-    weight: Weight
-    landable: Landable
+    impact: ChangeImpact
+    reloadable_files: ReloadableFiles
 
     @property
-    def reads_on(self) -> bool:
+    def changes_read_position(self) -> bool:
         """Whether rows are read from another position on."""
-        return self.after.chain.generation != self.before.chain.generation
+        return self.after.required_extract_progress.generation != self.before.required_extract_progress.generation
 
 
-def preview(journal: Journal[Watermark], shelf: Shelf, stream: StreamName, person: Operator, act: Act) -> Preview:
+def preview_change(
+    journal: Journal[Watermark], file_listing: FileListing, stream: StreamName, operator: Operator, change: MarkChange
+) -> ChangePreview:
     """What the change would bring; nothing is written.
 
     Raises:
@@ -50,14 +52,18 @@ def preview(journal: Journal[Watermark], shelf: Shelf, stream: StreamName, perso
         FilesGone: batches would have to land again whose files are gone.
         NotInFiles: rows would have to land again that were never in a file.
     """
-    landable = Landable.from_now_on(journal, shelf, stream)
-    before, after = _tried(landable, stream, replace(person, journal=journal), act)
-    return Preview(
-        stream=stream, before=before, after=after, weight=weigh(landable.chain, before, after), landable=landable
+    landable = ReloadableFiles.from_now(journal, file_listing, stream)
+    before, after = _simulate(landable, stream, replace(operator, journal=journal), change)
+    return ChangePreview(
+        stream=stream,
+        before=before,
+        after=after,
+        impact=measure_impact(landable.chain, before, after),
+        reloadable_files=landable,
     )
 
 
-def done(seen: Preview, person: Operator, act: Act) -> Watermark:
+def apply_change(previewed: ChangePreview, operator: Operator, change: MarkChange) -> Watermark:
     """Make the change that was seen; asked again until there is an answer, and made once.
 
     Files may have gone while somebody thought: they are looked at once more before it is made, and after.
@@ -67,60 +73,62 @@ def done(seen: Preview, person: Operator, act: Act) -> Watermark:
         FilesGone: files that it needs have gone since; it was not made, or was taken back.
         NotInFiles: rows would have to land again that were never in a file.
     """
-    state = person.journal.newest(seen.stream.stem)
-    if (state.set_at if state else 0) != seen.before.set_at:
+    state = operator.journal.read_newest(previewed.stream.stem)
+    if (state.last_manual_revision if state else 0) != previewed.before.last_manual_revision:
         raise ChangedMeanwhile(
-            f"somebody else has changed {seen.stream} since this was shown: nothing was done",
+            f"somebody else has changed {previewed.stream} since this was shown: nothing was done",
             hint="See what: syncd watermark history. Then ask again.",
         )
-    before, _ = _tried(seen.landable, seen.stream, person, act)
-    made = _asked(person, act)
+    before, _ = _simulate(previewed.reloadable_files, previewed.stream, operator, change)
+    made = _apply_with_retries(operator, change)
     try:
-        seen.landable.require(before, made)
-    except FilesGone as gone:
-        raise _taken_back(person, made, gone) from None
+        previewed.reloadable_files.require(before, made)
+    except ReloadFilesMissing as gone:
+        raise _undo_after_missing_files(operator, made, gone) from None
     return made
 
 
-def _tried(landable: Landable, stream: StreamName, person: Operator, act: Act) -> tuple[Watermark, Watermark]:
+def _simulate(
+    reloadable_files: ReloadableFiles, stream: StreamName, operator: Operator, change: MarkChange
+) -> tuple[Watermark, Watermark]:
     """The state as it is and as a change would leave it, which is done where nothing is written."""
-    journal = person.journal
-    before = journal.newest(stream.stem) or Watermark.new(stream, at=journal.clock.now())
-    after = act(replace(person, journal=Journal(Unwritten(journal.store), Watermark, clock=journal.clock)))
-    require_in_files(journal, before, after)
-    landable.require(before, after)
+    journal = operator.journal
+    before = journal.read_newest(stream.stem) or Watermark.new(stream, created_at=journal.clock.now())
+    after = change(replace(operator, journal=Journal(OverlayStore(journal.store), Watermark, clock=journal.clock)))
+    require_rows_in_lake(journal, before, after)
+    reloadable_files.require(before, after)
     return before, after
 
 
-def _asked(person: Operator, act: Act) -> Watermark:
+def _apply_with_retries(operator: Operator, change: MarkChange) -> Watermark:
     """Change marks; asked again until there is an answer, and made once."""
-    for _ in range(ASKED_AGAIN):
+    for _ in range(CHANGE_ATTEMPTS):
         try:
-            return act(person)
+            return change(operator)
         except OutcomeUnknown as error:
             attempt = error.facts.get("attempt")
-            if not isinstance(attempt, Attempt):
+            if not isinstance(attempt, CommitAttempt):
                 raise
-            person = replace(person, again=attempt)
-    return act(person)
+            operator = replace(operator, retry_of=attempt)
+    return change(operator)
 
 
-def _taken_back(person: Operator, made: Watermark, gone: FilesGone) -> FilesGone:
+def _undo_after_missing_files(operator: Operator, made: Watermark, missing: ReloadFilesMissing) -> ReloadFilesMissing:
     """The error of a change whose files went while it was made, which is taken back before it is told."""
-    back = replace(person, why=f"taken back: {gone.message}")
+    back = replace(operator, reason=f"taken back: {missing.message}")
     try:
-        _asked(back, lambda who: who.undo(made.stream, revision=made.set_at))
+        _apply_with_retries(back, lambda who: who.undo(made.stream, revision=made.last_manual_revision))
     except HintedError as error:
-        return FilesGone(
-            f"{gone.message}; the change was made as revision {made.set_at}, and could not be taken back:"
+        return ReloadFilesMissing(
+            f"{missing.message}; the change was made as revision {made.last_manual_revision}, and could not be taken back:"
             f" {error.message}",
-            hint=f"See what stands: syncd watermark history -t {made.stream.database}.{made.stream.table}. {gone.hint}",
-            **gone.facts,
+            hint=f"See what stands: syncd watermark history -t {made.stream.database}.{made.stream.table}. {missing.hint}",
+            **missing.facts,
         )
-    return gone
+    return missing
 
 
-def require_run(state: Watermark | None, stream: StreamName) -> Watermark:
+def require_known_stream(state: Watermark | None, stream: StreamName) -> Watermark:
     """The state of a stream that there is.
 
     Raises:

@@ -4,10 +4,10 @@ import threading
 from collections.abc import Iterator
 
 from watermarks.errors import AlreadyExists, StaleRevision
-from watermarks.store import Revision, Store, Stored
+from watermarks.store import Revision, Store, StoredObject
 
 
-class Unwritten:
+class OverlayStore:
     """Lies over a store: what is written here is read again here, and nowhere else.
 
     Conditions are judged by both: what stands in the store is in the way of a write here as it would be there.
@@ -15,11 +15,11 @@ class Unwritten:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._written: dict[str, Stored] = {}
+        self._written: dict[str, StoredObject] = {}
         self._writes = 0
         self._lock = threading.Lock()
 
-    def read(self, key: str) -> Stored | None:
+    def read(self, key: str) -> StoredObject | None:
         return self._written.get(key) or self._store.read(key)
 
     def create(self, key: str, body: bytes) -> Revision:
@@ -28,10 +28,10 @@ class Unwritten:
                 raise AlreadyExists(f"{key} exists")
             return self._write(key, body)
 
-    def replace(self, key: str, body: bytes, *, seen: Revision) -> Revision:
+    def replace(self, key: str, body: bytes, *, expected: Revision) -> Revision:
         with self._lock:
             there = self.read(key)
-            if there is None or there.revision != seen:
+            if there is None or there.revision != expected:
                 raise StaleRevision(f"{key} is not the one that was read")
             return self._write(key, body)
 
@@ -42,5 +42,5 @@ class Unwritten:
     def _write(self, key: str, body: bytes) -> Revision:
         self._writes += 1
         revision = Revision(f"unwritten-{self._writes}")
-        self._written[key] = Stored(body=bytes(body), revision=revision)
+        self._written[key] = StoredObject(body=bytes(body), revision=revision)
         return revision

@@ -9,174 +9,181 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Protocol
 
-from syncd.errors import AnotherServer
+from syncd.errors import ServerChanged
 from syncd.extract import plan_rules
-from syncd.extract.delete_batches import Gone
-from syncd.extract.plan_rules import Ground
-from syncd.extract.reread import is_stranger
+from syncd.extract.delete_batches import DeletedKeys
+from syncd.extract.plan_rules import PlanContext
+from syncd.extract.reread import is_from_other_server
 from syncd.lake.tombstones import Tombstones
 from syncd.lake.window_reads import Part
-from syncd.ports.source import Source
+from syncd.ports.source import SourceDatabase
 from syncd.settings import Deletes, StreamSettings
-from syncd.tables.sort_order import BY_KEY, order_of
-from syncd.verify.result import READ_AGAIN, Difference, Kind, Verdict
-from watermarks.batch import BatchId, Draft, Filled, Plan
-from watermarks.cursor import START, Cursor
+from syncd.tables.sort_order import CURSOR_BY_KEY, resolve_order
+from syncd.verify.result import REPAIRED_BY_REREAD, ComparisonResult, Difference, DifferenceKind
+from watermarks.batch import BatchDraft, BatchId, BatchOutput, Plan
+from watermarks.cursor import START_CURSOR, Cursor
 from watermarks.document import Watermark
-from watermarks.progress import ORIGIN, Extracted
+from watermarks.progress import BEFORE_FIRST_BATCH, ExtractProgress
 
-MOST_KEYS: Final = 10_000
+MAX_REREAD_KEYS: Final = 10_000
 """Rows that one batch reads by their keys: they stand in its plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grave:
+class DeletedRowGroup:
     """Rows that the source no longer has, of which that is sure up to the same mark."""
 
     keys: tuple[Mapping[str, Any], ...]
     """As files hold them."""
     upto: Cursor
     """The mark that they were judged by. It moves while others are compared: what came back since is above it."""
-    seen: BatchId = ORIGIN
+    last_loaded: BatchId = BEFORE_FIRST_BATCH
     """The last batch that was loaded then: whatever stamp it bears, what had been read by then is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Repair:
+class RepairPlan:
     """What is to be mended of one stream."""
 
-    keys: tuple[Cursor, ...] = ()
+    reread_keys: tuple[Cursor, ...] = ()
     """Rows that are read again."""
-    graves: tuple[Grave, ...] = ()
+    deleted_groups: tuple[DeletedRowGroup, ...] = ()
     """Rows that are buried, a batch each."""
-    at: datetime
+    compared_at: datetime
     """When it was looked."""
 
     @property
-    def gone(self) -> int:
+    def deleted_count(self) -> int:
         """How many rows are buried."""
-        return sum(len(grave.keys) for grave in self.graves)
+        return sum(len(grave.keys) for grave in self.deleted_groups)
 
 
-class Filler(Protocol):
+class PlanExecutor(Protocol):
     """Whoever carries out the plans of the stream."""
 
-    def prepare(self, draft: Draft) -> None: ...
-    def holds(self, plan: Plan) -> bool: ...
-    def fill(self, plan: Plan) -> Filled: ...
-    def drop(self, files: Sequence[str]) -> None: ...
+    def prepare(self, draft: BatchDraft) -> None: ...
+    def is_plan_current(self, plan: Plan) -> bool: ...
+    def write_files(self, plan: Plan) -> BatchOutput: ...
+    def delete_files(self, files: Sequence[str]) -> None: ...
 
 
 @dataclass(kw_only=True)
-class MendingProducer:
+class RepairProducer:
     """A producer of the batches of one repair; what else stands in the chain's next place, is carried out first."""
 
-    inner: Filler
-    source: Source
+    executor: PlanExecutor
+    source: SourceDatabase
     settings: StreamSettings
-    repair: Repair
+    repair: RepairPlan
     write: Callable[..., Sequence[Part]]
     """Writes the keys of a grave to files of a batch; see `syncd.s3.tombstone_files`."""
-    waits_for: str = ""
-    complete: datetime | None = None
+    wait_reason: str = ""
+    complete_before: datetime | None = None
     """A repair tells nothing of it."""
-    _next: int = field(default=0, init=False)
-    _buried: int = field(default=0, init=False)
+    _reread_done: int = field(default=0, init=False)
+    _deleted_groups_done: int = field(default=0, init=False)
     """So many of the graves."""
 
-    def look(self, watermark: Watermark) -> Draft | None:
+    def preview(self, watermark: Watermark) -> BatchDraft | None:
         """What the next batch would be.
 
         Raises:
             AnotherServer: the stream has to read again first, for its server's place was taken.
         """
-        self._require_known(watermark.chain)
-        if (draft := self._again(watermark)) is not None:
+        self._require_same_server(watermark.required_extract_progress)
+        if (draft := self._reread_draft(watermark)) is not None:
             return draft
-        return self._gone(grave).draft(watermark, ()) if (grave := self._grave) is not None else None
+        return (
+            self._deleted_keys(grave).draft(watermark, ()) if (grave := self._next_deleted_group) is not None else None
+        )
 
-    def prepare(self, draft: Draft) -> None:
-        self.inner.prepare(draft)
+    def prepare(self, draft: BatchDraft) -> None:
+        self.executor.prepare(draft)
 
-    def propose(self, watermark: Watermark) -> Draft | None:
+    def propose_batch(self, watermark: Watermark) -> BatchDraft | None:
         """The next batch; see `look`."""
-        self._require_known(watermark.chain)
-        if (draft := self._again(watermark)) is not None:
-            self._next += MOST_KEYS
+        self._require_same_server(watermark.required_extract_progress)
+        if (draft := self._reread_draft(watermark)) is not None:
+            self._reread_done += MAX_REREAD_KEYS
             return draft
-        if (grave := self._grave) is None:
+        if (grave := self._next_deleted_group) is None:
             return None
-        self._buried += 1
-        gone = self._gone(grave)
-        return gone.draft(watermark, self.write(grave.keys, batch=watermark.chain.next, passages=gone.passages))
+        self._deleted_groups_done += 1
+        gone = self._deleted_keys(grave)
+        return gone.draft(
+            watermark,
+            self.write(grave.keys, batch=watermark.required_extract_progress.next_batch, passages=gone.key_columns),
+        )
 
-    def holds(self, plan: Plan) -> bool:
-        return self.inner.holds(plan)
+    def is_plan_current(self, plan: Plan) -> bool:
+        return self.executor.is_plan_current(plan)
 
-    def fill(self, plan: Plan) -> Filled:
-        return self.inner.fill(plan)
+    def write_files(self, plan: Plan) -> BatchOutput:
+        return self.executor.write_files(plan)
 
-    def drop(self, files: Sequence[str]) -> None:
-        self.inner.drop(files)
+    def delete_files(self, files: Sequence[str]) -> None:
+        self.executor.delete_files(files)
 
     @property
-    def _grave(self) -> Grave | None:
+    def _next_deleted_group(self) -> DeletedRowGroup | None:
         """The next one, where rows are buried at all."""
         if self.settings.target is None or self.settings.target.deletes is Deletes.IGNORE:
             return None
-        return next(iter(self.repair.graves[self._buried :]), None)
+        return next(iter(self.repair.deleted_groups[self._deleted_groups_done :]), None)
 
-    def _require_known(self, chain: Extracted) -> None:
+    def _require_same_server(self, chain: ExtractProgress) -> None:
         """Leave a chain alone whose newest link is of another server: that alone may tell that this one is a stranger.
 
         Raises:
             AnotherServer: it is.
         """
-        identity = self.source.server().identity
-        if is_stranger(chain, identity):
+        identity = self.source.get_server_info().identity
+        if is_from_other_server(chain, identity):
             name = self.settings.name
-            raise AnotherServer(
+            raise ServerChanged(
                 f"another server answers than the one that {name} was read from: what that may have left below the mark"
                 " is read again before anything is mended",
                 hint=f"Run first, and compare again then: syncd run -t {name}",
             )
 
-    def _again(self, watermark: Watermark) -> Draft | None:
-        keys = self.repair.keys[self._next : self._next + MOST_KEYS]
+    def _reread_draft(self, watermark: Watermark) -> BatchDraft | None:
+        keys = self.repair.reread_keys[self._reread_done : self._reread_done + MAX_REREAD_KEYS]
         if not keys:
             return None
-        table = self.source.table(self.settings.database, self.settings.table)
-        ground = Ground(
-            mark=watermark.chain.cursor,
-            identity=self.source.server().identity,
+        table = self.source.describe_table(self.settings.database, self.settings.table)
+        ground = PlanContext(
+            mark=watermark.required_extract_progress.cursor,
+            identity=self.source.get_server_info().identity,
             fingerprint=table.fingerprint,
             created=table.created,
         )
-        return plan_rules.by_keys(ground, order_of(table, self.settings), keys)
+        return plan_rules.plan_by_keys(ground, resolve_order(table, self.settings), keys)
 
-    def _gone(self, grave: Grave) -> Gone:
-        return Gone(
-            table=self.source.table(self.settings.database, self.settings.table),
-            source_identity=self.source.server().identity,
+    def _deleted_keys(self, group: DeletedRowGroup) -> DeletedKeys:
+        return DeletedKeys(
+            table=self.source.describe_table(self.settings.database, self.settings.table),
+            source_identity=self.source.get_server_info().identity,
             settings=self.settings,
-            tombstones=Tombstones(upto=grave.upto, seen=grave.seen, gone_at=self.repair.at),
+            tombstones=Tombstones(upto=group.upto, last_read=group.last_loaded, checked_at=self.repair.compared_at),
         )
 
 
-def repair_of(verdict: Verdict, settings: StreamSettings, *, at: datetime) -> Repair:
+def plan_repair(result: ComparisonResult, settings: StreamSettings, *, compared_at: datetime) -> RepairPlan:
     """What a verdict asks to be mended: all differences that it names."""
-    return Repair(
-        keys=tuple(one.position for one in verdict.differences if one.kind in READ_AGAIN and one.position is not None),
-        graves=tuple(_graves(verdict.differences, settings)),
-        at=at,
+    return RepairPlan(
+        reread_keys=tuple(
+            one.position for one in result.differences if one.kind in REPAIRED_BY_REREAD and one.position is not None
+        ),
+        deleted_groups=tuple(_group_deleted_rows(result.differences, settings)),
+        compared_at=compared_at,
     )
 
 
-def _graves(differences: Sequence[Difference], settings: StreamSettings) -> Iterator[Grave]:
+def _group_deleted_rows(differences: Sequence[Difference], settings: StreamSettings) -> Iterator[DeletedRowGroup]:
     by_bound: dict[tuple[Cursor, BatchId], list[Mapping[str, Any]]] = {}
     for one in differences:
-        if one.kind is Kind.GHOST:
-            upto = START if settings.cursor == BY_KEY else Cursor(one.upto.values[:1])
-            by_bound.setdefault((upto, one.seen), []).append(one.file_key)
+        if one.kind is DifferenceKind.GHOST:
+            upto = START_CURSOR if settings.cursor == CURSOR_BY_KEY else Cursor(one.judged_mark.values[:1])
+            by_bound.setdefault((upto, one.judged_batch), []).append(one.file_key)
     for (upto, seen), keys in by_bound.items():
-        yield Grave(keys=tuple(keys), upto=upto, seen=seen)
+        yield DeletedRowGroup(keys=tuple(keys), upto=upto, last_loaded=seen)

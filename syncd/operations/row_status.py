@@ -7,11 +7,11 @@ from enum import StrEnum
 from typing import Final
 
 from watermarks.batch import BatchId
-from watermarks.cursor import START, Cursor, OrderedByDatabase
-from watermarks.progress import Loaded
+from watermarks.cursor import START_CURSOR, Cursor, OrderedByDatabase
+from watermarks.progress import LoadProgress
 
 
-class Place(StrEnum):
+class RowStatus(StrEnum):
     """Where the newest version of a row is, in a word or two."""
 
     NOT_DUE = "not yet due"
@@ -28,21 +28,21 @@ class Place(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sighting:
+class RowVersion:
     """One version of a row, as a file of the lake has it."""
 
     batch: BatchId
-    rank: BatchId
+    first_read_by: BatchId
     """The batch that first read it; another than `batch` where that brought it back from quarantine."""
     file: str
     row: int
-    made_at: str
+    planned_at: str
     cursor: str | None = None
     """The value of its order column, as the file has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class QuarantinedVersion:
     """One version of a row in quarantine."""
 
     batch: BatchId
@@ -53,209 +53,239 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AtSource:
+class SourceRow:
     """What MySQL says of the row."""
 
-    asked: bool = False
-    there: bool = False
+    was_asked: bool = False
+    exists: bool = False
     cursor: Cursor | None = None
-    trouble: str = "MySQL was not asked"
+    problem: str = "MySQL was not asked"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InTarget:
+class TargetRow:
     """What the warehouse says of the row."""
 
-    asked: bool = False
+    was_asked: bool = False
     rows: int = 0
     batch: BatchId | None = None
     """The batch that read the version which stands there; None where the target does not say."""
     deleted_at: str | None = None
-    trouble: str = "the warehouse was not asked"
+    problem: str = "the warehouse was not asked"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class RowFacts:
     """Everything that is known of a row."""
 
     table: str
     key: Mapping[str, str]
-    mark: Cursor = START
-    began: Cursor = START
+    mark: Cursor = START_CURSOR
+    stream_start: Cursor = START_CURSOR
     """Where the stream begins: what lies before it was never to be read."""
-    whole: bool = True
+    all_files_checked: bool = True
     """Whether everything in the lake was looked at, and not the newest files only."""
-    gone: int = 0
+    missing_files: int = 0
     """Files that could not be looked at, since they are cleaned or lost."""
-    half: Loaded = field(default_factory=Loaded)
-    source: AtSource = field(default_factory=AtSource)
-    target: InTarget = field(default_factory=InTarget)
-    sightings: Sequence[Sighting] = ()
+    load_progress: LoadProgress = field(default_factory=LoadProgress)
+    source: SourceRow = field(default_factory=SourceRow)
+    target: TargetRow = field(default_factory=TargetRow)
+    versions: Sequence[RowVersion] = ()
     """The newest first."""
-    refused: Sequence[Refused] = ()
-    buried: BatchId | None = None
+    quarantined: Sequence[QuarantinedVersion] = ()
+    deleted_by: BatchId | None = None
     """The newest batch of tombstones that names its key."""
     next_high: Cursor | None = None
     """Up to where the next batch would read; None where it would read nothing."""
-    held: str = ""
+    hold_reason: str = ""
     """What holds the horizon below the row."""
-    landed_at: str = ""
+    loaded_at: str = ""
     """When the newest version landed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class RowExplanation:
     """Where the row is, why, and what comes next."""
 
-    place: Place
-    why: str
-    next: str = ""
+    status: RowStatus
+    reason: str
+    next_step: str = ""
 
 
-WAIT: Final = "nothing has to be done"
+NO_ACTION: Final = "nothing has to be done"
 
 
-def verdict(facts: Facts) -> Verdict:
+def explain_row(facts: RowFacts) -> RowExplanation:
     """Where the newest version of the row is."""
-    newest = facts.sightings[0] if facts.sightings else None
-    if (refused := _waiting(facts, newest)) is not None:
-        return _quarantined(facts, refused)
-    if (gone := _deleted(facts, newest)) is not None:
+    newest = facts.versions[0] if facts.versions else None
+    if (refused := _find_waiting_version(facts, newest)) is not None:
+        return _explain_quarantined(facts, refused)
+    if (gone := _explain_deleted(facts, newest)) is not None:
         return gone
     if _is_ahead(facts, newest):
-        return _due(facts, newest)
+        return _explain_due(facts, newest)
     if newest is not None:
-        return _seen(facts, newest)
-    return _unseen(facts)
+        return _explain_in_file(facts, newest)
+    return _explain_unseen(facts)
 
 
-def _waiting(facts: Facts, newest: Sighting | None) -> Refused | None:
-    waits = [one for one in facts.refused if one.replayed_by is None]
-    return next((one for one in waits if newest is None or one.batch >= newest.rank), None)
+def _find_waiting_version(facts: RowFacts, newest: RowVersion | None) -> QuarantinedVersion | None:
+    waits = [one for one in facts.quarantined if one.replayed_by is None]
+    return next((one for one in waits if newest is None or one.batch >= newest.first_read_by), None)
 
 
-def _quarantined(facts: Facts, refused: Refused) -> Verdict:
-    return Verdict(
-        place=Place.QUARANTINED,
-        why=f"batch {refused.batch} read it, and the {refused.stage} stage put it aside: {refused.reason}",
-        next=f"mend what was wrong, then: syncd quarantine replay -t {facts.table} --batch {refused.batch}",
+def _explain_quarantined(facts: RowFacts, refused: QuarantinedVersion) -> RowExplanation:
+    return RowExplanation(
+        status=RowStatus.QUARANTINED,
+        reason=f"batch {refused.batch} read it, and the {refused.stage} stage put it aside: {refused.reason}",
+        next_step=f"mend what was wrong, then: syncd quarantine replay -t {facts.table} --batch {refused.batch}",
     )
 
 
-def _deleted(facts: Facts, newest: Sighting | None) -> Verdict | None:
-    if facts.source.there:
+def _explain_deleted(facts: RowFacts, newest: RowVersion | None) -> RowExplanation | None:
+    if facts.source.exists:
         return None
     if facts.target.deleted_at:
-        return Verdict(
-            place=Place.DELETED,
-            why=f"it is gone at the source, and the target keeps it as deleted since {facts.target.deleted_at}",
-            next=WAIT,
+        return RowExplanation(
+            status=RowStatus.DELETED,
+            reason=f"it is gone at the source, and the target keeps it as deleted since {facts.target.deleted_at}",
+            next_step=NO_ACTION,
         )
-    if facts.buried is None or (newest is not None and newest.batch > facts.buried):
+    if facts.deleted_by is None or (newest is not None and newest.batch > facts.deleted_by):
         return None
-    if facts.buried > facts.half.last:
+    if facts.deleted_by > facts.load_progress.last_batch:
         load = f"syncd run -t {facts.table} --load-only"
-        return Verdict(
-            place=Place.DELETED, why=f"batch {facts.buried} says that it is gone, and waits to be loaded", next=load
+        return RowExplanation(
+            status=RowStatus.DELETED,
+            reason=f"batch {facts.deleted_by} says that it is gone, and waits to be loaded",
+            next_step=load,
         )
-    return Verdict(place=Place.DELETED, why=f"it is gone at the source: batch {facts.buried} buried it", next=WAIT)
+    return RowExplanation(
+        status=RowStatus.DELETED,
+        reason=f"it is gone at the source: batch {facts.deleted_by} buried it",
+        next_step=NO_ACTION,
+    )
 
 
-def _is_ahead(facts: Facts, newest: Sighting | None) -> bool:
+def _is_ahead(facts: RowFacts, newest: RowVersion | None) -> bool:
     """Whether the version at the source lies above the mark, and no file has it."""
     cursor = facts.source.cursor
-    if cursor is None or not _above(cursor, facts.mark):
+    if cursor is None or not _is_above(cursor, facts.mark):
         return False
-    return newest is None or newest.cursor is None or newest.cursor != _first(cursor)
+    return newest is None or newest.cursor is None or newest.cursor != _format_first_value(cursor)
 
 
-def _due(facts: Facts, newest: Sighting | None) -> Verdict:
-    older = f"; an older version of it was read by batch {newest.rank}" if newest else ""
+def _explain_due(facts: RowFacts, newest: RowVersion | None) -> RowExplanation:
+    older = f"; an older version of it was read by batch {newest.first_read_by}" if newest else ""
     cursor = facts.source.cursor
-    at = f"it stands at {_first(cursor)} in MySQL, behind the mark {_first(facts.mark) or 'of the beginning'}"
-    if facts.held:
-        return Verdict(place=Place.HELD, why=f"{at}; the horizon stands below it: {facts.held}{older}", next=WAIT)
+    at = f"it stands at {_format_first_value(cursor)} in MySQL, behind the mark {_format_first_value(facts.mark) or 'of the beginning'}"
+    if facts.hold_reason:
+        return RowExplanation(
+            status=RowStatus.HELD,
+            reason=f"{at}; the horizon stands below it: {facts.hold_reason}{older}",
+            next_step=NO_ACTION,
+        )
     run = f"syncd run -t {facts.table}"
-    if cursor is not None and facts.next_high is not None and not _above(cursor, facts.next_high):
-        return Verdict(place=Place.NOT_DUE, why=f"{at}: the next batch reads it{older}", next=run)
-    return Verdict(place=Place.NOT_DUE, why=f"{at}: a run reads it in its turn{older}", next=run)
+    if cursor is not None and facts.next_high is not None and not _is_above(cursor, facts.next_high):
+        return RowExplanation(status=RowStatus.NOT_DUE, reason=f"{at}: the next batch reads it{older}", next_step=run)
+    return RowExplanation(status=RowStatus.NOT_DUE, reason=f"{at}: a run reads it in its turn{older}", next_step=run)
 
 
-def _seen(facts: Facts, newest: Sighting) -> Verdict:
+def _explain_in_file(facts: RowFacts, newest: RowVersion) -> RowExplanation:
     in_file = f"batch {newest.batch} read it, row {newest.row:,} of {newest.file}"
-    if newest.batch > facts.half.last:
+    if newest.batch > facts.load_progress.last_batch:
         load = f"syncd run -t {facts.table} --load-only"
-        return Verdict(place=Place.IN_FILE, why=f"{in_file}; the batch waits to be loaded", next=load)
-    if any(newest.batch in span for span in facts.half.skipped):
+        return RowExplanation(
+            status=RowStatus.IN_FILE, reason=f"{in_file}; the batch waits to be loaded", next_step=load
+        )
+    if any(newest.batch in span for span in facts.load_progress.skipped_batches):
         again = f"syncd watermark history -t {facts.table}"
-        return Verdict(place=Place.LEFT_OUT, why=f"{in_file}, and a person left that batch out", next=again)
-    return _landed(facts, newest, in_file)
+        return RowExplanation(
+            status=RowStatus.LEFT_OUT, reason=f"{in_file}, and a person left that batch out", next_step=again
+        )
+    return _explain_loaded(facts, newest, in_file)
 
 
-def _landed(facts: Facts, newest: Sighting, in_file: str) -> Verdict:
+def _explain_loaded(facts: RowFacts, newest: RowVersion, in_file: str) -> RowExplanation:
     target = facts.target
-    at = f" at {facts.landed_at}" if facts.landed_at else ""
-    if not target.asked:
-        why = f"{in_file}, and the batch has landed{at}, as the mark says; {target.trouble}"
-        return Verdict(place=Place.LOADED, why=why, next=WAIT)
+    at = f" at {facts.loaded_at}" if facts.loaded_at else ""
+    if not target.was_asked:
+        why = f"{in_file}, and the batch has landed{at}, as the mark says; {target.problem}"
+        return RowExplanation(status=RowStatus.LOADED, reason=why, next_step=NO_ACTION)
     if target.rows == 0:
-        return _missing(facts, f"{in_file}, and the batch has landed{at}, yet the target has no such row")
-    if target.batch is not None and target.batch > newest.rank:
+        return _explain_missing(facts, f"{in_file}, and the batch has landed{at}, yet the target has no such row")
+    if target.batch is not None and target.batch > newest.first_read_by:
         newer = f"the target has a newer version, read by batch {target.batch}"
-        return Verdict(place=Place.LOADED, why=f"{newer}; {in_file} before", next=WAIT)
-    if target.batch is not None and target.batch < newest.rank:
-        return _doubt(
+        return RowExplanation(status=RowStatus.LOADED, reason=f"{newer}; {in_file} before", next_step=NO_ACTION)
+    if target.batch is not None and target.batch < newest.first_read_by:
+        return _explain_doubt(
             facts, f"{in_file}, and the batch has landed{at}, yet the target has the version of {target.batch}"
         )
-    if facts.source.asked and not facts.source.there:
+    if facts.source.was_asked and not facts.source.exists:
         gone = "MySQL has no such row any more, and the target keeps it"
-        return Verdict(place=Place.LOADED, why=f"{in_file}, and it landed{at}; {gone}", next=_compare(facts))
-    return Verdict(place=Place.LOADED, why=f"{in_file}, and it landed{at}", next=WAIT)
+        return RowExplanation(
+            status=RowStatus.LOADED, reason=f"{in_file}, and it landed{at}; {gone}", next_step=_compare_hint(facts)
+        )
+    return RowExplanation(status=RowStatus.LOADED, reason=f"{in_file}, and it landed{at}", next_step=NO_ACTION)
 
 
-def _missing(facts: Facts, why: str) -> Verdict:
-    if facts.source.asked and not facts.source.there:
-        return Verdict(place=Place.DELETED, why=f"{why}, nor has MySQL: it was removed at both", next=WAIT)
-    return _doubt(facts, why)
+def _explain_missing(facts: RowFacts, why: str) -> RowExplanation:
+    if facts.source.was_asked and not facts.source.exists:
+        return RowExplanation(
+            status=RowStatus.DELETED, reason=f"{why}, nor has MySQL: it was removed at both", next_step=NO_ACTION
+        )
+    return _explain_doubt(facts, why)
 
 
-def _doubt(facts: Facts, why: str) -> Verdict:
-    return Verdict(place=Place.IN_DOUBT, why=why, next=_compare(facts))
+def _explain_doubt(facts: RowFacts, why: str) -> RowExplanation:
+    return RowExplanation(status=RowStatus.IN_DOUBT, reason=why, next_step=_compare_hint(facts))
 
 
-def _compare(facts: Facts) -> str:
+def _compare_hint(facts: RowFacts) -> str:
     return f"syncd verify -t {facts.table} finds this row and others like it, and with --repair says what mends them"
 
 
-def _unseen(facts: Facts) -> Verdict:
+def _explain_unseen(facts: RowFacts) -> RowExplanation:
     source, target = facts.source, facts.target
     if target.rows:
         by = f", read by batch {target.batch}" if target.batch else ""
-        files = "its file is cleaned, or was not looked at" if facts.gone or not facts.whole else "no file has it"
-        return Verdict(place=Place.LOADED, why=f"the target has it{by}; {files}", next=WAIT)
-    if source.asked and not source.there:
-        nowhere = "MySQL has no such row" + ("" if facts.whole else ", nor have the newest files")
-        return Verdict(place=Place.NEVER_SEEN, why=f"{nowhere}: nobody has ever read it", next="is the key right?")
-    if source.cursor is not None and facts.began and not _above(source.cursor, facts.began):
-        return Verdict(
-            place=Place.BEFORE_START,
-            why=f"it stands at {_first(source.cursor)} in MySQL, and the stream begins at {_first(facts.began)}",
-            next=f"to read such rows once: syncd run -t {facts.table} --from INSTANT --until INSTANT",
+        files = (
+            "its file is cleaned, or was not looked at"
+            if facts.missing_files or not facts.all_files_checked
+            else "no file has it"
         )
-    if not facts.whole or facts.gone:
+        return RowExplanation(status=RowStatus.LOADED, reason=f"the target has it{by}; {files}", next_step=NO_ACTION)
+    if source.was_asked and not source.exists:
+        nowhere = "MySQL has no such row" + ("" if facts.all_files_checked else ", nor have the newest files")
+        return RowExplanation(
+            status=RowStatus.NEVER_SEEN, reason=f"{nowhere}: nobody has ever read it", next_step="is the key right?"
+        )
+    if source.cursor is not None and facts.stream_start and not _is_above(source.cursor, facts.stream_start):
+        return RowExplanation(
+            status=RowStatus.BEFORE_START,
+            reason=f"it stands at {_format_first_value(source.cursor)} in MySQL, and the stream begins at {_format_first_value(facts.stream_start)}",
+            next_step=f"to read such rows once: syncd run -t {facts.table} --from INSTANT --until INSTANT",
+        )
+    if not facts.all_files_checked or facts.missing_files:
         missing = (
-            f"{facts.gone:,} files are not there any more" if facts.gone else "only the newest files were looked at"
+            f"{facts.missing_files:,} files are not there any more"
+            if facts.missing_files
+            else "only the newest files were looked at"
         )
-        return Verdict(
-            place=Place.UNKNOWN, why=f"no file that was looked at has it; {missing}", next="look at all: --all-files"
+        return RowExplanation(
+            status=RowStatus.UNKNOWN,
+            reason=f"no file that was looked at has it; {missing}",
+            next_step="look at all: --all-files",
         )
-    if not source.asked:
-        return Verdict(place=Place.UNKNOWN, why=f"no file has it, and {source.trouble}", next="ask again with MySQL")
-    why = f"MySQL has it at {_first(source.cursor)}, at or below the mark {_first(facts.mark)}, and no file has it"
-    return Verdict(place=Place.IN_DOUBT, why=why, next=_compare(facts))
+    if not source.was_asked:
+        return RowExplanation(
+            status=RowStatus.UNKNOWN, reason=f"no file has it, and {source.problem}", next_step="ask again with MySQL"
+        )
+    why = f"MySQL has it at {_format_first_value(source.cursor)}, at or below the mark {_format_first_value(facts.mark)}, and no file has it"
+    return RowExplanation(status=RowStatus.IN_DOUBT, reason=why, next_step=_compare_hint(facts))
 
 
-def _above(cursor: Cursor, mark: Cursor) -> bool:
+def _is_above(cursor: Cursor, mark: Cursor) -> bool:
     """Whether a position is above a mark; what only the database can order is above where it is another."""
     try:
         return cursor > mark
@@ -263,10 +293,10 @@ def _above(cursor: Cursor, mark: Cursor) -> bool:
         return cursor.values[:1] > mark.values[:1] or cursor != mark
 
 
-def _first(cursor: Cursor | None) -> str:
-    return shown(cursor.values[0].plain) if cursor is not None and cursor.values else ""
+def _format_first_value(cursor: Cursor | None) -> str:
+    return format_cursor_value(cursor.values[0].raw) if cursor is not None and cursor.values else ""
 
 
-def shown(value: object) -> str:
+def format_cursor_value(value: object) -> str:
     """A value of an order column, alike from MySQL and from a file, where a wall clock's reading passes for UTC."""
     return str(value.replace(tzinfo=None)) if isinstance(value, datetime) else str(value)

@@ -6,24 +6,24 @@ from datetime import datetime, timedelta, tzinfo
 from enum import StrEnum
 from typing import Final, Self
 
-from syncd.horizon import Notes
+from syncd.horizon import HorizonNotes
 from syncd.settings import StreamSettings
-from syncd.tables.order_clock import PER_SECOND, Clock
-from syncd.tables.sort_order import BY_KEY, WHOLE
-from watermarks.cursor import START, Cursor, Kind
+from syncd.tables.order_clock import STEPS_PER_SECOND, OrderClock
+from syncd.tables.sort_order import CURSOR_BY_KEY, CURSOR_NONE
+from watermarks.cursor import START_CURSOR, Cursor, ValueKind
 from watermarks.document import Stage, Watermark
-from watermarks.progress import Strategy
+from watermarks.progress import RunStrategy
 
-NEVER: Final = "it has never read anything"
-ADOPTED: Final = "it was taken over from what loaded it before, and has read nothing since"
+NEVER_READ: Final = "it has never read anything"
+IMPORTED_NOT_READ: Final = "it was taken over from what loaded it before, and has read nothing since"
 _MICROSECONDS: Final = 1_000_000
-SILENT_AFTER: Final = 2
+OVERDUE_AFTER_INTERVALS: Final = 2
 """So many intervals, and"""
-GRACE: Final = timedelta(minutes=1)
+OVERDUE_GRACE: Final = timedelta(minutes=1)
 """so much on top, a source may go without a poll until that is said: passes may take a while."""
 
 
-class Condition(StrEnum):
+class StreamCondition(StrEnum):
     """How a stream stands, in one word; the worst comes first."""
 
     UNREADABLE = "unreadable"
@@ -32,7 +32,7 @@ class Condition(StrEnum):
     """The last attempt of a stage ended in an error."""
     BLOCKED = "blocked"
     """So many batches wait to be loaded that no more are read."""
-    ASIDE = "quarantined"
+    QUARANTINED = "quarantined"
     """Rows wait in quarantine."""
     NEW = "new"
     """It has never read anything."""
@@ -45,7 +45,7 @@ class Condition(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Aside:
+class QuarantineCount:
     """What lies in quarantine of a stream, and waits."""
 
     rows: int = 0
@@ -53,15 +53,15 @@ class Aside:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class StreamStatus:
     """One stream at one moment."""
 
-    condition: Condition
-    mark: Cursor = START
-    loaded_mark: Cursor = START
-    in_lake: datetime | None = None
+    condition: StreamCondition
+    mark: Cursor = START_CURSOR
+    loaded_mark: Cursor = START_CURSOR
+    lake_complete_until: datetime | None = None
     """What was committed at the source before it is in the lake; None where no time says so."""
-    complete: datetime | None = None
+    complete_until: datetime | None = None
     """The same of the target; of the lake, where there is no target."""
     proven: bool = False
     extract_lag: timedelta | None = None
@@ -69,83 +69,89 @@ class Standing:
     load_lag: timedelta | None = None
     """So far is the target behind the lake."""
     pending: int = 0
-    aside: Aside = field(default_factory=Aside)
+    quarantined: QuarantineCount = field(default_factory=QuarantineCount)
     extracted_at: datetime | None = None
     loaded_at: datetime | None = None
     failed_at: datetime | None = None
-    next_try: datetime | None = None
+    retry_at: datetime | None = None
     reasons: tuple[str, ...] = ()
     """Why it does not go on, or stands as it does."""
     polled_at: datetime | None = None
     """When its source was polled last, by whichever process left notes of that; None where none did."""
-    overdue: bool = False
+    is_overdue: bool = False
     """Whether that is so long ago that nobody seems to be at work on it."""
 
     @property
-    def trouble(self) -> tuple[int, float]:
+    def sort_key(self) -> tuple[int, float]:
         """Sorts the worst first; of the same kind, the one that is furthest behind."""
         lags = [lag.total_seconds() for lag in (self.extract_lag, self.load_lag) if lag is not None]
-        return list(Condition).index(self.condition), -sum(lags)
+        return list(StreamCondition).index(self.condition), -sum(lags)
 
     @property
-    def last_run(self) -> datetime | None:
+    def last_run_at(self) -> datetime | None:
         """The last run that did something, or failed."""
         return max((at for at in (self.extracted_at, self.loaded_at, self.failed_at) if at), default=None)
 
     @classmethod
-    def of(
+    def from_watermark(
         cls,
         state: Watermark | None,
         settings: StreamSettings,
         *,
         zone: tzinfo | None,
         now: datetime,
-        notes: Notes | None = None,
-        aside: Aside | None = None,
+        notes: HorizonNotes | None = None,
+        quarantined: QuarantineCount | None = None,
     ) -> Self:
         """How a stream stands whose document could be read; None: it has none yet."""
-        aside = aside or Aside()
-        polled_at = (notes.here or notes.t0) if notes else None
+        quarantined = quarantined or QuarantineCount()
+        polled_at = (notes.local_time or notes.t0) if notes else None
         overdue = _is_overdue(state, settings, polled_at=polled_at, now=now)
         if state is None:
-            return cls(condition=Condition.NEW, reasons=(NEVER,), aside=aside, polled_at=polled_at, overdue=overdue)
-        half, loaded = state.chain, state.loaded
-        pending = sum(1 for _ in half.ids(after=loaded.last)) if settings.target else 0
-        in_lake = instant_of(half.cursor, settings, zone=zone)
-        in_target = instant_of(loaded.cursor, settings, zone=zone)
+            return cls(
+                condition=StreamCondition.NEW,
+                reasons=(NEVER_READ,),
+                quarantined=quarantined,
+                polled_at=polled_at,
+                is_overdue=overdue,
+            )
+        half, loaded = state.required_extract_progress, state.load_progress
+        pending = sum(1 for _ in half.batch_ids(after=loaded.last_batch)) if settings.target else 0
+        in_lake = cursor_to_instant(half.cursor, settings, zone=zone)
+        in_target = cursor_to_instant(loaded.cursor, settings, zone=zone)
         failures = tuple(state.failures.values())
         return cls(
-            condition=_condition(state, settings, pending=pending, aside=aside),
+            condition=_find_condition(state, settings, pending=pending, aside=quarantined),
             mark=half.cursor,
             loaded_mark=loaded.cursor,
-            in_lake=in_lake,
-            complete=in_target if settings.target else in_lake,
-            proven=half.proven and not loaded.skipped,
+            lake_complete_until=in_lake,
+            complete_until=in_target if settings.target else in_lake,
+            proven=half.proven and not loaded.skipped_batches,
             extract_lag=None if in_lake is None else max(now - in_lake, timedelta(0)),
             load_lag=_load_lag(in_lake, in_target, pending=pending, loads=settings.target is not None),
             pending=pending,
-            aside=aside,
-            extracted_at=half.at,
-            loaded_at=loaded.at,
-            failed_at=max((failure.at for failure in failures), default=None),
-            next_try=min((failure.next_try for failure in failures if failure.next_try), default=None),
-            reasons=tuple(_reasons(state, settings, notes, pending=pending, aside=aside)),
+            quarantined=quarantined,
+            extracted_at=half.extracted_at,
+            loaded_at=loaded.loaded_at,
+            failed_at=max((failure.failed_at for failure in failures), default=None),
+            retry_at=min((failure.retry_at for failure in failures if failure.retry_at), default=None),
+            reasons=tuple(_describe_reasons(state, settings, notes, pending=pending, aside=quarantined)),
             polled_at=polled_at,
-            overdue=overdue,
+            is_overdue=overdue,
         )
 
 
-def instant_of(mark: Cursor, settings: StreamSettings, *, zone: tzinfo | None) -> datetime | None:
+def cursor_to_instant(mark: Cursor, settings: StreamSettings, *, zone: tzinfo | None) -> datetime | None:
     """The instant up to which a mark says that rows are complete; None where it tells no time, or nobody said which."""
-    if not mark.values or settings.cursor in {BY_KEY, WHOLE}:
+    if not mark.values or settings.cursor in {CURSOR_BY_KEY, CURSOR_NONE}:
         return None
     first = mark.values[0]
-    if first.kind is Kind.INT and settings.cursor_unit is not None:
-        return Clock(kind=first.kind, per_second=PER_SECOND[settings.cursor_unit]).instant(first)
-    if first.kind is Kind.INSTANT:
-        return Clock(kind=first.kind, per_second=_MICROSECONDS).instant(first)
-    if first.kind is Kind.WALL and zone is not None:
-        return Clock(kind=first.kind, per_second=_MICROSECONDS, zone=zone).instant(first)
+    if first.kind is ValueKind.INT and settings.cursor_unit is not None:
+        return OrderClock(kind=first.kind, steps_per_second=STEPS_PER_SECOND[settings.cursor_unit]).to_instant(first)
+    if first.kind is ValueKind.INSTANT:
+        return OrderClock(kind=first.kind, steps_per_second=_MICROSECONDS).to_instant(first)
+    if first.kind is ValueKind.WALL and zone is not None:
+        return OrderClock(kind=first.kind, steps_per_second=_MICROSECONDS, zone=zone).to_instant(first)
     return None
 
 
@@ -157,10 +163,14 @@ def _is_overdue(
     Nothing is said of a cron, nor of what is read without a poll, or by an account whose polls may leave no notes.
     """
     every = settings.schedule.every
-    assumed = state is not None and state.chain.tally.batches > 0 and not state.chain.proven
-    if polled_at is None or every is None or settings.cursor == WHOLE or assumed:
+    assumed = (
+        state is not None
+        and state.required_extract_progress.counts.batches > 0
+        and not state.required_extract_progress.proven
+    )
+    if polled_at is None or every is None or settings.cursor == CURSOR_NONE or assumed:
         return False
-    return now - polled_at > SILENT_AFTER * every + GRACE
+    return now - polled_at > OVERDUE_AFTER_INTERVALS * every + OVERDUE_GRACE
 
 
 def _load_lag(in_lake: datetime | None, in_target: datetime | None, *, pending: int, loads: bool) -> timedelta | None:
@@ -171,32 +181,34 @@ def _load_lag(in_lake: datetime | None, in_target: datetime | None, *, pending: 
     return None if in_lake is None or in_target is None else max(in_lake - in_target, timedelta(0))
 
 
-def _condition(state: Watermark, settings: StreamSettings, *, pending: int, aside: Aside) -> Condition:
-    half = state.chain
+def _find_condition(
+    state: Watermark, settings: StreamSettings, *, pending: int, aside: QuarantineCount
+) -> StreamCondition:
+    half = state.required_extract_progress
     if state.failures:
-        return Condition.FAILED
+        return StreamCondition.FAILED
     if pending >= settings.max_pending:
-        return Condition.BLOCKED
+        return StreamCondition.BLOCKED
     if aside.rows:
-        return Condition.ASIDE
-    if half.tally.batches == 0 and not _is_adopted(state):
-        return Condition.NEW
+        return StreamCondition.QUARANTINED
+    if half.counts.batches == 0 and not _is_imported(state):
+        return StreamCondition.NEW
     if half.snapshot is not None and not half.snapshot.done:
-        return Condition.BEGINNING
-    return Condition.LOADING if pending else Condition.CURRENT
+        return StreamCondition.BEGINNING
+    return StreamCondition.LOADING if pending else StreamCondition.CURRENT
 
 
-def _is_adopted(state: Watermark) -> bool:
+def _is_imported(state: Watermark) -> bool:
     """Whether all that it has was loaded by something else, and taken over."""
-    return state.chain.tally.batches == 0 and state.loaded.cursor != START
+    return state.required_extract_progress.counts.batches == 0 and state.load_progress.cursor != START_CURSOR
 
 
-def _reasons(
-    state: Watermark, settings: StreamSettings, notes: Notes | None, *, pending: int, aside: Aside
+def _describe_reasons(
+    state: Watermark, settings: StreamSettings, notes: HorizonNotes | None, *, pending: int, aside: QuarantineCount
 ) -> Iterator[str]:
-    half, loaded = state.chain, state.loaded
-    if half.tally.batches == 0 and not state.failures:
-        yield ADOPTED if _is_adopted(state) else NEVER
+    half, loaded = state.required_extract_progress, state.load_progress
+    if half.counts.batches == 0 and not state.failures:
+        yield IMPORTED_NOT_READ if _is_imported(state) else NEVER_READ
     for stage, failure in state.failures.items():
         again = f", attempt {failure.attempt}" if failure.attempt > 1 else ""
         yield f"{stage} failed{again}: {failure.message}"
@@ -207,23 +219,23 @@ def _reasons(
     if aside.rows:
         yield f"{aside.rows:,} {'row waits' if aside.rows == 1 else 'rows wait'} in quarantine"
     if half.snapshot is not None and not half.snapshot.done:
-        reached = ", ".join(str(value.plain) for value in half.snapshot.reached.values)
+        reached = ", ".join(str(value.raw) for value in half.snapshot.reached_key.values)
         yield f"its first pass is at key {reached}"
-    if half.strategy is Strategy.MANUAL and not _is_adopted(state):
+    if half.strategy is RunStrategy.MANUAL and not _is_imported(state):
         yield "its mark was set by hand, and nothing is read since (who and why: syncd watermark history)"
-    if loaded.skipped:
+    if loaded.skipped_batches:
         yield "left out by hand: " + ", ".join(
-            f"batches behind {span.after} up to {span.upto}" for span in loaded.skipped
+            f"batches behind {span.after} up to {span.up_to}" for span in loaded.skipped_batches
         )
-    if (held := _held(notes, settings)) is not None:
+    if (held := _describe_hold(notes, settings)) is not None:
         yield held
 
 
-def _held(notes: Notes | None, settings: StreamSettings) -> str | None:
+def _describe_hold(notes: HorizonNotes | None, settings: StreamSettings) -> str | None:
     """What held the server's horizon when it was polled last."""
-    if notes is None or settings.cursor in {BY_KEY, WHOLE}:
+    if notes is None or settings.cursor in {CURSOR_BY_KEY, CURSOR_NONE}:
         return None
-    since = min((each for each in notes.writers.values() if each is not None), default=None)
+    since = min((each for each in notes.first_stamps.values() if each is not None), default=None)
     if since is None or notes.t0 - since <= settings.ahead_after:
         return None
     return f"at {notes.t0:%H:%M:%S} a transaction held the horizon, since {since:%Y-%m-%d %H:%M:%S} at the earliest"

@@ -11,20 +11,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from syncd.datatypes.columns import Passage
-from syncd.lake.batch_number import COLUMN
+from syncd.datatypes.columns import ColumnMapping
+from syncd.lake.batch_number import BATCH_COLUMN
 from syncd.parquet.batch_conversion import file_schema, refused_schema
-from syncd.parquet.window_check import Span
-from watermarks.cursor import START, Cursor
+from syncd.parquet.window_check import PositionSpan
+from watermarks.cursor import START_CURSOR, Cursor
 
-GROUP_BYTES: Final = 64 << 20
+ROW_GROUP_BYTES: Final = 64 << 20
 """Bytes of Arrow that wait for a row group: what a writer holds at most, about twice."""
-GROUP_ROWS: Final = 500_000
+ROW_GROUP_ROWS: Final = 500_000
 CODEC: Final = "zstd"
 CODEC_LEVEL: Final = 1
 
 
-class Sink(Protocol):
+class ByteSink(Protocol):
     """Where bytes go, in order."""
 
     def write(self, data: bytes, /) -> object:
@@ -33,14 +33,14 @@ class Sink(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class WrittenPart:
     """One part as it left the writer: all of a `Part` but its place in the lake."""
 
     bytes: int
     rows: int
     sha256: str
-    low: Cursor = START
-    high: Cursor = START
+    low: Cursor = START_CURSOR
+    high: Cursor = START_CURSOR
     widths: Mapping[str, int] = field(default_factory=dict[str, int])
     """The widest value of each text and binary column, in bytes; absent where all are NULL."""
 
@@ -57,32 +57,32 @@ class PartWriter:
 
     def __init__(
         self,
-        sink: Sink,
-        passages: Sequence[Passage],
+        sink: ByteSink,
+        mappings: Sequence[ColumnMapping],
         *,
         batch: int,
         refused: bool = False,
-        group_bytes: int = GROUP_BYTES,
-        group_rows: int = GROUP_ROWS,
+        group_bytes: int = ROW_GROUP_BYTES,
+        group_rows: int = ROW_GROUP_ROWS,
         codec: str = CODEC,
     ) -> None:
-        self._tally = Tally(sink)
+        self._output = DigestingFile(sink)
         self._batch = None if refused else batch
-        self._schema = refused_schema(passages) if refused else file_schema(passages)
+        self._schema = refused_schema(mappings) if refused else file_schema(mappings)
         self._group_bytes, self._group_rows = group_bytes, group_rows
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = self._waiting_rows = 0
         self._rows = 0
-        self._span: Span | None = None
+        self._span: PositionSpan | None = None
         self._widths: dict[str, int] = {}
         self._file = pq.ParquetWriter(
-            pa.PythonFile(self._tally, mode="w"),
-            self._schema if refused else self._schema.append(pa.field(COLUMN, pa.int64())),
+            pa.PythonFile(self._output, mode="w"),
+            self._schema if refused else self._schema.append(pa.field(BATCH_COLUMN, pa.int64())),
             version="1.0",  # and so the dictionary encoding that every reader knows
             data_page_version="1.0",
             compression=codec,
             compression_level=CODEC_LEVEL if codec == CODEC else None,
-            use_dictionary=False if refused else [*_repeating(passages), COLUMN],
+            use_dictionary=False if refused else [*_dictionary_columns(mappings), BATCH_COLUMN],
             store_schema=False,
         )
 
@@ -97,7 +97,7 @@ class PartWriter:
 
     def abandon(self) -> None:
         """Let nothing more reach the sink: pyarrow would write a footer when its writer is collected."""
-        self._tally.abandoned = True
+        self._output.abandoned = True
         self._waiting.clear()
 
     @property
@@ -108,14 +108,14 @@ class PartWriter:
     @property
     def bytes_written(self) -> int:
         """Bytes that the sink has taken; what waits for its row group is not among them."""
-        return self._tally.bytes
+        return self._output.bytes
 
     @property
     def bytes_waiting(self) -> int:
         """Bytes of Arrow that wait for their row group; in the file they are fewer."""
         return self._waiting_bytes
 
-    def write(self, batch: pa.RecordBatch, span: Span | None = None) -> None:
+    def write(self, batch: pa.RecordBatch, span: PositionSpan | None = None) -> None:
         """Take the rows of a batch, and where the first and last of them stand."""
         if not batch.num_rows:
             return
@@ -126,10 +126,10 @@ class PartWriter:
         if self._waiting_bytes >= self._group_bytes or self._waiting_rows >= self._group_rows:
             self._flush()
 
-    def _measure(self, batch: pa.RecordBatch, span: Span | None) -> None:
+    def _measure(self, batch: pa.RecordBatch, span: PositionSpan | None) -> None:
         self._rows += batch.num_rows
         if span is not None:
-            self._span = span if self._span is None else self._span.joined(span)
+            self._span = span if self._span is None else self._span.join(span)
         for name, array in zip(self._schema.names, batch.columns, strict=True):
             if pa.types.is_string(array.type) or pa.types.is_binary(array.type):
                 widest = pc.max(pc.binary_length(array)).as_py()
@@ -141,49 +141,51 @@ class PartWriter:
             return
         table = pa.Table.from_batches(self._waiting, schema=self._schema)
         if self._batch is not None:
-            table = table.append_column(COLUMN, pa.array(np.full(table.num_rows, self._batch)))
+            table = table.append_column(BATCH_COLUMN, pa.array(np.full(table.num_rows, self._batch)))
         self._waiting.clear()
         self._waiting_bytes = self._waiting_rows = 0
         self._file.write_table(table, row_group_size=table.num_rows)
 
-    def close(self) -> Written:
+    def close(self) -> WrittenPart:
         """Write what waits and the footer; what the file is."""
         self._flush()
         self._file.close()
-        span = self._span or Span(START, START)
-        return Written(
-            bytes=self._tally.bytes,
+        span = self._span or PositionSpan(START_CURSOR, START_CURSOR)
+        return WrittenPart(
+            bytes=self._output.bytes,
             rows=self._rows,
-            sha256=self._tally.digest.hexdigest(),
+            sha256=self._output.digest.hexdigest(),
             low=span.low,
             high=span.high,
             widths=dict(self._widths),
         )
 
 
-def _repeating(passages: Sequence[Passage]) -> list[str]:
+def _dictionary_columns(mappings: Sequence[ColumnMapping]) -> list[str]:
     """The columns whose values are likely to repeat: short text, small numbers, days.
 
     A dictionary of the others is built and thrown away, which costs more than all else.
     """
-    kinds = zip(passages, file_schema(passages).types, strict=True)
-    return [one.name for one, kind in kinds if kind in _REPEATING or (kind == pa.string() and _short(one))]
+    kinds = zip(mappings, file_schema(mappings).types, strict=True)
+    return [
+        one.name for one, kind in kinds if kind in _REPEATING_TYPES or (kind == pa.string() and _is_short_text(one))
+    ]
 
 
-_REPEATING: Final = frozenset({pa.int16(), pa.int32(), pa.date32()})
-_SHORT_TEXT: Final = 1_020
+_REPEATING_TYPES: Final = frozenset({pa.int16(), pa.int32(), pa.date32()})
+_SHORT_TEXT_BYTES: Final = 1_020
 
 
-def _short(passage: Passage) -> bool:
-    return passage.limit is not None and passage.limit <= _SHORT_TEXT
+def _is_short_text(mapping: ColumnMapping) -> bool:
+    return mapping.limit is not None and mapping.limit <= _SHORT_TEXT_BYTES
 
 
-class Tally:
+class DigestingFile:
     """A file for pyarrow that counts and digests what passes through to the sink."""
 
     closed = False
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: ByteSink) -> None:
         self._sink = sink
         self.bytes = 0
         self.digest = hashlib.sha256()

@@ -11,31 +11,31 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from syncd.datatypes.columns import Meaning, Passage, Travel
-from syncd.datatypes.type_table import UNSIGNED_DIGITS
-from syncd.errors import RowOutside
+from syncd.datatypes.columns import ColumnMapping, LogicalType, TransferType
+from syncd.datatypes.type_table import UNSIGNED_BIGINT_DIGITS
+from syncd.errors import RowOutsideWindow
 from syncd.lake.window_reads import OrderField
-from syncd.parquet.column_values import Rows, make, shown, travelled
-from watermarks.cursor import START, BadCursor, Cursor, Kind, Value
+from syncd.parquet.column_values import RowMask, cast_to_source_type, format_value, make_typed_column
+from watermarks.cursor import START_CURSOR, BadCursor, Cursor, CursorValue, ValueKind
 from watermarks.window import Window
 
-_DIGITS: Final = 20
+_CHARS_BEFORE_FRACTION: Final = 20
 """Characters before the fraction of a moment, its point included."""
-_MOMENT: Final = 26
+_TIMESTAMP_CHARS: Final = 26
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class PositionSpan:
     """The lowest and the highest position among rows; START where it cannot be known."""
 
     low: Cursor
     high: Cursor
 
-    def joined(self, other: "Span") -> "Span":
+    def join(self, other: "PositionSpan") -> "PositionSpan":
         """The span of both; one end that is not known leaves it unknown."""
-        low = min(self.low, other.low) if self.low and other.low else START
-        high = max(self.high, other.high) if self.high and other.high else START
-        return Span(low, high)
+        low = min(self.low, other.low) if self.low and other.low else START_CURSOR
+        high = max(self.high, other.high) if self.high and other.high else START_CURSOR
+        return PositionSpan(low, high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,9 @@ class WindowCheck:
 
     window: Window | None
     order: tuple[OrderField, ...]
-    passages: tuple[Passage, ...] = ()
+    mappings: tuple[ColumnMapping, ...] = ()
 
-    def check(self, batch: pa.RecordBatch) -> Span | None:
+    def check(self, batch: pa.RecordBatch) -> PositionSpan | None:
         """The span of a batch, as it travelled, that lies in the window; None of an empty one.
 
         From the first field on that only the database can order, nothing is judged.
@@ -59,52 +59,52 @@ class WindowCheck:
             RowOutside: a row lies outside, or has NULL in its order.
         """
         if self.window is not None and batch.num_rows:
-            self._hold(batch, self.window)
+            self._require_inside(batch, self.window)
         return self.span(batch)
 
-    def span(self, batch: pa.RecordBatch) -> Span | None:
+    def span(self, batch: pa.RecordBatch) -> PositionSpan | None:
         """The lowest and the highest position among the rows; None where there is no row."""
         if not batch.num_rows:
             return None
-        if self.window is None or any(field.kind is Kind.COLLATED for field in self.order):
-            return Span(START, START)
+        if self.window is None or any(field.kind is ValueKind.COLLATED for field in self.order):
+            return PositionSpan(START_CURSOR, START_CURSOR)
         columns = [self._column(batch, field) for field in self.order]
-        return Span(self._end(columns, "min"), self._end(columns, "max"))
+        return PositionSpan(self._extreme_position(columns, "min"), self._extreme_position(columns, "max"))
 
     def _column(self, batch: pa.RecordBatch, field: OrderField) -> pa.Array:
-        passage = next((one for one in self.passages if one.name == field.name), None)
-        return _comparable(batch.column(field.name), field.kind, passage)
+        passage = next((one for one in self.mappings if one.name == field.name), None)
+        return _to_comparable(batch.column(field.name), field.kind, passage)
 
-    def _hold(self, batch: pa.RecordBatch, window: Window) -> None:
-        judged = list(takewhile(lambda field: field.kind is not Kind.COLLATED, self.order))
+    def _require_inside(self, batch: pa.RecordBatch, window: Window) -> None:
+        judged = list(takewhile(lambda field: field.kind is not ValueKind.COLLATED, self.order))
         if not judged:
             return
         columns = [self._column(batch, field) for field in judged]
-        if _well_inside(columns[0], judged[0].kind, window) and not any(column.null_count for column in columns):
+        if _is_well_inside(columns[0], judged[0].kind, window) and not any(column.null_count for column in columns):
             return
-        inside = ~_after(columns, judged, window.high, len(self.order), at_end=False)
+        inside = ~_rows_after(columns, judged, window.high, len(self.order), at_end=False)
         if window.low:
-            inside &= _after(columns, judged, window.low, len(self.order), at_end=True)
+            inside &= _rows_after(columns, judged, window.low, len(self.order), at_end=True)
         for column in columns:
             inside &= column.is_valid().to_numpy(zero_copy_only=False)
         if not inside.all():
-            raise self._outside(batch, inside, window)
+            raise self._row_outside(batch, inside, window)
 
-    def _outside(self, batch: pa.RecordBatch, inside: Rows, window: Window) -> RowOutside:
+    def _row_outside(self, batch: pa.RecordBatch, inside: RowMask, window: Window) -> RowOutsideWindow:
         first = int(np.flatnonzero(~inside)[0])
-        at = ", ".join(f"{f.name}={shown(batch.column(f.name)[first])}" for f in self.order)
-        return RowOutside(
+        at = ", ".join(f"{f.name}={format_value(batch.column(f.name)[first])}" for f in self.order)
+        return RowOutsideWindow(
             f"{int((~inside).sum())} rows lie outside of the window {window}, the first at {at}",
             hint="Do the values of an order or key column change their order on the way, as with another collation?",
         )
 
-    def _end(self, columns: list[pa.Array], which: str) -> Cursor:
+    def _extreme_position(self, columns: list[pa.Array], which: str) -> Cursor:
         values = []
         for place, field in enumerate(self.order):
             extreme = pc.min_max(columns[place])[which]
-            value = _value(extreme.as_py(), field.kind)
+            value = _cursor_value(extreme.as_py(), field.kind)
             if value is None:
-                return START
+                return START_CURSOR
             values.append(value)
             if place + 1 < len(columns):
                 rows = pc.equal(columns[place], extreme)
@@ -112,57 +112,57 @@ class WindowCheck:
         return Cursor(tuple(values))
 
 
-def _comparable(array: pa.Array, kind: Kind, passage: Passage | None) -> pa.Array:
+def _to_comparable(array: pa.Array, kind: ValueKind, mapping: ColumnMapping | None) -> pa.Array:
     """A column whose Arrow order is the order of its kind; of moments their text, in which zero dates come first."""
-    if passage is not None:
-        array = travelled(passage, array)
-    elif kind is Kind.INT:
+    if mapping is not None:
+        array = cast_to_source_type(mapping, array)
+    elif kind is ValueKind.INT:
         # Of whatever width a driver thought enough; as text travel only those that have no sign, and up to 64 bits.
         number = pa.int64() if pa.types.is_integer(array.type) else pa.uint64()
         array = array.cast(pa.string()).cast(number) if pa.types.is_binary(array.type) else array.cast(number)
     match kind:
-        case Kind.INSTANT | Kind.WALL:
-            array = _six_digits(_plain_text(array))
-        case Kind.DATE:
+        case ValueKind.INSTANT | ValueKind.WALL:
+            array = _pad_fraction(_plain_text(array))
+        case ValueKind.DATE:
             array = _plain_text(array)
-        case Kind.TEXT | Kind.BYTES:
+        case ValueKind.TEXT | ValueKind.BYTES:
             array = array if pa.types.is_binary(array.type) else array.cast(pa.binary())
-        case Kind.TIME:
-            array = pa.array([_microseconds(text) for text in _plain_text(array).to_pylist()], pa.int64())
-        case Kind.DECIMAL if passage is None or passage.parquet.meaning is not Meaning.DECIMAL:
-            array = _long_decimal(_plain_text(array))
-        case Kind.DECIMAL if passage is not None:
-            array = make(passage, array).array
-        case Kind.INT if passage is not None and passage.parquet.meaning is Meaning.DECIMAL:
-            array = array.view(pa.uint64()) if _without_sign(passage) else array
+        case ValueKind.TIME:
+            array = pa.array([_to_microseconds(text) for text in _plain_text(array).to_pylist()], pa.int64())
+        case ValueKind.DECIMAL if mapping is None or mapping.parquet.meaning is not LogicalType.DECIMAL:
+            array = _to_long_decimal(_plain_text(array))
+        case ValueKind.DECIMAL if mapping is not None:
+            array = make_typed_column(mapping, array).array
+        case ValueKind.INT if mapping is not None and mapping.parquet.meaning is LogicalType.DECIMAL:
+            array = array.view(pa.uint64()) if _is_unsigned(mapping) else array
         case _:
             pass
     return array
 
 
-def _without_sign(passage: Passage) -> bool:
-    return passage.travel is Travel.INTEGER and passage.parquet.precision == UNSIGNED_DIGITS
+def _is_unsigned(mapping: ColumnMapping) -> bool:
+    return mapping.travel is TransferType.INTEGER and mapping.parquet.precision == UNSIGNED_BIGINT_DIGITS
 
 
 def _plain_text(array: pa.Array) -> pa.Array:
     return array if pa.types.is_string(array.type) else array.cast(pa.string())
 
 
-def _long_decimal(array: pa.Array) -> pa.Array:
+def _to_long_decimal(array: pa.Array) -> pa.Array:
     """Of text that has as many digits after the point in every row."""
     first = next((text for text in array.to_pylist() if text is not None), "0")
     return array.cast(pa.decimal256(76, len(first.partition(".")[2])))
 
 
-def _six_digits(array: pa.Array) -> pa.Array:
+def _pad_fraction(array: pa.Array) -> pa.Array:
     width = pc.min(pc.binary_length(array)).as_py()
-    if width is None or width >= _MOMENT:
+    if width is None or width >= _TIMESTAMP_CHARS:
         return array
-    pad = "." * (width < _DIGITS) + "0" * (_MOMENT - max(width, _DIGITS))
+    pad = "." * (width < _CHARS_BEFORE_FRACTION) + "0" * (_TIMESTAMP_CHARS - max(width, _CHARS_BEFORE_FRACTION))
     return pc.binary_join_element_wise(array, pad, "")
 
 
-def _microseconds(text: str | None) -> int | None:
+def _to_microseconds(text: str | None) -> int | None:
     if text is None:
         return None
     hours, minutes, seconds = text.removeprefix("-").split(":")
@@ -171,33 +171,35 @@ def _microseconds(text: str | None) -> int | None:
     return -found if text.startswith("-") else found
 
 
-def _bound(value: Value, kind: pa.DataType) -> pa.Scalar:
+def _bound_scalar(value: CursorValue, kind: pa.DataType) -> pa.Scalar:
     """A value of a cursor as the columns of its kind have it."""
-    plain: Any = value.plain
+    plain: Any = value.raw
     match value.kind:
-        case Kind.INSTANT | Kind.WALL:
+        case ValueKind.INSTANT | ValueKind.WALL:
             plain = plain.replace(tzinfo=None).isoformat(" ", "microseconds")
-        case Kind.DATE:
+        case ValueKind.DATE:
             plain = plain.isoformat()
-        case Kind.TIME:
+        case ValueKind.TIME:
             plain = plain // timedelta(microseconds=1)
-        case Kind.TEXT:
+        case ValueKind.TEXT:
             plain = plain.encode()
         case _:
             pass
     return pa.scalar(plain) if isinstance(plain, Decimal) else pa.scalar(plain, kind)
 
 
-def _well_inside(column: pa.Array, kind: Kind, window: Window) -> bool:
+def _is_well_inside(column: pa.Array, kind: ValueKind, window: Window) -> bool:
     """Whether the first field alone shows that every row is inside: so it is with most batches."""
     if not window.low or not window.high or window.low.values[0].kind is not kind:
         return False
-    low, high = _bound(window.low.values[0], column.type), _bound(window.high.values[0], column.type)
+    low, high = _bound_scalar(window.low.values[0], column.type), _bound_scalar(window.high.values[0], column.type)
     found = pc.min_max(column)
     return bool(pc.and_(pc.greater(found["min"], low), pc.less(found["max"], high)).as_py())
 
 
-def _after(columns: list[pa.Array], fields: list[OrderField], cursor: Cursor, width: int, *, at_end: bool) -> Rows:
+def _rows_after(
+    columns: list[pa.Array], fields: list[OrderField], cursor: Cursor, width: int, *, at_end: bool
+) -> RowMask:
     """The rows that come after a position.
 
     A position shorter than the order stands before all rows that begin with it. Where
@@ -205,35 +207,35 @@ def _after(columns: list[pa.Array], fields: list[OrderField], cursor: Cursor, wi
     """
     known = min(len(cursor), len(columns))
     ending = at_end if known < len(cursor) else len(cursor) < width
-    after: Rows = np.full(len(columns[0]), ending)
+    after: RowMask = np.full(len(columns[0]), ending)
     for column, field, value in reversed(list(zip(columns[:known], fields, cursor.values, strict=False))):
         assert value.kind is field.kind, f"a bound of kind {value.kind} for {field.name}"
-        bound = _bound(value, column.type)
-        after = _rows(pc.greater, column, bound) | (_rows(pc.equal, column, bound) & after)
+        bound = _bound_scalar(value, column.type)
+        after = _rows_where(pc.greater, column, bound) | (_rows_where(pc.equal, column, bound) & after)
     return after
 
 
-def _rows(compare: Callable[[pa.Array, pa.Scalar], pa.Array], column: pa.Array, bound: pa.Scalar) -> Rows:
-    rows: Rows = pc.fill_null(compare(column, bound), fill_value=False).to_numpy(zero_copy_only=False)
+def _rows_where(compare: Callable[[pa.Array, pa.Scalar], pa.Array], column: pa.Array, bound: pa.Scalar) -> RowMask:
+    rows: RowMask = pc.fill_null(compare(column, bound), fill_value=False).to_numpy(zero_copy_only=False)
     return rows
 
 
-def _value(plain: Any, kind: Kind) -> Value | None:  # noqa: ANN401  # of Arrow
+def _cursor_value(plain: Any, kind: ValueKind) -> CursorValue | None:  # noqa: ANN401  # of Arrow
     """A value as cursors have it; none for what no cursor can say, such as a zero date."""
     try:
         match kind:
-            case Kind.INSTANT:
+            case ValueKind.INSTANT:
                 plain = datetime.fromisoformat(plain).replace(tzinfo=UTC)
-            case Kind.WALL:
+            case ValueKind.WALL:
                 plain = datetime.fromisoformat(plain)
-            case Kind.DATE:
+            case ValueKind.DATE:
                 plain = date.fromisoformat(plain)
-            case Kind.TIME:
+            case ValueKind.TIME:
                 plain = timedelta(microseconds=plain)
-            case Kind.TEXT:
+            case ValueKind.TEXT:
                 plain = plain.decode()
             case _:
                 pass
-        return Value(kind, plain)
+        return CursorValue(kind, plain)
     except (ValueError, TypeError, AttributeError, BadCursor):
         return None

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from syncd.lake.removal_records import Records
+from syncd.lake.removal_records import RemovalRecordReader
 from watermarks.loading import LedgerKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class LedgerRecord:
     """What a ledger says of one landed batch."""
 
     rows: int
@@ -17,10 +17,10 @@ class Evidence:
     manifest: str
 
 
-class Shelf(Records, Protocol):
+class FileListing(RemovalRecordReader, Protocol):
     """Where files lie, and the records of those that were removed on purpose."""
 
-    def standing(self, prefix: str) -> Mapping[str, tuple[int, str]]:
+    def list_files(self, prefix: str) -> Mapping[str, tuple[int, str]]:
         """Size and tag of every object below a prefix.
 
         Raises:
@@ -29,7 +29,7 @@ class Shelf(Records, Protocol):
         ...
 
 
-class Books(Protocol):
+class LedgerReader(Protocol):
     """A warehouse that is only looked at.
 
     Raises:
@@ -41,14 +41,14 @@ class Books(Protocol):
         """The name of the target, as its ledger writes it."""
         ...
 
-    def entries(self) -> Mapping[LedgerKey, Evidence]:
+    def read_entries(self) -> Mapping[LedgerKey, LedgerRecord]:
         """All that the ledger holds of the stream; none where there is no ledger."""
         ...
 
-    def others(self) -> Sequence[str]:
+    def find_other_streams(self) -> Sequence[str]:
         """Other streams that have landed in the target."""
         ...
 
-    def there(self) -> bool:
+    def target_exists(self) -> bool:
         """Whether the target is."""
         ...

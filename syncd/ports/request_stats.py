@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 
-class Asking(StrEnum):
+class SourceQueryPurpose(StrEnum):
     """What a question to a source is about."""
 
     PLAN = "plan"
@@ -16,16 +16,16 @@ class Asking(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceAsked:
+class SourceQueried:
     """A question to a source was answered, or was not."""
 
     source: str
-    about: Asking
+    purpose: SourceQueryPurpose
     seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HorizonHeld:
+class HorizonLagMeasured:
     """How far behind the server's clock the horizon was at a poll, where it is proven."""
 
     source: str
@@ -33,7 +33,7 @@ class HorizonHeld:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LakeAsked:
+class LakeRequested:
     """One request to S3, each attempt by itself."""
 
     operation: str
@@ -43,7 +43,7 @@ class LakeAsked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WarehouseAsked:
+class WarehouseQueried:
     """One statement was carried out by a warehouse, or was not."""
 
     warehouse: str
@@ -52,11 +52,11 @@ class WarehouseAsked:
     seconds: float
 
 
-Call: TypeAlias = SourceAsked | HorizonHeld | LakeAsked | WarehouseAsked
+ExternalCall: TypeAlias = SourceQueried | HorizonLagMeasured | LakeRequested | WarehouseQueried
 
-Meter: TypeAlias = Callable[[Call], None]
+CallObserver: TypeAlias = Callable[[ExternalCall], None]
 """Whoever counts; it is called from any thread, returns at once and raises nothing."""
 
 
-def unmetered(_call: Call) -> None:
+def ignore_call(_call: ExternalCall) -> None:
     """Nobody counts."""

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from syncd.datatypes.source_table import Server, Table
-from syncd.lake.removal_records import Records
-from syncd.lake.window_reads import Part, Read, Reading
+from syncd.datatypes.source_table import ServerInfo, SourceTable
+from syncd.lake.removal_records import RemovalRecordReader
+from syncd.lake.window_reads import Part, ReadRequest, ReadResult
 
 
-class Source(Protocol):
+class SourceDatabase(Protocol):
     """The server that rows come from; every wait is bounded, and every call begins on a live connection."""
 
-    def server(self) -> Server:
+    def get_server_info(self) -> ServerInfo:
         """Which server answers now.
 
         Raises:
@@ -21,7 +21,7 @@ class Source(Protocol):
         """
         ...
 
-    def table(self, database: str, name: str) -> Table:
+    def describe_table(self, database: str, name: str) -> SourceTable:
         """The table as it is now.
 
         Raises:
@@ -29,19 +29,19 @@ class Source(Protocol):
         """
         ...
 
-    def created_by(self, database: str, name: str) -> str:
+    def show_create_table(self, database: str, name: str) -> str:
         """The statement that SHOW CREATE TABLE prints."""
         ...
 
-    def busy(self) -> str | None:
+    def find_overload(self) -> str | None:
         """Why the source should not be read from now, in words; None where it may be."""
         ...
 
-    def rows(self, sql: str) -> Sequence[tuple[object, ...]]:
+    def fetch_rows(self, sql: str) -> Sequence[tuple[object, ...]]:
         """All rows of a small answer, values as the driver has them; a streaming read is the reader's work."""
         ...
 
-    def forget(self) -> None:
+    def discard_connections(self) -> None:
         """Use nothing again that is open, for horizons either: its address may lead to another server by now."""
         ...
 
@@ -57,13 +57,13 @@ class TableName:
         return f"{self.database}.{self.table}"
 
     @property
-    def folded(self) -> "TableName":
+    def normal_form(self) -> "TableName":
         """The same for every spelling that a server may take for the same table."""
         return TableName(database=self.database.casefold(), table=self.table.casefold())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class HorizonRequest:
     """One table whose horizon is wanted."""
 
     table: TableName
@@ -75,27 +75,27 @@ class Asked:
     """Whether its engine is InnoDB: of others the server does not tell who is at work."""
     id_column: str | None = None
     """The column that only grows, where ids are the order."""
-    made: datetime | None = None
+    table_created_at: datetime | None = None
     """When the table was made, or not long after: what was known of ids before then is of another one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Break:
+class ServerTimeBreak:
     """A break in a server's time: another server took its place, or its clock went back.
 
     Rows that were stamped anew below marks are behind them: each stream reads that time again.
     """
 
     id: str
-    low: datetime | None = None
+    clock_reset_to: datetime | None = None
     """Where its clock went back to, or earlier; None where it did not, or where nobody knows."""
-    other: bool = False
+    is_other_server: bool = False
     """Whether another server answers since: how far its clock is behind, nobody knows."""
 
     @property
-    def unknown(self) -> bool:
+    def is_start_unknown(self) -> bool:
         """Whether its clock went back, and nothing told how far: only a person can say from when on to read again."""
-        return self.low is None and not self.other
+        return self.clock_reset_to is None and not self.is_other_server
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,16 +117,16 @@ class Horizon:
     Of a transaction that no poll has seen before it is not: the time since then is that between two polls, and on a
     busy server some short one is open at each.
     """
-    ids: int | None = None
+    max_complete_id: int | None = None
     """Where an id column was asked for: rows with ids up to this one are complete."""
-    breaks: tuple[Break, ...] = ()
+    breaks: tuple[ServerTimeBreak, ...] = ()
     """Every break in the server's time that is known of, oldest first."""
 
 
-class Horizons(Protocol):
+class HorizonProvider(Protocol):
     """The horizons of all tables of one server."""
 
-    def of(self, asked: Sequence[Asked], *, aged: float = 0.0) -> Mapping[TableName, Horizon]:
+    def get_horizons(self, asked: Sequence[HorizonRequest], *, aged: float = 0.0) -> Mapping[TableName, Horizon]:
         """The horizons of these tables now, by one poll of the server; or as they were less than `aged` seconds ago.
 
         The snapshot that reads up to a bound must be opened after this returns.
@@ -138,7 +138,7 @@ class Horizons(Protocol):
         """
         ...
 
-    def known(self, asked: Sequence[Asked], *, within: timedelta) -> Mapping[TableName, Horizon]:
+    def wait_for_horizons(self, asked: Sequence[HorizonRequest], *, within: timedelta) -> Mapping[TableName, Horizon]:
         """The same, but wait until every bound is known.
 
         Raises:
@@ -147,7 +147,7 @@ class Horizons(Protocol):
         ...
 
 
-class Reader(Protocol):
+class BatchReader(Protocol):
     """Reads windows and writes parts; the one port behind which Spark stands."""
 
     def prepare(self, *, little: bool) -> None:
@@ -157,7 +157,7 @@ class Reader(Protocol):
         """
         ...
 
-    def read(self, reading: Reading, *, tell: Callable[[int], None] = lambda _rows: None) -> Read:
+    def read(self, reading: ReadRequest, *, tell: Callable[[int], None] = lambda _rows: None) -> ReadResult:
         """Read every window whole and write its rows to parts that no one knows of yet.
 
         All of it or an error: after one, parts may stand that nobody names. `tell`
@@ -174,10 +174,10 @@ class Reader(Protocol):
         ...
 
 
-class Lists(Records, Protocol):
+class CopyLake(RemovalRecordReader, Protocol):
     """The lake as a loader needs it: where COPY's lists of files are put, and whether the files are those it means."""
 
-    def at(self, key: str) -> str:
+    def address_of(self, key: str) -> str:
         """The address of an object."""
         ...
 
@@ -185,7 +185,7 @@ class Lists(Records, Protocol):
         """Write an object at a key that nothing else has."""
         ...
 
-    def holds(self, part: Part) -> bool:
+    def has_part(self, part: Part) -> bool:
         """Whether a part stands as it was written, byte for byte.
 
         Raises:
@@ -194,18 +194,18 @@ class Lists(Records, Protocol):
         ...
 
 
-class Parts(Protocol):
+class PartStore(Protocol):
     """The lake, as far as parts are concerned; documents are the affair of `watermarks.Store`."""
 
-    def drop(self, keys: Sequence[str]) -> None:
+    def delete_objects(self, keys: Sequence[str]) -> None:
         """Remove objects; one that is gone already is removed."""
         ...
 
-    def stray(self, prefix: str) -> Sequence[tuple[str, datetime]]:
+    def list_objects(self, prefix: str) -> Sequence[tuple[str, datetime]]:
         """Every object below a prefix with the instant of its last change."""
         ...
 
-    def abandon(self, prefix: str, *, mine: Callable[[str], bool]) -> int:
+    def abort_uploads(self, prefix: str, *, mine: Callable[[str], bool]) -> int:
         """Give up uploads that were begun below a prefix, at keys that are mine, and never finished; how many.
 
         Raises:

@@ -3,30 +3,30 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
-from syncd.errors import Collided, FileRefused, RowRefused, SchemaDrift, WarehouseUnfit
-from syncd.ports.source import Lists
+from syncd.errors import FileRefused, RowRefused, SchemaDrift, TransactionConflict, WarehouseUnfit
+from syncd.ports.source import CopyLake
 from syncd.redshift.amendments import Amendments
-from syncd.redshift.error_table import key_of
-from syncd.redshift.load_errors import LoadErrors
-from syncd.redshift.load_transaction import Attempt, ControlsMissing, Place, TooNarrow
-from syncd.redshift.reload_check import Proofs
-from syncd.redshift.session import Session
+from syncd.redshift.error_table import object_key
+from syncd.redshift.load_errors import LoadErrorReader
+from syncd.redshift.load_transaction import ColumnsTooNarrow, ControlTablesMissing, LoadTarget, LoadTransaction
+from syncd.redshift.reload_check import ReloadCheck
+from syncd.redshift.session import WarehouseSession
 from syncd.settings import Mode
-from watermarks.batch import BatchId, Link
-from watermarks.loading import Brought, Cycle
+from watermarks.batch import BatchId, BatchLink
+from watermarks.loading import BatchLoadResult, LoadCycle
 
 if TYPE_CHECKING:
-    from syncd.redshift.refused_row_finder import Sieve
+    from syncd.redshift.refused_row_finder import RefusedRowFinder
     from watermarks.errors import HintedError
 
-MOST_ATTEMPTS: Final = 8
+MAX_ATTEMPTS: Final = 8
 """Of one cycle: each but the last finds columns to widen, or tables of our own to make."""
 
 
-class Sessions(Protocol):
+class SessionProvider(Protocol):
     """Whoever keeps a connection to the warehouse."""
 
-    def session(self) -> Session:
+    def session(self) -> WarehouseSession:
         """A living session; another one than before where that was lost.
 
         Raises:
@@ -40,116 +40,118 @@ class RedshiftTarget:
 
     def __init__(
         self,
-        place: Place,
+        load_target: LoadTarget,
         *,
-        sessions: Sessions,
-        lists: Lists,
+        sessions: SessionProvider,
+        lake_files: CopyLake,
         amendments: Amendments,
-        sieve: "Callable[[], Sieve]",
+        make_finder: "Callable[[], RefusedRowFinder]",
         nonce: Callable[[], str],
     ) -> None:
         """Prepare; a sieve is made only where rows are refused."""
-        self._place = place
-        self._controls = place.controls
+        self._load_target = load_target
+        self._control_tables = load_target.control_tables
         self._sessions = sessions
-        self._lists = lists
+        self._lake_files = lake_files
         self._amendments = amendments
-        self._make_sieve = sieve
-        self._sieve: Sieve | None = None
+        self._make_finder = make_finder
+        self._finder: RefusedRowFinder | None = None
         self._nonce = nonce
-        self._proofs = Proofs(lists)
-        self._landed = False
+        self._reload_check = ReloadCheck(lake_files)
+        self._has_loaded = False
         """Whether this process has landed anything here."""
-        self._served: Session | None = None
+        self._last_session: WarehouseSession | None = None
         """The session that was here last."""
 
-    def land(self, cycle: Cycle) -> Mapping[BatchId, Brought]:
-        refused: Collided | ControlsMissing = Collided(
-            f"{self._place.table} was made ready {MOST_ATTEMPTS} times, and does not take the rows still"
+    def load(self, cycle: LoadCycle) -> Mapping[BatchId, BatchLoadResult]:
+        refused: TransactionConflict | ControlTablesMissing = TransactionConflict(
+            f"{self._load_target.table} was made ready {MAX_ATTEMPTS} times, and does not take the rows still"
         )
         tries = 0
-        while tries < MOST_ATTEMPTS:
-            session = self._ready(cycle)
-            attempt = self._attempt(session, cycle)
+        while tries < MAX_ATTEMPTS:
+            session = self._prepare_session(cycle)
+            attempt = self._make_attempt(session, cycle)
             tries += 1
             try:
-                landed = attempt.landed()
+                landed = attempt.execute()
             except (RowRefused, FileRefused) as error:
-                self._amend(session, attempt, error)
+                self._amend_refused(session, attempt, error)
                 tries -= 1  # each amends a file, or knows of an amendment more than before
-            except TooNarrow as found:
+            except ColumnsTooNarrow as found:
                 for statement, remedy in found.statements:
-                    self._widen(session, statement, remedy)
-            except ControlsMissing as error:
+                    self._widen_column(session, statement, remedy)
+            except ControlTablesMissing as error:
                 refused = error
-                self._make(session)
+                self._create_control_tables(session)
             else:
-                self._landed = True
-                links = {link.id: link for link in (*cycle.due, *attempt.links)}
-                return {batch: self._brought(links[batch], landed) for batch in landed}
+                self._has_loaded = True
+                links = {link.id: link for link in (*cycle.due_links, *attempt.links)}
+                return {batch: self._result_for(links[batch], landed) for batch in landed}
         raise refused
 
-    def _brought(self, link: Link, landed: Mapping[BatchId, int]) -> Brought:
+    def _result_for(self, link: BatchLink, landed: Mapping[BatchId, int]) -> BatchLoadResult:
         rows = landed[link.id]
-        if self._place.mode is Mode.REPLACE and link.id < max(landed):
-            return Brought(rows=rows)  # of whole tables, the rows of the newest land
-        return self._amendments.brought(link, rows)
+        if self._load_target.mode is Mode.REPLACE and link.id < max(landed):
+            return BatchLoadResult(rows=rows)  # of whole tables, the rows of the newest land
+        return self._amendments.result_for(link, rows)
 
-    def _widen(self, session: Session, statement: str, remedy: str) -> None:
+    def _widen_column(self, session: WarehouseSession, statement: str, remedy: str) -> None:
         """Widen a column: refused inside a transaction; and whoever else does the same does no harm.
 
         Raises:
             SchemaDrift: it is none that Redshift widens, for its encoding, say: such a one it may choose by itself.
         """
         try:
-            session.run(statement, within=self._place.longest)
+            session.run(statement, within=self._load_target.statement_timeout)
         except WarehouseUnfit as error:
             if error.hint:
                 raise
             raise SchemaDrift(error.message, hint=remedy) from error
 
-    def _attempt(self, session: Session, cycle: Cycle) -> Attempt:
-        return Attempt(
-            self._place,
+    def _make_attempt(self, session: WarehouseSession, cycle: LoadCycle) -> LoadTransaction:
+        return LoadTransaction(
+            self._load_target,
             session,
             cycle,
-            lists=self._lists,
-            proofs=self._proofs,
+            lake_files=self._lake_files,
+            reload_check=self._reload_check,
             nonce=self._nonce,
-            manifest=self._amendments.manifest,
-            first=not self._landed,
+            manifest_of=self._amendments.manifest,
+            is_first_load=not self._has_loaded,
         )
 
-    def _amend(self, session: Session, attempt: Attempt, error: RowRefused | FileRefused) -> None:
+    def _amend_refused(
+        self, session: WarehouseSession, attempt: LoadTransaction, error: RowRefused | FileRefused
+    ) -> None:
         """Put the rows aside that were refused; what else was wrong with the files is for a person."""
         explained: HintedError = error
-        if attempt.copies:  # of other statements the warehouse keeps no such errors
-            keys = [key_of(self._lists.at(part.key)) for load in attempt.loads for part in load.parts]
-            table = f"{self._controls.stream.database}.{self._controls.stream.table}"
-            explained = LoadErrors(session).explained(error, table=table, keys=keys)
+        if attempt.is_copying:  # of other statements the warehouse keeps no such errors
+            keys = [object_key(self._lake_files.address_of(part.key)) for load in attempt.loads for part in load.parts]
+            table = f"{self._control_tables.stream.database}.{self._control_tables.stream.table}"
+            explained = LoadErrorReader(session).explain(error, table=table, keys=keys)
         if not isinstance(explained, RowRefused) or not attempt.loads:
             raise explained from error
-        self._sieve = self._sieve or self._make_sieve()
-        self._sieve.amend(session, attempt.loads, attempt.found, explained)
+        self._finder = self._finder or self._make_finder()
+        self._finder.amend(session, attempt.loads, attempt.existing, explained)
 
-    def _make(self, session: Session) -> None:
+    def _create_control_tables(self, session: WarehouseSession) -> None:
         """Make fence and ledger, where they are not there; a fence made anew is at no epoch, and has to be raised."""
-        for statement in self._controls.create:
+        for statement in self._control_tables.create_statements:
             session.run(statement)
 
-    def _ready(self, cycle: Cycle) -> Session:
+    def _prepare_session(self, cycle: LoadCycle) -> WarehouseSession:
         session = self._sessions.session()
-        before, self._served = self._served, session
-        if before is None or not before.alive or not cycle.fenced:
+        before, self._last_session = self._last_session, session
+        if before is None or not before.is_alive or not cycle.is_fenced:
             # An older owner's may hold the fence; or the one before of ours, still at work though its line is broken.
             # One that lives has left it, whatever it does for other streams by now.
-            self._clear(session)
+            self._end_fence_holders(session)
         return session
 
-    def _clear(self, session: Session) -> None:
+    def _end_fence_holders(self, session: WarehouseSession) -> None:
         """End the sessions at our fence: we hold the claim, so that they are older ones.
 
         Each stream has a fence of its own, so that none of them is at work for another stream of this process.
         """
-        for (pid,) in session.rows(self._controls.holders):
+        for (pid,) in session.rows(self._control_tables.fence_holders_query):
             session.rows(f"SELECT PG_TERMINATE_BACKEND({int(pid)})")

@@ -4,11 +4,13 @@ import re
 from dataclasses import dataclass
 from typing import Final, Self
 
-from syncd.datatypes.columns import LONGEST_BYTES, LONGEST_TEXT
-from syncd.datatypes.type_table import CUT_SHORT
+from syncd.datatypes.columns import MAX_VARBYTE_BYTES, MAX_VARCHAR_BYTES
+from syncd.datatypes.type_table import TRUNCATED_PRECISION
 
-_WRITTEN: Final = re.compile(r"\s*([a-z0-9_ ]+?)\s*(?:\(([\d, ]+)\))?\s*((?:with|without) time zone)?\s*", re.ASCII)
-_NAMES: Final = {
+_TYPE_PATTERN: Final = re.compile(
+    r"\s*([a-z0-9_ ]+?)\s*(?:\(([\d, ]+)\))?\s*((?:with|without) time zone)?\s*", re.ASCII
+)
+_CANONICAL_NAMES: Final = {
     "int2": "smallint",
     "int4": "integer",
     "int": "integer",
@@ -25,7 +27,7 @@ _NAMES: Final = {
     "binary varying": "varbyte",
     "varbinary": "varbyte",
 }
-_SHORT: Final = {
+_SHORT_NAMES: Final = {
     "character varying": "VARCHAR",
     "timestamp without time zone": "TIMESTAMP",
     "timestamp with time zone": "TIMESTAMPTZ",
@@ -33,12 +35,12 @@ _SHORT: Final = {
 }
 _INTEGER_DIGITS: Final = {"smallint": 4, "integer": 9, "bigint": 18}
 """Decimal digits that every value of so many holds."""
-_WIDEST: Final = {"character varying": (LONGEST_TEXT,), "varbyte": (LONGEST_BYTES,)}
+_MAX_SIZES: Final = {"character varying": (MAX_VARCHAR_BYTES,), "varbyte": (MAX_VARBYTE_BYTES,)}
 _NEEDED_DIGITS: Final = {"smallint": 5, "integer": 10, "bigint": 19}
 
-AS_DECLARED: Final = 1_024
+FULL_WIDTH_BYTES: Final = 1_024
 """Text that may take no more bytes than these gets them all: what is spared would be less than a later change costs."""
-_STEPS: Final = (1_024, 4_096, 16_384, LONGEST_TEXT)
+_WIDTH_STEPS_BYTES: Final = (1_024, 4_096, 16_384, MAX_VARCHAR_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,21 +51,21 @@ class TargetType:
     sizes: tuple[int, ...] = ()
 
     @classmethod
-    def of_text(cls, text: str) -> Self:
+    def from_text(cls, text: str) -> Self:
         """The type that the catalog, or a declaration, means."""
-        match = _WRITTEN.fullmatch(text.lower())
+        match = _TYPE_PATTERN.fullmatch(text.lower())
         if match is None:
             return cls(text.lower())
         name = " ".join(filter(None, (match[1], match[3])))
         sizes = tuple(int(size) for size in match[2].split(",")) if match[2] else ()
-        return cls(_NAMES.get(name, name), sizes)
+        return cls(_CANONICAL_NAMES.get(name, name), sizes)
 
     def __str__(self) -> str:
         sizes = f"({','.join(map(str, self.sizes))})" if self.sizes else ""
-        return f"{_SHORT.get(self.name, self.name.upper())}{sizes}"
+        return f"{_SHORT_NAMES.get(self.name, self.name.upper())}{sizes}"
 
     @property
-    def text(self) -> bool:
+    def is_text(self) -> bool:
         return self.name == "character varying"
 
     @property
@@ -72,39 +74,39 @@ class TargetType:
         return self.sizes[0]
 
     @property
-    def widest(self) -> "TargetType":
+    def without_limit(self) -> "TargetType":
         """The same without a limit of its own: a cast to it cuts nothing."""
-        return TargetType(self.name, _WIDEST.get(self.name, self.sizes))
+        return TargetType(self.name, _MAX_SIZES.get(self.name, self.sizes))
 
-    def holds(self, other: "TargetType") -> bool:
+    def can_hold(self, other: "TargetType") -> bool:
         """Whether every value of the other type is one of this type, unchanged."""
         if self == other:
             return True
         if self.name == other.name:
-            return self._holds_size(other)
+            return self._can_hold_size(other)
         if other.name in _NEEDED_DIGITS:
             if self.name in _INTEGER_DIGITS:
                 return _INTEGER_DIGITS[self.name] > _INTEGER_DIGITS[other.name]
-            return self.name == "numeric" and self.whole_digits >= _NEEDED_DIGITS[other.name]
+            return self.name == "numeric" and self.integer_digits >= _NEEDED_DIGITS[other.name]
         return other.name == "numeric" and not other.sizes[1] and _INTEGER_DIGITS.get(self.name, 0) >= other.sizes[0]
 
-    def _holds_size(self, other: "TargetType") -> bool:
+    def _can_hold_size(self, other: "TargetType") -> bool:
         if self.name == "numeric":
-            return self.sizes[1] >= other.sizes[1] and self.whole_digits >= other.whole_digits
+            return self.sizes[1] >= other.sizes[1] and self.integer_digits >= other.integer_digits
         return self.sizes >= other.sizes
 
     @property
-    def whole_digits(self) -> int:
+    def integer_digits(self) -> int:
         """Digits before the point, of a numeric."""
         precision, scale = self.sizes
-        return precision - scale - (precision == CUT_SHORT)
+        return precision - scale - (precision == TRUNCATED_PRECISION)
 
 
-def text_width(limit: int, widest: int) -> int:
+def text_column_width(limit: int, widest: int) -> int:
     """How wide a column of text is made: as its values need, and a step more; never wider than they can grow.
 
     Redshift sets memory aside for the width that is declared, not for the text that is there.
     """
-    if limit <= AS_DECLARED:
+    if limit <= FULL_WIDTH_BYTES:
         return limit
-    return min(limit, next(step for step in _STEPS if step >= min(widest, LONGEST_TEXT)))
+    return min(limit, next(step for step in _WIDTH_STEPS_BYTES if step >= min(widest, MAX_VARCHAR_BYTES)))

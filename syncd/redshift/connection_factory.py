@@ -5,73 +5,75 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from syncd.concurrency.response_monitor import Heed, unheeded
+from syncd.concurrency.response_monitor import WatchResponse, ignore_response
 from syncd.errors import SourceDown, SourceUnfit, WarehouseDown, WarehouseUnfit
-from syncd.ports.request_stats import Meter, unmetered
+from syncd.ports.request_stats import CallObserver, ignore_call
 from syncd.redshift.connection import connect
-from syncd.redshift.session import Session
+from syncd.redshift.session import WarehouseSession
 from syncd.settings import WarehouseSettings
 from watermarks.errors import HintedError
 
 if TYPE_CHECKING:
-    from syncd.ssh.tunnel import Tunnel
+    from syncd.ssh.tunnel import SshTunnel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WarehouseWay:
+class WarehouseConnectionFactory:
     """How sessions with one warehouse are opened while its tunnel, if it has one, is open."""
 
     settings: WarehouseSettings
-    tunnel: "Tunnel | None" = None
-    meter: Meter = unmetered
-    heed: Heed = unheeded
+    tunnel: "SshTunnel | None" = None
+    meter: CallObserver = ignore_call
+    monitor: WatchResponse = ignore_response
 
-    def open(self, name: str) -> Session:
+    def open(self, name: str) -> WarehouseSession:
         """One more session, as `connect` opens it.
 
         Raises:
             WarehouseDown, WarehouseUnfit, ConfigError: as `connect`; what the bastion says comes first.
         """
-        with _told_of_the_warehouse():
-            at = None if self.tunnel is None else self.tunnel.near_end()
+        with _as_warehouse_errors():
+            at = None if self.tunnel is None else self.tunnel.local_address()
         try:
-            with self.heed(f"Redshift at {self.settings.host}:{self.settings.port}"):
-                return connect(self.settings, name=name, at=at, meter=self.meter)
+            with self.monitor(f"Redshift at {self.settings.host}:{self.settings.port}"):
+                return connect(self.settings, session_name=name, tunnel_address=at, meter=self.meter)
         except WarehouseDown as error:
             # Of a bastion's refusal the driver sees no more than a lost connection.
-            if self.tunnel is not None and (trouble := self.tunnel.trouble) is not None:
-                raise _of_the_warehouse(trouble) from error
+            if self.tunnel is not None and (trouble := self.tunnel.last_error) is not None:
+                raise _to_warehouse_error(trouble) from error
             raise
 
 
 @contextmanager
-def way_to(settings: WarehouseSettings, *, meter: Meter = unmetered, heed: Heed = unheeded) -> Iterator[WarehouseWay]:
+def connection_to(
+    settings: WarehouseSettings, *, meter: CallObserver = ignore_call, monitor: WatchResponse = ignore_response
+) -> Iterator[WarehouseConnectionFactory]:
     """The way to a warehouse, open inside the `with`; no bastion is dialled where none is configured.
 
     Raises:
         WarehouseDown, WarehouseUnfit: the bastion is away, or refuses us.
     """
     if settings.tunnel is None:
-        yield WarehouseWay(settings=settings, meter=meter, heed=heed)
+        yield WarehouseConnectionFactory(settings=settings, meter=meter, monitor=monitor)
         return
     # The library of SSH takes longer to load than a run that finds nothing.
-    from syncd.ssh.tunnel import Tunnel  # noqa: PLC0415  # see above
+    from syncd.ssh.tunnel import SshTunnel  # noqa: PLC0415  # see above
 
     with ExitStack() as stack:
-        with _told_of_the_warehouse():
-            tunnel = stack.enter_context(Tunnel(settings.tunnel, to=(settings.host, settings.port)))
-        yield WarehouseWay(settings=settings, tunnel=tunnel, meter=meter, heed=heed)
+        with _as_warehouse_errors():
+            tunnel = stack.enter_context(SshTunnel(settings.tunnel, server=(settings.host, settings.port)))
+        yield WarehouseConnectionFactory(settings=settings, tunnel=tunnel, meter=meter, monitor=monitor)
 
 
 @contextmanager
-def _told_of_the_warehouse() -> Iterator[None]:
+def _as_warehouse_errors() -> Iterator[None]:
     try:
         yield
     except (SourceDown, SourceUnfit) as error:
-        raise _of_the_warehouse(error) from error
+        raise _to_warehouse_error(error) from error
 
 
-def _of_the_warehouse(error: HintedError) -> HintedError:
+def _to_warehouse_error(error: HintedError) -> HintedError:
     """What a bastion says about what is behind it: here it is a warehouse."""
     kind = WarehouseUnfit if isinstance(error, SourceUnfit) else WarehouseDown
     return kind(error.message, hint=error.hint)

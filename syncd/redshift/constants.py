@@ -4,7 +4,7 @@ from syncd.redshift.column_types import TargetType
 from syncd.redshift.quoting import text_literal
 
 
-def constant(text: str | None, kind: TargetType) -> str:
+def typed_constant(text: str | None, kind: TargetType) -> str:
     """The value, as a column of a table holds it; binary stands in hexadecimal digits."""
     if text is None:
         return f"CAST(NULL AS {kind})"
@@ -17,4 +17,4 @@ def constant(text: str | None, kind: TargetType) -> str:
 
 def scratch_constant(text: str | None, kind: TargetType, *, document: bool) -> str:
     """The same as a scratch table holds it, where a document still is its text."""
-    return constant(text.encode().hex() if document and text is not None else text, kind)
+    return typed_constant(text.encode().hex() if document and text is not None else text, kind)

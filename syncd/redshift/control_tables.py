@@ -6,60 +6,60 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
-from syncd.lake.batch_number import batch_of, number_of
+from syncd.lake.batch_number import batch_from_number, batch_to_number
 from syncd.redshift.quoting import TableRef, text_literal
-from watermarks.batch import BatchId, Link
-from watermarks.loading import Cycle, LedgerKey
+from watermarks.batch import BatchId, BatchLink
+from watermarks.loading import LedgerKey, LoadCycle
 from watermarks.names import StreamName
 
-LEDGER: Final = "syncd_ledger"
-FENCE: Final = "syncd_fence_"
-_DIGITS: Final = 16
-_OWN: Final = re.compile(f"{LEDGER}_[0-9a-f]{{{_DIGITS}}}")
-_ENTRY: Final = "load_generation, batch, rows, table_name, manifest"
+LEDGER_TABLE: Final = "syncd_ledger"
+FENCE_TABLE_PREFIX: Final = "syncd_fence_"
+_HASH_DIGITS: Final = 16
+_OWN_LEDGER_NAME: Final = re.compile(f"{LEDGER_TABLE}_[0-9a-f]{{{_HASH_DIGITS}}}")
+_ENTRY_COLUMNS: Final = "load_generation, batch, rows, table_name, manifest"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Controls:
+class ControlTables:
     """The fence and the ledger of one stream's landings in one target; `Ledgers` knows which ledger that is."""
 
     lake: str
     """The address of the lake: two lakes may feed one warehouse."""
     stream: StreamName
     schema: str
-    apart: bool
+    has_own_ledger: bool
     """Whether this stream has a ledger of its own: where the database is SERIALIZABLE, streams that read and write one
     would make each other begin again, for ever."""
 
     @property
     def ledger(self) -> TableRef:
         """Where its batches are entered."""
-        return self.own_ledger if self.apart else self.shared_ledger
+        return self.own_ledger if self.has_own_ledger else self.shared_ledger
 
     @property
     def shared_ledger(self) -> TableRef:
-        return TableRef(schema=self.schema, name=LEDGER)
+        return TableRef(schema=self.schema, name=LEDGER_TABLE)
 
     @property
     def own_ledger(self) -> TableRef:
-        return self.shared_ledger.beside(f"{LEDGER}_{self._hash}")
+        return self.shared_ledger.sibling(f"{LEDGER_TABLE}_{self._hash}")
 
     @property
     def fence(self) -> TableRef:
-        return self.shared_ledger.beside(FENCE + self._hash)
+        return self.shared_ledger.sibling(FENCE_TABLE_PREFIX + self._hash)
 
     @property
     def _hash(self) -> str:
         told = f"{self.lake}\n{self.stream.stem}"
-        return hashlib.sha256(told.encode()).hexdigest()[:_DIGITS]
+        return hashlib.sha256(told.encode()).hexdigest()[:_HASH_DIGITS]
 
     @property
     def ledgers(self) -> tuple[TableRef, ...]:
         """Where its entries may stand; the shared one has what landed before it got its own."""
-        return (self.shared_ledger, self.own_ledger) if self.apart else (self.shared_ledger,)
+        return (self.shared_ledger, self.own_ledger) if self.has_own_ledger else (self.shared_ledger,)
 
     @property
-    def create(self) -> tuple[str, ...]:
+    def create_statements(self) -> tuple[str, ...]:
         fence = "epoch BIGINT, lake VARCHAR(2048), stream VARCHAR(2048)"
         ledger = (
             "lake VARCHAR(2048), stream VARCHAR(2048), target VARCHAR(512), load_generation BIGINT, batch BIGINT,"
@@ -72,20 +72,20 @@ class Controls:
         return tuple(f"CREATE TABLE IF NOT EXISTS {table.sql} ({columns}){layout}" for table, columns, layout in tables)
 
     @property
-    def lock(self) -> str:
+    def lock_statement(self) -> str:
         return f"LOCK TABLE {self.fence.sql}"
 
     @property
-    def epoch(self) -> str:
+    def epoch_query(self) -> str:
         return f"SELECT MAX(epoch) FROM {self.fence.sql}"
 
-    def raised(self, epoch: int) -> tuple[str, ...]:
+    def raise_fence_statements(self, epoch: int) -> tuple[str, ...]:
         """The fence at another epoch; under its lock."""
         told = f"{epoch}, {text_literal(self.lake)}, {text_literal(self.stream.stem)}"
         return f"DELETE FROM {self.fence.sql}", f"INSERT INTO {self.fence.sql} VALUES ({told})"
 
     @property
-    def holders(self) -> str:
+    def fence_holders_query(self) -> str:
         """The sessions that hold the fence, or wait for it."""
         return (
             'SELECT DISTINCT t.pid FROM svv_transactions t JOIN pg_class c ON c."oid" = t.relation'
@@ -94,78 +94,82 @@ class Controls:
             " AND t.pid <> pg_backend_pid()"
         )
 
-    def landed(self, *, since: BatchId, upto: BatchId | None = None) -> str:
+    def entries_query(self, *, since: BatchId, upto: BatchId | None = None) -> str:
         """What the ledger holds of this stream from one batch on; up to another, and then also the newest of all."""
-        newest = f"(SELECT MAX(batch) FROM {self._held} WHERE {self._mine})"
-        bound = f" AND (batch <= {number_of(upto)} OR batch = {newest})" if upto else ""
-        return f"{self._entries} AND batch >= {number_of(since)}{bound}"
+        newest = f"(SELECT MAX(batch) FROM {self._ledger_rows} WHERE {self._stream_condition})"
+        bound = f" AND (batch <= {batch_to_number(upto)} OR batch = {newest})" if upto else ""
+        return f"{self._entries_select} AND batch >= {batch_to_number(since)}{bound}"
 
-    def landed_before(self, batch: BatchId, *, load_generation: int) -> str:
+    def previous_entry_query(self, batch: BatchId, *, load_generation: int) -> str:
         """The newest before a batch that the ledger holds under a load generation."""
-        older = f"load_generation = {load_generation} AND batch < {number_of(batch)}"
-        return f"{self._entries} AND {older} ORDER BY batch DESC LIMIT 1"
+        older = f"load_generation = {load_generation} AND batch < {batch_to_number(batch)}"
+        return f"{self._entries_select} AND {older} ORDER BY batch DESC LIMIT 1"
 
     @property
-    def newest(self) -> str:
+    def newest_query(self) -> str:
         """The newest batch of this stream under each load generation."""
-        return self._newest(self._mine)
+        return self._newest_by_group(self._stream_condition)
 
     @property
-    def newest_of_all(self) -> str:
+    def newest_of_lake_query(self) -> str:
         """The same of every stream of the lake."""
-        return self._newest(f"lake = {text_literal(self.lake)}")
+        return self._newest_by_group(f"lake = {text_literal(self.lake)}")
 
-    def _newest(self, condition: str) -> str:
+    def _newest_by_group(self, condition: str) -> str:
         group = "stream, target, load_generation"
-        return f"SELECT {group}, MAX(batch) FROM {self._held} WHERE {condition} GROUP BY {group}"
+        return f"SELECT {group}, MAX(batch) FROM {self._ledger_rows} WHERE {condition} GROUP BY {group}"
 
     @property
-    def landed_rows(self) -> str:
+    def entries_with_rows_query(self) -> str:
         """Every batch of this stream that brought rows."""
-        return f"{self._entries} AND rows > 0"
+        return f"{self._entries_select} AND rows > 0"
 
     @property
-    def _entries(self) -> str:
-        return f"SELECT {_ENTRY} FROM {self._held} WHERE {self._mine}"
+    def _entries_select(self) -> str:
+        return f"SELECT {_ENTRY_COLUMNS} FROM {self._ledger_rows} WHERE {self._stream_condition}"
 
     @property
-    def _held(self) -> str:
-        if not self.apart:
+    def _ledger_rows(self) -> str:
+        if not self.has_own_ledger:
             return self.ledger.sql
-        each = (f"SELECT lake, stream, target, {_ENTRY} FROM {table.sql}" for table in self.ledgers)
+        each = (f"SELECT lake, stream, target, {_ENTRY_COLUMNS} FROM {table.sql}" for table in self.ledgers)
         return f"({' UNION ALL '.join(each)}) held"
 
-    def evidence_in(self, ledger: TableRef) -> str:
+    def evidence_query(self, ledger: TableRef) -> str:
         """What one of its ledgers holds of this stream; of one after the other, for not each has to be there."""
-        return f"SELECT {_ENTRY} FROM {ledger.sql} WHERE {self._mine}"
+        return f"SELECT {_ENTRY_COLUMNS} FROM {ledger.sql} WHERE {self._stream_condition}"
 
-    def others_in(self, ledger: TableRef, table: TableRef) -> str:
+    def other_streams_query(self, ledger: TableRef, table: TableRef) -> str:
         """The streams beside this one that have landed in a table, as one ledger knows."""
         return (
             f"SELECT DISTINCT lake, stream FROM {ledger.sql}"
-            f" WHERE table_name = {text_literal(str(table))} AND NOT ({self._mine}) LIMIT 10"
+            f" WHERE table_name = {text_literal(str(table))} AND NOT ({self._stream_condition}) LIMIT 10"
         )
 
     @property
-    def _mine(self) -> str:
+    def _stream_condition(self) -> str:
         return (
             f"lake = {text_literal(self.lake)} AND stream = {text_literal(self.stream.chain_stem)}"
             f" AND target = {text_literal(self.stream.target)}"
         )
 
-    def enter(self, cycle: Cycle, links: Sequence[Link], rows: Iterable[int], *, table: TableRef) -> str:
+    def insert_entries_statement(
+        self, cycle: LoadCycle, links: Sequence[BatchLink], rows: Iterable[int], *, table: TableRef
+    ) -> str:
         """The last write of a landing: whoever writes to the ledger makes all others wait until it commits."""
-        values = ", ".join(self._row(cycle, link, count, table) for link, count in zip(links, rows, strict=True))
+        values = ", ".join(
+            self._entry_values(cycle, link, count, table) for link, count in zip(links, rows, strict=True)
+        )
         return f"INSERT INTO {self.ledger.sql} VALUES {values}"
 
-    def _row(self, cycle: Cycle, link: Link, rows: int, table: TableRef) -> str:
-        key = cycle.key(link.id)
+    def _entry_values(self, cycle: LoadCycle, link: BatchLink, rows: int, table: TableRef) -> str:
+        key = cycle.ledger_key(link.id)
         texts = (self.lake, self.stream.chain_stem, self.stream.target)
         high = str(link.high)
         fields = (
             *map(text_literal, texts),
             key.load_generation,
-            number_of(link.id),
+            batch_to_number(link.id),
             cycle.epoch,
             text_literal(link.kind),
             text_literal(link.digest),
@@ -177,50 +181,50 @@ class Controls:
         return f"({', '.join(map(str, fields))})"
 
 
-ISOLATION: Final = (
+ISOLATION_LEVEL_QUERY: Final = (
     "SELECT database_isolation_level FROM svv_redshift_databases WHERE database_name = CURRENT_DATABASE()"
 )
 """How the database isolates transactions; Redshift has one level for all of it."""
 
 
-def own_ledgers(schema: str) -> str:
+def own_ledgers_query(schema: str) -> str:
     """The names of all ledgers that are one stream's own, and of what is called nearly so."""
     return (
         'SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n."oid" = c.relnamespace'
-        f" WHERE n.nspname = {text_literal(schema)} AND c.relname LIKE {text_literal(f'{LEDGER}_%')}"
+        f" WHERE n.nspname = {text_literal(schema)} AND c.relname LIKE {text_literal(f'{LEDGER_TABLE}_%')}"
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ledgers:
+class LedgerTables:
     """The ledgers of one warehouse: whoever lands and whoever looks have from here which of them are a stream's."""
 
     schema: str
-    serializable: bool
+    is_serializable: bool
     """Whether the database is: there each stream gets its own."""
-    own: frozenset[str]
+    own_names: frozenset[str]
     """The names of those that are one stream's own, and stand."""
 
     @classmethod
-    def told(cls, schema: str, *, level: str, names: Iterable[str]) -> Self:
+    def from_answers(cls, schema: str, *, level: str, names: Iterable[str]) -> Self:
         """As the database answers to `ISOLATION` and `own_ledgers`."""
-        own = frozenset(filter(_OWN.fullmatch, names))
-        return cls(schema=schema, serializable=level.upper().startswith("SERIALIZABLE"), own=own)
+        own = frozenset(filter(_OWN_LEDGER_NAME.fullmatch, names))
+        return cls(schema=schema, is_serializable=level.upper().startswith("SERIALIZABLE"), own_names=own)
 
-    def of_stream(self, stream: StreamName, *, lake: str) -> Controls:
+    def for_stream(self, stream: StreamName, *, lake: str) -> ControlTables:
         """The controls of its landings from a lake."""
-        controls = Controls(lake=lake, stream=stream, schema=self.schema, apart=self.serializable)
+        controls = ControlTables(lake=lake, stream=stream, schema=self.schema, has_own_ledger=self.is_serializable)
         # One that was made stays in use: it has what landed while the database was SERIALIZABLE.
-        return replace(controls, apart=True) if controls.own_ledger.name in self.own else controls
+        return replace(controls, has_own_ledger=True) if controls.own_ledger.name in self.own_names else controls
 
     @property
     def tables(self) -> tuple[TableRef, ...]:
         """All of them; the shared one may be missing."""
-        return tuple(TableRef(schema=self.schema, name=name) for name in (LEDGER, *sorted(self.own)))
+        return tuple(TableRef(schema=self.schema, name=name) for name in (LEDGER_TABLE, *sorted(self.own_names)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class LedgerEntry:
     """One row of the ledger."""
 
     key: LedgerKey
@@ -230,11 +234,13 @@ class Entry:
     """The digest of the link that it landed by."""
 
 
-def entries_of(stream: StreamName, rows: Iterable[Sequence[object]]) -> tuple[Entry, ...]:
+def parse_entries(stream: StreamName, rows: Iterable[Sequence[object]]) -> tuple[LedgerEntry, ...]:
     """What the ledger told."""
     return tuple(
-        Entry(
-            key=LedgerKey(stream=stream, load_generation=int(str(generation)), batch=batch_of(int(str(batch)))),
+        LedgerEntry(
+            key=LedgerKey(
+                stream=stream, load_generation=int(str(generation)), batch=batch_from_number(int(str(batch)))
+            ),
             rows=int(str(count)),
             table=str(table),
             manifest=str(manifest),

@@ -5,39 +5,39 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from syncd.datatypes.columns import Passage
+from syncd.datatypes.columns import ColumnMapping
 from syncd.lake import batch_number
 from syncd.lake.manifest import Manifest
 from syncd.lake.window_reads import Part
-from syncd.redshift.quoting import listed, quoted, text_literal
-from watermarks.batch import Link
+from syncd.redshift.quoting import quote_name, quote_names, text_literal
+from watermarks.batch import BatchLink
 
-SCRATCH: Final = "syncd_scratch_"
+SCRATCH_PREFIX: Final = "syncd_scratch_"
 """What the names of scratch tables begin with; none of a target does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
+class ScratchLoad:
     """Files of one shape, from batches that follow one another, and the scratch table that takes them all."""
 
     scratch: str
-    links: tuple[Link, ...]
+    links: tuple[BatchLink, ...]
     manifests: tuple[Manifest, ...]
 
     @property
-    def passages(self) -> tuple[Passage, ...]:
-        return self.manifests[0].passages
+    def columns(self) -> tuple[ColumnMapping, ...]:
+        return self.manifests[0].columns
 
     @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(passage.name for passage in self.passages)
+    def column_names(self) -> tuple[str, ...]:
+        return tuple(passage.name for passage in self.columns)
 
     @property
     def parts(self) -> tuple[Part, ...]:
         return tuple(part for manifest in self.manifests for part in manifest.parts)
 
     @property
-    def buries(self) -> bool:
+    def has_deleted_keys(self) -> bool:
         """Whether its rows are keys of rows that are gone."""
         return self.manifests[0].tombstones is not None
 
@@ -47,40 +47,41 @@ class Load:
 
     @property
     def table(self) -> str:
-        return quoted(self.scratch)
+        return quote_name(self.scratch)
 
-    def create(self, *, distkey: str = "") -> str:
+    def create_statement(self, *, distkey: str = "") -> str:
         """The temporary table. Its key holds no NULL: such a row would be found by no later one."""
         key = set(self.manifests[0].identity.key)
         columns = [
-            f"{quoted(each.name)} {each.scratch}" + (" NOT NULL" if each.name in key else "") for each in self.passages
+            f"{quote_name(each.name)} {each.scratch_type}" + (" NOT NULL" if each.name in key else "")
+            for each in self.columns
         ]
-        columns.append(f"{quoted(batch_number.COLUMN)} BIGINT NOT NULL")
-        layout = f" DISTKEY ({quoted(distkey)})" if distkey in self.names else ""
+        columns.append(f"{quote_name(batch_number.BATCH_COLUMN)} BIGINT NOT NULL")
+        layout = f" DISTKEY ({quote_name(distkey)})" if distkey in self.column_names else ""
         return f"CREATE TEMP TABLE {self.table} ({', '.join(columns)}){layout}"
 
-    def copy(self, manifest: str, credentials: str) -> str:
+    def copy_statement(self, manifest: str, credentials: str) -> str:
         """The statement; columns in the files' order, for COPY goes by place and never by name."""
         return (
-            f"COPY {self.table} ({listed((*self.names, batch_number.COLUMN))}) FROM {text_literal(manifest)}"
+            f"COPY {self.table} ({quote_names((*self.column_names, batch_number.BATCH_COLUMN))}) FROM {text_literal(manifest)}"
             f" {credentials} FORMAT AS PARQUET MANIFEST STATUPDATE OFF"
         )
 
     @property
-    def drop(self) -> str:
+    def drop_statement(self) -> str:
         return f"DROP TABLE {self.table}"
 
 
-def loads_of(links: Sequence[Link], manifests: Sequence[Manifest]) -> tuple[Load, ...]:
+def group_loads(links: Sequence[BatchLink], manifests: Sequence[Manifest]) -> tuple[ScratchLoad, ...]:
     """One load for each shape of files; batches without files need none."""
-    shapes: dict[tuple[object, ...], list[tuple[Link, Manifest]]] = {}
+    shapes: dict[tuple[object, ...], list[tuple[BatchLink, Manifest]]] = {}
     for link, manifest in zip(links, manifests, strict=True):
         if manifest.parts:
-            shape = (manifest.passages, manifest.identity, manifest.tombstones is None)
+            shape = (manifest.columns, manifest.identity, manifest.tombstones is None)
             shapes.setdefault(shape, []).append((link, manifest))
     return tuple(
-        Load(
-            scratch=f"{SCRATCH}{number}",
+        ScratchLoad(
+            scratch=f"{SCRATCH_PREFIX}{number}",
             links=tuple(link for link, _ in group),
             manifests=tuple(manifest for _, manifest in group),
         )
@@ -88,18 +89,18 @@ def loads_of(links: Sequence[Link], manifests: Sequence[Manifest]) -> tuple[Load
     )
 
 
-def manifest_body(places: Iterable[tuple[str, int]]) -> bytes:
+def copy_manifest_body(files: Iterable[tuple[str, int]]) -> bytes:
     """The list of files for COPY: each must be there, and be of exactly this size."""
-    entries = [{"url": url, "mandatory": True, "meta": {"content_length": size}} for url, size in places]
+    entries = [{"url": url, "mandatory": True, "meta": {"content_length": size}} for url, size in files]
     return json.dumps({"entries": entries}, separators=(",", ":")).encode()
 
 
-def role_words(role: str) -> str:
+def role_clause(role: str) -> str:
     """By which role COPY reads the files."""
     return "IAM_ROLE default" if role == "default" else f"IAM_ROLE {text_literal(role)}"
 
 
-def key_words(access: str, secret: str, token: str | None) -> str:
+def key_clause(access: str, secret: str, token: str | None) -> str:
     """The same by keys; these stand in the statement."""
     session = f" SESSION_TOKEN {text_literal(token)}" if token else ""
     return f"ACCESS_KEY_ID {text_literal(access)} SECRET_ACCESS_KEY {text_literal(secret)}{session}"

@@ -3,30 +3,30 @@
 from collections.abc import Sequence
 
 from syncd.lake.manifest import Manifest
-from syncd.lake.quarantine import replays_of
+from syncd.lake.quarantine import parse_replay_fields
 from syncd.redshift.column_types import TargetType
 from syncd.redshift.quoting import TableRef
 from syncd.redshift.target_table import (
-    Found,
-    add_statements,
-    changes,
-    create_statements,
-    noted,
-    require_no_ends,
-    wanted_columns,
-    widen_statements,
+    ExistingTable,
+    add_column_statements,
+    create_table_statements,
+    own_columns,
+    plan_table_changes,
+    require_no_ended_versions,
+    required_columns,
+    widen_column_statements,
 )
 from syncd.settings import Mode, TargetSettings
 
 
-def ddl_for(
+def preview_ddl(
     table: TableRef,
-    found: Found | None,
+    existing: ExistingTable | None,
     manifests: Sequence[Manifest],
     settings: TargetSettings,
     mode: Mode,
     *,
-    about: str,
+    comment: str,
 ) -> tuple[str, ...]:
     """What makes the target take these files; of rows that nobody has read yet, texts are as narrow as can be.
 
@@ -37,15 +37,15 @@ def ddl_for(
     if not rows:
         return ()
     # What a replay brings back was read with the columns of then.
-    rows.sort(key=lambda manifest: replays_of(manifest.plan) is None)
+    rows.sort(key=lambda manifest: parse_replay_fields(manifest.plan) is None)
     newest = rows[-1]
-    cursor = next((each for each in newest.passages if each.name == newest.identity.cursor), None)
-    own = noted(settings, mode, TargetType.of_text(cursor.redshift) if cursor else None)
-    wanted = (*wanted_columns(rows), *own)
-    if found is None:
-        return create_statements(table, wanted, settings, about=about)
-    require_no_ends(table, found, mode)
+    cursor = next((each for each in newest.columns if each.name == newest.identity.cursor), None)
+    own = own_columns(settings, mode, TargetType.from_text(cursor.redshift) if cursor else None)
+    wanted = (*required_columns(rows), *own)
+    if existing is None:
+        return create_table_statements(table, wanted, settings, comment=comment)
+    require_no_ended_versions(table, existing, mode)
     # A table that somebody else made may go without columns of ours.
-    kept = [column for column in wanted if column.name in found or not column.name.startswith("_syncd_")]
-    lacking = changes(table, found, kept, now=wanted_columns([newest]))
-    return (*widen_statements(table, lacking.widen), *add_statements(table, lacking.add))
+    kept = [column for column in wanted if column.name in existing or not column.name.startswith("_syncd_")]
+    lacking = plan_table_changes(table, existing, kept, newest_columns=required_columns([newest]))
+    return (*widen_column_statements(table, lacking.widen), *add_column_statements(table, lacking.add))

@@ -6,18 +6,25 @@ from typing import Final
 
 from syncd.lake import batch_number
 from syncd.lake.tombstones import Tombstones
-from syncd.redshift.apply_statements import JOINED, PLACE, Landing, batch, column, marks_of
-from syncd.redshift.copy_statement import Load
-from syncd.redshift.quoting import literal, quoted
+from syncd.redshift.apply_statements import (
+    JOIN_ALIAS,
+    PLACE_COLUMN,
+    LoadSqlBuilder,
+    batch_number_sql,
+    column_ref,
+    mark_deleted_assignments,
+)
+from syncd.redshift.copy_statement import ScratchLoad
+from syncd.redshift.quoting import quote_name, value_literal
 from syncd.redshift.target_table import DELETED_AT, VALID_TO
 from syncd.settings import Deletes, Mode
 from watermarks.batch import BatchId
-from watermarks.progress import ORIGIN
+from watermarks.progress import BEFORE_FIRST_BATCH
 
-BATCH: Final = quoted(batch_number.COLUMN)
+BATCH_COLUMN: Final = quote_name(batch_number.BATCH_COLUMN)
 
 
-def buried(landing: Landing, mode: Mode, deletes: Deletes) -> Iterator[str]:
+def delete_statements(landing: LoadSqlBuilder, mode: Mode, deletes: Deletes) -> Iterator[str]:
     """The statements, one a batch; they come when the rows of the landing are in their places.
 
     A version that a later batch brought stays, and so does one whose cursor is above the bound. What is marked takes
@@ -25,59 +32,57 @@ def buried(landing: Landing, mode: Mode, deletes: Deletes) -> Iterator[str]:
     """
     if deletes is Deletes.IGNORE or mode is Mode.REPLACE:
         return
-    for load in landing.burials:
+    for load in landing.delete_loads:
         for link, manifest in zip(load.links, load.manifests, strict=True):
             assert manifest.tombstones is not None
-            burial = _Burial(landing, load, link.id, manifest.tombstones)
+            burial = _BatchDeletes(landing, load, link.id, manifest.tombstones)
             if mode is Mode.HISTORY:
-                yield burial.ended
+                yield burial.end_version_sql
             else:
-                yield burial.marked if deletes is Deletes.SOFT else burial.deleted
+                yield burial.mark_sql if deletes is Deletes.SOFT else burial.delete_sql
 
 
 @dataclass(frozen=True, slots=True)
-class _Burial:
+class _BatchDeletes:
     """The tombstones of one batch."""
 
-    landing: Landing
-    keys: Load
+    landing: LoadSqlBuilder
+    keys: ScratchLoad
     batch: BatchId
     tombstones: Tombstones
 
     @property
     def number(self) -> int:
-        return batch_number.number_of(self.batch)
+        return batch_number.batch_to_number(self.batch)
 
     @property
-    def deleted(self) -> str:
+    def delete_sql(self) -> str:
         keys = self.keys.table
+        return f"DELETE FROM {self._table} USING {keys} WHERE {self._match_condition(self.keys)} AND {keys}.{BATCH_COLUMN} = {self.number}"
+
+    @property
+    def mark_sql(self) -> str:
         return (
-            f"DELETE FROM {self._table} USING {keys} WHERE {self._gone(self.keys)} AND {keys}.{BATCH} = {self.number}"
+            f"UPDATE {self._table} SET {self._mark_assignments} FROM ({self._keys_query}) {JOIN_ALIAS}"
+            f" WHERE {self._match_condition(JOIN_ALIAS)} AND {self._unmarked_condition}"
         )
 
     @property
-    def marked(self) -> str:
-        return (
-            f"UPDATE {self._table} SET {self._marks} FROM ({self._keys}) {JOINED}"
-            f" WHERE {self._gone(JOINED)} AND {self._unmarked}"
-        )
-
-    @property
-    def ended(self) -> str:
+    def end_version_sql(self) -> str:
         """The newest version ends, if it was read before; what came after the tombstones lands after them.
 
         Where they land again, whatever stands behind a version has ended it already: of one that was read again since
         nothing tells any more when it came.
         """
         landing = self.landing
-        newest = f"ROW_NUMBER() OVER (PARTITION BY {landing.grouping('t')} ORDER BY {landing.age('t', 'DESC')})"
-        versions = landing.versions(self._keys, newest)
-        until, end = column(self._table, VALID_TO), literal(self.tombstones.upto.values[0])
+        newest = f"ROW_NUMBER() OVER (PARTITION BY {landing.group_by_columns('t')} ORDER BY {landing.version_order('t', 'DESC')})"
+        versions = landing.select_versions(self._keys_query, newest)
+        until, end = column_ref(self._table, VALID_TO), value_literal(self.tombstones.upto.values[0])
         return (
-            f"UPDATE {self._table} SET {quoted(VALID_TO)} = CASE WHEN {until} < {end} THEN {until} ELSE {end} END,"
-            f" {self._marks} FROM ({versions}) {JOINED} WHERE {landing.same(self._table, JOINED, cursor=True)}"
-            f" AND {batch(self._table)} = {JOINED}.{BATCH} AND {JOINED}.{PLACE} = 1"
-            f" AND {self._older} AND {self._unmarked}"
+            f"UPDATE {self._table} SET {quote_name(VALID_TO)} = CASE WHEN {until} < {end} THEN {until} ELSE {end} END,"
+            f" {self._mark_assignments} FROM ({versions}) {JOIN_ALIAS} WHERE {landing.match_condition(self._table, JOIN_ALIAS, cursor=True)}"
+            f" AND {batch_number_sql(self._table)} = {JOIN_ALIAS}.{BATCH_COLUMN} AND {JOIN_ALIAS}.{PLACE_COLUMN} = 1"
+            f" AND {self._older_condition} AND {self._unmarked_condition}"
         )
 
     @property
@@ -85,23 +90,25 @@ class _Burial:
         return self.landing.table.sql
 
     @property
-    def _keys(self) -> str:
-        return self.landing.keys([self.keys], number=self.number)
+    def _keys_query(self) -> str:
+        return self.landing.select_keys([self.keys], number=self.number)
 
-    def _gone(self, keys: str | Load) -> str:
-        return f"{self.landing.same(self._table, keys)} AND {self._older}"
+    def _match_condition(self, keys: str | ScratchLoad) -> str:
+        return f"{self.landing.match_condition(self._table, keys)} AND {self._older_condition}"
 
     @property
-    def _older(self) -> str:
+    def _older_condition(self) -> str:
         tombstones = self.tombstones
-        seen = f"{batch(self._table)} <= {batch_number.number_of(tombstones.seen)}"
-        meant = self.landing.meant(tombstones, self._table, seen="" if tombstones.seen == ORIGIN else seen)
-        return f"{batch(self._table)} < {self.number} AND {meant}"
+        seen = f"{batch_number_sql(self._table)} <= {batch_number.batch_to_number(tombstones.last_read)}"
+        meant = self.landing.tombstone_condition(
+            tombstones, self._table, seen_condition="" if tombstones.last_read == BEFORE_FIRST_BATCH else seen
+        )
+        return f"{batch_number_sql(self._table)} < {self.number} AND {meant}"
 
     @property
-    def _unmarked(self) -> str:
-        return f"{column(self._table, DELETED_AT)} IS NULL"
+    def _unmarked_condition(self) -> str:
+        return f"{column_ref(self._table, DELETED_AT)} IS NULL"
 
     @property
-    def _marks(self) -> str:
-        return marks_of(self.batch, self.tombstones)
+    def _mark_assignments(self) -> str:
+        return mark_deleted_assignments(self.batch, self.tombstones)

@@ -7,16 +7,16 @@ from typing import Any, Final
 
 from redshift_connector.core import Connection
 
-LONGEST_MESSAGE: Final = 1 << 28
+MAX_MESSAGE_BYTES: Final = 1 << 28
 """Bytes; what claims to be longer is not Redshift."""
-NOWHERE: Final = "/dev/null"
+NULL_SOCKET_PATH: Final = "/dev/null"
 
 
-class LineLost(ConnectionError):
+class ConnectionEnded(ConnectionError):
     """The other side ended the line, in the middle of a message too."""
 
 
-class Wire:
+class DriverSocket:
     """A connected socket as the driver uses one: as its socket and as its file.
 
     The driver takes a read that came short for a whole one. A line that ends in the
@@ -33,7 +33,7 @@ class Wire:
     def connect(self, _place: object) -> None:
         """Nothing: it is connected."""
 
-    def makefile(self, *, mode: str) -> "Wire":  # noqa: ARG002  # the driver's word
+    def makefile(self, *, mode: str) -> "DriverSocket":  # noqa: ARG002  # the driver's word
         return self
 
     def read(self, size: int) -> bytes:
@@ -42,11 +42,11 @@ class Wire:
         Raises:
             LineLost: they did not come, or nobody means so many.
         """
-        if not 0 <= size <= LONGEST_MESSAGE:
-            raise LineLost(f"a message of {size} bytes was announced: this is not how Redshift speaks")
+        if not 0 <= size <= MAX_MESSAGE_BYTES:
+            raise ConnectionEnded(f"a message of {size} bytes was announced: this is not how Redshift speaks")
         found = self._reader.read(size)
         if len(found) != size:
-            raise LineLost("the other side ended the connection")
+            raise ConnectionEnded("the other side ended the connection")
         return found
 
     def write(self, data: bytes) -> int:
@@ -57,7 +57,7 @@ class Wire:
         unsent, self._unsent = self._unsent, bytearray()
         self._sock.sendall(unsent)
 
-    def shut(self) -> None:
+    def end_connection(self) -> None:
         """End the line, from any thread: whoever waits on it sees its end at once."""
         with contextlib.suppress(OSError):  # it is ended, or closed
             # Not the method of an SSLSocket, which would let a write that follows go out in the clear.
@@ -72,7 +72,7 @@ class Wire:
         return self._reader.closed
 
 
-class Driver(Connection):
+class RedshiftDriver(Connection):
     """The driver's connection, with what it keeps to itself.
 
     It would make its socket by itself: IPv4 only, no authority of one's own, no other
@@ -80,18 +80,18 @@ class Driver(Connection):
     without a look, and given ours.
     """
 
-    def __init__(self, wire: Wire, *, user: str, password: str, database: str, name: str) -> None:
+    def __init__(self, wire: DriverSocket, *, user: str, password: str, database: str, name: str) -> None:
         self._wire = wire
-        self.status = b""
+        self.transaction_status = b""
         """Of the transaction: `I` there is none, `T` there is one, `E` it has failed."""
-        self.tag = ""
+        self.command_tag = ""
         """What the server calls the last statement that it carried out."""
         super().__init__(
             user=user,
             password=password,
             database=database,
             application_name=name,
-            unix_sock=NOWHERE,
+            unix_sock=NULL_SOCKET_PATH,
             ssl=False,
             tcp_keepalive=False,
             max_prepared_statements=0,
@@ -113,20 +113,20 @@ class Driver(Connection):
         return int(struct.unpack_from("!i", self._backend_key_data or bytes(4))[0])
 
     @property
-    def last_word(self) -> Exception | None:
+    def pending_error(self) -> Exception | None:
         """The error that the server told last in the answer under way, if it told one."""
         return getattr(self, "error", None)
 
-    def forget(self) -> None:
+    def reset_statement(self) -> None:
         """Drop what is left of the statement before: its error, and its text, which the driver would keep for good."""
         self.error = None
-        self.tag = ""
+        self.command_tag = ""
         self._caches.clear()
 
     def handle_READY_FOR_QUERY(self, data: bytes, ps: object) -> None:  # noqa: N802  # the driver's name
-        self.status = bytes(data)
+        self.transaction_status = bytes(data)
         super().handle_READY_FOR_QUERY(data, ps)
 
     def handle_COMMAND_COMPLETE(self, data: bytes, cursor: Any) -> None:  # noqa: ANN401, N802  # the driver's
-        self.tag = data[:-1].decode("utf-8", "replace").partition(" ")[0].upper()
+        self.command_tag = data[:-1].decode("utf-8", "replace").partition(" ")[0].upper()
         super().handle_COMMAND_COMPLETE(data, cursor)

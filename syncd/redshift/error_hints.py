@@ -2,11 +2,11 @@
 
 from typing import Final
 
-AWAY: Final = (
+UNREACHABLE_HINT: Final = (
     "Is the warehouse up, and is there a way to it from this machine? A paused cluster: aws redshift resume-cluster"
 )
 
-HINTS: Final = (
+ERROR_HINTS: Final = (
     (
         r"query monitoring rule|by wlm abort",
         "Give the loader a queue without that rule, and name its query group in `warehouse.query_group`.",

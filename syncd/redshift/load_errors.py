@@ -7,18 +7,18 @@ from datetime import timedelta
 from typing import Any, Final
 
 from syncd.errors import FileRefused, RowRefused, WarehouseUnfit
-from syncd.redshift.error_table import Refusal, key_of, masked, meaning_of, told_of
-from syncd.redshift.session import Session
+from syncd.redshift.error_table import ServerError, classify_error, mask_secrets, object_key, parse_load_error
+from syncd.redshift.session import WarehouseSession
 from watermarks.errors import HintedError
 
-WITHIN: Final = timedelta(seconds=30)
+QUERY_TIMEOUT: Final = timedelta(seconds=30)
 """For one question: the view takes up to 12 s to answer."""
-ASKED_FOR: Final = 15.0
+LOOKUP_SECONDS: Final = 15.0
 """Seconds in which an error of a moment ago may come up in the view."""
-EVERY: Final = 1.0
-_CUT_AT: Final = 100
+POLL_INTERVAL_SECONDS: Final = 1.0
+_TRUNCATED_AT_CHARACTERS: Final = 100
 """Characters of a sentence that the older view keeps; what is that long may have gone on."""
-_VIEWS: Final = (
+_VIEW_QUERIES: Final = (
     (
         "SELECT query_id, file_name, column_name, error_code, error_message, column_length FROM sys_load_error_detail"
         " WHERE session_id = %s AND query_id > %s AND start_time > dateadd(day, -1, getdate())"
@@ -35,33 +35,33 @@ _VIEWS: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class LoadErrorRow:
     """A row of the view."""
 
     query: int
     file: str
     column: str
     number: int
-    sentence: str
+    message: str
     width: str
-    cut: bool
+    is_truncated: bool
     """Whether the sentence may have gone on: what it says of sizes is not to be believed."""
 
     @classmethod
-    def of(cls, row: tuple[Any, ...], *, newer: bool) -> "Found":
+    def from_row(cls, row: tuple[Any, ...], *, from_newer_view: bool) -> "LoadErrorRow":
         query, file, column, number, sentence, width = row
         return cls(
             query=int(query),
-            file=key_of(str(file or "")),
+            file=object_key(str(file or "")),
             column=str(column or "").strip(),
             number=int(number or 0),
-            sentence=" ".join(str(sentence or "").split()),
+            message=" ".join(str(sentence or "").split()),
             width=str(width or "").strip(),
-            cut=not newer and len(str(sentence or "").rstrip()) >= _CUT_AT,
+            is_truncated=not from_newer_view and len(str(sentence or "").rstrip()) >= _TRUNCATED_AT_CHARACTERS,
         )
 
 
-class LoadErrors:
+class LoadErrorReader:
     """Tells the failed COPYs of one session, one after another.
 
     A row of the view that is older than the last one told here belongs to another COPY,
@@ -70,21 +70,21 @@ class LoadErrors:
 
     def __init__(
         self,
-        session: Session,
+        session: WarehouseSession,
         *,
         wait: Callable[[float], None] = time.sleep,
         now: Callable[[], float] = time.monotonic,
-        patience: float = ASKED_FOR,
+        lookup_seconds: float = LOOKUP_SECONDS,
     ) -> None:
         self._session = session
         self._wait = wait
         self._now = now
-        self._patience = patience
-        self._last = -1
+        self._lookup_seconds = lookup_seconds
+        self._last_query = -1
         self._view = 0
         """Which of the views is open to us, as far as that has been tried."""
 
-    def explained(self, error: HintedError, *, table: str, keys: Collection[str] = ()) -> HintedError:
+    def explain(self, error: HintedError, *, table: str, keys: Collection[str] = ()) -> HintedError:
         """The error of a COPY that failed last on this session, with all that is known of it.
 
         `table` is what the stream is called, `keys` are the files that were to be loaded.
@@ -93,33 +93,35 @@ class LoadErrors:
         """
         if not isinstance(error, FileRefused | RowRefused):
             return error
-        found = self._found(keys) if self._session.alive and not self._session.in_transaction else None
+        found = self._find_row(keys) if self._session.is_alive and not self._session.in_transaction else None
         return _from_view(found, error, table) if found is not None else _from_error(error, table)
 
-    def _found(self, keys: Collection[str]) -> Found | None:
-        deadline = self._now() + self._patience
+    def _find_row(self, keys: Collection[str]) -> LoadErrorRow | None:
+        deadline = self._now() + self._lookup_seconds
         while True:
-            found = self._asked()
+            found = self._query_view()
             if found is None:
                 return None  # what failed first is what has to be told
             mine = next((one for one in found if _is_among(one.file, keys)), None)
             if found:
-                self._last = max(one.query for one in found)
-            if mine is not None or self._now() + EVERY > deadline:
+                self._last_query = max(one.query for one in found)
+            if mine is not None or self._now() + POLL_INTERVAL_SECONDS > deadline:
                 return mine
-            self._wait(EVERY)
+            self._wait(POLL_INTERVAL_SECONDS)
 
-    def _asked(self) -> list[Found] | None:
+    def _query_view(self) -> list[LoadErrorRow] | None:
         """The rows of the first view that is open to us; None where none is, or no answer came."""
-        while self._view < len(_VIEWS):
+        while self._view < len(_VIEW_QUERIES):
             try:
-                rows = self._session.rows(_VIEWS[self._view], (self._session.pid, self._last), within=WITHIN)
+                rows = self._session.rows(
+                    _VIEW_QUERIES[self._view], (self._session.pid, self._last_query), within=QUERY_TIMEOUT
+                )
             except WarehouseUnfit:
                 self._view += 1
             except HintedError:
                 return None
             else:
-                return [Found.of(row, newer=not self._view) for row in rows]
+                return [LoadErrorRow.from_row(row, from_newer_view=not self._view) for row in rows]
         return None
 
 
@@ -128,35 +130,37 @@ def _is_among(file: str, keys: Collection[str]) -> bool:
     return not keys or not file or any(key == file or key.startswith(file) for key in keys)
 
 
-def _from_view(found: Found, error: HintedError, table: str) -> HintedError:
-    refusal = Refusal(state=str(error.facts.get("code", "")), number=found.number, sentence=found.sentence)
-    means = meaning_of(refusal)
+def _from_view(existing: LoadErrorRow, error: HintedError, table: str) -> HintedError:
+    refusal = ServerError(state=str(error.facts.get("code", "")), number=existing.number, message=existing.message)
+    means = classify_error(refusal)
     if means not in {RowRefused, FileRefused}:
         means = type(error)
-    sentence = masked(found.sentence)
-    facts = {**error.facts, "number": found.number}
+    sentence = mask_secrets(existing.message)
+    facts = {**error.facts, "number": existing.number}
     # A number that was cut off in the middle looks like a number: what the error itself said goes before it.
     facts |= (
-        {"reason": facts.get("reason") or f"{sentence}…"} if found.cut else {**told_of(sentence), "reason": sentence}
+        {"reason": facts.get("reason") or f"{sentence}…"}
+        if existing.is_truncated
+        else {**parse_load_error(sentence), "reason": sentence}
     )
-    if found.file:
-        facts["file"] = found.file
-    if found.column:
-        facts["column"] = found.column
-    return _told(means, table, facts)
+    if existing.file:
+        facts["file"] = existing.file
+    if existing.column:
+        facts["column"] = existing.column
+    return _build_error(means, table, facts)
 
 
 def _from_error(error: HintedError, table: str) -> HintedError:
-    return _told(type(error), table, {"reason": error.message, **error.facts})
+    return _build_error(type(error), table, {"reason": error.message, **error.facts})
 
 
-def _told(means: type[HintedError], table: str, facts: dict[str, Any]) -> HintedError:
+def _build_error(error_class: type[HintedError], table: str, facts: dict[str, Any]) -> HintedError:
     places = [f"{word} {facts[word]}" for word in ("file", "column") if facts.get(word)]
     where = f" {', '.join(places)}:" if places else ""
-    return means(f"{table}:{where} {_short(facts)}", hint=_hint(table, facts), **facts)
+    return error_class(f"{table}:{where} {_describe_facts(facts)}", hint=_hint(table, facts), **facts)
 
 
-def _short(facts: dict[str, Any]) -> str:
+def _describe_facts(facts: dict[str, Any]) -> str:
     if "size" in facts and "width" in facts:
         return f"value of {facts['size']:,} bytes, the column holds {facts['width']:,}"
     return str(facts["reason"])

@@ -14,7 +14,7 @@ class Login:
     password: Secret
 
 
-def login_of(settings: WarehouseSettings) -> Login:
+def get_login(settings: WarehouseSettings) -> Login:
     """The login for one connection; what AWS is asked for is asked anew each time, as it is renewed there.
 
     Raises:
@@ -23,13 +23,13 @@ def login_of(settings: WarehouseSettings) -> Login:
         ConfigError: nothing is configured.
     """
     if settings.iam is not None:
-        from syncd.redshift.iam_login import lent  # noqa: PLC0415  # boto3 takes long to load
+        from syncd.redshift.iam_login import get_iam_login  # noqa: PLC0415  # boto3 takes long to load
 
-        return lent(settings, settings.iam)
+        return get_iam_login(settings, settings.iam)
     if settings.secret is not None:
-        from syncd.redshift.secrets_manager import kept  # noqa: PLC0415  # as above
+        from syncd.redshift.secrets_manager import read_secret_login  # noqa: PLC0415  # as above
 
-        return kept(settings, settings.secret)
+        return read_secret_login(settings, settings.secret)
     if settings.password is None:
         raise ConfigError(
             f"warehouse {settings.name}: there is no password",

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final, Self
 
-from watermarks.cursor import Kind, Value
+from watermarks.cursor import CursorValue, ValueKind
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """An identifier, whatever stands in it; always in quotes, for the list of reserved words grows."""
     return '"' + name.replace('"', '""') + '"'
 
@@ -18,8 +18,8 @@ def text_literal(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
-def listed(names: Iterable[str]) -> str:
-    return ", ".join(map(quoted, names))
+def quote_names(names: Iterable[str]) -> str:
+    return ", ".join(map(quote_name, names))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,32 +34,32 @@ class TableRef:
 
     @property
     def sql(self) -> str:
-        return f"{quoted(self.schema)}.{quoted(self.name)}" if self.schema else quoted(self.name)
+        return f"{quote_name(self.schema)}.{quote_name(self.name)}" if self.schema else quote_name(self.name)
 
-    def beside(self, name: str) -> Self:
+    def sibling(self, name: str) -> Self:
         """Another table of the same schema."""
         return type(self)(schema=self.schema, name=name)
 
 
-_CONSTANTS: Final = {
-    Kind.INSTANT: "TIMESTAMP '{}'",
-    Kind.WALL: "TIMESTAMP '{}'",
-    Kind.DATE: "DATE '{}'",
-    Kind.INT: "{}",
-    Kind.DECIMAL: "{}",
+_LITERAL_FORMATS: Final = {
+    ValueKind.INSTANT: "TIMESTAMP '{}'",
+    ValueKind.WALL: "TIMESTAMP '{}'",
+    ValueKind.DATE: "DATE '{}'",
+    ValueKind.INT: "{}",
+    ValueKind.DECIMAL: "{}",
 }
 
 
-def comparable(value: Value) -> bool:
+def is_comparable(value: CursorValue) -> bool:
     """Whether Redshift orders values of this kind as MySQL does, and files hold them as they are."""
-    return value.kind in _CONSTANTS
+    return value.kind in _LITERAL_FORMATS
 
 
-def literal(value: Value) -> str:
+def value_literal(value: CursorValue) -> str:
     """A value of a position as a constant; of a comparable one only."""
-    if isinstance(value.plain, Decimal):
-        return f"{value.plain:f}"  # with an exponent it would be a double, which rounds
+    if isinstance(value.raw, Decimal):
+        return f"{value.raw:f}"  # with an exponent it would be a double, which rounds
     _, _, text = str(value).partition(":")
-    if value.kind in {Kind.INSTANT, Kind.WALL}:
+    if value.kind in {ValueKind.INSTANT, ValueKind.WALL}:
         text = text.removesuffix("Z").replace("T", " ")
-    return _CONSTANTS[value.kind].format(text)
+    return _LITERAL_FORMATS[value.kind].format(text)

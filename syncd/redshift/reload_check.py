@@ -3,25 +3,25 @@
 from collections.abc import Sequence
 
 from syncd.lake.manifest import Manifest
-from syncd.lake.removal_records import cleaned_by
-from syncd.ports.source import Lists
-from watermarks.batch import BatchId, Kind, Link
+from syncd.lake.removal_records import find_removal_records
+from syncd.ports.source import CopyLake
+from watermarks.batch import BatchId, BatchKind, BatchLink
 from watermarks.errors import DataInDoubt
-from watermarks.extraction import Chain
+from watermarks.extraction import BatchChain
 
 
-class FilesGone(DataInDoubt):
+class LoadedFilesGone(DataInDoubt):
     """Files that have landed, and are to land again, are gone or others."""
 
 
-class Proofs:
+class ReloadCheck:
     """Remembers which batches are whole: they may land again in several transactions, after each of which all show."""
 
-    def __init__(self, lists: Lists) -> None:
-        self._lists = lists
-        self._whole = set[BatchId]()
+    def __init__(self, lake_files: CopyLake) -> None:
+        self._lake_files = lake_files
+        self._intact = set[BatchId]()
 
-    def require_whole(self, lost: Sequence[BatchId], chain: Chain) -> None:
+    def require_intact_files(self, lost: Sequence[BatchId], chain: BatchChain) -> None:
         """Make sure that every file of these batches is there, byte for byte; of each once, as long as any are lost.
 
         Raises:
@@ -29,21 +29,21 @@ class Proofs:
             StateMissing: a link is gone.
         """
         for batch in lost:
-            if batch not in self._whole:
-                self._require_files(chain.required(batch), lost)
-                self._whole.add(batch)
+            if batch not in self._intact:
+                self._require_files(chain.require_link(batch), lost)
+                self._intact.add(batch)
         if not lost:
-            self._whole.clear()
+            self._intact.clear()
 
-    def _require_files(self, link: Link, lost: Sequence[BatchId]) -> None:
+    def _require_files(self, link: BatchLink, lost: Sequence[BatchId]) -> None:
         table = f"{link.stream.database}.{link.stream.table}"
-        for part in Manifest.of_link(link).parts if link.kind is not Kind.ABANDONED else ():
-            if not self._lists.holds(part):
-                removed = cleaned_by(self._lists, link.stream, {part.key}).get(part.key)
-                raise FilesGone(
+        for part in Manifest.from_link(link).parts if link.kind is not BatchKind.ABANDONED else ():
+            if not self._lake_files.has_part(part):
+                removed = find_removal_records(self._lake_files, link.stream, {part.key}).get(part.key)
+                raise LoadedFilesGone(
                     f"{link.stream}: the ledger has lost what landed from {lost[0]} on, and"
-                    f" {self._lists.at(part.key)} of {link.id} is gone or another one"
-                    + (f": {removed.said}" if removed else ""),
+                    f" {self._lake_files.address_of(part.key)} of {link.id} is gone or another one"
+                    + (f": {removed.description}" if removed else ""),
                     hint="Was the warehouse restored? Restore the file from the bucket's versions. Or go on without"
                     f" it and read its rows again: syncd watermark rebuild -t {table} --from-ledger --yes; then"
                     f" syncd watermark set -t {table} --redshift-only --after {lost[-1]}; then"

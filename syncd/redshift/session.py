@@ -9,27 +9,35 @@ from typing import Any, Final
 from redshift_connector.cursor import Cursor
 from redshift_connector.error import Error
 
-from syncd.errors import Collided, WarehouseDown
-from syncd.ports.request_stats import Meter, WarehouseAsked
-from syncd.redshift.driver import Driver, Wire
-from syncd.redshift.error_table import STRANGE, Site, fields_of, lost, masked, refused, unknown
+from syncd.errors import TransactionConflict, WarehouseDown
+from syncd.ports.request_stats import CallObserver, WarehouseQueried
+from syncd.redshift.driver import DriverSocket, RedshiftDriver
+from syncd.redshift.error_table import (
+    PROTOCOL_ERRORS,
+    SessionAddress,
+    commit_unknown,
+    connection_lost,
+    map_server_error,
+    mask_secrets,
+    server_error_fields,
+)
 from syncd.redshift.watchdog import WATCHDOG
 from watermarks.errors import HintedError
 
-ENDED_WITHIN: Final = 2.0
+CLOSE_TIMEOUT_SECONDS: Final = 2.0
 """Seconds for a polite end; whatever is not over by then is ended without one."""
-TOLD_APART: Final = frozenset(
+METERED_STATEMENTS: Final = frozenset(
     {
         *("copy", "select", "insert", "update", "delete", "merge", "create", "alter", "drop", "truncate", "lock"),
         *("begin", "commit", "rollback", "set", "show", "grant", "analyze", "with"),
     }
 )
 """First words of statements that are counted by themselves."""
-_IDLE: Final = (b"I", b"")
-_FOREIGN: Final = (Error, OSError, *STRANGE)
+_IDLE_STATUSES: Final = (b"I", b"")
+_DRIVER_ERRORS: Final = (Error, OSError, *PROTOCOL_ERRORS)
 
 
-class Session:
+class WarehouseSession:
     """A connection that commits each statement by itself, but between `begin` and `commit` or `rollback`.
 
     After an error that the server told in full it goes on; after any other it is dead:
@@ -40,10 +48,10 @@ class Session:
 
     def __init__(
         self,
-        driver: Driver,
-        wire: Wire,
+        driver: RedshiftDriver,
+        wire: DriverSocket,
         *,
-        site: Site,
+        address: SessionAddress,
         silence: timedelta,
         meter: Callable[[str, float], None] = lambda _sql, _seconds: None,
     ) -> None:
@@ -53,19 +61,19 @@ class Session:
         self._silence = silence
         self._meter = meter
         self._dead = False
-        self.site: Final = site
+        self.address: Final = address
         self.pid: Final = driver.pid
         """The process that serves it."""
 
     @property
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         """Whether it can still be used, as far as this side knows."""
         return not self._dead
 
     @property
     def in_transaction(self) -> bool:
         """Whether a transaction is open here, be it one that has failed."""
-        return self.alive and self._driver.status not in _IDLE
+        return self.is_alive and self._driver.transaction_status not in _IDLE_STATUSES
 
     def run(self, sql: str, args: Sequence[object] = (), *, within: timedelta | None = None) -> int:
         """Carry out a statement; how many rows it changed, -1 where the driver knows no number.
@@ -106,14 +114,16 @@ class Session:
             Collided: nothing of it landed.
             HintedError: as the server told; nothing of it landed.
         """
-        if not self.alive:
-            raise self._gone()
+        if not self.is_alive:
+            raise self._connection_lost_before()
         if not self.in_transaction:
             raise RuntimeError("there is no transaction to commit: a statement has ended it")
         self._execute("COMMIT", (), within, commits=True)
-        if self._driver.tag != "COMMIT":
+        if self._driver.command_tag != "COMMIT":
             # A transaction that failed before answers COMMIT with a rollback, and calls it no error.
-            raise Collided(f"{self.site}: a statement had failed before COMMIT: nothing of the transaction landed")
+            raise TransactionConflict(
+                f"{self.address}: a statement had failed before COMMIT: nothing of the transaction landed"
+            )
 
     def rollback(self) -> None:
         """End the transaction, nothing in it done; on a dead session the server does so by itself."""
@@ -126,7 +136,7 @@ class Session:
 
     def abort(self) -> None:
         """End the connection at once, from any thread; a statement under way fails as if the line had broken."""
-        self._wire.shut()
+        self._wire.end_connection()
 
     def close(self) -> None:
         """End the session; never waits long, never fails."""
@@ -134,21 +144,21 @@ class Session:
         self._dead = True
         try:
             if polite:
-                with WATCHDOG.bound(ENDED_WITHIN, self._wire.shut):
+                with WATCHDOG.limit(CLOSE_TIMEOUT_SECONDS, self._wire.end_connection):
                     self._driver.close()
-        except _FOREIGN:
+        except _DRIVER_ERRORS:
             pass  # it was ended already: that is all that was wanted
         finally:
             self._wire.close()
 
     def _execute(self, sql: str, args: Sequence[object], within: timedelta | None, *, commits: bool = False) -> Cursor:
         if self._dead:
-            raise self._gone()
-        self._driver.forget()
+            raise self._connection_lost_before()
+        self._driver.reset_statement()
         cursor = self._driver.cursor()
         began = time.monotonic()
         try:
-            with self._mapped(sql, within or self._silence, commits=commits):
+            with self._map_errors(sql, within or self._silence, commits=commits):
                 if args:
                     cursor.execute(sql, tuple(args))
                 else:
@@ -158,71 +168,75 @@ class Session:
         return cursor
 
     @contextmanager
-    def _mapped(self, sql: str, within: timedelta, *, commits: bool) -> Iterator[None]:
+    def _map_errors(self, sql: str, within: timedelta, *, commits: bool) -> Iterator[None]:
         """Bound what is done here, and turn the driver's errors into ours."""
-        with WATCHDOG.bound(within.total_seconds(), self._wire.shut) as bound:
+        with WATCHDOG.limit(within.total_seconds(), self._wire.end_connection) as bound:
             try:
                 yield
-            except _FOREIGN as error:
-                found = self._found(error, sql, late=within if bound.passed else None, commits=commits)
-                raise found from _without_secrets(error, sql)
+            except _DRIVER_ERRORS as error:
+                found = self._to_hinted_error(error, sql, late=within if bound.timed_out else None, commits=commits)
+                raise found from _mask_error(error, sql)
             except BaseException:
-                self._die()  # interrupted in the middle of an answer: the rest of it would answer the next question
+                self._drop_connection()  # interrupted in the middle of an answer: the rest of it would answer the next question
                 raise
-        if bound.passed:
-            self._die()  # it was over in the moment in which it was ended
+        if bound.timed_out:
+            self._drop_connection()  # it was over in the moment in which it was ended
 
-    def _found(self, error: Exception, sql: str, *, late: timedelta | None, commits: bool) -> HintedError:
-        fields = fields_of(error)
+    def _to_hinted_error(self, error: Exception, sql: str, *, late: timedelta | None, commits: bool) -> HintedError:
+        fields = server_error_fields(error)
         if fields is not None and fields.get("S") not in {"FATAL", "PANIC"}:
             # The driver raises it after the server has said that it is ready for more.
-            return refused(fields, self.site, sql=sql)
-        last_word = fields_of(self._driver.last_word)
-        self._die()
+            return map_server_error(fields, self.address, sql=sql)
+        last_word = server_error_fields(self._driver.pending_error)
+        self._drop_connection()
         if commits:
-            return unknown(self.site, "no answer came in time" if late else "the connection was lost")
+            return commit_unknown(self.address, "no answer came in time" if late else "the connection was lost")
         if late:
-            return self._late(late)
+            return self._timeout_error(late)
         if last_word is not None:
-            return refused(last_word, self.site, sql=sql)
-        if isinstance(error, Error) and not _is_of_the_line(error):
+            return map_server_error(last_word, self.address, sql=sql)
+        if isinstance(error, Error) and not _is_connection_error(error):
             # It does not take what we gave it: a fault of ours.
-            return HintedError(f"{self.site}: the driver refuses: {masked(str(error), sql)}")
-        return lost(error, self.site)
+            return HintedError(f"{self.address}: the driver refuses: {mask_secrets(str(error), sql)}")
+        return connection_lost(error, self.address)
 
-    def _late(self, within: timedelta) -> WarehouseDown:
+    def _timeout_error(self, within: timedelta) -> WarehouseDown:
         return WarehouseDown(
-            f"{self.site}: no answer within {within.total_seconds():g} s; the connection was ended",
+            f"{self.address}: no answer within {within.total_seconds():g} s; the connection was ended",
             hint="See what it waits for: SELECT * FROM svv_transactions;  A longer time: `warehouse.longest_statement`,"
             " `warehouse.silence`.",
         )
 
-    def _gone(self) -> WarehouseDown:
-        return WarehouseDown(f"{self.site}: this connection was lost before")
+    def _connection_lost_before(self) -> WarehouseDown:
+        return WarehouseDown(f"{self.address}: this connection was lost before")
 
-    def _die(self) -> None:
+    def _drop_connection(self) -> None:
         self._dead = True
-        self._wire.shut()
+        self._wire.end_connection()
         self._wire.close()
 
 
-def metered_by(meter: Meter, warehouse: str) -> Callable[[str, float], None]:
+def statement_meter(meter: CallObserver, warehouse: str) -> Callable[[str, float], None]:
     """What counts statements of sessions with one warehouse, by their first word."""
 
     def count(sql: str, seconds: float) -> None:
         word = sql.lstrip()[:12].split(None, 1)[0].rstrip(";").casefold() if sql.strip() else ""
-        meter(WarehouseAsked(warehouse=warehouse, statement=word if word in TOLD_APART else "other", seconds=seconds))
+        meter(
+            WarehouseQueried(
+                warehouse=warehouse, statement=word if word in METERED_STATEMENTS else "other", seconds=seconds
+            )
+        )
 
     return count
 
 
-def _is_of_the_line(error: Exception) -> bool:
+def _is_connection_error(error: Exception) -> bool:
     return any(word in str(error) for word in ("BrokenPipe", "connection is closed", "communication error", "time out"))
 
 
-def _without_secrets(error: Exception, sql: str) -> Exception:
+def _mask_error(error: Exception, sql: str) -> Exception:
     """The driver's error as a traceback may show it."""
-    fields = fields_of(error)
+    fields = server_error_fields(error)
     if fields is not None:
-        error.args = ({name: masked(told, sql) for name, told in fields.items()},)
+        error.args = ({name: mask_secrets(told, sql) for name, told in fields.items()},)
     return error

@@ -9,47 +9,52 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from syncd.datatypes.columns import Passage
-from syncd.lake.batch_number import COLUMN
+from syncd.datatypes.columns import ColumnMapping
+from syncd.lake.batch_number import BATCH_COLUMN
 from syncd.lake.window_reads import Part
-from syncd.parquet.batch_conversion import REASON
-from syncd.parquet.part_writer import PartWriter, Tally
-from syncd.s3.lake_client import Lake, NewObject
-from syncd.s3.ranged_file import opened
-from watermarks.cursor import START
+from syncd.parquet.batch_conversion import REASON_COLUMN
+from syncd.parquet.part_writer import DigestingFile, PartWriter
+from syncd.s3.lake_client import ObjectUpload, S3Lake
+from syncd.s3.ranged_file import open_part
+from watermarks.cursor import START_CURSOR
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedFileRow:
     """One row by its place in a file, and why it cannot land."""
 
-    place: int
+    row_number: int
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Sifted:
+class FileRefusals:
     """A file and the rows of it that do not land."""
 
     part: Part
-    refused: tuple[Refused, ...]
+    rows: tuple[RefusedFileRow, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Divided:
+class SplitFile:
     """What became of a file."""
 
-    kept: Part | None
+    accepted: Part | None
     """None where no row is left."""
     refused: Part
 
 
-def divide(lake: Lake, sifted: Sifted, passages: Sequence[Passage], *, kept: str, refused: str) -> Divided:
+def split_file(
+    lake: S3Lake, refusals: FileRefusals, mappings: Sequence[ColumnMapping], *, accepted_key: str, refused_key: str
+) -> SplitFile:
     """Write the rows of a file to two others, row group by row group."""
-    reasons = {one.place: one.reason for one in sifted.refused}
-    file = opened(lake, sifted.part)
+    reasons = {one.row_number: one.reason for one in refusals.rows}
+    file = open_part(lake, refusals.part)
     first = 0
-    with CleanFile(lake.new(kept), passages) as clean, AsideFile(lake.new(refused)) as aside:
+    with (
+        AcceptedRowsFile(lake.new_object(accepted_key), mappings) as clean,
+        RefusedRowsFile(lake.new_object(refused_key)) as aside,
+    ):
         for group in range(file.num_row_groups):
             rows = file.read_row_group(group)
             some = {place - first: reasons[place] for place in reasons if first <= place < first + rows.num_rows}
@@ -58,22 +63,22 @@ def divide(lake: Lake, sifted: Sifted, passages: Sequence[Passage], *, kept: str
             clean.write(rows.filter(pa.array(lands)))
             aside.write(rows, some)
             first += rows.num_rows
-        left = clean.close() if sifted.part.rows > len(reasons) else None
-        part = sifted.part
-        return Divided(
-            kept=replace(left, low=part.low, high=part.high) if left else None,
+        left = clean.close() if refusals.part.rows > len(reasons) else None
+        part = refusals.part
+        return SplitFile(
+            accepted=replace(left, low=part.low, high=part.high) if left else None,
             refused=replace(aside.close(), low=part.low, high=part.high),
         )
 
 
-class CleanFile:
+class AcceptedRowsFile:
     """Rows of a file as another file of the same columns; after an error, or without `close`, nothing stands."""
 
-    def __init__(self, made: NewObject, passages: Sequence[Passage]) -> None:
-        self._made = made
-        self._passages = passages
+    def __init__(self, new_object: ObjectUpload, mappings: Sequence[ColumnMapping]) -> None:
+        self._object = new_object
+        self._mappings = mappings
         self._writer: PartWriter | None = None
-        self._stands = False
+        self._is_complete = False
 
     def __enter__(self) -> Self:
         return self
@@ -81,26 +86,26 @@ class CleanFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not self._stands:
+        if not self._is_complete:
             if self._writer is not None:
                 self._writer.abandon()
-            self._made.abort()
+            self._object.abort()
 
     def write(self, rows: pa.Table) -> None:
         if not rows.num_rows:
             return
         if self._writer is None:
-            self._writer = PartWriter(self._made, self._passages, batch=rows.column(COLUMN)[0].as_py())
-        for batch in rows.drop_columns([COLUMN]).to_batches():
+            self._writer = PartWriter(self._object, self._mappings, batch=rows.column(BATCH_COLUMN)[0].as_py())
+        for batch in rows.drop_columns([BATCH_COLUMN]).to_batches():
             self._writer.write(batch)
 
     def close(self) -> Part:
         assert self._writer is not None
         written = self._writer.close()
-        stood = self._made.finish()
-        self._stands = True
+        stood = self._object.finish()
+        self._is_complete = True
         return Part(
-            key=self._made.key,
+            key=self._object.key,
             etag=stood.etag,
             bytes=written.bytes,
             rows=written.rows,
@@ -111,15 +116,15 @@ class CleanFile:
         )
 
 
-class AsideFile:
+class RefusedRowsFile:
     """Refused rows as files hold them, each with its reason; they are few, and may be long."""
 
-    def __init__(self, made: NewObject) -> None:
-        self._made = made
-        self._tally = Tally(made)
+    def __init__(self, new_object: ObjectUpload) -> None:
+        self._object = new_object
+        self._output = DigestingFile(new_object)
         self._file: pq.ParquetWriter | None = None
         self._rows = 0
-        self._stands = False
+        self._is_complete = False
 
     def __enter__(self) -> Self:
         return self
@@ -127,9 +132,9 @@ class AsideFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not self._stands:
-            self._tally.abandoned = True
-            self._made.abort()
+        if not self._is_complete:
+            self._output.abandoned = True
+            self._object.abort()
 
     def write(self, rows: pa.Table, reasons: Mapping[int, str]) -> None:
         """Take those of the rows that have a reason."""
@@ -137,23 +142,23 @@ class AsideFile:
             return
         places = sorted(reasons)
         told = pa.array([reasons[place] for place in places], pa.string())
-        table = rows.take(places).append_column(REASON, told)
+        table = rows.take(places).append_column(REASON_COLUMN, told)
         if self._file is None:
-            self._file = pq.ParquetWriter(pa.PythonFile(self._tally, mode="w"), table.schema, store_schema=False)
+            self._file = pq.ParquetWriter(pa.PythonFile(self._output, mode="w"), table.schema, store_schema=False)
         self._file.write_table(table)
         self._rows += table.num_rows
 
     def close(self) -> Part:
         assert self._file is not None
         self._file.close()
-        stood = self._made.finish()
-        self._stands = True
+        stood = self._object.finish()
+        self._is_complete = True
         return Part(
-            key=self._made.key,
+            key=self._object.key,
             etag=stood.etag,
             bytes=stood.bytes,
             rows=self._rows,
-            sha256=self._tally.digest.hexdigest(),
-            low=START,
-            high=START,
+            sha256=self._output.digest.hexdigest(),
+            low=START_CURSOR,
+            high=START_CURSOR,
         )

@@ -11,43 +11,43 @@ from typing import Final
 
 
 @dataclass(order=True, slots=True)
-class Bound:
+class TimedWait:
     """A wait that may last until `due`; `passed` says whether it was ended."""
 
-    due: float
+    due_at: float
     number: int
-    end: Callable[[], None] = field(compare=False)
-    over: bool = field(default=False, compare=False)
-    passed: bool = field(default=False, compare=False)
+    on_timeout: Callable[[], None] = field(compare=False)
+    is_over: bool = field(default=False, compare=False)
+    timed_out: bool = field(default=False, compare=False)
 
 
 class Watchdog:
     """Ends waits from outside, for a socket's own time limit bounds one read and not a whole answer."""
 
     def __init__(self) -> None:
-        self._bounds: list[Bound] = []
+        self._waits: list[TimedWait] = []
         self._numbers = itertools.count()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
     @contextmanager
-    def bound(self, seconds: float, end: Callable[[], None]) -> Iterator[Bound]:
+    def limit(self, seconds: float, on_timeout: Callable[[], None]) -> Iterator[TimedWait]:
         """Call `end`, from the watching thread, if the `with` lasts longer than this."""
-        made = Bound(time.monotonic() + seconds, next(self._numbers), end)
+        made = TimedWait(time.monotonic() + seconds, next(self._numbers), on_timeout)
         with self._changed:
-            heapq.heappush(self._bounds, made)
-            self._watch()
-            if self._bounds[0] is made:
+            heapq.heappush(self._waits, made)
+            self._ensure_thread()
+            if self._waits[0] is made:
                 self._changed.notify()
         try:
             yield made
         finally:
             with self._changed:
-                made.over = True
-                while self._bounds and self._bounds[0].over:
-                    heapq.heappop(self._bounds)
+                made.is_over = True
+                while self._waits and self._waits[0].is_over:
+                    heapq.heappop(self._waits)
 
-    def _watch(self) -> None:
+    def _ensure_thread(self) -> None:
         if self._thread is None or not self._thread.is_alive():  # the second: after a fork it is another process's
             self._thread = threading.Thread(target=self._run, name="watchdog of the warehouse", daemon=True)
             self._thread.start()
@@ -55,20 +55,20 @@ class Watchdog:
     def _run(self) -> None:
         with self._changed:
             while True:
-                self._changed.wait(self._end_due())
+                self._changed.wait(self._end_overdue())
 
-    def _end_due(self) -> float | None:
+    def _end_overdue(self) -> float | None:
         """End whatever is due; how long there is nothing more to do."""
-        while self._bounds:
-            first = self._bounds[0]
-            left = first.due - time.monotonic()
-            if not first.over:
+        while self._waits:
+            first = self._waits[0]
+            left = first.due_at - time.monotonic()
+            if not first.is_over:
                 if left > 0:
                     return left
                 # Under the lock: a wait that is over by now is not ended any more.
-                first.passed = True
-                first.end()
-            heapq.heappop(self._bounds)
+                first.timed_out = True
+                first.on_timeout()
+            heapq.heappop(self._waits)
         return None
 
 

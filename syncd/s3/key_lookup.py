@@ -10,48 +10,48 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from syncd.lake.window_reads import Part
-from syncd.s3.lake_client import Lake
-from syncd.s3.ranged_file import opened
+from syncd.s3.lake_client import S3Lake
+from syncd.s3.ranged_file import open_part
 from watermarks.errors import Misuse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
+class KeyHit:
     """One row of a file."""
 
-    row: int
+    row_number: int
     """Its number in the file, from 0."""
     values: Mapping[str, object] = field(default_factory=dict[str, object])
 
 
-class KeyedFiles:
+class LakeKeyFinder:
     """Looks for keys in the files of one lake."""
 
-    def __init__(self, lake: Lake) -> None:
+    def __init__(self, lake: S3Lake) -> None:
         self._lake = lake
 
-    def hits(self, part: Part, key: Mapping[str, str], *, also: tuple[str, ...] = ()) -> Iterator[Hit]:
+    def find_key(self, part: Part, key: Mapping[str, str], *, extra_columns: tuple[str, ...] = ()) -> Iterator[KeyHit]:
         """The rows of a file that have this key, with the values of some further columns.
 
         Raises:
             Misuse: a value of the key cannot be one of its column.
         """
-        file = opened(self._lake, part)
+        file = open_part(self._lake, part)
         schema = file.schema_arrow
         if not set(key) <= set(schema.names):
             return
-        wanted = {name: _typed(name, text, schema.field(name).type) for name, text in key.items()}
-        columns = [name for name in (*key, *also) if name in schema.names]
+        wanted = {name: _to_scalar(name, text, schema.field(name).type) for name, text in key.items()}
+        columns = [name for name in (*key, *extra_columns) if name in schema.names]
         before = 0
         for number in range(file.num_row_groups):
             group = file.metadata.row_group(number)
             if _may_hold(group, wanted):
                 rows = file.read_row_group(number, columns=columns)
-                yield from _found(rows, wanted, before)
+                yield from _matching_rows(rows, wanted, before)
             before += group.num_rows
 
 
-def _typed(name: str, text: str, kind: pa.DataType) -> Any:  # noqa: ANN401  # a scalar of Arrow
+def _to_scalar(name: str, text: str, kind: pa.DataType) -> Any:  # noqa: ANN401  # a scalar of Arrow
     try:
         if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
             return pa.scalar(text.encode(), kind)
@@ -74,7 +74,7 @@ def _may_hold(group: pq.RowGroupMetaData, wanted: Mapping[str, Any]) -> bool:
     return True
 
 
-def _found(rows: pa.Table, wanted: Mapping[str, Any], before: int) -> Iterator[Hit]:
+def _matching_rows(rows: pa.Table, wanted: Mapping[str, Any], before: int) -> Iterator[KeyHit]:
     mask = None
     for name, value in wanted.items():
         same = pc.equal(rows[name], value)
@@ -82,4 +82,4 @@ def _found(rows: pa.Table, wanted: Mapping[str, Any], before: int) -> Iterator[H
     places = pc.indices_nonzero(pc.fill_null(mask, False)).to_pylist()  # noqa: FBT003  # Arrow's own form
     for place in places:
         [values] = rows.slice(place, 1).to_pylist()
-        yield Hit(row=before + place, values=values)
+        yield KeyHit(row_number=before + place, values=values)

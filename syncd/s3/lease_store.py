@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from watermarks.errors import Transient
-from watermarks.store import Revision, Store, Stored
+from watermarks.store import Revision, Store, StoredObject
 
-OWNERS = "owners/"
+OWNERS_PREFIX = "owners/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,23 +16,23 @@ class LeaseStore:
     quick: Store
     patient: Store
 
-    def read(self, key: str) -> Stored | None:
+    def read(self, key: str) -> StoredObject | None:
         try:
-            return self._of(key).read(key)
+            return self._store_for(key).read(key)
         except Transient:
-            if not key.startswith(OWNERS):
+            if not key.startswith(OWNERS_PREFIX):
                 raise
             # Who takes a claim reads an owner too, and has no next beat; a connection may have died of idleness.
             return self.quick.read(key)
 
     def create(self, key: str, body: bytes) -> Revision:
-        return self._of(key).create(key, body)
+        return self._store_for(key).create(key, body)
 
-    def replace(self, key: str, body: bytes, *, seen: Revision) -> Revision:
-        return self._of(key).replace(key, body, seen=seen)
+    def replace(self, key: str, body: bytes, *, expected: Revision) -> Revision:
+        return self._store_for(key).replace(key, body, expected=expected)
 
     def list(self, prefix: str) -> Iterator[str]:
         return self.patient.list(prefix)
 
-    def _of(self, key: str) -> Store:
-        return self.quick if key.startswith(OWNERS) else self.patient
+    def _store_for(self, key: str) -> Store:
+        return self.quick if key.startswith(OWNERS_PREFIX) else self.patient

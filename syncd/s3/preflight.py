@@ -14,20 +14,20 @@ from typing import Any, Final
 from botocore import exceptions as boto
 
 from syncd.errors import LakeDown
-from syncd.ports.preflight import Sheet
-from syncd.s3.lake_client import Lake
+from syncd.ports.preflight import CheckSheet
+from syncd.s3.lake_client import S3Lake
 from syncd.settings import LakeSettings
 from watermarks.clock import SystemClock
 
-ROOM: Final = "doctor/"
+TRIAL_PREFIX: Final = "doctor/"
 """Where what is tried lies."""
-LEFT_FOR: Final = timedelta(hours=1)
+LEFTOVER_AGE: Final = timedelta(hours=1)
 """What a killed doctor left is removed by the next one after so long: another may be at work."""
-RACES: Final = 4
-_REFUSED: Final = frozenset({HTTPStatus.PRECONDITION_FAILED, HTTPStatus.CONFLICT})
+RACE_COUNT: Final = 4
+_CONDITION_FAILED_STATUSES: Final = frozenset({HTTPStatus.PRECONDITION_FAILED, HTTPStatus.CONFLICT})
 
 
-def policy(settings: LakeSettings) -> str:
+def iam_policy(settings: LakeSettings) -> str:
     """The IAM policy that is enough for this lake."""
     bucket = f"arn:aws:s3:::{settings.bucket}"
     below = f"{bucket}/{settings.prefix}/*" if settings.prefix else f"{bucket}/*"
@@ -40,139 +40,141 @@ def policy(settings: LakeSettings) -> str:
     return json.dumps({"Version": "2012-10-17", "Statement": statements})
 
 
-def examine(lake: Lake, sheet: Sheet, *, nonce: str) -> None:
+def check_lake(lake: S3Lake, sheet: CheckSheet, *, nonce: str) -> None:
     """Look at one lake."""
-    look = _Look(lake, sheet, f"{ROOM}{nonce}/")
-    with sheet.checking("bucket", remedy=""):
-        look.bucket()
-    if not sheet.fits("bucket"):
+    look = _LakeCheck(lake, sheet, f"{TRIAL_PREFIX}{nonce}/")
+    with sheet.record_errors("bucket", remedy=""):
+        look.check_bucket()
+    if not sheet.has_passed("bucket"):
         return
     try:
-        with sheet.checking("write"):
-            look.write()
-        if sheet.fits("write"):
-            with sheet.checking("create once"):
-                look.create_once()
-            with sheet.checking("replace if unchanged"):
-                look.replace_if_unchanged()
-            with sheet.checking("unfinished uploads"):
-                look.uploads()
+        with sheet.record_errors("write"):
+            look.check_write()
+        if sheet.has_passed("write"):
+            with sheet.record_errors("create once"):
+                look.check_create_once()
+            with sheet.record_errors("replace if unchanged"):
+                look.check_replace_if_unchanged()
+            with sheet.record_errors("unfinished uploads"):
+                look.check_uploads()
     finally:
-        with sheet.checking("remove", remedy=policy(lake.settings)):
-            look.remove()
+        with sheet.record_errors("remove", remedy=iam_policy(lake.settings)):
+            look.remove_trial_objects()
 
 
-class _Look:
+class _LakeCheck:
     """One look around a lake."""
 
-    def __init__(self, lake: Lake, sheet: Sheet, room: str) -> None:
+    def __init__(self, lake: S3Lake, sheet: CheckSheet, prefix: str) -> None:
         self._lake = lake
         self._sheet = sheet
-        self._room = room
+        self._prefix = prefix
 
-    def bucket(self) -> None:
+    def check_bucket(self) -> None:
         settings = self._lake.settings
         now = SystemClock().now
-        with self._lake.mapped("", f"s3:ListBucket on the bucket. All that is needed: {policy(settings)}"):
+        with self._lake.map_errors("", f"s3:ListBucket on the bucket. All that is needed: {iam_policy(settings)}"):
             before = now()
             answer: Any = self._lake.client.list_objects_v2(
-                Bucket=settings.bucket, Prefix=self._lake.name(ROOM), MaxKeys=1
+                Bucket=settings.bucket, Prefix=self._lake.object_name(TRIAL_PREFIX), MaxKeys=1
             )
-        self._sheet.good("bucket", f"{self._lake.at('')} is there, and may be listed")
+        self._sheet.add_pass("bucket", f"{self._lake.address_of('')} is there, and may be listed")
         headers = answer["ResponseMetadata"]["HTTPHeaders"]
         if "date" in headers:
             asked = iter((before, now()))
             shown = parsedate_to_datetime(headers["date"]).astimezone(UTC)
-            self._sheet.clock(lambda: shown, step=timedelta(seconds=1), now=lambda: next(asked))
-        self._region(str(headers.get("x-amz-bucket-region", "")))
+            self._sheet.check_clock(lambda: shown, step=timedelta(seconds=1), now=lambda: next(asked))
+        self._check_region(str(headers.get("x-amz-bucket-region", "")))
 
-    def _region(self, told: str) -> None:
+    def _check_region(self, told: str) -> None:
         ours = self._lake.client.meta.region_name
         if told and told != ours:
-            return self._sheet.bad(
+            return self._sheet.add_failure(
                 "region", f"the bucket is in {told}, and {ours} is asked", f"lake: {{region: {told}}}"
             )
-        return self._sheet.good("region", told or f"{ours}, as far as the server tells")
+        return self._sheet.add_pass("region", told or f"{ours}, as far as the server tells")
 
-    def write(self) -> None:
-        where = f"All that is needed: {policy(self._lake.settings)}"
+    def check_write(self) -> None:
+        where = f"All that is needed: {iam_policy(self._lake.settings)}"
         body = b"syncd doctor"
-        with self._lake.mapped(self._room, f"s3:PutObject and s3:GetObject on the keys. {where}"):
+        with self._lake.map_errors(self._prefix, f"s3:PutObject and s3:GetObject on the keys. {where}"):
             self._put("written", body)
-            found = self._lake.client.get_object(**self._at("written"))["Body"].read()
+            found = self._lake.client.get_object(**self._object_args("written"))["Body"].read()
         if found != body:
-            raise LakeDown(f"{self._lake.at(self._room)}written: other bytes came back than were written")
-        self._sheet.good("write", "what is written is read back")
+            raise LakeDown(f"{self._lake.address_of(self._prefix)}written: other bytes came back than were written")
+        self._sheet.add_pass("write", "what is written is read back")
 
-    def create_once(self) -> None:
+    def check_create_once(self) -> None:
         """I: of two that create one object, one does; and nobody does where one stands."""
         self._put("once", b"first", IfNoneMatch="*")
-        if self._won(lambda: self._put("once", b"second", IfNoneMatch="*")):
-            return self._ignored("create once", "If-None-Match")
-        for number in range(RACES):
-            wins = self._raced(partial(self._put, f"race{number}", IfNoneMatch="*"))
+        if self._is_accepted(lambda: self._put("once", b"second", IfNoneMatch="*")):
+            return self._report_ignored_condition("create once", "If-None-Match")
+        for number in range(RACE_COUNT):
+            wins = self._count_race_wins(partial(self._put, f"race{number}", IfNoneMatch="*"))
             if wins != 1:
-                return self._lost("create once", wins)
-        return self._sheet.good("create once", f"of two that race to create an object one does, {RACES} times")
+                return self._report_race("create once", wins)
+        return self._sheet.add_pass("create once", f"of two that race to create an object one does, {RACE_COUNT} times")
 
-    def replace_if_unchanged(self) -> None:
+    def check_replace_if_unchanged(self) -> None:
         first = self._put("document", b"0")
         seen = self._put("document", b"1", IfMatch=first)
-        if self._won(lambda: self._put("document", b"2", IfMatch=first)):
-            return self._ignored("replace if unchanged", "If-Match")
-        for _ in range(RACES):
-            wins = self._raced(partial(self._put, "document", IfMatch=seen))
+        if self._is_accepted(lambda: self._put("document", b"2", IfMatch=first)):
+            return self._report_ignored_condition("replace if unchanged", "If-Match")
+        for _ in range(RACE_COUNT):
+            wins = self._count_race_wins(partial(self._put, "document", IfMatch=seen))
             if wins != 1:
-                return self._lost("replace if unchanged", wins)
-            seen = self._lake.client.head_object(**self._at("document"))["ETag"]
-        return self._sheet.good(
-            "replace if unchanged", f"of two that race to replace an object one does, {RACES} times"
+                return self._report_race("replace if unchanged", wins)
+            seen = self._lake.client.head_object(**self._object_args("document"))["ETag"]
+        return self._sheet.add_pass(
+            "replace if unchanged", f"of two that race to replace an object one does, {RACE_COUNT} times"
         )
 
-    def uploads(self) -> None:
-        self._lake.abandon(self._room, mine=lambda _key: False)
-        self._sheet.good("unfinished uploads", "they can be seen, and given up")
+    def check_uploads(self) -> None:
+        self._lake.abort_uploads(self._prefix, mine=lambda _key: False)
+        self._sheet.add_pass("unfinished uploads", "they can be seen, and given up")
 
-    def remove(self) -> None:
+    def remove_trial_objects(self) -> None:
         """Remove what was tried, and what one that was killed has left."""
         now = datetime.now(UTC)
-        found = self._lake.stray(ROOM)
-        keys = [key for key, at in found if key.startswith(self._room) or now - at > LEFT_FOR]
-        self._lake.drop(keys)
-        self._sheet.good("remove", "what was tried is removed again")
+        found = self._lake.list_objects(TRIAL_PREFIX)
+        keys = [key for key, at in found if key.startswith(self._prefix) or now - at > LEFTOVER_AGE]
+        self._lake.delete_objects(keys)
+        self._sheet.add_pass("remove", "what was tried is removed again")
 
-    def _ignored(self, check: str, header: str) -> None:
+    def _report_ignored_condition(self, check: str, header: str) -> None:
         told = f"the server takes a write that {header} forbids: two processes could both think that they own a batch"
-        self._sheet.bad(check, told, "Use AWS S3, or a server that honours conditional writes (MinIO from 2024-09).")
+        self._sheet.add_failure(
+            check, told, "Use AWS S3, or a server that honours conditional writes (MinIO from 2024-09)."
+        )
 
-    def _lost(self, check: str, wins: int) -> None:
+    def _report_race(self, check: str, wins: int) -> None:
         told = f"of two that raced {'both were told that they had won' if wins else 'neither won'}"
-        self._sheet.bad(check, told, "Use AWS S3, or a server whose conditional writes are one step.")
+        self._sheet.add_failure(check, told, "Use AWS S3, or a server whose conditional writes are one step.")
 
-    def _raced(self, put: Callable[[bytes], str]) -> int:
+    def _count_race_wins(self, put: Callable[[bytes], str]) -> int:
         """How many of two that put at the same moment were told that they did."""
         start = threading.Barrier(2, timeout=10)
 
         def one(body: bytes) -> bool:
             start.wait()
-            return self._won(lambda: put(body))
+            return self._is_accepted(lambda: put(body))
 
         with ThreadPoolExecutor(2, thread_name_prefix="race") as racers:
             # A tag is a digest: only bodies that never stood before give a tag that nobody has seen.
             return sum(racers.map(one, (secrets.token_bytes(16), secrets.token_bytes(16))))
 
-    def _won(self, put: Callable[[], str]) -> bool:
+    def _is_accepted(self, put: Callable[[], str]) -> bool:
         try:
             put()
         except boto.ClientError as error:
-            if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") in _REFUSED:
+            if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") in _CONDITION_FAILED_STATUSES:
                 return False
             raise
         return True
 
     def _put(self, name: str, body: bytes, **condition: str) -> str:
-        asked: dict[str, Any] = {**self._at(name), **condition}
+        asked: dict[str, Any] = {**self._object_args(name), **condition}
         return str(self._lake.client.put_object(**asked, Body=body)["ETag"])
 
-    def _at(self, name: str) -> dict[str, Any]:
-        return {"Bucket": self._lake.settings.bucket, "Key": self._lake.name(self._room + name)}
+    def _object_args(self, name: str) -> dict[str, Any]:
+        return {"Bucket": self._lake.settings.bucket, "Key": self._lake.object_name(self._prefix + name)}

@@ -6,7 +6,7 @@ from typing import Any
 from redshift_connector.core import Connection
 
 
-class Greeted(Connection):
+class StandInConnection(Connection):
     """As the driver's own, which leaves its socket open to chance where a server that listens does not greet."""
 
     def __init__(self, **words: Any) -> None:  # noqa: ANN401  # as the driver has them

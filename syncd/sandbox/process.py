@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from syncd.concurrency.polling import until
+from syncd.concurrency.polling import wait_until
 
 PROC: Final = Path("/proc")
-MARKER: Final = "SYNCD_SANDBOX_SERVICE"
-OWNER_READS: Final = 0o600
-KILLED_WITHIN: Final = 10.0
+MARKER_VARIABLE: Final = "SYNCD_SANDBOX_SERVICE"
+OWNER_ONLY_MODE: Final = 0o600
+KILL_TIMEOUT_SECONDS: Final = 10.0
 _THREADS, _STARTED = 17, 19  # places in /proc/PID/stat, counted after the name
 
 
@@ -28,20 +28,20 @@ class ProcessId:
     started: str
 
     @classmethod
-    def of(cls, pid: int) -> Self | None:
+    def from_pid(cls, pid: int) -> Self | None:
         """The identity of a running process; none if there is no such process, or only its remains."""
-        started = _start_of(pid)
-        return None if started is None else cls(boot=_boot(), pid=pid, started=started)
+        started = _start_time(pid)
+        return None if started is None else cls(boot=_boot_id(), pid=pid, started=started)
 
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         """Whether this very process still runs; a child of ours that ended is reaped."""
         _reap(self.pid)
-        return ProcessId.of(self.pid) == self
+        return ProcessId.from_pid(self.pid) == self
 
     def send(self, number: signal.Signals) -> None:
         """Signal this process, and no other that inherited its number."""
         if not hasattr(os, "pidfd_open"):
-            if self.alive():
+            if self.is_alive():
                 os.kill(self.pid, number)
             return
         try:
@@ -49,24 +49,24 @@ class ProcessId:
         except ProcessLookupError:
             return
         try:
-            if self.alive():
+            if self.is_alive():
                 signal.pidfd_send_signal(handle, number)
         except ProcessLookupError:
             pass  # it ended between the look and the signal
         finally:
             os.close(handle)
 
-    def end(self, *, patience: float) -> None:
+    def terminate(self, *, timeout_seconds: float) -> None:
         """Ask it to end, and after `patience` seconds make it."""
         self.send(signal.SIGTERM)
-        if until(lambda: not self.alive(), within=patience):
+        if wait_until(lambda: not self.is_alive(), timeout_seconds=timeout_seconds):
             return
         self.kill()
 
     def kill(self) -> None:
         """Make it end, and wait until it has."""
         self.send(signal.SIGKILL)
-        until(lambda: not self.alive(), within=KILLED_WITHIN)
+        wait_until(lambda: not self.is_alive(), timeout_seconds=KILL_TIMEOUT_SECONDS)
 
 
 def launch(argv: Sequence[str], *, environ: Mapping[str, str], log: Path, marker: str) -> ProcessId:
@@ -79,16 +79,16 @@ def launch(argv: Sequence[str], *, environ: Mapping[str, str], log: Path, marker
     pid = os.posix_spawnp(
         argv[0],
         list(argv),
-        {**environ, MARKER: marker},
+        {**environ, MARKER_VARIABLE: marker},
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 1, str(log), writing, OWNER_READS),
+            (os.POSIX_SPAWN_OPEN, 1, str(log), writing, OWNER_ONLY_MODE),
             (os.POSIX_SPAWN_DUP2, 1, 2),
         ],
         setsid=True,
     )
     # A process that ended at once has no start time any more: its number alone says that it is gone.
-    return ProcessId.of(pid) or ProcessId(boot=_boot(), pid=pid, started="")
+    return ProcessId.from_pid(pid) or ProcessId(boot=_boot_id(), pid=pid, started="")
 
 
 def find_marked(ends_with: str) -> Iterator[tuple[str, ProcessId]]:
@@ -98,24 +98,24 @@ def find_marked(ends_with: str) -> Iterator[tuple[str, ProcessId]]:
             variables = (entry / "environ").read_bytes().split(b"\0")
         except OSError:
             continue  # it has ended, or belongs to somebody else
-        name = f"{MARKER}=".encode()
+        name = f"{MARKER_VARIABLE}=".encode()
         marker = next((v.removeprefix(name).decode(errors="replace") for v in variables if v.startswith(name)), "")
-        if marker.endswith(ends_with) and (found := ProcessId.of(int(entry.name))):
+        if marker.endswith(ends_with) and (found := ProcessId.from_pid(int(entry.name))):
             yield marker, found
 
 
-def _boot() -> str:
+def _boot_id() -> str:
     """What changes when the machine starts again."""
     if platform.system() == "Linux":
         # Containers share the kernel's boot, and number their processes apart.
         return f"{(PROC / 'sys/kernel/random/boot_id').read_text().strip()}/{(PROC / 'self/ns/pid').readlink()}"
-    return _ask("sysctl", "-n", "kern.bootsessionuuid")
+    return _run_program("sysctl", "-n", "kern.bootsessionuuid")
 
 
-def _start_of(pid: int) -> str | None:
+def _start_time(pid: int) -> str | None:
     """When a process started, in its system's own terms; none for one that has ended."""
     if platform.system() != "Linux":
-        state, _, started = _ask("ps", "-o", "stat=,lstart=", "-p", str(pid)).partition(" ")
+        state, _, started = _run_program("ps", "-o", "stat=,lstart=", "-p", str(pid)).partition(" ")
         return started.strip() or None if not state.startswith("Z") else None
     try:
         fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
@@ -126,7 +126,7 @@ def _start_of(pid: int) -> str | None:
     return None if over else fields[_STARTED]
 
 
-def _ask(*argv: str) -> str:
+def _run_program(*argv: str) -> str:
     return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=10).stdout.strip()
 
 

@@ -14,11 +14,11 @@ from watermarks.errors import HintedError
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-GIVEN: Final = "SYNCD_SANDBOX_S3"
+EXTERNAL_S3_VARIABLE: Final = "SYNCD_SANDBOX_S3"
 BUCKET: Final = "lake"
 REGION: Final = "us-east-1"
-ASKED_WITHIN: Final = 3.0
-NOT_FOUND: Final = 404
+PROBE_TIMEOUT_SECONDS: Final = 3.0
+HTTP_NOT_FOUND: Final = 404
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class S3Address:
             found |= {"AWS_ACCESS_KEY_ID": self.access_key, "AWS_SECRET_ACCESS_KEY": self.secret_key}
         return found
 
-    def client(self, *, attempts: int = 5, silence: float = 60.0) -> "S3Client":
+    def make_client(self, *, attempts: int = 5, timeout_seconds: float = 60.0) -> "S3Client":
         """A client of this endpoint: how often it tries, and how many seconds an answer may take."""
         import boto3
         from botocore.config import Config
@@ -56,22 +56,22 @@ class S3Address:
             aws_access_key_id=self.access_key,
             aws_secret_access_key=self.secret_key,
             config=Config(
-                connect_timeout=silence,
-                read_timeout=silence,
+                connect_timeout=timeout_seconds,
+                read_timeout=timeout_seconds,
                 retries={"mode": "standard", "total_max_attempts": attempts},
                 s3={"addressing_style": "path"},
             ),
         )
 
-    def ask(self) -> str | None:
+    def probe(self) -> str | None:
         """What the endpoint says of the bucket, made if it is missing; none while there is no answer."""
         from botocore.exceptions import BotoCoreError, ClientError
 
-        client = self.client(attempts=1, silence=ASKED_WITHIN)
+        client = self.make_client(attempts=1, timeout_seconds=PROBE_TIMEOUT_SECONDS)
         try:
             client.head_bucket(Bucket=self.bucket)
         except ClientError as error:
-            if error.response["ResponseMetadata"]["HTTPStatusCode"] != NOT_FOUND:
+            if error.response["ResponseMetadata"]["HTTPStatusCode"] != HTTP_NOT_FOUND:
                 return None
             return self._make_bucket(client)
         except BotoCoreError:
@@ -91,14 +91,14 @@ class S3Address:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GivenS3:
+class ExternalS3:
     """Somebody else's endpoint; its key and region come from the default chain."""
 
     address: S3Address
     name: str = "s3"
-    given: bool = True
+    is_external: bool = True
     port: int | None = None
-    down: type[HintedError] = LakeDown
+    start_error: type[HintedError] = LakeDown
 
     def prepare(self) -> None:
         """Nothing: it is there, or it is not."""
@@ -110,8 +110,8 @@ class GivenS3:
     def environ(self) -> Mapping[str, str]:
         return {}
 
-    def ask(self, port: int) -> str | None:  # noqa: ARG002 - it has its own
-        return self.address.ask()
+    def probe(self, port: int) -> str | None:  # noqa: ARG002 - it has its own
+        return self.address.probe()
 
     def url(self, port: int) -> str:  # noqa: ARG002  # as above
         return self.address.endpoint
@@ -124,8 +124,8 @@ class OwnS3:
     home: Path
     port: int | None = None
     name: str = "s3"
-    given: bool = False
-    down: type[HintedError] = LakeDown
+    is_external: bool = False
+    start_error: type[HintedError] = LakeDown
 
     def prepare(self) -> None:
         make_writable(self.home, hint="Make the directory writable, or name another one with --dir.")
@@ -137,8 +137,8 @@ class OwnS3:
     def environ(self) -> Mapping[str, str]:
         return {}
 
-    def ask(self, port: int) -> str | None:
-        return self.address(port).ask()
+    def probe(self, port: int) -> str | None:
+        return self.address(port).probe()
 
     def url(self, port: int) -> str:
         return self.address(port).endpoint
@@ -148,7 +148,7 @@ class OwnS3:
         return S3Address(endpoint=f"http://{LOOPBACK}:{port}", access_key="sandbox", secret_key="sandbox")  # noqa: S106  # on loopback, and no secret
 
 
-def given_address(endpoint: str, environ: Mapping[str, str]) -> S3Address:
+def external_address(endpoint: str, environ: Mapping[str, str]) -> S3Address:
     """The endpoint of `SYNCD_SANDBOX_S3`, with the bucket of `SYNCD_SANDBOX_BUCKET` if it is not `lake`."""
     return S3Address(
         endpoint=endpoint,

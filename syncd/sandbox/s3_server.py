@@ -22,17 +22,19 @@ from xml.etree import ElementTree as ET
 from syncd.sandbox.ports import LOOPBACK
 from syncd.sandbox.s3 import REGION
 
-CHANGES: Final = frozenset({"PUT", "POST", "DELETE"})
-SUCCESS: Final = ("2",)
-DRAFT: Final = ".new"
-REFUSED: Final = b"<Error><Code>IncompleteBody</Code><Message>the body ended before its length</Message></Error>"
+CHANGING_METHODS: Final = frozenset({"PUT", "POST", "DELETE"})
+SUCCESS_PREFIXES: Final = ("2",)
+DRAFT_SUFFIX: Final = ".new"
+INCOMPLETE_BODY_XML: Final = (
+    b"<Error><Code>IncompleteBody</Code><Message>the body ended before its length</Message></Error>"
+)
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
 Application = Callable[[Environ, StartResponse], Iterable[bytes]]
 
 
-class Disk:
+class DiskStore:
     """Objects as files: one line of what S3 knows of an object, then its bytes."""
 
     def __init__(self, root: Path) -> None:
@@ -46,14 +48,14 @@ class Disk:
         for folder in sorted(self._root.iterdir()):
             backend.create_bucket(folder.name, REGION)
             for path in sorted(folder.glob("*/*")):
-                if path.suffix == DRAFT:
+                if path.suffix == DRAFT_SUFFIX:
                     path.unlink()  # a kill came before its rename: it was never acknowledged
                     continue
-                _put_back(backend, folder.name, path)
+                _restore_object(backend, folder.name, path)
                 count += 1
         return count
 
-    def keep(self, bucket: str, key: str) -> None:
+    def save_object(self, bucket: str, key: str) -> None:
         """Make the disk hold what the backend holds under this key: an object, or none."""
         found = _backend().buckets[bucket].keys.get(key)
         path = self._path(bucket, key)
@@ -61,13 +63,13 @@ class Disk:
             path.unlink(missing_ok=True)
             return
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = path.with_suffix(DRAFT)
+        draft = path.with_suffix(DRAFT_SUFFIX)
         with draft.open("wb") as file:
-            file.write(json.dumps(_facts(found)).encode() + b"\n")
+            file.write(json.dumps(_object_metadata(found)).encode() + b"\n")
             file.write(found.value)
         draft.replace(path)
 
-    def keep_bucket(self, bucket: str) -> None:
+    def save_bucket(self, bucket: str) -> None:
         """Make the disk hold the bucket if the backend does."""
         folder = self._root / bucket
         if bucket in _backend().buckets:
@@ -82,48 +84,48 @@ class Disk:
         return self._root / bucket / name[:2] / name
 
 
-class Atomic:
+class AtomicApplication:
     """A WSGI application that answers one request at a time, with its body read in full before."""
 
-    def __init__(self, application: Application, disk: Disk) -> None:
+    def __init__(self, application: Application, disk: DiskStore) -> None:
         self._application = application
         self._disk = disk
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        body = _read_whole(environ)
+        body = _read_body(environ)
         if body is None:
-            start_response("400 Bad Request", [("Content-Length", str(len(REFUSED)))])
-            return [REFUSED]
+            start_response("400 Bad Request", [("Content-Length", str(len(INCOMPLETE_BODY_XML)))])
+            return [INCOMPLETE_BODY_XML]
         answered: list[tuple[str, Any]] = []
 
         def remember(status: str, headers: list[tuple[str, str]], error: object = None) -> None:  # noqa: ARG001  # WSGI gives it
             answered.append((status, headers))
 
-        with self._turn:
+        with self._lock:
             answer = b"".join(self._application(environ, remember))
             status, headers = answered[-1]
-            if environ["REQUEST_METHOD"] in CHANGES and status.startswith(SUCCESS):
-                self._remember_on_disk(environ, body)
+            if environ["REQUEST_METHOD"] in CHANGING_METHODS and status.startswith(SUCCESS_PREFIXES):
+                self._save_to_disk(environ, body)
         start_response(status, headers)
         return [answer]
 
-    def _remember_on_disk(self, environ: Environ, body: bytes) -> None:
+    def _save_to_disk(self, environ: Environ, body: bytes) -> None:
         # WSGI hands the path over as Latin-1, whatever the client meant.
         bucket, _, key = environ["PATH_INFO"].encode("latin-1").decode().lstrip("/").partition("/")
         query = parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True)
         if not bucket or bucket == "moto-api":
             return
         if not key and "delete" in query:
-            for named in _keys_in(body):
-                self._disk.keep(bucket, named)
+            for named in _deleted_keys(body):
+                self._disk.save_object(bucket, named)
         elif not key:
-            self._disk.keep_bucket(bucket)
+            self._disk.save_bucket(bucket)
         elif "partNumber" not in query:  # a part is no object until its upload is completed
-            self._disk.keep(bucket, key)
+            self._disk.save_object(bucket, key)
 
 
-def _read_whole(environ: Environ) -> bytes | None:
+def _read_body(environ: Environ) -> bytes | None:
     """The request's body; none if it broke off."""
     stream = environ["wsgi.input"]
     if environ.get("wsgi.input_terminated"):
@@ -143,14 +145,14 @@ def _read_whole(environ: Environ) -> bytes | None:
     return body
 
 
-def _keys_in(request: bytes) -> Iterator[str]:
+def _deleted_keys(request: bytes) -> Iterator[str]:
     """The keys of a DeleteObjects request."""
     for element in ET.fromstring(request).iter():  # noqa: S314 - from our own clients on loopback
         if element.tag.rpartition("}")[2] == "Key" and element.text:
             yield element.text
 
 
-def _facts(found: Any) -> dict[str, Any]:  # noqa: ANN401 - moto gives no types
+def _object_metadata(found: Any) -> dict[str, Any]:  # noqa: ANN401 - moto gives no types
     return {
         "key": found.name,
         "etag": found.etag.strip('"'),
@@ -162,7 +164,7 @@ def _facts(found: Any) -> dict[str, Any]:  # noqa: ANN401 - moto gives no types
     }
 
 
-def _put_back(backend: Any, bucket: str, path: Path) -> None:  # noqa: ANN401 - moto gives no types
+def _restore_object(backend: Any, bucket: str, path: Path) -> None:  # noqa: ANN401 - moto gives no types
     with path.open("rb") as file:
         facts = json.loads(file.readline())
         restored = backend.put_object(
@@ -200,9 +202,9 @@ def serve(port: int, directory: Path) -> None:
 
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # moto holds a file open for each large object
-    disk = Disk(directory / "objects")
+    disk = DiskStore(directory / "objects")
     print(f"{disk.restore()} objects restored", flush=True)  # noqa: T201 - the process's log
-    application = Atomic(DomainDispatcherApplication(create_backend_app), disk)
+    application = AtomicApplication(DomainDispatcherApplication(create_backend_app), disk)
     make_server(LOOPBACK, port, application, threaded=True, request_handler=Quiet).serve_forever()
 
 

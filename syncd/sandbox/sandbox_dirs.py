@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from syncd.host.cache_dirs import find_base, find_cache
+from syncd.host.cache_dirs import find_cache, find_xdg_base
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class SandboxPaths:
     """One directory for this sandbox, one cache for every sandbox of this user."""
 
     directory: Path
@@ -20,10 +20,12 @@ class Places:
         return self.cache / "jars"
 
 
-def find_places(environ: Mapping[str, str], *, directory: Path | None = None) -> Places:
+def find_paths(environ: Mapping[str, str], *, directory: Path | None = None) -> SandboxPaths:
     """The directory asked for, else the places that the XDG base directories name."""
-    return Places(
-        directory=(directory or find_base(environ, "XDG_STATE_HOME", ".local/state") / "syncd" / "sandbox").absolute(),
+    return SandboxPaths(
+        directory=(
+            directory or find_xdg_base(environ, "XDG_STATE_HOME", ".local/state") / "syncd" / "sandbox"
+        ).absolute(),
         cache=find_cache(environ),
     )
 

@@ -7,5 +7,5 @@ class PortBusy(NotReady):
     pass
 
 
-class NoServer(NotReady):
+class NoMySqlServer(NotReady):
     """No MySQL can be had here without help."""

@@ -6,7 +6,7 @@ from typing import Protocol
 from watermarks.errors import HintedError
 
 
-class Service(Protocol):
+class SandboxService(Protocol):
     """One server of the sandbox: how it is prepared, started, asked and named."""
 
     @property
@@ -15,7 +15,7 @@ class Service(Protocol):
         ...
 
     @property
-    def given(self) -> bool:
+    def is_external(self) -> bool:
         """Whether it is somebody else's server: asked, never started or ended."""
         ...
 
@@ -25,7 +25,7 @@ class Service(Protocol):
         ...
 
     @property
-    def down(self) -> type[HintedError]:
+    def start_error(self) -> type[HintedError]:
         """What is raised when it does not come up: it decides the exit code."""
         ...
 
@@ -42,7 +42,7 @@ class Service(Protocol):
         """What its process finds in its environment beside our own."""
         ...
 
-    def ask(self, port: int) -> str | None:
+    def probe(self, port: int) -> str | None:
         """What the server says of itself once it really serves; none until then. Bounded by a few seconds."""
         ...
 

@@ -8,87 +8,89 @@ from syncd.errors import LakeDown, SourceDown, WarehouseDown
 from syncd.sandbox import mysqld, s3
 from syncd.sandbox.mysql import MySqlAddress
 from syncd.sandbox.s3 import S3Address
-from syncd.sandbox.sandbox_dirs import Places, find_places
-from syncd.sandbox.service import Service
+from syncd.sandbox.sandbox_dirs import SandboxPaths, find_paths
+from syncd.sandbox.service import SandboxService
 from syncd.sandbox.state_file import read_state
-from syncd.sandbox.warehouse import RedshiftAddress, StandIn
+from syncd.sandbox.warehouse import OwnRedshift, RedshiftAddress
 from watermarks.errors import HintedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class SandboxOptions:
     """What the services are made for: where, with which ports, told by whom."""
 
-    places: Places
+    paths: SandboxPaths
     environ: Mapping[str, str]
-    tell: Callable[[str], None] = lambda _line: None
+    report: Callable[[str], None] = lambda _line: None
     ports: Mapping[str, int] = field(default_factory=dict)
     mysql_options: Sequence[str] = ()
 
-    def source(self) -> MySqlAddress:
+    def mysql_address(self) -> MySqlAddress:
         """Where MySQL is, with the password that a given one's record does not hold."""
-        service = _mysql(self)
-        if isinstance(service, mysqld.GivenMySql):
+        service = _make_mysql(self)
+        if isinstance(service, mysqld.ExternalMySql):
             return service.address
-        return service.address(self._port_of(service.name, SourceDown))
+        return service.address(self._recorded_port(service.name, SourceDown))
 
-    def lake(self) -> S3Address:
+    def s3_address(self) -> S3Address:
         """Where S3 is."""
-        service = _s3(self)
-        if isinstance(service, s3.GivenS3):
+        service = _make_s3(self)
+        if isinstance(service, s3.ExternalS3):
             return service.address
-        return service.address(self._port_of(service.name, LakeDown))
+        return service.address(self._recorded_port(service.name, LakeDown))
 
-    def warehouse(self) -> RedshiftAddress:
+    def redshift_address(self) -> RedshiftAddress:
         """Where the Redshift stand-in is."""
-        service = _redshift(self)
-        return service.address(self._port_of(service.name, WarehouseDown))
+        service = _make_redshift(self)
+        return service.address(self._recorded_port(service.name, WarehouseDown))
 
-    def _port_of(self, name: str, down: type[HintedError]) -> int:
-        record = read_state(self.places.directory).get(name)
+    def _recorded_port(self, name: str, down: type[HintedError]) -> int:
+        record = read_state(self.paths.directory).get(name)
         if record is None:
-            raise down(f"{name} was never started in {self.places.directory}", hint="syncd sandbox up")
+            raise down(f"{name} was never started in {self.paths.directory}", hint="syncd sandbox up")
         return record.port
 
 
-def _mysql(wish: Wish) -> mysqld.GivenMySql | mysqld.OwnMySql:
-    given = wish.environ.get(mysqld.GIVEN)
+def _make_mysql(options: SandboxOptions) -> mysqld.ExternalMySql | mysqld.OwnMySql:
+    given = options.environ.get(mysqld.EXTERNAL_MYSQL_VARIABLE)
     if given:
-        return mysqld.GivenMySql(address=MySqlAddress.parse(given))
+        return mysqld.ExternalMySql(address=MySqlAddress.from_url(given))
     return mysqld.OwnMySql(
-        wish.places.directory / "mysql",
-        wish.places,
-        environ=wish.environ,
-        port=wish.ports.get("mysql"),
-        options=wish.mysql_options,
-        tell=wish.tell,
+        options.paths.directory / "mysql",
+        options.paths,
+        environ=options.environ,
+        port=options.ports.get("mysql"),
+        options=options.mysql_options,
+        report=options.report,
     )
 
 
-def _s3(wish: Wish) -> s3.GivenS3 | s3.OwnS3:
-    given = wish.environ.get(s3.GIVEN)
+def _make_s3(options: SandboxOptions) -> s3.ExternalS3 | s3.OwnS3:
+    given = options.environ.get(s3.EXTERNAL_S3_VARIABLE)
     if given:
-        return s3.GivenS3(address=s3.given_address(given, wish.environ))
-    return s3.OwnS3(home=wish.places.directory / "s3", port=wish.ports.get("s3"))
+        return s3.ExternalS3(address=s3.external_address(given, options.environ))
+    return s3.OwnS3(home=options.paths.directory / "s3", port=options.ports.get("s3"))
 
 
-def _redshift(wish: Wish) -> StandIn:
-    return StandIn(wish.places.directory / "redshift", lake=wish.lake, port=wish.ports.get("redshift"))
+def _make_redshift(options: SandboxOptions) -> OwnRedshift:
+    return OwnRedshift(
+        options.paths.directory / "redshift", lake=options.s3_address, port=options.ports.get("redshift")
+    )
 
 
 # The order of the rows is the order of starting; a later service may ask where an earlier one is.
-SERVICES: Final[Mapping[str, Callable[[Wish], Service]]] = {
-    "s3": _s3,
-    "redshift": _redshift,
-    "mysql": _mysql,
+SERVICES: Final[Mapping[str, Callable[[SandboxOptions], SandboxService]]] = {
+    "s3": _make_s3,
+    "redshift": _make_redshift,
+    "mysql": _make_mysql,
 }
 
 
-def given(name: str, environ: Mapping[str, str]) -> bool:
+def is_external_service(name: str, environ: Mapping[str, str]) -> bool:
     """Whether the service of this name is somebody else's server."""
-    return SERVICES[name](Wish(places=find_places(environ), environ=environ)).given
+    return SERVICES[name](SandboxOptions(paths=find_paths(environ), environ=environ)).is_external
 
 
-def make_services(wish: Wish, names: Sequence[str] | None = None) -> list[Service]:
+def make_services(options: SandboxOptions, names: Sequence[str] | None = None) -> list[SandboxService]:
     """The services of these names, or all of them."""
-    return [make(wish) for name, make in SERVICES.items() if names is None or name in names]
+    return [make(options) for name, make in SERVICES.items() if names is None or name in names]

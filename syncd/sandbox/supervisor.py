@@ -8,22 +8,22 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from syncd.concurrency.polling import until
+from syncd.concurrency.polling import wait_until
 from syncd.host.cache_dirs import make_writable
-from syncd.host.directory_lock import WAIT, held
+from syncd.host.directory_lock import LOCK_WAIT_SECONDS, hold_lock
 from syncd.host.host_errors import NotReady, NotWritable
-from syncd.sandbox.ports import choose_port, is_free
+from syncd.sandbox.ports import choose_port, is_port_free
 from syncd.sandbox.process import ProcessId, find_marked, launch
-from syncd.sandbox.service import Service
-from syncd.sandbox.state_file import Record, read_state, write_state
+from syncd.sandbox.service import SandboxService
+from syncd.sandbox.state_file import ServiceRecord, read_state, write_state
 
-ANSWERS_WITHIN: Final = 60.0
-ENDS_WITHIN: Final = 30.0
-ATTEMPTS: Final = 3  # a free port may be taken between the choice and the server's start
+START_TIMEOUT_SECONDS: Final = 60.0
+STOP_TIMEOUT_SECONDS: Final = 30.0
+MAX_START_ATTEMPTS: Final = 3  # a free port may be taken between the choice and the server's start
 DIRECTORY_HINT: Final = "Make the directory writable, or name another one with --dir."
 
 
-class Stand(StrEnum):
+class ServiceState(StrEnum):
     """How a service stands."""
 
     RUNNING = "running"
@@ -34,11 +34,11 @@ class Stand(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class ServiceStatus:
     """One service, as it was just found."""
 
     name: str
-    stand: Stand
+    state: ServiceState
     url: str
     port: int
     pid: int | None
@@ -53,19 +53,19 @@ class Supervisor:
     def __init__(
         self,
         directory: Path,
-        services: Sequence[Service],
+        services: Sequence[SandboxService],
         *,
-        wait: float = WAIT,
-        tell: Callable[[str], None] = lambda _line: None,
+        wait: float = LOCK_WAIT_SECONDS,
+        report: Callable[[str], None] = lambda _line: None,
     ) -> None:
         self._directory = directory
         self._services = services
         self._wait = wait
-        self._tell = tell
+        self._report = report
         self.started: Sequence[str] = ()
         """What the last `up` had to start."""
 
-    def up(self) -> list[Standing]:
+    def up(self) -> list[ServiceStatus]:
         """Start what does not run, and return when every service has answered.
 
         What runs and answers is left alone. If one cannot come up, those that this
@@ -76,58 +76,62 @@ class Supervisor:
         """
         self.started = ()
         make_writable(self._directory / "log", hint=DIRECTORY_HINT)
-        with held(self._directory, within=self._wait):
+        with hold_lock(self._directory, within=self._wait):
             records = read_state(self._directory)
-            standing = {s.name: self._keep(s, records.get(s.name)) for s in self._services}
+            standing = {s.name: self._status_if_running(s, records.get(s.name)) for s in self._services}
             absent = [s for s in self._services if standing[s.name] is None]
             self.started = [service.name for service in absent]
             for service in absent:
-                self._end(service.name, records, patience=0.0)  # what does not answer does not hear either
+                self._stop_service(
+                    service.name, records, timeout_seconds=0.0
+                )  # what does not answer does not hear either
             started = self._start_all(absent, records)
         return [standing[s.name] or started[s.name] for s in self._services]
 
-    def restart(self, name: str, *, kill: bool = False) -> Standing:
+    def restart(self, name: str, *, kill: bool = False) -> ServiceStatus:
         """End one service, gently or not, and start it again on the port it had."""
         service = next(s for s in self._services if s.name == name)
-        if service.given:
+        if service.is_external:
             raise NotReady(f"{name} was given, and is not the sandbox's to restart", hint="Restart it where it runs.")
-        with held(self._directory, within=self._wait):
+        with hold_lock(self._directory, within=self._wait):
             records = read_state(self._directory)
             process = records[name].process
             if process is not None and kill:
                 process.kill()
-                until(lambda: is_free(records[name].port), within=ENDS_WITHIN)
+                wait_until(lambda: is_port_free(records[name].port), timeout_seconds=STOP_TIMEOUT_SECONDS)
             return self._start_all([service], records)[name]
 
-    def end(self, names: Sequence[str]) -> None:
+    def stop(self, names: Sequence[str]) -> None:
         """End these services, and leave the others running."""
-        with held(self._directory, within=self._wait):
+        with hold_lock(self._directory, within=self._wait):
             records = read_state(self._directory)
             for name in names:
-                self._end(name, records)
+                self._stop_service(name, records)
 
-    def _keep(self, service: Service, record: Record | None) -> Standing | None:
+    def _status_if_running(self, service: SandboxService, record: ServiceRecord | None) -> ServiceStatus | None:
         """How a service stands that needs no start; none for one that does."""
-        found = stand_of(service, record)
-        return found if found.stand in (Stand.RUNNING, Stand.GIVEN) else None
+        found = check_service(service, record)
+        return found if found.state in (ServiceState.RUNNING, ServiceState.GIVEN) else None
 
-    def _start_all(self, services: Sequence[Service], records: dict[str, Record]) -> dict[str, Standing]:
+    def _start_all(
+        self, services: Sequence[SandboxService], records: dict[str, ServiceRecord]
+    ) -> dict[str, ServiceStatus]:
         try:
             for service in services:
                 # Silent, killed or to be restarted: whatever is left of it goes before its data is touched.
-                self._end(service.name, records)
+                self._stop_service(service.name, records)
                 self._prepare(service)
                 # Launched before the next one is prepared: it loads while that one makes its files.
-                if not service.given:
+                if not service.is_external:
                     self._launch(service, records)
-            return {service.name: self._await(service, records) for service in services}
+            return {service.name: self._wait_until_serving(service, records) for service in services}
         except BaseException:
             # An interruption too: whoever sees `up` fail must find nothing running that it started.
             for service in services:
-                self._end(service.name, records)
+                self._stop_service(service.name, records)
             raise
 
-    def _prepare(self, service: Service) -> None:
+    def _prepare(self, service: SandboxService) -> None:
         try:
             service.prepare()
         except OSError as error:
@@ -136,9 +140,9 @@ class Supervisor:
                 f"{service.name} could not be prepared: {reason}: {error.filename}", hint=DIRECTORY_HINT
             ) from error
 
-    def _launch(self, service: Service, records: dict[str, Record]) -> None:
+    def _launch(self, service: SandboxService, records: dict[str, ServiceRecord]) -> None:
         last = records.get(service.name)
-        port = choose_port(asked=service.port, last=last.port if last else None)
+        port = choose_port(requested=service.port, previous=last.port if last else None)
         log = self._directory / "log" / f"{service.name}.log"
         if log.exists():
             log.replace(log.with_suffix(".log.1"))
@@ -148,78 +152,82 @@ class Supervisor:
                 argv,
                 environ={**os.environ, **service.environ},
                 log=log,
-                marker=f"{service.name}{_mark(self._directory)}",
+                marker=f"{service.name}{_marker_suffix(self._directory)}",
             )
         except OSError as error:
-            raise service.down(
+            raise service.start_error(
                 f"{argv[0]} does not run here: {(error.strerror or '').lower()}", hint="Install it anew."
             ) from error
-        records[service.name] = Record(
+        records[service.name] = ServiceRecord(
             name=service.name, port=port, url=service.url(port), log=str(log), process=process
         )
         write_state(self._directory, records)
 
-    def _await(self, service: Service, records: dict[str, Record]) -> Standing:
-        if service.given:
-            raise service.down(
+    def _wait_until_serving(self, service: SandboxService, records: dict[str, ServiceRecord]) -> ServiceStatus:
+        if service.is_external:
+            raise service.start_error(
                 f"{service.name} does not answer at {service.url(0)}",
                 hint="Start it, name another, or mend its user and key.",
             )
-        for _ in range(ATTEMPTS):
+        for _ in range(MAX_START_ATTEMPTS):
             record = records[service.name]
             process = record.process
             assert process is not None
-            about = _first_word(service, process, record.port)
+            about = _wait_for_answer(service, process, record.port)
             if about is not None:
                 records[service.name] = replace(record, about=about)
                 write_state(self._directory, records)
-                self._tell(f"{service.name} answers on port {record.port}: {about}")
-                return replace(_standing(records[service.name], Stand.RUNNING), started_now=True)
-            if process.alive() or service.port is not None or is_free(record.port):
+                self._report(f"{service.name} answers on port {record.port}: {about}")
+                return replace(_make_status(records[service.name], ServiceState.RUNNING), started_now=True)
+            if process.is_alive() or service.port is not None or is_port_free(record.port):
                 break
             self._launch(service, records)
-        raise self._failure(service, records[service.name])
+        raise self._start_failure(service, records[service.name])
 
-    def _failure(self, service: Service, record: Record) -> Exception:
-        lives = record.process is not None and record.process.alive()
-        did = f"gave no answer in {ANSWERS_WITHIN:.0f} s" if lives else "ended before it answered"
-        return service.down(f"{service.name} {did}: {_complaint(Path(record.log))}", hint=f"See {record.log}")
+    def _start_failure(self, service: SandboxService, record: ServiceRecord) -> Exception:
+        lives = record.process is not None and record.process.is_alive()
+        did = f"gave no answer in {START_TIMEOUT_SECONDS:.0f} s" if lives else "ended before it answered"
+        return service.start_error(
+            f"{service.name} {did}: {_find_error_line(Path(record.log))}", hint=f"See {record.log}"
+        )
 
-    def _end(self, name: str, records: dict[str, Record], *, patience: float = ENDS_WITHIN) -> None:
+    def _stop_service(
+        self, name: str, records: dict[str, ServiceRecord], *, timeout_seconds: float = STOP_TIMEOUT_SECONDS
+    ) -> None:
         record = records.get(name)
         if record is not None and record.process is not None:
-            record.process.end(patience=patience)
+            record.process.terminate(timeout_seconds=timeout_seconds)
             records[name] = replace(record, process=None)
             write_state(self._directory, records)
-        _end_marked(self._directory, only=name)
+        _stop_marked(self._directory, only=name)
 
 
-def take_down(directory: Path, *, wait: float = WAIT) -> list[str]:
+def stop_services(directory: Path, *, wait: float = LOCK_WAIT_SECONDS) -> list[str]:
     """End every service of a directory, all at once; the names of those that ran."""
     if not directory.is_dir():
         return []
-    with held(directory, within=wait):
+    with hold_lock(directory, within=wait):
         records = read_state(directory)
-        running = {name: r.process for name, r in records.items() if r.process is not None and r.process.alive()}
-        _end_together(list(running.values()))
-        _end_marked(directory)
+        running = {name: r.process for name, r in records.items() if r.process is not None and r.process.is_alive()}
+        _stop_together(list(running.values()))
+        _stop_marked(directory)
         write_state(directory, {name: replace(record, process=None) for name, record in records.items()})
     return sorted(running)
 
 
-def look_at(directory: Path, services: Sequence[Service]) -> list[Standing]:
+def check_services(directory: Path, services: Sequence[SandboxService]) -> list[ServiceStatus]:
     """How every service stands, asked now; changes nothing."""
     records = read_state(directory)
-    return [stand_of(service, records.get(service.name)) for service in services]
+    return [check_service(service, records.get(service.name)) for service in services]
 
 
-def stand_of(service: Service, record: Record | None) -> Standing:
+def check_service(service: SandboxService, record: ServiceRecord | None) -> ServiceStatus:
     """How one service stands, by its process and by what it answers."""
-    if service.given:
-        about = service.ask(0)
-        return Standing(
+    if service.is_external:
+        about = service.probe(0)
+        return ServiceStatus(
             name=service.name,
-            stand=Stand.SILENT if about is None else Stand.GIVEN,
+            state=ServiceState.SILENT if about is None else ServiceState.GIVEN,
             url=service.url(0),
             port=0,
             pid=None,
@@ -227,37 +235,37 @@ def stand_of(service: Service, record: Record | None) -> Standing:
             log="",
         )
     if record is None:
-        return Standing(name=service.name, stand=Stand.STOPPED, url="", port=0, pid=None, about="", log="")
+        return ServiceStatus(name=service.name, state=ServiceState.STOPPED, url="", port=0, pid=None, about="", log="")
     if record.process is None:
-        return _standing(record, Stand.STOPPED)
-    if not record.process.alive():
-        return _standing(record, Stand.KILLED)
-    return _standing(record, Stand.SILENT if service.ask(record.port) is None else Stand.RUNNING)
+        return _make_status(record, ServiceState.STOPPED)
+    if not record.process.is_alive():
+        return _make_status(record, ServiceState.KILLED)
+    return _make_status(record, ServiceState.SILENT if service.probe(record.port) is None else ServiceState.RUNNING)
 
 
-def _standing(record: Record, stand: Stand) -> Standing:
-    pid = record.process.pid if record.process and stand in (Stand.RUNNING, Stand.SILENT) else None
-    return Standing(
-        name=record.name, stand=stand, url=record.url, port=record.port, pid=pid, about=record.about, log=record.log
+def _make_status(record: ServiceRecord, state: ServiceState) -> ServiceStatus:
+    pid = record.process.pid if record.process and state in (ServiceState.RUNNING, ServiceState.SILENT) else None
+    return ServiceStatus(
+        name=record.name, state=state, url=record.url, port=record.port, pid=pid, about=record.about, log=record.log
     )
 
 
-def _first_word(service: Service, process: ProcessId, port: int) -> str | None:
+def _wait_for_answer(service: SandboxService, process: ProcessId, port: int) -> str | None:
     """What the server says once it serves; none if it ended, or its time is over."""
     said: list[str] = []
 
     def answered_or_ended() -> bool:
-        word = service.ask(port)
+        word = service.probe(port)
         # Somebody else may answer on the port of a server that ended.
-        if word is not None and process.alive():
+        if word is not None and process.is_alive():
             said.append(word)
-        return bool(said) or not process.alive()
+        return bool(said) or not process.is_alive()
 
-    until(answered_or_ended, within=ANSWERS_WITHIN)
+    wait_until(answered_or_ended, timeout_seconds=START_TIMEOUT_SECONDS)
     return said[0] if said else None
 
 
-def _complaint(log: Path) -> str:
+def _find_error_line(log: Path) -> str:
     """The line of a log that tells most."""
     try:
         lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
@@ -267,19 +275,19 @@ def _complaint(log: Path) -> str:
     return (errors or lines or ["its log is empty"])[-1]
 
 
-def _mark(directory: Path) -> str:
+def _marker_suffix(directory: Path) -> str:
     return f"@{directory}"
 
 
-def _end_marked(directory: Path, *, only: str | None = None) -> None:
+def _stop_marked(directory: Path, *, only: str | None = None) -> None:
     """End what runs for services of this directory, whoever is its parent by now."""
-    mark = _mark(directory)
+    mark = _marker_suffix(directory)
     found = [(marker.removesuffix(mark), process) for marker, process in find_marked(mark)]
-    _end_together([process for name, process in found if only in (None, name)])
+    _stop_together([process for name, process in found if only in (None, name)])
 
 
-def _end_together(processes: Sequence[ProcessId]) -> None:
+def _stop_together(processes: Sequence[ProcessId]) -> None:
     for process in processes:
         process.send(signal.SIGTERM)
     for process in processes:
-        process.end(patience=ENDS_WITHIN)
+        process.terminate(timeout_seconds=STOP_TIMEOUT_SECONDS)

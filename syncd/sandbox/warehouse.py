@@ -19,7 +19,7 @@ from watermarks.errors import HintedError
 if TYPE_CHECKING:
     Connection: TypeAlias = Any  # the driver brings no types
 
-PROGRAM: Final = "syncd.sandbox.redshift"
+STAND_IN_MODULE: Final = "syncd.sandbox.redshift"
 USER: Final = "loader"
 DATABASE: Final = "dev"
 ASKED_WITHIN: Final = 3
@@ -39,30 +39,30 @@ class RedshiftAddress:
     def url(self) -> str:
         return f"redshift://{self.user}:{quote(self.password, safe='')}@{self.host}:{self.port}/{self.database}"
 
-    def connect(self, *, within: int | None = None) -> "Connection":
+    def connect(self, *, timeout_seconds: int | None = None) -> "Connection":
         """A connection that commits each statement by itself; an answer may take so many seconds."""
-        from syncd.sandbox.driver_connection import Greeted  # loads the driver
+        from syncd.sandbox.driver_connection import StandInConnection  # loads the driver
 
-        connection: Connection = Greeted(
+        connection: Connection = StandInConnection(
             host=self.host,
             port=self.port,
             user=self.user,
             password=self.password,
             database=self.database,
             ssl=False,
-            timeout=within,
+            timeout=timeout_seconds,
         )
         connection.autocommit = True
         return connection
 
     def ask_version(self) -> str | None:
         """What the server calls itself; none while nobody answers."""
-        if not self._listens():
+        if not self._is_listening():
             return None
         import redshift_connector
 
         try:
-            with self.connect(within=ASKED_WITHIN) as connection:
+            with self.connect(timeout_seconds=ASKED_WITHIN) as connection:
                 cursor = connection.cursor()
                 cursor.execute("SELECT version()")
                 (version,) = cursor.fetchone() or ("",)
@@ -70,7 +70,7 @@ class RedshiftAddress:
             return None
         return f"Redshift {version.rpartition('Redshift ')[2].strip(chr(0) + ' ')}, a stand-in"
 
-    def _listens(self) -> bool:
+    def _is_listening(self) -> bool:
         """Whether anybody takes connections: asked before the driver is loaded."""
         try:
             socket.create_connection((self.host, self.port), timeout=ASKED_WITHIN).close()
@@ -79,12 +79,12 @@ class RedshiftAddress:
         return True
 
 
-class StandIn:
+class OwnRedshift:
     """The stand-in in a process of its own; it ends its PostgreSQL itself, and finds one that a kill left."""
 
     name = "redshift"
-    given = False
-    down: type[HintedError] = WarehouseDown
+    is_external = False
+    start_error: type[HintedError] = WarehouseDown
 
     def __init__(self, home: Path, *, lake: Callable[[], S3Address], port: int | None = None) -> None:
         self.port = port
@@ -102,7 +102,7 @@ class StandIn:
         return [
             sys.executable,
             "-m",
-            PROGRAM,
+            STAND_IN_MODULE,
             *place,
             *entry,
             "--s3-endpoint",
@@ -115,7 +115,7 @@ class StandIn:
     def environ(self) -> Mapping[str, str]:
         return {**self._lake().environ, "SYNCD_SANDBOX_REDSHIFT_PASSWORD": read_secret(self._home / "password")}
 
-    def ask(self, port: int) -> str | None:
+    def probe(self, port: int) -> str | None:
         return self.address(port).ask_version()
 
     def url(self, port: int) -> str:

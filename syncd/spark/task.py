@@ -10,52 +10,52 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from syncd.datatypes.columns import Passage, Policies
+from syncd.datatypes.columns import ColumnMapping, Policies
 from syncd.lake.keys import part_key
-from syncd.lake.window_reads import WITHOUT_POSITION, OrderField, Part
+from syncd.lake.window_reads import NULL_CURSOR_COUNT, OrderField, Part
 from syncd.parquet.batch_conversion import Conversion
 from syncd.parquet.window_check import WindowCheck
-from syncd.s3.lake_client import Lake
+from syncd.s3.lake_client import S3Lake
 from syncd.s3.part_files import PartsWriter
 from syncd.settings import LakeSettings
 from watermarks.cursor import Cursor
 from watermarks.errors import HintedError
 from watermarks.window import Window
 
-MANY_ROWS: Final = 16_384
-MANY_BYTES: Final = 16 << 20
+MERGED_BATCH_ROWS: Final = 16_384
+MERGED_BATCH_BYTES: Final = 16 << 20
 """Batches of so much are worth what is done for each of them."""
-TOLD: Final = "told"
+RESULT_COLUMN: Final = "told"
 """The one column that a task yields, with one row of JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class ReadTaskSpec:
     """All that the tasks of one reading are told; the statements are the JVM's affair."""
 
     windows: tuple[Window | None, ...]
-    first: int
+    first_window: int
     """The number of the first of these windows in its batch."""
-    passages: tuple[Passage, ...]
+    columns: tuple[ColumnMapping, ...]
     order: tuple[OrderField, ...]
     keys: frozenset[str]
-    cursor: str | None
+    cursor_field: str | None
     """The field of the order column, in which NULLs are counted."""
     policies: Policies
     prefix: str
-    quarantine: str
+    quarantine_prefix: str
     batch: int
     nonce: str
     part_bytes: int
     lake: LakeSettings
 
 
-def named(batches: Iterable[pa.RecordBatch], names: list[str]) -> Iterator[pa.RecordBatch]:
+def rename_fields(batches: Iterable[pa.RecordBatch], names: list[str]) -> Iterator[pa.RecordBatch]:
     """The same batches, their fields named so, in their order."""
     return (batch if batch.schema.names == names else batch.rename_columns(names) for batch in batches)
 
 
-def write_window(work: Work, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def write_window(work: ReadTaskSpec, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Write the rows of this task's window, and tell what came of it.
 
     What goes wrong here is told as data: through Spark, an error would come out as text.
@@ -74,17 +74,17 @@ def write_window(work: Work, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
         # The stream from the JVM broke, or this is a bug: in both cases Spark says so.
         window.abort()
         raise
-    yield pa.record_batch({TOLD: pa.array([json.dumps(told)])})
+    yield pa.record_batch({RESULT_COLUMN: pa.array([json.dumps(told)])})
 
 
-def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def merge_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The same rows in larger batches: what is done for a batch, and not for a row, costs as much for a small one."""
     waiting, rows, size = list[pa.RecordBatch](), 0, 0
     for batch in batches:
         waiting.append(batch)
         rows += batch.num_rows
         size += batch.nbytes
-        if rows >= MANY_ROWS or size >= MANY_BYTES:
+        if rows >= MERGED_BATCH_ROWS or size >= MERGED_BATCH_BYTES:
             yield pa.concat_batches(waiting)
             waiting, rows, size = [], 0, 0
     if waiting:
@@ -92,9 +92,9 @@ def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 @functools.cache
-def _lake(settings: LakeSettings) -> Lake:
+def _cached_lake(settings: LakeSettings) -> S3Lake:
     """One client for all tasks that a worker runs: making one takes longer than a small window."""
-    lake = Lake.of(settings)
+    lake = S3Lake.from_settings(settings)
     # PySpark has all that is in memory looked through after each task. What is there by now stays.
     gc.freeze()
     return lake
@@ -103,46 +103,46 @@ def _lake(settings: LakeSettings) -> Lake:
 class _WindowWriter:
     """Parts of one window, one after the other; and its refused rows."""
 
-    def __init__(self, work: Work, place: int, attempt: int) -> None:
-        number = work.first + place
+    def __init__(self, work: ReadTaskSpec, partition: int, attempt: int) -> None:
+        number = work.first_window + partition
         keys = work.keys | {field.name for field in work.order}
-        self._conversion = Conversion(work.passages, work.policies, keys)
-        self._check = WindowCheck(work.windows[place], work.order, work.passages)
+        self._conversion = Conversion(work.columns, work.policies, keys)
+        self._check = WindowCheck(work.windows[partition], work.order, work.columns)
         attempted = f"{work.nonce}-{attempt}"
         parts = functools.partial(
             PartsWriter,
-            lake=lambda: _lake(work.lake),
-            passages=work.passages,
+            lake=lambda: _cached_lake(work.lake),
+            passages=work.columns,
             batch=work.batch,
             part_bytes=work.part_bytes,
         )
         named = functools.partial(part_key, window=number, attempt=attempted)
         self._parts = parts(key=functools.partial(named, work.prefix), refused=False)
-        self._refused = parts(key=functools.partial(named, work.quarantine), refused=True)
-        self._cursor = work.cursor
+        self._refused_parts = parts(key=functools.partial(named, work.quarantine_prefix), refused=True)
+        self._cursor = work.cursor_field
         self._troubles: Counter[str] = Counter()
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> dict[str, Any]:
-        for batch in gathered(batches):
+        for batch in merge_batches(batches):
             span = self._check.check(batch)
             done = self._conversion.convert(batch)
             self._troubles.update(done.troubles)
             if self._cursor is not None and (nulls := batch.column(self._cursor).null_count):
-                self._troubles[WITHOUT_POSITION] += nulls
-            self._parts.write(done.batch, span if done.refused is None else self._check.span(done.travelled))
+                self._troubles[NULL_CURSOR_COUNT] += nulls
+            self._parts.write(done.batch, span if done.refused is None else self._check.span(done.source_batch))
             if done.refused is not None:
-                self._refused.write(done.refused, None)
+                self._refused_parts.write(done.refused, None)
         return {
             "parts": self._parts.finish(),
-            "quarantined": self._refused.finish(),
+            "quarantined": self._refused_parts.finish(),
             "troubles": dict(self._troubles),
         }
 
     def abort(self) -> None:
         self._parts.abort()
-        self._refused.abort()
+        self._refused_parts.abort()
 
 
-def part_of(told: Mapping[str, Any]) -> Part:
+def parse_part(fields: Mapping[str, Any]) -> Part:
     """A part as a task told it."""
-    return Part(**{**told, "low": Cursor.of_texts(told["low"]), "high": Cursor.of_texts(told["high"])})
+    return Part(**{**fields, "low": Cursor.from_texts(fields["low"]), "high": Cursor.from_texts(fields["high"])})

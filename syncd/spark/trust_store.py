@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from syncd.errors import ConfigError
-from syncd.spark.jdbc import TRUSTED
+from syncd.spark.jdbc import KEY_STORE_PHRASE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def trust_of(spark: "SparkSession", ca: Path | None, *, driver: str) -> str | None:
+def prepare_trust_store(spark: "SparkSession", ca: Path | None, *, driver: str) -> str | None:
     """Where the driver finds the authorities of `ca`; none where none is named.
 
     The MariaDB driver reads PEM. Connector/J wants a key store, which Java itself makes
@@ -31,10 +31,10 @@ def trust_of(spark: "SparkSession", ca: Path | None, *, driver: str) -> str | No
             f"cannot read the authorities of the source: {error.strerror}: {ca}",
             hint="Mend `ca` of the source in the configuration.",
         ) from error
-    return _key_store(spark, ca, pem)
+    return _write_key_store(spark, ca, pem)
 
 
-def _key_store(spark: "SparkSession", ca: Path, pem: bytes) -> str:
+def _write_key_store(spark: "SparkSession", ca: Path, pem: bytes) -> str:
     from py4j.protocol import Py4JJavaError
 
     java: Any = spark.sparkContext._jvm.java  # type: ignore[union-attr]  # noqa: SLF001  # there is no public way
@@ -43,7 +43,7 @@ def _key_store(spark: "SparkSession", ca: Path, pem: bytes) -> str:
         found = java.security.cert.CertificateFactory.getInstance("X.509").generateCertificates(source).toArray()
         store = java.security.KeyStore.getInstance("PKCS12")
         # What is a String of Java's is a text of Python's on its way here, and has none of its methods.
-        word = java.nio.CharBuffer.allocate(len(TRUSTED)).put(TRUSTED).array()
+        word = java.nio.CharBuffer.allocate(len(KEY_STORE_PHRASE)).put(KEY_STORE_PHRASE).array()
         store.load(None, word)
         for number, certificate in enumerate(found):
             store.setCertificateEntry(f"authority-{number}", certificate)

@@ -9,16 +9,16 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
-ALONE: Final[Mapping[str, str]] = {
+SINGLE_THREADED_ENVIRONMENT: Final[Mapping[str, str]] = {
     "OPENBLAS_NUM_THREADS": "1",
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
 }
 """With these, what is loaded starts no thread: a fork takes none along, but every lock that one holds."""
 
 
-def load() -> None:
+def preload_modules() -> None:
     """Load what a task wants, and let no collection look at it again: there is much of it, and none of it goes away."""
-    os.environ |= ALONE
+    os.environ |= SINGLE_THREADED_ENVIRONMENT
     import pandas  # noqa: ICN001, F401  # PySpark asks for its version
     import pyspark.worker  # noqa: F401  # it is loaded, and no more
 
@@ -31,7 +31,7 @@ def main() -> None:
     """Load, then fork a worker for whoever asks, until Spark closes the pipe."""
     from pyspark.daemon import manager
 
-    load()
+    preload_modules()
     manager()
 
 

@@ -11,20 +11,20 @@ from syncd.settings import TunnelSettings
 from watermarks.errors import HintedError
 
 SSH_PORT: Final = 22
-Login: TypeAlias = asyncssh.SSHClientConnection
+BastionConnection: TypeAlias = asyncssh.SSHClientConnection
 FarReader: TypeAlias = asyncssh.SSHReader[bytes]
 FarWriter: TypeAlias = asyncssh.SSHWriter[bytes]
-Stream: TypeAlias = tuple[FarReader, FarWriter]
+ForwardedConnection: TypeAlias = tuple[FarReader, FarWriter]
 
 
 class Bastion:
     """One bastion, and the source that it leads to."""
 
-    def __init__(self, settings: TunnelSettings, *, to: tuple[str, int]) -> None:
+    def __init__(self, settings: TunnelSettings, *, server: tuple[str, int]) -> None:
         self._settings = settings
-        self._to = to
+        self._server = server
 
-    async def login(self, *, within: float, keepalive: float, unanswered: int) -> Login:
+    async def connect(self, *, within: float, keepalive: float, max_unanswered: int) -> BastionConnection:
         """A connection to it, checked and let in.
 
         Raises:
@@ -46,15 +46,15 @@ class Bastion:
                     preferred_auth="publickey",
                     compression_algs=["none"],
                     keepalive_interval=keepalive,
-                    keepalive_count_max=unanswered,
-                    **self._keys(),
+                    keepalive_count_max=max_unanswered,
+                    **self._key_options(),
                 ),
                 within,
             )
         except (asyncssh.Error, OSError, TimeoutError, ValueError) as error:
             raise self._login_error(error, known) from error
 
-    async def reach(self, connection: Login, *, within: float) -> Stream:
+    async def open_forwarded(self, connection: BastionConnection, *, within: float) -> ForwardedConnection:
         """A connection from the bastion to the source.
 
         Raises:
@@ -62,17 +62,17 @@ class Bastion:
             SourceUnfit: the bastion does not forward to it.
         """
         try:
-            return await asyncio.wait_for(connection.open_connection(*self._to, encoding=None), within)
+            return await asyncio.wait_for(connection.open_connection(*self._server, encoding=None), within)
         except (asyncssh.Error, OSError, TimeoutError) as error:
             raise self._reach_error(error) from error
 
-    def silent(self) -> SourceDown:
-        return SourceDown(f"{self} does not answer in time", hint=_AWAY)
+    def no_answer_error(self) -> SourceDown:
+        return SourceDown(f"{self} does not answer in time", hint=_UNREACHABLE_HINT)
 
     def __str__(self) -> str:
         return f"the bastion {self._settings.host}:{self._settings.port}"
 
-    def _keys(self) -> dict[str, Any]:
+    def _key_options(self) -> dict[str, Any]:
         """The key of the configuration and no other; without one, the agent's and those that `ssh` would take."""
         path = self._settings.key_file
         if path is None:
@@ -84,10 +84,10 @@ class Bastion:
                 f"the key file {path} cannot be read: {error.strerror}", hint="Mend `tunnel.key_file`, or its rights."
             ) from error
         except asyncssh.KeyEncryptionError as error:
-            raise _encrypted(path) from error
+            raise _encrypted_key_error(path) from error
         except asyncssh.KeyImportError as error:
             if "passphrase" in str(error).lower():
-                raise _encrypted(path) from error
+                raise _encrypted_key_error(path) from error
             raise SourceUnfit(
                 f"the key file {path} holds no private key that SSH knows", hint="Mend `tunnel.key_file`."
             ) from error
@@ -95,15 +95,17 @@ class Bastion:
 
     def _known_hosts(self) -> asyncssh.SSHKnownHosts:
         """Whom we trust; an empty file trusts nobody (given as text, the library would take another file instead)."""
-        path = self._known_file()
+        path = self._known_hosts_file()
         try:
             return asyncssh.import_known_hosts(path.read_text())
         except FileNotFoundError:
             return asyncssh.import_known_hosts("")
         except (OSError, ValueError) as error:
-            raise SourceUnfit(f"the file of known hosts {path} cannot be read: {error}", hint=self._scan()) from error
+            raise SourceUnfit(
+                f"the file of known hosts {path} cannot be read: {error}", hint=self._keyscan_command()
+            ) from error
 
-    def _known_file(self) -> Path:
+    def _known_hosts_file(self) -> Path:
         return self._settings.known_hosts or Path("~/.ssh/known_hosts").expanduser()
 
     def _login_error(self, error: Exception, known: asyncssh.SSHKnownHosts) -> HintedError:
@@ -117,27 +119,28 @@ class Bastion:
                     f" -i {self._settings.key_file or 'KEY.pub'} {self._settings.user}@{self._settings.host}",
                 )
             case asyncssh.KeyExchangeFailed():
-                return self._key_error(known) if self._is_known(known) else self._unlike(error)
+                return self._key_error(known) if self._is_known(known) else self._protocol_error(error)
             case asyncssh.Error() | OSError() | TimeoutError():
-                return SourceDown(f"{self}: {_told(error)}", hint=_AWAY)
+                return SourceDown(f"{self}: {_describe_error(error)}", hint=_UNREACHABLE_HINT)
             case _:
-                return self._unlike(error)
+                return self._protocol_error(error)
 
-    def _unlike(self, error: Exception) -> SourceUnfit:
+    def _protocol_error(self, error: Exception) -> SourceUnfit:
         return SourceUnfit(
-            f"{self} and this machine cannot speak SSH: {_told(error)}", hint=f"What does ssh -v {self._name()} say?"
+            f"{self} and this machine cannot speak SSH: {_describe_error(error)}",
+            hint=f"What does ssh -v {self._known_hosts_name()} say?",
         )
 
     def _key_error(self, known: asyncssh.SSHKnownHosts) -> SourceUnfit:
         if not self._is_known(known):
             return SourceUnfit(
-                f"{self} is not in {self._known_file()}",
-                hint=f"{self._scan()} (and compare its fingerprint with the one that its owner names)",
+                f"{self} is not in {self._known_hosts_file()}",
+                hint=f"{self._keyscan_command()} (and compare its fingerprint with the one that its owner names)",
             )
         return SourceUnfit(
-            f"{self} shows another key than the one in {self._known_file()}",
+            f"{self} shows another key than the one in {self._known_hosts_file()}",
             hint="Somebody may stand between. If its owner renewed the key:"
-            f" ssh-keygen -R {self._name()} -f {self._known_file()}; {self._scan()}",
+            f" ssh-keygen -R {self._known_hosts_name()} -f {self._known_hosts_file()}; {self._keyscan_command()}",
         )
 
     def _is_known(self, known: asyncssh.SSHKnownHosts) -> bool:
@@ -145,10 +148,10 @@ class Bastion:
         found = asyncssh.match_known_hosts(known, self._settings.host, "", None if port == SSH_PORT else port)
         return any(found)
 
-    def _scan(self) -> str:
-        return f"ssh-keyscan -p {self._settings.port} {self._settings.host} >> {self._known_file()}"
+    def _keyscan_command(self) -> str:
+        return f"ssh-keyscan -p {self._settings.port} {self._settings.host} >> {self._known_hosts_file()}"
 
-    def _name(self) -> str:
+    def _known_hosts_name(self) -> str:
         """As the file of known hosts calls it."""
         host, port = self._settings.host, self._settings.port
         return host if port == SSH_PORT else f"'[{host}]:{port}'"
@@ -157,7 +160,7 @@ class Bastion:
         return "any key of its agent" if self._settings.key_file is None else f"the key {self._settings.key_file}"
 
     def _reach_error(self, error: Exception) -> HintedError:
-        host, port = self._to
+        host, port = self._server
         if isinstance(error, asyncssh.ChannelOpenError) and error.code == asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED:
             return SourceUnfit(
                 f"{self} does not forward to {host}:{port}",
@@ -165,22 +168,22 @@ class Bastion:
                 f" {host}:{port}; in authorized_keys: no `restrict` or `no-port-forwarding` before the key.",
             )
         return SourceDown(
-            f"{self} does not reach {host}:{port}: {_told(error)}",
+            f"{self} does not reach {host}:{port}: {_describe_error(error)}",
             hint=f"Is the server up, and may the bastion connect to it? There: nc -vz {host} {port}",
         )
 
 
-_AWAY: Final = "Is the bastion up, and is there a way to it from this machine?"
+_UNREACHABLE_HINT: Final = "Is the bastion up, and is there a way to it from this machine?"
 
 
-def _encrypted(path: Path) -> SourceUnfit:
+def _encrypted_key_error(path: Path) -> SourceUnfit:
     return SourceUnfit(
         f"the key file {path} is encrypted",
         hint="Add it to an SSH agent (ssh-add) and leave `tunnel.key_file` out, or name a key without a passphrase.",
     )
 
 
-def _told(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
     told: str | None = error.reason if isinstance(error, asyncssh.Error) else getattr(error, "strerror", None)

@@ -9,17 +9,19 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import Final
 
 VERSION: Final = 5
-GRANTED: Final = bytes([VERSION, 0, 0, 1, 0, 0, 0, 0, 0, 0])
+GRANTED_REPLY: Final = bytes([VERSION, 0, 0, 1, 0, 0, 0, 0, 0, 0])
 _WITHOUT_PASSWORD: Final = 0
 _CONNECT: Final = 1
 _V4, _NAME, _V6 = 1, 3, 4
 
 
-class NotAsked(Exception):
+class ProxyRequestRefused(Exception):
     """The client speaks something else, or wants to go elsewhere."""
 
 
-async def require_asks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, place: tuple[str, int]) -> None:
+async def read_connect_request(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, server: tuple[str, int]
+) -> None:
     """Hear a client out; the answer is sent by whoever connects it.
 
     Raises:
@@ -29,22 +31,22 @@ async def require_asks(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
         version, count = await reader.readexactly(2)
         methods = await reader.readexactly(count)
         if version != VERSION or _WITHOUT_PASSWORD not in methods:
-            raise NotAsked
+            raise ProxyRequestRefused
         writer.write(bytes([VERSION, _WITHOUT_PASSWORD]))
         version, command, _, kind = await reader.readexactly(4)
-        host = await _host(reader, kind)
+        host = await _read_host(reader, kind)
         port = int.from_bytes(await reader.readexactly(2), "big")
     except (asyncio.IncompleteReadError, OSError, UnicodeDecodeError) as error:
-        raise NotAsked from error
-    if (version, command) != (VERSION, _CONNECT) or (host.casefold(), port) != (place[0].casefold(), place[1]):
-        raise NotAsked
+        raise ProxyRequestRefused from error
+    if (version, command) != (VERSION, _CONNECT) or (host.casefold(), port) != (server[0].casefold(), server[1]):
+        raise ProxyRequestRefused
 
 
-async def _host(reader: asyncio.StreamReader, kind: int) -> str:
+async def _read_host(reader: asyncio.StreamReader, kind: int) -> str:
     if kind == _V4:
         return str(IPv4Address(await reader.readexactly(4)))
     if kind == _V6:
         return str(IPv6Address(await reader.readexactly(16)))
     if kind == _NAME:
         return (await reader.readexactly((await reader.readexactly(1))[0])).decode("ascii")
-    raise NotAsked
+    raise ProxyRequestRefused

@@ -14,28 +14,28 @@ from typing import Final, Self
 
 from syncd.errors import SourceDown
 from syncd.settings import TunnelSettings
-from syncd.ssh.bastion import Bastion, FarReader, FarWriter, Login, Stream
-from syncd.ssh.socks import GRANTED, NotAsked, require_asks
+from syncd.ssh.bastion import Bastion, BastionConnection, FarReader, FarWriter, ForwardedConnection
+from syncd.ssh.socks import GRANTED_REPLY, ProxyRequestRefused, read_connect_request
 from watermarks.errors import HintedError
 
 LOOPBACK: Final = "127.0.0.1"
-PIECE: Final = 262_144
-ENDED_WITHIN: Final = 5.0
+PIECE_BYTES: Final = 262_144
+CLOSE_TIMEOUT_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class TunnelTimeouts:
     """How long a bastion may be silent, in seconds."""
 
-    keepalive: float = 10.0
+    keepalive_seconds: float = 10.0
     """After so much silence it is asked for a sign of life."""
-    unanswered: int = 2
+    max_unanswered: int = 2
     """So many of these it may owe us; one more, and it is dead."""
-    opened_within: float = 15.0
+    open_timeout_seconds: float = 15.0
     """For one login, and for one connection beyond it."""
 
 
-class Tunnel:
+class SshTunnel:
     """A port of this machine that leads to a source behind a bastion, while the `with` lasts.
 
     The port stays the same. A bastion that went away breaks the connections that
@@ -43,16 +43,18 @@ class Tunnel:
     connects. Whoever may connect to loopback may use the port, as with `ssh -L`.
     """
 
-    def __init__(self, settings: TunnelSettings, *, to: tuple[str, int], patience: Patience | None = None) -> None:
-        self._bastion = Bastion(settings, to=to)
-        self._patience = patience or Patience()
-        self._to = to
+    def __init__(
+        self, settings: TunnelSettings, *, server: tuple[str, int], timeouts: TunnelTimeouts | None = None
+    ) -> None:
+        self._bastion = Bastion(settings, server=server)
+        self._timeouts = timeouts or TunnelTimeouts()
+        self._server = server
         self._opened: Future[tuple[int, int]] = Future()
-        self._thread = threading.Thread(target=self._run, name=f"tunnel to {to[0]}", daemon=True)
-        self._connection: Login | None = None
-        self._dialling: asyncio.Task[Login] | None = None
-        self._flows: set[asyncio.Task[None]] = set()
-        self._trouble: HintedError | None = None
+        self._thread = threading.Thread(target=self._run, name=f"tunnel to {server[0]}", daemon=True)
+        self._connection: BastionConnection | None = None
+        self._dialling: asyncio.Task[BastionConnection] | None = None
+        self._clients: set[asyncio.Task[None]] = set()
+        self._last_error: HintedError | None = None
         self._port = 0
         self._proxy_port = 0
 
@@ -65,10 +67,10 @@ class Tunnel:
         """
         self._thread.start()
         try:
-            self._port, self._proxy_port = self._opened.result(2 * self._patience.opened_within)
+            self._port, self._proxy_port = self._opened.result(2 * self._timeouts.open_timeout_seconds)
         except NotInTime:
             self._close()
-            raise self._bastion.silent() from None
+            raise self._bastion.no_answer_error() from None
         except BaseException:
             self._close()
             raise
@@ -79,48 +81,50 @@ class Tunnel:
     ) -> None:
         self._close()
 
-    def near_end(self) -> tuple[str, int]:
+    def local_address(self) -> tuple[str, int]:
         """Where to connect to, with the bastion there at this moment.
 
         Raises:
             SourceDown, SourceUnfit: it is not, and could not be dialled again.
         """
         try:
-            asyncio.run_coroutine_threadsafe(self._way(), self._loop).result(2 * self._patience.opened_within)
+            asyncio.run_coroutine_threadsafe(self._live_connection(), self._loop).result(
+                2 * self._timeouts.open_timeout_seconds
+            )
         except NotInTime:
-            raise self._bastion.silent() from None
+            raise self._bastion.no_answer_error() from None
         return LOOPBACK, self._port
 
-    def proxy(self) -> tuple[str, int]:
+    def proxy_address(self) -> tuple[str, int]:
         """A SOCKS 5 proxy that leads to the source alone, for a client that checks the name which it dials.
 
         Raises:
             SourceDown, SourceUnfit: as `near_end`.
         """
-        return self.near_end()[0], self._proxy_port
+        return self.local_address()[0], self._proxy_port
 
     @property
-    def trouble(self) -> HintedError | None:
+    def last_error(self) -> HintedError | None:
         """Why the last connection was not let through; none if it was."""
-        found = self._trouble
+        found = self._last_error
         return found and type(found)(found.message, hint=found.hint)
 
     def _run(self) -> None:
-        asyncio.run(self._live())
+        asyncio.run(self._serve())
 
     def _close(self) -> None:
         with contextlib.suppress(AttributeError, RuntimeError):  # it has not begun, or is over
-            self._loop.call_soon_threadsafe(self._over.set)
-        self._thread.join(ENDED_WITHIN)
+            self._loop.call_soon_threadsafe(self._closing.set)
+        self._thread.join(CLOSE_TIMEOUT_SECONDS)
 
-    async def _live(self) -> None:
-        self._over = asyncio.Event()
+    async def _serve(self) -> None:
+        self._closing = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         try:
             with self._listening(proxied=False) as port, self._listening(proxied=True) as proxy_port:
-                await self._way()
+                await self._live_connection()
                 self._opened.set_result((port, proxy_port))
-                await self._over.wait()
+                await self._closing.wait()
         except BaseException as error:  # noqa: BLE001 - it is raised where the tunnel is opened
             if not self._opened.done():
                 self._opened.set_exception(error)
@@ -135,36 +139,36 @@ class Tunnel:
         """
         with socket.create_server((LOOPBACK, 0)) as listener:
             listener.settimeout(0)
-            self._loop.add_reader(listener, self._let_in, listener, proxied)
+            self._loop.add_reader(listener, self._accept_client, listener, proxied)
             try:
                 yield int(listener.getsockname()[1])
             finally:
                 self._loop.remove_reader(listener)
 
-    def _let_in(self, listener: socket.socket, proxied: bool) -> None:  # noqa: FBT001 - the loop gives it so
+    def _accept_client(self, listener: socket.socket, proxied: bool) -> None:  # noqa: FBT001 - the loop gives it so
         try:
             client, _ = listener.accept()
         except OSError:  # it went away again; or we are out of descriptors, and it waits
             return
-        flow = asyncio.create_task(self._lead(client, proxied=proxied))
-        self._flows.add(flow)
-        flow.add_done_callback(partial(self._let_go, client=client))
+        flow = asyncio.create_task(self._forward_client(client, proxied=proxied))
+        self._clients.add(flow)
+        flow.add_done_callback(partial(self._release_client, client=client))
 
-    def _let_go(self, flow: asyncio.Task[None], *, client: socket.socket) -> None:
+    def _release_client(self, flow: asyncio.Task[None], *, client: socket.socket) -> None:
         """Whatever ended a flow, even before its first step: its client is not left holding on."""
-        self._flows.discard(flow)
+        self._clients.discard(flow)
         client.close()
 
     async def _end(self) -> None:
-        for flow in self._flows:
+        for flow in self._clients:
             flow.cancel()
-        await asyncio.gather(*self._flows, return_exceptions=True)
+        await asyncio.gather(*self._clients, return_exceptions=True)
         if self._connection is not None:
             self._connection.abort()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._connection.wait_closed(), ENDED_WITHIN / 2)
+                await asyncio.wait_for(self._connection.wait_closed(), CLOSE_TIMEOUT_SECONDS / 2)
 
-    async def _way(self) -> Login:
+    async def _live_connection(self) -> BastionConnection:
         """The living connection to the bastion; whoever needs one while it is dialled waits for that one."""
         if self._connection is not None and not self._connection.is_closed():
             return self._connection
@@ -172,58 +176,64 @@ class Tunnel:
             self._dialling = asyncio.create_task(self._dial())
         return await asyncio.shield(self._dialling)
 
-    async def _dial(self) -> Login:
-        patience = self._patience
-        self._connection = await self._bastion.login(
-            within=patience.opened_within, keepalive=patience.keepalive, unanswered=patience.unanswered
+    async def _dial(self) -> BastionConnection:
+        patience = self._timeouts
+        self._connection = await self._bastion.connect(
+            within=patience.open_timeout_seconds,
+            keepalive=patience.keepalive_seconds,
+            max_unanswered=patience.max_unanswered,
         )
         return self._connection
 
-    async def _lead(self, client: socket.socket, *, proxied: bool) -> None:
+    async def _forward_client(self, client: socket.socket, *, proxied: bool) -> None:
         client.settimeout(0)
         with contextlib.suppress(OSError):  # the client went away
             reader, writer = await asyncio.open_connection(sock=client)
             try:
-                far = await self._found(reader, writer, proxied=proxied)
+                far = await self._open_for_client(reader, writer, proxied=proxied)
                 if far is not None:
-                    await _join((reader, writer), far)
+                    await _relay((reader, writer), far)
             finally:
                 writer.transport.abort()
 
-    async def _found(
+    async def _open_for_client(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, proxied: bool
-    ) -> Stream | None:
+    ) -> ForwardedConnection | None:
         """The connection beyond for a client that may have one."""
         try:
             if proxied:
-                await asyncio.wait_for(require_asks(reader, writer, place=self._to), self._patience.opened_within)
-            far = await self._beyond()
+                await asyncio.wait_for(
+                    read_connect_request(reader, writer, server=self._server), self._timeouts.open_timeout_seconds
+                )
+            far = await self._connect_to_server()
         except HintedError as error:
             # Before the client sees its end: it asks for the reason then.
-            self._trouble = error
+            self._last_error = error
             return None
-        except (NotAsked, TimeoutError):
+        except (ProxyRequestRefused, TimeoutError):
             return None
-        self._trouble = None
+        self._last_error = None
         if proxied:
-            writer.write(GRANTED)
+            writer.write(GRANTED_REPLY)
         return far
 
-    async def _beyond(self) -> Stream:
+    async def _connect_to_server(self) -> ForwardedConnection:
         """A connection from the bastion to the source."""
-        connection = await self._way()
+        connection = await self._live_connection()
         try:
-            return await self._bastion.reach(connection, within=self._patience.opened_within)
+            return await self._bastion.open_forwarded(connection, within=self._timeouts.open_timeout_seconds)
         except SourceDown:
             if not connection.is_closed():
                 raise
             # It was lost between the look and the use.
-            return await self._bastion.reach(await self._way(), within=self._patience.opened_within)
+            return await self._bastion.open_forwarded(
+                await self._live_connection(), within=self._timeouts.open_timeout_seconds
+            )
 
 
-async def _join(near: tuple[asyncio.StreamReader, asyncio.StreamWriter], far: Stream) -> None:
+async def _relay(near: tuple[asyncio.StreamReader, asyncio.StreamWriter], far: ForwardedConnection) -> None:
     """Carry both ways until one side ends: MySQL has no use for half a connection."""
-    ways = {asyncio.create_task(_carry(near[0], far[1])), asyncio.create_task(_carry(far[0], near[1]))}
+    ways = {asyncio.create_task(_copy_bytes(near[0], far[1])), asyncio.create_task(_copy_bytes(far[0], near[1]))}
     try:
         done, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -237,7 +247,7 @@ async def _join(near: tuple[asyncio.StreamReader, asyncio.StreamWriter], far: St
             await near[1].wait_closed()
 
 
-async def _carry(reader: asyncio.StreamReader | FarReader, writer: asyncio.StreamWriter | FarWriter) -> None:
-    while piece := await reader.read(PIECE):
+async def _copy_bytes(reader: asyncio.StreamReader | FarReader, writer: asyncio.StreamWriter | FarWriter) -> None:
+    while piece := await reader.read(PIECE_BYTES):
         writer.write(piece)
         await writer.drain()

@@ -5,83 +5,83 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final
 
 from syncd.settings import EpochUnit
-from syncd.tables.wall_clock import wall_bound, wall_end
-from watermarks.cursor import Kind, Value
+from syncd.tables.wall_clock import lowest_wall_time, wall_time_after
+from watermarks.cursor import CursorValue, ValueKind
 
-PER_SECOND: Final = {EpochUnit.SECONDS: 1, EpochUnit.MILLISECONDS: 1_000, EpochUnit.MICROSECONDS: 1_000_000}
+STEPS_PER_SECOND: Final = {EpochUnit.SECONDS: 1, EpochUnit.MILLISECONDS: 1_000, EpochUnit.MICROSECONDS: 1_000_000}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _LAST_INSTANT: Final = datetime(2038, 1, 19, 3, 14, 7, 999_999, tzinfo=UTC)
 """Of TIMESTAMP; the literal of a later one means nothing to MySQL."""
-_LAST_READING: Final = datetime(9999, 12, 31, 23, 59, 59, 999_999)  # noqa: DTZ001  # a wall clock has no zone
+_LAST_WALL_TIME: Final = datetime(9999, 12, 31, 23, 59, 59, 999_999)  # noqa: DTZ001  # a wall clock has no zone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Clock:
+class OrderClock:
     """What an order column says of time."""
 
-    kind: Kind
+    kind: ValueKind
     """INSTANT, WALL or INT."""
-    per_second: int
+    steps_per_second: int
     """How many of its steps make a second: 10 to the power of its digits; of an epoch, by its unit."""
     zone: tzinfo = UTC
     """Of those who write a wall clock's readings."""
 
     @property
-    def last(self) -> Value:
+    def last_value(self) -> CursorValue:
         """The end of its time, in its own digits: no row of sense lies behind it, though some lie at it."""
-        if self.kind is Kind.INT:
-            return Value(Kind.INT, 2**63 - 1)
-        last = _LAST_INSTANT if self.kind is Kind.INSTANT else _LAST_READING
-        return Value(self.kind, _cut(last, self.per_second))
+        if self.kind is ValueKind.INT:
+            return CursorValue(ValueKind.INT, 2**63 - 1)
+        last = _LAST_INSTANT if self.kind is ValueKind.INSTANT else _LAST_WALL_TIME
+        return CursorValue(self.kind, _truncate(last, self.steps_per_second))
 
-    def floor(self, instant: datetime) -> Value:
+    def floor_value(self, instant: datetime) -> CursorValue:
         """The least value that a row can get whose stamp is made at the instant or later.
 
         A stamp is cut down to the column's steps. Where the zone turns its clock
         back after the instant, what will be written then counts as well.
         """
-        return self._value(self._reading(instant))
+        return self._to_value(self._to_column_time(instant))
 
-    def ceil(self, instant: datetime) -> Value:
+    def ceil_value(self, instant: datetime) -> CursorValue:
         """The least value that means the instant or a later one.
 
         Where the zone turns its clock back after the instant, values of the hour that repeats mean a later one too.
         """
-        return self._value(self._next_step(self._reading(instant)))
+        return self._to_value(self._round_up(self._to_column_time(instant)))
 
-    def end(self, instant: datetime) -> Value:
+    def end_value(self, instant: datetime) -> CursorValue:
         """A value above all that mean an instant before this one.
 
         Where the zone turned its clock back before it, values of the hour that repeats mean an earlier one too.
         """
-        utc = self.kind is not Kind.WALL
-        return self._value(self._next_step(instant.astimezone(UTC) if utc else wall_end(instant, self.zone)))
+        utc = self.kind is not ValueKind.WALL
+        return self._to_value(self._round_up(instant.astimezone(UTC) if utc else wall_time_after(instant, self.zone)))
 
-    def instant(self, value: Value) -> datetime:
+    def to_instant(self, value: CursorValue) -> datetime:
         """The earliest instant that the value can mean."""
-        plain = value.plain
+        plain = value.raw
         if isinstance(plain, int):
-            return _EPOCH + timedelta(microseconds=plain * (1_000_000 // self.per_second))
+            return _EPOCH + timedelta(microseconds=plain * (1_000_000 // self.steps_per_second))
         if not isinstance(plain, datetime):
             raise TypeError(plain)
         return plain if plain.tzinfo else plain.replace(tzinfo=self.zone).astimezone(UTC)
 
-    def _reading(self, instant: datetime) -> datetime:
-        if self.kind is not Kind.WALL:
+    def _to_column_time(self, instant: datetime) -> datetime:
+        if self.kind is not ValueKind.WALL:
             return instant.astimezone(UTC)
-        return wall_bound(instant, self.zone)
+        return lowest_wall_time(instant, self.zone)
 
-    def _next_step(self, exact: datetime) -> datetime:
-        cut = _cut(exact, self.per_second)
-        return cut if cut == exact else cut + timedelta(seconds=1) / self.per_second
+    def _round_up(self, exact: datetime) -> datetime:
+        cut = _truncate(exact, self.steps_per_second)
+        return cut if cut == exact else cut + timedelta(seconds=1) / self.steps_per_second
 
-    def _value(self, moment: datetime) -> Value:
-        if self.kind is Kind.INT:
-            return Value(Kind.INT, (moment - _EPOCH) // _MICROSECOND * self.per_second // 1_000_000)
-        return Value(self.kind, _cut(moment, self.per_second))
+    def _to_value(self, moment: datetime) -> CursorValue:
+        if self.kind is ValueKind.INT:
+            return CursorValue(ValueKind.INT, (moment - _EPOCH) // _MICROSECOND * self.steps_per_second // 1_000_000)
+        return CursorValue(self.kind, _truncate(moment, self.steps_per_second))
 
 
-def _cut(moment: datetime, per_second: int) -> datetime:
-    step = 1_000_000 // per_second
+def _truncate(moment: datetime, steps_per_second: int) -> datetime:
+    step = 1_000_000 // steps_per_second
     return moment.replace(microsecond=moment.microsecond // step * step)

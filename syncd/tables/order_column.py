@@ -7,12 +7,12 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final, Self, TypeAlias
 
-from syncd.datatypes.columns import Travel
-from syncd.datatypes.mysql_quoting import bytes_literal, quoted, text_literal
-from syncd.datatypes.source_table import Column
-from syncd.datatypes.type_table import RAW_CHARSETS, TOTAL_CHARSETS
+from syncd.datatypes.columns import TransferType
+from syncd.datatypes.mysql_quoting import bytes_literal, quote_name, text_literal
+from syncd.datatypes.source_table import SourceColumn
+from syncd.datatypes.type_table import LOSSLESS_CHARSETS, UTF8_CHARSETS
 from syncd.errors import SourceUnfit, ValueRefused
-from watermarks.cursor import BadCursor, Kind, Plain, Value
+from watermarks.cursor import BadCursor, CursorValue, PythonValue, ValueKind
 
 _TEXTS: Final = frozenset({"char", "varchar"})
 _LISTED: Final = frozenset({"enum", "set"})
@@ -20,13 +20,13 @@ _LISTED: Final = frozenset({"enum", "set"})
 _BY_CODE_POINT: Final = re.compile(r"utf8mb4_0900_bin|(utf8mb4|utf8mb3|utf8|ascii)_nopad_bin")
 """Collations that neither fold nor pad, over charsets whose bytes stand in the order of code points."""
 
-_NOPAD: Final = "_nopad_"
+_NOPAD_MARKER: Final = "_nopad_"
 """What collations of MariaDB have in their names that do not pad."""
 _MEMBER: Final = re.compile(r"'(?:[^']|'')*'")
-_SIGNED_MEMBERS: Final = 64
+_SET_SIGN_BIT_MEMBERS: Final = 64
 """Members of a SET of which the last one takes the bit of the sign."""
 
-_NO_CHARACTER: Final = b"\xff"
+_UNDECODABLE_PREFIX: Final = b"\xff"
 """What the bytes of a text begin with that Unicode has no characters for; no UTF-8 holds it."""
 
 _MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?")
@@ -40,8 +40,8 @@ class OrderColumn:
 
     name: str
     """At the source."""
-    kind: Kind
-    travel: Travel
+    kind: ValueKind
+    travel: TransferType
     select: str
     """The expression by which its values travel exactly."""
     fraction: int = 0
@@ -53,29 +53,29 @@ class OrderColumn:
 
     @property
     def sql(self) -> str:
-        return quoted(self.name)
+        return quote_name(self.name)
 
     @property
-    def probed(self) -> str:
+    def probe_sql(self) -> str:
         """The expression that tells where a row stands: the value, or a mark where its literal would stand elsewhere.
 
         A conversion turns what has no character into `?` and says nothing. A window that ends at such a
         literal ends at another place than its row: the last rows of a first pass would never be read.
         """
-        if not self._can_lose:
+        if not self._may_lose_text:
             return self.select
         back = f"CONVERT({self.select} USING {self.charset})" + (f" COLLATE {self.collation}" if self.collation else "")
-        marked = f"CONCAT({bytes_literal(_NO_CHARACTER)}, CAST({self.sql} AS BINARY))"
+        marked = f"CONCAT({bytes_literal(_UNDECODABLE_PREFIX)}, CAST({self.sql} AS BINARY))"
         same = f"CAST({self.select} AS BINARY)"
         return f"CASE WHEN {self.sql} = {back} THEN {same} WHEN {self.sql} IS NOT NULL THEN {marked} END"
 
     @property
-    def _can_lose(self) -> bool:
+    def _may_lose_text(self) -> bool:
         """Whether its texts may hold what has no character in Unicode, or two ways to write one."""
-        known = RAW_CHARSETS | TOTAL_CHARSETS
-        return self.kind is Kind.COLLATED and self.charset is not None and self.charset not in known
+        known = UTF8_CHARSETS | LOSSLESS_CHARSETS
+        return self.kind is ValueKind.COLLATED and self.charset is not None and self.charset not in known
 
-    def literal(self, value: Value) -> str:
+    def literal(self, value: CursorValue) -> str:
         """The value as SQL, so typed that comparing it with the column needs no conversion of the column.
 
         Raises:
@@ -86,26 +86,26 @@ class OrderColumn:
                 f"{value} is no position in column {self.name}, whose values are of kind {self.kind}",
                 hint="Did the cursor, the key or a column's type change? Set the mark anew: syncd watermark set",
             )
-        return _LITERALS[self.kind](self, value.plain)
+        return _LITERALS[self.kind](self, value.raw)
 
-    def value(self, raw: object) -> Value:
+    def parse_value(self, raw: object) -> CursorValue:
         """The value that travelled by `select` or `probed`.
 
         Raises:
             ValueRefused: it has no place in an order: NULL, a date of zeros, or a text that no literal can name.
         """
-        if self._can_lose and isinstance(raw, bytes):
-            raw = self._characters(raw)
+        if self._may_lose_text and isinstance(raw, bytes):
+            raw = self._decode_text(raw)
         try:
-            return Value(self.kind, _READ[self.kind](raw))
+            return CursorValue(self.kind, _PARSERS[self.kind](raw))
         except (BadCursor, ValueError, TypeError, ArithmeticError) as error:
             raise ValueRefused(
-                f"column {self.name} holds {_shown(raw)!r}, which is no position in an order",
+                f"column {self.name} holds {_format_raw(raw)!r}, which is no position in an order",
                 hint=f"Mend the rows where {self.name} is no date of the calendar.",
             ) from error
 
-    def _characters(self, raw: bytes) -> str:
-        if raw.startswith(_NO_CHARACTER):
+    def _decode_text(self, raw: bytes) -> str:
+        if raw.startswith(_UNDECODABLE_PREFIX):
             raise ValueRefused(
                 f"a batch would end at the row whose {self.name} has the bytes {raw[1:].hex().upper()} in"
                 f" {self.charset}, which no text of Unicode names",
@@ -114,7 +114,7 @@ class OrderColumn:
             )
         return raw.decode()
 
-    def fields(self) -> dict[str, Any]:
+    def to_fields(self) -> dict[str, Any]:
         """Its content, for a sealed plan."""
         told = asdict(self)
         if self.members is None:
@@ -122,27 +122,27 @@ class OrderColumn:
         return told
 
     @classmethod
-    def of_fields(cls, found: Mapping[str, Any]) -> Self:
-        told: dict[str, Any] = {**found, "kind": Kind(found["kind"]), "travel": Travel(found["travel"])}
+    def from_fields(cls, fields: Mapping[str, Any]) -> Self:
+        told: dict[str, Any] = {**fields, "kind": ValueKind(fields["kind"]), "travel": TransferType(fields["travel"])}
         return cls(**told)
 
 
-def order_column(column: Column) -> OrderColumn:
+def make_order_column(column: SourceColumn) -> OrderColumn:
     """How the column takes part in an order.
 
     Raises:
         SourceUnfit: values of its type cannot be positions.
     """
     form = _FORMS.get(column.data_type)
-    reason = _disorder(column)
+    reason = _describe_order_mismatch(column)
     if reason or (form is None and column.data_type not in _TEXTS):
         raise SourceUnfit(
             f"column {column.name} of type {column.column_type} cannot be part of an order{reason}",
             hint="Name another unique key of the table in the stream's `key`.",
         )
     if form is None:
-        return _text(column)
-    kind, travel, select = form(column, quoted(column.name))
+        return _text_order_column(column)
+    kind, travel, select = form(column, quote_name(column.name))
     return OrderColumn(
         name=column.name,
         kind=kind,
@@ -153,79 +153,79 @@ def order_column(column: Column) -> OrderColumn:
     )
 
 
-def _disorder(column: Column) -> str:
+def _describe_order_mismatch(column: SourceColumn) -> str:
     """Why conditions find other rows than those that an index holds there; empty where they do not.
 
     Such rows would be behind no position and before none: never read, and nobody would know.
     """
-    if column.data_type == "char" and _NOPAD in (column.collation or ""):
+    if column.data_type == "char" and _NOPAD_MARKER in (column.collation or ""):
         return f": {column.collation} sorts it with the spaces that fill it up, and compares it without"
-    if column.data_type == "set" and len(_MEMBER.findall(column.column_type)) == _SIGNED_MEMBERS:
-        return f": with its member {_SIGNED_MEMBERS} it is the highest to an index, and below zero to a condition"
+    if column.data_type == "set" and len(_MEMBER.findall(column.column_type)) == _SET_SIGN_BIT_MEMBERS:
+        return f": with its member {_SET_SIGN_BIT_MEMBERS} it is the highest to an index, and below zero to a condition"
     return ""
 
 
-_Form: TypeAlias = tuple[Kind, Travel, str]
+_SelectForm: TypeAlias = tuple[ValueKind, TransferType, str]
 
 
-def _integer(column: Column, name: str) -> _Form:
-    if column.data_type == "bigint" and column.unsigned:
-        return Kind.INT, Travel.TEXT, f"CAST({name} AS CHAR)"
-    return Kind.INT, Travel.INTEGER, f"CAST({name} AS SIGNED)"
+def _integer_form(column: SourceColumn, name: str) -> _SelectForm:
+    if column.data_type == "bigint" and column.is_unsigned:
+        return ValueKind.INT, TransferType.TEXT, f"CAST({name} AS CHAR)"
+    return ValueKind.INT, TransferType.INTEGER, f"CAST({name} AS SIGNED)"
 
 
-def _numbered(_column: Column, name: str) -> _Form:
+def _ordinal_form(_column: SourceColumn, name: str) -> _SelectForm:
     # MySQL sorts ENUM and SET by number, whatever their texts; a BIT or SET of 64 exceeds a signed integer.
-    return Kind.INT, Travel.TEXT, f"CAST(CAST({name} AS UNSIGNED) AS CHAR)"
+    return ValueKind.INT, TransferType.TEXT, f"CAST(CAST({name} AS UNSIGNED) AS CHAR)"
 
 
-def _as_double(_column: Column, name: str) -> _Form:
+def _double_form(_column: SourceColumn, name: str) -> _SelectForm:
     # A FLOAT prints with six digits; as a DOUBLE, which it is exactly, with all of them.
-    return Kind.DOUBLE, Travel.DOUBLE, f"({name} + 0e0)"
+    return ValueKind.DOUBLE, TransferType.DOUBLE, f"({name} + 0e0)"
 
 
-def _as_bytes(_column: Column, name: str) -> _Form:
-    return Kind.BYTES, Travel.BYTES, name
+def _bytes_form(_column: SourceColumn, name: str) -> _SelectForm:
+    return ValueKind.BYTES, TransferType.BYTES, name
 
 
-def _printed(kind: Kind) -> Callable[[Column, str], _Form]:
+def _printed_form(kind: ValueKind) -> Callable[[SourceColumn, str], _SelectForm]:
     # The width is said, for that of some decimals is taken for too short (`type_table`).
-    return lambda _, name: (kind, Travel.TEXT, f"CAST({name} AS CHAR(80))")
+    return lambda _, name: (kind, TransferType.TEXT, f"CAST({name} AS CHAR(80))")
 
 
-def _plain(kind: Kind) -> Callable[[Column, str], _Form]:
+def _binary_form(kind: ValueKind) -> Callable[[SourceColumn, str], _SelectForm]:
     # As columns of the file travel, so that they carry the order along.
-    return lambda _, name: (kind, Travel.TEXT, f"CAST({name} AS BINARY)")
+    return lambda _, name: (kind, TransferType.TEXT, f"CAST({name} AS BINARY)")
 
 
-def _decimal(column: Column, name: str) -> _Form:
-    form = _printed if column.scale == column.precision else _plain
-    return form(Kind.DECIMAL)(column, name)
+def _decimal_form(column: SourceColumn, name: str) -> _SelectForm:
+    form = _printed_form if column.scale == column.precision else _binary_form
+    return form(ValueKind.DECIMAL)(column, name)
 
 
-_FORMS: Final[dict[str, Callable[[Column, str], _Form]]] = {
-    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint"), _integer),
-    **dict.fromkeys(("enum", "set", "bit", "year"), _numbered),
-    **dict.fromkeys(("float", "double"), _as_double),
-    **dict.fromkeys(("binary", "varbinary"), _as_bytes),
+_FORMS: Final[dict[str, Callable[[SourceColumn, str], _SelectForm]]] = {
+    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint"), _integer_form),
+    **dict.fromkeys(("enum", "set", "bit", "year"), _ordinal_form),
+    **dict.fromkeys(("float", "double"), _double_form),
+    **dict.fromkeys(("binary", "varbinary"), _bytes_form),
     # These of MariaDB have an order of their own, and compare with their text.
-    **dict.fromkeys(("uuid", "inet4", "inet6"), _printed(Kind.COLLATED)),
-    "decimal": _decimal,
-    "date": _plain(Kind.DATE),
-    "datetime": _plain(Kind.WALL),
-    "timestamp": _plain(Kind.INSTANT),
-    "time": _plain(Kind.TIME),
+    **dict.fromkeys(("uuid", "inet4", "inet6"), _printed_form(ValueKind.COLLATED)),
+    "decimal": _decimal_form,
+    "date": _binary_form(ValueKind.DATE),
+    "datetime": _binary_form(ValueKind.WALL),
+    "timestamp": _binary_form(ValueKind.INSTANT),
+    "time": _binary_form(ValueKind.TIME),
 }
 
 
-def _text(column: Column) -> OrderColumn:
+def _text_order_column(column: SourceColumn) -> OrderColumn:
     # The server drops the padding of a CHAR when it answers, so only it can say where such a value stands.
     by_code_point = column.data_type == "varchar" and _BY_CODE_POINT.fullmatch(column.collation or "")
     return OrderColumn(
         name=column.name,
-        kind=Kind.TEXT if by_code_point else Kind.COLLATED,
-        travel=Travel.TEXT,
-        select=f"CONVERT({quoted(column.name)} USING utf8mb4)",
+        kind=ValueKind.TEXT if by_code_point else ValueKind.COLLATED,
+        travel=TransferType.TEXT,
+        select=f"CONVERT({quote_name(column.name)} USING utf8mb4)",
         charset=column.charset,
         collation=column.collation,
     )
@@ -254,34 +254,34 @@ def _text_literal(column: OrderColumn, plain: Any) -> str:  # noqa: ANN401  # a 
     return text_literal(plain, charset=column.charset, collation=column.collation)
 
 
-_LITERALS: Final[dict[Kind, Callable[[OrderColumn, Any], str]]] = {
-    Kind.INT: lambda _, plain: str(plain),
-    Kind.DECIMAL: lambda _, plain: format(plain, "f"),
-    Kind.DOUBLE: _double_literal,
-    Kind.DATE: lambda _, plain: f"DATE'{plain.isoformat()}'",
-    Kind.WALL: _moment_literal,
-    Kind.INSTANT: _moment_literal,
-    Kind.TIME: _time_literal,
-    Kind.BYTES: lambda _, plain: bytes_literal(plain),
-    Kind.TEXT: _text_literal,
-    Kind.COLLATED: _text_literal,
+_LITERALS: Final[dict[ValueKind, Callable[[OrderColumn, Any], str]]] = {
+    ValueKind.INT: lambda _, plain: str(plain),
+    ValueKind.DECIMAL: lambda _, plain: format(plain, "f"),
+    ValueKind.DOUBLE: _double_literal,
+    ValueKind.DATE: lambda _, plain: f"DATE'{plain.isoformat()}'",
+    ValueKind.WALL: _moment_literal,
+    ValueKind.INSTANT: _moment_literal,
+    ValueKind.TIME: _time_literal,
+    ValueKind.BYTES: lambda _, plain: bytes_literal(plain),
+    ValueKind.TEXT: _text_literal,
+    ValueKind.COLLATED: _text_literal,
 }
 
 
-def _digits(raw: object) -> str:
+def _decode_ascii(raw: object) -> str:
     """What travelled as text of digits and signs, or as the bytes of one."""
     return raw.decode("ascii") if isinstance(raw, bytes) else str(raw)
 
 
-def _wall(raw: object) -> datetime:
-    text = _digits(raw)
+def _parse_datetime(raw: object) -> datetime:
+    text = _decode_ascii(raw)
     if not _MOMENT.fullmatch(text):
         raise ValueError(text)
     return datetime.fromisoformat(text.ljust(26, "0") if "." in text else text)
 
 
-def _time(raw: object) -> timedelta:
-    match = _TIME.fullmatch(_digits(raw))
+def _parse_time(raw: object) -> timedelta:
+    match = _TIME.fullmatch(_decode_ascii(raw))
     if match is None:
         raise ValueError(raw)
     sign, hours, minutes, seconds, micros = match.groups()
@@ -291,37 +291,37 @@ def _time(raw: object) -> timedelta:
     return -span if sign else span
 
 
-def _shown(raw: object) -> str:
+def _format_raw(raw: object) -> str:
     return (raw.decode("ascii", "backslashreplace") if isinstance(raw, bytes) else str(raw))[:80]
 
 
-def _double(raw: object) -> float:
+def _parse_double(raw: object) -> float:
     if not isinstance(raw, float | int | str):
         raise TypeError(raw)
     return float(raw)
 
 
-def _bytes(raw: object) -> bytes:
+def _parse_bytes(raw: object) -> bytes:
     if not isinstance(raw, bytes | bytearray):
         raise TypeError(raw)
     return bytes(raw)
 
 
-def _str(raw: object) -> str:
+def _require_str(raw: object) -> str:
     if not isinstance(raw, str):
         raise TypeError(raw)
     return raw
 
 
-_READ: Final[dict[Kind, Callable[[object], Plain]]] = {
-    Kind.INT: lambda raw: int(str(raw)),
-    Kind.DECIMAL: lambda raw: Decimal(_digits(raw)),
-    Kind.DOUBLE: _double,
-    Kind.DATE: lambda raw: date.fromisoformat(_digits(raw)),
-    Kind.WALL: _wall,
-    Kind.INSTANT: lambda raw: _wall(raw).replace(tzinfo=UTC),
-    Kind.TIME: _time,
-    Kind.BYTES: _bytes,
-    Kind.TEXT: _str,
-    Kind.COLLATED: _str,
+_PARSERS: Final[dict[ValueKind, Callable[[object], PythonValue]]] = {
+    ValueKind.INT: lambda raw: int(str(raw)),
+    ValueKind.DECIMAL: lambda raw: Decimal(_decode_ascii(raw)),
+    ValueKind.DOUBLE: _parse_double,
+    ValueKind.DATE: lambda raw: date.fromisoformat(_decode_ascii(raw)),
+    ValueKind.WALL: _parse_datetime,
+    ValueKind.INSTANT: lambda raw: _parse_datetime(raw).replace(tzinfo=UTC),
+    ValueKind.TIME: _parse_time,
+    ValueKind.BYTES: _parse_bytes,
+    ValueKind.TEXT: _require_str,
+    ValueKind.COLLATED: _require_str,
 }

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from syncd.datatypes.columns import Passage
-from syncd.datatypes.source_table import Table
+from syncd.datatypes.columns import ColumnMapping
+from syncd.datatypes.source_table import SourceTable
 from syncd.errors import ConfigError
 from syncd.settings import StreamSettings
-from syncd.tables.sort_order import BY_KEY, WHOLE
+from syncd.tables.sort_order import CURSOR_BY_KEY, CURSOR_NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class RowIdentity:
     """The key and the order column of one stream, by their names in files."""
 
     key: tuple[str, ...]
@@ -21,26 +21,26 @@ class Identity:
     """Of two versions of a row in one batch, the higher is the newer one; None where there are no two."""
 
 
-NO_IDENTITY: Final = Identity(key=())
+NO_IDENTITY: Final = RowIdentity(key=())
 
 
-def identity_of(table: Table, settings: StreamSettings, passages: Sequence[Passage]) -> Identity:
+def resolve_identity(table: SourceTable, settings: StreamSettings, mappings: Sequence[ColumnMapping]) -> RowIdentity:
     """The identity of a stream's rows.
 
     Raises:
         ConfigError: a column of the key, or the order column, is not among those that are read.
     """
-    if settings.cursor == WHOLE:
+    if settings.cursor == CURSOR_NONE:
         return NO_IDENTITY
-    key = tuple(_name(table, name, passages) for name in settings.key or table.primary)
-    if settings.cursor == BY_KEY:
-        return Identity(key=key)
-    return Identity(key=key, cursor=_name(table, settings.cursor, passages))
+    key = tuple(_find_mapped_name(table, name, mappings) for name in settings.key or table.primary_key)
+    if settings.cursor == CURSOR_BY_KEY:
+        return RowIdentity(key=key)
+    return RowIdentity(key=key, cursor=_find_mapped_name(table, settings.cursor, mappings))
 
 
-def _name(table: Table, column: str, passages: Sequence[Passage]) -> str:
+def _find_mapped_name(table: SourceTable, column: str, mappings: Sequence[ColumnMapping]) -> str:
     folded = column.casefold()
-    found = next((passage.name for passage in passages if passage.column.casefold() == folded), None)
+    found = next((passage.name for passage in mappings if passage.column.casefold() == folded), None)
     if found is None:
         raise ConfigError(
             f"{table}.{column} says which row it is, and is not among the columns that are read",

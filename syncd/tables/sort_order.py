@@ -5,20 +5,20 @@ from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from typing import Final
 
-from syncd.datatypes.mysql_quoting import qualified, quoted
-from syncd.datatypes.source_table import Column, Index, Table
+from syncd.datatypes.mysql_quoting import quote_name, quote_table
+from syncd.datatypes.source_table import SourceColumn, SourceIndex, SourceTable
 from syncd.errors import ConfigError, SourceUnfit
 from syncd.settings import NullCursor, StreamSettings
-from syncd.tables.order_clock import PER_SECOND, Clock
-from syncd.tables.order_column import OrderColumn, order_column
-from watermarks.cursor import Kind
+from syncd.tables.order_clock import STEPS_PER_SECOND, OrderClock
+from syncd.tables.order_column import OrderColumn, make_order_column
+from watermarks.cursor import ValueKind
 
-BY_KEY: Final = "id"
-WHOLE: Final = "none"
+CURSOR_BY_KEY: Final = "id"
+CURSOR_NONE: Final = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class StreamOrder:
     """How the rows of one table follow each other: by an order column and then by key, or by key alone."""
 
     database: str
@@ -30,32 +30,32 @@ class Order:
     """What a cursor of the stream is made of."""
     index: str
     """Serves the columns."""
-    clock: Clock | None
+    clock: OrderClock | None
     """None where the key alone makes the order."""
     nullable: bool = False
     """Whether the order column can be NULL: such rows have no place in the order."""
-    counted: bool = False
+    is_auto_increment: bool = False
     """Whether the server itself numbers the key."""
 
     @property
-    def time(self) -> OrderColumn | None:
+    def time_column(self) -> OrderColumn | None:
         """The order column, where there is one."""
         return self.columns[0] if self.clock else None
 
 
-def order_of(table: Table, settings: StreamSettings, *, zone: tzinfo = UTC) -> Order:
+def resolve_order(table: SourceTable, settings: StreamSettings, *, zone: tzinfo = UTC) -> StreamOrder:
     """The order in which a stream reads the table; `zone` is that of those who write wall times.
 
     Raises:
         SourceUnfit: a key, column or index is missing; the hint is the statement to run.
         ConfigError: the order column is of a type that tells no time.
     """
-    _require_base(table)
-    key, key_index = _key(table, settings)
-    held = tuple(order_column(column) for column in key)
-    if settings.cursor == BY_KEY:
+    _require_base_table(table)
+    key, key_index = _resolve_key(table, settings)
+    held = tuple(make_order_column(column) for column in key)
+    if settings.cursor == CURSOR_BY_KEY:
         counted = len(key) == 1 and "auto_increment" in key[0].extra
-        return Order(
+        return StreamOrder(
             database=table.database,
             table=table.name,
             key=held,
@@ -63,54 +63,56 @@ def order_of(table: Table, settings: StreamSettings, *, zone: tzinfo = UTC) -> O
             columns=held,
             index=key_index,
             clock=None,
-            counted=counted,
+            is_auto_increment=counted,
         )
-    stamp = _stamp(table, settings)
-    clock = _clock(stamp, settings, zone)
+    stamp = _resolve_stamp(table, settings)
+    clock = _resolve_clock(stamp, settings, zone)
     rest = tuple(column for column in key if column.name != stamp.name)
-    return Order(
+    return StreamOrder(
         database=table.database,
         table=table.name,
         key=held,
         key_index=key_index,
-        columns=(order_column(stamp), *(order_column(column) for column in rest)),
-        index=_serving(table, (stamp, *rest)),
+        columns=(make_order_column(stamp), *(make_order_column(column) for column in rest)),
+        index=_choose_index(table, (stamp, *rest)),
         clock=clock,
         nullable=stamp.nullable,
     )
 
 
-def born_by(table: Table, settings: StreamSettings, *, zone: tzinfo) -> tuple[OrderColumn, Clock]:
+def resolve_birth_column(
+    table: SourceTable, settings: StreamSettings, *, zone: tzinfo
+) -> tuple[OrderColumn, OrderClock]:
     """The column that tells when a row was born, and what instants mean in it: the one named, else the only one.
 
     Raises:
         ConfigError: there is none, or there are several.
     """
     if settings.start_by is not None:
-        column = _column(table, settings.start_by, "first_run: by")
-        return order_column(column), _clock(column, settings, zone)
-    found = [column for column in table.columns if _is_stamped_once(column)]
+        column = _require_column(table, settings.start_by, "first_run: by")
+        return make_order_column(column), _resolve_clock(column, settings, zone)
+    found = [column for column in table.columns if _is_insert_stamp(column)]
     if len(found) != 1:
         shown = ", ".join(column.name for column in found) or "none"
         raise ConfigError(
             f"{table} is read by its key, and which of its columns tells when a row was born is not clear: {shown}",
             hint="Name it: first_run: {from: INSTANT, by: COLUMN}. Or begin with `snapshot` or `now`.",
         )
-    return order_column(found[0]), _clock(found[0], settings, zone)
+    return make_order_column(found[0]), _resolve_clock(found[0], settings, zone)
 
 
-def _is_stamped_once(column: Column) -> bool:
+def _is_insert_stamp(column: SourceColumn) -> bool:
     told = f"{column.default or ''} {column.extra}".lower()
     stamped = "current_timestamp" in (column.default or "").lower()
     return column.data_type in {"datetime", "timestamp"} and stamped and "on update" not in told and not column.nullable
 
 
-def require_no_nulls(order: Order, settings: StreamSettings) -> bool:
+def must_check_nulls(order: StreamOrder, settings: StreamSettings) -> bool:
     """Whether the planner has to make sure that no order column is NULL."""
     return order.nullable and settings.null_cursor is NullCursor.FAIL
 
 
-def _require_base(table: Table) -> None:
+def _require_base_table(table: SourceTable) -> None:
     if table.kind.upper() == "VIEW":
         raise SourceUnfit(
             f"{table} is a view: it has no key and no index of its own",
@@ -119,43 +121,43 @@ def _require_base(table: Table) -> None:
         )
 
 
-def _key(table: Table, settings: StreamSettings) -> tuple[tuple[Column, ...], str]:
+def _resolve_key(table: SourceTable, settings: StreamSettings) -> tuple[tuple[SourceColumn, ...], str]:
     if settings.key:
-        key = tuple(_column(table, name, "key") for name in settings.key)
+        key = tuple(_require_column(table, name, "key") for name in settings.key)
         return key, _unique_index(table, key)
-    if table.primary:
-        return tuple(_column(table, name, "key") for name in table.primary), "PRIMARY"
+    if table.primary_key:
+        return tuple(_require_column(table, name, "key") for name in table.primary_key), "PRIMARY"
     raise SourceUnfit(f"{table} has no primary key", hint=_key_hint(table))
 
 
-def _key_hint(table: Table) -> str:
-    where = qualified(table.database, table.name)
+def _key_hint(table: SourceTable) -> str:
+    where = quote_table(table.database, table.name)
     for index in table.indexes:
-        columns = [table.column(name) for name in index.columns]
+        columns = [table.find_column(name) for name in index.columns]
         if index.unique and index.whole and not any(column is None or column.nullable for column in columns):
             return f"Its index {index.name} is unique: set `key: [{', '.join(index.columns)}]` for this stream."
     return f"ALTER TABLE {where} ADD PRIMARY KEY (...); or read it whole each time: cursor: none"
 
 
-def _unique_index(table: Table, key: tuple[Column, ...]) -> str:
+def _unique_index(table: SourceTable, key: tuple[SourceColumn, ...]) -> str:
     names = tuple(column.name for column in key)
-    shown, where = ", ".join(names), qualified(table.database, table.name)
+    shown, where = ", ".join(names), quote_table(table.database, table.name)
     if open_to_null := [column.name for column in key if column.nullable]:
         raise SourceUnfit(
             f"key ({shown}) of {table} is no key: {', '.join(open_to_null)} may be NULL, and NULLs are never the same",
-            hint=f"ALTER TABLE {where} MODIFY {quoted(open_to_null[0])} ... NOT NULL",
+            hint=f"ALTER TABLE {where} MODIFY {quote_name(open_to_null[0])} ... NOT NULL",
         )
     for index in table.indexes:
         if index.unique and index.whole and index.visible and index.columns == names:
             return index.name
     raise SourceUnfit(
         f"key ({shown}) of {table} is not unique: no unique index holds exactly these columns in this order",
-        hint=f"CREATE UNIQUE INDEX syncd_key ON {where} ({_list(names)})",
+        hint=f"CREATE UNIQUE INDEX syncd_key ON {where} ({_quote_names(names)})",
     )
 
 
-def _column(table: Table, name: str, use: str) -> Column:
-    column = table.column(name)
+def _require_column(table: SourceTable, name: str, use: str) -> SourceColumn:
+    column = table.find_column(name)
     if column is None:
         raise SourceUnfit(
             f"{table} has no column {name}, which the stream names as its {use}",
@@ -164,27 +166,27 @@ def _column(table: Table, name: str, use: str) -> Column:
     return column
 
 
-def _stamp(table: Table, settings: StreamSettings) -> Column:
-    column = table.column(settings.cursor)
+def _resolve_stamp(table: SourceTable, settings: StreamSettings) -> SourceColumn:
+    column = table.find_column(settings.cursor)
     if column is None and settings.cursor == StreamSettings.__dataclass_fields__["cursor"].default:
         raise SourceUnfit(
             f"{table} has no column {settings.cursor}",
             hint="Name its order column in `cursor`, or `cursor: id` for a table that only grows, or `cursor: none`.",
         )
-    return column or _column(table, settings.cursor, "cursor")
+    return column or _require_column(table, settings.cursor, "cursor")
 
 
-def _clock(stamp: Column, settings: StreamSettings, zone: tzinfo) -> Clock:
-    column = order_column(stamp)
-    if column.kind in {Kind.INSTANT, Kind.WALL}:
-        return Clock(kind=column.kind, per_second=10**stamp.fraction, zone=zone)
-    if column.kind is Kind.INT and stamp.data_type.endswith("int"):
+def _resolve_clock(stamp: SourceColumn, settings: StreamSettings, zone: tzinfo) -> OrderClock:
+    column = make_order_column(stamp)
+    if column.kind in {ValueKind.INSTANT, ValueKind.WALL}:
+        return OrderClock(kind=column.kind, steps_per_second=10**stamp.fraction, zone=zone)
+    if column.kind is ValueKind.INT and stamp.data_type.endswith("int"):
         if settings.cursor_unit is None:
             raise ConfigError(
                 f"cursor {stamp.name} of {settings.database}.{settings.table} is a number, and its unit is not said",
                 hint="Set `cursor_unit: s`, `ms` or `us` for this stream.",
             )
-        return Clock(kind=Kind.INT, per_second=PER_SECOND[settings.cursor_unit])
+        return OrderClock(kind=ValueKind.INT, steps_per_second=STEPS_PER_SECOND[settings.cursor_unit])
     raise ConfigError(
         f"cursor {stamp.name} of {settings.database}.{settings.table} is of type {stamp.column_type}, "
         "which tells no time",
@@ -192,10 +194,10 @@ def _clock(stamp: Column, settings: StreamSettings, zone: tzinfo) -> Clock:
     )
 
 
-def _serving(table: Table, columns: tuple[Column, ...]) -> str:
+def _choose_index(table: SourceTable, columns: tuple[SourceColumn, ...]) -> str:
     """The index that holds these columns first, in this order."""
     names = tuple(column.name for column in columns)
-    fit = [index for index in table.indexes if index.visible and _held(table, index)[: len(names)] == names]
+    fit = [index for index in table.indexes if index.visible and _index_columns(table, index)[: len(names)] == names]
     if fit:
         # Across partitions MariaDB does not follow the key that InnoDB appends: an index that names it goes first.
         names_all = {index.name: index.columns[: len(names)] == names for index in fit}
@@ -208,32 +210,34 @@ def _serving(table: Table, columns: tuple[Column, ...]) -> str:
                 index.name,
             ),
         ).name
-    where = qualified(table.database, table.name)
-    enough = names[:1] if _appends(table) and names[1:] == table.primary else names
+    where = quote_table(table.database, table.name)
+    enough = names[:1] if _appends_primary_key(table) and names[1:] == table.primary_key else names
     raise SourceUnfit(
         f"{table} has no index on ({', '.join(names)}): each batch would scan the whole table",
-        hint=f"CREATE INDEX {quoted(f'syncd_{names[0]}')} ON {where} ({_list(enough)})",
+        hint=f"CREATE INDEX {quote_name(f'syncd_{names[0]}')} ON {where} ({_quote_names(enough)})",
     )
 
 
-def serves(table: Table, index: str, columns: Sequence[str]) -> bool:
+def has_usable_index(table: SourceTable, index: str, columns: Sequence[str]) -> bool:
     """Whether an index of this name still sorts the table by these columns first, and may be used."""
     names = tuple(columns)
-    return any(one.name == index and one.visible and _held(table, one)[: len(names)] == names for one in table.indexes)
+    return any(
+        one.name == index and one.visible and _index_columns(table, one)[: len(names)] == names for one in table.indexes
+    )
 
 
-def _held(table: Table, index: Index) -> tuple[str, ...]:
+def _index_columns(table: SourceTable, index: SourceIndex) -> tuple[str, ...]:
     """The columns by which an index sorts its entries."""
-    if not (index.whole and _appends(table)) or index.unique:
+    if not (index.whole and _appends_primary_key(table)) or index.unique:
         # Past the columns of a unique index neither optimiser follows the key.
         return index.columns
-    return (*index.columns, *(name for name in table.primary if name not in index.columns))
+    return (*index.columns, *(name for name in table.primary_key if name not in index.columns))
 
 
-def _appends(table: Table) -> bool:
+def _appends_primary_key(table: SourceTable) -> bool:
     """Whether secondary indexes end with the primary key."""
     return (table.engine or "").lower() == "innodb"
 
 
-def _list(names: tuple[str, ...]) -> str:
-    return ", ".join(map(quoted, names))
+def _quote_names(names: tuple[str, ...]) -> str:
+    return ", ".join(map(quote_name, names))

@@ -7,9 +7,9 @@ from zoneinfo import ZoneInfo
 
 from syncd.errors import ConfigError
 
-AHEAD: Final = timedelta(hours=26)
+MAX_CLOCK_CHANGE: Final = timedelta(hours=26)
 """No clock was ever set back by more than a day: later changes cannot reach below."""
-STEP: Final = timedelta(minutes=15)
+SEARCH_STEP: Final = timedelta(minutes=15)
 _FIRST: Final = datetime(1, 1, 3, tzinfo=UTC)
 _LAST: Final = datetime(9999, 12, 29, tzinfo=UTC)
 """Between them a day's step either way is a time still; beyond, nobody's clock is turned back."""
@@ -18,7 +18,7 @@ SECOND: Final = timedelta(seconds=1)
 _OFFSET: Final = re.compile(r"([+-])(\d{1,2}):(\d\d)")
 
 
-def zone_of(name: str) -> tzinfo:
+def parse_zone(name: str) -> tzinfo:
     """The zone of a configuration: a name such as `Europe/Berlin`, or an offset such as `+02:00`.
 
     Raises:
@@ -34,66 +34,66 @@ def zone_of(name: str) -> tzinfo:
         try:
             return ZoneInfo(name)
         except (OSError, ValueError, KeyError) as error:
-            raise _no_zone(name) from error
-    raise _no_zone(name)
+            raise _unknown_zone(name) from error
+    raise _unknown_zone(name)
 
 
-def _no_zone(name: str) -> ConfigError:
+def _unknown_zone(name: str) -> ConfigError:
     return ConfigError(
         f"source.zone is {name!r}, which is no time zone",
         hint="Write the session zone of those who write, such as Europe/Berlin, +02:00 or UTC.",
     )
 
 
-def wall_bound(instant: datetime, zone: tzinfo) -> datetime:
+def lowest_wall_time(instant: datetime, zone: tzinfo) -> datetime:
     """The lowest reading that a wall clock of the zone shows at or after the instant, without a zone.
 
     Rows stamped from the instant on are not below it; rows below it are complete when the instant's are.
     """
-    lowest = _reading(instant, zone)
-    here, end = instant, min(instant, _LAST) + AHEAD
+    lowest = _to_wall_time(instant, zone)
+    here, end = instant, min(instant, _LAST) + MAX_CLOCK_CHANGE
     while here < end:
-        there = here + STEP
-        if _offset(there, zone) < _offset(here, zone):
-            lowest = min(lowest, _reading(_set_back(here, there, zone), zone))
+        there = here + SEARCH_STEP
+        if _utc_offset(there, zone) < _utc_offset(here, zone):
+            lowest = min(lowest, _to_wall_time(_find_set_back(here, there, zone), zone))
         here = there
     return lowest
 
 
-def wall_end(instant: datetime, zone: tzinfo) -> datetime:
+def wall_time_after(instant: datetime, zone: tzinfo) -> datetime:
     """A reading above all that a wall clock of the zone showed before the instant, without a zone."""
-    highest = _reading(instant, zone)
-    here = max(instant, _FIRST) - AHEAD
+    highest = _to_wall_time(instant, zone)
+    here = max(instant, _FIRST) - MAX_CLOCK_CHANGE
     while here < instant:
-        there = min(here + STEP, instant)
-        if _offset(there, zone) < _offset(here, zone):
-            turned = _set_back(here, there, zone).astimezone(UTC)
-            highest = max(highest, (turned + _offset(here, zone)).replace(tzinfo=None))
+        there = min(here + SEARCH_STEP, instant)
+        if _utc_offset(there, zone) < _utc_offset(here, zone):
+            turned = _find_set_back(here, there, zone).astimezone(UTC)
+            highest = max(highest, (turned + _utc_offset(here, zone)).replace(tzinfo=None))
         here = there
     return highest
 
 
-def _set_back(here: datetime, there: datetime, zone: tzinfo) -> datetime:
+def _find_set_back(start: datetime, end: datetime, zone: tzinfo) -> datetime:
     """The first instant, to the second, at which the clock has been set back."""
-    low, high = here, there
+    low, high = start, end
     while high - low > SECOND:
         middle = low + (high - low) / 2
-        if _offset(middle, zone) < _offset(here, zone):
+        if _utc_offset(middle, zone) < _utc_offset(start, zone):
             high = middle
         else:
             low = middle
     return high.replace(microsecond=0)
 
 
-def _reading(instant: datetime, zone: tzinfo) -> datetime:
+def _to_wall_time(instant: datetime, zone: tzinfo) -> datetime:
     return instant.astimezone(zone).replace(tzinfo=None, fold=0)
 
 
-def _offset(instant: datetime, zone: tzinfo) -> timedelta:
+def _utc_offset(instant: datetime, zone: tzinfo) -> timedelta:
     return instant.astimezone(zone).utcoffset() or timedelta()
 
 
-def floor_to(bound: datetime, fraction: int) -> datetime:
+def truncate_to_fraction(bound: datetime, fraction: int) -> datetime:
     """The bound cut to a column's digits after the second, as the server cuts its stamps."""
     unit = 10 ** (6 - fraction)
     return bound.replace(microsecond=bound.microsecond // unit * unit)

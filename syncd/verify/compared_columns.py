@@ -4,113 +4,122 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from syncd.datatypes.columns import Passage, Travel
-from syncd.datatypes.source_table import Table
+from syncd.datatypes.columns import ColumnMapping, TransferType
+from syncd.datatypes.source_table import SourceTable
 from syncd.errors import ConfigError
 from syncd.lake import batch_number
 from syncd.redshift.quoting import TableRef
-from syncd.redshift.target_table import DELETED_AT, VALID_TO, Found
+from syncd.redshift.target_table import DELETED_AT, VALID_TO, ExistingTable
 from syncd.settings import Deletes, Mode, StreamSettings
 from syncd.tables.order_column import OrderColumn
-from syncd.tables.row_identity import Identity
-from syncd.tables.sort_order import Order
-from syncd.verify.digest_forms import Form, Unlike, form_of, hashed
-from syncd.verify.key_ranges import ThereColumn
+from syncd.tables.row_identity import RowIdentity
+from syncd.tables.sort_order import StreamOrder
+from syncd.verify.digest_forms import CommonText, UncomparableColumn, common_text_for, hash_sql
+from syncd.verify.key_ranges import TargetKeyColumn
 from watermarks.batch import BatchId
-from watermarks.cursor import Cursor, Kind
-from watermarks.progress import ORIGIN
+from watermarks.cursor import Cursor, ValueKind
+from watermarks.progress import BEFORE_FIRST_BATCH
 
-WIDEST: Final = 60_000
+MAX_TEXT_BYTES: Final = 60_000
 """Bytes of a text that is digested at once; Redshift's texts end soon after."""
-DIGITS: Final = 15
+DIGEST_HEX_DIGITS: Final = 15
 """Hexadecimal digits of a digest that count: a whole number of 60 bits, which both servers add up without loss."""
-_ALIKE: Final = frozenset({Kind.INT, Kind.DECIMAL, Kind.DATE, Kind.WALL, Kind.INSTANT})
-_NUMBERED: Final = frozenset({"enum", "set"})
-_ORDERED: Final = frozenset({"smallint", "integer", "bigint", "numeric", "date", "timestamp without time zone"})
+_SAME_ORDER_KINDS: Final = frozenset(
+    {ValueKind.INT, ValueKind.DECIMAL, ValueKind.DATE, ValueKind.WALL, ValueKind.INSTANT}
+)
+_ENUMERATED_TYPES: Final = frozenset({"enum", "set"})
+_ORDERED_TARGET_TYPES: Final = frozenset(
+    {"smallint", "integer", "bigint", "numeric", "date", "timestamp without time zone"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class ComparisonBounds:
     """Which rows the promise covers, by their place in the stream's order."""
 
     upto: Cursor
     """The loaded mark."""
     since: Cursor | None = None
     """Where the stream began, if that was not with the first row."""
-    seen: BatchId = ORIGIN
+    last_batch: BatchId = BEFORE_FIRST_BATCH
     """The last loaded batch: what it and those before it read, was read before anybody looks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class ComparisonSubject:
     """One stream on both sides."""
 
     settings: StreamSettings
-    table: Table
-    order: Order
-    passages: tuple[Passage, ...]
-    identity: Identity
+    table: SourceTable
+    order: StreamOrder
+    columns: tuple[ColumnMapping, ...]
+    identity: RowIdentity
     target: TableRef
-    found: Found
-    forms: tuple[Form, ...]
-    unlike: tuple[Unlike, ...]
+    existing: ExistingTable
+    texts: tuple[CommonText, ...]
+    uncomparable: tuple[UncomparableColumn, ...]
 
     @property
-    def key_forms(self) -> tuple[Form, ...]:
-        by_name = {form.name: form for form in self.forms}
+    def key_texts(self) -> tuple[CommonText, ...]:
+        by_name = {form.name: form for form in self.texts}
         return tuple(by_name[name] for name in self.identity.key)
 
     @property
-    def here_key(self) -> str:
-        return f"CAST(CONCAT({', '.join(form.here for form in self.key_forms)}) AS BINARY)"
+    def source_key(self) -> str:
+        return f"CAST(CONCAT({', '.join(form.source_sql for form in self.key_texts)}) AS BINARY)"
 
     @property
-    def there_key(self) -> str:
-        return " || ".join(form.there for form in self.key_forms)
+    def target_key(self) -> str:
+        return " || ".join(form.target_sql for form in self.key_texts)
 
     @property
     def key_width(self) -> int:
-        return sum(form.width for form in self.key_forms)
+        return sum(form.width for form in self.key_texts)
 
     @property
-    def here_digest(self) -> str:
+    def source_digest(self) -> str:
         """A number of a row; equal rows have equal ones."""
-        pieces = [f"CONCAT({', '.join(form.here for form in piece)})" for piece in _pieces(self.forms)]
-        text = pieces[0] if len(pieces) == 1 else f"CONCAT({', '.join(map(hashed, pieces))})"
-        return f"CAST(CONV(LEFT({hashed(text)}, {DIGITS}), 16, 10) AS UNSIGNED)"
+        pieces = [f"CONCAT({', '.join(form.source_sql for form in piece)})" for piece in _group_by_width(self.texts)]
+        text = pieces[0] if len(pieces) == 1 else f"CONCAT({', '.join(map(hash_sql, pieces))})"
+        return f"CAST(CONV(LEFT({hash_sql(text)}, {DIGEST_HEX_DIGITS}), 16, 10) AS UNSIGNED)"
 
     @property
-    def there_digest(self) -> str:
-        pieces = [" || ".join(form.there for form in piece) for piece in _pieces(self.forms)]
-        text = pieces[0] if len(pieces) == 1 else " || ".join(map(hashed, pieces))
-        return f"STRTOL(LEFT({hashed(text)}, {DIGITS}), 16)"
+    def target_digest(self) -> str:
+        pieces = [" || ".join(form.target_sql for form in piece) for piece in _group_by_width(self.texts)]
+        text = pieces[0] if len(pieces) == 1 else " || ".join(map(hash_sql, pieces))
+        return f"STRTOL(LEFT({hash_sql(text)}, {DIGEST_HEX_DIGITS}), 16)"
 
     @property
-    def here_columns(self) -> tuple[OrderColumn, ...]:
+    def source_columns(self) -> tuple[OrderColumn, ...]:
         """The first columns of the key, as many as stand in one order on both servers."""
-        return self.order.key[: len(self.there_columns)]
+        return self.order.key[: len(self.target_columns)]
 
     @property
-    def there_columns(self) -> tuple[ThereColumn, ...]:
-        found: list[ThereColumn] = []
+    def target_columns(self) -> tuple[TargetKeyColumn, ...]:
+        found: list[TargetKeyColumn] = []
         for column, name in zip(self.order.key, self.identity.key, strict=True):
-            if not self._alike(column, name):
+            if not self._has_same_order(column, name):
                 break
-            found.append(ThereColumn(name=name, kind=column.kind))
+            found.append(TargetKeyColumn(name=name, kind=column.kind))
         return tuple(found)
 
-    def _alike(self, column: OrderColumn, name: str) -> bool:
-        declared = self.table.column(column.name)
-        ordered = name in self.found and self.found.columns[name].type.name in _ORDERED
-        return column.kind in _ALIKE and ordered and declared is not None and declared.data_type not in _NUMBERED
+    def _has_same_order(self, column: OrderColumn, name: str) -> bool:
+        declared = self.table.find_column(column.name)
+        ordered = name in self.existing and self.existing.columns[name].type.name in _ORDERED_TARGET_TYPES
+        return (
+            column.kind in _SAME_ORDER_KINDS
+            and ordered
+            and declared is not None
+            and declared.data_type not in _ENUMERATED_TYPES
+        )
 
     @property
-    def cursor(self) -> ThereColumn | None:
+    def cursor_column(self) -> TargetKeyColumn | None:
         """The order column in the target, where it can be compared with a position."""
-        name, time = self.identity.cursor, self.order.time
-        if name is None or time is None or name not in self.found or time.kind not in _ALIKE:
+        name, time = self.identity.cursor, self.order.time_column
+        if name is None or time is None or name not in self.existing or time.kind not in _SAME_ORDER_KINDS:
             return None
-        return ThereColumn(name=name, kind=time.kind)
+        return TargetKeyColumn(name=name, kind=time.kind)
 
     @property
     def keeps_versions(self) -> bool:
@@ -118,78 +127,80 @@ class Compared:
         return self.settings.mode is Mode.APPEND and self.identity.cursor is not None
 
     @property
-    def marks_gone(self) -> bool:
+    def has_delete_marks(self) -> bool:
         """Whether a mark takes a row out: where rows that are gone are to be deleted, a marked one is still there."""
         deleted = self.deletes is Deletes.HARD and self.settings.mode is not Mode.HISTORY
-        return DELETED_AT in self.found and not deleted
+        return DELETED_AT in self.existing and not deleted
 
     @property
     def ends_versions(self) -> bool:
-        return self.settings.mode is Mode.HISTORY and VALID_TO in self.found
+        return self.settings.mode is Mode.HISTORY and VALID_TO in self.existing
 
     @property
-    def ranked(self) -> bool:
-        return batch_number.COLUMN in self.found
+    def has_batch_numbers(self) -> bool:
+        return batch_number.BATCH_COLUMN in self.existing
 
     @property
     def deletes(self) -> Deletes:
         return self.settings.target.deletes if self.settings.target else Deletes.IGNORE
 
-    def is_text(self, name: str) -> bool:
-        return name in self.found and self.found.columns[name].type.text
+    def is_text_column(self, name: str) -> bool:
+        return name in self.existing and self.existing.columns[name].type.is_text
 
-    def passage(self, name: str) -> Passage:
-        return next(one for one in self.passages if one.name == name)
+    def mapping_for(self, name: str) -> ColumnMapping:
+        return next(one for one in self.columns if one.name == name)
 
     @property
-    def shown_columns(self) -> tuple[Passage, ...]:
+    def fetched_columns(self) -> tuple[ColumnMapping, ...]:
         """The columns that a row is looked at by, once it is fetched."""
-        return tuple(passage for passage in self.passages if passage.name in self.found)
+        return tuple(passage for passage in self.columns if passage.name in self.existing)
 
 
-def compared(
+def build_comparison_subject(
     *,
     settings: StreamSettings,
-    table: Table,
-    order: Order,
-    passages: Sequence[Passage],
-    identity: Identity,
+    table: SourceTable,
+    order: StreamOrder,
+    mappings: Sequence[ColumnMapping],
+    identity: RowIdentity,
     target: TableRef,
-    found: Found,
-) -> Compared:
+    existing: ExistingTable,
+) -> ComparisonSubject:
     """How a stream is compared.
 
     Raises:
         ConfigError: its key has no common text.
     """
-    forms: list[Form] = []
-    unlike: list[Unlike] = []
-    for passage in passages:
-        column = table.column(passage.column)
+    forms: list[CommonText] = []
+    unlike: list[UncomparableColumn] = []
+    for passage in mappings:
+        column = table.find_column(passage.column)
         assert column
-        standing = found.columns.get(passage.name)
+        standing = existing.columns.get(passage.name)
         kind = standing.type if standing else None
-        made = form_of(column, passage, kind, settings.policies, key=passage.name in identity.key)
-        if isinstance(made, Form):
+        made = common_text_for(column, passage, kind, settings.policies, is_key=passage.name in identity.key)
+        if isinstance(made, CommonText):
             forms.append(made)
         else:
             unlike.append(made)
-    _require_key(settings, identity, unlike)
-    return Compared(
+    _require_comparable_key(settings, identity, unlike)
+    return ComparisonSubject(
         settings=settings,
         table=table,
         order=order,
-        passages=tuple(passages),
+        columns=tuple(mappings),
         identity=identity,
         target=target,
-        found=found,
-        forms=tuple(forms),
-        unlike=tuple(unlike),
+        existing=existing,
+        texts=tuple(forms),
+        uncomparable=tuple(unlike),
     )
 
 
-def _require_key(settings: StreamSettings, identity: Identity, unlike: Sequence[Unlike]) -> None:
-    for one in unlike:
+def _require_comparable_key(
+    settings: StreamSettings, identity: RowIdentity, uncomparable: Sequence[UncomparableColumn]
+) -> None:
+    for one in uncomparable:
         if one.name in identity.key:
             raise ConfigError(
                 f"{settings.name} cannot be compared by its key: {one.name}: {one.reason}",
@@ -197,12 +208,12 @@ def _require_key(settings: StreamSettings, identity: Identity, unlike: Sequence[
             )
 
 
-def _pieces(forms: Sequence[Form]) -> list[list[Form]]:
+def _group_by_width(forms: Sequence[CommonText]) -> list[list[CommonText]]:
     """The forms in groups, of which each is one text that the warehouse can hold."""
-    groups: list[list[Form]] = [[]]
+    groups: list[list[CommonText]] = [[]]
     width = 0
     for form in forms:
-        if width + form.width > WIDEST and groups[-1]:
+        if width + form.width > MAX_TEXT_BYTES and groups[-1]:
             groups.append([])
             width = 0
         groups[-1].append(form)
@@ -210,5 +221,5 @@ def _pieces(forms: Sequence[Form]) -> list[list[Form]]:
     return groups
 
 
-def travels_as_text(passage: Passage) -> bool:
-    return passage.travel is Travel.TEXT
+def travels_as_text(mapping: ColumnMapping) -> bool:
+    return mapping.travel is TransferType.TEXT

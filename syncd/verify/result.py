@@ -7,14 +7,14 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from syncd.verify.digest_forms import Unlike
+from syncd.verify.digest_forms import UncomparableColumn
 from watermarks.batch import BatchId
-from watermarks.cursor import START, Cursor
+from watermarks.cursor import START_CURSOR, Cursor
 from watermarks.errors import HintedError
-from watermarks.progress import ORIGIN
+from watermarks.progress import BEFORE_FIRST_BATCH
 
 
-class Kind(StrEnum):
+class DifferenceKind(StrEnum):
     """What is wrong with a row."""
 
     LOST = "lost"
@@ -29,7 +29,9 @@ class Kind(StrEnum):
     """The warehouse has it more than once."""
 
 
-READ_AGAIN = frozenset({Kind.LOST, Kind.STALE, Kind.DIFFERENT, Kind.DOUBLED})
+REPAIRED_BY_REREAD = frozenset(
+    {DifferenceKind.LOST, DifferenceKind.STALE, DifferenceKind.DIFFERENT, DifferenceKind.DOUBLED}
+)
 """What is mended by reading the row again."""
 
 
@@ -37,27 +39,27 @@ READ_AGAIN = frozenset({Kind.LOST, Kind.STALE, Kind.DIFFERENT, Kind.DOUBLED})
 class Difference:
     """One row that is not the same on both sides."""
 
-    kind: Kind
+    kind: DifferenceKind
     key: Mapping[str, object]
     columns: tuple[str, ...] = ()
     """In which its values differ."""
-    here: str | None = None
+    source_digest: str | None = None
     """The digest of the source's row."""
-    there: str | None = None
-    here_values: Mapping[str, object] = field(default_factory=dict[str, object])
+    target_digest: str | None = None
+    source_values: Mapping[str, object] = field(default_factory=dict[str, object])
     """Of the columns that differ."""
-    there_values: Mapping[str, object] = field(default_factory=dict[str, object])
+    target_values: Mapping[str, object] = field(default_factory=dict[str, object])
     position: Cursor | None = None
     """Its key at the source, where it has one."""
     file_key: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Its key as files hold it; of a ghost."""
-    upto: Cursor = START
+    judged_mark: Cursor = START_CURSOR
     """The mark that it was judged by; of a ghost. What came back since has a later stamp."""
-    seen: BatchId = ORIGIN
+    judged_batch: BatchId = BEFORE_FIRST_BATCH
     """The last batch that was loaded then; of a ghost. What came back since was read by a later one."""
 
 
-class State(StrEnum):
+class ComparisonState(StrEnum):
     """How a comparison ended, in one word."""
 
     EQUAL = "equal"
@@ -69,7 +71,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOut:
+class LeftOutRows:
     """Rows that nothing was promised of, or that are known to be elsewhere."""
 
     above_mark: int = 0
@@ -83,7 +85,7 @@ class LeftOut:
     """Of those that differ: they lie in quarantine."""
 
     @property
-    def told(self) -> dict[str, int]:
+    def counts_by_reason(self) -> dict[str, int]:
         return {
             "above_mark": self.above_mark,
             "before_start": self.before_start,
@@ -95,33 +97,33 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class ComparisonResult:
     """One stream, compared."""
 
     rows: int = 0
     """Of the source, that were compared."""
     ranges: int = 0
-    compared: int = 0
+    compared_ranges: int = 0
     """Of these ranges; fewer where a sample was asked for."""
-    fetched: int = 0
+    fetched_count: int = 0
     """Rows, sums and positions that came over the wire."""
-    counts: Counter[Kind] = field(default_factory=Counter[Kind])
+    counts: Counter[DifferenceKind] = field(default_factory=Counter[DifferenceKind])
     differences: tuple[Difference, ...] = ()
     """The first of them."""
-    kept: int = 0
+    kept_ghosts: int = 0
     """Ghosts that are left where they are, for deletes are ignored."""
-    left_out: LeftOut = LeftOut()
-    unlike: tuple[Unlike, ...] = ()
+    left_out: LeftOutRows = LeftOutRows()
+    uncomparable: tuple[UncomparableColumn, ...] = ()
     """Columns that were compared only in rows that were fetched."""
-    partly: tuple[str, ...] = ()
+    partly_compared: tuple[str, ...] = ()
     """Columns of which the beginning and the length of very long values was compared."""
     seed: int | None = None
-    reason: str = ""
+    not_compared_reason: str = ""
     """Why nothing was compared."""
     proven: bool = False
-    unproven: str = ""
+    unproven_reason: str = ""
     """Why it is not, as far as that is known."""
-    provable: datetime | None = None
+    provable_upto: datetime | None = None
     """The mark as an instant, where nothing but that the table was another one stands in the way, and all is equal."""
     mark: Cursor | None = None
     """The loaded one when the comparison began; what was compared later may have been covered further."""
@@ -131,11 +133,11 @@ class Verdict:
     error: HintedError | None = None
 
     @property
-    def state(self) -> State:
+    def state(self) -> ComparisonState:
         if self.error is not None:
-            return State.FAILED
-        if self.reason:
-            return State.NOT_COMPARED
+            return ComparisonState.FAILED
+        if self.not_compared_reason:
+            return ComparisonState.NOT_COMPARED
         if self.counts.total():
-            return State.DIFFERENT
-        return State.REPAIRED if self.repaired else State.EQUAL
+            return ComparisonState.DIFFERENT
+        return ComparisonState.REPAIRED if self.repaired else ComparisonState.EQUAL

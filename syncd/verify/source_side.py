@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from syncd.mysql.connection import Connection, mapped
+from syncd.mysql.connection import Connection, map_driver_errors
 from syncd.settings import SourceSettings
-from syncd.verify.key_ranges import Range
-from syncd.verify.sides import Digest, HereRow
-from syncd.verify.source_sql import HereSql
+from syncd.verify.key_ranges import KeyRange
+from syncd.verify.sides import RangeDigest, SourceRowDigest
+from syncd.verify.source_sql import SourceSql
 from watermarks.cursor import Cursor
 
-_BEGIN: Final = (
+_BEGIN_SNAPSHOT: Final = (
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
     "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",
 )
@@ -19,27 +19,27 @@ _BEGIN: Final = (
 Row = tuple[Any, ...]
 
 
-class HereSide:
+class MySqlSide:
     """The source in one snapshot; see the protocol."""
 
-    def __init__(self, ask: Callable[[str], Sequence[Row]], sql: HereSql) -> None:
-        self._ask = ask
+    def __init__(self, query: Callable[[str], Sequence[Row]], sql: SourceSql) -> None:
+        self._query = query
         self._sql = sql
-        self.fetched = 0
+        self.fetched_count = 0
 
-    def digests(self, one: Range, ends: Sequence[Cursor]) -> Sequence[Digest]:
+    def digests(self, key_range: KeyRange, ends: Sequence[Cursor]) -> Sequence[RangeDigest]:
         # One statement a range: each follows the key's index, and none has to find out where a row belongs.
-        return [_digest(*self._rows(self._sql.digest(part))[0]) for part in one.divided(ends)]
+        return [_to_digest(*self._fetch_rows(self._sql.digest(part))[0]) for part in key_range.split(ends)]
 
-    def digests_by_digit(self, one: Range, digits: int) -> Mapping[str, Digest]:
-        found = self._rows(self._sql.digests_by_digit(one, digits))
-        return {_word(group): _digest(rows, total) for group, rows, total in found}
+    def digests_by_prefix(self, key_range: KeyRange, prefix_length: int) -> Mapping[str, RangeDigest]:
+        found = self._fetch_rows(self._sql.digests_by_prefix(key_range, prefix_length))
+        return {_decode_group(group): _to_digest(rows, total) for group, rows, total in found}
 
-    def positions(self, one: Range, *, step: int, most: int) -> Sequence[Cursor]:
+    def positions(self, key_range: KeyRange, *, step: int, limit: int) -> Sequence[Cursor]:
         found: list[Cursor] = []
-        low = one.low
-        while len(found) < most:
-            rows = self._rows(self._sql.probe(Range(low=low, high=one.high), rows=step))
+        low = key_range.low
+        while len(found) < limit:
+            rows = self._fetch_rows(self._sql.probe(KeyRange(low=low, high=key_range.high), rows=step))
             if not rows:
                 break
             end = self._sql.position(rows[0])
@@ -49,41 +49,41 @@ class HereSide:
             low = end
         return found
 
-    def rows(self, one: Range) -> Iterator[HereRow]:
-        for key, digest, covered in self._rows(self._sql.rows(one)):
-            yield HereRow(key=bytes(key), digest=int(digest), covered=bool(covered))
+    def rows(self, key_range: KeyRange) -> Iterator[SourceRowDigest]:
+        for key, digest, covered in self._fetch_rows(self._sql.rows(key_range)):
+            yield SourceRowDigest(key=bytes(key), digest=int(digest), is_covered=bool(covered))
 
-    def fresh(self, one: Range, *, most: int) -> Sequence[bytes]:
-        return [bytes(key) for (key,) in self._rows(self._sql.fresh(one, most=most))]
+    def keys_above_mark(self, key_range: KeyRange, *, limit: int) -> Sequence[bytes]:
+        return [bytes(key) for (key,) in self._fetch_rows(self._sql.keys_above_mark(key_range, limit=limit))]
 
-    def values(self, one: Range, keys: Sequence[bytes]) -> Sequence[Row]:
+    def values(self, key_range: KeyRange, keys: Sequence[bytes]) -> Sequence[Row]:
         """Rows as they travel, each with its position by key and the key's text behind."""
-        return self._rows(self._sql.values(one, keys))
+        return self._fetch_rows(self._sql.values(key_range, keys))
 
-    def _rows(self, sql: str) -> Sequence[Row]:
-        found = self._ask(sql)
-        self.fetched += len(found)
+    def _fetch_rows(self, sql: str) -> Sequence[Row]:
+        found = self._query(sql)
+        self.fetched_count += len(found)
         return found
 
 
-def _digest(rows: Any, total: Any) -> Digest:  # noqa: ANN401  # a driver's numbers
-    return Digest(rows=int(rows), total=int(total or 0))
+def _to_digest(rows: Any, total: Any) -> RangeDigest:  # noqa: ANN401  # a driver's numbers
+    return RangeDigest(rows=int(rows), total=int(total or 0))
 
 
-def _word(value: object) -> str:
+def _decode_group(value: object) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
 @contextmanager
-def snapshot(connection: Connection, settings: SourceSettings) -> Iterator[Callable[[str], Sequence[Row]]]:
+def open_snapshot(connection: Connection, settings: SourceSettings) -> Iterator[Callable[[str], Sequence[Row]]]:
     """Asks in one snapshot, which begins now; no lock is taken."""
 
     def ask(sql: str) -> Sequence[Row]:
-        with mapped(settings), connection.cursor() as cursor:
+        with map_driver_errors(settings), connection.cursor() as cursor:
             cursor.execute(sql)
             return tuple(cursor.fetchall())
 
-    for statement in _BEGIN:
+    for statement in _BEGIN_SNAPSHOT:
         ask(statement)
     try:
         yield ask

@@ -6,78 +6,81 @@ from decimal import Decimal
 from itertools import islice
 from typing import Any, Final
 
-from syncd.redshift.session import Session
-from syncd.verify.key_ranges import Range, ThereColumn
-from syncd.verify.sides import Digest, ThereRow
-from syncd.verify.target_sql import ThereSql
-from watermarks.cursor import Cursor, Kind, Value
+from syncd.redshift.session import WarehouseSession
+from syncd.verify.key_ranges import KeyRange, TargetKeyColumn
+from syncd.verify.sides import RangeDigest, TargetRowDigest
+from syncd.verify.target_sql import TargetSql
+from watermarks.cursor import Cursor, CursorValue, ValueKind
 
-INSERTED_AT_ONCE: Final = 5_000
+KEYS_PER_INSERT: Final = 5_000
 
 Row = tuple[Any, ...]
 
 
-class ThereSide:
+class RedshiftSide:
     """The warehouse in the transaction of a session; see the protocol."""
 
-    def __init__(self, session: Session, sql: ThereSql, *, longest: timedelta) -> None:
+    def __init__(self, session: WarehouseSession, sql: TargetSql, *, statement_timeout: timedelta) -> None:
         self._session = session
         self._sql = sql
-        self._longest = longest
-        self.fetched = 0
+        self._statement_timeout = statement_timeout
+        self.fetched_count = 0
 
-    def begin(self) -> None:
+    def take_snapshot(self) -> None:
         """Take the snapshot."""
-        self._rows(self._sql.begin)
+        self._fetch(self._sql.snapshot_query)
 
-    def digests(self, one: Range, ends: Sequence[Cursor]) -> Sequence[Digest]:
-        found = {int(group): _digest(rows, total) for group, rows, total in self._rows(self._sql.digests(one, ends))}
-        return [found.get(place, Digest()) for place in range(len(ends) + 1)]
+    def digests(self, key_range: KeyRange, ends: Sequence[Cursor]) -> Sequence[RangeDigest]:
+        found = {
+            int(group): _range_digest(rows, total)
+            for group, rows, total in self._fetch(self._sql.digests(key_range, ends))
+        }
+        return [found.get(place, RangeDigest()) for place in range(len(ends) + 1)]
 
-    def digests_by_digit(self, one: Range, digits: int) -> Mapping[str, Digest]:
-        found = self._rows(self._sql.digests_by_digit(one, digits))
-        return {str(group): _digest(rows, total) for group, rows, total in found}
+    def digests_by_prefix(self, key_range: KeyRange, prefix_length: int) -> Mapping[str, RangeDigest]:
+        found = self._fetch(self._sql.digests_by_prefix(key_range, prefix_length))
+        return {str(group): _range_digest(rows, total) for group, rows, total in found}
 
-    def positions(self, one: Range, *, step: int, most: int) -> Sequence[Cursor]:
-        columns = self._sql.compared.there_columns
-        found = self._rows(self._sql.positions(one, step=step))
-        return [position(columns, row) for row in islice(found, most)]
+    def positions(self, key_range: KeyRange, *, step: int, limit: int) -> Sequence[Cursor]:
+        columns = self._sql.subject.target_columns
+        found = self._fetch(self._sql.positions(key_range, step=step))
+        return [position_from_row(columns, row) for row in islice(found, limit)]
 
-    def rows(self, one: Range) -> Iterator[ThereRow]:
-        for key, digest in self._rows(self._sql.rows(one)):
-            yield ThereRow(key=str(key).encode(), digest=int(digest))
+    def rows(self, key_range: KeyRange) -> Iterator[TargetRowDigest]:
+        for key, digest in self._fetch(self._sql.rows(key_range)):
+            yield TargetRowDigest(key=str(key).encode(), digest=int(digest))
 
-    def leave_out(self, keys: Sequence[bytes]) -> None:
-        self._session.run(self._sql.create_fresh)
+    def exclude_keys(self, keys: Sequence[bytes]) -> None:
+        self._session.run(self._sql.create_excluded_keys)
         texts = (key.decode() for key in keys)
-        while some := list(islice(texts, INSERTED_AT_ONCE)):
-            self._session.run(self._sql.insert_fresh(some), within=self._longest)
-        self._sql = ThereSql(compared=self._sql.compared, bounds=self._sql.bounds, fresh=True)
+        while some := list(islice(texts, KEYS_PER_INSERT)):
+            self._session.run(self._sql.insert_excluded_keys(some), within=self._statement_timeout)
+        self._sql = TargetSql(subject=self._sql.subject, bounds=self._sql.bounds, has_excluded_keys=True)
 
-    def values(self, one: Range, keys: Sequence[bytes]) -> Sequence[Row]:
+    def values(self, key_range: KeyRange, keys: Sequence[bytes]) -> Sequence[Row]:
         """Rows as the driver has them, each with the key's text behind."""
-        return self._rows(self._sql.values(one, [key.decode() for key in keys]))
+        return self._fetch(self._sql.values(key_range, [key.decode() for key in keys]))
 
-    def _rows(self, sql: str) -> Sequence[Row]:
-        found = self._session.rows(sql, within=self._longest)
-        self.fetched += len(found)
+    def _fetch(self, sql: str) -> Sequence[Row]:
+        found = self._session.rows(sql, within=self._statement_timeout)
+        self.fetched_count += len(found)
         return found
 
 
-def _digest(rows: Any, total: Any) -> Digest:  # noqa: ANN401  # a driver's numbers
-    return Digest(rows=int(rows), total=int(total or 0))
+def _range_digest(rows: Any, total: Any) -> RangeDigest:  # noqa: ANN401  # a driver's numbers
+    return RangeDigest(rows=int(rows), total=int(total or 0))
 
 
-def position(columns: Sequence[ThereColumn], row: Row) -> Cursor:
+def position_from_row(columns: Sequence[TargetKeyColumn], row: Row) -> Cursor:
     """The position that a row of these columns tells."""
-    return Cursor(tuple(_value(column, raw) for column, raw in zip(columns, row, strict=True)))
+    return Cursor(tuple(_cursor_value(column, raw) for column, raw in zip(columns, row, strict=True)))
 
 
-def _value(column: ThereColumn, raw: object) -> Value:
-    if column.kind is Kind.INT:
-        return Value(Kind.INT, int(str(raw)))
+def _cursor_value(column: TargetKeyColumn, raw: object) -> CursorValue:
+    if column.kind is ValueKind.INT:
+        return CursorValue(ValueKind.INT, int(str(raw)))
     if isinstance(raw, datetime):
         naive = raw.replace(tzinfo=None)
-        return Value(column.kind, naive.replace(tzinfo=UTC) if column.kind is Kind.INSTANT else naive)
+        return CursorValue(column.kind, naive.replace(tzinfo=UTC) if column.kind is ValueKind.INSTANT else naive)
     assert isinstance(raw, Decimal | date)
-    return Value(column.kind, raw)
+    return CursorValue(column.kind, raw)

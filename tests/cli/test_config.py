@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from syncd.cli.exit_codes import Exit
+from syncd.cli.exit_codes import ExitCode
 from syncd.cli.main import syncd
 
 GOOD = """\
@@ -33,7 +33,7 @@ def test_a_good_file_is_called_good(tmp_path: Path) -> None:
 def test_mistakes_are_the_result(tmp_path: Path) -> None:
     code, out, err = said(tmp_path, BAD)
 
-    assert (code, err) == (Exit.USAGE, "error: /syncd.yaml has 2 mistakes\n")
+    assert (code, err) == (ExitCode.USAGE, "error: /syncd.yaml has 2 mistakes\n")
     assert out.splitlines() == [
         "/syncd.yaml:3:25: tables.orders.mode: must be " + MODES + "; found 'upset' (Do you mean `upsert`?)",
         "/syncd.yaml:3:32: tables.orders.password: is not a key that is known here (Remove it.)",

@@ -13,11 +13,11 @@ from click.testing import CliRunner
 
 from syncd.cli import daemon
 from syncd.cli.main import syncd as command
-from syncd.daemon.control_socket import Listening
+from syncd.daemon.control_socket import ControlServer
 
 if TYPE_CHECKING:
-    from syncd.daemon.config_reload import Reloaded
-    from syncd.daemon.daemon_loop import Daemon
+    from syncd.daemon.config_reload import ReloadResult
+    from syncd.daemon.daemon_loop import DaemonLoop
 
 
 def syncd(*words: str) -> "subprocess.CompletedProcess[str]":
@@ -54,7 +54,7 @@ class Busy:
     def __init__(self, *, ending: bool) -> None:
         self.ending = ending
 
-    def reload(self) -> "Future[Reloaded]":
+    def reload(self) -> "Future[ReloadResult]":
         return Future()
 
 
@@ -64,9 +64,9 @@ def test_a_daemon_that_is_busy_was_asked_and_is_not_done_yet(
 ) -> None:
     config = tmp_path / "syncd.yaml"
     monkeypatch.setattr(daemon, "ANSWERS_WITHIN", 0.1)
-    answering: Any = daemon._answering(cast("Daemon", Busy(ending=ending)))
+    answering: Any = daemon._make_control_handler(cast("DaemonLoop", Busy(ending=ending)))
 
-    with Listening(config, answering):
+    with ControlServer(config, answering):
         told = CliRunner().invoke(command, ["reload", "-c", str(config)])
         document = CliRunner().invoke(command, ["reload", "-c", str(config), "--json"])
 

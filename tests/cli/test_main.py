@@ -9,8 +9,16 @@ import click
 import pytest
 
 from syncd.cli import main
-from syncd.cli.exit_codes import Exit, exit_for
-from syncd.errors import Bug, Collided, CommitUnknown, FileRefused, RowRefused, WarehouseDown, WarehouseUnfit
+from syncd.cli.exit_codes import ExitCode, exit_code_for
+from syncd.errors import (
+    CommitUnknown,
+    FileRefused,
+    InternalError,
+    RowRefused,
+    TransactionConflict,
+    WarehouseDown,
+    WarehouseUnfit,
+)
 from watermarks.errors import HintedError, Misuse
 
 
@@ -50,9 +58,9 @@ def test_help_and_version_say_what_this_is(monkeypatch: pytest.MonkeyPatch, caps
 def test_a_wrong_word_is_a_mistake_of_usage(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert ends_with(monkeypatch, None, "dance") == Exit.USAGE
+    assert ends_with(monkeypatch, None, "dance") == ExitCode.USAGE
     assert "dance" in capsys.readouterr().err
-    assert ends_with(monkeypatch, None, "statsu") == Exit.USAGE
+    assert ends_with(monkeypatch, None, "statsu") == ExitCode.USAGE
     assert "No such command 'statsu': do you mean status?" in capsys.readouterr().err
 
 
@@ -62,7 +70,7 @@ def test_a_failure_is_two_lines_on_standard_error(
     code = ends_with(monkeypatch, Misuse("there is no table x", hint="Did you mean y?"))
 
     said = capsys.readouterr()
-    assert code == Exit.USAGE
+    assert code == ExitCode.USAGE
     assert (said.out, said.err) == ("", "error: there is no table x\nhint: Did you mean y?\n")
 
 
@@ -76,14 +84,14 @@ def test_a_failure_without_a_hint_is_one_line(
 
 @pytest.mark.parametrize("raised", [KeyboardInterrupt(), click.Abort()])
 def test_an_interrupted_command_says_so_with_its_code(monkeypatch: pytest.MonkeyPatch, raised: BaseException) -> None:
-    assert ends_with(monkeypatch, raised) == Exit.INTERRUPTED
+    assert ends_with(monkeypatch, raised) == ExitCode.INTERRUPTED
 
 
 def test_every_error_has_an_exit_code_of_its_group() -> None:
-    unmapped = [error.__name__ for error in every_error() if exit_for(error("x")) is Exit.BUG]
+    unmapped = [error.__name__ for error in every_error() if exit_code_for(error("x")) is ExitCode.BUG]
 
-    assert unmapped == [Bug.__name__]
-    assert exit_for(ValueError("x")) is Exit.BUG
+    assert unmapped == [InternalError.__name__]
+    assert exit_code_for(ValueError("x")) is ExitCode.BUG
 
 
 def test_the_command_is_installed() -> None:
@@ -97,11 +105,11 @@ def test_the_command_is_installed() -> None:
     assert done.stdout.startswith("syncd, version")
 
 
-@pytest.mark.parametrize("kind", [WarehouseDown, WarehouseUnfit, Collided, CommitUnknown])
+@pytest.mark.parametrize("kind", [WarehouseDown, WarehouseUnfit, TransactionConflict, CommitUnknown])
 def test_whatever_is_wrong_with_the_warehouse_ends_with_its_code(kind: type[HintedError]) -> None:
-    assert exit_for(kind("x")) is Exit.WAREHOUSE
+    assert exit_code_for(kind("x")) is ExitCode.WAREHOUSE
 
 
 @pytest.mark.parametrize("kind", [FileRefused, RowRefused])
 def test_files_and_rows_that_do_not_land_leave_data_in_doubt(kind: type[HintedError]) -> None:
-    assert exit_for(kind("x")) is Exit.DOUBT
+    assert exit_code_for(kind("x")) is ExitCode.DOUBT

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from syncd.app.operator_context import Desk
+from syncd.app.operator_context import OperatorContext
 from syncd.cli import run, stream_options
 from syncd.config.check import read_settings
 from syncd.errors import ConfigError
@@ -30,9 +30,11 @@ def settings(tmp_path: Path) -> Settings:
 
 def chosen(settings: Settings, name: str) -> list[tuple[str, str]]:
     """The source and the table, as every kind of command finds them."""
-    by_run = [(one.source, one.table) for one in run.chosen(settings, [name], all_=False)]
-    with Desk(settings) as desk:
-        by_desk = [(one.stream.source, one.stream.table) for one in stream_options.chosen(desk, [name], all_=False)]
+    by_run = [(one.source, one.table) for one in run.select_configured_streams(settings, [name], all_=False)]
+    with OperatorContext(settings) as desk:
+        by_desk = [
+            (one.stream.source, one.stream.table) for one in stream_options.select_streams(desk, [name], all_=False)
+        ]
     assert by_run == by_desk
     return by_run
 
@@ -53,6 +55,6 @@ def test_a_table_is_found_by_each_of_its_names(settings: Settings, name: str, fo
 
 def test_a_name_of_two_tables_is_refused_with_names_that_work(settings: Settings) -> None:
     with pytest.raises(ConfigError, match=r"2: eu/shop\.orders, us/shop\.orders") as refused:
-        run.chosen(settings, ["shop.orders"], all_=False)
+        run.select_configured_streams(settings, ["shop.orders"], all_=False)
 
     assert refused.value.hint == "Write source/database.table."

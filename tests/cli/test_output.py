@@ -9,7 +9,7 @@ ROWS = [("shop.orders", "current", "2026-01-01 00:00:00.000000", "3s"), ("shop.l
 
 
 def shown(capsys: pytest.CaptureFixture[str], *spare: str) -> tuple[list[str], str]:
-    show_table(COLUMNS, ROWS, spare=spare)
+    show_table(COLUMNS, ROWS, optional=spare)
     told = capsys.readouterr()
     return told.out.splitlines(), told.err
 

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from syncd.cli.views.run_view import Passed, show
-from syncd.extract.extract_pass import Outcome
+from syncd.cli.views.run_view import StreamRunOutcome, show
+from syncd.extract.extract_pass import ExtractOutcome
 from syncd.load.load_pass import LoadOutcome
 from watermarks.names import StreamName
 
@@ -32,10 +32,10 @@ def test_a_dry_run_says_what_would_be_read(
     capsys: pytest.CaptureFixture[str], *, windows: int, sealed: bool, said: str
 ) -> None:
     planned = {"sealed": sealed, "kind": "snapshot", "windows": [[[], []]] * windows}
-    outcome = Outcome(stream=ORDERS, planned=planned)
+    outcome = ExtractOutcome(stream=ORDERS, preview=planned)
 
     show(
-        [Passed(database="shop", table="orders", source="mysql", extract=outcome, load=None)],
+        [StreamRunOutcome(database="shop", table="orders", source="mysql", extract=outcome, load=None)],
         as_json=False,
         dry_run=True,
     )
@@ -43,13 +43,13 @@ def test_a_dry_run_says_what_would_be_read(
     assert capsys.readouterr().err.startswith(said)
 
 
-def passed(*, refused: int, extracts: bool) -> Passed:
-    extract = Outcome(stream=ORDERS, batches=1, rows=5) if extracts else None
+def passed(*, refused: int, extracts: bool) -> StreamRunOutcome:
+    extract = ExtractOutcome(stream=ORDERS, batches=1, rows=5) if extracts else None
     load = LoadOutcome(stream=ORDERS, batches=1, rows=5 - refused, files=2, quarantined=refused)
-    return Passed(database="shop", table="orders", source="mysql", extract=extract, load=load)
+    return StreamRunOutcome(database="shop", table="orders", source="mysql", extract=extract, load=load)
 
 
-def shown(capsys: pytest.CaptureFixture[str], *rows: Passed) -> list[list[str]]:
+def shown(capsys: pytest.CaptureFixture[str], *rows: StreamRunOutcome) -> list[list[str]]:
     show(rows, as_json=False, dry_run=False)
     return [re.split("  +", line) for line in capsys.readouterr().out.splitlines()]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from syncd.host.directory_lock import held
+from syncd.host.directory_lock import hold_lock
 from syncd.sandbox.ports import LOOPBACK
 from syncd.sandbox.process import find_marked
 
@@ -194,7 +194,7 @@ def test_no_network_is_said_and_leaves_nothing(run: Run, tmp_path: Path, words: 
 
 def test_a_command_at_work_in_the_same_directory_is_said(run: Run, tmp_path: Path) -> None:
     (tmp_path / "box" / "log").mkdir(parents=True)
-    with held(tmp_path / "box"):
+    with hold_lock(tmp_path / "box"):
         told = run("sandbox", "up", "--wait", "0.2")
 
     assert told.code == 11

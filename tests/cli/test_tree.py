@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from syncd.cli.main import COMMANDS, syncd
-from syncd.cli.manual import manual
+from syncd.cli.manual import render_manual
 
 ROOT = Path(__file__).parents[2]
 PAGES = "\n".join(page.read_text() for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")))
@@ -121,4 +121,4 @@ def test_a_shell_completes_tables_from_the_configuration(tmp_path: Path) -> None
 
 
 def test_the_manual_page_is_up_to_date() -> None:
-    assert (ROOT / "docs" / "man" / "syncd.1").read_text() == manual(), "make man"
+    assert (ROOT / "docs" / "man" / "syncd.1").read_text() == render_manual(), "make man"

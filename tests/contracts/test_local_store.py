@@ -7,7 +7,7 @@ import pytest
 
 from watermarks.store import Store
 from watermarks.stores.local import LocalStore
-from watermarks.testing import StoreContract, entries
+from watermarks.testing import StoreContract, read_lines
 
 ENTER = """
 import sys
@@ -54,6 +54,6 @@ class TestLocalStore(StoreContract):
             process.communicate(timeout=300)
 
         assert [process.returncode for process in processes] == [0] * self.processes
-        assert Counter(entries(LocalStore(root), "a/book")) == Counter(
+        assert Counter(read_lines(LocalStore(root), "a/book")) == Counter(
             f"{writer} {number}" for writer in writers for number in range(self.lines)
         )

@@ -1,6 +1,6 @@
 import pytest
 
-from syncd.operations.overlay_store import Unwritten
+from syncd.operations.overlay_store import OverlayStore
 from watermarks.errors import AlreadyExists, StaleRevision
 from watermarks.store import Store
 from watermarks.stores.memory import MemoryStore
@@ -10,7 +10,7 @@ from watermarks.testing import StoreContract
 class TestUnwritten(StoreContract):
     @pytest.fixture
     def store(self) -> Store:
-        return Unwritten(MemoryStore())
+        return OverlayStore(MemoryStore())
 
 
 def body(store: Store, key: str) -> bytes | None:
@@ -21,9 +21,9 @@ def body(store: Store, key: str) -> bytes | None:
 def test_what_stands_is_read_and_nothing_is_written_there() -> None:
     below = MemoryStore()
     revision = below.create("a/there", b"there")
-    store = Unwritten(below)
+    store = OverlayStore(below)
 
-    store.replace("a/there", b"changed", seen=revision)
+    store.replace("a/there", b"changed", expected=revision)
     store.create("a/new", b"new")
 
     assert {key: body(store, key) for key in store.list("a/")} == {"a/new": b"new", "a/there": b"changed"}
@@ -33,10 +33,10 @@ def test_what_stands_is_read_and_nothing_is_written_there() -> None:
 def test_what_stands_below_is_in_the_way_as_it_would_be() -> None:
     below = MemoryStore()
     seen = below.create("a", b"first")
-    store = Unwritten(below)
-    below.replace("a", b"second", seen=seen)
+    store = OverlayStore(below)
+    below.replace("a", b"second", expected=seen)
 
     with pytest.raises(AlreadyExists):
         store.create("a", b"mine")
     with pytest.raises(StaleRevision):
-        store.replace("a", b"mine", seen=seen)
+        store.replace("a", b"mine", expected=seen)

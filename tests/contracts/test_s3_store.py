@@ -8,7 +8,7 @@ from moto import mock_aws
 from tests.services.minio import PASSWORD, USER, find_minio, minio
 from tests.services.moto_server import moto_server
 from watermarks.store import Store
-from watermarks.stores.s3 import S3Store, s3_client
+from watermarks.stores.s3 import S3Store, create_s3_client
 from watermarks.testing import StoreContract
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def credentials() -> Generator[None]:
 
 
 def client_with_bucket(endpoint: str | None) -> "S3Client":
-    client = s3_client(endpoint=endpoint)
+    client = create_s3_client(endpoint=endpoint)
     client.create_bucket(Bucket="lake")
     return client
 
@@ -60,7 +60,7 @@ def on_minio(credentials: None) -> "Generator[S3Client]":
 
 
 class TestS3StoreOnMotoInProcess(StoreContract):
-    unraced = MOTO_IS_NOT_ATOMIC
+    race_skip_reason = MOTO_IS_NOT_ATOMIC
     threads = 1  # the mock stands in this process and is not made for more
 
     @pytest.fixture
@@ -70,8 +70,8 @@ class TestS3StoreOnMotoInProcess(StoreContract):
 
 @pytest.mark.services
 class TestS3StoreOnMotoServer(StoreContract):
-    unraced = MOTO_IS_NOT_ATOMIC
-    paged = 60  # its pages are those of moto in process, which is asked for more than one
+    race_skip_reason = MOTO_IS_NOT_ATOMIC
+    listed_key_count = 60  # its pages are those of moto in process, which is asked for more than one
 
     @pytest.fixture
     def store(self, on_moto_server: "S3Client") -> Store:

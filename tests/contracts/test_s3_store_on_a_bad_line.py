@@ -10,8 +10,8 @@ import pytest
 from tests.services.meddler import Meddler, Spoil, meddler
 from tests.services.moto_server import moto_server
 from watermarks.errors import AlreadyExists, OutcomeUnknown, StaleRevision, StoreUnavailable
-from watermarks.store import Store, Stored, put_once
-from watermarks.stores.s3 import S3Store, s3_client
+from watermarks.store import Store, StoredObject, put_once
+from watermarks.stores.s3 import S3Store, create_s3_client
 
 pytestmark = pytest.mark.services
 numbers = count(1)
@@ -23,7 +23,7 @@ def line() -> Generator[Meddler]:
         patched.setenv("AWS_ACCESS_KEY_ID", "any")
         patched.setenv("AWS_SECRET_ACCESS_KEY", "any")
         with moto_server() as server, meddler(server) as line:
-            s3_client(endpoint=line.endpoint).create_bucket(Bucket="lake")
+            create_s3_client(endpoint=line.endpoint).create_bucket(Bucket="lake")
             yield line
 
 
@@ -36,13 +36,13 @@ def key(line: Meddler) -> str:
 @pytest.fixture(scope="module")
 def once(line: Meddler) -> Store:
     """A store whose client sends everything once, and waits no longer than an answer takes on a busy machine."""
-    return S3Store(s3_client(endpoint=line.endpoint, attempts=1, read_timeout=3), bucket="lake")
+    return S3Store(create_s3_client(endpoint=line.endpoint, max_attempts=1, read_timeout=3), bucket="lake")
 
 
 @pytest.fixture(scope="module")
 def twice(line: Meddler) -> Store:
     """A store whose client sends everything again that got no answer."""
-    return S3Store(s3_client(endpoint=line.endpoint, attempts=2), bucket="lake")
+    return S3Store(create_s3_client(endpoint=line.endpoint, max_attempts=2), bucket="lake")
 
 
 def body(store: Store, key: str) -> bytes | None:
@@ -82,7 +82,7 @@ def test_a_write_sent_again_below_us_may_be_refused_for_itself(line: Meddler, tw
 def test_put_once_recognises_a_write_sent_again_below_us(line: Meddler, twice: Store, key: str) -> None:
     line.spoil(Spoil.ANSWER_LOST)
 
-    assert put_once(twice, key, b"mine, by its nonce").ours
+    assert put_once(twice, key, b"mine, by its nonce").is_ours
 
 
 def test_a_replacement_sent_again_below_us_may_be_stale_for_itself(line: Meddler, twice: Store, key: str) -> None:
@@ -90,7 +90,7 @@ def test_a_replacement_sent_again_below_us_may_be_stale_for_itself(line: Meddler
     line.spoil(Spoil.ANSWER_LOST)
 
     with pytest.raises(StaleRevision):
-        twice.replace(key, b"second", seen=seen)
+        twice.replace(key, b"second", expected=seen)
 
     assert body(twice, key) == b"second"
 
@@ -100,7 +100,7 @@ def test_a_lost_request_is_sent_again_below_us(line: Meddler, twice: Store, key:
 
     revision = twice.create(key, b"mine")
 
-    assert twice.read(key) == Stored(body=b"mine", revision=revision)
+    assert twice.read(key) == StoredObject(body=b"mine", revision=revision)
 
 
 @pytest.mark.parametrize("spoil", [Spoil.ANSWER_LOST, Spoil.BODY_CUT, Spoil.BODY_DAMAGED, Spoil.ANSWER_WITHHELD])
@@ -130,7 +130,7 @@ def test_nobody_at_the_port_means_that_nothing_was_sent(monkeypatch: pytest.Monk
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "any")
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
-    store = S3Store(s3_client(endpoint=f"http://127.0.0.1:{port}", attempts=2), bucket="lake")
+    store = S3Store(create_s3_client(endpoint=f"http://127.0.0.1:{port}", max_attempts=2), bucket="lake")
 
     with pytest.raises(StoreUnavailable, match="EndpointConnectionError") as caught:
         store.create("doc", b"x")

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
-from syncd.cli.exit_codes import Exit
+from syncd.cli.exit_codes import ExitCode
 from syncd.config.check import read_settings
-from syncd.daemon.routes import OPEN
+from syncd.daemon.routes import PUBLIC_PATHS
 from syncd.host.jars import ARTIFACTS
 from syncd.lake.keys import hour_marker_key
 from syncd.settings import DaemonSettings, Settings
@@ -82,7 +82,7 @@ def test_the_unit_starts_a_command_that_there_is_and_waits_for_it() -> None:
     require_command(words)
     assert service["Type"] == ["notify"]
     assert seconds(service["TimeoutStopSec"][0]) > DaemonSettings().stop_timeout.total_seconds()
-    assert service["RestartPreventExitStatus"] == [str(int(Exit.USAGE))]
+    assert service["RestartPreventExitStatus"] == [str(int(ExitCode.USAGE))]
     assert seconds(service["WatchdogSec"][0]) == 60
     for name, value in (one.split(":", 1) for one in service["LoadCredential"]):
         assert value.endswith(f"/{name}")
@@ -219,7 +219,7 @@ def test_probes_ask_the_port_that_the_example_opens_to_others() -> None:
     assert address.host == "0.0.0.0"
     assert one["ports"] == [{"name": "http", "containerPort": address.port}]
     asked = {one[probe]["httpGet"]["path"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")}
-    assert asked == OPEN
+    assert asked == PUBLIC_PATHS
     assert f"127.0.0.1:{address.port}/healthz" in DOCKERFILE
     assert f"EXPOSE {address.port}" in DOCKERFILE
 
@@ -235,7 +235,7 @@ def test_a_job_is_not_tried_again_where_only_a_person_can_help() -> None:
     job = of_kind("Job", "once.yaml")["spec"]
     (rule,) = job["podFailurePolicy"]["rules"]
 
-    hopeless = {Exit.BUG, Exit.USAGE, Exit.DOUBT, Exit.DRIFT, Exit.STATE}
+    hopeless = {ExitCode.BUG, ExitCode.USAGE, ExitCode.DOUBT, ExitCode.DRIFT, ExitCode.STATE}
     assert set(rule["onExitCodes"]["values"]) == {int(code) for code in hopeless}
     assert job["template"]["spec"]["restartPolicy"] == "Never"
 

@@ -15,20 +15,20 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from syncd.config.check import check
-from syncd.config.yaml_reader import parse_text
-from syncd.daemon.monitoring import Watching
+from syncd.config.check import build_settings
+from syncd.config.yaml_reader import parse_document
+from syncd.daemon.monitoring import DaemonMonitor
 from syncd.events import PassEnded
-from syncd.observe.board import listed_of
-from syncd.observe.metric_table import CALLS, EVENTS, SHOWN, Shape
-from syncd.ports.request_stats import HorizonHeld
+from syncd.observe.board import configured_streams
+from syncd.observe.metric_table import BOARD_METRICS, CALL_METRICS, EVENT_METRICS, MetricType
+from syncd.ports.request_stats import HorizonLagMeasured
 from tests.builders import NOON
 from tests.unit.syncd.observe.stories import EXTRACT, LOAD, ended
 from watermarks.testing import ManualClock
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 PAGE = (DEPLOY.parent / "docs" / "metrics.md").read_text()
-MEASURES = {one.name: one for one in (*EVENTS, *CALLS, *SHOWN)}
+MEASURES = {one.name: one for one in (*EVENT_METRICS, *CALL_METRICS, *BOARD_METRICS)}
 ALERTS = [
     rule
     for group in yaml.safe_load((DEPLOY / "prometheus" / "alerts.yaml").read_text())["groups"]
@@ -53,7 +53,7 @@ Sample = tuple[str, dict[str, str]]
 class Scraped:
     """A daemon whose page of metrics is read as Prometheus does."""
 
-    watching: Watching
+    watching: DaemonMonitor
     url: str
     has_target: bool
 
@@ -64,10 +64,10 @@ class Scraped:
 
     def pass_over_all(self) -> None:
         """Each stage of each stream has one pass, and the horizon a poll."""
-        for listed in listed_of(self.watching._settings):
+        for listed in configured_streams(self.watching._settings):
             for stage in (EXTRACT, LOAD) if self.has_target else (EXTRACT,):
                 self._tell(ended(stage, stream=listed.stream, behind=3))
-        self.watching.meter(HorizonHeld(source="mysql", seconds=700))
+        self.watching.meter(HorizonLagMeasured(source="mysql", seconds=700))
 
     def _tell(self, event: PassEnded) -> None:
         for reader in self.watching.readers:
@@ -78,8 +78,8 @@ class Scraped:
 def scraped(*, has_target: bool) -> Iterator[Scraped]:
     text = SETTINGS + (WAREHOUSE if has_target else "")
     clock = ManualClock(NOON)
-    watching = Watching(check(parse_text(text, path="syncd.yaml", environ={})), clock=clock)
-    with watching.serving(beat=clock.monotonic, say=lambda _: None) as server:
+    watching = DaemonMonitor(build_settings(parse_document(text, path="syncd.yaml", environ={})), clock=clock)
+    with watching.serve_http(last_iteration_at=clock.monotonic, report=lambda _: None) as server:
         assert server is not None
         yield Scraped(watching, server.url, has_target)
 
@@ -122,7 +122,7 @@ def test_an_expression_asks_for_metrics_and_labels_that_there_are(expression: st
 
     for told, name in named:
         assert name in MEASURES
-        assert (told != name) == (MEASURES[name].shape == "histogram")
+        assert (told != name) == (MEASURES[name].metric_type == "histogram")
     labels = {label for _, name in named for label in MEASURES[name].labels} | {"le"} | OF_PROMETHEUS
     asked = set(re.findall(r"(\w+)\s*=~?\s*\"", plain))
     for listed in re.findall(r"\b(?:by|on)\s*\(([^)]*)\)", plain):
@@ -143,9 +143,9 @@ def test_an_expression_is_whole(expression: str) -> None:
 def test_rates_are_of_what_is_counted_and_gauges_are_taken_as_they_are() -> None:
     for expression in expressions():
         for name in re.findall(r"(?:rate|increase)\((syncd_\w+)", expression):
-            assert MEASURES[re.sub(r"_bucket$", "", name)].shape in {"counter", "histogram"}
+            assert MEASURES[re.sub(r"_bucket$", "", name)].metric_type in {"counter", "histogram"}
         for name in re.findall(r"deriv\((syncd_\w+)", expression):
-            assert MEASURES[name].shape == "gauge"
+            assert MEASURES[name].metric_type == "gauge"
 
 
 @pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
@@ -180,7 +180,7 @@ def test_what_may_rise_is_there_before_it_does(expression: str) -> None:
 
     for asked in selected(expression):
         name, _ = asked
-        if name in MEASURES and MEASURES[name].shape is Shape.COUNTER and "stream" in MEASURES[name].labels:
+        if name in MEASURES and MEASURES[name].metric_type is MetricType.COUNTER and "stream" in MEASURES[name].labels:
             assert {has["stream"] for has in found(asked, told)} == {f"mysql/shop.{table}" for table in TABLES}
 
 

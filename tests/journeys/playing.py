@@ -14,9 +14,9 @@ from typing import Final
 
 from syncd.host.cache_dirs import find_cache
 from syncd.host.java import find_java
-from syncd.sandbox.faults.s3 import Fault, Request, S3Proxy, Wrong
+from syncd.sandbox.faults.s3 import S3Fault, S3FaultKind, S3Proxy, S3Request
 from syncd.sandbox.running_sandbox import Sandbox
-from syncd.sandbox.shop.shop_setup import stand_up
+from syncd.sandbox.shop.shop_setup import ensure_shop
 from tests.journeys.script import STEPS, AtSource, Killed, Step, Typed
 from tests.journeys.truth import wrong
 from tests.services.servers import environ_of
@@ -113,14 +113,16 @@ class Stage:
         """S3 keeps it waiting for the manifest: it is asked for patience until the process is gone."""
         reached = threading.Event()
 
-        def applies(request: Request) -> bool:
+        def applies(request: S3Request) -> bool:
             if request.method != "PUT" or request.key != step.manifest:
                 return False
             reached.set()
             return True
 
         log = self.home / "killed.log"
-        self.proxy.tell(Fault(wrong=Wrong.ERROR, status=503, code="SlowDown", applies=applies, times=1_000_000))
+        self.proxy.inject(
+            S3Fault(kind=S3FaultKind.ERROR, status=503, code="SlowDown", matches=applies, times=1_000_000)
+        )
         with log.open("wb") as file:
             process = subprocess.Popen(
                 self._shell(f"exec {step.typed}"),
@@ -135,7 +137,7 @@ class Stage:
             finally:
                 process.send_signal(signal.SIGKILL)
                 process.wait()
-                self.proxy.behave()
+                self.proxy.clear_faults()
         return Played(step=step, printed=log.read_text(), exits=128 - process.returncode)
 
     def _shell(self, typed: str) -> list[str]:
@@ -152,7 +154,7 @@ def stage(directory: Path) -> Iterator[Stage]:
     home = directory / "home"
     home.mkdir()
     with Sandbox(directory / "sandbox", environ=environ_of("mariadb")) as box, S3Proxy(box.s3.endpoint) as proxy:
-        stand_up(box.directory, box.mysql, orders=ORDERS, seed=1, given=False)
+        ensure_shop(box.directory, box.mysql, orders=ORDERS, seed=1, is_external=False)
         with box.mysql.connect() as connection, connection.cursor() as cursor:
             cursor.execute("ANALYZE TABLE customers, orders, order_lines, events, countries")
         yield Stage(box=box, home=home, proxy=proxy)

@@ -4,7 +4,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from syncd.cli.output import say
+from syncd.cli.output import print_message
 from tests.journeys.page import page
 from tests.journeys.playing import play_all, stage
 
@@ -13,7 +13,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         Path(directory).chmod(0o711)  # a server that root starts runs as nobody
         with stage(Path(directory)) as on:
-            played = play_all(on, tell=say)
+            played = play_all(on, tell=print_message)
             sys.stdout.write(page(played, places=on.places))
 
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from syncd.sandbox.demo.demo_tables import Shown
-from syncd.sandbox.demo.equality_check import compare
+from syncd.sandbox.demo.demo_tables import DemoTable
+from syncd.sandbox.demo.equality_check import compare_table
 from syncd.sandbox.running_sandbox import Sandbox
 from syncd.sandbox.shop.schema import TABLES
 from syncd.settings import Mode
@@ -13,7 +13,7 @@ from tests.journeys.script import Wrong
 def wrong(box: Sandbox) -> Mapping[str, Wrong] | None:
     """What is wrong by table; None where the warehouse has none of them."""
     with box.mysql.connect() as source, box.redshift.connect() as target:
-        found = [compare(Shown(table=table, mode=Mode.UPSERT), source, target) for table in TABLES]
+        found = [compare_table(DemoTable(table=table, mode=Mode.UPSERT), source, target) for table in TABLES]
         cursor = target.cursor()
         cursor.execute("SELECT COUNT(*) FROM pg_tables WHERE schemaname = 'public' AND tablename NOT LIKE 'syncd%'")
         (tables,) = cursor.fetchone()

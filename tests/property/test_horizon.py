@@ -6,8 +6,16 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from syncd.horizon import NO_CLIENT, Notes, Readings, Sight, Thread, Writer, judge
-from syncd.ports.source import Asked, TableName
+from syncd.horizon import (
+    NO_CONNECTION,
+    HorizonNotes,
+    HorizonPoll,
+    ServerThread,
+    Visibility,
+    WritingTransaction,
+    compute_horizons,
+)
+from syncd.ports.source import HorizonRequest, TableName
 
 BEGIN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TABLES = tuple(TableName(database="shop", table=name) for name in "tu")
@@ -40,13 +48,13 @@ class Transaction:
     ended: int
 
     def client(self, tick: int) -> int:
-        return NO_CLIENT if self.left is not None and tick >= self.left else self.connection
+        return NO_CONNECTION if self.left is not None and tick >= self.left else self.connection
 
     def changed_rows(self, tick: int) -> bool:
         return tick < self.ended and any(each.changed <= tick for each in self.statements)
 
     def locked(self, tick: int) -> frozenset[TableName]:
-        return frozenset(each.table.folded for each in self.statements if each.locked <= tick < self.ended)
+        return frozenset(each.table.normal_form for each in self.statements if each.locked <= tick < self.ended)
 
 
 @st.composite
@@ -102,21 +110,21 @@ def running(world: tuple[Transaction, ...], tick: int) -> list[tuple[Transaction
     return [(each, one) for each in world for one in each.statements if one.begun <= tick < one.ended]
 
 
-def looked(world: tuple[Transaction, ...], when: Instants, *, with_locks: bool, by_table: bool) -> Readings:
+def looked(world: tuple[Transaction, ...], when: Instants, *, with_locks: bool, by_table: bool) -> HorizonPoll:
     """What a real server would have answered at those instants."""
     threads = tuple(
-        Thread(
+        ServerThread(
             connection=each.connection,
-            holder=each.connection,
+            lock_owner=each.connection,
             command="Query",
-            busy=timedelta(seconds=max(0, (when.a - when.lag) // ONE_SECOND - one.begun // ONE_SECOND)),
+            running_for=timedelta(seconds=max(0, (when.a - when.lag) // ONE_SECOND - one.begun // ONE_SECOND)),
             whole_seconds=True,
             state="executing" if one.locked <= when.a else "Waiting for table metadata lock",
         )
         for each, one in running(world, when.a)
     )
     idle = tuple(
-        Thread(connection=number, holder=number, command="Sleep", busy=None, whole_seconds=True)
+        ServerThread(connection=number, lock_owner=number, command="Sleep", running_for=None, whole_seconds=True)
         for number in {each.connection for each in world} - {thread.connection for thread in threads}
     )
     locks: dict[int, frozenset[TableName]] = {}
@@ -126,20 +134,20 @@ def looked(world: tuple[Transaction, ...], when: Instants, *, with_locks: bool, 
             if each.locked(tick) and each.client(tick):
                 locks[each.connection] = locks.get(each.connection, frozenset()) | each.locked(tick)
     writers = tuple(
-        Writer(
+        WritingTransaction(
             trx_id=str(each.number),
             connection=each.client(when.b),
-            holder=each.client(when.b),
+            lock_owner=each.client(when.b),
             table=table,
         )
         for each in world
         for table in (each.locked(when.b) if by_table else [None])
         if by_table or each.changed_rows(when.b)
     )
-    return Readings(
+    return HorizonPoll(
         t0=at(when.t0),
         identity="one",
-        sight=Sight.TABLES if by_table else Sight.SERVER,
+        visibility=Visibility.TABLES if by_table else Visibility.SERVER,
         threads=(*threads, *idle),
         writers=writers,
         locks=locks if with_locks else None,
@@ -158,15 +166,15 @@ def lowest_to_come(world: tuple[Transaction, ...], tick: int, table: TableName) 
 def test_no_stamp_below_a_bound_appears_after_its_poll(
     world: tuple[Transaction, ...], when: tuple[Instants, ...], data: st.DataObject, *, with_locks: bool, by_table: bool
 ) -> None:
-    notes: Notes | None = None
+    notes: HorizonNotes | None = None
     marks: dict[TableName, datetime] = {}
     for each in when:
         if data.draw(st.integers(0, 5)) == 0:
             notes = None  # only the marks are left
         readings = looked(world, each, with_locks=with_locks, by_table=by_table)
-        asked = [Asked(table=table, mark=marks.get(table)) for table in TABLES]
+        asked = [HorizonRequest(table=table, mark=marks.get(table)) for table in TABLES]
 
-        answers, notes = judge(readings, notes, asked)
+        answers, notes = compute_horizons(readings, notes, asked)
 
         for table, answer in answers.items():
             to_come = lowest_to_come(world, each.c2, table)
@@ -183,10 +191,12 @@ def test_no_stamp_below_a_bound_appears_after_its_poll(
 def test_skipping_polls_never_makes_a_bound_unsound(
     world: tuple[Transaction, ...], when: tuple[Instants, ...], *, with_locks: bool
 ) -> None:
-    notes: Notes | None = None
+    notes: HorizonNotes | None = None
     for number, each in enumerate(when):
-        answers, after = judge(
-            looked(world, each, with_locks=with_locks, by_table=False), notes, [Asked(table=table) for table in TABLES]
+        answers, after = compute_horizons(
+            looked(world, each, with_locks=with_locks, by_table=False),
+            notes,
+            [HorizonRequest(table=table) for table in TABLES],
         )
         for table, answer in answers.items():
             to_come = lowest_to_come(world, each.c2, table)
@@ -200,12 +210,12 @@ def test_skipping_polls_never_makes_a_bound_unsound(
 def test_knowing_the_locks_never_lowers_a_bound_of_the_same_polls(
     world: tuple[Transaction, ...], when: tuple[Instants, ...]
 ) -> None:
-    asked = [Asked(table=table) for table in TABLES]
-    narrow: Notes | None = None
-    wide: Notes | None = None
+    asked = [HorizonRequest(table=table) for table in TABLES]
+    narrow: HorizonNotes | None = None
+    wide: HorizonNotes | None = None
     for each in when:
-        by_locks, narrow = judge(looked(world, each, with_locks=True, by_table=False), narrow, asked)
-        for_all, wide = judge(looked(world, each, with_locks=False, by_table=False), wide, asked)
+        by_locks, narrow = compute_horizons(looked(world, each, with_locks=True, by_table=False), narrow, asked)
+        for_all, wide = compute_horizons(looked(world, each, with_locks=False, by_table=False), wide, asked)
         for table in TABLES:
             low, high = for_all[table].bound, by_locks[table].bound
             assert low is None or (high is not None and low <= high)
@@ -214,11 +224,11 @@ def test_knowing_the_locks_never_lowers_a_bound_of_the_same_polls(
 @settings(max_examples=100)
 @given(world=worlds(), when=polls(), with_locks=st.booleans())
 def test_bounds_never_fall(world: tuple[Transaction, ...], when: tuple[Instants, ...], *, with_locks: bool) -> None:
-    notes: Notes | None = None
+    notes: HorizonNotes | None = None
     last = {table: datetime.min.replace(tzinfo=UTC) for table in TABLES}
     for each in when:
         readings = looked(world, each, with_locks=with_locks, by_table=False)
-        answers, notes = judge(readings, notes, [Asked(table=table) for table in TABLES])
+        answers, notes = compute_horizons(readings, notes, [HorizonRequest(table=table) for table in TABLES])
         for table, answer in answers.items():
             assert answer.bound is None or answer.bound >= last[table]
             last[table] = answer.bound or last[table]
@@ -230,10 +240,10 @@ def test_the_model_can_lose_rows() -> None:
     world = (Transaction(1, 10, (statement,), None, 9 * ONE_SECOND),)
     when = Instants(*range(2 * ONE_SECOND, 2 * ONE_SECOND + 5))
 
-    careless, _ = judge(
+    careless, _ = compute_horizons(
         looked(world, when, with_locks=True, by_table=False),
-        Notes(identity="one", t0=at(when.t0 - 10), writers={"10": at(when.t0)}),
-        [Asked(table=TABLES[0])],
+        HorizonNotes(identity="one", t0=at(when.t0 - 10), first_stamps={"10": at(when.t0)}),
+        [HorizonRequest(table=TABLES[0])],
     )
 
     to_come = lowest_to_come(world, when.c2, TABLES[0])

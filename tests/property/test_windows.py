@@ -6,10 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cursors import cursors, few_cursors
-from watermarks.cursor import Cursor, Kind
+from watermarks.cursor import Cursor, ValueKind
 from watermarks.window import BadWindow, Window
 
-positions = cursors(Kind.INSTANT, Kind.INT) | cursors(Kind.INSTANT, Kind.TEXT).filter(lambda cursor: len(cursor) < 2)
+positions = cursors(ValueKind.INSTANT, ValueKind.INT) | cursors(ValueKind.INSTANT, ValueKind.TEXT).filter(
+    lambda cursor: len(cursor) < 2
+)
 
 
 @st.composite
@@ -32,8 +34,8 @@ def test_a_window_holds_what_stands_after_its_beginning_up_to_its_end(window: Wi
 
 @given(windows(), few_cursors())
 def test_an_empty_window_holds_nothing(window: Window, row: Cursor) -> None:
-    assert not (window.empty and row in window)
-    assert window.empty or window.high in window
+    assert not (window.is_empty and row in window)
+    assert window.is_empty or window.high in window
 
 
 @given(few_cursors(), few_cursors())
@@ -93,7 +95,7 @@ def test_neighbours_never_share_a_row(bounds: list[Cursor], row: Cursor) -> None
 
 @given(windows())
 def test_any_window_comes_back_from_its_texts(window: Window) -> None:
-    assert Window.of_texts(window.texts()) == window
+    assert Window.from_texts(window.to_texts()) == window
 
 
 @given(st.lists(windows(), min_size=1, max_size=4))

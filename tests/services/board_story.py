@@ -4,31 +4,31 @@ import random
 from collections.abc import Sequence
 from datetime import timedelta
 
-from syncd.daemon.health import Health
-from syncd.daemon.routes import Answers, History
+from syncd.daemon.health import HealthChecker
+from syncd.daemon.routes import ReadHistory, Routes
 from syncd.errors import SchemaDrift, WarehouseDown
 from syncd.events import (
-    BatchesLanded,
+    BatchesLoaded,
     BatchExtracted,
-    Event,
-    LandingRetried,
+    LoadRetried,
     PassBegan,
     PassDue,
     PassEnded,
     PassHeldBack,
     RowsArrived,
-    RowsPutAside,
+    RowsQuarantined,
+    StreamEvent,
 )
 from syncd.observe.board import Board
-from syncd.observe.mark_history import Move
+from syncd.observe.mark_history import MarkHistoryEntry
 from syncd.observe.metrics import Metrics
-from syncd.observe.stream_state import Listed
+from syncd.observe.stream_state import ConfiguredStream
 from watermarks.batch import BatchId
 from watermarks.cursor import Cursor
 from watermarks.document import Stage
 from watermarks.errors import HintedError
 from watermarks.names import StreamName
-from watermarks.progress import Strategy
+from watermarks.progress import RunStrategy
 from watermarks.testing import ManualClock
 
 TABLES = (
@@ -62,17 +62,17 @@ class Story:
         self.tables = names
         listed = [self._listed(name) for name in names]
         self.board = Board(listed, clock=clock)
-        self.metrics = Metrics(self.board, clock=clock, age=lambda: 0.2)
+        self.metrics = Metrics(self.board, clock=clock, heartbeat_age=lambda: 0.2)
         self._chance = random.Random(7)  # a story is to be the same each time
         self._seq = dict.fromkeys(names, 0)
         self._last = dict.fromkeys(names, 0)
         """The last batch that is loaded."""
 
-    def answers(self, *, history: History | None = None) -> Answers:
-        health = Health(clock=self.clock, beat=self.clock.monotonic, look=lambda: None)
-        return Answers(board=self.board, metrics=self.metrics, health=health, history=history or self.history)
+    def answers(self, *, history: ReadHistory | None = None) -> Routes:
+        health = HealthChecker(clock=self.clock, last_iteration_at=self.clock.monotonic, probe_lake=lambda: None)
+        return Routes(board=self.board, metrics=self.metrics, health=health, read_history=history or self.history)
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: StreamEvent) -> None:
         self.board(event)
         self.metrics(event)
 
@@ -83,18 +83,18 @@ class Story:
                 self._turn(table, number)
         self._end()
 
-    def history(self, stream: StreamName, limit: int, before: int | None) -> Sequence[Move]:
+    def history(self, stream: StreamName, limit: int, before: int | None) -> Sequence[MarkHistoryEntry]:
         """What the lake would tell."""
         newest = before - 1 if before else 44
         return [self._move(revision) for revision in range(newest, max(newest - limit, 0), -1)]
 
-    def _move(self, revision: int) -> Move:
+    def _move(self, revision: int) -> MarkHistoryEntry:
         by_hand = revision == 30
         at = self.clock.now() - timedelta(seconds=(44 - revision) * 60)
         stamp = at.strftime("%Y-%m-%dT%H:%M:%S.000000Z")
-        return Move(
+        return MarkHistoryEntry(
             revision=revision,
-            at=at,
+            changed_at=at,
             change="set" if by_hand else "load" if revision % 2 else "extract",
             who="ada@desk" if by_hand else "syncd-7b3e",
             why="read August again" if by_hand else "",
@@ -111,10 +111,10 @@ class Story:
             },
         )
 
-    def _listed(self, name: str) -> Listed:
+    def _listed(self, name: str) -> ConfiguredStream:
         promised = timedelta(minutes=5) if name in {"orders", "stock"} else None
         every = "0 3 * * * UTC" if name == "countries" else "every 20s"
-        return Listed(stream=stream_of(name), target=f"public.{name}", every=every, promised=promised)
+        return ConfiguredStream(stream=stream_of(name), target=f"public.{name}", schedule=every, promised_lag=promised)
 
     def _turn(self, table: str, number: int) -> None:
         if table == "countries":
@@ -137,11 +137,11 @@ class Story:
         return int(busy * self._chance.uniform(0.6, 1.4))
 
     def _mark(self, table: str) -> Cursor:
-        return Cursor.of(self.clock.now() - timedelta(seconds=1), 100_000 + self._seq[table] * 731)
+        return Cursor.from_values(self.clock.now() - timedelta(seconds=1), 100_000 + self._seq[table] * 731)
 
     def _extracted(self, table: str, rows: int, behind: float, *, error: HintedError | None, held: bool) -> None:
         stream, at = stream_of(table), Stage.EXTRACT
-        self.tell(PassBegan(stream=stream, stage=at, strategy=Strategy.INTER_TABLE))
+        self.tell(PassBegan(stream=stream, stage=at, strategy=RunStrategy.INTER_TABLE))
         if rows:
             self._seq[table] += 1
             self.tell(
@@ -158,11 +158,11 @@ class Story:
         if not rows and error is None:
             return
         stream, at = stream_of(table), Stage.LOAD
-        self.tell(PassBegan(stream=stream, stage=at, strategy=Strategy.INTER_TABLE))
+        self.tell(PassBegan(stream=stream, stage=at, strategy=RunStrategy.INTER_TABLE))
         if error is None:
             self._last[table] = self._seq[table]
             self.tell(
-                BatchesLanded(
+                BatchesLoaded(
                     stream=stream, first=BatchId(1, self._seq[table]), last=BatchId(1, self._seq[table]), batches=1,
                     rows=rows, files=1, mark=self._mark(table), seconds=0.9,
                 )
@@ -196,10 +196,10 @@ class Story:
         """The moment in which somebody looks."""
         orders, events, stock = stream_of("orders"), stream_of("events"), stream_of("stock")
         self.tell(
-            LandingRetried(stream=orders, error="could not serialize: another transaction came between", seconds=0.7)
+            LoadRetried(stream=orders, error="could not serialize: another transaction came between", seconds=0.7)
         )
-        self.tell(RowsPutAside(stream=orders, batch=BatchId(1, 12), rows=3, reason="note: 70,113 bytes, 65,535 fit"))
-        self.tell(PassBegan(stream=events, stage=Stage.EXTRACT, strategy=Strategy.INTRA_TABLE))
+        self.tell(RowsQuarantined(stream=orders, batch=BatchId(1, 12), rows=3, reason="note: 70,113 bytes, 65,535 fit"))
+        self.tell(PassBegan(stream=events, stage=Stage.EXTRACT, strategy=RunStrategy.INTRA_TABLE))
         self.tell(RowsArrived(stream=events, batch=BatchId(1, 200), rows=48_300))
         held = "both sessions of warehouse main are in use"
         self.tell(PassHeldBack(stream=stock, stage=Stage.LOAD, reason=held))

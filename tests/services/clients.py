@@ -33,7 +33,7 @@ class Client:
     """One connection; `start` runs a statement in a thread of its own, so that it can be looked at meanwhile."""
 
     def __init__(self, address: MySqlAddress) -> None:
-        self.connection = address.connect(silence=PATIENT)
+        self.connection = address.connect(timeout_seconds=PATIENT)
         self.id = int(self.connection.thread_id())
         self._thread = ThreadPoolExecutor(max_workers=1)
 

@@ -93,6 +93,6 @@ class DaemonProcess:
 
 
 if __name__ == "__main__":
-    from syncd.cli.daemon import serve
+    from syncd.cli.daemon import run_daemon
 
-    serve(Path(sys.argv[1]), ttl=float(sys.argv[2]))
+    run_daemon(Path(sys.argv[1]), ttl=float(sys.argv[2]))

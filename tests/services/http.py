@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from syncd.daemon.http_server import Limits, Server, serving
-from syncd.daemon.routes import Answers
-from syncd.settings import Address, DaemonSettings, Secret
+from syncd.daemon.http_server import ConnectionLimits, HttpServer, run_http_server
+from syncd.daemon.routes import Routes
+from syncd.settings import DaemonSettings, ListenAddress, Secret
 from tests.services.board_story import Story
 from watermarks.testing import ManualClock
 
@@ -39,19 +39,19 @@ def told() -> Story:
 
 @contextmanager
 def served(
-    answers: Answers, *, token: str | None = None, host: str = "127.0.0.1", limits: Limits | None = None
-) -> Iterator[Server]:
-    settings = DaemonSettings(http=Address(host=host, port=0), token=Secret(token) if token else None)
-    with serving(settings, answers, limits=limits) as server:
+    answers: Routes, *, token: str | None = None, host: str = "127.0.0.1", limits: ConnectionLimits | None = None
+) -> Iterator[HttpServer]:
+    settings = DaemonSettings(http=ListenAddress(host=host, port=0), token=Secret(token) if token else None)
+    with run_http_server(settings, answers, limits=limits) as server:
         assert server is not None
         yield server
 
 
-def connected(server: Server) -> socket.socket:
+def connected(server: HttpServer) -> socket.socket:
     return socket.create_connection((server.address.host, server.address.port), timeout=60)
 
 
-def ask(server: Server, path: str, *, method: str = "GET", headers: dict[str, str] | None = None) -> Got:
+def ask(server: HttpServer, path: str, *, method: str = "GET", headers: dict[str, str] | None = None) -> Got:
     """One request, and all that comes back."""
     lines = {"Host": "localhost", **(headers or {})}
     head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())

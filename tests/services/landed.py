@@ -8,8 +8,8 @@ from typing import Any
 
 from syncd.settings import Deletes, Mode
 from tests.services.prepared import Prepared, Row
-from watermarks.batch import BatchId, Link
-from watermarks.cursor import START, Cursor
+from watermarks.batch import BatchId, BatchLink
+from watermarks.cursor import START_CURSOR, Cursor
 
 Content = list[tuple[Any, ...]]
 
@@ -22,7 +22,7 @@ class Gone:
     upto: datetime
 
 
-Read = tuple[Link, Sequence[Row] | Gone]
+Read = tuple[BatchLink, Sequence[Row] | Gone]
 
 
 @dataclass
@@ -32,10 +32,10 @@ class Batches:
     prepared: Prepared
     read: list[Read] = field(default_factory=list)
 
-    def add(self, *rows: Row, parts: int = 1) -> Link:
+    def add(self, *rows: Row, parts: int = 1) -> BatchLink:
         """Extract one more batch, of the kind that the mode is made of."""
         if self.prepared.mode is Mode.REPLACE:
-            link = self.prepared.chunk(*rows, horizon=START, done=True, parts=parts)
+            link = self.prepared.chunk(*rows, horizon=START_CURSOR, done=True, parts=parts)
         else:
             link = self.prepared.increment(*rows, parts=parts)
         self.read.append((link, rows))
@@ -44,7 +44,7 @@ class Batches:
     def bury(self, *keys: Any, upto: datetime) -> None:
         """One more batch, of keys whose rows are gone; a table that is read whole needs none."""
         if self.prepared.mode is not Mode.REPLACE:
-            link = self.prepared.bury(*keys, upto=Cursor.of(upto))
+            link = self.prepared.bury(*keys, upto=Cursor.from_values(upto))
             self.read.append((link, Gone(keys, upto)))
 
     @property

@@ -13,15 +13,15 @@ from datetime import datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
-from syncd.datatypes.source_table import Column
-from syncd.lake.batch_number import number_of
+from syncd.datatypes.source_table import SourceColumn
+from syncd.lake.batch_number import batch_to_number
 from syncd.settings import Deletes, Mode
 from tests.services.prepared import ID, NAME, Prepared, moment
 from tests.services.prepared import Row as FileRow
-from watermarks.batch import BatchId, Draft, Kind, Link
-from watermarks.cursor import START, Cursor
+from watermarks.batch import BatchDraft, BatchId, BatchKind, BatchLink
+from watermarks.cursor import START_CURSOR, Cursor
 from watermarks.operator import Operator
-from watermarks.progress import ORIGIN
+from watermarks.progress import BEFORE_FIRST_BATCH
 from watermarks.window import Window
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ CHUNK: Final = 2
 """Keys that one batch of a first pass reads."""
 ASIDE: Final = 0.2
 """How often a row is put aside, to be replayed later."""
-UPDATE_AT: Final = Column(name="update_at", data_type="datetime", column_type="datetime(6)", fraction=6)
+UPDATE_AT: Final = SourceColumn(name="update_at", data_type="datetime", column_type="datetime(6)", fraction=6)
 
 Position = tuple[int, int]
 """A second and a key; -1 stands before the keys of its second."""
@@ -48,7 +48,7 @@ def instant(second: int | None) -> datetime | None:
 def cursor_of(position: Position) -> Cursor:
     second, key = position
     stamp = moment(second).replace(tzinfo=None)
-    return Cursor.of(stamp) if key < 0 else Cursor.of(stamp, key)
+    return Cursor.from_values(stamp) if key < 0 else Cursor.from_values(stamp, key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Row:
 class Burial:
     """A batch of tombstones: keys that the source has no longer, and what was known when it was looked."""
 
-    id: BatchId = ORIGIN
+    id: BatchId = BEFORE_FIRST_BATCH
     keys: tuple[int, ...]
     upto: int
     seen: BatchId
@@ -218,7 +218,7 @@ class Oracle:
         row = version.row
         end = (instant(version.end),) if self.mode is Mode.HISTORY else ()
         gone = (version.gone,) if self.marks else ()
-        return (row.key, instant(row.second), row.name, number_of(version.batch), *end, *gone)
+        return (row.key, instant(row.second), row.name, batch_to_number(version.batch), *end, *gone)
 
 
 @dataclass
@@ -292,8 +292,8 @@ class Life:
         self.source = Source(self.chance, self.log, nulls=self.chance.random() < 0.5)
         words = {"mode": oracle.mode, "layout": {"deletes": oracle.deletes}, "columns": (ID, NAME, UPDATE_AT)}
         self.apart, self.together = make(**words), make(**words)
-        self.person = Operator(journal=loader.journal, who="ann", why="a test")
-        self.last, self.links = ORIGIN, list[BatchId]()
+        self.person = Operator(journal=loader.journal, author="ann", reason="a test")
+        self.last, self.links = BEFORE_FIRST_BATCH, list[BatchId]()
         self.reached = Reached()
         self.asides: list[tuple[BatchId, list[Row]]] = []
         self.found_gone: list[Burial] = []
@@ -361,19 +361,21 @@ class Life:
         """What lies above the horizon too; a table that appends has no such batches."""
         rows = self.source.found(lambda row: row.position > (self.reached.mark or BEFORE_ALL))
         if rows and self.oracle.mode is not Mode.APPEND:
-            self._read("ahead", rows, lambda s, files: s.beside(Kind.AHEAD, *files))
+            self._read("ahead", rows, lambda s, files: s.beside(BatchKind.AHEAD, *files))
 
     def by_key(self) -> None:
         keys = self.chance.sample(range(1, KEYS + 1), 2)
         if rows := self.source.found(lambda row: row.key in keys):
-            self._read("by key", rows, lambda s, files: s.beside(Kind.REPAIR, *files))
+            self._read("by key", rows, lambda s, files: s.beside(BatchKind.REPAIR, *files))
 
     def by_range(self) -> None:
         low, high = sorted((self.chance.randint(8, self.source.second), -1) for _ in range(2))
         if low < high and self.reached.mark:
             rows = self.source.found(lambda row: row.lies_in(low, high))
             window = Window(cursor_of(low), cursor_of(high))
-            self._read("by range", rows, lambda s, files: s.beside(Kind.REPAIR, *files, window=window), (low, high))
+            self._read(
+                "by range", rows, lambda s, files: s.beside(BatchKind.REPAIR, *files, window=window), (low, high)
+            )
 
     def replay(self) -> None:
         """Bring back what a batch has put aside."""
@@ -381,20 +383,22 @@ class Life:
             origin, put = self.asides.pop(self.chance.randrange(len(self.asides)))
             files = [row.file for row in put]
             more = f"of {origin} {listed(put)}"
-            self._link("replay", lambda s: s.beside(Kind.REPLAY, *files, origin=origin), more)
+            self._link("replay", lambda s: s.beside(BatchKind.REPLAY, *files, origin=origin), more)
             self.oracle.replay(origin, put)
 
     def abandon(self) -> None:
         """A plan that nobody carries out becomes a link without files."""
 
-        def given_up(stream: Prepared) -> Link:
-            state = self.loader.journal.newest(stream.stream.stem)
-            mark = state.chain.cursor if state else START
-            stream.sealed(Draft(kind=Kind.REPLAY, world=stream._world(mark), high=mark, origin=self.links[-1]))
+        def given_up(stream: Prepared) -> BatchLink:
+            state = self.loader.journal.read_newest(stream.stream.stem)
+            mark = state.required_extract_progress.cursor if state else START_CURSOR
+            stream.sealed(
+                BatchDraft(kind=BatchKind.REPLAY, basis=stream._world(mark), high=mark, origin=self.links[-1])
+            )
             stream.refuses_plans = True
-            link = stream.beside(Kind.REPAIR)
+            link = stream.beside(BatchKind.REPAIR)
             stream.refuses_plans = False
-            assert link.kind is Kind.ABANDONED
+            assert link.kind is BatchKind.ABANDONED
             return link
 
         if self.links:
@@ -422,7 +426,7 @@ class Life:
         self,
         what: str,
         rows: list[Row],
-        make: Callable[[Prepared, list[FileRow]], Link],
+        make: Callable[[Prepared, list[FileRow]], BatchLink],
         window: Range | None = None,
     ) -> None:
         """Read these rows in both streams, but for some that are put aside."""
@@ -434,7 +438,7 @@ class Life:
         if aside:
             self.asides.append((self.last, aside))
 
-    def _link(self, what: str, make: Callable[[Prepared], Link], more: str = "") -> None:
+    def _link(self, what: str, make: Callable[[Prepared], BatchLink], more: str = "") -> None:
         self.last = self.last.next
         self._log(what, f"{self.last} {more}")
         assert [make(stream).id for stream in (self.apart, self.together)] == [self.last, self.last]
@@ -475,8 +479,8 @@ class Life:
 
     def set_loaded(self) -> None:
         """Back to a batch that has landed. None is left out: an undo that would land such a one is refused."""
-        state = self.loader.journal.newest(self.apart.stream.stem)
-        landed = [batch for batch in self.links if state and batch <= state.loaded.last]
+        state = self.loader.journal.read_newest(self.apart.stream.stem)
+        landed = [batch for batch in self.links if state and batch <= state.load_progress.last_batch]
         if landed:
             after = self.chance.choice(landed)
             self._log("set loaded", f"after {after}")
@@ -501,7 +505,7 @@ class Life:
 
     def _land(self, stream: Prepared, limit: int | None) -> bool:
         """Land, and say whether more is due. The ledger is compared with the mark, even if nothing is due."""
-        return bool(self.loader.load(stream, limit=limit, compare=True).waiting)
+        return bool(self.loader.load(stream, limit=limit, compare=True).pending_batches)
 
     def back_up(self) -> None:
         """Keep a snapshot of the table and of its ledger; of one without a row there is nothing to restore."""

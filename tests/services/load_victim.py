@@ -21,28 +21,28 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Final, Self
 
-from syncd.concurrency.stage_claim import Claiming
-from syncd.load.load_pass import LoadRun
-from syncd.ports.source import Lists
+from syncd.concurrency.stage_claim import ClaimKeeper
+from syncd.load.load_pass import LoadPass
+from syncd.ports.source import CopyLake
 from syncd.redshift.amendments import Amendments
 from syncd.redshift.batch_target import RedshiftTarget
 from syncd.redshift.connection import connect
-from syncd.redshift.control_tables import Controls
-from syncd.redshift.copy_statement import role_words
-from syncd.redshift.driver import Wire
-from syncd.redshift.load_transaction import Place
+from syncd.redshift.control_tables import ControlTables
+from syncd.redshift.copy_statement import role_clause
+from syncd.redshift.driver import DriverSocket
+from syncd.redshift.load_transaction import LoadTarget
 from syncd.redshift.quoting import TableRef
-from syncd.redshift.refused_row_finder import Sieve
-from syncd.redshift.session import Session
-from syncd.redshift.session_pool import Door, KeptSession
-from syncd.s3.lake_client import Lake
-from syncd.settings import Deletes, LakeSettings, Mode, Note, Secret, TargetSettings, Tls, WarehouseSettings
+from syncd.redshift.refused_row_finder import RefusedRowFinder
+from syncd.redshift.session import WarehouseSession
+from syncd.redshift.session_pool import ReusableSession, SessionOpener
+from syncd.s3.lake_client import S3Lake
+from syncd.settings import Deletes, LakeSettings, MetadataColumn, Mode, Secret, TargetSettings, Tls, WarehouseSettings
 from tests.builders import RUN
 from tests.services.victim import Point, StoppingStore
 from watermarks.clock import SystemClock
 from watermarks.document import Stage, Watermark
 from watermarks.history import Journal, new_nonce
-from watermarks.lease import Process
+from watermarks.lease import ProcessLease
 from watermarks.names import StreamName
 from watermarks.stores.s3 import S3Store
 
@@ -64,25 +64,29 @@ class Stopping:
 
     def install(self) -> None:
         """Look at everything that is said to a warehouse from here on."""
-        execute, read, flush = Session._execute, Wire.read, Wire.flush
+        execute, read, flush = WarehouseSession._execute, DriverSocket.read, DriverSocket.flush
 
-        def stopped(session: Session, sql: str, *rest: Any, **words: Any) -> Any:
+        def stopped(session: WarehouseSession, sql: str, *rest: Any, **words: Any) -> Any:
             self.statements.append(sql)
             self.sendings = 0
             self.point.reached(f"before {len(self.statements)}")
             self._met(sql)
             return execute(session, sql, *rest, **words)
 
-        def flushed(wire: Wire) -> None:
+        def flushed(wire: DriverSocket) -> None:
             self.sendings += 1
             flush(wire)
 
-        def answered(wire: Wire, size: int) -> bytes:
+        def answered(wire: DriverSocket, size: int) -> bytes:
             if self.sendings == SENDINGS:
                 self.point.reached(f"sent {len(self.statements)}")
             return read(wire, size)
 
-        for owner, name, made in ((Session, "_execute", stopped), (Wire, "flush", flushed), (Wire, "read", answered)):
+        for owner, name, made in (
+            (WarehouseSession, "_execute", stopped),
+            (DriverSocket, "flush", flushed),
+            (DriverSocket, "read", answered),
+        ):
             setattr(owner, name, made)
 
     def _met(self, sql: str) -> None:
@@ -98,7 +102,7 @@ class Stopping:
 class StoppingLists:
     """A lake that is real, and stops the process around the list that COPY reads."""
 
-    inner: Lake
+    inner: S3Lake
     point: Point
 
     def __getattr__(self, name: str) -> Any:
@@ -111,7 +115,7 @@ class StoppingLists:
 
 
 def job_of(
-    lake: Lake, warehouse: WarehouseSettings, stream: StreamName, mode: Mode, target: TargetSettings, **more: Any
+    lake: S3Lake, warehouse: WarehouseSettings, stream: StreamName, mode: Mode, target: TargetSettings, **more: Any
 ) -> dict[str, Any]:
     """What a victim needs to know."""
     assert warehouse.password
@@ -134,52 +138,54 @@ def job_of(
 def load_run(
     job: Mapping[str, Any],
     *,
-    lake: Lake,
-    lists: Lists,
+    lake: S3Lake,
+    lists: CopyLake,
     journal: Journal[Watermark],
-    owner: Callable[[], Process],
+    owner: Callable[[], ProcessLease],
     pause: Callable[[float], None],
-) -> tuple[LoadRun, Claiming, KeptSession]:
+) -> tuple[LoadPass, ClaimKeeper, ReusableSession]:
     """The load stage of the job's stream, as it is wired."""
     warehouse = WarehouseSettings(
         name="redshift", password=Secret(job["password"]), tls=Tls.DISABLE, iam_role=ROLE, **job["warehouse"]
     )
-    stream = StreamName.of_stem(job["stem"])
-    place = Place(
-        controls=Controls(lake=lake.settings.address, stream=stream, schema=warehouse.schema, apart=False),
+    stream = StreamName.from_stem(job["stem"])
+    place = LoadTarget(
+        control_tables=ControlTables(
+            lake=lake.settings.address, stream=stream, schema=warehouse.schema, has_own_ledger=False
+        ),
         table=TableRef(schema="public", name=job["table"]),
         mode=Mode(job["mode"]),
         settings=TargetSettings(
             warehouse="redshift",
             schema="public",
             table=job["table"],
-            notes=tuple(map(Note, job["notes"])),
+            notes=tuple(map(MetadataColumn, job["notes"])),
             deletes=Deletes(job["deletes"]),
         ),
-        credentials=lambda: role_words(ROLE),
-        longest=timedelta(seconds=job.get("longest", 30)),
-        most_rows=job.get("most_rows", MOST_ROWS),
+        copy_credentials=lambda: role_clause(ROLE),
+        statement_timeout=timedelta(seconds=job.get("longest", 30)),
+        max_rows=job.get("most_rows", MOST_ROWS),
     )
-    sessions = KeptSession(Door(lambda: connect(warehouse, name="victim")))
+    sessions = ReusableSession(SessionOpener(lambda: connect(warehouse, session_name="victim")))
     amendments = Amendments(journal.store)
     clock, patience = SystemClock(), timedelta(seconds=job.get("patience", 0))
-    claiming = Claiming(stream, Stage.LOAD, journal, clock=clock, patience=patience, pause=pause)
-    run = LoadRun(
+    claiming = ClaimKeeper(stream, Stage.LOAD, journal, clock=clock, max_wait=patience, pause=pause)
+    run = LoadPass(
         stream=stream,
         journal=journal,
-        owner=owner,
+        get_process=owner,
         target=RedshiftTarget(
             place,
             sessions=sessions,
-            lists=lists,
+            lake_files=lists,
             amendments=amendments,
-            sieve=lambda: Sieve(place, lake=lake, amendments=amendments, nonce=new_nonce),
+            make_finder=lambda: RefusedRowFinder(place, lake=lake, amendments=amendments, nonce=new_nonce),
             nonce=new_nonce,
         ),
         clock=clock,
-        tell=lambda _event: None,
-        rows=MOST_ROWS,
-        claiming=claiming,
+        emit=lambda _event: None,
+        rows_per_transaction=MOST_ROWS,
+        claim_keeper=claiming,
         pause=pause,
     )
     return run, claiming, sessions
@@ -190,12 +196,12 @@ def carry_out(job: Mapping[str, Any]) -> dict[str, Any]:
     point = Point(job["point"], job["signal"])
     stopping = Stopping(point)
     stopping.install()
-    lake = Lake.of(LakeSettings(**job["lake"]))
+    lake = S3Lake.from_settings(LakeSettings(**job["lake"]))
     store = StoppingStore(S3Store(lake.client, bucket=lake.settings.bucket, prefix=lake.settings.prefix), point)
     journal = Journal(store, Watermark, clock=SystemClock())
 
-    def owner() -> Process:
-        process = Process(store, ttl=job["ttl"])
+    def owner() -> ProcessLease:
+        process = ProcessLease(store, ttl_seconds=job["ttl"])
         process.renew()
         return process
 
@@ -203,7 +209,7 @@ def carry_out(job: Mapping[str, Any]) -> dict[str, Any]:
     run, claiming, sessions = load_run(
         job, lake=lake, lists=lists, journal=journal, owner=owner, pause=lambda _seconds: None
     )
-    outcome = run.once(RUN)
+    outcome = run.execute(RUN)
     claiming.release()
     sessions.close()
     error = outcome.error

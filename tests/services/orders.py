@@ -5,17 +5,17 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from syncd.datatypes.columns import Passage, Policies
-from syncd.datatypes.source_table import Column, Index, Table
-from syncd.lake.window_reads import OrderField, Reading, WindowQuery
+from syncd.datatypes.columns import ColumnMapping, Policies
+from syncd.datatypes.source_table import SourceColumn, SourceIndex, SourceTable
+from syncd.lake.window_reads import OrderField, ReadRequest, WindowQuery
 from syncd.mysql.sql import identity_sql
 from syncd.sandbox.mysql import MySqlAddress
 from syncd.settings import Secret, SourceSettings, StreamSettings, Tls
-from syncd.tables.column_mapping import passages
-from watermarks.cursor import START, Cursor, Kind
+from syncd.tables.column_mapping import map_columns
+from watermarks.cursor import START_CURSOR, Cursor, ValueKind
 from watermarks.window import Window
 
-ORDER = (OrderField(name="update_at", kind=Kind.WALL), OrderField(name="id", kind=Kind.INT))
+ORDER = (OrderField(name="update_at", kind=ValueKind.WALL), OrderField(name="id", kind=ValueKind.INT))
 
 _COLUMNS = (
     "SELECT column_name, LOWER(data_type), column_type, is_nullable = 'YES', character_maximum_length,"
@@ -31,7 +31,7 @@ class Orders:
 
     address: MySqlAddress
     identity: str
-    passages: tuple[Passage, ...]
+    passages: tuple[ColumnMapping, ...]
     ends: tuple[Cursor, ...]
     """The positions that cut it into as many windows of equal size."""
 
@@ -49,9 +49,9 @@ class Orders:
         }
         return SourceSettings(**{**given, **further})
 
-    def reading(self, nonce: str, *, windows: Sequence[Window] | None = None, **further: Any) -> Reading:
+    def reading(self, nonce: str, *, windows: Sequence[Window] | None = None, **further: Any) -> ReadRequest:
         """All of the table, or these windows of it."""
-        whole = [Window(low, high) for low, high in zip((START, *self.ends), self.ends, strict=False)]
+        whole = [Window(low, high) for low, high in zip((START_CURSOR, *self.ends), self.ends, strict=False)]
         given: dict[str, Any] = {
             "queries": tuple(self.query(window) for window in (windows or whole)),
             "passages": self.passages,
@@ -63,7 +63,7 @@ class Orders:
             "batch": 1_000000000001,
             "nonce": nonce,
         }
-        return Reading(**{**given, **further})
+        return ReadRequest(**{**given, **further})
 
     def query(self, window: Window, *, told: Window | None = None) -> WindowQuery:
         """The statement of a window; `told` is another one for the reader to hold its rows against."""
@@ -86,26 +86,26 @@ def find_orders(address: MySqlAddress, *, windows: int) -> Orders:
         ends = []
         for end in range(1, windows + 1):
             cursor.execute(f"SELECT update_at, id FROM orders WHERE id = {rows * end // windows}")
-            ends.append(Cursor.of(*cursor.fetchone()))
-    key = Index(name="PRIMARY", columns=("id",), unique=True, whole=True)
-    table = Table(
+            ends.append(Cursor.from_values(*cursor.fetchone()))
+    key = SourceIndex(name="PRIMARY", columns=("id",), unique=True, whole=True)
+    table = SourceTable(
         database=address.database, name="orders", kind="BASE TABLE", engine="InnoDB", columns=columns, indexes=(key,)
     )
     settings = StreamSettings(source="shop", database=address.database, table="orders")
-    return Orders(address=address, identity=identity, passages=passages(table, settings), ends=tuple(ends))
+    return Orders(address=address, identity=identity, passages=map_columns(table, settings), ends=tuple(ends))
 
 
-def _column(row: tuple[Any, ...]) -> Column:
+def _column(row: tuple[Any, ...]) -> SourceColumn:
     names = ("name", "data_type", "column_type", "nullable", "length", "octets")
     more = ("precision", "scale", "fraction", "charset", "collation")
-    return Column(**dict(zip((*names, *more), row, strict=True)))
+    return SourceColumn(**dict(zip((*names, *more), row, strict=True)))
 
 
 def _within(window: Window) -> str:
-    high_at, high_id = (str(value.plain) for value in window.high.values)
+    high_at, high_id = (str(value.raw) for value in window.high.values)
     upto = f"(update_at = '{high_at}' AND id <= {high_id})"
     if not window.low:
         return f"(update_at < '{high_at}' OR {upto})"
-    low_at, low_id = (str(value.plain) for value in window.low.values)
+    low_at, low_id = (str(value.raw) for value in window.low.values)
     between = f"(update_at > '{low_at}' AND update_at < '{high_at}')"
     return f"((update_at = '{low_at}' AND id > {low_id}) OR {between} OR {upto})"

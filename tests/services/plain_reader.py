@@ -8,13 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pymysql.cursors
 
-from syncd.datatypes.columns import Travel
-from syncd.lake.manifest import part_of
-from syncd.lake.window_reads import Read, Reading, WindowQuery
+from syncd.datatypes.columns import TransferType
+from syncd.lake.manifest import part_from_fields
+from syncd.lake.window_reads import ReadRequest, ReadResult, WindowQuery
 from syncd.mysql.connection import connect
-from syncd.parquet.column_values import TRAVELS
+from syncd.parquet.column_values import SOURCE_ARROW_TYPES
 from syncd.settings import LakeSettings, SourceSettings
-from syncd.spark.task import TOLD, Work, write_window
+from syncd.spark.task import RESULT_COLUMN, ReadTaskSpec, write_window
 
 AT_ONCE = 20_000
 
@@ -29,41 +29,43 @@ class PlainReader:
     def prepare(self, *, little: bool) -> None:
         """Nothing has to be made ready."""
 
-    def read(self, reading: Reading, *, tell: Callable[[int], None] = lambda _rows: None) -> Read:
+    def read(self, reading: ReadRequest, *, tell: Callable[[int], None] = lambda _rows: None) -> ReadResult:
         told = [self._window(reading, number, query, tell) for number, query in enumerate(reading.queries)]
         troubles: dict[str, int] = {}
         for one in told:
             for name, count in one["troubles"].items():
                 troubles[name] = troubles.get(name, 0) + count
-        return Read(
-            parts=tuple(part_of(part) for one in told for part in one["parts"]),
-            quarantined=tuple(part_of(part) for one in told for part in one["quarantined"]),
-            troubles=troubles,
+        return ReadResult(
+            parts=tuple(part_from_fields(part) for one in told for part in one["parts"]),
+            quarantined_parts=tuple(part_from_fields(part) for one in told for part in one["quarantined"]),
+            problem_counts=troubles,
         )
 
-    def _window(self, reading: Reading, number: int, query: WindowQuery, tell: Callable[[int], None]) -> dict[str, Any]:
-        work = Work(
+    def _window(
+        self, reading: ReadRequest, number: int, query: WindowQuery, tell: Callable[[int], None]
+    ) -> dict[str, Any]:
+        work = ReadTaskSpec(
             windows=(query.window,),
-            first=number,
-            passages=reading.passages,
+            first_window=number,
+            columns=reading.columns,
             order=reading.order,
-            keys=reading.keys,
-            cursor=reading.cursor,
+            keys=reading.identity_columns,
+            cursor_field=reading.cursor,
             policies=reading.policies,
-            prefix=reading.prefix,
-            quarantine=reading.quarantine,
-            batch=reading.batch,
+            prefix=reading.part_prefix,
+            quarantine_prefix=reading.quarantine_prefix,
+            batch=reading.batch_number,
             nonce=reading.nonce,
             part_bytes=reading.part_bytes,
             lake=self.lake,
         )
         [answer] = write_window(work, self._batches(reading, query.sql, tell))
-        told: dict[str, Any] = json.loads(answer.column(TOLD)[0].as_py())
+        told: dict[str, Any] = json.loads(answer.column(RESULT_COLUMN)[0].as_py())
         assert "error" not in told, told
         return told
 
-    def _batches(self, reading: Reading, sql: str, tell: Callable[[int], None]) -> Iterator[pa.RecordBatch]:
-        travels = {passage.name: passage.travel for passage in reading.passages}
+    def _batches(self, reading: ReadRequest, sql: str, tell: Callable[[int], None]) -> Iterator[pa.RecordBatch]:
+        travels = {passage.name: passage.travel for passage in reading.columns}
         connection = connect(self.source)
         try:
             with connection.cursor(pymysql.cursors.SSCursor) as cursor:
@@ -81,17 +83,17 @@ class PlainReader:
             connection.close()
 
 
-def _column(values: Sequence[Any], travel: Travel | None) -> pa.Array:
+def _column(values: Sequence[Any], travel: TransferType | None) -> pa.Array:
     if travel is None:
         return pa.array(values)
-    return pa.array([_sent(value, travel) for value in values], TRAVELS[travel])
+    return pa.array([_sent(value, travel) for value in values], SOURCE_ARROW_TYPES[travel])
 
 
-def _sent(value: Any, travel: Travel) -> Any:
+def _sent(value: Any, travel: TransferType) -> Any:
     if value is None:
         return None
-    if travel is Travel.INTEGER:
+    if travel is TransferType.INTEGER:
         return int(value)
-    if travel is Travel.TEXT and isinstance(value, bytes):
+    if travel is TransferType.TEXT and isinstance(value, bytes):
         return value.decode("ascii")
-    return value.encode() if travel is Travel.BYTES and isinstance(value, str) else value
+    return value.encode() if travel is TransferType.BYTES and isinstance(value, str) else value

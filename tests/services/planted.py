@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable
 
-from syncd.verify.result import Kind
+from syncd.verify.result import DifferenceKind
 
 LAYOUT = (
     "id BIGINT UNSIGNED PRIMARY KEY, name VARCHAR(60) NULL, total DECIMAL(18,4) NOT NULL, flags BIT(8) NOT NULL,"
@@ -12,7 +12,13 @@ LAYOUT = (
 )
 COUNTS = {"lost": 10, "stale": 6, "ghost": 8, "byte": 7, "null": 6}
 assert sum(COUNTS.values()) == 37
-KINDS = {"lost": Kind.LOST, "stale": Kind.STALE, "ghost": Kind.GHOST, "byte": Kind.DIFFERENT, "null": Kind.DIFFERENT}
+KINDS = {
+    "lost": DifferenceKind.LOST,
+    "stale": DifferenceKind.STALE,
+    "ghost": DifferenceKind.GHOST,
+    "byte": DifferenceKind.DIFFERENT,
+    "null": DifferenceKind.DIFFERENT,
+}
 _THERE = {
     "lost": "delete from {t} where id in ({ids})",
     "stale": "update {t} set name = 'as it was', update_at = dateadd(hour, -1, update_at) where id in ({ids})",
@@ -39,10 +45,12 @@ def statements(table: str, rows: int) -> tuple[str, ...]:
     return (f"DROP TABLE IF EXISTS {table}", f"CREATE TABLE {table} ({LAYOUT}) CHARACTER SET utf8mb4", first, *copies)
 
 
-def plant(table: str, rows: int, *, here: Callable[[str], object], there: Callable[[str], object]) -> dict[int, Kind]:
+def plant(
+    table: str, rows: int, *, here: Callable[[str], object], there: Callable[[str], object]
+) -> dict[int, DifferenceKind]:
     """Make both sides differ; which rows, and how."""
     rng = random.Random(37)
-    planted: dict[int, Kind] = {}
+    planted: dict[int, DifferenceKind] = {}
     for name, count in COUNTS.items():
         wants_empty = name == "null"
         ids: list[int] = []

@@ -10,33 +10,33 @@ from typing import Any
 
 import pyarrow as pa
 
-from syncd.datatypes.columns import Passage, Policies
-from syncd.datatypes.source_table import Column, Index, Server, Table
-from syncd.extract.column_additions import columns_added, columns_redeclared
-from syncd.extract.delete_batches import Burial, Gone, burial_of
-from syncd.lake.batch_number import number_of
-from syncd.lake.column_history import Earlier
+from syncd.datatypes.columns import ColumnMapping, Policies
+from syncd.datatypes.source_table import ServerInfo, SourceColumn, SourceIndex, SourceTable
+from syncd.extract.column_additions import find_added_columns, find_redeclared_columns
+from syncd.extract.delete_batches import DeleteBatchProducer, DeletedKeys, find_delete_manifest
+from syncd.lake.batch_number import batch_to_number
+from syncd.lake.column_history import EarlierBatches
 from syncd.lake.keys import batch_prefix, part_key
 from syncd.lake.manifest import Manifest
 from syncd.lake.tombstones import Tombstones
-from syncd.lake.window_reads import Part, Read
+from syncd.lake.window_reads import Part, ReadResult
 from syncd.parquet.batch_conversion import file_schema
-from syncd.parquet.part_writer import GROUP_ROWS, PartWriter
-from syncd.s3.lake_client import Lake
-from syncd.s3.tombstone_files import write_keys
-from syncd.settings import Mode, Note, StreamSettings, TargetSettings
-from syncd.tables.column_changes import declarations
-from syncd.tables.column_defaults import Added
-from syncd.tables.column_mapping import folded, passages
-from syncd.tables.row_identity import identity_of
+from syncd.parquet.part_writer import ROW_GROUP_ROWS, PartWriter
+from syncd.s3.lake_client import S3Lake
+from syncd.s3.tombstone_files import write_deleted_keys
+from syncd.settings import MetadataColumn, Mode, StreamSettings, TargetSettings
+from syncd.tables.column_changes import describe_columns
+from syncd.tables.column_defaults import AddedColumn
+from syncd.tables.column_mapping import fold_name, map_columns
+from syncd.tables.row_identity import resolve_identity
 from tests.builders import RUN, make_process
-from watermarks.batch import BatchId, Draft, Filled, Kind, Link, Plan, Snapshot, World
-from watermarks.cursor import START, Cursor
+from watermarks.batch import BatchDraft, BatchId, BatchKind, BatchLink, BatchOutput, Plan, PlanBasis, SnapshotProgress
+from watermarks.cursor import START_CURSOR, Cursor
 from watermarks.document import Stage, Watermark
-from watermarks.extraction import Chain, Extraction
+from watermarks.extraction import BatchChain, Extraction
 from watermarks.history import Journal
 from watermarks.names import StreamName
-from watermarks.progress import ORIGIN, Extracted
+from watermarks.progress import BEFORE_FIRST_BATCH, ExtractProgress
 from watermarks.window import Window
 
 Row = Mapping[str, Any]
@@ -44,23 +44,23 @@ numbers = itertools.count(1)
 HELD_FOR = 3_600.0
 """Seconds: no daemon of a test takes the stage from who extracts here, and says no more that it lives."""
 
-ID = Column(name="id", data_type="bigint", column_type="bigint(20)", nullable=False, precision=19, scale=0)
-NAME = Column(
+ID = SourceColumn(name="id", data_type="bigint", column_type="bigint(20)", nullable=False, precision=19, scale=0)
+NAME = SourceColumn(
     name="name", data_type="varchar", column_type="varchar(50)", length=50, octets=200, charset="utf8mb4",
     collation="utf8mb4_0900_ai_ci",
 )  # fmt: skip
-UPDATE_AT = Column(name="update_at", data_type="datetime", column_type="datetime(6)", fraction=6, nullable=False)
+UPDATE_AT = SourceColumn(name="update_at", data_type="datetime", column_type="datetime(6)", fraction=6, nullable=False)
 
 
-def text_column(name: str) -> Column:
-    return Column(
+def text_column(name: str) -> SourceColumn:
+    return SourceColumn(
         name=name, data_type="longtext", column_type="longtext", length=2**32 - 1, octets=2**32 - 1, charset="utf8mb4",
         collation="utf8mb4_0900_ai_ci",
     )  # fmt: skip
 
 
-def json_column(name: str) -> Column:
-    return Column(name=name, data_type="json", column_type="json")
+def json_column(name: str) -> SourceColumn:
+    return SourceColumn(name=name, data_type="json", column_type="json")
 
 
 def moment(second: float) -> datetime:
@@ -73,24 +73,24 @@ def row(key: int, second: float, **more: Any) -> Row:
 
 
 def position(found: Row) -> Cursor:
-    return Cursor.of(found["update_at"].replace(tzinfo=None), found["id"])
+    return Cursor.from_values(found["update_at"].replace(tzinfo=None), found["id"])
 
 
 @dataclass
 class Prepared:
     """One stream, and whoever extracts it."""
 
-    lake: Lake
+    lake: S3Lake
     journal: Journal[Watermark]
-    columns: tuple[Column, ...] = (ID, NAME, UPDATE_AT)
+    columns: tuple[SourceColumn, ...] = (ID, NAME, UPDATE_AT)
     mode: Mode = Mode.UPSERT
-    notes: tuple[Note, ...] = (Note.BATCH,)
+    notes: tuple[MetadataColumn, ...] = (MetadataColumn.BATCH,)
     cursor: str = "update_at"
     key: tuple[str, ...] = ()
     table: str = field(default_factory=lambda: f"t{next(numbers)}")
     layout: Mapping[str, Any] = field(default_factory=dict)
     identity: str = "server-1"
-    group_rows: int = GROUP_ROWS
+    group_rows: int = ROW_GROUP_ROWS
     """Of each row group of its files."""
     policies: Policies = field(default_factory=Policies)
     plan_body: Mapping[str, Any] = field(default_factory=dict)
@@ -116,7 +116,7 @@ class Prepared:
     @property
     def settings(self) -> StreamSettings:
         target = TargetSettings(
-            warehouse="redshift", schema="public", table=folded(self.table), notes=self.notes, **self.layout
+            warehouse="redshift", schema="public", table=fold_name(self.table), notes=self.notes, **self.layout
         )
         return StreamSettings(
             source="shop",
@@ -130,97 +130,116 @@ class Prepared:
         )
 
     @property
-    def described(self) -> Table:
-        primary = () if self.cursor == "none" else (Index(name="PRIMARY", columns=("id",), unique=True, whole=True),)
-        return Table(
+    def described(self) -> SourceTable:
+        primary = (
+            () if self.cursor == "none" else (SourceIndex(name="PRIMARY", columns=("id",), unique=True, whole=True),)
+        )
+        return SourceTable(
             database="shop", name=self.table, kind="BASE TABLE", engine="InnoDB", columns=self.columns, indexes=primary
         )
 
-    def passages(self) -> tuple[Passage, ...]:
-        return passages(self.described, self.settings)
+    def passages(self) -> tuple[ColumnMapping, ...]:
+        return map_columns(self.described, self.settings)
 
-    def increment(self, *rows: Row, high: Cursor | None = None, parts: int = 1) -> Link:
+    def increment(self, *rows: Row, high: Cursor | None = None, parts: int = 1) -> BatchLink:
         """The rows after the mark; up to the highest of them."""
 
-        def draft(state: Watermark) -> Draft:
-            low = state.chain.cursor
+        def draft(state: Watermark) -> BatchDraft:
+            low = state.required_extract_progress.cursor
             end = high or max(map(self.place, rows))
-            return Draft(
-                kind=Kind.INCREMENT, world=self._world(low), windows=(Window(low, end),), high=end, body=self.plan_body
+            return BatchDraft(
+                kind=BatchKind.INCREMENT,
+                basis=self._world(low),
+                windows=(Window(low, end),),
+                high=end,
+                body=self.plan_body,
             )
 
         return self._made(draft, rows, parts)
 
-    def chunk(self, *rows: Row, horizon: Cursor = START, done: bool = False, parts: int = 1) -> Link:
+    def chunk(self, *rows: Row, horizon: Cursor = START_CURSOR, done: bool = False, parts: int = 1) -> BatchLink:
         """A chunk of the first pass, or the whole table of a stream without a cursor."""
 
-        def draft(state: Watermark) -> Draft:
-            reached = max((Cursor.of(found["id"]) for found in rows), default=START)
-            snapshot = Snapshot(horizon=horizon, reached=reached, done=done)
-            mark = state.chain.cursor
-            return Draft(kind=Kind.SNAPSHOT, world=self._world(mark), high=horizon if done else mark, snapshot=snapshot)
+        def draft(state: Watermark) -> BatchDraft:
+            reached = max((Cursor.from_values(found["id"]) for found in rows), default=START_CURSOR)
+            snapshot = SnapshotProgress(horizon=horizon, reached_key=reached, done=done)
+            mark = state.required_extract_progress.cursor
+            return BatchDraft(
+                kind=BatchKind.SNAPSHOT, basis=self._world(mark), high=horizon if done else mark, snapshot=snapshot
+            )
 
         return self._made(draft, rows, parts)
 
     def beside(
         self,
-        kind: Kind,
+        kind: BatchKind,
         *rows: Row,
         window: Window | None = None,
         origin: BatchId | None = None,
         asked: bool = True,
-    ) -> Link:
+    ) -> BatchLink:
         """A batch that moves no mark; `asked` for by a person."""
 
-        def draft(state: Watermark) -> Draft:
-            mark = state.chain.cursor
+        def draft(state: Watermark) -> BatchDraft:
+            mark = state.required_extract_progress.cursor
             windows = (window,) if window else ()
             body: dict[str, Any] = {} if asked else {"again": {}}
-            return Draft(kind=kind, world=self._world(mark), windows=windows, high=mark, origin=origin, body=body)
+            return BatchDraft(kind=kind, basis=self._world(mark), windows=windows, high=mark, origin=origin, body=body)
 
         return self._made(draft, rows, 1)
 
-    def bury(self, *keys: Any, upto: Cursor, seen: BatchId = ORIGIN, gone_at: datetime | None = None) -> Link:
+    def bury(
+        self, *keys: Any, upto: Cursor, seen: BatchId = BEFORE_FIRST_BATCH, gone_at: datetime | None = None
+    ) -> BatchLink:
         """A batch that says of keys that their rows are gone; made by the product itself."""
-        gone = Gone(
+        gone = DeletedKeys(
             table=self.described,
             source_identity=self.identity,
             settings=self.settings,
-            tombstones=Tombstones(upto=upto, seen=seen, gone_at=gone_at or moment(99)),
+            tombstones=Tombstones(upto=upto, last_read=seen, checked_at=gone_at or moment(99)),
         )
         [name] = gone.identity.key
         write = partial(
-            write_keys, self.lake, self.stream, [{name: key} for key in keys], at=moment(99), nonce=f"a{next(numbers)}"
+            write_deleted_keys,
+            self.lake,
+            self.stream,
+            [{name: key} for key in keys],
+            at=moment(99),
+            nonce=f"a{next(numbers)}",
         )
-        burial = Burial(gone=gone, write=lambda batch, ways: write(batch=batch, passages=ways), inner=_Finisher(self))
-        turn = Extraction(self.journal, self._held, burial).turn(RUN)
+        burial = DeleteBatchProducer(
+            deleted_keys=gone,
+            write_keys=lambda batch, mappings: write(batch=batch, mappings=mappings),
+            executor=_Finisher(self),
+        )
+        turn = Extraction(self.journal, self._held, burial).extract_next_batch(RUN)
         assert turn.link is not None
         return turn.link
 
     def place(self, found: Row) -> Cursor:
-        return Cursor.of(found["id"]) if self.cursor == "id" else position(found)
+        return Cursor.from_values(found["id"]) if self.cursor == "id" else position(found)
 
-    def _world(self, mark: Cursor) -> World:
-        return World(mark=mark, source_identity=self.identity, schema=self.described.fingerprint)
+    def _world(self, mark: Cursor) -> PlanBasis:
+        return PlanBasis(mark=mark, source_identity=self.identity, schema=self.described.fingerprint)
 
-    def _made(self, draft: Callable[[Watermark], Draft], rows: Sequence[Row], parts: int) -> Link:
-        turn = Extraction(self.journal, self._held, _Producer(self, draft, rows, parts)).turn(RUN)
+    def _made(self, draft: Callable[[Watermark], BatchDraft], rows: Sequence[Row], parts: int) -> BatchLink:
+        turn = Extraction(self.journal, self._held, _Producer(self, draft, rows, parts)).extract_next_batch(RUN)
         assert turn.link is not None
         return turn.link
 
-    def read(self, plan: Plan, rows: Sequence[Row], parts: int) -> Read:
+    def read(self, plan: Plan, rows: Sequence[Row], parts: int) -> ReadResult:
         """What a reader would tell of them."""
-        return Read(parts=tuple(self.write(plan, rows, parts)))
+        return ReadResult(parts=tuple(self.write(plan, rows, parts)))
 
-    def sealed(self, draft: Draft) -> Plan:
+    def sealed(self, draft: BatchDraft) -> Plan:
         """A plan that nobody has carried out."""
-        state = self.journal.newest(self.stream.stem)
+        state = self.journal.read_newest(self.stream.stem)
         assert state
         plan = Plan(
-            stream=self.stream, id=state.chain.next, draft=draft, nonce=f"p{next(numbers)}", epoch=1,
+            stream=self.stream, id=state.required_extract_progress.next_batch, draft=draft, nonce=f"p{next(numbers)}", epoch=1,
             planned_at=moment(0),
         )  # fmt: skip
-        return Chain(self.journal, self.stream).seal(plan)
+        return BatchChain(self.journal, self.stream).create_plan(plan)
 
     def write(self, plan: Plan, rows: Sequence[Row], parts: int) -> Iterator[Part]:
         """The rows as so many files."""
@@ -228,8 +247,10 @@ class Prepared:
         each = -(-len(rows) // parts)
         for number, first in enumerate(range(0, len(rows), each) if rows else ()):
             key = part_key(batch_prefix(plan), window=0, number=number, attempt=f"a{next(numbers)}")
-            made = self.lake.new(key)
-            writer = PartWriter(made, ways, batch=number_of(plan.draft.origin or plan.id), group_rows=self.group_rows)
+            made = self.lake.new_object(key)
+            writer = PartWriter(
+                made, ways, batch=batch_to_number(plan.draft.origin or plan.id), group_rows=self.group_rows
+            )
             some = [dict(found) for found in rows[first : first + each]]
             for batch in pa.Table.from_pylist(some, schema=file_schema(ways)).to_batches(self.group_rows):
                 writer.write(batch)
@@ -240,8 +261,8 @@ class Prepared:
                 bytes=written.bytes,
                 rows=written.rows,
                 sha256=written.sha256,
-                low=START,
-                high=START,
+                low=START_CURSOR,
+                high=START_CURSOR,
                 widths=written.widths,
             )
 
@@ -255,8 +276,8 @@ class _Defaults:
     def __getattr__(self, name: str) -> Any:
         raise NotImplementedError(name)
 
-    def server(self) -> Server:
-        return Server(identity="server-1", version=(9, 7, 0), mariadb=False)
+    def server(self) -> ServerInfo:
+        return ServerInfo(identity="server-1", version=(9, 7, 0), mariadb=False)
 
     def rows(self, sql: str) -> Sequence[tuple[object, ...]]:
         asked = dict.fromkeys(re.findall(r"DEFAULT\(`(\w+)`\)", sql))  # a long text is named twice
@@ -269,69 +290,69 @@ class _Finisher:
 
     prepared: "Prepared"
 
-    def propose(self, watermark: Watermark) -> Draft:
+    def propose_batch(self, watermark: Watermark) -> BatchDraft:
         raise NotImplementedError
 
-    def holds(self, plan: Plan) -> bool:
+    def is_plan_current(self, plan: Plan) -> bool:
         return True
 
-    def fill(self, plan: Plan) -> Filled:
-        buried = burial_of(plan)
+    def write_files(self, plan: Plan) -> BatchOutput:
+        buried = find_delete_manifest(plan)
         assert buried
-        return buried.filled()
+        return buried.to_filled()
 
-    def drop(self, files: Sequence[str]) -> None:
+    def delete_files(self, files: Sequence[str]) -> None:
         raise NotImplementedError
 
 
 @dataclass
 class _Producer:
     prepared: Prepared
-    draft: Callable[[Watermark], Draft]
+    draft: Callable[[Watermark], BatchDraft]
     rows: Sequence[Row]
     parts: int
 
-    def propose(self, watermark: Watermark) -> Draft:
+    def propose_batch(self, watermark: Watermark) -> BatchDraft:
         return self.draft(watermark)
 
-    def holds(self, plan: Plan) -> bool:
-        return not self.prepared.refuses_plans or plan.draft.kind is not Kind.REPLAY
+    def is_plan_current(self, plan: Plan) -> bool:
+        return not self.prepared.refuses_plans or plan.draft.kind is not BatchKind.REPLAY
 
-    def fill(self, plan: Plan) -> Filled:
+    def write_files(self, plan: Plan) -> BatchOutput:
         mine = self.prepared
         ways = mine.passages()
         read = mine.read(plan, self.rows, self.parts)
-        before, declared = self._before(plan), declarations(mine.described, ways)
-        manifest = Manifest.of_read(
+        before, declared = self._before(plan), describe_columns(mine.described, ways)
+        manifest = Manifest.from_read(
             read,
-            schema=plan.draft.world.schema,
-            passages=ways,
-            identity=identity_of(mine.described, mine.settings, ways),
-            windows=() if plan.draft.kind is Kind.SNAPSHOT else plan.draft.windows,
+            schema=plan.draft.basis.schema,
+            columns=ways,
+            identity=resolve_identity(mine.described, mine.settings, ways),
+            windows=() if plan.draft.kind is BatchKind.SNAPSHOT else plan.draft.windows,
             plan=plan.draft.body,
-            added=self._added(plan, ways, before),
-            declared=declared,
-            redeclared=columns_redeclared(plan, declared, before),
+            added_columns=self._added(plan, ways, before),
+            declarations=declared,
+            redeclared_columns=find_redeclared_columns(plan, declared, before),
         )
-        return manifest.filled()
+        return manifest.to_filled()
 
     def _before(self, plan: Plan) -> Manifest | None:
-        if plan.draft.kind is Kind.REPLAY:
+        if plan.draft.kind is BatchKind.REPLAY:
             return None  # it reads nothing of the table
         mine = self.prepared
-        chain = Chain(mine.journal, mine.stream)
+        chain = BatchChain(mine.journal, mine.stream)
 
-        def half() -> Extracted | None:
+        def half() -> ExtractProgress | None:
             state = mine.journal.read(mine.stream.stem)
-            return state.extracted if state else None
+            return state.extract_progress if state else None
 
-        return Earlier(links=chain, half=half).before(plan.id)
+        return EarlierBatches(links=chain, get_progress=half).manifest_before(plan.id)
 
-    def _added(self, plan: Plan, ways: Sequence[Passage], before: Manifest | None) -> Mapping[str, Added]:
+    def _added(self, plan: Plan, ways: Sequence[ColumnMapping], before: Manifest | None) -> Mapping[str, AddedColumn]:
         """What the extract stage would say of columns that came; of constants the server tells it."""
         mine = self.prepared
         source = _Defaults(mine.defaults)
-        return columns_added(source, mine.described, ways, mine.settings.policies, before=before, batch=plan.id)
+        return find_added_columns(source, mine.described, ways, mine.settings.policies, before=before, batch=plan.id)
 
-    def drop(self, files: Sequence[str]) -> None:
+    def delete_files(self, files: Sequence[str]) -> None:
         raise NotImplementedError

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from syncd.host.directory_lock import held
+from syncd.host.directory_lock import hold_lock
 
 SUITE: Final = "sid"
 PACKAGE: Final = "mysql-server-core"
@@ -54,7 +54,7 @@ def _build(place: Path) -> None:
     if shutil.which("debootstrap") is None:
         raise Unavailable("no real MySQL: apt-get install debootstrap, then python -m tests.services.real_mysql")
     place.parent.mkdir(parents=True, exist_ok=True)
-    with held(place.parent, within=BUILT_WITHIN):
+    with hold_lock(place.parent, within=BUILT_WITHIN):
         if place.exists():
             return
         draft = place.with_name("building")

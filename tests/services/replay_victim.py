@@ -12,16 +12,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from syncd.app import Pass, Service, open_store
+from syncd.app import PassOptions, StageService, open_store
 from syncd.config.check import read_settings
-from syncd.lake.restorer import Restoring
+from syncd.lake.restorer import RestoreRequest
 from syncd.s3.part_files import PartsWriter
 from tests.services.victim import Point, StoppingStore
 
 if TYPE_CHECKING:
-    from syncd.lake.window_reads import Read
-    from syncd.s3.lake_client import Lake
-    from syncd.s3.quarantine_files import LakeRestorer
+    from syncd.lake.window_reads import ReadResult
+    from syncd.s3.lake_client import S3Lake
+    from syncd.s3.quarantine_files import LakeQuarantineRestorer
     from watermarks.store import Store
 
 RESTORING: Final = ("before restoring", "a part stands", "after restoring")
@@ -31,13 +31,13 @@ RESTORING: Final = ("before restoring", "a part stands", "after restoring")
 class StoppingRestorer:
     """A restorer that is real, and stops the process around or within its work."""
 
-    inner: "LakeRestorer"
+    inner: "LakeQuarantineRestorer"
     point: Point
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
-    def restore(self, restoring: Restoring) -> "Read":
+    def restore(self, restoring: RestoreRequest) -> "ReadResult":
         self.point.reached("before restoring")
         close = PartsWriter._close
 
@@ -51,16 +51,16 @@ class StoppingRestorer:
         return done
 
 
-class StoppingService(Service):
+class StoppingService(StageService):
     """The service as it is wired, but for the point."""
 
     point: Point
 
     @cached_property
-    def restorer(self) -> Any:
-        from syncd.s3.quarantine_files import LakeRestorer  # noqa: PLC0415  # as it is wired
+    def quarantine_reader(self) -> Any:
+        from syncd.s3.quarantine_files import LakeQuarantineRestorer  # noqa: PLC0415  # as it is wired
 
-        return StoppingRestorer(LakeRestorer(self.lake), self.point)
+        return StoppingRestorer(LakeQuarantineRestorer(self.lake), self.point)
 
 
 def main() -> None:
@@ -69,14 +69,14 @@ def main() -> None:
     settings = read_settings(Path(config), os.environ)
     stream = next(stream for stream in settings.streams if stream.table == table)
 
-    def store(lake: "Lake") -> "Store":
+    def store(lake: "S3Lake") -> "Store":
         return StoppingStore(open_store(lake), point)
 
     with StoppingService(
-        settings, environ=os.environ, tell=lambda _event: None, store=store, ttl=float(ttl)
+        settings, environ=os.environ, emit=lambda _event: None, make_store=store, lease_ttl_seconds=float(ttl)
     ) as service:
         service.point = point
-        outcome = service.replay(stream, Pass(), batch=None, lands=False)
+        outcome = service.replay(stream, PassOptions(), batch=None, will_load=False)
     if outcome.error is not None:
         sys.exit(f"{type(outcome.error).__name__}: {outcome.error.message}")
 

@@ -2,9 +2,9 @@
 
 import re
 
-from syncd.datatypes.source_table import Server
+from syncd.datatypes.source_table import ServerInfo
 from syncd.mysql.connection import Connection
-from syncd.mysql.replica import position_of
+from syncd.mysql.replica import read_log_position
 from syncd.settings import SourceSettings
 
 
@@ -12,7 +12,7 @@ def follow(
     settings: SourceSettings,
     at_primary: Connection,
     at_replica: Connection,
-    server: Server,
+    server: ServerInfo,
     *,
     by_gtid: bool,
     channel: str = "",
@@ -21,7 +21,7 @@ def follow(
 
     A server may follow several, each by a `channel` of its own.
     """
-    position = position_of(at_primary, server, settings)
+    position = read_log_position(at_primary, server, settings)
     name = "MASTER" if server.mariadb else "SOURCE"
     options: dict[str, str | int] = {"HOST": settings.host, "PORT": settings.port, "USER": settings.user}
     options |= {"PASSWORD": settings.password.value, "CONNECT_RETRY": 1}
@@ -44,10 +44,10 @@ def follow(
         run(at_replica, f"CHANGE REPLICATION SOURCE TO {options_of} {name}", f"START REPLICA {name}")
 
 
-def server_of(connection: Connection) -> Server:
+def server_of(connection: Connection) -> ServerInfo:
     version = str(rows(connection, "SELECT VERSION()")[0][0])
     major, minor, patch = (int(part) for part in re.findall(r"\d+", version)[:3])
-    return Server(identity="", version=(major, minor, patch), mariadb="MariaDB" in version)
+    return ServerInfo(identity="", version=(major, minor, patch), mariadb="MariaDB" in version)
 
 
 def run(connection: Connection, *statements: str) -> None:

@@ -8,13 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from syncd.datatypes.columns import Passage, Travel
-from syncd.lake.batch_number import number_of
-from syncd.lake.keys import batch_prefix, quarantine_prefix
-from syncd.lake.manifest import part_of
-from syncd.lake.window_reads import Read
-from syncd.parquet.column_values import TRAVELS
-from syncd.spark.task import TOLD, Work, write_window
+from syncd.datatypes.columns import ColumnMapping, TransferType
+from syncd.lake.batch_number import batch_to_number
+from syncd.lake.keys import batch_prefix, batch_quarantine_prefix
+from syncd.lake.manifest import part_from_fields
+from syncd.lake.window_reads import ReadResult
+from syncd.parquet.column_values import SOURCE_ARROW_TYPES
+from syncd.spark.task import RESULT_COLUMN, ReadTaskSpec, write_window
 from tests.services.prepared import Prepared, Row, numbers
 from watermarks.batch import Plan
 
@@ -29,18 +29,18 @@ class Travelling(Prepared):
     """What comes instead of the rows of the next batch, where these are too many to write down."""
     part_bytes: int = PART_BYTES
 
-    def read(self, plan: Plan, rows: Sequence[Row], parts: int) -> Read:
-        work = Work(
+    def read(self, plan: Plan, rows: Sequence[Row], parts: int) -> ReadResult:
+        work = ReadTaskSpec(
             windows=(None,),
-            first=0,
-            passages=self.passages(),
+            first_window=0,
+            columns=self.passages(),
             order=(),
             keys=frozenset(),
-            cursor=None,
+            cursor_field=None,
             policies=self.policies,
             prefix=batch_prefix(plan),
-            quarantine=quarantine_prefix(plan.stream, plan.id),
-            batch=number_of(plan.id),
+            quarantine_prefix=batch_quarantine_prefix(plan.stream, plan.id),
+            batch=batch_to_number(plan.id),
             nonce=f"a{next(numbers)}",
             part_bytes=self.part_bytes,
             lake=self.lake.settings,
@@ -48,25 +48,25 @@ class Travelling(Prepared):
         arriving = self.arriving if self.arriving is not None else [self.travelled(rows)] if rows else []
         self.arriving = None
         [answer] = write_window(work, arriving)
-        told = json.loads(answer.column(TOLD)[0].as_py())
+        told = json.loads(answer.column(RESULT_COLUMN)[0].as_py())
         assert "error" not in told, told
-        return Read(
-            parts=tuple(map(part_of, told["parts"])),
-            quarantined=tuple(map(part_of, told["quarantined"])),
-            troubles=told["troubles"],
+        return ReadResult(
+            parts=tuple(map(part_from_fields, told["parts"])),
+            quarantined_parts=tuple(map(part_from_fields, told["quarantined"])),
+            problem_counts=told["troubles"],
         )
 
     def travelled(self, rows: Sequence[Row]) -> pa.RecordBatch:
         """Rows as the server would send them."""
         return pa.RecordBatch.from_pydict(
             {
-                way.name: pa.array([_sent(way, row[way.name]) for row in rows], TRAVELS[way.travel])
+                way.name: pa.array([_sent(way, row[way.name]) for row in rows], SOURCE_ARROW_TYPES[way.travel])
                 for way in self.passages()
             }
         )
 
 
-def _sent(passage: Passage, value: Any) -> Any:
+def _sent(passage: ColumnMapping, value: Any) -> Any:
     if isinstance(value, datetime):
         return f"{value:%Y-%m-%d %H:%M:%S.%f}"
-    return value.encode() if passage.travel is Travel.BYTES and isinstance(value, str) else value
+    return value.encode() if passage.travel is TransferType.BYTES and isinstance(value, str) else value

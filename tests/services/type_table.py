@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from syncd.datatypes.source_table import Column, Table
+from syncd.datatypes.source_table import SourceColumn, SourceTable
 
 INT = "CAST(c AS CHAR)"
 NUMBER = "CAST(c + 0 AS CHAR)"
@@ -435,7 +435,7 @@ def create(cursor: Any, case: Case) -> None:
     cursor.execute("SET SESSION sql_mode = ''")
 
 
-def described(cursor: Any, name: str) -> Table:
+def described(cursor: Any, name: str) -> SourceTable:
     """A table as `information_schema` has it."""
     cursor.execute(
         "SELECT column_name, data_type, column_type, is_nullable, character_maximum_length, character_octet_length,"
@@ -446,7 +446,7 @@ def described(cursor: Any, name: str) -> Table:
     )
     rows = cursor.fetchall()
     columns = tuple(
-        Column(
+        SourceColumn(
             name=row[0],
             data_type=row[1].lower(),
             column_type=row[2],
@@ -461,7 +461,7 @@ def described(cursor: Any, name: str) -> Table:
         )
         for row in rows
     )
-    return Table(database=rows[0][11], name=name, kind="BASE TABLE", engine="InnoDB", columns=columns, indexes=())
+    return SourceTable(database=rows[0][11], name=name, kind="BASE TABLE", engine="InnoDB", columns=columns, indexes=())
 
 
 def expected(cursor: Any, case: Case) -> dict[int, str | None]:

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from syncd.app import Pass, Server, Service, open_store
-from syncd.concurrency.running_pass import UnderWay
+from syncd.app import PassOptions, SourceResources, StageService, open_store
+from syncd.concurrency.running_pass import RunningPass
 from syncd.config.check import read_settings
-from syncd.lake.window_reads import Read, Reading
-from watermarks.store import Revision, Store, Stored
+from syncd.lake.window_reads import ReadRequest, ReadResult
+from watermarks.store import Revision, Store, StoredObject
 
 if TYPE_CHECKING:
-    from syncd.ports.source import Reader
-    from syncd.s3.lake_client import Lake
+    from syncd.ports.source import BatchReader
+    from syncd.s3.lake_client import S3Lake
 
 READING: Final = ("before reading", "a part stands", "between windows", "after reading")
 REACHED: Final = "reached the point"
@@ -63,14 +63,14 @@ class StoppingStore:
     inner: Store
     point: Point
 
-    def read(self, key: str) -> Stored | None:
+    def read(self, key: str) -> StoredObject | None:
         return self.inner.read(key)
 
     def create(self, key: str, body: bytes) -> Revision:
         return self.point.about("create", key, lambda: self.inner.create(key, body))
 
-    def replace(self, key: str, body: bytes, *, seen: Revision) -> Revision:
-        return self.point.about("replace", key, lambda: self.inner.replace(key, body, seen=seen))
+    def replace(self, key: str, body: bytes, *, expected: Revision) -> Revision:
+        return self.point.about("replace", key, lambda: self.inner.replace(key, body, expected=expected))
 
     def list(self, prefix: str) -> Iterator[str]:
         return self.inner.list(prefix)
@@ -80,14 +80,14 @@ class StoppingStore:
 class StoppingReader:
     """A reader that is real, and stops the process around or within its work."""
 
-    inner: "Reader"
+    inner: "BatchReader"
     point: Point
-    lake: "Lake"
+    lake: "S3Lake"
 
     def prepare(self, *, little: bool) -> None:
         self.inner.prepare(little=little)
 
-    def read(self, reading: Reading, *, tell: Callable[[int], None] = lambda _rows: None) -> Read:
+    def read(self, reading: ReadRequest, *, tell: Callable[[int], None] = lambda _rows: None) -> ReadResult:
         self.point.reached("before reading")
         if self.point.text == "a part stands":
             threading.Thread(target=self._watch, args=(reading,), daemon=True).start()
@@ -106,19 +106,19 @@ class StoppingReader:
         self.point.reached("after reading")
         return done
 
-    def _watch(self, reading: Reading) -> None:
-        while not self.lake.stray(reading.prefix):
+    def _watch(self, reading: ReadRequest) -> None:
+        while not self.lake.list_objects(reading.part_prefix):
             pass  # each look is a request to S3
         self.point.reached("a part stands")
 
 
-class StoppingService(Service):
+class StoppingService(StageService):
     """The service as it is wired, but for the point."""
 
     point: Point
 
-    def reader_of(self, server: Server, under_way: UnderWay) -> "Reader":
-        return StoppingReader(super().reader_of(server, under_way), self.point, self.lake)
+    def make_pass_reader(self, server: SourceResources, running_pass: RunningPass) -> "BatchReader":
+        return StoppingReader(super().make_pass_reader(server, running_pass), self.point, self.lake)
 
 
 def main() -> None:
@@ -127,14 +127,14 @@ def main() -> None:
     settings = read_settings(Path(config), os.environ)
     stream = next(stream for stream in settings.streams if stream.table == table)
 
-    def store(lake: "Lake") -> Store:
+    def store(lake: "S3Lake") -> Store:
         return StoppingStore(open_store(lake), point)
 
     with StoppingService(
-        settings, environ=os.environ, tell=lambda _event: None, store=store, ttl=float(ttl)
+        settings, environ=os.environ, emit=lambda _event: None, make_store=store, lease_ttl_seconds=float(ttl)
     ) as service:
         service.point = point
-        outcome = service.extract(stream, Pass())
+        outcome = service.extract(stream, PassOptions())
     if outcome.error is not None:
         sys.exit(f"{type(outcome.error).__name__}: {outcome.error.message}")
 

@@ -12,7 +12,7 @@ import pytest
 from tests.builders import at
 from tests.services.moto_server import moto_server
 from watermarks import Journal, Stage, Watermark
-from watermarks.stores.s3 import S3Store, s3_client
+from watermarks.stores.s3 import S3Store, create_s3_client
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -35,7 +35,7 @@ def lake(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Store]:
         }.items():
             monkeypatch.setenv(name, value)
         boto3.client("s3").create_bucket(Bucket="acme-lake")
-        yield S3Store(s3_client(), bucket="acme-lake", prefix="state")
+        yield S3Store(create_s3_client(), bucket="acme-lake", prefix="state")
 
 
 def run(program: str, *, seconds: int) -> str:
@@ -55,7 +55,11 @@ def test_the_program_advances_a_mark_on_s3_each_time_it_is_started(lake: S3Store
 
     state = Journal(lake, Watermark).read("shop/shop.orders")
     assert state is not None
-    assert (state.chain.cursor, state.chain.seq, state.epochs) == (at(2, 7), 2, {Stage.EXTRACT: 3})
+    assert (state.required_extract_progress.cursor, state.required_extract_progress.seq, state.epochs) == (
+        at(2, 7),
+        2,
+        {Stage.EXTRACT: 3},
+    )
     assert said == [str(at(1, 7)), str(at(2, 7)), "nothing new"]
 
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from watermarks.errors import HintedError, OutcomeUnknown
-from watermarks.store import Revision, Store, Stored
+from watermarks.store import Revision, Store, StoredObject
 
 T = TypeVar("T")
 
@@ -111,7 +111,7 @@ class StagedStore:
         self._late = late
         self._wrote = wrote
 
-    def read(self, key: str) -> Stored | None:
+    def read(self, key: str) -> StoredObject | None:
         pause(Effect.READ)
         return self._inner.read(key)
 
@@ -123,9 +123,9 @@ class StagedStore:
 
         return staged(Effect.WRITE, key, act, self._late)
 
-    def replace(self, key: str, body: bytes, *, seen: Revision) -> Revision:
+    def replace(self, key: str, body: bytes, *, expected: Revision) -> Revision:
         def act() -> Revision:
-            revision = self._inner.replace(key, body, seen=seen)
+            revision = self._inner.replace(key, body, expected=expected)
             self._wrote(key, body)
             return revision
 

@@ -7,7 +7,7 @@ from tests.simulation.stage import Effect, pause, staged
 from watermarks.batch import BatchId
 from watermarks.cursor import Cursor
 from watermarks.errors import HintedError
-from watermarks.loading import Brought, Cycle, LedgerKey, require_fence
+from watermarks.loading import BatchLoadResult, LedgerKey, LoadCycle, require_fence
 
 
 class Violation(AssertionError):
@@ -147,35 +147,35 @@ class TargetTwin:
         self._files = files
         self._some = some
 
-    def land(self, cycle: Cycle) -> Mapping[BatchId, Brought]:
+    def load(self, cycle: LoadCycle) -> Mapping[BatchId, BatchLoadResult]:
         house = self._warehouse
         session = house.locked(self._process, cycle.epoch)
         try:
             view = house.view(session)
             wanted = view.copy()
-            if require_fence(view.fence, cycle.epoch, fenced=cycle.fenced):
+            if require_fence(view.fence, cycle.epoch, was_raised=cycle.is_fenced):
                 wanted.fence = cycle.epoch
-            links = tuple(cycle.to_land(view.ledger.keys()))
+            links = tuple(cycle.links_to_load(view.ledger.keys()))
             for link in links[: self._some(len(links))]:
                 if gone := [name for name in link.files if name not in self._files]:
                     raise Violation(f"{house.name}: files {gone} of batch {link.id} are gone")
                 self._apply(wanted, link.rank, link.body)
-                wanted.ledger[cycle.key(link.id)] = link.rows
-                session.landed.append(cycle.key(link.id))
+                wanted.ledger[cycle.ledger_key(link.id)] = link.rows
+                session.landed.append(cycle.ledger_key(link.id))
             session.wanted = wanted
             house.commit(session)
         except HintedError:
             if house.sessions and session.wanted is None:
                 house.end(session)
             raise
-        held = (*cycle.due, *links)
-        keys = ((link.id, cycle.key(link.id)) for link in held)
-        return {batch: Brought(rows=wanted.ledger[key]) for batch, key in keys if key in wanted.ledger}
+        held = (*cycle.due_links, *links)
+        keys = ((link.id, cycle.ledger_key(link.id)) for link in held)
+        return {batch: BatchLoadResult(rows=wanted.ledger[key]) for batch, key in keys if key in wanted.ledger}
 
     def _apply(self, wanted: State, rank: BatchId, body: Mapping[str, object]) -> None:
         rows = body.get("rows", [])
         assert isinstance(rows, list)
         for stamp, key, version in rows:
-            new = Version((rank, Cursor.of(stamp, key)), version)
+            new = Version((rank, Cursor.from_values(stamp, key)), version)
             if key not in wanted.rows or new.rank >= wanted.rows[key].rank:
                 wanted.rows[key] = new

@@ -8,27 +8,27 @@ from random import Random
 from tests.simulation.source import KEYS, Source
 from tests.simulation.stage import Actor, Effect, Mishap, StagedStore, attempt, pause, rest
 from tests.simulation.warehouse import TargetTwin, Violation, Warehouse
-from watermarks.batch import BatchId, Draft, Filled, Kind, Link, Plan, Snapshot
-from watermarks.batch import World as Made
-from watermarks.codec import parse
-from watermarks.cursor import START, Cursor
+from watermarks.batch import BatchDraft, BatchId, BatchKind, BatchLink, BatchOutput, Plan, SnapshotProgress
+from watermarks.batch import PlanBasis as Made
+from watermarks.codec import parse_json_object
+from watermarks.cursor import START_CURSOR, Cursor
 from watermarks.document import Stage, Watermark
 from watermarks.errors import DataInDoubt, HintedError, Misuse, NotOwner, StateUnreadable
-from watermarks.extraction import Chain, Extraction
-from watermarks.history import BY_HAND, Change, Entry, Journal
-from watermarks.host import Whereabouts
-from watermarks.lease import Claim, Ended, Held, Owner, Process
-from watermarks.legacy import read_legacy
-from watermarks.loading import Landing
+from watermarks.extraction import BatchChain, Extraction
+from watermarks.history import MANUAL_CHANGES, ChangeKind, HistoryEntry, Journal
+from watermarks.host import ProcessLocation
+from watermarks.lease import Claim, HeldClaim, LeaseEnded, LeaseOwner, ProcessLease
+from watermarks.legacy import read_legacy_watermark
+from watermarks.loading import Loading
 from watermarks.names import StreamName
-from watermarks.operator import Operator, Takeover
-from watermarks.progress import ORIGIN, Extracted, OutOfTurn, Run
+from watermarks.operator import ImportedPosition, Operator
+from watermarks.progress import BEFORE_FIRST_BATCH, BatchOutOfOrder, ExtractProgress, Run
 from watermarks.stores.memory import MemoryStore
 from watermarks.testing import ManualClock
 from watermarks.window import Window
 
 STREAM = StreamName(source="shop", database="shop", table="orders")
-SECOND = STREAM.at("second")
+SECOND = STREAM.with_target("second")
 TTL = 60.0
 """Seconds of the simulated clock, which ticks once an effect."""
 LEGACY = (
@@ -44,11 +44,11 @@ class House:
     name: str
     dead: set[str]
 
-    def here(self) -> Whereabouts:
-        return Whereabouts(host="one", place="boot", pid=1, started=self.name)
+    def locate_process(self) -> ProcessLocation:
+        return ProcessLocation(host="one", pid_namespace="boot", pid=1, start_time=self.name)
 
-    def is_dead(self, other: Whereabouts) -> bool:
-        return other.started in self.dead
+    def is_dead(self, other: ProcessLocation) -> bool:
+        return other.start_time in self.dead
 
 
 class Rows:
@@ -57,58 +57,60 @@ class Rows:
     def __init__(self, world: "World") -> None:
         self._world = world
 
-    def propose(self, watermark: Watermark) -> Draft | None:
+    def propose_batch(self, watermark: Watermark) -> BatchDraft | None:
         pause(Effect.READ)
-        world, half = self._world, watermark.chain
+        world, half = self._world, watermark.required_extract_progress
         made = Made(mark=half.cursor, source_identity=str(world.source.identity), schema="1")
         horizon = world.source.horizon()
         if not half.snapshot.done if half.snapshot else not half.cursor:
             return self._chunk(half.snapshot, made, horizon)
         chance = world.random.random()
         if chance < 0.15 and not world.quiet:
-            return Draft(kind=Kind.REPAIR, world=made, high=half.cursor, body={"keys": [world.random.randrange(KEYS)]})
+            return BatchDraft(
+                kind=BatchKind.REPAIR, basis=made, high=half.cursor, body={"keys": [world.random.randrange(KEYS)]}
+            )
         if chance < 0.3 and not world.quiet and half.seq > 1:
             of = BatchId(half.generation, world.random.randint(1, half.seq))
-            origin = Chain(world.journal, STREAM).origin_of(of)
-            return Draft(kind=Kind.REPLAY, world=made, high=half.cursor, origin=origin, body={"of": str(of)})
+            origin = BatchChain(world.journal, STREAM).find_origin(of)
+            return BatchDraft(kind=BatchKind.REPLAY, basis=made, high=half.cursor, origin=origin, body={"of": str(of)})
         if chance < 0.5 and not world.quiet and horizon < world.source.now:
-            return Draft(kind=Kind.AHEAD, world=made, high=half.cursor, body={"from": horizon})
+            return BatchDraft(kind=BatchKind.AHEAD, basis=made, high=half.cursor, body={"from": horizon})
         return self._increment(made, horizon)
 
-    def _chunk(self, snapshot: Snapshot | None, made: Made, horizon: int) -> Draft:
-        fixed = snapshot.horizon if snapshot else Cursor.of(horizon)
-        low = snapshot.reached if snapshot else START
-        first = _plain(low.values[0].plain) + 1 if low else 0
-        high = Cursor.of(first + 1)
+    def _chunk(self, snapshot: SnapshotProgress | None, made: Made, horizon: int) -> BatchDraft:
+        fixed = snapshot.horizon if snapshot else Cursor.from_values(horizon)
+        low = snapshot.reached_key if snapshot else START_CURSOR
+        first = _plain(low.values[0].raw) + 1 if low else 0
+        high = Cursor.from_values(first + 1)
         done = first + 2 >= KEYS
-        return Draft(
-            kind=Kind.SNAPSHOT,
-            world=made,
+        return BatchDraft(
+            kind=BatchKind.SNAPSHOT,
+            basis=made,
             windows=(Window(low, high),),
             high=fixed if done else made.mark,
-            snapshot=Snapshot(horizon=fixed, reached=high, done=done),
+            snapshot=SnapshotProgress(horizon=fixed, reached_key=high, done=done),
             body={"keys": [first, first + 1]},
         )
 
-    def _increment(self, made: Made, horizon: int) -> Draft | None:
+    def _increment(self, made: Made, horizon: int) -> BatchDraft | None:
         found = sorted(
             (row.stamp, key)
             for key, row in self._world.source.rows.items()
-            if row.stamp < horizon and made.mark < Cursor.of(row.stamp, key)
+            if row.stamp < horizon and made.mark < Cursor.from_values(row.stamp, key)
         )[:2]
         if not found:
             return None
-        high = Cursor.of(*found[-1])
-        middle = Cursor.of(found[-1][0])
+        high = Cursor.from_values(*found[-1])
+        middle = Cursor.from_values(found[-1][0])
         cut = [middle] if made.mark < middle else []
-        return Draft(kind=Kind.INCREMENT, world=made, windows=Window(made.mark, high).split(cut), high=high)
+        return BatchDraft(kind=BatchKind.INCREMENT, basis=made, windows=Window(made.mark, high).split(cut), high=high)
 
-    def holds(self, plan: Plan) -> bool:
+    def is_plan_current(self, plan: Plan) -> bool:
         pause(Effect.READ)
         self._world.judge.carried_out(plan)
-        return plan.draft.world.source_identity == str(self._world.source.identity)
+        return plan.draft.basis.source_identity == str(self._world.source.identity)
 
-    def fill(self, plan: Plan) -> Filled:
+    def write_files(self, plan: Plan) -> BatchOutput:
         rows: list[list[int]] = []
         files: list[str] = []
         for part in self._parts(plan.draft):
@@ -117,33 +119,33 @@ class Rows:
             self._world.files[name] = part
             files.append(name)
             rows += part
-        return Filled(rows=len(rows), files=tuple(files), body={"rows": rows})
+        return BatchOutput(rows=len(rows), files=tuple(files), body={"rows": rows})
 
-    def _parts(self, draft: Draft) -> Iterator[list[list[int]]]:
+    def _parts(self, draft: BatchDraft) -> Iterator[list[list[int]]]:
         """Each part is read in a snapshot of its own, as it is when its turn comes."""
         for part in range(max(1, len(draft.windows))):
             pause(Effect.READ)
-            if draft.kind is Kind.REPLAY:
-                of = Chain(self._world.journal, STREAM).required(BatchId.of_text(draft.body["of"]))
+            if draft.kind is BatchKind.REPLAY:
+                of = BatchChain(self._world.journal, STREAM).require_link(BatchId.from_text(draft.body["of"]))
                 yield list(of.body.get("rows", []))
             else:
                 rows = self._world.source.rows.items()
                 yield [[row.stamp, k, row.version] for k, row in rows if self._wanted(draft, part, k, row.stamp)]
 
     @staticmethod
-    def _wanted(draft: Draft, part: int, key: int, stamp: int) -> bool:
+    def _wanted(draft: BatchDraft, part: int, key: int, stamp: int) -> bool:
         match draft.kind:
-            case Kind.INCREMENT:
-                return Cursor.of(stamp, key) in draft.windows[part]
-            case Kind.SNAPSHOT:
+            case BatchKind.INCREMENT:
+                return Cursor.from_values(stamp, key) in draft.windows[part]
+            case BatchKind.SNAPSHOT:
                 assert draft.snapshot
-                return key in draft.body["keys"] and Cursor.of(stamp) < draft.snapshot.horizon
-            case Kind.REPAIR:
+                return key in draft.body["keys"] and Cursor.from_values(stamp) < draft.snapshot.horizon
+            case BatchKind.REPAIR:
                 return key in draft.body["keys"]
             case _:
                 return bool(stamp >= draft.body["from"])
 
-    def drop(self, files: Sequence[str]) -> None:
+    def delete_files(self, files: Sequence[str]) -> None:
         for name in files:
             pause(Effect.READ)
             self._world.files.pop(name, None)
@@ -178,13 +180,13 @@ class Worker:
         self.starts += 1
         self.incarnation = f"{self.name}{self.starts}"
         self.held: dict[tuple[str, Stage], int] = {}
-        self.process = Process(
+        self.process = ProcessLease(
             self.world.staged,
             self.incarnation,
-            ttl=TTL,
+            ttl_seconds=TTL,
             clock=self.world.clock,
             host=House(self.incarnation, self.world.dead),
-            nonce=self.world.nonce,
+            make_nonce=self.world.nonce,
         )
 
     def crash(self) -> None:
@@ -195,13 +197,13 @@ class Worker:
         while True:
             try:
                 self.process.renew()
-            except Ended:
+            except LeaseEnded:
                 self._be_born()
             except HintedError:
                 pass
             rest(5)
 
-    def _work(self, stream: StreamName, stage: Stage, work: Callable[[Held], Iterator[None]]) -> None:
+    def _work(self, stream: StreamName, stage: Stage, work: Callable[[HeldClaim], Iterator[None]]) -> None:
         while True:
             process = self.process
             try:
@@ -224,19 +226,21 @@ class Worker:
     def _rest(self, stage: Stage) -> None:
         rest(2 if self.world.quiet or stage is Stage.EXTRACT else self.world.random.choice((2, 2, 200)))
 
-    def _extraction(self, held: Held) -> Iterator[None]:
+    def _extraction(self, held: HeldClaim) -> Iterator[None]:
         extraction = Extraction(self.world.journal, held, Rows(self.world))
         while True:
-            extraction.turn(Run(id=self.incarnation))
+            extraction.extract_next_batch(Run(id=self.incarnation))
             yield
 
-    def _landing(self, held: Held) -> Iterator[None]:
+    def _landing(self, held: HeldClaim) -> Iterator[None]:
         warehouse = self.world.warehouses[held.stream.target]
         twin = TargetTwin(warehouse, held.process, self.world.files, some=self.world.some)
-        landing = Landing(self.world.journal, held, twin)
+        landing = Loading(self.world.journal, held, twin)
         while True:
             try:
-                landing.turn(Run(id=self.incarnation), most=3, compare=self.world.random.random() < 0.3)
+                landing.load_next_batches(
+                    Run(id=self.incarnation), max_batches=3, check_ledger=self.world.random.random() < 0.3
+                )
             except (NotOwner, StateUnreadable, DataInDoubt):
                 raise
             except HintedError as error:
@@ -266,7 +270,7 @@ class World:
         self.source = Source()
         self.errors: dict[str, int] = {}
         self.judge = Judge(self)
-        self.journal = Journal(self.staged, Watermark, clock=self.clock, nonce=self.nonce)
+        self.journal = Journal(self.staged, Watermark, clock=self.clock, make_nonce=self.nonce)
         self.plain = Journal(self.inner, Watermark, clock=self.clock)
         self.warehouses = {name: Warehouse(name or "first", self.late) for name in ("", "second")}
         self.workers = [Worker(self, name) for name in ("a", "b")]
@@ -281,7 +285,7 @@ class World:
         return count if self.random.random() < 0.7 else self.random.randint(min(count, 1), count)
 
     def note(self, error: HintedError) -> None:
-        if isinstance(error, StateUnreadable | DataInDoubt) and not isinstance(error, OutOfTurn):
+        if isinstance(error, StateUnreadable | DataInDoubt) and not isinstance(error, BatchOutOfOrder):
             raise Violation(f"refused without a reason: {type(error).__name__}: {error}")
         name = type(error).__name__
         self.errors[name] = self.errors.get(name, 0) + 1
@@ -292,11 +296,11 @@ class World:
                 worker.asleep_until, worker.woken_by = 0, ""
         if key.startswith("history/"):
             stem, _, revision = key.removeprefix("history/").removesuffix(".json").rpartition("/")
-            self.judge.entry(Entry.of_bytes(body, at=key, stem=stem, revision=int(revision)))
+            self.judge.entry(HistoryEntry.from_bytes(body, location=key, stem=stem, revision=int(revision)))
         elif key.startswith("claims/"):
             self.judge.claim(key, body)
         elif key.startswith("owners/"):
-            self.judge.owner(Owner.of_bytes(body, at=key))
+            self.judge.owner(LeaseOwner.from_bytes(body, location=key))
 
     # what may happen
 
@@ -368,15 +372,15 @@ class World:
         self.people.append(Actor(what, lambda: self._person(what)))
 
     def _person(self, what: str) -> None:
-        person = Operator(journal=self.journal, who="ann", why=what)
+        person = Operator(journal=self.journal, author="ann", reason=what)
         chance = self.random.random()
         try:
             match what:
                 case "reset" | "anew":
-                    person.reset_marks(STREAM, loaded=what == "anew")
+                    person.reset_marks(STREAM, reset_load=what == "anew")
                 case "back" | "forward" | "both":
                     after = self._landed(STREAM, chance) if what == "both" else None
-                    person.set_marks(STREAM, extracted=self._elsewhere(what, chance), after=after)
+                    person.set_marks(STREAM, extract_cursor=self._elsewhere(what, chance), load_after=after)
                 case "undo":
                     person.undo(STREAM)
                 case "reload":
@@ -389,24 +393,35 @@ class World:
                     stream = STREAM if what == "again" else SECOND
                     person.set_loaded(stream, self._landed(stream, chance))
                 case "import":
-                    legacy = read_legacy(LEGACY, at="old")
-                    person.take_over(STREAM, Takeover(cursor=Cursor.of(0), legacy=legacy))
+                    legacy = read_legacy_watermark(LEGACY, location="old")
+                    person.import_position(STREAM, ImportedPosition(cursor=Cursor.from_values(0), legacy=legacy))
         except HintedError as error:
             self.note(error)
 
     def _landed(self, stream: StreamName, chance: float) -> BatchId:
         """A batch at or before the loaded mark."""
-        first, state = self.journal.newest(STREAM.stem), self.journal.newest(stream.stem)
+        first, state = self.journal.read_newest(STREAM.stem), self.journal.read_newest(stream.stem)
         if first is None or state is None:
-            return ORIGIN
-        ids = [ORIGIN, *(batch for batch in first.chain.ids(after=ORIGIN) if batch <= state.loaded.last)]
+            return BEFORE_FIRST_BATCH
+        ids = [
+            BEFORE_FIRST_BATCH,
+            *(
+                batch
+                for batch in first.required_extract_progress.batch_ids(after=BEFORE_FIRST_BATCH)
+                if batch <= state.load_progress.last_batch
+            ),
+        ]
         return ids[int(chance * len(ids))]
 
     def _elsewhere(self, what: str, chance: float) -> Cursor:
-        state = self.journal.newest(STREAM.stem)
-        first = state.chain.cursor.values[0].plain if state and state.chain.cursor else 0
+        state = self.journal.read_newest(STREAM.stem)
+        first = (
+            state.required_extract_progress.cursor.values[0].raw
+            if state and state.required_extract_progress.cursor
+            else 0
+        )
         stamp = _plain(first)
-        return Cursor.of(stamp + 2 if what == "forward" else int(stamp * chance))
+        return Cursor.from_values(stamp + 2 if what == "forward" else int(stamp * chance))
 
     # the end
 
@@ -437,21 +452,24 @@ class World:
         raise Violation(f"stuck after a restore: {self.errors}")
 
     def _arrived(self) -> bool:
-        first, second = self.plain.newest(STREAM.stem), self.plain.newest(SECOND.stem)
+        first, second = self.plain.read_newest(STREAM.stem), self.plain.read_newest(SECOND.stem)
         if first is None or second is None:
             return False
-        half = first.chain
-        top = max((Cursor.of(row.stamp, key) for key, row in self.source.rows.items()), default=START)
+        half = first.required_extract_progress
+        top = max((Cursor.from_values(row.stamp, key) for key, row in self.source.rows.items()), default=START_CURSOR)
         read = half.cursor >= top and not (half.snapshot and not half.snapshot.done) and (half.cursor or half.snapshot)
-        due = [next(half.ids(after=doc.loaded.last), None) for doc in (first, second)]
+        due = [next(half.batch_ids(after=doc.load_progress.last_batch), None) for doc in (first, second)]
         return bool(read) and due == [None, None] and not self._lost(first, second)
 
     def _lost(self, first: Watermark, second: Watermark) -> bool:
         for doc in (first, second):
             ledger = self.warehouses[doc.stream.target].state.ledger
             keys = {(key.load_generation, key.batch) for key in ledger}
-            for batch in first.chain.ids(after=ORIGIN):
-                if doc.loaded.expects(batch) and (doc.loaded.landed_under(batch), batch) not in keys:
+            for batch in first.required_extract_progress.batch_ids(after=BEFORE_FIRST_BATCH):
+                if (
+                    doc.load_progress.expects_in_ledger(batch)
+                    and (doc.load_progress.load_generation_of(batch), batch) not in keys
+                ):
                     return True
         return False
 
@@ -468,11 +486,11 @@ class Judge:
         self._by_hand = 0
         self._claims: dict[str, tuple[str, int]] = {}
         self._beats: dict[str, float] = {}
-        self.seen: dict[Change, int] = {}
+        self.seen: dict[ChangeKind, int] = {}
 
-    def entry(self, entry: Entry) -> None:
+    def entry(self, entry: HistoryEntry) -> None:
         """The commit point of a change of a document."""
-        new = Watermark.of_bytes(entry.document_bytes(), at="judge", stem=entry.document)
+        new = Watermark.from_bytes(entry.document_bytes(), location="judge", stem=entry.document)
         old = self._states.get(entry.document)
         if (old.revision if old else 0) + 1 != entry.revision:
             raise Violation(f"entry {entry.revision} of {entry.document} follows {old.revision if old else 0}")
@@ -480,77 +498,92 @@ class Judge:
         note = entry.note
         self.seen[note.change] = self.seen.get(note.change, 0) + 1
         self._require_epoch(entry)
-        if note.change in BY_HAND:
+        if note.change in MANUAL_CHANGES:
             self._by_hand += 1
             if self._by_hand > self._world.asked:
                 raise Violation("one change by a person was committed twice")
         if old is not None:
             self._moved(entry, old, new)
-        if new.extracted is not None and entry.note.change not in {Change.LOAD, Change.FAIL, Change.TAKE}:
+        if new.extract_progress is not None and entry.note.change not in {
+            ChangeKind.LOAD,
+            ChangeKind.FAIL,
+            ChangeKind.TAKE,
+        }:
             self._read(entry, old, new)
 
-    def _require_epoch(self, entry: Entry) -> None:
+    def _require_epoch(self, entry: HistoryEntry) -> None:
         note = entry.note
-        if note.change in BY_HAND:
+        if note.change in MANUAL_CHANGES:
             return
         key = (entry.document, note.stage)
-        if note.change is Change.TAKE:
+        if note.change is ChangeKind.TAKE:
             if note.epoch <= self._epochs.get(key, 0):
                 raise Violation(f"epoch {note.epoch} of {key} after {self._epochs[key]}")
             self._epochs[key] = note.epoch
         elif note.epoch != self._epochs.get(key):
             raise Violation(f"an entry of epoch {note.epoch} of {key}, which is at {self._epochs.get(key)}")
 
-    def _moved(self, entry: Entry, old: Watermark, new: Watermark) -> None:
-        if entry.note.change in BY_HAND:
-            generations = [(w.extracted.generation if w.extracted else 0, w.loaded.load_generation) for w in (old, new)]
+    def _moved(self, entry: HistoryEntry, old: Watermark, new: Watermark) -> None:
+        if entry.note.change in MANUAL_CHANGES:
+            generations = [
+                (w.extract_progress.generation if w.extract_progress else 0, w.load_progress.load_generation)
+                for w in (old, new)
+            ]
             if any(after < before for before, after in zip(*generations, strict=True)):
                 raise Violation("a person's change lowered a generation")
-            if entry.note.change is not Change.UNDO and generations[0] == generations[1]:
-                raise Violation(f"{entry.note.why} by a person opened no new generation: the ledger could undo it")
+            if entry.note.change is not ChangeKind.UNDO and generations[0] == generations[1]:
+                raise Violation(f"{entry.note.reason} by a person opened no new generation: the ledger could undo it")
             return
-        if old.extracted and new.extracted:
-            before, after = old.extracted, new.extracted
+        if old.extract_progress and new.extract_progress:
+            before, after = old.extract_progress, new.extract_progress
             if after.generation != before.generation or after.seq < before.seq or after.cursor < before.cursor:
-                raise Violation(f"the extracted mark moved from {before.last} to {after.last} by itself")
-        if (new.loaded.load_generation, new.loaded.last) < (old.loaded.load_generation, old.loaded.last):
-            raise Violation(f"the loaded mark moved from {old.loaded.last} to {new.loaded.last} by itself")
-        if entry.note.change is Change.LOAD and not self._house(new).restores:
+                raise Violation(f"the extracted mark moved from {before.last_batch} to {after.last_batch} by itself")
+        if (new.load_progress.load_generation, new.load_progress.last_batch) < (
+            old.load_progress.load_generation,
+            old.load_progress.last_batch,
+        ):
+            raise Violation(
+                f"the loaded mark moved from {old.load_progress.last_batch} to {new.load_progress.last_batch} by itself"
+            )
+        if entry.note.change is ChangeKind.LOAD and not self._house(new).restores:
             self._in_ledger(new)
 
     def _in_ledger(self, new: Watermark) -> None:
         ledger = {(key.load_generation, key.batch) for key in self._house(new).state.ledger}
-        for batch in self._chain().ids(after=ORIGIN):
-            if new.loaded.expects(batch) and (new.loaded.landed_under(batch), batch) not in ledger:
+        for batch in self._chain().batch_ids(after=BEFORE_FIRST_BATCH):
+            if (
+                new.load_progress.expects_in_ledger(batch)
+                and (new.load_progress.load_generation_of(batch), batch) not in ledger
+            ):
                 raise Violation(f"{new.stream}: the loaded mark is past {batch}, which the ledger does not hold")
 
     def _house(self, new: Watermark) -> Warehouse:
         return self._world.warehouses[new.stream.target]
 
-    def _chain(self) -> Extracted:
-        return self._states[STREAM.stem].chain
+    def _chain(self) -> ExtractProgress:
+        return self._states[STREAM.stem].required_extract_progress
 
-    def _read(self, entry: Entry, old: Watermark | None, new: Watermark) -> None:
+    def _read(self, entry: HistoryEntry, old: Watermark | None, new: Watermark) -> None:
         """Every row at or below the mark is in a link of the chain, unless a person chose to leave it out."""
-        half, before = new.chain, old.chain if old else None
-        if entry.note.change in BY_HAND:
+        half, before = new.required_extract_progress, old.required_extract_progress if old else None
+        if entry.note.change in MANUAL_CHANGES:
             unread = before is None or (before.snapshot is not None and not before.snapshot.done) or not before.cursor
-            low = START if unread or before is None else before.cursor
-            if low < half.cursor and entry.note.change is not Change.UNDO:
+            low = START_CURSOR if unread or before is None else before.cursor
+            if low < half.cursor and entry.note.change is not ChangeKind.UNDO:
                 self._skipped.append((low, half.cursor))
         elif half.seq:
-            stored = self._world.inner.read(f"batches/{STREAM.stem}/{half.last}.json")
+            stored = self._world.inner.read(f"batches/{STREAM.stem}/{half.last_batch}.json")
             if stored is None:
-                raise Violation(f"the mark is at batch {half.last}, which has no link")
-            link = Link.of_bytes(stored.body, at="judge", stream=STREAM, id=half.last)
-            if link.digest != half.chain:
-                raise Violation(f"the link {half.last} is not the one that the mark was moved for")
-            plan = Chain(self._world.plain, STREAM).plan(half.last)
+                raise Violation(f"the mark is at batch {half.last_batch}, which has no link")
+            link = BatchLink.from_bytes(stored.body, location="judge", stream=STREAM, batch=half.last_batch)
+            if link.digest != half.last_link_digest:
+                raise Violation(f"the link {half.last_batch} is not the one that the mark was moved for")
+            plan = BatchChain(self._world.plain, STREAM).read_plan(half.last_batch)
             if plan is None or plan.digest != link.plan:
-                raise Violation(f"the link {half.last} is not of the plan that was sealed")
+                raise Violation(f"the link {half.last_batch} is not of the plan that was sealed")
             self._have |= {(stamp, key, version) for stamp, key, version in link.body.get("rows", [])}
         for key, row in self._world.source.rows.items():
-            at = Cursor.of(row.stamp, key)
+            at = Cursor.from_values(row.stamp, key)
             if at <= half.cursor and (row.stamp, key, row.version) not in self._have and not self._left_out(at):
                 raise Violation(f"row {at} at or below the mark {half.cursor} is in no link")
 
@@ -559,20 +592,20 @@ class Judge:
 
     def carried_out(self, plan: Plan) -> None:
         """Nobody reads for a plan but the one that stands at its number: two writers cannot both own it."""
-        sealed = Chain(self._world.plain, STREAM).plan(plan.id)
+        sealed = BatchChain(self._world.plain, STREAM).read_plan(plan.id)
         if sealed is None or sealed.digest != plan.digest:
             raise Violation(f"a plan of {plan.id} is carried out that is not the one that was sealed")
 
     def claim(self, key: str, body: bytes) -> None:
         """Epochs rise by one with every owner, and with none else."""
-        found = parse(body, at=key)
+        found = parse_json_object(body, location=key)
         owner, epoch, released = found["owner"], found["epoch"], found["released"]
         before = self._claims.get(key)
         self._claims[key] = owner, epoch
         if before is not None and epoch != before[1] + (not released):
             raise Violation(f"{key}: epoch {epoch} of {owner} after {before}")
 
-    def owner(self, owner: Owner) -> None:
+    def owner(self, owner: LeaseOwner) -> None:
         """A renewal: nobody may have taken a claim of a process whose lease still lives."""
         now = self._world.clock.monotonic()
         if owner.ended_by is not None:
@@ -583,11 +616,11 @@ class Judge:
         self._beats[owner.process] = now
         worker = next((w for w in self._world.workers if w.incarnation == owner.process), None)
         for (stem, stage), epoch in (worker.held if worker else {}).items():
-            stream = StreamName.of_stem(stem)
+            stream = StreamName.from_stem(stem)
             key = Claim(stream=stream, stage=stage, owner="", epoch=0, nonce="").key
             stored = self._world.inner.read(key)
             assert stored
-            claim = Claim.of_bytes(stored.body, stream=stream, stage=stage)
+            claim = Claim.from_bytes(stored.body, stream=stream, stage=stage)
             if claim.epoch > epoch and claim.owner != owner.process:
                 raise Violation(f"{owner.process} renewed its lease after {claim.owner} took {stage} of {stream}")
 
@@ -596,24 +629,24 @@ class Judge:
         first = self._final(STREAM)
         for doc in (first, self._final(SECOND)):
             house = self._house(doc)
-            loaded = doc.loaded
-            for batch in first.chain.ids(after=ORIGIN):
+            loaded = doc.load_progress
+            for batch in first.required_extract_progress.batch_ids(after=BEFORE_FIRST_BATCH):
                 # What lies before the base landed under an earlier load generation; nobody may have lost it since.
                 enough = {loaded.load_generation} if batch > loaded.base else {*range(1, loaded.load_generation)}
                 landed = {key.batch for key in house.landed if key.load_generation in enough}
-                if batch not in landed and not any(batch in span for span in loaded.skipped):
+                if batch not in landed and not any(batch in span for span in loaded.skipped_batches):
                     raise Violation(f"batch {batch} of the chain is not in {house.name}")
             for key, row in self._world.source.rows.items():
-                if self._left_out(Cursor.of(row.stamp, key)):
+                if self._left_out(Cursor.from_values(row.stamp, key)):
                     continue
                 there = house.state.rows.get(key)
                 if there is None or there.version != row.version:
                     raise Violation(f"{house.name}: key {key} is {there}, the source has {row}")
 
     def _final(self, stream: StreamName) -> Watermark:
-        state = self._world.plain.newest(stream.stem)
+        state = self._world.plain.read_newest(stream.stem)
         assert state is not None
-        entries = list(self._world.plain.entries(stream.stem, newest=state.revision))
+        entries = list(self._world.plain.read_entries(stream.stem, newest_revision=state.revision))
         if len(entries) != state.revision:
             raise Violation(f"the history of {stream} has {len(entries)} entries, not {state.revision}")
         return state

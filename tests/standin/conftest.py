@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import boto3
 import pytest
 
-from syncd.sandbox.redshift import Lake, RedshiftStandIn
+from syncd.sandbox.redshift import CopyStorage, RedshiftStandIn
 from tests.standin.clients import BUCKET, Bucket, Client, Clients
 
 MOTO = """
@@ -48,7 +48,7 @@ def bucket(s3_url: str) -> Bucket:
 
 @pytest.fixture(scope="session")
 def server(s3_url: str) -> Iterator[RedshiftStandIn]:
-    with RedshiftStandIn(lake=Lake(endpoint=s3_url), other_users={"other": "Other1"}) as running:
+    with RedshiftStandIn(lake=CopyStorage(endpoint=s3_url), other_users={"other": "Other1"}) as running:
         yield running
 
 

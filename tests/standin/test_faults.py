@@ -3,7 +3,7 @@
 import pytest
 from redshift_connector.error import InterfaceError
 
-from syncd.sandbox.redshift import RedshiftStandIn, When
+from syncd.sandbox.redshift import FaultTiming, RedshiftStandIn
 from tests.standin.clients import Bucket, Client, Clients, ints
 from tests.standin.test_transactions import Waiting
 
@@ -18,9 +18,9 @@ def table(client: Client) -> str:
 
 def held_behind(server: RedshiftStandIn, table: str) -> int:
     """The rows that PostgreSQL holds, asked past the stand-in."""
-    behind = server.connect_behind()
+    behind = server.connect_postgres()
     try:
-        return int(behind.value(f"SELECT count(*) FROM {table}") or 0)
+        return int(behind.fetch_value(f"SELECT count(*) FROM {table}") or 0)
     finally:
         behind.close()
 
@@ -31,7 +31,7 @@ def test_connection_dropped_before_commit_loses_the_transaction(
     client = clients()
     client.run("begin")
     client.run(f"insert into {table} values (1)")
-    server.faults.drop(when=When.BEFORE)
+    server.faults.drop(when=FaultTiming.BEFORE)
 
     with pytest.raises(InterfaceError, match=GONE):
         client.run("commit")
@@ -46,7 +46,7 @@ def test_connection_dropped_after_commit_keeps_the_transaction(
     client = clients()
     client.run("begin")
     client.run(f"insert into {table} values (1)")
-    server.faults.drop(when=When.AFTER)
+    server.faults.drop(when=FaultTiming.AFTER)
 
     with pytest.raises(InterfaceError, match=GONE):
         client.run("commit")
@@ -54,9 +54,9 @@ def test_connection_dropped_after_commit_keeps_the_transaction(
     assert held_behind(server, table) == 1
 
 
-@pytest.mark.parametrize(("when", "rows"), [(When.BEFORE, 0), (When.AFTER, 1)])
+@pytest.mark.parametrize(("when", "rows"), [(FaultTiming.BEFORE, 0), (FaultTiming.AFTER, 1)])
 def test_connection_dropped_around_a_statement_of_its_own(
-    server: RedshiftStandIn, clients: Clients, table: str, when: When, rows: int
+    server: RedshiftStandIn, clients: Clients, table: str, when: FaultTiming, rows: int
 ) -> None:
     client = clients()
     server.faults.drop(r"^insert", when=when)
@@ -67,9 +67,9 @@ def test_connection_dropped_around_a_statement_of_its_own(
     assert held_behind(server, table) == rows
 
 
-@pytest.mark.parametrize(("when", "rows"), [(When.BEFORE, 0), (When.AFTER, 1)])
+@pytest.mark.parametrize(("when", "rows"), [(FaultTiming.BEFORE, 0), (FaultTiming.AFTER, 1)])
 def test_connection_dropped_around_copy(  # noqa: PLR0917  # each is a fixture or a parameter
-    server: RedshiftStandIn, clients: Clients, bucket: Bucket, table: str, when: When, rows: int
+    server: RedshiftStandIn, clients: Clients, bucket: Bucket, table: str, when: FaultTiming, rows: int
 ) -> None:
     client = clients()
     server.faults.drop("^copy", when=when)
@@ -83,7 +83,7 @@ def test_connection_dropped_around_copy(  # noqa: PLR0917  # each is a fixture o
 def test_drop_inside_a_block_after_a_write_loses_it(server: RedshiftStandIn, clients: Clients, table: str) -> None:
     client = clients()
     client.run("begin")
-    server.faults.drop("^insert", when=When.AFTER)
+    server.faults.drop("^insert", when=FaultTiming.AFTER)
 
     with pytest.raises(InterfaceError, match=GONE):
         client.run(f"insert into {table} values (1)")
@@ -133,7 +133,7 @@ def test_failed_copy_inside_a_block_fails_the_block(
 
 
 def test_conflict_at_commit_rolls_everything_back(server: RedshiftStandIn, client: Client, table: str) -> None:
-    server.faults.conflict()
+    server.faults.fail_with_conflict()
     client.run("begin")
     client.run(f"insert into {table} values (1)")
 
@@ -162,7 +162,7 @@ def test_held_statement_stands_still_until_released(server: RedshiftStandIn, cli
 
 def test_answer_held_back_after_the_commit(server: RedshiftStandIn, clients: Clients, table: str) -> None:
     client = clients()
-    hold = server.faults.hold("^insert", when=When.AFTER)
+    hold = server.faults.hold("^insert", when=FaultTiming.AFTER)
 
     insert = Waiting(lambda: client.run(f"insert into {table} values (1)"))
     hold.wait_reached()

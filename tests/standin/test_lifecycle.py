@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from redshift_connector.error import InterfaceError
 
-from syncd.sandbox.redshift import CannotStart, RedshiftStandIn, When, cluster
-from syncd.sandbox.redshift.fault_port import RemoteFaults
+from syncd.sandbox.redshift import CannotStart, FaultTiming, RedshiftStandIn, cluster
+from syncd.sandbox.redshift.fault_port import RemoteFaultInjector
 from tests.standin.clients import Clients, connect
 
 pytestmark = pytest.mark.services
@@ -181,7 +181,7 @@ def test_half_made_files_are_made_anew(empty: Path) -> None:
 
 def test_half_made_database_is_made_anew(directory: Path) -> None:
     with RedshiftStandIn(directory) as server:
-        behind = server.connect_behind()
+        behind = server.connect_postgres()
         behind.run("SET allow_system_table_mods = on")
         behind.run("DROP VIEW pg_catalog.redshift_finished")
         behind.close()
@@ -194,7 +194,7 @@ def test_half_made_database_is_made_anew(directory: Path) -> None:
 
 def test_data_of_another_version_are_told_and_kept(directory: Path) -> None:
     with RedshiftStandIn(directory) as server:
-        behind = server.connect_behind()
+        behind = server.connect_postgres()
         behind.run("SET allow_system_table_mods = on")
         behind.run("CREATE OR REPLACE VIEW pg_catalog.redshift_finished AS SELECT 'other' AS made_by")
         behind.close()
@@ -285,7 +285,7 @@ def test_directory_closed_to_others_is_no_obstacle_for_root(empty: Path) -> None
 
 def test_faults_are_asked_for_from_another_process(directory: Path) -> None:
     apart = Apart(directory)
-    faults = RemoteFaults(apart.told["control_port"])
+    faults = RemoteFaultInjector(apart.told["control_port"])
     clients = Clients(apart)
     client = clients()
     client.run("create table t (a integer)")
@@ -293,7 +293,7 @@ def test_faults_are_asked_for_from_another_process(directory: Path) -> None:
     faults.fail("^insert", "no", nth=2)
     client.run("insert into t values (1)")
     assert client.refused("insert into t values (2)")["M"] == "no"
-    dropped = faults.drop("^insert", when=When.AFTER)
+    dropped = faults.drop("^insert", when=FaultTiming.AFTER)
     with pytest.raises(InterfaceError):
         client.run("insert into t values (3)")
     dropped.wait_reached()

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from redshift_connector.error import InterfaceError
 
-from syncd.sandbox.redshift import RedshiftStandIn, When
+from syncd.sandbox.redshift import FaultTiming, RedshiftStandIn
 from tests.standin.clients import Bucket, Client, Clients
 from tests.standin.test_transactions import waits
 
@@ -97,9 +97,9 @@ def test_two_loaders_of_one_batch_land_it_once(server: RedshiftStandIn, clients:
     assert content(first.client, "recipe_two") == [[1, "a", '{"version":1}']]
 
 
-@pytest.mark.parametrize(("when", "again"), [(When.BEFORE, 1), (When.AFTER, 0)])
+@pytest.mark.parametrize(("when", "again"), [(FaultTiming.BEFORE, 1), (FaultTiming.AFTER, 0)])
 def test_lost_answer_to_commit_is_settled_by_the_ledger(
-    server: RedshiftStandIn, clients: Clients, bucket: Bucket, when: When, again: int
+    server: RedshiftStandIn, clients: Clients, bucket: Bucket, when: FaultTiming, again: int
 ) -> None:
     name = f"recipe_lost_{when}"
     lost, next_one = Loader(clients(), name), Loader(clients(), name)

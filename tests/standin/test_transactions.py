@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from redshift_connector.error import ProgrammingError
 
-from syncd.sandbox.redshift import Isolation, Lake, RedshiftStandIn
+from syncd.sandbox.redshift import CopyStorage, Isolation, RedshiftStandIn
 from tests.standin.clients import Bucket, Client, Clients, numbers
 
 pytestmark = [pytest.mark.services, pytest.mark.fact("11.12")]
@@ -55,11 +55,11 @@ def waits(server: RedshiftStandIn, session: Client, action: Callable[[], object]
     """Start something that must wait for a lock, and go on when PostgreSQL says that it waits."""
     pid = session.pid
     waiting = Waiting(action)
-    behind = server.connect_behind()
+    behind = server.connect_postgres()
     try:
         asked = f"SELECT count(*) FROM pg_catalog.redshift_locks_behind WHERE pid = {pid} AND NOT granted"
         tries = 0
-        while behind.value(asked) == "0":
+        while behind.fetch_value(asked) == "0":
             tries += 1
             assert tries < 20_000, "it does not wait"
         yield waiting
@@ -313,7 +313,7 @@ def test_database_tells_its_isolation(client: Client) -> None:
 
 
 def test_serializable_database_refuses_a_cycle(s3_url: str) -> None:
-    with RedshiftStandIn(isolation=Isolation.SERIALIZABLE, lake=Lake(endpoint=s3_url)) as server:
+    with RedshiftStandIn(isolation=Isolation.SERIALIZABLE, lake=CopyStorage(endpoint=s3_url)) as server:
         clients = Clients(server)
         first, second = clients(), clients()
         a, b = first.table("n integer"), first.table("n integer")

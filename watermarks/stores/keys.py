@@ -4,7 +4,7 @@ from typing import Final
 
 from watermarks.errors import Misuse
 
-LONGEST: Final = 1024
+MAX_KEY_BYTES: Final = 1024
 """Bytes of UTF-8; the limit of S3, counted with the prefix of a store."""
 
 
@@ -14,7 +14,7 @@ def check_key(key: str) -> None:
     Raises:
         Misuse: the key is not names joined by single slashes.
     """
-    if fault := _fault(key):
+    if fault := _find_fault(key):
         raise Misuse(
             f"{key!r} is not a key: it {fault}",
             hint="A key is names joined by single slashes, such as watermarks/shop/orders.json.",
@@ -24,16 +24,16 @@ def check_key(key: str) -> None:
 
 def is_key(text: str) -> bool:
     """Whether a store can have made this key; what strangers leave behind often is none."""
-    return not _fault(text)
+    return not _find_fault(text)
 
 
-def may_start_key(prefix: str) -> bool:
+def can_start_key(prefix: str) -> bool:
     """Whether some key can start with this prefix; no store has to be asked for others."""
     folder, slash, _ = prefix.rpartition("/")
     return not slash or is_key(folder)
 
 
-def _fault(key: str) -> str:
+def _find_fault(key: str) -> str:
     names = key.split("/")
     if not key:
         return "is empty"
@@ -43,14 +43,14 @@ def _fault(key: str) -> str:
         return "holds an empty name"
     if "." in names or ".." in names:
         return "climbs between folders"
-    return _fault_of_text(key)
+    return _find_text_fault(key)
 
 
-def _fault_of_text(key: str) -> str:
+def _find_text_fault(key: str) -> str:
     if any(char < " " or char == "\x7f" for char in key):
         return "holds a control character"
     try:
         length = len(key.encode())
     except UnicodeEncodeError:
         return "is not Unicode text"
-    return f"has {length} bytes, more than {LONGEST}" if length > LONGEST else ""
+    return f"has {length} bytes, more than {MAX_KEY_BYTES}" if length > MAX_KEY_BYTES else ""

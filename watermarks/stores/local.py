@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Final
 
 from watermarks.errors import AlreadyExists, HintedError, Misuse, OutcomeUnknown, StaleRevision, StoreUnavailable
-from watermarks.store import Revision, Stored
-from watermarks.stores.keys import check_key, is_key, may_start_key
+from watermarks.store import Revision, StoredObject
+from watermarks.stores.keys import can_start_key, check_key, is_key
 
-HIDDEN: Final = ".store"
+HIDDEN_DIRECTORY: Final = ".store"
 """The one name at the root that is no document: locks, and files being written."""
 
-FIRST_PAUSE: Final = 0.001
-LONGEST_PAUSE: Final = 0.02
+FIRST_LOCK_PAUSE_SECONDS: Final = 0.001
+MAX_LOCK_PAUSE_SECONDS: Final = 0.02
 
-HINTS: Final = {
+ERRNO_HINTS: Final = {
     errno.EACCES: "Does this user own the directory and everything in it? See: ls -laR",
     errno.EPERM: "Does this user own the directory, and does its file system have hard links?",
     errno.ENOSPC: "The disk is full: free some space, then try again.",
@@ -37,11 +37,11 @@ HINTS: Final = {
     errno.EOPNOTSUPP: "The file system must have hard links and locks; choose another directory.",
     errno.ENOLCK: "The file system must have locks; choose another directory.",
 }
-ELSEWHERE: Final = "Is the disk mounted and in order?"
+DEFAULT_HINT: Final = "Is the disk mounted and in order?"
 
-NOT_DONE: Final = frozenset({*HINTS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EMLINK, errno.ENAMETOOLONG}) - {
-    errno.EIO
-}
+UNCHANGED_ERRNOS: Final = frozenset(
+    {*ERRNO_HINTS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EMLINK, errno.ENAMETOOLONG}
+) - {errno.EIO}
 """What link and rename answer only when they changed nothing; after any other answer nobody knows."""
 
 
@@ -65,51 +65,51 @@ class LocalStore:
     """
 
     root: Path
-    patience: float = 30.0
+    lock_timeout_seconds: float = 30.0
     """Seconds to wait for the lock of a key before giving up."""
 
-    _settled: set[Path] = field(default_factory=set[Path], repr=False)
+    _durable_folders: set[Path] = field(default_factory=set[Path], repr=False)
 
     def __post_init__(self) -> None:
         self.root = self.root.absolute()
 
-    def read(self, key: str) -> Stored | None:
+    def read(self, key: str) -> StoredObject | None:
         path = self._path(key)
-        with _mapped(key, "reading"):
-            body = _content(path)
-        return None if body is None else Stored(body=body, revision=_revision(body))
+        with _map_os_errors(key, "reading"):
+            body = _read_file(path)
+        return None if body is None else StoredObject(body=body, revision=_revision_of(body))
 
     def create(self, key: str, body: bytes) -> Revision:
         path = self._path(key)
-        with self._locked(key) as scratch, self._written(key, scratch, body):
-            with _mapped(key, "making the folder"):
-                self._settle(path.parent)
-            with _publishing(key):
-                taken = not _linked(scratch, path)
+        with self._hold_lock(key) as scratch, self._write_scratch(key, scratch, body):
+            with _map_os_errors(key, "making the folder"):
+                self._make_durable_folder(path.parent)
+            with _map_publish_errors(key):
+                taken = not _try_link(scratch, path)
             # A taken name is forced too: the caller may find its own document
             # there, and whoever published it may have been killed before this line.
-            _settle_name(key, path)
+            _sync_published_name(key, path)
             if taken:
-                raise _taken(key, path)
-        return _revision(body)
+                raise _key_taken_error(key, path)
+        return _revision_of(body)
 
-    def replace(self, key: str, body: bytes, *, seen: Revision) -> Revision:
+    def replace(self, key: str, body: bytes, *, expected: Revision) -> Revision:
         path = self._path(key)
-        with self._locked(key) as scratch:
-            with _mapped(key, "comparing"):
-                there = _content(path)
-            if there is None or _revision(there) != seen:
+        with self._hold_lock(key) as scratch:
+            with _map_os_errors(key, "comparing"):
+                there = _read_file(path)
+            if there is None or _revision_of(there) != expected:
                 raise StaleRevision(f"{key} is {'gone' if there is None else 'not the one that was read'}", key=key)
-            with self._written(key, scratch, body), _publishing(key):
+            with self._write_scratch(key, scratch, body), _map_publish_errors(key):
                 scratch.replace(path)
-            _settle_name(key, path)
-        return _revision(body)
+            _sync_published_name(key, path)
+        return _revision_of(body)
 
     def list(self, prefix: str) -> Iterator[str]:
         folder, _, _ = prefix.rpartition("/")
-        if not may_start_key(prefix) or _is_hidden(folder):
+        if not can_start_key(prefix) or _is_hidden(folder):
             return
-        with _mapped(prefix, "listing"):
+        with _map_os_errors(prefix, "listing"):
             yield from _walk(self.root, folder, prefix)
 
     def _path(self, key: str) -> Path:
@@ -119,15 +119,15 @@ class LocalStore:
         return self.root / key
 
     @contextlib.contextmanager
-    def _locked(self, key: str) -> Generator[Path]:
+    def _hold_lock(self, key: str) -> Generator[Path]:
         """Hold the lock of a key; gives the scratch file that comes with it."""
         stripe = hashlib.sha256(key.encode()).hexdigest()[:2]
-        hidden = self.root / HIDDEN
-        with _mapped(key, "locking"):
-            self._settle(hidden)
+        hidden = self.root / HIDDEN_DIRECTORY
+        with _map_os_errors(key, "locking"):
+            self._make_durable_folder(hidden)
             lock = os.open(hidden / f"{stripe}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
-            with _mapped(key, "locking"):
+            with _map_os_errors(key, "locking"):
                 self._wait_for(lock, key)
             yield hidden / f"{stripe}.new"
         finally:
@@ -137,60 +137,60 @@ class LocalStore:
 
     def _wait_for(self, lock: int, key: str) -> None:
         # The kernel's own wait has no end, and a stopped process may hold the lock for as long.
-        deadline = time.monotonic() + self.patience
-        pause = FIRST_PAUSE
+        deadline = time.monotonic() + self.lock_timeout_seconds
+        pause = FIRST_LOCK_PAUSE_SECONDS
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if time.monotonic() >= deadline:
                     raise StoreUnavailable(
-                        f"{key}: another process has held the lock for {self.patience:g} s",
-                        hint=f"Is a process stopped? See: fuser -v {self.root / HIDDEN}/*.lock",
+                        f"{key}: another process has held the lock for {self.lock_timeout_seconds:g} s",
+                        hint=f"Is a process stopped? See: fuser -v {self.root / HIDDEN_DIRECTORY}/*.lock",
                         key=key,
                     ) from None
             else:
                 return
             time.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE)
+            pause = min(pause * 2, MAX_LOCK_PAUSE_SECONDS)
 
     @contextlib.contextmanager
-    def _written(self, key: str, scratch: Path, body: bytes) -> Generator[None]:
+    def _write_scratch(self, key: str, scratch: Path, body: bytes) -> Generator[None]:
         try:
-            with _mapped(key, "writing"):
+            with _map_os_errors(key, "writing"):
                 # A scratch file left by a kill may be a second name of a document: it is
                 # removed, never opened, or the document would be written over.
                 scratch.unlink(missing_ok=True)
-                _write(scratch, body)
+                _write_file(scratch, body)
             yield
         finally:
             # What cannot be removed now is removed by the next writer of this stripe.
             with contextlib.suppress(OSError):
                 scratch.unlink(missing_ok=True)
 
-    def _settle(self, folder: Path) -> None:
+    def _make_durable_folder(self, folder: Path) -> None:
         """Make a folder and its parents, and force their names to the disk.
 
         A folder made by another process is forced too: it may not have come
         that far yet. Each is forced once in the life of this object.
         """
-        if folder in self._settled and folder.is_dir():
+        if folder in self._durable_folders and folder.is_dir():
             return
         above = folder.parent
         outside = folder == self.root or self.root not in folder.parents
         if outside and folder.is_dir():
             return
-        self._settle(above)
+        self._make_durable_folder(above)
         folder.mkdir(exist_ok=True)
-        _force(above)
-        self._settled.add(folder)
+        _sync_folder(above)
+        self._durable_folders.add(folder)
 
 
 def _is_hidden(key: str) -> bool:
-    return key == HIDDEN or key.startswith(f"{HIDDEN}/")
+    return key == HIDDEN_DIRECTORY or key.startswith(f"{HIDDEN_DIRECTORY}/")
 
 
-def _revision(body: bytes) -> Revision:
+def _revision_of(body: bytes) -> Revision:
     return Revision(hashlib.sha256(body).hexdigest())
 
 
@@ -199,7 +199,7 @@ def _open_to_read(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
 
 
-def _content(path: Path) -> bytes | None:
+def _read_file(path: Path) -> bytes | None:
     try:
         with open(path, "rb", opener=_open_to_read) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -209,14 +209,14 @@ def _content(path: Path) -> bytes | None:
         return None
 
 
-def _write(path: Path, body: bytes) -> None:
+def _write_file(path: Path, body: bytes) -> None:
     with path.open("xb") as file:
         file.write(body)
         file.flush()
         os.fsync(file.fileno())
 
 
-def _force(folder: Path) -> None:
+def _sync_folder(folder: Path) -> None:
     """Force the names in a folder to the disk."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -225,7 +225,7 @@ def _force(folder: Path) -> None:
         os.close(handle)
 
 
-def _linked(scratch: Path, path: Path) -> bool:
+def _try_link(scratch: Path, path: Path) -> bool:
     try:
         os.link(scratch, path)
     except FileExistsError:
@@ -233,13 +233,13 @@ def _linked(scratch: Path, path: Path) -> bool:
     return True
 
 
-def _settle_name(key: str, path: Path) -> None:
+def _sync_published_name(key: str, path: Path) -> None:
     try:
-        _force(path.parent)
+        _sync_folder(path.parent)
     except OSError as error:
         raise OutcomeUnknown(
-            f"{key} is in place, but its folder could not be forced to the disk: {_said(error)}",
-            hint=HINTS.get(error.errno or 0, ELSEWHERE),
+            f"{key} is in place, but its folder could not be forced to the disk: {_describe_os_error(error)}",
+            hint=ERRNO_HINTS.get(error.errno or 0, DEFAULT_HINT),
             key=key,
         ) from error
 
@@ -261,13 +261,13 @@ def _walk(root: Path, folder: str, prefix: str) -> Iterator[str]:
             yield key
 
 
-def _taken(key: str, path: Path) -> HintedError:
+def _key_taken_error(key: str, path: Path) -> HintedError:
     if path.is_dir():
-        return _nested(key)
+        return _nested_key_error(key)
     return AlreadyExists(f"{key} exists", key=key)
 
 
-def _nested(key: str) -> Misuse:
+def _nested_key_error(key: str) -> Misuse:
     return Misuse(
         f"{key} cannot be both a document and a folder of documents",
         hint="Choose keys of which none is another one and a slash and more.",
@@ -276,43 +276,43 @@ def _nested(key: str) -> Misuse:
 
 
 @contextlib.contextmanager
-def _mapped(key: str, doing: str) -> Generator[None]:
+def _map_os_errors(key: str, action: str) -> Generator[None]:
     """Give what the kernel refused its name; nothing has been published yet."""
     try:
         yield
     except OSError as error:
-        raise _refused(key, doing, error) from error
+        raise _to_store_error(key, action, error) from error
 
 
 @contextlib.contextmanager
-def _publishing(key: str) -> Generator[None]:
+def _map_publish_errors(key: str) -> Generator[None]:
     """Tell a publication that was refused from one of which nobody knows."""
     try:
         yield
     except OSError as error:
-        if error.errno in NOT_DONE:
-            raise _refused(key, "publishing", error) from error
+        if error.errno in UNCHANGED_ERRNOS:
+            raise _to_store_error(key, "publishing", error) from error
         raise OutcomeUnknown(
-            f"{key}: publishing it failed: {_said(error)}",
-            hint=HINTS.get(error.errno or 0, ELSEWHERE),
+            f"{key}: publishing it failed: {_describe_os_error(error)}",
+            hint=ERRNO_HINTS.get(error.errno or 0, DEFAULT_HINT),
             key=key,
         ) from error
 
 
-def _refused(key: str, doing: str, error: OSError) -> HintedError:
+def _to_store_error(key: str, action: str, error: OSError) -> HintedError:
     match error.errno:
         case errno.ENAMETOOLONG:
             return Misuse(f"{key}: a name in it is too long for the file system", hint="Choose a shorter one.", key=key)
         case errno.ENOTDIR | errno.EISDIR | errno.EEXIST:
-            return _nested(key)
+            return _nested_key_error(key)
         case _:
             return StoreUnavailable(
-                f"{key}: {doing} it failed: {_said(error)}",
-                hint=HINTS.get(error.errno or 0, ELSEWHERE),
+                f"{key}: {action} it failed: {_describe_os_error(error)}",
+                hint=ERRNO_HINTS.get(error.errno or 0, DEFAULT_HINT),
                 key=key,
             )
 
 
-def _said(error: OSError) -> str:
+def _describe_os_error(error: OSError) -> str:
     reason = (error.strerror or str(error)).lower()
     return f"{reason}: {error.filename}" if error.filename else reason

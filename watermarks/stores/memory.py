@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from watermarks.errors import AlreadyExists, StaleRevision
-from watermarks.store import Revision, Stored
+from watermarks.store import Revision, StoredObject
 from watermarks.stores.keys import check_key
 
 
@@ -13,37 +13,37 @@ from watermarks.stores.keys import check_key
 class MemoryStore:
     """A dictionary under a lock; every write gets a revision that never comes back."""
 
-    _kept: dict[str, Stored] = field(default_factory=dict[str, Stored])
+    _objects: dict[str, StoredObject] = field(default_factory=dict[str, StoredObject])
     _writes: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def read(self, key: str) -> Stored | None:
+    def read(self, key: str) -> StoredObject | None:
         check_key(key)
         with self._lock:
-            return self._kept.get(key)
+            return self._objects.get(key)
 
     def create(self, key: str, body: bytes) -> Revision:
         check_key(key)
         with self._lock:
-            if key in self._kept:
+            if key in self._objects:
                 raise AlreadyExists(f"{key} exists")
             return self._write(key, body)
 
-    def replace(self, key: str, body: bytes, *, seen: Revision) -> Revision:
+    def replace(self, key: str, body: bytes, *, expected: Revision) -> Revision:
         check_key(key)
         with self._lock:
-            there = self._kept.get(key)
-            if there is None or there.revision != seen:
+            there = self._objects.get(key)
+            if there is None or there.revision != expected:
                 raise StaleRevision(f"{key} is not the one that was read")
             return self._write(key, body)
 
     def list(self, prefix: str) -> Iterator[str]:
         with self._lock:
-            keys = sorted(key for key in self._kept if key.startswith(prefix))
+            keys = sorted(key for key in self._objects if key.startswith(prefix))
         yield from keys
 
     def _write(self, key: str, body: bytes) -> Revision:
         self._writes += 1
         revision = Revision(str(self._writes))
-        self._kept[key] = Stored(body=bytes(body), revision=revision)
+        self._objects[key] = StoredObject(body=bytes(body), revision=revision)
         return revision

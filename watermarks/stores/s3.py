@@ -18,8 +18,8 @@ from botocore.utils import parse_timestamp
 from urllib3.exceptions import HTTPError  # comes with botocore, which lets some of them through while a body is read
 
 from watermarks.errors import AlreadyExists, HintedError, Misuse, OutcomeUnknown, Stale, StaleRevision, StoreUnavailable
-from watermarks.store import Revision, Stored
-from watermarks.stores.keys import check_key, is_key, may_start_key
+from watermarks.store import Revision, StoredObject
+from watermarks.stores.keys import can_start_key, check_key, is_key
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_s3.type_defs import ListObjectsV2OutputTypeDef
 
-FOREIGN: Final = (boto.BotoCoreError, boto.ClientError, ResponseParserError, HTTPError, OSError)
+S3_ERRORS: Final = (boto.BotoCoreError, boto.ClientError, ResponseParserError, HTTPError, OSError)
 """All that boto3 raises while it speaks to S3."""
 
-UNSENT: Final = (boto.EndpointConnectionError, boto.ConnectTimeoutError)
+CONNECT_ERRORS: Final = (boto.EndpointConnectionError, boto.ConnectTimeoutError)
 """No connection was made, so no request was sent over it."""
 
-CREDENTIALS: Final = (
+CREDENTIAL_ERRORS: Final = (
     boto.NoCredentialsError,
     boto.PartialCredentialsError,
     boto.CredentialRetrievalError,
@@ -48,7 +48,7 @@ CREDENTIALS: Final = (
 )
 """The request could not be signed, so it was not sent."""
 
-UNSENDABLE: Final = (
+REQUEST_BUILD_ERRORS: Final = (
     boto.ValidationError,
     boto.ParamValidationError,
     boto.MissingParametersError,
@@ -76,7 +76,7 @@ NO_CONNECTION_HINT: Final = "Is the endpoint right, and is there a way to it fro
 CREDENTIALS_HINT: Final = "Who does AWS say that this process is? See: aws sts get-caller-identity"
 REGION_HINT: Final = "The bucket is in another region: name its own."
 UNKNOWN_HINT: Final = "It may stand there or not: read it before writing again."
-HINTS: Final[Mapping[str, str]] = {
+ERROR_CODE_HINTS: Final[Mapping[str, str]] = {
     "NoSuchBucket": "Make the bucket, or mend its name; a missing bucket is never taken for an empty one.",
     "InvalidAccessKeyId": CREDENTIALS_HINT,
     "SignatureDoesNotMatch": "Is the secret key right? Some proxies change a request after it was signed.",
@@ -91,14 +91,14 @@ HINTS: Final[Mapping[str, str]] = {
     "InvalidObjectState": "The object was moved to an archive: restore it, and keep documents out of lifecycle rules.",
     "SlowDown": "S3 asks for fewer requests: try again later.",
 }
-MISUSES: Final = frozenset(
+MISUSE_CODES: Final = frozenset(
     {"KeyTooLongError", "InvalidURI", "InvalidBucketName", "EntityTooLarge", "XMinioInvalidObjectName"}
 )
-REFUSALS: Final = {*range(300, 500), HTTPStatus.NOT_IMPLEMENTED} - {HTTPStatus.REQUEST_TIMEOUT}
+REFUSAL_STATUSES: Final = {*range(300, 500), HTTPStatus.NOT_IMPLEMENTED} - {HTTPStatus.REQUEST_TIMEOUT}
 """The answers after which a write was certainly not applied."""
 
-CONFLICTS: Final = frozenset({"ConditionalRequestConflict", "OperationAborted"})
-CONFLICT_PAUSES: Final = (0.05, 0.1, 0.2, 0.4)
+CONFLICT_CODES: Final = frozenset({"ConditionalRequestConflict", "OperationAborted"})
+CONFLICT_PAUSES_SECONDS: Final = (0.05, 0.1, 0.2, 0.4)
 """Seconds before each further attempt after a conflict."""
 
 PERMISSIONS: Final = {
@@ -106,28 +106,28 @@ PERMISSIONS: Final = {
     "writing": "s3:PutObject on the key (and s3:GetObject, which If-Match needs)",
     "listing": "s3:ListBucket on the bucket",
 }
-Doing = Literal["reading", "writing", "listing"]
+StoreAction = Literal["reading", "writing", "listing"]
 
 
-def instant(told: str | float) -> datetime:
+def parse_s3_instant(value: str | float) -> datetime:
     """S3 writes instants in two ways. botocore's own parser takes any, and very long; it has the last word."""
-    if not isinstance(told, str):
-        return parse_timestamp(told)  # type: ignore[arg-type]  # its stubs know texts alone
+    if not isinstance(value, str):
+        return parse_timestamp(value)  # type: ignore[arg-type]  # its stubs know texts alone
     try:
-        found = datetime.fromisoformat(told) if told[:1].isdigit() else parsedate_to_datetime(told)
+        found = datetime.fromisoformat(value) if value[:1].isdigit() else parsedate_to_datetime(value)
     except ValueError:
-        return parse_timestamp(told)
-    return found if found.tzinfo else parse_timestamp(told)
+        return parse_timestamp(value)
+    return found if found.tzinfo else parse_timestamp(value)
 
 
-def s3_client(
+def create_s3_client(
     *,
     region: str | None = None,
     endpoint: str | None = None,
     connect_timeout: float = 5,
     read_timeout: float = 30,
-    attempts: int = 4,
-    connections: int = 16,
+    max_attempts: int = 4,
+    max_connections: int = 16,
 ) -> "S3Client":
     """A client of S3 whose every wait ends, with credentials from the default chain of AWS.
 
@@ -141,8 +141,8 @@ def s3_client(
     config = Config(
         connect_timeout=connect_timeout,
         read_timeout=read_timeout,
-        retries={"mode": "standard", "total_max_attempts": attempts},
-        max_pool_connections=connections,
+        retries={"mode": "standard", "total_max_attempts": max_attempts},
+        max_pool_connections=max_connections,
         tcp_keepalive=True,
     )
     if endpoint is not None:
@@ -155,7 +155,7 @@ def s3_client(
     try:
         # A session of its own: sessions are not made for several threads, their clients are.
         session = botocore.session.Session()
-        session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=instant)
+        session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=parse_s3_instant)
         client = session.create_client("s3", region_name=region, endpoint_url=endpoint, config=config)
     except (boto.BotoCoreError, ValueError) as error:
         raise Misuse(f"no client of S3: {error}", hint="Check region, endpoint and AWS_PROFILE.") from error
@@ -184,34 +184,34 @@ class S3Store:
         self._bucket = bucket
         self._prefix = prefix
         self._pause = pause
-        client.meta.events.register("needs-retry.s3.PutObject", _note, unique_id="watermarks.note-attempt")
+        client.meta.events.register("needs-retry.s3.PutObject", _on_attempt, unique_id="watermarks.note-attempt")
 
     def __repr__(self) -> str:
         return f"S3Store(s3://{self._bucket}/{self._prefix})"
 
-    def read(self, key: str) -> Stored | None:
-        name = self._name(key)
+    def read(self, key: str) -> StoredObject | None:
+        name = self._object_key(key)
         try:
             answer = self._client.get_object(Bucket=self._bucket, Key=name)
             with closing(answer["Body"]) as stream:
                 body = stream.read()
-        except FOREIGN as error:
-            if _code(error) == "NoSuchKey":
+        except S3_ERRORS as error:
+            if _error_code(error) == "NoSuchKey":
                 return None
-            raise self._unanswered(error, key, "reading") from error
-        if not _holds(answer, "ETag", "ContentLength"):
-            raise StoreUnavailable(f"{self._at(key)}: answered without ETag or length", hint=NO_CONNECTION_HINT)
-        return Stored(body=body, revision=Revision(answer["ETag"]))
+            raise self._map_unchanged_error(error, key, "reading") from error
+        if not _has_fields(answer, "ETag", "ContentLength"):
+            raise StoreUnavailable(f"{self._url_of(key)}: answered without ETag or length", hint=NO_CONNECTION_HINT)
+        return StoredObject(body=body, revision=Revision(answer["ETag"]))
 
     def create(self, key: str, body: bytes) -> Revision:
-        return self._put(key, body, {"IfNoneMatch": "*"}, AlreadyExists(f"{self._at(key)} exists", key=key))
+        return self._put(key, body, {"IfNoneMatch": "*"}, AlreadyExists(f"{self._url_of(key)} exists", key=key))
 
-    def replace(self, key: str, body: bytes, *, seen: Revision) -> Revision:
-        refusal = StaleRevision(f"{self._at(key)} is not the one that was read, or is gone", key=key)
-        return self._put(key, body, {"IfMatch": seen}, refusal)
+    def replace(self, key: str, body: bytes, *, expected: Revision) -> Revision:
+        refusal = StaleRevision(f"{self._url_of(key)} is not the one that was read, or is gone", key=key)
+        return self._put(key, body, {"IfMatch": expected}, refusal)
 
     def list(self, prefix: str) -> Iterator[str]:
-        if not may_start_key(prefix):
+        if not can_start_key(prefix):
             return
         last = ""
         for page in self._pages(prefix):
@@ -219,7 +219,7 @@ class S3Store:
                 name = entry["Key"]
                 if name <= last:
                     raise StoreUnavailable(
-                        f"{self._at(prefix)}: listed {name!r} after {last!r}",
+                        f"{self._url_of(prefix)}: listed {name!r} after {last!r}",
                         hint="This endpoint does not list in order of code points (a directory bucket does not).",
                     )
                 last = name
@@ -233,87 +233,91 @@ class S3Store:
         page = self._page(prefix, {})
         while page["IsTruncated"]:
             yield page
-            if not _holds(page, "NextContinuationToken"):
-                raise StoreUnavailable(f"{self._at(prefix)}: the listing goes on, but does not say where")
+            if not _has_fields(page, "NextContinuationToken"):
+                raise StoreUnavailable(f"{self._url_of(prefix)}: the listing goes on, but does not say where")
             page = self._page(prefix, {"ContinuationToken": page["NextContinuationToken"]})
         yield page
 
     def _page(self, prefix: str, further: dict[str, Any]) -> "ListObjectsV2OutputTypeDef":
         try:
             page = self._client.list_objects_v2(Bucket=self._bucket, Prefix=self._prefix + prefix, **further)
-        except FOREIGN as error:
-            raise self._unanswered(error, prefix, "listing") from error
-        if not _holds(page, "IsTruncated"):
-            raise StoreUnavailable(f"{self._at(prefix)}: a listing does not say whether it goes on")
+        except S3_ERRORS as error:
+            raise self._map_unchanged_error(error, prefix, "listing") from error
+        if not _has_fields(page, "IsTruncated"):
+            raise StoreUnavailable(f"{self._url_of(prefix)}: a listing does not say whether it goes on")
         return page
 
     def _put(self, key: str, body: bytes, condition: dict[str, Any], refusal: Stale) -> Revision:
-        name = self._name(key)
-        with _noting() as sent:
-            for pause in (*CONFLICT_PAUSES, None):
+        name = self._object_key(key)
+        with _track_attempts() as sent:
+            for pause in (*CONFLICT_PAUSES_SECONDS, None):
                 try:
                     answer = self._client.put_object(
                         Bucket=self._bucket, Key=name, Body=body, ContentType="application/json", **condition
                     )
-                except FOREIGN as error:
+                except S3_ERRORS as error:
                     # S3 asks to send again what met another write on its way. The condition goes with
                     # it: where that other write won, the next answer is a 412.
-                    if _code(error) in CONFLICTS and pause is not None:
+                    if _error_code(error) in CONFLICT_CODES and pause is not None:
                         self._pause(pause)
                         continue
-                    raise self._unwritten(error, key, refusal, sent) from error
-                if _holds(answer, "ETag"):
+                    raise self._map_write_error(error, key, refusal, sent) from error
+                if _has_fields(answer, "ETag"):
                     return Revision(answer["ETag"])
                 break
-        raise OutcomeUnknown(f"{self._at(key)}: written, but the answer names no ETag", hint=UNKNOWN_HINT, key=key)
+        raise OutcomeUnknown(f"{self._url_of(key)}: written, but the answer names no ETag", hint=UNKNOWN_HINT, key=key)
 
-    def _name(self, key: str) -> str:
+    def _object_key(self, key: str) -> str:
         check_key(key)
         name = self._prefix + key
         check_key(name)
         return name
 
-    def _at(self, key: str) -> str:
+    def _url_of(self, key: str) -> str:
         return f"s3://{self._bucket}/{self._prefix}{key}"
 
-    def _unwritten(self, error: Exception, key: str, refusal: Stale, sent: "_Sent") -> HintedError:
-        if _status(error) == HTTPStatus.PRECONDITION_FAILED:
+    def _map_write_error(self, error: Exception, key: str, refusal: Stale, sent: "_WriteAttempts") -> HintedError:
+        if _http_status(error) == HTTPStatus.PRECONDITION_FAILED:
             return refusal
-        if _code(error) == "NoSuchKey" and isinstance(refusal, StaleRevision):
+        if _error_code(error) == "NoSuchKey" and isinstance(refusal, StaleRevision):
             return refusal
-        if sent.in_doubt or _in_doubt(error):
-            return OutcomeUnknown(f"{self._at(key)}: {_said(error)}", hint=_hint(error, UNKNOWN_HINT), **_facts(error))
-        if _status(error) == HTTPStatus.NOT_IMPLEMENTED:
-            return Misuse(
-                f"{self._at(key)}: {_said(error)}",
-                hint="This endpoint does not honour conditional writes (If-Match, If-None-Match): use one that does.",
-                **_facts(error),
+        if sent.may_be_applied or _may_be_applied(error):
+            return OutcomeUnknown(
+                f"{self._url_of(key)}: {_describe_error(error)}",
+                hint=_hint_for(error, UNKNOWN_HINT),
+                **_error_facts(error),
             )
-        return self._unanswered(error, key, "writing")
+        if _http_status(error) == HTTPStatus.NOT_IMPLEMENTED:
+            return Misuse(
+                f"{self._url_of(key)}: {_describe_error(error)}",
+                hint="This endpoint does not honour conditional writes (If-Match, If-None-Match): use one that does.",
+                **_error_facts(error),
+            )
+        return self._map_unchanged_error(error, key, "writing")
 
-    def _unanswered(self, error: Exception, key: str, doing: Doing) -> HintedError:
+    def _map_unchanged_error(self, error: Exception, key: str, action: StoreAction) -> HintedError:
         """What an error means when nothing was changed."""
-        where, facts = f"{self._at(key)}: {_said(error)}", _facts(error)
-        if isinstance(error, UNSENDABLE) or _code(error) in MISUSES:
+        where, facts = f"{self._url_of(key)}: {_describe_error(error)}", _error_facts(error)
+        if isinstance(error, REQUEST_BUILD_ERRORS) or _error_code(error) in MISUSE_CODES:
             return Misuse(where, hint="Mend the key, the bucket or the settings of the client.", **facts)
-        if _status(error) == HTTPStatus.FORBIDDEN and _code(error) not in HINTS:
-            return StoreUnavailable(where, hint=f"Allow {PERMISSIONS[doing]}.", **facts)
-        return StoreUnavailable(where, hint=_hint(error, NO_CONNECTION_HINT), **facts)
+        if _http_status(error) == HTTPStatus.FORBIDDEN and _error_code(error) not in ERROR_CODE_HINTS:
+            return StoreUnavailable(where, hint=f"Allow {PERMISSIONS[action]}.", **facts)
+        return StoreUnavailable(where, hint=_hint_for(error, NO_CONNECTION_HINT), **facts)
 
 
 @dataclass(slots=True)
-class _Sent:
+class _WriteAttempts:
     """What is known of the attempts of one write."""
 
-    in_doubt: bool = False
+    may_be_applied: bool = False
 
 
-_current: ContextVar[_Sent | None] = ContextVar("watermarks.stores.s3.sent", default=None)
+_current: ContextVar[_WriteAttempts | None] = ContextVar("watermarks.stores.s3.sent", default=None)
 
 
 @contextmanager
-def _noting() -> "Generator[_Sent]":
-    sent = _Sent()
+def _track_attempts() -> "Generator[_WriteAttempts]":
+    sent = _WriteAttempts()
     token = _current.set(sent)
     try:
         yield sent
@@ -321,60 +325,60 @@ def _noting() -> "Generator[_Sent]":
         _current.reset(token)
 
 
-def _note(*, response: tuple[Any, object] | None, caught_exception: Exception | None, **_: object) -> None:
+def _on_attempt(*, response: tuple[Any, object] | None, caught_exception: Exception | None, **_: object) -> None:
     """Be told by botocore how one attempt ended, before it decides whether to send again."""
     sent = _current.get()
     if sent is None:
         return
     if caught_exception is not None:
-        sent.in_doubt |= _in_doubt(caught_exception)
+        sent.may_be_applied |= _may_be_applied(caught_exception)
     elif response is not None and response[0].status_code != HTTPStatus.OK:
-        sent.in_doubt |= response[0].status_code not in REFUSALS
+        sent.may_be_applied |= response[0].status_code not in REFUSAL_STATUSES
 
 
-def _in_doubt(error: Exception) -> bool:
+def _may_be_applied(error: Exception) -> bool:
     """Whether a write that ended so may have been applied, or may yet be.
 
     503 SlowDown counts: S3 refuses before it writes, but MinIO gives the same
     answer after writing to fewer disks than it needs.
     """
     if isinstance(error, boto.ClientError):
-        return _status(error) not in REFUSALS
-    return not isinstance(error, (*UNSENT, *CREDENTIALS, *UNSENDABLE))
+        return _http_status(error) not in REFUSAL_STATUSES
+    return not isinstance(error, (*CONNECT_ERRORS, *CREDENTIAL_ERRORS, *REQUEST_BUILD_ERRORS))
 
 
-def _holds(answer: Mapping[str, object], *names: str) -> bool:
+def _has_fields(answer: Mapping[str, object], *names: str) -> bool:
     """Whether an answer has what S3 always sends, and others between may have lost."""
     return all(name in answer for name in names)
 
 
-def _code(error: Exception) -> str:
+def _error_code(error: Exception) -> str:
     return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, boto.ClientError) else ""
 
 
-def _status(error: Exception) -> int:
+def _http_status(error: Exception) -> int:
     if not isinstance(error, boto.ClientError):
         return 0
     return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
 
 
-def _said(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     if not isinstance(error, boto.ClientError):
         return f"{type(error).__name__}: {error}"
     message = error.response.get("Error", {}).get("Message", "")
-    return f"{_status(error)} {_code(error)}: {message}".rstrip(": ")
+    return f"{_http_status(error)} {_error_code(error)}: {message}".rstrip(": ")
 
 
-def _hint(error: Exception, otherwise: str) -> str:
-    if isinstance(error, CREDENTIALS):
+def _hint_for(error: Exception, otherwise: str) -> str:
+    if isinstance(error, CREDENTIAL_ERRORS):
         return CREDENTIALS_HINT
     if isinstance(error, boto.SSLError):
         return "Does this machine trust the certificate of the endpoint? AWS_CA_BUNDLE names further authorities."
-    return HINTS.get(_code(error), otherwise)
+    return ERROR_CODE_HINTS.get(_error_code(error), otherwise)
 
 
-def _facts(error: Exception) -> dict[str, object]:
+def _error_facts(error: Exception) -> dict[str, object]:
     if not isinstance(error, boto.ClientError):
         return {}
     request = error.response.get("ResponseMetadata", {}).get("RequestId", "")
-    return {"code": _code(error), "status": _status(error), "request": request}
+    return {"code": _error_code(error), "status": _http_status(error), "request": request}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 import click
 
-from syncd.events import Event, LandingRetried, PassEnded
+from syncd.events import LoadRetried, PassEnded, StreamEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.table import Table
 
-    from syncd.sandbox.demo.demonstration import Score
+    from syncd.sandbox.demo.demonstration import TableProgress
 
-A_LINE_EVERY: Final = 5.0
+LINE_INTERVAL_SECONDS: Final = 5.0
 """Seconds."""
 
 
-def audience(*, quiet: bool) -> "Lines":
-    return Screen() if sys.stderr.isatty() and not quiet else Lines()
+def open_display(*, quiet: bool) -> "DemoLineDisplay":
+    return DemoLiveDisplay() if sys.stderr.isatty() and not quiet else DemoLineDisplay()
 
 
-class Lines:
+class DemoLineDisplay:
     """Each act a line, and each few seconds one that tells how far everything has come."""
 
     def __init__(self) -> None:
-        self._began = time.monotonic()
-        self._told = self._began
+        self._started_at = time.monotonic()
+        self._last_line_at = self._started_at
 
     def __enter__(self) -> Self:
         return self
@@ -41,71 +41,77 @@ class Lines:
     ) -> None:
         return
 
-    def say(self, line: str) -> None:
-        click.echo(f"{time.monotonic() - self._began:6.1f} s  {line}", err=True)
+    def print_message(self, line: str) -> None:
+        click.echo(f"{time.monotonic() - self._started_at:6.1f} s  {line}", err=True)
 
-    def see(self, event: Event) -> None:
+    def on_event(self, event: StreamEvent) -> None:
         """Only what goes wrong: what goes right is in the numbers."""
         match event:
             case PassEnded(error=error) if error is not None:
-                self.say(f"{event.stream.table}: {error.message}")
-            case LandingRetried():
-                self.say(f"{event.stream.table}: {event.error}")
+                self.print_message(f"{event.stream.table}: {error.message}")
+            case LoadRetried():
+                self.print_message(f"{event.stream.table}: {event.error}")
             case _:
                 pass
 
-    def show(self, scores: "Sequence[Score]", *, written: "Callable[[], int]", left: float | None) -> None:
+    def show_progress(
+        self, scores: "Sequence[TableProgress]", *, written: "Callable[[], int]", left: float | None
+    ) -> None:
         now = time.monotonic()
-        if now - self._told < A_LINE_EVERY:
+        if now - self._last_line_at < LINE_INTERVAL_SECONDS:
             return
-        self._told = now
-        landed = ", ".join(f"{score.table} {score.landed:,}" for score in scores)
-        lags = [score.lag for score in scores if score.lag is not None]
+        self._last_line_at = now
+        landed = ", ".join(f"{score.table} {score.loaded:,}" for score in scores)
+        lags = [score.lag_seconds for score in scores if score.lag_seconds is not None]
         lag = f"; lag {max(lags):.1f} s" if lags else ""
         rest = "" if left is None else f"; {left:.0f} s to go"
-        self.say(f"{written():,} rows written; landed: {landed}{lag}{rest}")
+        self.print_message(f"{written():,} rows written; landed: {landed}{lag}{rest}")
 
 
-class Screen(Lines):
+class DemoLiveDisplay(DemoLineDisplay):
     """The same with a table below the lines, drawn anew whenever it changes."""
 
     def __init__(self) -> None:
         super().__init__()
         self._live: Live | None = None
-        self._frame = partial(_table, (), written=lambda: 0, ends=None)
+        self._build_frame = partial(_build_table, (), written=lambda: 0, ends=None)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._end()
+        self._stop()
 
-    def say(self, line: str) -> None:
-        text = f"{time.monotonic() - self._began:6.1f} s  {line}"
+    def print_message(self, line: str) -> None:
+        text = f"{time.monotonic() - self._started_at:6.1f} s  {line}"
         if self._live is None:
             click.echo(text, err=True)
         else:
             self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
-    def show(self, scores: "Sequence[Score]", *, written: "Callable[[], int]", left: float | None) -> None:
-        self._frame = partial(_table, scores, written=written, ends=None if left is None else time.monotonic() + left)
+    def show_progress(
+        self, scores: "Sequence[TableProgress]", *, written: "Callable[[], int]", left: float | None
+    ) -> None:
+        self._build_frame = partial(
+            _build_table, scores, written=written, ends=None if left is None else time.monotonic() + left
+        )
         if self._live is None:
             from rich.console import Console
             from rich.live import Live
 
             # Drawn from a thread of its own: the clock goes on while a first reading takes its time.
-            self._live = Live(get_renderable=self._drawn, console=Console(file=sys.stderr))
+            self._live = Live(get_renderable=self._render, console=Console(file=sys.stderr))
             self._live.start()
 
-    def _drawn(self) -> "Table":
-        return self._frame()
+    def _render(self) -> "Table":
+        return self._build_frame()
 
-    def _end(self) -> None:
+    def _stop(self) -> None:
         live, self._live = self._live, None
         if live is not None:
             live.stop()
 
 
-def _table(scores: "Sequence[Score]", *, written: "Callable[[], int]", ends: float | None) -> "Table":
+def _build_table(scores: "Sequence[TableProgress]", *, written: "Callable[[], int]", ends: float | None) -> "Table":
     from rich import box
     from rich.table import Table
 
@@ -116,6 +122,6 @@ def _table(scores: "Sequence[Score]", *, written: "Callable[[], int]", ends: flo
     for name in ("extracted", "landed", "landings", "lag"):
         table.add_column(name, justify="right", no_wrap=True)
     for score in scores:
-        lag = "" if score.lag is None else f"{score.lag:.1f} s"
-        table.add_row(score.table, score.mode, f"{score.extracted:,}", f"{score.landed:,}", f"{score.batches:,}", lag)
+        lag = "" if score.lag_seconds is None else f"{score.lag_seconds:.1f} s"
+        table.add_row(score.table, score.mode, f"{score.extracted:,}", f"{score.loaded:,}", f"{score.batches:,}", lag)
     return table

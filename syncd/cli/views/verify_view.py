@@ -5,74 +5,82 @@ from dataclasses import dataclass
 from datetime import UTC
 from typing import TYPE_CHECKING, Any, Final
 
-from syncd.cli.output import say, show_json, show_table
-from syncd.cli.views.run_view import error_fields
-from syncd.observe.event_text import counted
+from syncd.cli.output import print_message, show_json, show_table
+from syncd.cli.views.run_view import error_to_json
+from syncd.observe.event_text import format_count
 
 if TYPE_CHECKING:
     from syncd.settings import StreamSettings
-    from syncd.verify.result import Difference, Verdict
+    from syncd.verify.result import ComparisonResult, Difference
 
-KINDS: Final = ("lost", "stale", "different", "ghost", "doubled")
+DIFFERENCE_KINDS: Final = ("lost", "stale", "different", "ghost", "doubled")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class VerifyOutcome:
     """One stream and its verdict."""
 
     stream: "StreamSettings"
-    verdict: "Verdict"
-    before: "Verdict | None" = None
+    result: "ComparisonResult"
+    before_repair: "ComparisonResult | None" = None
     """What was found before a repair."""
 
 
-def show(checked: Sequence[Checked], *, as_json: bool, values: bool, limit: int) -> None:
+def show(outcomes: Sequence[VerifyOutcome], *, as_json: bool, show_values: bool, limit: int) -> None:
     """The result on stdout; what was left out and why on stderr."""
     if as_json:
-        show_json({"streams": [_fields(one, values=values, limit=limit) for one in checked]})
+        show_json({"streams": [_to_json(one, values=show_values, limit=limit) for one in outcomes]})
         return
-    columns = ("table", "state", "rows", "ranges", *KINDS, "left out", "seconds")
-    found = {str(kind) for one in checked for kind, count in one.verdict.counts.items() if count}
-    spare = ["seconds", "ranges", *(kind for kind in reversed(KINDS) if kind not in found)]
-    show_table(columns, [_cells(one) for one in checked], spare=spare)
-    for one in checked:
-        for difference in one.verdict.differences[:limit]:
-            say(f"{one.stream.name}: {_line(difference, values=values)}")
-        for line in _words(one, limit):
-            say(f"{one.stream.name}: {line}")
+    columns = ("table", "state", "rows", "ranges", *DIFFERENCE_KINDS, "left out", "seconds")
+    found = {str(kind) for one in outcomes for kind, count in one.result.counts.items() if count}
+    spare = ["seconds", "ranges", *(kind for kind in reversed(DIFFERENCE_KINDS) if kind not in found)]
+    show_table(columns, [_table_row(one) for one in outcomes], optional=spare)
+    for one in outcomes:
+        for difference in one.result.differences[:limit]:
+            print_message(f"{one.stream.name}: {_describe_difference(difference, values=show_values)}")
+        for line in _describe_outcome(one, limit):
+            print_message(f"{one.stream.name}: {line}")
 
 
-def _cells(one: Checked) -> tuple[object, ...]:
-    verdict = one.verdict
-    ranges = f"{verdict.compared} of {verdict.ranges}" if verdict.seed is not None else str(verdict.ranges)
-    counts = [verdict.counts.get(kind, 0) for kind in _kinds()]
-    left = sum(verdict.left_out.told.values())
-    return (one.stream.name, verdict.state, f"{verdict.rows:,}", ranges, *counts, f"{left:,}", f"{verdict.seconds:.1f}")
+def _table_row(outcome: VerifyOutcome) -> tuple[object, ...]:
+    verdict = outcome.result
+    ranges = f"{verdict.compared_ranges} of {verdict.ranges}" if verdict.seed is not None else str(verdict.ranges)
+    counts = [verdict.counts.get(kind, 0) for kind in _difference_kinds()]
+    left = sum(verdict.left_out.counts_by_reason.values())
+    return (
+        outcome.stream.name,
+        verdict.state,
+        f"{verdict.rows:,}",
+        ranges,
+        *counts,
+        f"{left:,}",
+        f"{verdict.seconds:.1f}",
+    )
 
 
-def _kinds() -> "Sequence[Any]":
-    from syncd.verify.result import Kind
+def _difference_kinds() -> "Sequence[Any]":
+    from syncd.verify.result import DifferenceKind
 
-    return [Kind(kind) for kind in KINDS]
+    return [DifferenceKind(kind) for kind in DIFFERENCE_KINDS]
 
 
-def _line(difference: "Difference", *, values: bool) -> str:
+def _describe_difference(difference: "Difference", *, values: bool) -> str:
     key = ", ".join(f"{name}={value}" for name, value in difference.key.items())
     columns = f" in {', '.join(difference.columns)}" if difference.columns else ""
     line = f"{key}: {difference.kind}{columns}"
     if values and difference.columns:
         shown = (
-            f"{name}: {difference.here_values.get(name)!r} at the source, {difference.there_values.get(name)!r} in the"
+            f"{name}: {difference.source_values.get(name)!r} at the source, {difference.target_values.get(name)!r} in the"
             " warehouse"
             for name in difference.columns
         )
         return f"{line}: {'; '.join(shown)}"
-    if not difference.here or not difference.there:
-        return f"{line}: {'not at the source' if not difference.here else 'not in the warehouse'}"
-    return f"{line} (digests {difference.here}, {difference.there})"
+    if not difference.source_digest or not difference.target_digest:
+        return f"{line}: {'not at the source' if not difference.source_digest else 'not in the warehouse'}"
+    return f"{line} (digests {difference.source_digest}, {difference.target_digest})"
 
 
-_LEFT: Final[Mapping[str, str]] = {
+_LEFT_OUT_TEXTS: Final[Mapping[str, str]] = {
     "above_mark": "changed since what is loaded was read; the next batches bring that",
     "before_start": "before the beginning of the stream",
     "without_stamp": "without a stamp, which the first pass alone reads",
@@ -82,99 +90,107 @@ _LEFT: Final[Mapping[str, str]] = {
 }
 
 
-def _words(one: Checked, limit: int) -> "Sequence[str]":
-    verdict, found = one.verdict, list[str]()
-    if verdict.reason:
-        return [verdict.reason]
+def _describe_outcome(outcome: VerifyOutcome, limit: int) -> "Sequence[str]":
+    verdict, found = outcome.result, list[str]()
+    if verdict.not_compared_reason:
+        return [verdict.not_compared_reason]
     told, shown = verdict.counts.total(), len(verdict.differences[:limit])
     if told > shown:
         found.append(f"{told - shown:,} more differences are not shown (--limit)")
-    if _may_be_versions(one):
+    if _may_be_append_versions(outcome):
         found.append(
             "was `mode` append, and is upsert now? Then doubled rows are versions that it kept. To land all files anew,"
-            f" which leaves one of each: syncd watermark reset -t {one.stream.name} --redshift-only; or see"
+            f" which leaves one of each: syncd watermark reset -t {outcome.stream.name} --redshift-only; or see"
             ' "When append becomes upsert" in docs/drift.md'
         )
     if verdict.seed is not None:
         found.append(f"a sample, picked by --seed {verdict.seed}")
-    if verdict.kept:
-        stay = "is gone at the source and stays" if verdict.kept == 1 else "are gone at the source and stay"
-        found.append(f"{counted(verdict.kept, 'row')} {stay}, for `deletes` is ignore; hard removes, soft marks them")
-    found += [f"{counted(count, 'row')}: {_LEFT[name]}" for name, count in verdict.left_out.told.items() if count]
-    found += [f"{column.name} is compared in fetched rows only: {column.reason}" for column in verdict.unlike]
-    if verdict.partly:
-        names = ", ".join(verdict.partly)
+    if verdict.kept_ghosts:
+        stay = "is gone at the source and stays" if verdict.kept_ghosts == 1 else "are gone at the source and stay"
+        found.append(
+            f"{format_count(verdict.kept_ghosts, 'row')} {stay}, for `deletes` is ignore; hard removes, soft marks them"
+        )
+    found += [
+        f"{format_count(count, 'row')}: {_LEFT_OUT_TEXTS[name]}"
+        for name, count in verdict.left_out.counts_by_reason.items()
+        if count
+    ]
+    found += [f"{column.name} is compared in fetched rows only: {column.reason}" for column in verdict.uncomparable]
+    if verdict.partly_compared:
+        names = ", ".join(verdict.partly_compared)
         found.append(f"of values of {names} longer than 96,000 bytes, length and beginning are compared")
     if verdict.mark is not None and not verdict.proven:
-        why = f": {verdict.unproven}" if verdict.unproven else ""
+        why = f": {verdict.unproven_reason}" if verdict.unproven_reason else ""
         found.append(f"that the mark is complete is not proven{why}")
-    if prove := _proves(one):
+    if prove := _proving_command(outcome):
         found.append(
             f"both sides are equal up to it. From there on it is proven again, with the next rows, by: {prove}"
         )
     return found
 
 
-def _proves(one: Checked) -> str:
+def _proving_command(outcome: VerifyOutcome) -> str:
     """The command by which what was compared counts as proven; empty where there is none."""
-    at = one.verdict.provable
+    at = outcome.result.provable_upto
     if at is None:
         return ""
     instant = at.astimezone(UTC).replace(tzinfo=None).isoformat(" ")
-    words = f"-t {one.stream.name} --mysql-only --timestamp '{instant}'"
+    words = f"-t {outcome.stream.name} --mysql-only --timestamp '{instant}'"
     return f"syncd watermark set {words} --reason 'compared, after another table took its name'"
 
 
-def _may_be_versions(one: Checked) -> bool:
+def _may_be_append_versions(outcome: VerifyOutcome) -> bool:
     from syncd.settings import Mode
-    from syncd.verify.result import Kind
+    from syncd.verify.result import DifferenceKind
 
-    return one.stream.mode is Mode.UPSERT and bool(one.verdict.counts.get(Kind.DOUBLED, 0))
+    return outcome.stream.mode is Mode.UPSERT and bool(outcome.result.counts.get(DifferenceKind.DOUBLED, 0))
 
 
-def _fields(one: Checked, *, values: bool, limit: int) -> dict[str, object]:
-    verdict = one.verdict
+def _to_json(outcome: VerifyOutcome, *, values: bool, limit: int) -> dict[str, object]:
+    verdict = outcome.result
     return {
-        "table": one.stream.name,
-        "source": one.stream.source,
+        "table": outcome.stream.name,
+        "source": outcome.stream.source,
         "state": verdict.state,
         "rows": verdict.rows,
         "ranges": verdict.ranges,
-        "ranges_compared": verdict.compared,
-        "fetched": verdict.fetched,
+        "ranges_compared": verdict.compared_ranges,
+        "fetched": verdict.fetched_count,
         "seed": verdict.seed,
-        **{str(kind): verdict.counts.get(kind, 0) for kind in _kinds()},
-        "kept": verdict.kept,
-        "left_out": verdict.left_out.told,
-        "fetched_only": [{"column": one.name, "reason": one.reason} for one in verdict.unlike],
-        "partly": list(verdict.partly),
-        "differences": [_difference(difference, values=values) for difference in verdict.differences[:limit]],
-        "repaired": {str(kind): one.before.counts.get(kind, 0) for kind in _kinds()} if one.before else None,
-        "mark": verdict.mark.texts() if verdict.mark is not None else None,
+        **{str(kind): verdict.counts.get(kind, 0) for kind in _difference_kinds()},
+        "kept": verdict.kept_ghosts,
+        "left_out": verdict.left_out.counts_by_reason,
+        "fetched_only": [{"column": one.name, "reason": one.reason} for one in verdict.uncomparable],
+        "partly": list(verdict.partly_compared),
+        "differences": [_difference_to_json(difference, values=values) for difference in verdict.differences[:limit]],
+        "repaired": {str(kind): outcome.before_repair.counts.get(kind, 0) for kind in _difference_kinds()}
+        if outcome.before_repair
+        else None,
+        "mark": verdict.mark.to_texts() if verdict.mark is not None else None,
         "proven": verdict.proven,
-        "unproven_because": verdict.unproven or None,
-        "next": _proves(one) or None,
-        "reason": verdict.reason or None,
+        "unproven_because": verdict.unproven_reason or None,
+        "next": _proving_command(outcome) or None,
+        "reason": verdict.not_compared_reason or None,
         "seconds": round(verdict.seconds, 3),
-        "error": error_fields(verdict.error),
+        "error": error_to_json(verdict.error),
     }
 
 
-def _difference(difference: "Difference", *, values: bool) -> dict[str, object]:
+def _difference_to_json(difference: "Difference", *, values: bool) -> dict[str, object]:
     told: dict[str, object] = {
         "kind": difference.kind,
         "key": dict(difference.key),
         "columns": list(difference.columns),
-        "source_digest": difference.here,
-        "warehouse_digest": difference.there,
+        "source_digest": difference.source_digest,
+        "warehouse_digest": difference.target_digest,
     }
     if values:
         told |= {
-            "source_values": _plain(difference.here_values),
-            "warehouse_values": _plain(difference.there_values),
+            "source_values": _values_to_json(difference.source_values),
+            "warehouse_values": _values_to_json(difference.target_values),
         }
     return told
 
 
-def _plain(values: Mapping[str, object]) -> dict[str, object]:
+def _values_to_json(values: Mapping[str, object]) -> dict[str, object]:
     return {name: value.hex() if isinstance(value, bytes) else value for name, value in values.items()}

@@ -6,44 +6,48 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.cli.output import say, show_json, show_table
-from syncd.cli.stream_options import Named, agreed, error_fields, leave, told
-from syncd.cli.views.mark_format import marks, position
+from syncd.cli.output import print_message, show_json, show_table
+from syncd.cli.stream_options import SelectedStream, error_to_json, exit_with_worst, report_error, require_confirmation
+from syncd.cli.views.mark_format import format_position, marks_to_json
 from watermarks.document import Stage, Watermark
 from watermarks.errors import HintedError
 from watermarks.operator import Operator
 
 if TYPE_CHECKING:
-    from syncd.app.operator_context import Desk
-    from syncd.operations.change_impact import Heap
-    from syncd.operations.mark_change import Act, Preview
+    from syncd.app.operator_context import OperatorContext
+    from syncd.operations.change_impact import BatchCount
+    from syncd.operations.mark_change import ChangePreview, MarkChange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class PlannedMarkChange:
     """One stream's marks, before and after, and what comes of it."""
 
-    what: str
-    named: Named
-    act: "Act"
-    seen: "Preview"
+    action: str
+    selected: SelectedStream
+    apply: "MarkChange"
+    preview: "ChangePreview"
     rows: int | None = None
     """About how many rows will be read; None where nobody knows."""
-    trouble: str = ""
+    rows_unknown_because: str = ""
     """Why nobody knows."""
-    at_work: dict[str, str] = field(default_factory=dict[str, str])
+    busy_stages: dict[str, str] = field(default_factory=dict[str, str])
     """The processes that hold a stage of it now."""
-    made: Watermark | None = None
+    written: Watermark | None = None
     error: HintedError | None = None
     """Why it was not made, though it was agreed to."""
 
     @property
     def after(self) -> Watermark:
-        return self.made or self.seen.after
+        return self.written or self.preview.after
 
 
-def carry_out(
-    desk: "Desk", what: str, named: Sequence[Named], words: dict[str, Any], act_of: Callable[[Named], "Act"]
+def change_marks(
+    context: "OperatorContext",
+    action: str,
+    selected: Sequence[SelectedStream],
+    options: dict[str, Any],
+    make_act: Callable[[SelectedStream], "MarkChange"],
 ) -> None:
     """Show what a change would bring to each stream; make it, where that is agreed to.
 
@@ -53,107 +57,127 @@ def carry_out(
         Misuse: nobody is there to be asked.
         Abort: the answer is no.
     """
-    from syncd.app.operator_context import who
+    from syncd.app.operator_context import current_operator
 
-    person = Operator(journal=desk.journal, who=who(), why=words["reason"])
-    changes = [_weighed(desk, what, one, act_of(one), person) for one in named]
-    if not words["as_json"]:
+    person = Operator(journal=context.journal, author=current_operator(), reason=options["reason"])
+    changes = [_preview_change(context, action, one, make_act(one), person) for one in selected]
+    if not options["as_json"]:
         for change in changes:
             _show(change)
-    if not words["dry_run"]:
-        agreed(f"{what.capitalize()} {'this' if len(changes) == 1 else f'these {len(changes)}'}?", yes=words["yes"])
-        changes = [_made(change, person) for change in changes]
+    if not options["dry_run"]:
+        require_confirmation(
+            f"{action.capitalize()} {'this' if len(changes) == 1 else f'these {len(changes)}'}?", yes=options["yes"]
+        )
+        changes = [_apply_change(change, person) for change in changes]
     for change in (each for each in changes if each.error is None):
-        for stage, process in change.at_work.items():
-            say(f"{change.named.name}: {stage} is at work ({process}), and takes a change at its next batch")
-    if words["as_json"]:
-        asked = {"dry_run": words["dry_run"], "who": person.who, "reason": person.why}
-        show_json({**asked, "streams": [_fields(change) for change in changes]})
-    leave([told(change.named.name, change.error) for change in changes if change.error is not None])
+        for stage, process in change.busy_stages.items():
+            print_message(
+                f"{change.selected.name}: {stage} is at work ({process}), and takes a change at its next batch"
+            )
+    if options["as_json"]:
+        asked = {"dry_run": options["dry_run"], "who": person.author, "reason": person.reason}
+        show_json({**asked, "streams": [_to_json(change) for change in changes]})
+    exit_with_worst(
+        [report_error(change.selected.name, change.error) for change in changes if change.error is not None]
+    )
 
 
-def _made(change: Change, person: Operator) -> Change:
+def _apply_change(change: PlannedMarkChange, operator: Operator) -> PlannedMarkChange:
     """The change once it is made, which is said at once."""
-    from syncd.operations.mark_change import done
+    from syncd.operations.mark_change import apply_change
 
-    name = change.named.name
+    name = change.selected.name
     try:
-        made = done(change.seen, person, change.act)
+        made = apply_change(change.preview, operator, change.apply)
     except HintedError as error:
         return replace(change, error=error)
-    back = "" if change.what == "undo" else f"; to take it back: syncd watermark undo -t {name}"
-    say(f"{name}: {change.what} as revision {made.revision}{back}")
-    return replace(change, made=made)
+    back = "" if change.action == "undo" else f"; to take it back: syncd watermark undo -t {name}"
+    print_message(f"{name}: {change.action} as revision {made.revision}{back}")
+    return replace(change, written=made)
 
 
-def _weighed(desk: "Desk", what: str, one: Named, act: "Act", person: Operator) -> Change:
-    from syncd.operations.mark_change import preview
+def _preview_change(
+    context: "OperatorContext", action: str, selected: SelectedStream, act: "MarkChange", operator: Operator
+) -> PlannedMarkChange:
+    from syncd.operations.mark_change import preview_change
 
-    seen = preview(desk.journal, desk.lake, one.stream, person, act)
-    working = {str(stage): process for stage in Stage if (process := desk.at_work(one.stream, stage)) is not None}
-    change = Change(what=what, named=one, act=act, seen=seen, at_work=working)
-    if not seen.reads_on:
+    seen = preview_change(context.journal, context.lake, selected.stream, operator, act)
+    working = {
+        str(stage): process
+        for stage in Stage
+        if (process := context.find_active_owner(selected.stream, stage)) is not None
+    }
+    change = PlannedMarkChange(action=action, selected=selected, apply=act, preview=seen, busy_stages=working)
+    if not seen.changes_read_position:
         return replace(change, rows=0)
-    if one.settings is None:
-        return replace(change, trouble="it is not configured")
-    asked = desk.asked(one.settings, behind=seen.after.chain.cursor)
-    return replace(change, rows=asked.rows, trouble=asked.trouble)
+    if selected.settings is None:
+        return replace(change, rows_unknown_because="it is not configured")
+    asked = context.query_source(selected.settings, after=seen.after.required_extract_progress.cursor)
+    return replace(change, rows=asked.rows_behind, rows_unknown_because=asked.problem)
 
 
-def _show(change: Change) -> None:
-    before, after, weight = change.seen.before, change.seen.after, change.seen.weight
-    half, old = after.chain, before.chain
-    click.echo(change.named.name)
+def _show(change: PlannedMarkChange) -> None:
+    before, after, weight = change.preview.before, change.preview.after, change.preview.impact
+    half, old = after.required_extract_progress, before.required_extract_progress
+    click.echo(change.selected.name)
     show_table(
         ("  ", "before", "after"),
         [
             ("  generation", old.generation, half.generation),
-            ("  read on behind", position(old.cursor) or "the start", position(half.cursor) or "the start"),
-            ("  load generation", before.loaded.load_generation, after.loaded.load_generation),
-            ("  load on behind", before.loaded.last, after.loaded.last),
-            ("  loaded mark", position(before.loaded.cursor), position(after.loaded.cursor)),
+            (
+                "  read on behind",
+                format_position(old.cursor) or "the start",
+                format_position(half.cursor) or "the start",
+            ),
+            ("  load generation", before.load_progress.load_generation, after.load_progress.load_generation),
+            ("  load on behind", before.load_progress.last_batch, after.load_progress.last_batch),
+            (
+                "  loaded mark",
+                format_position(before.load_progress.cursor),
+                format_position(after.load_progress.cursor),
+            ),
         ],
     )
-    if change.seen.reads_on:
-        click.echo(f"  to read: {_rows(change)}")
-    again = f"; again, of these: {_heap(weight.again)}" if weight.again.batches else ""
-    click.echo(f"  to land: {_heap(weight.due)}{again}")
-    if weight.left_out.batches:
-        click.echo(f"  left out: {_heap(weight.left_out)}")
+    if change.preview.changes_read_position:
+        click.echo(f"  to read: {_describe_rows(change)}")
+    again = f"; again, of these: {_describe_batches(weight.to_reload)}" if weight.to_reload.batches else ""
+    click.echo(f"  to land: {_describe_batches(weight.to_load)}{again}")
+    if weight.to_skip.batches:
+        click.echo(f"  left out: {_describe_batches(weight.to_skip)}")
     click.echo("  all files stay in the lake")
 
 
-def _rows(change: Change) -> str:
+def _describe_rows(change: PlannedMarkChange) -> str:
     if change.rows is not None:
         return f"about {change.rows:,} rows, as MySQL guesses"
-    return f"nobody knows how many rows: {change.trouble or 'MySQL tells no number'}"
+    return f"nobody knows how many rows: {change.rows_unknown_because or 'MySQL tells no number'}"
 
 
-def _heap(heap: "Heap") -> str:
-    if not heap.batches:
+def _describe_batches(batches: "BatchCount") -> str:
+    if not batches.batches:
         return "nothing"
-    rows = "" if heap.rows is None else f", {heap.rows:,} rows"
-    return f"{heap.batches:,} batch{'' if heap.batches == 1 else 'es'}{rows}"
+    rows = "" if batches.rows is None else f", {batches.rows:,} rows"
+    return f"{batches.batches:,} batch{'' if batches.batches == 1 else 'es'}{rows}"
 
 
-def _fields(change: Change) -> dict[str, Any]:
-    weight = change.seen.weight
+def _to_json(change: PlannedMarkChange) -> dict[str, Any]:
+    weight = change.preview.impact
     return {
-        "table": change.named.name,
-        "source": change.named.stream.source,
-        "change": change.what,
-        "made": change.made is not None,
-        "before": marks(change.seen.before),
-        "after": marks(change.after),
+        "table": change.selected.name,
+        "source": change.selected.stream.source,
+        "change": change.action,
+        "made": change.written is not None,
+        "before": marks_to_json(change.preview.before),
+        "after": marks_to_json(change.after),
         "rows_to_read": change.rows,
-        "unknown_because": change.trouble or None,
-        "to_land": _heap_fields(weight.due),
-        "to_land_again": _heap_fields(weight.again),
-        "left_out": _heap_fields(weight.left_out),
-        "at_work": change.at_work,
-        "error": error_fields(change.error),
+        "unknown_because": change.rows_unknown_because or None,
+        "to_land": _batches_to_json(weight.to_load),
+        "to_land_again": _batches_to_json(weight.to_reload),
+        "left_out": _batches_to_json(weight.to_skip),
+        "at_work": change.busy_stages,
+        "error": error_to_json(change.error),
     }
 
 
-def _heap_fields(heap: "Heap") -> dict[str, int | None]:
-    return {"batches": heap.batches, "rows": heap.rows}
+def _batches_to_json(batches: "BatchCount") -> dict[str, int | None]:
+    return {"batches": batches.batches, "rows": batches.rows}

@@ -5,109 +5,128 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.cli.exit_codes import Exit
-from syncd.cli.output import say, show_json
-from syncd.cli.stream_options import Named, chosen, common, error_fields, leave, open_desk, tables, told
-from syncd.cli.views.mark_format import marks
-from syncd.cli.watermark.options import consent
-from syncd.observe.event_text import counted
+from syncd.cli.exit_codes import ExitCode
+from syncd.cli.output import print_message, show_json
+from syncd.cli.stream_options import (
+    SelectedStream,
+    common_options,
+    error_to_json,
+    exit_with_worst,
+    open_operator_context,
+    report_error,
+    select_streams,
+    table_options,
+)
+from syncd.cli.views.mark_format import marks_to_json
+from syncd.cli.watermark.options import consent_options
+from syncd.observe.event_text import format_count
 from watermarks.document import Watermark
 from watermarks.errors import HintedError
 from watermarks.history import Journal
 from watermarks.operator import Operator
 
 if TYPE_CHECKING:
-    from syncd.app.operator_context import Desk
-    from syncd.operations.consistency_check import Checked, Finding
-    from syncd.operations.watermark_rebuild import FromHistory
+    from syncd.app.operator_context import OperatorContext
+    from syncd.operations.consistency_check import Inconsistency, MarkCheckResult
+    from syncd.operations.watermark_rebuild import HistoryState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Looked:
+class CheckOutcome:
     """One stream that was checked, or why it could not be."""
 
-    named: Named
-    checked: "Checked | None" = None
+    selected: SelectedStream
+    result: "MarkCheckResult | None" = None
     error: HintedError | None = None
 
     @property
-    def findings(self) -> "tuple[Finding, ...]":
-        return self.checked.findings if self.checked else ()
+    def findings(self) -> "tuple[Inconsistency, ...]":
+        return self.result.findings if self.result else ()
 
 
 @click.command()
-@tables
+@table_options
 @click.option("--full", is_flag=True, help="Look at every entry and batch, not only at the newest 1,000.")
 @click.option("--lake-only", is_flag=True, help="Do not ask the warehouse.")
-@common
-def check(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by name
+@common_options
+def check(**options: Any) -> None:  # noqa: ANN401  # options of click arrive by name
     """Compare marks, history, manifests, files, ledger and target; nothing is changed.
 
     Exit 7: something does not agree. Exit 12: a watermark cannot be read.
     """
-    with open_desk(words["config"]) as desk:
-        named = chosen(desk, words["tables"], all_=words["all_"])
-        looked = [_checked(desk, one, full=words["full"], warehouse=not words["lake_only"]) for one in named]
-    if words["as_json"]:
-        show_json({"streams": [_check_fields(one) for one in looked]})
+    with open_operator_context(options["config"]) as desk:
+        named = select_streams(desk, options["tables"], all_=options["all_"])
+        looked = [
+            _check_stream(desk, one, full=options["full"], ask_warehouse=not options["lake_only"]) for one in named
+        ]
+    if options["as_json"]:
+        show_json({"streams": [_check_to_json(one) for one in looked]})
     else:
         for one in looked:
             _show_check(one)
-    codes = [told(one.named.name, one.error) for one in looked if one.error is not None]
-    leave([*codes, *(Exit.DOUBT for one in looked if one.findings)])
+    codes = [report_error(one.selected.name, one.error) for one in looked if one.error is not None]
+    exit_with_worst([*codes, *(ExitCode.DOUBT for one in looked if one.findings)])
 
 
-def _checked(desk: "Desk", named: Named, *, full: bool, warehouse: bool) -> Looked:
-    from syncd.operations.consistency_check import Check
-    from syncd.operations.mark_change import require_run
+def _check_stream(
+    context: "OperatorContext", selected: SelectedStream, *, full: bool, ask_warehouse: bool
+) -> CheckOutcome:
+    from syncd.operations.consistency_check import MarkCheck
+    from syncd.operations.mark_change import require_known_stream
 
     try:
-        state = require_run(desk.journal.newest(named.stream.stem), named.stream)
-        books = desk.books(named.settings) if warehouse and named.settings is not None else None
-        checking = Check(stream=named.stream, journal=desk.journal, shelf=desk.lake, books=books, all_=full)
-        return Looked(named=named, checked=checking.checked(state))
+        state = require_known_stream(context.journal.read_newest(selected.stream.stem), selected.stream)
+        books = context.ledger_reader(selected.settings) if ask_warehouse and selected.settings is not None else None
+        checking = MarkCheck(
+            stream=selected.stream, journal=context.journal, file_listing=context.lake, ledger=books, check_all=full
+        )
+        return CheckOutcome(selected=selected, result=checking.run(state))
     except HintedError as error:
-        return Looked(named=named, error=error)
+        return CheckOutcome(selected=selected, error=error)
 
 
-def _show_check(one: Looked) -> None:
-    if one.checked is None:
+def _show_check(outcome: CheckOutcome) -> None:
+    if outcome.result is None:
         return
-    seen = one.checked
-    ledger = "the warehouse was not asked" if seen.landed is None else f"{seen.landed:,} entries of the ledger"
-    files = counted(seen.files, "file") + (f" ({seen.cleaned:,} of them cleaned)" if seen.cleaned else "")
-    what = f"{seen.entries:,} entries of history, {counted(seen.batches, 'batch')}, {files}, {ledger}"
-    only = "" if seen.whole else " (the newest; all of them with --full)"
+    seen = outcome.result
+    ledger = (
+        "the warehouse was not asked"
+        if seen.ledger_entries is None
+        else f"{seen.ledger_entries:,} entries of the ledger"
+    )
+    files = format_count(seen.files, "file") + (f" ({seen.cleaned:,} of them cleaned)" if seen.cleaned else "")
+    what = f"{seen.entries:,} entries of history, {format_count(seen.batches, 'batch')}, {files}, {ledger}"
+    only = "" if seen.is_complete else " (the newest; all of them with --full)"
     verdict = f"{len(seen.findings)} found" if seen.findings else "all agree"
-    click.echo(f"{one.named.name}: {verdict}: {what}{only}")
+    click.echo(f"{outcome.selected.name}: {verdict}: {what}{only}")
     for finding in seen.findings:
         click.echo(f"  {finding.about}: {finding.message}")
-        click.echo(f"    next: {finding.next}")
+        click.echo(f"    next: {finding.remedy}")
 
 
-def _check_fields(one: Looked) -> dict[str, Any]:
-    seen = one.checked
+def _check_to_json(outcome: CheckOutcome) -> dict[str, Any]:
+    seen = outcome.result
     return {
-        "table": one.named.name,
-        "source": one.named.stream.source,
+        "table": outcome.selected.name,
+        "source": outcome.selected.stream.source,
         "agrees": seen is not None and not seen.findings,
         "entries": seen.entries if seen else None,
         "batches": seen.batches if seen else None,
         "files": seen.files if seen else None,
         "cleaned": seen.cleaned if seen else None,
-        "landed": seen.landed if seen else None,
-        "whole": seen.whole if seen else None,
-        "findings": [{"about": each.about, "message": each.message, "next": each.next} for each in one.findings],
-        "error": error_fields(one.error),
+        "landed": seen.ledger_entries if seen else None,
+        "whole": seen.is_complete if seen else None,
+        "findings": [{"about": each.about, "message": each.message, "next": each.remedy} for each in outcome.findings],
+        "error": error_to_json(outcome.error),
     }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mended:
+class RebuildOutcome:
     """One stream, what proves its marks, and what was or would be written."""
 
-    named: Named
-    history: "FromHistory | None" = None
+    selected: SelectedStream
+    history: "HistoryState | None" = None
     ledger: str | None = None
     """What the ledger proves, in words; None where it was not asked."""
     after: Watermark | None = None
@@ -116,104 +135,119 @@ class Mended:
 
 
 @click.command()
-@tables
+@table_options
 @click.option("--from-ledger", is_flag=True, help="Move the loaded mark to what the warehouse's ledger proves.")
-@consent
-@common
-def rebuild(**words: Any) -> None:  # noqa: ANN401  # as above
+@consent_options
+@common_options
+def rebuild(**options: Any) -> None:  # noqa: ANN401  # as above
     """Write a watermark anew from its history alone; with --from-ledger its loaded half from the ledger.
 
     Without --yes it says what is proven and what would be written, and changes nothing.
     """
-    writes = words["yes"] and not words["dry_run"]
-    with open_desk(words["config"]) as desk:
-        named = chosen(desk, words["tables"], all_=words["all_"])
-        mended = [_mended(desk, one, words, writes=False) for one in named]
-        if not words["as_json"]:
+    writes = options["yes"] and not options["dry_run"]
+    with open_operator_context(options["config"]) as desk:
+        named = select_streams(desk, options["tables"], all_=options["all_"])
+        mended = [_rebuild_stream(desk, one, options, write=False) for one in named]
+        if not options["as_json"]:
             for one in mended:
-                _show_mended(one)
+                _show_rebuild(one)
         if writes:
             mended = [
-                one if one.error or not one.after else _mended(desk, one.named, words, writes=True) for one in mended
+                one if one.error or not one.after else _rebuild_stream(desk, one.selected, options, write=True)
+                for one in mended
             ]
             for one in mended:
                 if one.after is not None and one.error is None:
-                    say(f"{one.named.name}: written, revision {one.after.revision}")
-    if words["as_json"]:
-        show_json({"written": writes, "streams": [_mended_fields(one) for one in mended]})
+                    print_message(f"{one.selected.name}: written, revision {one.after.revision}")
+    if options["as_json"]:
+        show_json({"written": writes, "streams": [_rebuild_to_json(one) for one in mended]})
     elif not writes and any(one.after for one in mended):
-        say("nothing was written: say --yes")
-    leave([told(one.named.name, one.error) for one in mended if one.error is not None])
+        print_message("nothing was written: say --yes")
+    exit_with_worst([report_error(one.selected.name, one.error) for one in mended if one.error is not None])
 
 
-def _mended(desk: "Desk", named: Named, words: dict[str, Any], *, writes: bool) -> Mended:
-    from syncd.operations.overlay_store import Unwritten
-    from syncd.operations.watermark_rebuild import from_history
+def _rebuild_stream(
+    context: "OperatorContext", selected: SelectedStream, options: dict[str, Any], *, write: bool
+) -> RebuildOutcome:
+    from syncd.operations.overlay_store import OverlayStore
+    from syncd.operations.watermark_rebuild import read_history_state
 
-    store = desk.store if writes else Unwritten(desk.store)
-    journal = Journal(store, Watermark, clock=desk.clock)
-    one = Mended(named=named)
+    store = context.store if write else OverlayStore(context.store)
+    journal = Journal(store, Watermark, clock=context.clock)
+    one = RebuildOutcome(selected=selected)
     try:
-        if words["from_ledger"]:
-            return _from_ledger(desk, one, journal, words)
-        one = replace(one, history=from_history(journal, named.stream))
+        if options["from_ledger"]:
+            return _rebuild_from_ledger(context, one, journal, options)
+        one = replace(one, history=read_history_state(journal, selected.stream))
         assert one.history is not None
-        return one if one.history.same else replace(one, after=journal.rebuild(named.stream.stem))
+        return one if one.history.is_same else replace(one, after=journal.rebuild(selected.stream.stem))
     except HintedError as error:
         return replace(one, error=error)
 
 
-def _from_ledger(desk: "Desk", one: Mended, journal: Journal[Watermark], words: dict[str, Any]) -> Mended:
-    from syncd.app.operator_context import who
+def _rebuild_from_ledger(
+    context: "OperatorContext", outcome: RebuildOutcome, journal: Journal[Watermark], options: dict[str, Any]
+) -> RebuildOutcome:
+    from syncd.app.operator_context import current_operator
     from syncd.errors import ConfigError
-    from syncd.operations.watermark_rebuild import follow_ledger
+    from syncd.operations.watermark_rebuild import rebuild_loaded_mark
 
-    books = desk.books(one.named.required())
+    books = context.ledger_reader(outcome.selected.require_settings())
     if books is None:
-        raise ConfigError(f"{one.named.name} has no warehouse", hint="Add `warehouse:` to the configuration.")
-    person = Operator(journal=journal, who=who(), why=words["reason"] or "what the ledger proves")
-    followed = follow_ledger(journal, one.named.stream, books, person=person)
+        raise ConfigError(f"{outcome.selected.name} has no warehouse", hint="Add `warehouse:` to the configuration.")
+    person = Operator(journal=journal, author=current_operator(), reason=options["reason"] or "what the ledger proves")
+    followed = rebuild_loaded_mark(journal, outcome.selected.stream, books, operator=person)
     if followed.after is None:
-        return replace(one, ledger=f"{followed.entries:,} entries, and the loaded mark agrees with them")
-    held = followed.held
+        return replace(outcome, ledger=f"{followed.entries:,} entries, and the loaded mark agrees with them")
+    held = followed.comparison
     what = (
-        f"{len(held.behind)} batches that the mark says are loaded are not there"
-        if held.behind
+        f"{len(held.lost)} batches that the mark says are loaded are not there"
+        if held.lost
         else (f"{len(held.ahead)} batches have landed that the mark does not know of")
     )
-    return replace(one, ledger=f"proves everything up to batch {held.upto}: {what}", after=followed.after)
+    return replace(outcome, ledger=f"proves everything up to batch {held.proven_upto}: {what}", after=followed.after)
 
 
-def _show_mended(one: Mended) -> None:
-    if one.error is not None:
+def _show_rebuild(outcome: RebuildOutcome) -> None:
+    if outcome.error is not None:
         return
-    if one.history is not None:
-        told_of = one.history
+    if outcome.history is not None:
+        told_of = outcome.history
         proof = f"{told_of.entries:,} entries of its history follow each other up to revision {told_of.revision}"
-        stands = "the document says the same" if told_of.same else f"in the document's place stands {told_of.stood}"
-        click.echo(f"{one.named.name}: {proof}; {stands}")
-    if one.ledger is not None:
-        click.echo(f"{one.named.name}: the ledger {one.ledger}" if one.after else f"{one.named.name}: {one.ledger}")
-    if one.after is not None:
-        half = one.after.chain
-        click.echo(f"  to write: batch {half.last} extracted, batch {one.after.loaded.last} loaded")
+        stands = (
+            "the document says the same"
+            if told_of.is_same
+            else f"in the document's place stands {told_of.current_document}"
+        )
+        click.echo(f"{outcome.selected.name}: {proof}; {stands}")
+    if outcome.ledger is not None:
+        click.echo(
+            f"{outcome.selected.name}: the ledger {outcome.ledger}"
+            if outcome.after
+            else f"{outcome.selected.name}: {outcome.ledger}"
+        )
+    if outcome.after is not None:
+        half = outcome.after.required_extract_progress
+        click.echo(
+            f"  to write: batch {half.last_batch} extracted, batch {outcome.after.load_progress.last_batch} loaded"
+        )
     else:
         click.echo("  nothing has to be written")
 
 
-def _mended_fields(one: Mended) -> dict[str, Any]:
+def _rebuild_to_json(outcome: RebuildOutcome) -> dict[str, Any]:
     return {
-        "table": one.named.name,
-        "source": one.named.stream.source,
+        "table": outcome.selected.name,
+        "source": outcome.selected.stream.source,
         "history": None
-        if one.history is None
+        if outcome.history is None
         else {
-            "revision": one.history.revision,
-            "entries": one.history.entries,
-            "stood": one.history.stood,
-            "same": one.history.same,
+            "revision": outcome.history.revision,
+            "entries": outcome.history.entries,
+            "stood": outcome.history.current_document,
+            "same": outcome.history.is_same,
         },
-        "ledger": one.ledger,
-        "after": marks(one.after) if one.after else None,
-        "error": error_fields(one.error),
+        "ledger": outcome.ledger,
+        "after": marks_to_json(outcome.after) if outcome.after else None,
+        "error": error_to_json(outcome.error),
     }

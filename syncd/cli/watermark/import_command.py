@@ -9,20 +9,29 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from syncd.cli.instant import InstantType
-from syncd.cli.output import say, show_json
-from syncd.cli.stream_options import Named, agreed, chosen, common, leave, open_desk, tables, told
-from syncd.cli.watermark.import_view import Adoption, fields, show
-from syncd.cli.watermark.options import consent
+from syncd.cli.output import print_message, show_json
+from syncd.cli.stream_options import (
+    SelectedStream,
+    common_options,
+    exit_with_worst,
+    open_operator_context,
+    report_error,
+    require_confirmation,
+    select_streams,
+    table_options,
+)
+from syncd.cli.watermark.import_view import TableImport, import_to_json, show
+from syncd.cli.watermark.options import consent_options
 from watermarks.errors import HintedError
 from watermarks.operator import Operator
 
 if TYPE_CHECKING:
-    from syncd.app.operator_context import Desk
-    from syncd.operations.import_tables import Adopter, Wish
+    from syncd.app.operator_context import OperatorContext
+    from syncd.operations.import_tables import ImportInspector, ImportRequest
 
 
 @click.command("import")
-@tables
+@table_options
 @click.option(
     "--from",
     "place",
@@ -40,123 +49,133 @@ if TYPE_CHECKING:
 )
 @click.option("--with-differences", is_flag=True, help="Take it over although rows differ: they are to be repaired.")
 @click.option("--wait", default="60s", show_default=True, help="How long to wait for old transactions at the source.")
-@consent
-@common
-def import_(**words: Any) -> None:  # noqa: ANN401  # options of click arrive by name
+@consent_options
+@common_options
+def import_(**options: Any) -> None:  # noqa: ANN401  # options of click arrive by name
     """Take over tables that something else has loaded; no row is copied.
 
     The target is compared with the source up to its own last row, or up to where the earlier tool's document says it
     read; what can still change at the source is left out. Where both are equal, the marks are set there, and the next
     run reads what is newer. Where they differ, nothing is set, and the exit code is 7.
     """
-    from syncd.app.operator_context import who
-    from syncd.operations.import_tables import Adopter, Wish
+    from syncd.app.operator_context import current_operator
+    from syncd.operations.import_tables import ImportInspector, ImportRequest
 
-    wait = _wait(words["wait"])
-    with open_desk(words["config"]) as desk:
-        named = chosen(desk, words["tables"], all_=words["all_"])
-        _require_sense(words, named)
-        wish = Wish(timestamp=words["timestamp"], key=words["key"])
-        with Adopter(desk, environ=os.environ, wait=wait) as adopter:
-            found = [_looked(desk, adopter, one, wish, words) for one in named]
-        person = Operator(journal=desk.journal, who=who(), why=words["reason"])
-        found = [_previewed(desk, one, person) for one in found]
-        if not words["as_json"]:
+    wait = _parse_wait(options["wait"])
+    with open_operator_context(options["config"]) as desk:
+        named = select_streams(desk, options["tables"], all_=options["all_"])
+        _check_options(options, named)
+        wish = ImportRequest(timestamp=options["timestamp"], key=options["key"])
+        with ImportInspector(desk, environ=os.environ, horizon_wait=wait) as adopter:
+            found = [_compare_table(desk, adopter, one, wish, options) for one in named]
+        person = Operator(journal=desk.journal, author=current_operator(), reason=options["reason"])
+        found = [_preview_import(desk, one, person) for one in found]
+        if not options["as_json"]:
             for one in found:
                 show(one)
-        if not words["dry_run"]:
-            found = _made(found, person, yes=words["yes"])
-    if words["as_json"]:
-        says = {"dry_run": words["dry_run"], "who": person.who, "reason": person.why}
-        show_json({**says, "streams": [fields(one) for one in found]})
-    leave([told(one.named.name, one.error) for one in found if one.error is not None])
+        if not options["dry_run"]:
+            found = _import_confirmed(found, person, yes=options["yes"])
+    if options["as_json"]:
+        says = {"dry_run": options["dry_run"], "who": person.author, "reason": person.reason}
+        show_json({**says, "streams": [import_to_json(one) for one in found]})
+    exit_with_worst([report_error(one.selected.name, one.error) for one in found if one.error is not None])
 
 
-def _wait(text: str) -> timedelta:
-    from syncd.config.value_parsers import duration
+def _parse_wait(text: str) -> timedelta:
+    from syncd.config.value_parsers import parse_duration
 
     try:
-        return duration(text)
+        return parse_duration(text)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--wait") from error
 
 
-def _require_sense(words: dict[str, Any], named: Sequence[Named]) -> None:
-    from syncd.operations.legacy_documents import is_one
+def _check_options(options: dict[str, Any], selected: Sequence[SelectedStream]) -> None:
+    from syncd.operations.legacy_documents import is_document_address
 
-    if len(named) > 1 and words["place"] is not None and is_one(words["place"]):
+    if len(selected) > 1 and options["place"] is not None and is_document_address(options["place"]):
         raise click.UsageError("--from names the document of one table: name one with -t, or a folder, with / behind")
-    if len(named) > 1 and words["key"]:
+    if len(selected) > 1 and options["key"]:
         raise click.UsageError("--id is a key of one table: name one with -t")
 
 
-def _looked(desk: "Desk", adopter: "Adopter", one: Named, wish: "Wish", words: dict[str, Any]) -> Adoption:
+def _compare_table(
+    context: "OperatorContext",
+    adopter: "ImportInspector",
+    selected: SelectedStream,
+    wish: "ImportRequest",
+    options: dict[str, Any],
+) -> TableImport:
     """What was found of one table; what stands in the way stops no other one."""
     from syncd.operations.adoption_rules import require_equal
-    from syncd.operations.legacy_documents import inherited_by
+    from syncd.operations.legacy_documents import find_legacy_document
 
-    adoption = Adoption(named=one)
+    adoption = TableImport(selected=selected)
     try:
-        settings = one.required()
-        if words["place"] is not None:
-            inherited = inherited_by(desk, one.stream, words["place"])
-            adoption = replace(adoption, inherited=inherited)
+        settings = selected.require_settings()
+        if options["place"] is not None:
+            inherited = find_legacy_document(context, selected.stream, options["place"])
+            adoption = replace(adoption, legacy_document=inherited)
             wish = replace(wish, inherited=inherited)
-        if not words["as_json"]:
-            say(f"{one.name}: comparing both sides")
-        found = adopter.look(settings, wish)
-        adoption = replace(adoption, found=found)
-        if not words["with_differences"]:
+        if not options["as_json"]:
+            print_message(f"{selected.name}: comparing both sides")
+        found = adopter.inspect(settings, wish)
+        adoption = replace(adoption, comparison=found)
+        if not options["with_differences"]:
             require_equal(found, settings)
     except HintedError as error:
         return replace(adoption, error=error)
     return adoption
 
 
-def _previewed(desk: "Desk", one: Adoption, person: Operator) -> Adoption:
+def _preview_import(context: "OperatorContext", table_import: TableImport, operator: Operator) -> TableImport:
     """What the change would be, where it may be made."""
-    from syncd.operations.import_tables import takeover_of
-    from syncd.operations.mark_change import preview
+    from syncd.operations.import_tables import takeover_from
+    from syncd.operations.mark_change import preview_change
 
-    if one.found is None or one.error is not None:
-        return one
-    takeover = takeover_of(one.found)
-    stream = one.named.stream
+    if table_import.comparison is None or table_import.error is not None:
+        return table_import
+    takeover = takeover_from(table_import.comparison)
+    stream = table_import.selected.stream
     try:
-        seen = preview(desk.journal, desk.lake, stream, person, lambda who: who.take_over(stream, takeover))
+        seen = preview_change(
+            context.journal, context.lake, stream, operator, lambda who: who.import_position(stream, takeover)
+        )
     except HintedError as error:
-        return replace(one, error=error)
-    asked = desk.asked(one.named.required(), behind=one.found.mark)
-    return replace(one, seen=seen, rows=asked.rows)
+        return replace(table_import, error=error)
+    asked = context.query_source(table_import.selected.require_settings(), after=table_import.comparison.mark)
+    return replace(table_import, preview=seen, rows=asked.rows_behind)
 
 
-def _made(found: Sequence[Adoption], person: Operator, *, yes: bool) -> list[Adoption]:
+def _import_confirmed(table_imports: Sequence[TableImport], operator: Operator, *, yes: bool) -> list[TableImport]:
     """Take over what can be, where that is agreed to.
 
     Raises:
         Misuse: nobody is there to be asked.
         Abort: the answer is no.
     """
-    wanted = [one for one in found if one.is_open]
+    wanted = [one for one in table_imports if one.is_importable]
     if wanted:
-        agreed(f"Take {'it' if len(wanted) == 1 else f'these {len(wanted)}'} over?", yes=yes)
-    return [_taken_over(one, person) if one.is_open else one for one in found]
+        require_confirmation(f"Take {'it' if len(wanted) == 1 else f'these {len(wanted)}'} over?", yes=yes)
+    return [_import_table(one, operator) if one.is_importable else one for one in table_imports]
 
 
-def _taken_over(one: Adoption, person: Operator) -> Adoption:
+def _import_table(table_import: TableImport, operator: Operator) -> TableImport:
     """Take over one table, and say so."""
-    from syncd.operations.import_tables import takeover_of
-    from syncd.operations.mark_change import done
+    from syncd.operations.import_tables import takeover_from
+    from syncd.operations.mark_change import apply_change
 
-    assert one.found
-    assert one.seen
-    takeover, stream = takeover_of(one.found), one.named.stream
+    assert table_import.comparison
+    assert table_import.preview
+    takeover, stream = takeover_from(table_import.comparison), table_import.selected.stream
     try:
-        state = done(one.seen, person, lambda who: who.take_over(stream, takeover))
+        state = apply_change(table_import.preview, operator, lambda who: who.import_position(stream, takeover))
     except HintedError as error:
-        return replace(one, error=error)
-    say(f"{one.named.name}: taken over as revision {state.revision}")
-    if not one.found.equal:
-        count = one.found.verdict.counts.total()
-        say(f"{one.named.name}: {count:,} rows differ still: syncd verify -t {one.named.name} --repair --yes")
-    return replace(one, made=state)
+        return replace(table_import, error=error)
+    print_message(f"{table_import.selected.name}: taken over as revision {state.revision}")
+    if not table_import.comparison.is_equal:
+        count = table_import.comparison.comparison.counts.total()
+        print_message(
+            f"{table_import.selected.name}: {count:,} rows differ still: syncd verify -t {table_import.selected.name} --repair --yes"
+        )
+    return replace(table_import, written=state)

@@ -7,171 +7,185 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from syncd.cli.output import show_table
-from syncd.cli.stream_options import Named, error_fields
-from syncd.cli.views.mark_format import marks, position
+from syncd.cli.stream_options import SelectedStream, error_to_json
+from syncd.cli.views.mark_format import format_position, marks_to_json
 from watermarks.document import Watermark
 from watermarks.errors import HintedError
 
 if TYPE_CHECKING:
-    from syncd.operations.adoption_rules import Found, Inherited
-    from syncd.operations.mark_change import Preview
+    from syncd.operations.adoption_rules import ImportCheck, LegacyDocument
+    from syncd.operations.mark_change import ChangePreview
 
-KINDS: Final = ("lost", "stale", "different", "ghost", "doubled")
+DIFFERENCE_KINDS: Final = ("lost", "stale", "different", "ghost", "doubled")
 
 
-class State(StrEnum):
+class ImportState(StrEnum):
     """How it ended for one table, in a word or two."""
 
-    TAKEN = "taken over"
+    IMPORTED = "taken over"
     READY = "ready"
     """It can be taken over, and was not: nobody agreed yet."""
-    THERE = "taken over already"
+    ALREADY_IMPORTED = "taken over already"
     DIFFERENT = "different"
     FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Adoption:
+class TableImport:
     """One table on its way."""
 
-    named: Named
-    inherited: "Inherited | None" = None
-    found: "Found | None" = None
-    seen: "Preview | None" = None
+    selected: SelectedStream
+    legacy_document: "LegacyDocument | None" = None
+    comparison: "ImportCheck | None" = None
+    preview: "ChangePreview | None" = None
     rows: int | None = None
     """About how many rows the next run will read; None where nobody knows."""
-    made: Watermark | None = None
+    written: Watermark | None = None
     error: HintedError | None = None
 
     @property
-    def stands(self) -> bool:
+    def is_already_imported(self) -> bool:
         """Whether both marks stand there already."""
-        if self.seen is None or self.found is None:
+        if self.preview is None or self.comparison is None:
             return False
-        before = self.seen.before
-        return before.chain.cursor == before.loaded.cursor == self.found.mark
+        before = self.preview.before
+        return before.required_extract_progress.cursor == before.load_progress.cursor == self.comparison.mark
 
     @property
-    def is_open(self) -> bool:
+    def is_importable(self) -> bool:
         """Whether it can be taken over now."""
-        return self.error is None and self.seen is not None and not self.stands
+        return self.error is None and self.preview is not None and not self.is_already_imported
 
     @property
-    def state(self) -> State:
-        from syncd.operations.adoption_rules import Differs
+    def state(self) -> ImportState:
+        from syncd.operations.adoption_rules import TargetDiffers
 
         if self.error is not None:
-            return State.DIFFERENT if isinstance(self.error, Differs) else State.FAILED
-        if self.made is not None:
-            return State.TAKEN
-        return State.THERE if self.stands else State.READY
+            return ImportState.DIFFERENT if isinstance(self.error, TargetDiffers) else ImportState.FAILED
+        if self.written is not None:
+            return ImportState.IMPORTED
+        return ImportState.ALREADY_IMPORTED if self.is_already_imported else ImportState.READY
 
 
-def show(one: Adoption) -> None:
+def show(table_import: TableImport) -> None:
     """In lines for people; what stands in the way is told elsewhere."""
-    click.echo(one.named.name)
-    if one.inherited is not None:
-        legacy = one.inherited.legacy
-        upto = f"{legacy.timestamp:%Y-%m-%d %H:%M:%S}" if legacy.timestamp else f"key {legacy.key}"
-        click.echo(f"  document: {one.inherited.at} ({legacy.form}), read up to {upto}")
-    found = one.found
+    click.echo(table_import.selected.name)
+    if table_import.legacy_document is not None:
+        legacy = table_import.legacy_document.legacy
+        upto = f"{legacy.timestamp:%Y-%m-%d %H:%M:%S}" if legacy.timestamp else f"key {legacy.last_id}"
+        click.echo(f"  document: {table_import.legacy_document.location} ({legacy.form}), read up to {upto}")
+    found = table_import.comparison
     if found is None:
         return
-    verdict = found.verdict
+    verdict = found.comparison
     counts = ", ".join(f"{verdict.counts[kind]:,} {kind}" for kind in sorted(verdict.counts) if verdict.counts[kind])
     click.echo(
-        f"  compared: {verdict.rows:,} rows with {found.target}, up to {position(found.mark)}: {counts or 'equal'}"
+        f"  compared: {verdict.rows:,} rows with {found.target}, up to {format_position(found.mark)}: {counts or 'equal'}"
     )
-    for line in _words(found):
+    for line in _describe_comparison(found):
         click.echo(f"  {line}")
-    if one.seen is None or one.stands:
-        click.echo("  both marks stand there already" if one.stands else "  nothing is set")
+    if table_import.preview is None or table_import.is_already_imported:
+        click.echo("  both marks stand there already" if table_import.is_already_imported else "  nothing is set")
         return
-    before, after = one.seen.before, one.seen.after
+    before, after = table_import.preview.before, table_import.preview.after
     show_table(
         ("  ", "before", "after"),
         [
-            ("  read on behind", position(before.chain.cursor) or "the start", position(after.chain.cursor)),
-            ("  loaded mark", position(before.loaded.cursor), position(after.loaded.cursor)),
+            (
+                "  read on behind",
+                format_position(before.required_extract_progress.cursor) or "the start",
+                format_position(after.required_extract_progress.cursor),
+            ),
+            (
+                "  loaded mark",
+                format_position(before.load_progress.cursor),
+                format_position(after.load_progress.cursor),
+            ),
         ],
     )
-    rows = f"about {one.rows:,} rows, as MySQL guesses" if one.rows is not None else "nobody knows how many rows"
+    rows = (
+        f"about {table_import.rows:,} rows, as MySQL guesses"
+        if table_import.rows is not None
+        else "nobody knows how many rows"
+    )
     click.echo(f"  the next run reads {rows}; no row is copied for it now")
 
 
-_LEFT: Final = {
+_LEFT_OUT_TEXTS: Final = {
     "above_mark": "stand above the mark, and come with the next run",
     "before_start": "stand before where the configuration begins",
     "without_stamp": "have no stamp: nothing is promised of them",
     "marked_gone": "of the target are marked as gone",
     "earlier_versions": "of the target are earlier versions",
 }
-_BY: Final = {
+_LIMIT_TEXTS: Final = {
     "document": "the document says no more was read",
     "asked": "so it was asked",
     "horizon": "what is newer can still change",
 }
 
 
-def _words(found: "Found") -> list[str]:
-    verdict = found.verdict
+def _describe_comparison(comparison: "ImportCheck") -> list[str]:
+    verdict = comparison.comparison
     said: list[str] = []
-    if (why := _BY.get(found.by)) is not None:
+    if (why := _LIMIT_TEXTS.get(comparison.basis)) is not None:
         said.append(f"no further: {why}")
     said += [
-        f"{count:,} rows {_LEFT[name]}" for name, count in verdict.left_out.told.items() if count and name in _LEFT
+        f"{count:,} rows {_LEFT_OUT_TEXTS[name]}"
+        for name, count in verdict.left_out.counts_by_reason.items()
+        if count and name in _LEFT_OUT_TEXTS
     ]
-    if verdict.kept:
-        said.append(f"{verdict.kept:,} rows are gone at the source and stay, for `deletes` is ignore")
-    said += [f"{one.name} is compared in fetched rows only: {one.reason}" for one in verdict.unlike]
-    if found.strangers:
+    if verdict.kept_ghosts:
+        said.append(f"{verdict.kept_ghosts:,} rows are gone at the source and stay, for `deletes` is ignore")
+    said += [f"{one.name} is compared in fetched rows only: {one.reason}" for one in verdict.uncomparable]
+    if comparison.extra_columns:
         said.append(
-            f"only the target has {', '.join(found.strangers)}: rows that are loaded from now on have NULL there"
+            f"only the target has {', '.join(comparison.extra_columns)}: rows that are loaded from now on have NULL there"
         )
-    if not found.closed.proven:
+    if not comparison.source_bound.proven:
         said.append(
-            f"that the source is complete up to there is not proven: {found.closed.reason or 'it tells nothing'}"
+            f"that the source is complete up to there is not proven: {comparison.source_bound.reason or 'it tells nothing'}"
         )
     return said
 
 
-def fields(one: Adoption) -> dict[str, Any]:
-    found, seen = one.found, one.seen
-    legacy = one.inherited.legacy if one.inherited else None
-    after = one.made or (seen.after if seen else None)
+def import_to_json(table_import: TableImport) -> dict[str, Any]:
+    found, seen = table_import.comparison, table_import.preview
+    legacy = table_import.legacy_document.legacy if table_import.legacy_document else None
+    after = table_import.written or (seen.after if seen else None)
     return {
-        "table": one.named.name,
-        "source": one.named.stream.source,
-        "state": one.state,
+        "table": table_import.selected.name,
+        "source": table_import.selected.stream.source,
+        "state": table_import.state,
         "document": {
-            "at": one.inherited.at,
+            "at": table_import.legacy_document.location,
             "form": legacy.form,
             "timestamp": legacy.timestamp.isoformat() if legacy.timestamp else None,
-            "key": legacy.key,
+            "key": legacy.last_id,
         }
-        if one.inherited and legacy
+        if table_import.legacy_document and legacy
         else None,
         "target": found.target if found else None,
-        "mark": found.mark.texts() if found else None,
-        "limited_by": found.by if found else None,
-        "rows": found.verdict.rows if found else None,
-        **{kind: _count(found, kind) if found else None for kind in KINDS},
-        "kept": found.verdict.kept if found else None,
-        "left_out": found.verdict.left_out.told if found else None,
-        "fetched_only": [{"column": each.name, "reason": each.reason} for each in found.verdict.unlike]
+        "mark": found.mark.to_texts() if found else None,
+        "limited_by": found.basis if found else None,
+        "rows": found.comparison.rows if found else None,
+        **{kind: _count_differences(found, kind) if found else None for kind in DIFFERENCE_KINDS},
+        "kept": found.comparison.kept_ghosts if found else None,
+        "left_out": found.comparison.left_out.counts_by_reason if found else None,
+        "fetched_only": [{"column": each.name, "reason": each.reason} for each in found.comparison.uncomparable]
         if found
         else [],
-        "only_in_target": list(found.strangers) if found else [],
+        "only_in_target": list(found.extra_columns) if found else [],
         "proven": found.proven if found else False,
         "run": found.run if found else None,
-        "rows_to_read": one.rows,
-        "before": marks(seen.before) if seen else None,
-        "after": marks(after) if after else None,
-        "error": error_fields(one.error),
+        "rows_to_read": table_import.rows,
+        "before": marks_to_json(seen.before) if seen else None,
+        "after": marks_to_json(after) if after else None,
+        "error": error_to_json(table_import.error),
     }
 
 
-def _count(found: "Found", kind: str) -> int:
-    from syncd.verify.result import Kind
+def _count_differences(comparison: "ImportCheck", kind: str) -> int:
+    from syncd.verify.result import DifferenceKind
 
-    return found.verdict.counts.get(Kind(kind), 0)
+    return comparison.comparison.counts.get(DifferenceKind(kind), 0)

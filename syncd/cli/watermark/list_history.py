@@ -10,148 +10,165 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from syncd.cli.output import show_json, show_table
-from syncd.cli.stream_options import Named, chosen, common, configured, error_fields, leave, open_desk, tables, told
-from syncd.cli.views.mark_format import marks, moment, position
-from syncd.cli.watermark.get_export import Looked, leave_by, look
-from syncd.cli.watermark.system_default import default_fields, default_told
+from syncd.cli.stream_options import (
+    SelectedStream,
+    common_options,
+    configured_streams,
+    error_to_json,
+    exit_with_worst,
+    open_operator_context,
+    report_error,
+    select_streams,
+    table_options,
+)
+from syncd.cli.views.mark_format import format_instant, format_position, marks_to_json
+from syncd.cli.watermark.get_export import WatermarkReading, exit_with_errors, read_watermark
+from syncd.cli.watermark.system_default import default_to_json, describe_default
 from watermarks.errors import HintedError
-from watermarks.history import Entry
-from watermarks.names import SYSTEM, StreamName
+from watermarks.history import HistoryEntry
+from watermarks.names import SYSTEM_STEM, StreamName
 
 if TYPE_CHECKING:
-    from syncd.app.operator_context import Desk
+    from syncd.app.operator_context import OperatorContext
 
-DOCUMENTS: Final = "watermarks/"
-AT_ONCE: Final = 16
+WATERMARK_PREFIX: Final = "watermarks/"
+MAX_PARALLEL_READS: Final = 16
 """Documents that are asked for at once."""
 
 
 @click.command("list")
-@common
-def list_(**words: Any) -> None:  # noqa: ANN401  # as above
+@common_options
+def list_(**options: Any) -> None:  # noqa: ANN401  # as above
     """List the watermark of every table, configured or only found in the lake."""
-    with open_desk(words["config"], looks=True) as desk:
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            looked = list(pool.map(partial(look, desk, claims=False), _every(desk)))
-        default = desk.defaults.newest(SYSTEM)
-    if words["as_json"]:
-        show_json({"default": default_fields(default), "streams": [_listed(one) for one in looked]})
+    with open_operator_context(options["config"], read_only=True) as desk:
+        with ThreadPoolExecutor(MAX_PARALLEL_READS) as pool:
+            looked = list(pool.map(partial(read_watermark, desk, claims=False), _find_all_streams(desk)))
+        default = desk.default_journal.read_newest(SYSTEM_STEM)
+    if options["as_json"]:
+        show_json({"default": default_to_json(default), "streams": [_to_json(one) for one in looked]})
     else:
         columns = ("table", "mark", "extracted", "loaded", "loaded mark", "waiting", "set by hand", "read at (UTC)")
-        show_table(columns, [_row(one) for one in looked], spare=("loaded mark", "read at (UTC)", "mark"))
-        click.echo(default_told(default))
-    leave_by(looked)
+        show_table(columns, [_table_row(one) for one in looked], optional=("loaded mark", "read at (UTC)", "mark"))
+        click.echo(describe_default(default))
+    exit_with_errors(looked)
 
 
-def _every(desk: "Desk") -> Iterator[Named]:
-    known = configured(desk)
+def _find_all_streams(context: "OperatorContext") -> Iterator[SelectedStream]:
+    known = configured_streams(context)
     yield from known
     streams = {one.stream for one in known}
-    for key in desk.store.list(DOCUMENTS):
-        stem = key.removeprefix(DOCUMENTS).removesuffix(".json")
-        if "/" in stem and "@" not in stem and (stream := StreamName.of_stem(stem)) not in streams:
-            yield Named(stream=stream, settings=None)
+    for key in context.store.list(WATERMARK_PREFIX):
+        stem = key.removeprefix(WATERMARK_PREFIX).removesuffix(".json")
+        if "/" in stem and "@" not in stem and (stream := StreamName.from_stem(stem)) not in streams:
+            yield SelectedStream(stream=stream, settings=None)
 
 
-def _listed(one: Looked) -> dict[str, Any]:
+def _to_json(reading: WatermarkReading) -> dict[str, Any]:
     return {
-        "table": one.named.name,
-        "source": one.named.stream.source,
-        "configured": one.named.settings is not None,
-        "marks": marks(one.state) if one.state else None,
-        "waiting": one.waiting,
-        "error": error_fields(one.error),
+        "table": reading.selected.name,
+        "source": reading.selected.stream.source,
+        "configured": reading.selected.settings is not None,
+        "marks": marks_to_json(reading.watermark) if reading.watermark else None,
+        "waiting": reading.waiting,
+        "error": error_to_json(reading.error),
     }
 
 
-def _row(one: Looked) -> tuple[object, ...]:
-    name = one.named.name if one.named.settings is not None else f"{one.named.stream} (not configured)"
-    if one.state is None:
-        return (name, "cannot be read" if one.error else "never run", *[""] * 6)
-    half, loaded = one.state.chain, one.state.loaded
+def _table_row(reading: WatermarkReading) -> tuple[object, ...]:
+    name = (
+        reading.selected.name
+        if reading.selected.settings is not None
+        else f"{reading.selected.stream} (not configured)"
+    )
+    if reading.watermark is None:
+        return (name, "cannot be read" if reading.error else "never run", *[""] * 6)
+    half, loaded = reading.watermark.required_extract_progress, reading.watermark.load_progress
     by_hand = "yes" if half.strategy == "manual_cli" else ""
     return (
         name,
-        position(half.cursor),
-        half.last,
-        loaded.last,
-        position(loaded.cursor),
-        one.waiting,
+        format_position(half.cursor),
+        half.last_batch,
+        loaded.last_batch,
+        format_position(loaded.cursor),
+        reading.waiting,
         by_hand,
-        moment(half.at),
+        format_instant(half.extracted_at),
     )
 
 
 @click.command()
-@tables
+@table_options
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="So many entries, the newest.")
 @click.option("--default", "default", is_flag=True, help="Of the system-wide default.")
-@common
-def history(**words: Any) -> None:  # noqa: ANN401  # as above
+@common_options
+def history(**options: Any) -> None:  # noqa: ANN401  # as above
     """Show who moved which mark, when and why; the newest first."""
-    with open_desk(words["config"], looks=True) as desk:
-        if words["default"]:
-            past = [_past("the system-wide default", "", _entries_of_default(desk), most=words["limit"])]
+    with open_operator_context(options["config"], read_only=True) as desk:
+        if options["default"]:
+            past = [_read_history("the system-wide default", "", _default_entries(desk), limit=options["limit"])]
         else:
-            named = chosen(desk, words["tables"], all_=words["all_"])
-            past = [_past(one.name, one.stream.source, _entries(desk, one), most=words["limit"]) for one in named]
-    if words["as_json"]:
-        show_json({"streams": [one.fields() for one in past]})
+            named = select_streams(desk, options["tables"], all_=options["all_"])
+            past = [
+                _read_history(one.name, one.stream.source, _stream_entries(desk, one), limit=options["limit"])
+                for one in named
+            ]
+    if options["as_json"]:
+        show_json({"streams": [one.to_json() for one in past]})
     else:
         for one in past:
             click.echo(one.name)
             columns = ("revision", "at (UTC)", "change", "who", "extracted", "mark", "loaded", "why")
-            show_table(columns, [_entry_row(entry) for entry in one.entries], spare=("mark",))
-    leave([told(one.name, one.error) for one in past if one.error is not None])
+            show_table(columns, [_entry_row(entry) for entry in one.entries], optional=("mark",))
+    exit_with_worst([report_error(one.name, one.error) for one in past if one.error is not None])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Past:
+class DocumentHistory:
     """The entries of one document, as far back as they can be read."""
 
     name: str
     source: str
-    entries: tuple[Entry, ...]
+    entries: tuple[HistoryEntry, ...]
     error: HintedError | None
 
-    def fields(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         return {
             "table": self.name,
             "source": self.source,
-            "entries": [_entry_fields(entry) for entry in self.entries],
-            "error": error_fields(self.error),
+            "entries": [_entry_to_json(entry) for entry in self.entries],
+            "error": error_to_json(self.error),
         }
 
 
-def _past(name: str, source: str, entries: Iterator[Entry], *, most: int) -> Past:
-    found: list[Entry] = []
+def _read_history(name: str, source: str, entries: Iterator[HistoryEntry], *, limit: int) -> DocumentHistory:
+    found: list[HistoryEntry] = []
     error = None
     try:
-        found.extend(islice(entries, most))
+        found.extend(islice(entries, limit))
     except HintedError as met:
         error = met
-    return Past(name=name, source=source, entries=tuple(found), error=error)
+    return DocumentHistory(name=name, source=source, entries=tuple(found), error=error)
 
 
-def _entries(desk: "Desk", named: Named) -> Iterator[Entry]:
-    newest = desk.journal.newest(named.stream.stem)
-    yield from desk.journal.entries(named.stream.stem, newest=newest.revision if newest else 0)
+def _stream_entries(context: "OperatorContext", selected: SelectedStream) -> Iterator[HistoryEntry]:
+    newest = context.journal.read_newest(selected.stream.stem)
+    yield from context.journal.read_entries(selected.stream.stem, newest_revision=newest.revision if newest else 0)
 
 
-def _entries_of_default(desk: "Desk") -> Iterator[Entry]:
-    newest = desk.defaults.newest(SYSTEM)
-    yield from desk.defaults.entries(SYSTEM, newest=newest.revision if newest else 0)
+def _default_entries(context: "OperatorContext") -> Iterator[HistoryEntry]:
+    newest = context.default_journal.read_newest(SYSTEM_STEM)
+    yield from context.default_journal.read_entries(SYSTEM_STEM, newest_revision=newest.revision if newest else 0)
 
 
-def _entry_fields(entry: Entry) -> dict[str, Any]:
+def _entry_to_json(entry: HistoryEntry) -> dict[str, Any]:
     after = entry.after
     loaded = f"{after['loaded_generation']}-{after['loaded_seq']}" if "loaded_seq" in after else None
     return {
         "revision": entry.revision,
-        "at": entry.at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "at": entry.recorded_at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         "change": entry.note.change,
-        "who": entry.note.who,
-        "why": entry.note.why,
+        "who": entry.note.author,
+        "why": entry.note.reason,
         "stage": entry.note.stage,
         "epoch": entry.note.epoch,
         "extracted": f"{after['generation']}-{after['extracted_seq']}" if "generation" in after else None,
@@ -163,10 +180,10 @@ def _entry_fields(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _entry_row(entry: Entry) -> tuple[object, ...]:
-    fields = _entry_fields(entry)
+def _entry_row(entry: HistoryEntry) -> tuple[object, ...]:
+    fields = _entry_to_json(entry)
     key = [text.partition(":")[2] for text in fields["last_mysql_key"] or ()]
     place = [str(fields["last_mysql_data_timestamp"] or fields["start"] or ""), *key]
     mark = ", ".join(part for part in place if part)
-    row = (fields["extracted"], mark, fields["loaded"], entry.note.why)
-    return (entry.revision, moment(entry.at), entry.note.change, entry.note.who, *row)
+    row = (fields["extracted"], mark, fields["loaded"], entry.note.reason)
+    return (entry.revision, format_instant(entry.recorded_at), entry.note.change, entry.note.author, *row)

@@ -10,7 +10,7 @@ from syncd.cli.instant import InstantType
 
 Command = Callable[..., None]
 
-PRESETS: Final = {"now": 0, "1day": 1, "1week": 7, "1month": 30}
+PRESET_DAYS: Final = {"now": 0, "1day": 1, "1week": 7, "1month": 30}
 """Days before now."""
 
 
@@ -20,12 +20,12 @@ class PresetType(InstantType):
     name = "preset"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        if isinstance(value, str) and value in PRESETS:
-            return datetime.now(UTC) - timedelta(days=PRESETS[value])
+        if isinstance(value, str) and value in PRESET_DAYS:
+            return datetime.now(UTC) - timedelta(days=PRESET_DAYS[value])
         return super().convert(value, param, ctx)
 
 
-def halves(command: Command) -> Command:
+def stage_options(command: Command) -> Command:
     """Which half of a watermark it is about."""
     for option in (
         click.option("--redshift-only", is_flag=True, help="Only from where S3 is loaded into Redshift."),
@@ -35,7 +35,7 @@ def halves(command: Command) -> Command:
     return command
 
 
-def consent(command: Command) -> Command:
+def consent_options(command: Command) -> Command:
     """How a change is agreed to."""
     for option in (
         click.option("--dry-run", is_flag=True, help="Say what it would bring; change nothing."),

@@ -2,29 +2,36 @@
 
 from datetime import datetime
 
-from syncd.observe.board_view import StageSeen, State
-from syncd.observe.dashboard.formatting import clock
+from syncd.observe.board_view import StageState, StageView
+from syncd.observe.dashboard.formatting import time_element
 from syncd.observe.dashboard.markup import Markup, tag
 
 
-def has_why(stage: StageSeen) -> bool:
-    return stage.trouble is not None or (stage.state in {State.WAITING, State.HELD_BACK} and bool(stage.why))
+def has_waiting_reason(stage: StageView) -> bool:
+    return stage.failure is not None or (
+        stage.state in {StageState.WAITING, StageState.HELD_BACK} and bool(stage.waiting_reason)
+    )
 
 
-def why(stage: StageSeen, now: datetime) -> tuple[Markup | str, ...]:
+def waiting_text(stage: StageView, now: datetime) -> tuple[Markup | str, ...]:
     """Why a stage does not go on, and what would help."""
-    trouble = stage.trouble
+    trouble = stage.failure
     if trouble is None:
-        until = f" (until {stage.until:%H:%M:%S})" if stage.until else ""
-        return tag("b", f"{stage.stage} {_verb(stage.state)}"), f" {stage.why}{until}"
+        until = f" (until {stage.held_until:%H:%M:%S})" if stage.held_until else ""
+        return tag("b", f"{stage.stage} {_state_verb(stage.state)}"), f" {stage.waiting_reason}{until}"
     times = f"{trouble.times:,} times since " if trouble.times > 1 else "at "
-    said = (tag("b", f"{stage.stage} failed"), f" {times}", clock(trouble.since, now=now), f": {trouble.message}")
+    said = (
+        tag("b", f"{stage.stage} failed"),
+        f" {times}",
+        time_element(trouble.since, now=now),
+        f": {trouble.message}",
+    )
     return (*said, tag("span", trouble.hint, class_="hint")) if trouble.hint else said
 
 
-def _verb(state: State) -> str:
-    return "is held back:" if state is State.HELD_BACK else "waits:"
+def _state_verb(state: StageState) -> str:
+    return "is held back:" if state is StageState.HELD_BACK else "waits:"
 
 
-def class_of(word: str) -> str:
+def css_class(word: str) -> str:
     return word.replace(" ", "-")

@@ -3,47 +3,47 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from syncd.observe.dashboard.formatting import clock
-from syncd.observe.dashboard.links import path_of
-from syncd.observe.dashboard.markup import Markup, joined, tag
-from syncd.observe.dashboard.page_frame import document, row, table
-from syncd.observe.mark_history import Move
+from syncd.observe.dashboard.formatting import time_element
+from syncd.observe.dashboard.links import stream_path
+from syncd.observe.dashboard.markup import Markup, join_markup, tag
+from syncd.observe.dashboard.page_frame import html_document, html_table, table_row
+from syncd.observe.mark_history import MarkHistoryEntry
 from watermarks.names import StreamName
 
-COLUMNS = ("revision", "at (UTC)", "change", "extracted", "mark", "loaded", "who", "why")
+HISTORY_COLUMNS = ("revision", "at (UTC)", "change", "extracted", "mark", "loaded", "who", "why")
 
 
-def history_page(stream: StreamName, moves: Sequence[Move], *, now: datetime) -> str:
+def history_page(stream: StreamName, entries: Sequence[MarkHistoryEntry], *, now: datetime) -> str:
     """The page of some entries, the newest first."""
-    path, name = path_of(stream), f"{stream.database}.{stream.table}"
+    path, name = stream_path(stream), f"{stream.database}.{stream.table}"
     head = tag("h1", tag("a", "syncd", href="/"), " / ", tag("a", name, href=path), " / history")
     older = None
-    if moves and moves[-1].revision > 1:
-        older = tag("p", tag("a", "Older", href=f"{path}/history?before={moves[-1].revision}"))
-    listed = table(COLUMNS, [_entry(move, now) for move in moves], empty="No entry.")
+    if entries and entries[-1].revision > 1:
+        older = tag("p", tag("a", "Older", href=f"{path}/history?before={entries[-1].revision}"))
+    listed = html_table(HISTORY_COLUMNS, [_entry_row(move, now) for move in entries], empty="No entry.")
     section = tag("section", tag("h2", "History of the marks"), listed, older, id="history")
-    return document(f"History of {name} - syncd", head=joined(head), main=section)
+    return html_document(f"History of {name} - syncd", head=join_markup(head), main=section)
 
 
-def no_history_page(stream: StreamName, message: str, hint: str) -> str:
+def history_error_page(stream: StreamName, message: str, hint: str) -> str:
     """The page that says why there is none."""
-    head = tag("h1", tag("a", "syncd", href="/"), " / ", tag("a", stream.table, href=path_of(stream)), " / history")
+    head = tag("h1", tag("a", "syncd", href="/"), " / ", tag("a", stream.table, href=stream_path(stream)), " / history")
     said = tag("p", tag("b", "The history cannot be read: "), message, " ", tag("span", hint, class_="hint"))
-    return document("syncd", head=head, main=tag("section", said, id="history", class_="failed"))
+    return html_document("syncd", head=head, main=tag("section", said, id="history", class_="failed"))
 
 
-def _entry(move: Move, now: datetime) -> Markup:
-    key = [text.partition(":")[2] for text in move.after.get("last_mysql_key") or ()]
-    mark = ", ".join(part for part in (move.after.get("last_mysql_data_timestamp") or "", *key) if part)
-    by_hand = "by-hand" if move.change in {"set", "reset", "skip", "undo", "import"} else None
-    return row(
-        move.revision,
-        clock(move.at, now=now),
-        move.change,
-        move.extracted or "-",
+def _entry_row(entry: MarkHistoryEntry, now: datetime) -> Markup:
+    key = [text.partition(":")[2] for text in entry.after.get("last_mysql_key") or ()]
+    mark = ", ".join(part for part in (entry.after.get("last_mysql_data_timestamp") or "", *key) if part)
+    by_hand = "by-hand" if entry.change in {"set", "reset", "skip", "undo", "import"} else None
+    return table_row(
+        entry.revision,
+        time_element(entry.changed_at, now=now),
+        entry.change,
+        entry.last_extracted or "-",
         tag("code", mark or "-"),
-        move.loaded or "-",
-        move.who,
-        move.why,
+        entry.last_loaded or "-",
+        entry.who,
+        entry.why,
         class_=by_hand,
     )

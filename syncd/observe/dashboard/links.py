@@ -6,10 +6,10 @@ from syncd.observe.dashboard.markup import Markup, tag
 from watermarks.names import StreamName
 
 
-def path_of(stream: StreamName) -> str:
+def stream_path(stream: StreamName) -> str:
     """The path of a stream's page: its name as one piece."""
     return f"/streams/{quote(str(stream), safe='')}"
 
 
-def link_to(stream: StreamName) -> Markup:
-    return tag("a", f"{stream.database}.{stream.table}", href=path_of(stream))
+def stream_link(stream: StreamName) -> Markup:
+    return tag("a", f"{stream.database}.{stream.table}", href=stream_path(stream))

@@ -5,21 +5,21 @@ import hashlib
 from importlib.resources import files
 from typing import Final
 
-from syncd.observe.dashboard.markup import Markup, joined, tag
+from syncd.observe.dashboard.markup import Markup, join_markup, tag
 
-_HERE: Final = files("syncd.observe.dashboard")
-STYLE: Final = _HERE.joinpath("page.css").read_text(encoding="utf-8")
-SCRIPT: Final = _HERE.joinpath("live.js").read_text(encoding="utf-8")
-RELOADED_EVERY: Final = 10
+_PAGE_FILES: Final = files("syncd.observe.dashboard")
+STYLE: Final = _PAGE_FILES.joinpath("page.css").read_text(encoding="utf-8")
+SCRIPT: Final = _PAGE_FILES.joinpath("live.js").read_text(encoding="utf-8")
+RELOAD_INTERVAL_SECONDS: Final = 10
 """Seconds, where a browser runs no script."""
 
 
-def _hash(text: str) -> str:
+def _csp_hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 POLICY: Final = (
-    f"default-src 'none'; script-src {_hash(SCRIPT)}; style-src {_hash(STYLE)}; connect-src 'self'; img-src data:;"
+    f"default-src 'none'; script-src {_csp_hash(SCRIPT)}; style-src {_csp_hash(STYLE)}; connect-src 'self'; img-src data:;"
     " form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 """Nothing but our own script and style, word by word; nothing from anywhere else."""
@@ -30,7 +30,7 @@ ICON: Final = (
 )
 
 
-def document(title: str, *, head: Markup, main: Markup) -> str:
+def html_document(title: str, *, head: Markup, main: Markup) -> str:
     """A whole page; what is inside `main` is what the script keeps fresh."""
     whole = tag(
         "html",
@@ -41,7 +41,7 @@ def document(title: str, *, head: Markup, main: Markup) -> str:
             tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
             tag("meta", name="color-scheme", content="light dark"),
             tag("link", rel="icon", href=ICON),
-            tag("noscript", tag("meta", http_equiv="refresh", content=str(RELOADED_EVERY))),
+            tag("noscript", tag("meta", http_equiv="refresh", content=str(RELOAD_INTERVAL_SECONDS))),
             tag("style", Markup(STYLE)),
         ),
         tag(
@@ -56,7 +56,7 @@ def document(title: str, *, head: Markup, main: Markup) -> str:
     return f"<!doctype html>{whole}\n"
 
 
-def table(columns: tuple[str, ...], rows: list[Markup], *, empty: str) -> Markup:
+def html_table(columns: tuple[str, ...], rows: list[Markup], *, empty: str) -> Markup:
     """A table, or a word on why there is none."""
     if not rows:
         return tag("p", empty, class_="empty")
@@ -64,16 +64,16 @@ def table(columns: tuple[str, ...], rows: list[Markup], *, empty: str) -> Markup
     return tag("div", tag("table", head, tag("tbody", *rows)), class_="scroll", tabindex="0")
 
 
-def row(*cells: object, class_: str | None = None) -> Markup:
+def table_row(*cells: object, class_: str | None = None) -> Markup:
     """A row of cells."""
     return tag("tr", *(tag("td", cell if isinstance(cell, Markup) else str(cell)) for cell in cells), class_=class_)
 
 
-def small(*parts: str | Markup | None) -> Markup:
+def small_text(*parts: str | Markup | None) -> Markup:
     """Words of less weight, with dots between them."""
     there = [part for part in parts if part]
     between: list[str | Markup] = []
     for part in there:
         piece = tag("span", part)
         between += [" · ", piece] if between else [piece]
-    return tag("small", joined(*between))
+    return tag("small", join_markup(*between))

@@ -5,66 +5,66 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from syncd.events import BatchesLanded, BatchExtracted, Event, PassBegan, PassEnded
+from syncd.events import BatchesLoaded, BatchExtracted, PassBegan, PassEnded, StreamEvent
 from syncd.settings import Mode, StreamSettings
 from watermarks.batch import BatchId
 from watermarks.document import Stage
-from watermarks.progress import ORIGIN
+from watermarks.progress import BEFORE_FIRST_BATCH
 
-QUIET_PASSES: Final = 2
+MIN_QUIET_PASSES: Final = 2
 """So many in a row find nothing: what the first one left out for the horizon's sake, the second one reads."""
 
 
 @dataclass(slots=True)
-class _Table:
+class _TableDrainState:
     """How far one table is with that."""
 
-    whole: bool
+    is_replaced: bool
     """Whether it is read whole each time: then one reading will do, and each finds something."""
-    counts: bool = False
+    began_after_last_write: bool = False
     """Whether the pass that is at work began after the last write."""
-    passes: int = 0
+    settled_passes: int = 0
     """That found what had to be found."""
-    extracted: BatchId = ORIGIN
-    landed: BatchId = ORIGIN
+    extracted: BatchId = BEFORE_FIRST_BATCH
+    loaded: BatchId = BEFORE_FIRST_BATCH
 
     @property
-    def done(self) -> bool:
-        return self.passes >= (1 if self.whole else QUIET_PASSES) and self.landed >= self.extracted
+    def is_drained(self) -> bool:
+        return self.settled_passes >= (1 if self.is_replaced else MIN_QUIET_PASSES) and self.loaded >= self.extracted
 
 
-class Drain:
+class DrainMonitor:
     """A reader of events that knows when a source to which nobody writes any more has arrived in the warehouse."""
 
     def __init__(self, streams: Iterable[StreamSettings]) -> None:
-        self._tables = {one.table: _Table(whole=one.mode is Mode.REPLACE) for one in streams}
+        self._tables = {one.table: _TableDrainState(is_replaced=one.mode is Mode.REPLACE) for one in streams}
         self._written = threading.Event()
-        self.steps = 0
+        self.progress_steps = 0
         """How often something has come nearer to its end."""
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Nothing is written from now on."""
         self._written.set()
 
     @property
-    def done(self) -> bool:
-        return all(table.done for table in self._tables.values())
+    def is_drained(self) -> bool:
+        return all(table.is_drained for table in self._tables.values())
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: StreamEvent) -> None:
         table = self._tables[event.stream.table]
         match event:
             case PassBegan(stage=Stage.EXTRACT):
-                table.counts = self._written.is_set()
+                table.began_after_last_write = self._written.is_set()
             case BatchExtracted():
                 table.extracted = event.batch
-                self.steps += 1
-            case BatchesLanded():
-                table.landed = event.last
-                self.steps += 1
-            case PassEnded(stage=Stage.EXTRACT) if table.counts:
+                self.progress_steps += 1
+            case BatchesLoaded():
+                table.loaded = event.last
+                self.progress_steps += 1
+            case PassEnded(stage=Stage.EXTRACT) if table.began_after_last_write:
                 found = event.batches > 0
-                settled = event.error is None and not event.reason and found == table.whole
-                table.passes = table.passes + 1 if settled else 0
-                self.steps += 0 < table.passes <= QUIET_PASSES
+                settled = event.error is None and not event.reason and found == table.is_replaced
+                table.settled_passes = table.settled_passes + 1 if settled else 0
+                self.progress_steps += 0 < table.settled_passes <= MIN_QUIET_PASSES
             case _:
                 return

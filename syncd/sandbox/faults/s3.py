@@ -18,13 +18,13 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from syncd.sandbox.ports import LOOPBACK
 
-_RESET: Final = struct.pack("ii", 1, 0)
-_PER_HOP: Final = frozenset({"connection", "keep-alive", "proxy-connection", "transfer-encoding", "expect"})
-ANSWERED_WITHIN: Final = 120.0
+_LINGER_RESET: Final = struct.pack("ii", 1, 0)
+_HOP_BY_HOP_HEADERS: Final = frozenset({"connection", "keep-alive", "proxy-connection", "transfer-encoding", "expect"})
+UPSTREAM_TIMEOUT_SECONDS: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class S3Request:
     """What a fault may choose by."""
 
     method: str
@@ -35,7 +35,7 @@ class Request:
     """Of a POST: which keys are to go, which parts make a whole."""
 
 
-class Wrong(StrEnum):
+class S3FaultKind(StrEnum):
     """What goes wrong."""
 
     ERROR = "error"  # an error answer, and the request is never passed on
@@ -47,17 +47,17 @@ class Wrong(StrEnum):
 
 
 @dataclass(slots=True, kw_only=True)
-class Fault:
+class S3Fault:
     """One thing to do wrong, to the next `times` requests that it applies to."""
 
-    wrong: Wrong
-    applies: Callable[[Request], bool] = lambda _request: True
+    kind: S3FaultKind
+    matches: Callable[[S3Request], bool] = lambda _request: True
     times: int = 1
     status: int = 500
     code: str = "InternalError"
     seconds: float = 0.0
     body_bytes: int = 0
-    met: list[Request] = field(default_factory=list)
+    matched_requests: list[S3Request] = field(default_factory=list)
 
 
 class S3Proxy:
@@ -66,12 +66,12 @@ class S3Proxy:
     def __init__(self, endpoint: str) -> None:
         parts = urlsplit(endpoint)
         self._server = (parts.hostname or LOOPBACK, parts.port or 80)
-        self._guard = threading.Lock()
-        self._faults: list[Fault] = []
+        self._lock = threading.Lock()
+        self._faults: list[S3Fault] = []
         self._released = threading.Event()
-        self._http = _Http((LOOPBACK, 0), self._handler())
+        self._http = _ProxyServer((LOOPBACK, 0), self._make_handler())
         self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-        self.seen: list[Request] = []
+        self.requests: list[S3Request] = []
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -89,89 +89,89 @@ class S3Proxy:
     def endpoint(self) -> str:
         return f"http://{LOOPBACK}:{self._http.server_address[1]}"
 
-    def tell(self, fault: Fault) -> Fault:
+    def inject(self, fault: S3Fault) -> S3Fault:
         """Do this wrong from now on; the fault remembers what it met."""
-        with self._guard:
+        with self._lock:
             self._faults.append(fault)
         return fault
 
-    def behave(self) -> None:
+    def clear_faults(self) -> None:
         """Forget every fault that was told, and let waiting requests go on."""
-        with self._guard:
+        with self._lock:
             self._faults.clear()
         self._released.set()
         self._released.clear()
 
-    def _meet(self, request: Request) -> Fault | None:
-        with self._guard:
-            self.seen.append(request)
+    def _take_fault(self, request: S3Request) -> S3Fault | None:
+        with self._lock:
+            self.requests.append(request)
             for fault in self._faults:
-                if len(fault.met) < fault.times and fault.applies(request):
-                    fault.met.append(request)
+                if len(fault.matched_requests) < fault.times and fault.matches(request):
+                    fault.matched_requests.append(request)
                     return fault
         return None
 
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
+    def _make_handler(self) -> type[BaseHTTPRequestHandler]:
         proxy = self
 
-        class Handler(_Handler):
+        class Handler(_ProxyHandler):
             upstream = proxy._server
             released = proxy._released
 
-            def meet(self, request: Request) -> Fault | None:
-                return proxy._meet(request)
+            def take_fault(self, request: S3Request) -> S3Fault | None:
+                return proxy._take_fault(request)
 
         return Handler
 
 
-class _Http(ThreadingHTTPServer):
+class _ProxyServer(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Nothing: a client that leaves in the middle is what these tests are about."""
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _ProxyHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     upstream: tuple[str, int]
     released: threading.Event
 
-    def meet(self, request: Request) -> Fault | None:
+    def take_fault(self, request: S3Request) -> S3Fault | None:
         raise NotImplementedError
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in the standard library
         """Nothing: the proxy remembers what it saw."""
 
     def do_GET(self) -> None:
-        body = b"".join(self._body())
+        body = b"".join(self._read_body())
         request = _read_request(self.command, self.path, body)
-        fault = self.meet(request)
+        fault = self.take_fault(request)
         if fault is None:
             self._answer(self._forward(body))
             return
-        if fault.wrong is Wrong.SLOW:
+        if fault.kind is S3FaultKind.SLOW:
             self.released.wait(fault.seconds)
-        if fault.wrong is Wrong.ERROR:
+        if fault.kind is S3FaultKind.ERROR:
             self._refuse(fault, request)
-        elif fault.wrong is Wrong.CUT:
+        elif fault.kind is S3FaultKind.CUT:
             self._reset()
         else:
-            self._answer_wrongly(fault, request, self._forward(body))
+            self._answer_with_fault(fault, request, self._forward(body))
 
     do_PUT = do_POST = do_DELETE = do_HEAD = do_GET  # noqa: N815 - the names that the standard library calls
 
-    def _answer_wrongly(self, fault: Fault, request: Request, answer: "_Answer") -> None:
-        if fault.wrong is Wrong.LOST:
+    def _answer_with_fault(self, fault: S3Fault, request: S3Request, answer: "_Answer") -> None:
+        if fault.kind is S3FaultKind.LOST:
             self._reset()
-        elif fault.wrong is Wrong.ERROR_AFTER:
+        elif fault.kind is S3FaultKind.ERROR_AFTER:
             self._refuse(fault, request)
-        elif fault.wrong is Wrong.TRUNCATED:
+        elif fault.kind is S3FaultKind.TRUNCATED:
             self._answer(answer, at_most=fault.body_bytes)
             self._reset()
         else:
             self._answer(answer)
 
-    def _body(self) -> Iterator[bytes]:
+    def _read_body(self) -> Iterator[bytes]:
         if "chunked" in self.headers.get("Transfer-Encoding", "").lower():
             while size := int(self.rfile.readline().split(b";")[0], 16):
                 yield self.rfile.read(size)
@@ -183,11 +183,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _forward(self, body: bytes) -> "_Answer":
         host, port = self.upstream
-        upstream = http.client.HTTPConnection(host, port, timeout=ANSWERED_WITHIN)
+        upstream = http.client.HTTPConnection(host, port, timeout=UPSTREAM_TIMEOUT_SECONDS)
         try:
             upstream.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
             for name, value in self.headers.items():
-                if name.lower() not in _PER_HOP | {"content-length"}:
+                if name.lower() not in _HOP_BY_HOP_HEADERS | {"content-length"}:
                     upstream.putheader(name, value)
             if body or self.command in ("PUT", "POST"):
                 upstream.putheader("Content-Length", str(len(body)))
@@ -200,7 +200,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, answer: "_Answer", *, at_most: int | None = None) -> None:
         self.send_response_only(answer.status, answer.reason)
         for name, value in answer.headers:
-            if name.lower() not in _PER_HOP | {"content-length"}:
+            if name.lower() not in _HOP_BY_HOP_HEADERS | {"content-length"}:
                 self.send_header(name, value)
         length = {name.lower(): value for name, value in answer.headers}.get("content-length")
         self.send_header("Content-Length", length if self.command == "HEAD" and length else str(len(answer.body)))
@@ -209,7 +209,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(answer.body if at_most is None else answer.body[:at_most])
         self.wfile.flush()
 
-    def _refuse(self, fault: Fault, request: Request) -> None:
+    def _refuse(self, fault: S3Fault, request: S3Request) -> None:
         text = f"<Error><Code>{fault.code}</Code><Message>told to fail</Message><Key>{request.key}</Key></Error>"
         body = b"" if self.command == "HEAD" else text.encode()
         self.send_response_only(fault.status)
@@ -222,7 +222,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         with contextlib.suppress(OSError):
             self.wfile.flush()
-        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_RESET)
         self.connection.close()
 
 
@@ -234,8 +234,8 @@ class _Answer:
     body: bytes
 
 
-def _read_request(method: str, target: str, body: bytes) -> Request:
+def _read_request(method: str, target: str, body: bytes) -> S3Request:
     parts = urlsplit(target)
     bucket, _, key = unquote(parts.path).lstrip("/").partition("/")
     query = parse_qs(parts.query, keep_blank_values=True)
-    return Request(method=method, bucket=bucket, key=key, query=query, body=body if method == "POST" else b"")
+    return S3Request(method=method, bucket=bucket, key=key, query=query, body=body if method == "POST" else b"")

@@ -10,30 +10,30 @@ from typing import Final, Self
 
 from syncd.sandbox.ports import LOOPBACK
 
-PIECE: Final = 65_536
-_RESET: Final = struct.pack("ii", 1, 0)  # close by reset, not by a polite end
+CHUNK_BYTES: Final = 65_536
+_LINGER_RESET: Final = struct.pack("ii", 1, 0)  # close by reset, not by a polite end
 
 
-class _Wire:
+class _ProxiedConnection:
     """One client's connection and the one made for it."""
 
     def __init__(self, client: socket.socket, server: socket.socket) -> None:
         self.client = client
         self.server = server
         self.was_cut = False
-        self.open_ways = 2
+        self.open_directions = 2
 
     def cut(self) -> None:
         self.was_cut = True
         for end in (self.client, self.server):
             with contextlib.suppress(OSError):
-                end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_RESET)
             # Wakes the thread that reads; the close that follows sends the reset.
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RD)
             end.close()
 
-    def ended(self) -> bool:
+    def is_closed(self) -> bool:
         return self.client.fileno() < 0 and self.server.fileno() < 0
 
 
@@ -49,14 +49,14 @@ class TcpProxy:
         self._server = (host, port)
         self._flowing = threading.Event()
         self._flowing.set()
-        self._guard = threading.Lock()
-        self._wires: list[_Wire] = []
+        self._lock = threading.Lock()
+        self._connections: list[_ProxiedConnection] = []
         self._threads: list[threading.Thread] = []
         self._listener: socket.socket | None = None
-        self._left: int | None = None
-        self._then: Callable[[], object] = self.cut
+        self._bytes_until_cut: int | None = None
+        self._on_limit: Callable[[], object] = self.cut
         self.port = 0
-        self.delivered = 0
+        self.delivered_bytes = 0
         """Bytes that clients got of the server."""
 
     def __enter__(self) -> Self:
@@ -77,7 +77,7 @@ class TcpProxy:
         listener = socket.create_server((LOOPBACK, self.port))
         self.port = int(listener.getsockname()[1])
         self._listener = listener
-        self._start(lambda: self._take(listener))
+        self._start(lambda: self._accept_clients(listener))
 
     def refuse(self) -> None:
         """Let new connections be refused; the standing ones go on."""
@@ -90,17 +90,17 @@ class TcpProxy:
 
     def cut(self) -> int:
         """Reset every standing connection, on both sides; how many there were."""
-        with self._guard:
-            standing = [wire for wire in self._wires if not wire.ended()]
-            self._wires = []
+        with self._lock:
+            standing = [wire for wire in self._connections if not wire.is_closed()]
+            self._connections = []
         for wire in standing:
             wire.cut()
         return len(standing)
 
     def cut_after(self, count: int, then: Callable[[], object] | None = None) -> None:
         """Reset every connection when clients have got so many more bytes, and not one beyond; or do `then` there."""
-        with self._guard:
-            self._left, self._then = count, then or self.cut
+        with self._lock:
+            self._bytes_until_cut, self._on_limit = count, then or self.cut
 
     def freeze(self) -> None:
         """Deliver nothing more, in either direction, until it thaws."""
@@ -115,46 +115,49 @@ class TcpProxy:
         self._threads.append(thread)
         thread.start()
 
-    def _take(self, listener: socket.socket) -> None:
+    def _accept_clients(self, listener: socket.socket) -> None:
         while True:
             try:
                 client, _ = listener.accept()
             except OSError:
                 return
-            self._join(client)
+            self._connect_upstream(client)
 
-    def _join(self, client: socket.socket) -> None:
+    def _connect_upstream(self, client: socket.socket) -> None:
         try:
             server = socket.create_connection(self._server, timeout=10)
         except OSError:
             client.close()
             return
         server.settimeout(None)
-        wire = _Wire(client, server)
-        with self._guard:
-            self._wires.append(wire)
-        self._start(lambda: self._pass(wire, client, server))
-        self._start(lambda: self._pass(wire, server, client))
+        wire = _ProxiedConnection(client, server)
+        with self._lock:
+            self._connections.append(wire)
+        self._start(lambda: self._copy_bytes(wire, client, server))
+        self._start(lambda: self._copy_bytes(wire, server, client))
 
     def _deliver(self, piece: bytes, sink: socket.socket, *, counted: bool) -> None:
         if not counted:
             sink.sendall(piece)
             return
-        with self._guard:
-            left, now = self._left, piece if self._left is None else piece[: self._left]
-            self.delivered += len(now)
+        with self._lock:
+            left, now = (
+                self._bytes_until_cut,
+                piece if self._bytes_until_cut is None else piece[: self._bytes_until_cut],
+            )
+            self.delivered_bytes += len(now)
             if left is not None:
-                self._left = left - len(now)
-            if due := self._left == 0:
-                self._left = None
+                self._bytes_until_cut = left - len(now)
+            if due := self._bytes_until_cut == 0:
+                self._bytes_until_cut = None
         sink.sendall(now)
         if due:
-            self._then()
+            self._on_limit()
             sink.sendall(piece[len(now) :])
 
-    def _pass(self, wire: _Wire, source: socket.socket, sink: socket.socket) -> None:
+    def _copy_bytes(self, wire: _ProxiedConnection, source: socket.socket, sink: socket.socket) -> None:
         try:
-            while piece := source.recv(PIECE):
+            while piece := source.recv(CHUNK_BYTES):
                 self._flowing.wait()
                 self._deliver(piece, sink, counted=source is wire.server)
         except OSError:
@@ -163,8 +166,8 @@ class TcpProxy:
             return
         with contextlib.suppress(OSError):
             sink.shutdown(socket.SHUT_WR)
-        with self._guard:
-            wire.open_ways -= 1
-            if wire.open_ways == 0:
+        with self._lock:
+            wire.open_directions -= 1
+            if wire.open_directions == 0:
                 wire.client.close()
                 wire.server.close()

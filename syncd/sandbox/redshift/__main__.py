@@ -11,14 +11,14 @@ import sys
 import threading
 from pathlib import Path
 
-from syncd.sandbox.redshift.copy.s3_files import Lake
+from syncd.sandbox.redshift.copy.s3_files import CopyStorage
 from syncd.sandbox.redshift.fault_port import ControlPort
 from syncd.sandbox.redshift.objects import Isolation
 from syncd.sandbox.redshift.server import RedshiftStandIn
 from syncd.sandbox.redshift.start_errors import CannotStart
 
 
-def words() -> argparse.Namespace:
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m syncd.sandbox.redshift", description=__doc__)
     parser.add_argument("--directory", type=Path, help="where the data lives; without it, only as long as the process")
     parser.add_argument("--port", type=int, default=0)
@@ -34,28 +34,28 @@ def words() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def serve(asked: argparse.Namespace) -> None:
+def serve(arguments: argparse.Namespace) -> None:
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
-    lake = Lake(
-        endpoint=asked.s3_endpoint,
-        region=asked.s3_region,
+    lake = CopyStorage(
+        endpoint=arguments.s3_endpoint,
+        region=arguments.s3_region,
         access_key=os.environ.get("AWS_ACCESS_KEY_ID", "sandbox"),
         secret_key=os.environ.get("AWS_SECRET_ACCESS_KEY", "sandbox"),
     )
     server = RedshiftStandIn(
-        asked.directory,
-        port=asked.port,
-        database=asked.database,
-        user=asked.user,
+        arguments.directory,
+        port=arguments.port,
+        database=arguments.database,
+        user=arguments.user,
         password=os.environ.get("SYNCD_SANDBOX_REDSHIFT_PASSWORD", "Sandbox1"),
-        superuser=asked.superuser,
+        superuser=arguments.superuser,
         lake=lake,
-        isolation=Isolation[asked.isolation.upper()],
+        isolation=Isolation[arguments.isolation.upper()],
     )
     with server:
-        control = ControlPort(server.faults, asked.control_port)
+        control = ControlPort(server.faults, arguments.control_port)
         ready = {"host": server.host, "port": server.port, "control_port": control.port, "pid": os.getpid()}
         sys.stdout.write(json.dumps(ready) + "\n")
         sys.stdout.flush()
@@ -65,7 +65,7 @@ def serve(asked: argparse.Namespace) -> None:
 
 def main() -> int:
     try:
-        serve(words())
+        serve(parse_arguments())
     except CannotStart as error:
         sys.stderr.write(f"error: {error.message}\nhint: {error.hint}\n")
         return 6

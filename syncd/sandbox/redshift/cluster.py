@@ -16,12 +16,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from syncd.sandbox.redshift.backend import Backend, BackendError
+from syncd.sandbox.redshift.backend import BackendError, PostgresConnection
 from syncd.sandbox.redshift.start_errors import CannotStart
 from syncd.sandbox.redshift.wire import PeerGone
 
 SUPERUSER: Final = "postgres"
-SETTINGS: Final = {
+SERVER_SETTINGS: Final = {
     "listen_addresses": "",
     "fsync": "off",
     "full_page_writes": "off",
@@ -36,35 +36,35 @@ SETTINGS: Final = {
     "jit": "off",
     "max_locks_per_transaction": "256",
 }
-STARTS_WITHIN: Final = 30.0
+START_TIMEOUT_SECONDS: Final = 30.0
 SOCKET_NAME: Final = ".s.PGSQL.5432"
-LONGEST_SOCKET_PATH: Final = 100
+MAX_SOCKET_PATH_BYTES: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class ServerAccount:
     """The user of this machine who runs the server: PostgreSQL refuses to be root."""
 
     uid: int
     gid: int
 
-    def reaches(self, path: Path) -> bool:
+    def can_reach(self, path: Path) -> bool:
         """Whether this account can walk down to a path of ours."""
         if os.geteuid() != 0:
             return True
-        return all(self._may_enter(folder) for folder in (path, *path.parents) if folder.exists())
+        return all(self._can_enter(folder) for folder in (path, *path.parents) if folder.exists())
 
-    def _may_enter(self, folder: Path) -> bool:
+    def _can_enter(self, folder: Path) -> bool:
         state = folder.stat()
         if state.st_uid == self.uid:
             return bool(state.st_mode & 0o100)
         return bool(state.st_mode & (0o010 if state.st_gid == self.gid else 0o001))
 
 
-def account() -> Account:
+def server_account() -> ServerAccount:
     """Ourselves; or, for root, the user `nobody`, who owns nothing."""
     if os.geteuid() != 0:
-        return Account(os.getuid(), os.getgid())
+        return ServerAccount(os.getuid(), os.getgid())
     try:
         entry = pwd.getpwnam("nobody")
     except KeyError as error:
@@ -72,7 +72,7 @@ def account() -> Account:
             "PostgreSQL does not run as root, and there is no user `nobody` to run it",
             hint="Run the sandbox as an ordinary user.",
         ) from error
-    return Account(entry.pw_uid, entry.pw_gid)
+    return ServerAccount(entry.pw_uid, entry.pw_gid)
 
 
 def installed_programs() -> Path:
@@ -86,11 +86,11 @@ def installed_programs() -> Path:
     return Path(found.origin).parent / "pginstall18" / "bin"
 
 
-class Cluster:
+class PostgresCluster:
     """One PostgreSQL server in a directory of its own, reachable through a socket file in it."""
 
     def __init__(self, directory: Path) -> None:
-        self._account = account()
+        self._account = server_account()
         self._directory = directory.absolute()
         self.home = self._home_for(self._directory)
         self.data = self.home / "data"
@@ -105,11 +105,11 @@ class Cluster:
         """Start the server, making its files first if there are none; return when it answers."""
         try:
             self._prepare_home()
-            self._end_leftover()
-            self._forget_a_removed_directory()
-            programs = self._programs()
+            self._stop_leftover_server()
+            self._discard_stale_data()
+            programs = self._runnable_programs()
             if not (self.data / "PG_VERSION").exists():
-                self._make_files(programs)
+                self._initialise_data(programs)
             self._launch(programs)
             self._wait_until_it_answers()
         except OSError as error:
@@ -133,11 +133,11 @@ class Cluster:
             self._lock.close()
             self._lock = None
 
-    def connect(self, user: str = SUPERUSER, database: str = "postgres", **settings: str) -> Backend:
-        return Backend(self.socket, user=user, database=database, settings=settings)
+    def connect(self, user: str = SUPERUSER, database: str = "postgres", **settings: str) -> PostgresConnection:
+        return PostgresConnection(self.socket, user=user, database=database, settings=settings)
 
     def _home_for(self, directory: Path) -> Path:
-        if self._account.reaches(directory) and len(str(directory / SOCKET_NAME)) < LONGEST_SOCKET_PATH:
+        if self._account.can_reach(directory) and len(str(directory / SOCKET_NAME)) < MAX_SOCKET_PATH_BYTES:
             return directory
         # A home directory of root is closed to others, and a socket's path is at most some hundred
         # bytes: such a directory gets its server beside it, under a name made from its path.
@@ -169,17 +169,17 @@ class Cluster:
             ) from error
         self._lock = lock
 
-    def _forget_a_removed_directory(self) -> None:
+    def _discard_stale_data(self) -> None:
         """Begin anew where the directory was removed and made again: the files beside it are those of the old one."""
         mark = self._directory / "beside"
         if self.home != self._directory and not mark.exists():
             shutil.rmtree(self.data, ignore_errors=True)
             mark.write_text(f"{self.home}\n", encoding="utf-8")
 
-    def _programs(self) -> Path:
+    def _runnable_programs(self) -> Path:
         """The programs where the account can run them: in the wheel, or in a copy beside the data."""
         programs = installed_programs()
-        if self._account.reaches(programs):
+        if self._account.can_reach(programs):
             return programs
         copy = self.home / "postgresql"
         if not (copy / "complete").exists():
@@ -191,7 +191,7 @@ class Cluster:
             (copy / "complete").touch()
         return copy / programs.relative_to(programs.parent.parent.parent)
 
-    def _make_files(self, programs: Path) -> None:
+    def _initialise_data(self, programs: Path) -> None:
         shutil.rmtree(self.data, ignore_errors=True)
         self.data.mkdir(mode=0o700)
         if os.geteuid() == 0:
@@ -215,7 +215,7 @@ class Cluster:
         )
 
     def _launch(self, programs: Path) -> None:
-        settings = [word for name, value in SETTINGS.items() for word in ("-c", f"{name}={value}")]
+        settings = [word for name, value in SERVER_SETTINGS.items() for word in ("-c", f"{name}={value}")]
         command = [str(programs / "postgres"), "-D", str(self.data), "-k", str(self.home), *settings]
         watch = [sys.executable, "-S", "-E", str(Path(__file__).with_name("parent_watch.py"))]
         with (self.home / "log").open("wb") as log:
@@ -228,7 +228,7 @@ class Cluster:
             )
 
     def _wait_until_it_answers(self) -> None:
-        until = time.monotonic() + STARTS_WITHIN
+        until = time.monotonic() + START_TIMEOUT_SECONDS
         while time.monotonic() < until:
             with contextlib.suppress(PeerGone, BackendError, OSError):
                 self.connect().close()
@@ -241,21 +241,21 @@ class Cluster:
             hint=f"Read {self.home / 'log'}; removing {self.home} makes a new, empty server.",
         )
 
-    def _end_leftover(self) -> None:
+    def _stop_leftover_server(self) -> None:
         """End a server that a killed sandbox left, and remove a pid file that speaks of no such server."""
         file = self.data / "postmaster.pid"
-        pid = pid_in(file)
-        if pid is not None and serves(pid, self.data):
+        pid = read_pid(file)
+        if pid is not None and is_server_of(pid, self.data):
             os.kill(pid, signal.SIGQUIT)
-            until = time.monotonic() + STARTS_WITHIN
-            while serves(pid, self.data) and time.monotonic() < until:
+            until = time.monotonic() + START_TIMEOUT_SECONDS
+            while is_server_of(pid, self.data) and time.monotonic() < until:
                 time.sleep(0.01)
         # A number in these files may by now be another process's, for which PostgreSQL would refuse to start.
         for left in (file, self.socket, self.socket.with_name(self.socket.name + ".lock")):
             left.unlink(missing_ok=True)
 
 
-def pid_in(file: Path) -> int | None:
+def read_pid(file: Path) -> int | None:
     """The process that a pid file names, where it is whole."""
     try:
         return int(file.read_text().split("\n", 1)[0])
@@ -263,13 +263,13 @@ def pid_in(file: Path) -> int | None:
         return None
 
 
-def serves(pid: int, data: Path) -> bool:
+def is_server_of(pid: int, data: Path) -> bool:
     """Whether a process is the PostgreSQL of that directory, and not one that inherited its number."""
-    command = command_of(pid)
+    command = read_command_line(pid)
     return "postgres" in command and str(data) in command
 
 
-def command_of(pid: int) -> str:
+def read_command_line(pid: int) -> str:
     """The words of a running process; empty if there is none."""
     if Path("/proc/self/cmdline").exists():
         try:

@@ -10,28 +10,35 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from syncd.sandbox.redshift.faults import COMMIT, COPY, Deed, Fault, Faults, When
+from syncd.sandbox.redshift.faults import (
+    COMMIT_PATTERN,
+    COPY_PATTERN,
+    FaultAction,
+    FaultInjector,
+    FaultTiming,
+    StatementFault,
+)
 from syncd.sandbox.redshift.refusal import INTERNAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 HOST: Final = "127.0.0.1"
-MARGIN: Final = 5.0
+REPLY_MARGIN_SECONDS: Final = 5.0
 
 
 class ControlPort:
     """Serves the faults of this process to others on this machine."""
 
-    def __init__(self, faults: Faults, port: int = 0) -> None:
+    def __init__(self, faults: FaultInjector, port: int = 0) -> None:
         self._faults = faults
-        self._asked: list[Fault] = []
+        self._injected: list[StatementFault] = []
         owner = self
 
         class Handler(socketserver.StreamRequestHandler):
             def handle(self) -> None:
                 for line in self.rfile:
-                    self.wfile.write(json.dumps(owner.answer(line)).encode() + b"\n")
+                    self.wfile.write(json.dumps(owner.handle_line(line)).encode() + b"\n")
 
         class Server(socketserver.ThreadingTCPServer):
             daemon_threads = True
@@ -47,15 +54,15 @@ class ControlPort:
         self._server.server_close()
         self._thread.join()
 
-    def answer(self, line: bytes) -> dict[str, Any]:
+    def handle_line(self, line: bytes) -> dict[str, Any]:
         """Do what a line asks; what goes wrong is part of the answer."""
         try:
             words = json.loads(line)
-            return {"ok": True, **self._do(words.pop("do"), words)}
+            return {"ok": True, **self._run_request(words.pop("do"), words)}
         except (ValueError, KeyError, TypeError, IndexError, TimeoutError) as error:
             return {"ok": False, "error": f"{type(error).__name__}: {error}"}
 
-    def _do(self, what: str, words: dict[str, Any]) -> dict[str, Any]:
+    def _run_request(self, what: str, words: dict[str, Any]) -> dict[str, Any]:
         plain: dict[str, Callable[[], None]] = {
             "freeze": self._faults.freeze,
             "thaw": self._faults.thaw,
@@ -66,13 +73,15 @@ class ControlPort:
         if what in plain:
             plain[what]()
         elif what == "ask":
-            fault = Fault(Deed(words.pop("deed")), words.pop("statement"), When(words.pop("when")), **words)
-            self._asked.append(self._faults.ask(fault))
-            return {"id": len(self._asked) - 1}
+            fault = StatementFault(
+                FaultAction(words.pop("deed")), words.pop("statement"), FaultTiming(words.pop("when")), **words
+            )
+            self._injected.append(self._faults.inject(fault))
+            return {"id": len(self._injected) - 1}
         elif what == "wait_reached":
-            self._asked[words["id"]].wait_reached(words["timeout"])
+            self._injected[words["id"]].wait_reached(words["timeout"])
         elif what == "release":
-            self._asked[words["id"]].release()
+            self._injected[words["id"]].release()
         else:
             raise ValueError(f"{what!r} is no fault")
         return {}
@@ -82,40 +91,46 @@ class ControlPort:
 class RemoteFault:
     """A fault asked for through the port."""
 
-    _faults: "RemoteFaults"
+    _faults: "RemoteFaultInjector"
     _id: int
 
     def wait_reached(self, timeout: float = 60.0) -> None:
-        self._faults.send("wait_reached", timeout + MARGIN, id=self._id, timeout=timeout)
+        self._faults.send("wait_reached", timeout + REPLY_MARGIN_SECONDS, id=self._id, timeout=timeout)
 
     def release(self) -> None:
         self._faults.send("release", id=self._id)
 
 
-class RemoteFaults:
+class RemoteFaultInjector:
     """The words of `Faults`, spoken to another process."""
 
     def __init__(self, port: int, host: str = HOST) -> None:
         self._address = (host, port)
 
-    def drop(self, statement: str = COMMIT, *, when: When = When.BEFORE, nth: int = 1) -> RemoteFault:
-        return self._ask(Deed.DROP, statement, when, nth=nth)
+    def drop(
+        self, statement: str = COMMIT_PATTERN, *, when: FaultTiming = FaultTiming.BEFORE, nth: int = 1
+    ) -> RemoteFault:
+        return self._inject(FaultAction.DROP, statement, when, nth=nth)
 
-    def delay(self, statement: str, seconds: float, *, when: When = When.BEFORE, nth: int = 1) -> RemoteFault:
-        return self._ask(Deed.DELAY, statement, when, nth=nth, seconds=seconds)
+    def delay(
+        self, statement: str, seconds: float, *, when: FaultTiming = FaultTiming.BEFORE, nth: int = 1
+    ) -> RemoteFault:
+        return self._inject(FaultAction.DELAY, statement, when, nth=nth, seconds=seconds)
 
-    def hold(self, statement: str, *, when: When = When.BEFORE, nth: int = 1) -> RemoteFault:
-        return self._ask(Deed.HOLD, statement, when, nth=nth)
+    def hold(self, statement: str, *, when: FaultTiming = FaultTiming.BEFORE, nth: int = 1) -> RemoteFault:
+        return self._inject(FaultAction.HOLD, statement, when, nth=nth)
 
     def fail(
         self, statement: str, message: str, *, code: str = INTERNAL, detail: str = "", nth: int = 1
     ) -> RemoteFault:
-        return self._ask(Deed.FAIL, statement, When.BEFORE, nth=nth, code=code, message=message, detail=detail)
+        return self._inject(
+            FaultAction.FAIL, statement, FaultTiming.BEFORE, nth=nth, code=code, message=message, detail=detail
+        )
 
     def fail_copy(self, message: str, *, nth: int = 1, code: str = INTERNAL, detail: str = "") -> RemoteFault:
-        return self.fail(COPY, message, code=code, detail=detail, nth=nth)
+        return self.fail(COPY_PATTERN, message, code=code, detail=detail, nth=nth)
 
-    def conflict(self, statement: str = COMMIT, *, nth: int = 1) -> RemoteFault:
+    def conflict(self, statement: str = COMMIT_PATTERN, *, nth: int = 1) -> RemoteFault:
         detail = "Serializable isolation violation on table in Redshift"
         return self.fail(statement, "1023", detail=detail, nth=nth)
 
@@ -141,18 +156,18 @@ class RemoteFaults:
     def clear(self) -> None:
         self.send("clear")
 
-    def _ask(self, deed: Deed, statement: str, when: When, **words: str | float) -> RemoteFault:
-        told = self.send("ask", MARGIN, deed=deed, statement=statement, when=when, **words)
+    def _inject(self, deed: FaultAction, statement: str, when: FaultTiming, **words: str | float) -> RemoteFault:
+        told = self.send("ask", REPLY_MARGIN_SECONDS, deed=deed, statement=statement, when=when, **words)
         return RemoteFault(self, int(told["id"]))
 
-    def send(self, do: str, patience: float = MARGIN, /, **words: str | float) -> dict[str, Any]:
+    def send(self, do: str, timeout_seconds: float = REPLY_MARGIN_SECONDS, /, **words: str | float) -> dict[str, Any]:
         """One request and its answer.
 
         Raises:
             TimeoutError: a fault that was waited for did not happen.
             RuntimeError: the request was not understood.
         """
-        with socket.create_connection(self._address, timeout=patience) as sock, sock.makefile("rwb") as stream:
+        with socket.create_connection(self._address, timeout=timeout_seconds) as sock, sock.makefile("rwb") as stream:
             stream.write(json.dumps({"do": do, **words}).encode() + b"\n")
             stream.flush()
             answer: dict[str, Any] = json.loads(stream.readline())

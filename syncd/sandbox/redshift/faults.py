@@ -10,18 +10,18 @@ from typing import Final
 
 from syncd.sandbox.redshift.refusal import INTERNAL
 
-COPY: Final = r"^\s*copy\b"
-COMMIT: Final = r"^\s*(commit|end)\b"
+COPY_PATTERN: Final = r"^\s*copy\b"
+COMMIT_PATTERN: Final = r"^\s*(commit|end)\b"
 
 
-class When(StrEnum):
+class FaultTiming(StrEnum):
     """Before the statement is carried out, or after it was and before the client hears of it."""
 
     BEFORE = "before"
     AFTER = "after"
 
 
-class Deed(StrEnum):
+class FaultAction(StrEnum):
     DROP = "drop"
     DELAY = "delay"
     FAIL = "fail"
@@ -29,12 +29,12 @@ class Deed(StrEnum):
 
 
 @dataclass(slots=True, eq=False)
-class Fault:
+class StatementFault:
     """One fault for the n-th statement, from now on, whose text matches; it happens once."""
 
-    deed: Deed
+    deed: FaultAction
     statement: str
-    when: When = When.BEFORE
+    when: FaultTiming = FaultTiming.BEFORE
     nth: int = 1
     seconds: float = 0.0
     code: str = INTERNAL
@@ -58,12 +58,12 @@ class Fault:
         self.released.set()
 
 
-class Faults:
+class FaultInjector:
     """Every fault asked for and not yet met; safe to use from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._asked: list[Fault] = []
+        self._pending: list[StatementFault] = []
         self._thawed = threading.Event()
         self._thawed.set()
         self._open = threading.Event()
@@ -71,25 +71,33 @@ class Faults:
         self.closed = threading.Event()  # the server's word on its port, as is `listening`
         self.listening = threading.Event()
 
-    def drop(self, statement: str = COMMIT, *, when: When = When.BEFORE, nth: int = 1) -> Fault:
+    def drop(
+        self, statement: str = COMMIT_PATTERN, *, when: FaultTiming = FaultTiming.BEFORE, nth: int = 1
+    ) -> StatementFault:
         """Cut the connection; before: the statement is not carried out; after: it is, and no answer comes."""
-        return self.ask(Fault(Deed.DROP, statement, when, nth))
+        return self.inject(StatementFault(FaultAction.DROP, statement, when, nth))
 
-    def delay(self, statement: str, seconds: float, *, when: When = When.BEFORE, nth: int = 1) -> Fault:
-        return self.ask(Fault(Deed.DELAY, statement, when, nth, seconds=seconds))
+    def delay(
+        self, statement: str, seconds: float, *, when: FaultTiming = FaultTiming.BEFORE, nth: int = 1
+    ) -> StatementFault:
+        return self.inject(StatementFault(FaultAction.DELAY, statement, when, nth, seconds=seconds))
 
-    def hold(self, statement: str, *, when: When = When.BEFORE, nth: int = 1) -> Fault:
+    def hold(self, statement: str, *, when: FaultTiming = FaultTiming.BEFORE, nth: int = 1) -> StatementFault:
         """Stand still at the statement until the fault is released."""
-        return self.ask(Fault(Deed.HOLD, statement, when, nth))
+        return self.inject(StatementFault(FaultAction.HOLD, statement, when, nth))
 
-    def fail(self, statement: str, message: str, *, code: str = INTERNAL, detail: str = "", nth: int = 1) -> Fault:
+    def fail(
+        self, statement: str, message: str, *, code: str = INTERNAL, detail: str = "", nth: int = 1
+    ) -> StatementFault:
         """Answer with an error instead of carrying the statement out; its transaction has failed then."""
-        return self.ask(Fault(Deed.FAIL, statement, nth=nth, code=code, message=message, detail=detail))
+        return self.inject(
+            StatementFault(FaultAction.FAIL, statement, nth=nth, code=code, message=message, detail=detail)
+        )
 
-    def fail_copy(self, message: str, *, nth: int = 1, code: str = INTERNAL, detail: str = "") -> Fault:
-        return self.fail(COPY, message, code=code, detail=detail, nth=nth)
+    def fail_copy(self, message: str, *, nth: int = 1, code: str = INTERNAL, detail: str = "") -> StatementFault:
+        return self.fail(COPY_PATTERN, message, code=code, detail=detail, nth=nth)
 
-    def conflict(self, statement: str = COMMIT, *, nth: int = 1) -> Fault:
+    def fail_with_conflict(self, statement: str = COMMIT_PATTERN, *, nth: int = 1) -> StatementFault:
         """Error 1023: a serializable isolation violation."""
         detail = "Serializable isolation violation on table in Redshift"
         return self.fail(statement, "1023", detail=detail, nth=nth)
@@ -129,20 +137,20 @@ class Faults:
     def clear(self) -> None:
         """Forget every fault; whatever was held or frozen goes on."""
         with self._lock:
-            asked, self._asked = self._asked, []
+            asked, self._pending = self._pending, []
         for fault in asked:
             fault.release()
         self.thaw()
         self.accept_connections()
 
-    def ask(self, fault: Fault) -> Fault:
+    def inject(self, fault: StatementFault) -> StatementFault:
         re.compile(fault.statement)
         with self._lock:
-            self._asked.append(fault)
+            self._pending.append(fault)
         return fault
 
     @property
-    def accepting(self) -> bool:
+    def is_accepting(self) -> bool:
         return self._open.is_set()
 
     def wait_accepting(self, seconds: float) -> None:
@@ -151,15 +159,15 @@ class Faults:
     def wait_thawed(self) -> None:
         self._thawed.wait()
 
-    def due(self, sql: str, when: When) -> Fault | None:
+    def take_due(self, sql: str, when: FaultTiming) -> StatementFault | None:
         """The fault that this statement meets now; it is spent by that."""
         with self._lock:
-            for fault in self._asked:
+            for fault in self._pending:
                 if fault.when is when and re.search(fault.statement, sql, re.IGNORECASE):
                     fault.seen += 1
                     if fault.seen == fault.nth:
-                        if fault.deed is not Deed.HOLD:
-                            self._asked.remove(fault)
+                        if fault.deed is not FaultAction.HOLD:
+                            self._pending.remove(fault)
                         fault.reached.set()
                         return fault
         return None

@@ -4,68 +4,70 @@ import secrets
 import struct
 
 from syncd.sandbox.redshift import wire
-from syncd.sandbox.redshift.backend import Backend, BackendError
-from syncd.sandbox.redshift.session import Session
-from syncd.sandbox.redshift.shared_state import House
-from syncd.sandbox.redshift.statement_context import Desk
-from syncd.sandbox.redshift.wire import Message, Stream
+from syncd.sandbox.redshift.backend import BackendError, PostgresConnection
+from syncd.sandbox.redshift.session import ClientSession
+from syncd.sandbox.redshift.shared_state import StandInContext
+from syncd.sandbox.redshift.statement_context import StatementContext
+from syncd.sandbox.redshift.wire import Message, MessageStream
 
 
-def greet(client: Stream, house: House) -> Session | None:
+def log_in(client: MessageStream, server: StandInContext) -> ClientSession | None:
     """Lead a new client through startup and password; None if it only wanted to cancel, or was turned away."""
-    settings = _startup(client, house)
+    settings = _read_startup(client, server)
     if settings is None:
         return None
     user, database = settings.get("user", ""), settings.get("database", "")
     client.send(wire.pack(b"R", struct.pack("!i", 3)))
     password = client.read_message()
-    house.faults.wait_thawed()
-    refused = _refused(house, user, database, password)
+    server.faults.wait_thawed()
+    refused = _login_error(server, user, database, password)
     if refused is None:
         try:
-            backend = house.connect(user, settings.get("application_name", ""))
+            backend = server.connect(user, settings.get("application_name", ""))
         except BackendError as error:
             refused = error.fields
         else:
-            return _let_in(client, house, user, backend)
-    client.send(wire.report(b"E", refused))
+            return _open_session(client, server, user, backend)
+    client.send(wire.pack_report(b"E", refused))
     return None
 
 
-def _startup(client: Stream, house: House) -> dict[str, str] | None:
+def _read_startup(client: MessageStream, server: StandInContext) -> dict[str, str] | None:
     while True:
         (length,) = struct.unpack("!i", client.read(4))
         body = client.read(length - 4)
         (code,) = struct.unpack_from("!i", body)
-        house.faults.wait_thawed()
+        server.faults.wait_thawed()
         if code == wire.CANCEL_REQUEST:
-            house.cancel(body)
+            server.cancel(body)
             return None
         if code == wire.PROTOCOL_3:
-            words = wire.strings(body[4:-1])
+            words = wire.unpack_strings(body[4:-1])
             return dict(zip(words[::2], words[1::2], strict=True))
         client.send(b"N")  # no TLS here: the client must ask for ssl=False
 
 
-def _refused(house: House, user: str, database: str, password: Message) -> dict[str, str] | None:
+def _login_error(server: StandInContext, user: str, database: str, password: Message) -> dict[str, str] | None:
     given = password.body[:-1] if password.kind == b"p" else b""
-    if user not in house.users or not secrets.compare_digest(given, house.users[user].encode()):
+    if user not in server.users or not secrets.compare_digest(given, server.users[user].encode()):
         return {"S": "FATAL", "C": "28000", "M": f'password authentication failed for user "{user}"'}
-    if database != house.database:
+    if database != server.database:
         return {"S": "FATAL", "C": "3D000", "M": f'database "{database}" does not exist'}
     return None
 
 
-def _let_in(client: Stream, house: House, user: str, backend: Backend) -> Session:
-    (pid,) = struct.unpack_from("!i", backend.key)
-    desk = Desk(
+def _open_session(
+    client: MessageStream, server: StandInContext, user: str, backend: PostgresConnection
+) -> ClientSession:
+    (pid,) = struct.unpack_from("!i", backend.cancel_key)
+    desk = StatementContext(
         backend=backend,
-        names=house.names,
+        names=server.names,
         user=user,
-        database=house.database,
+        database=server.database,
         pid=pid,
-        lake=house.lake,
-        log=house.log,
+        lake=server.lake,
+        log=server.log,
     )
     told = (
         ("server_version", "8.0.2"),
@@ -78,8 +80,8 @@ def _let_in(client: Stream, house: House, user: str, backend: Backend) -> Sessio
     )
     client.send(
         wire.pack(b"R", struct.pack("!i", 0)),
-        *(wire.pack(b"S", wire.text(name) + wire.text(value)) for name, value in told),
-        wire.pack(b"K", backend.key),
+        *(wire.pack(b"S", wire.pack_text(name) + wire.pack_text(value)) for name, value in told),
+        wire.pack(b"K", backend.cancel_key),
         wire.pack(b"Z", b"I"),
     )
-    return Session(client, house, desk)
+    return ClientSession(client, server, desk)

@@ -5,8 +5,8 @@ from enum import StrEnum
 from importlib.resources import files
 from typing import Final
 
-from syncd.sandbox.redshift.backend import Backend, BackendError, literal
-from syncd.sandbox.redshift.cluster import Cluster
+from syncd.sandbox.redshift.backend import BackendError, PostgresConnection, quote_literal
+from syncd.sandbox.redshift.cluster import PostgresCluster
 from syncd.sandbox.redshift.start_errors import CannotStart
 
 VERSION: Final = (
@@ -14,8 +14,12 @@ VERSION: Final = (
     "Redshift 1.0.436211"
 )
 # A backslash escapes in Redshift's string constants, as it did in PostgreSQL 8.
-SETTINGS: Final = {"standard_conforming_strings": "off", "escape_string_warning": "off", "backslash_quote": "on"}
-DUPLICATE: Final = frozenset({"42P04", "42710"})  # database, role
+DATABASE_SETTINGS: Final = {
+    "standard_conforming_strings": "off",
+    "escape_string_warning": "off",
+    "backslash_quote": "on",
+}
+DUPLICATE_OBJECT_CODES: Final = frozenset({"42P04", "42710"})  # database, role
 
 
 class Isolation(StrEnum):
@@ -25,47 +29,47 @@ class Isolation(StrEnum):
     SERIALIZABLE = "Serializable"
 
     @property
-    def in_postgresql(self) -> str:
+    def postgres_level(self) -> str:
         return "serializable" if self is Isolation.SERIALIZABLE else "repeatable read"
 
 
-def make_database(cluster: Cluster, database: str, isolation: Isolation) -> None:
+def make_database(cluster: PostgresCluster, database: str, isolation: Isolation) -> None:
     """Create the database with everything in it, or leave the one that a former run finished."""
     with_postgres = cluster.connect()
     try:
-        exists = with_postgres.value(f"SELECT 1 FROM pg_database WHERE datname = {literal(database)}")
+        exists = with_postgres.fetch_value(f"SELECT 1 FROM pg_database WHERE datname = {quote_literal(database)}")
         if exists and not _is_finished(cluster, database):
-            with_postgres.run(f"DROP DATABASE {quoted(database)}")
+            with_postgres.run(f"DROP DATABASE {quote_name(database)}")
             exists = None
         if not exists:
-            _ignoring_duplicates(with_postgres, "CREATE ROLE redshift_superuser")
-            with_postgres.run(f"CREATE DATABASE {quoted(database)}")
-            _fill(cluster, database)
-        for name, value in {**SETTINGS, "default_transaction_isolation": isolation.in_postgresql}.items():
-            with_postgres.run(f"ALTER DATABASE {quoted(database)} SET {name} = {literal(value)}")
+            _run_ignoring_duplicates(with_postgres, "CREATE ROLE redshift_superuser")
+            with_postgres.run(f"CREATE DATABASE {quote_name(database)}")
+            _create_objects(cluster, database)
+        for name, value in {**DATABASE_SETTINGS, "default_transaction_isolation": isolation.postgres_level}.items():
+            with_postgres.run(f"ALTER DATABASE {quote_name(database)} SET {name} = {quote_literal(value)}")
     finally:
         with_postgres.close()
 
 
-def make_user(cluster: Cluster, database: str, user: str, *, superuser: bool = False) -> None:
+def make_user(cluster: PostgresCluster, database: str, user: str, *, superuser: bool = False) -> None:
     """Create a user who may make schemas and tables in the database; twice is once."""
     backend = cluster.connect(database=database)
     try:
-        _ignoring_duplicates(backend, f"CREATE ROLE {quoted(user)} LOGIN")
-        backend.run(f"GRANT CREATE, TEMPORARY ON DATABASE {quoted(database)} TO {quoted(user)}")
-        backend.run(f"GRANT CREATE, USAGE ON SCHEMA public TO {quoted(user)}")
+        _run_ignoring_duplicates(backend, f"CREATE ROLE {quote_name(user)} LOGIN")
+        backend.run(f"GRANT CREATE, TEMPORARY ON DATABASE {quote_name(database)} TO {quote_name(user)}")
+        backend.run(f"GRANT CREATE, USAGE ON SCHEMA public TO {quote_name(user)}")
         if superuser:
-            backend.run(f"GRANT redshift_superuser TO {quoted(user)}")
+            backend.run(f"GRANT redshift_superuser TO {quote_name(user)}")
     finally:
         backend.close()
 
 
-def _is_finished(cluster: Cluster, database: str) -> bool:
+def _is_finished(cluster: PostgresCluster, database: str) -> bool:
     backend = cluster.connect(database=database)
     try:
-        if backend.value("SELECT to_regclass('pg_catalog.redshift_finished')") is None:
+        if backend.fetch_value("SELECT to_regclass('pg_catalog.redshift_finished')") is None:
             return False
-        made_by = backend.value("SELECT made_by FROM pg_catalog.redshift_finished")
+        made_by = backend.fetch_value("SELECT made_by FROM pg_catalog.redshift_finished")
     finally:
         backend.close()
     if made_by != _digest():
@@ -84,10 +88,10 @@ def _digest() -> str:
     return hashlib.sha256(_definitions().encode()).hexdigest()
 
 
-def _fill(cluster: Cluster, database: str) -> None:
+def _create_objects(cluster: PostgresCluster, database: str) -> None:
     sql = _definitions()
     for mark, value in (("{version}", VERSION), ("{database}", database)):
-        sql = sql.replace(mark, literal(value))
+        sql = sql.replace(mark, quote_literal(value))
     backend = cluster.connect(
         database=database,
         allow_system_table_mods="on",
@@ -96,18 +100,18 @@ def _fill(cluster: Cluster, database: str) -> None:
     )
     try:
         backend.run(sql)
-        backend.run(f"CREATE VIEW pg_catalog.redshift_finished AS SELECT {literal(_digest())} AS made_by")
+        backend.run(f"CREATE VIEW pg_catalog.redshift_finished AS SELECT {quote_literal(_digest())} AS made_by")
     finally:
         backend.close()
 
 
-def _ignoring_duplicates(backend: Backend, sql: str) -> None:
+def _run_ignoring_duplicates(backend: PostgresConnection, sql: str) -> None:
     try:
         backend.run(sql)
     except BackendError as error:
-        if error.fields["C"] not in DUPLICATE:
+        if error.fields["C"] not in DUPLICATE_OBJECT_CODES:
             raise
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'

@@ -14,7 +14,7 @@ import threading
 from typing import Final
 
 PR_SET_PDEATHSIG: Final = 1
-PATIENCE: Final = 10.0
+STOP_TIMEOUT_SECONDS: Final = 10.0
 
 
 def die_with_parent(parent: int) -> None:
@@ -25,7 +25,7 @@ def die_with_parent(parent: int) -> None:
         os._exit(1)
 
 
-def become(user: int, group: int) -> None:
+def switch_user(user: int, group: int) -> None:
     if os.geteuid() == 0 and user != 0:
         os.setgroups([])
         os.setgid(group)
@@ -37,7 +37,7 @@ def launch(user: int, group: int, command: list[str]) -> int:
     pid = os.fork()
     if pid == 0:
         os.setsid()
-        become(user, group)
+        switch_user(user, group)
         die_with_parent(watcher)
         os.close(0)
         os.open(os.devnull, os.O_RDONLY)
@@ -50,7 +50,7 @@ def stop_at_end_of_input(pid: int) -> None:
     while os.read(0, 1024):
         pass
     os.kill(pid, signal.SIGINT)
-    insist = threading.Timer(PATIENCE, os.kill, (pid, signal.SIGKILL))
+    insist = threading.Timer(STOP_TIMEOUT_SECONDS, os.kill, (pid, signal.SIGKILL))
     insist.daemon = True
     insist.start()
 

@@ -10,22 +10,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from syncd.sandbox.redshift.backend import Backend
-from syncd.sandbox.redshift.cluster import Cluster
-from syncd.sandbox.redshift.copy.load_log import LoadLog
-from syncd.sandbox.redshift.copy.s3_files import Lake
-from syncd.sandbox.redshift.faults import Faults
-from syncd.sandbox.redshift.greeting import greet
+from syncd.sandbox.redshift.backend import PostgresConnection
+from syncd.sandbox.redshift.cluster import PostgresCluster
+from syncd.sandbox.redshift.copy.load_log import CopyLog
+from syncd.sandbox.redshift.copy.s3_files import CopyStorage
+from syncd.sandbox.redshift.faults import FaultInjector
+from syncd.sandbox.redshift.greeting import log_in
 from syncd.sandbox.redshift.objects import Isolation, make_database, make_user
-from syncd.sandbox.redshift.session import Dropped
-from syncd.sandbox.redshift.shared_state import House, names_of, types_of
+from syncd.sandbox.redshift.session import ConnectionDropped
+from syncd.sandbox.redshift.shared_state import StandInContext, read_long_names, read_type_numbers
 from syncd.sandbox.redshift.start_errors import CannotStart
-from syncd.sandbox.redshift.wire import PeerGone, Stream
+from syncd.sandbox.redshift.wire import MessageStream, PeerGone
 
 HOST: Final = "127.0.0.1"
 BACKLOG: Final = 128
-TICK: Final = 0.05
-PATIENCE: Final = 5.0
+ACCEPT_POLL_SECONDS: Final = 0.05
+SESSION_END_TIMEOUT_SECONDS: Final = 5.0
 
 
 class RedshiftStandIn:
@@ -44,7 +44,7 @@ class RedshiftStandIn:
         password: str = "Sandbox1",  # noqa: S107  # a loopback server's, told to whoever asks
         other_users: Mapping[str, str] | None = None,
         superuser: bool = False,
-        lake: Lake | None = None,
+        lake: CopyStorage | None = None,
         isolation: Isolation = Isolation.SNAPSHOT,
     ) -> None:
         self.host = HOST
@@ -52,20 +52,20 @@ class RedshiftStandIn:
         self.database = database
         self.user = user
         self.password = password
-        self.faults = Faults()
-        self.lake = lake or Lake()
+        self.faults = FaultInjector()
+        self.lake = lake or CopyStorage()
         self._users = {user: password, **(other_users or {})}
         self._superuser = superuser
         self._isolation = isolation
         self._directory = directory
         self._own_directory: Path | None = None
-        self._house: House | None = None
-        self._own: Backend | None = None
+        self._context: StandInContext | None = None
+        self._admin_connection: PostgresConnection | None = None
         self._listener: socket.socket | None = None
         self._clients: dict[threading.Thread, socket.socket] = {}
         self._lock = threading.Lock()
-        self._ending = threading.Event()
-        self._accepting: threading.Thread | None = None
+        self._stopping = threading.Event()
+        self._accept_thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -82,46 +82,46 @@ class RedshiftStandIn:
         Raises:
             CannotStart: it did not start, and nothing of it is left running.
         """
-        self._ending.clear()
+        self._stopping.clear()
         if self._directory is None:
             self._own_directory = Path(tempfile.mkdtemp(prefix="syncd-redshift-"))
             self._own_directory.chmod(0o711)
-        cluster = Cluster(self._directory or self._own_directory or Path())
+        cluster = PostgresCluster(self._directory or self._own_directory or Path())
         try:
             self._listen()
             cluster.start()
-            self._furnish(cluster)
+            self._prepare_database(cluster)
         except BaseException:
             self._close(cluster)
             raise
-        self._accepting = threading.Thread(target=self._accept, name="redshift-accept", daemon=True)
-        self._accepting.start()
+        self._accept_thread = threading.Thread(target=self._accept, name="redshift-accept", daemon=True)
+        self._accept_thread.start()
 
     def stop(self) -> None:
         """End every session, then the server behind; twice is once."""
-        if self._house is None:
+        if self._context is None:
             return
-        self._ending.set()
+        self._stopping.set()
         self.faults.clear()
-        if self._accepting is not None:
-            self._accepting.join()
+        if self._accept_thread is not None:
+            self._accept_thread.join()
         clients = self._end_clients()
-        self._close(self._house.cluster)
+        self._close(self._context.cluster)
         for thread in clients:
-            thread.join(PATIENCE)
+            thread.join(SESSION_END_TIMEOUT_SECONDS)
 
     @property
     def home(self) -> Path:
         """Where the files of the server behind are."""
-        if self._house is None:
+        if self._context is None:
             raise CannotStart("the stand-in is not started", hint="Start it first.")
-        return self._house.cluster.home
+        return self._context.cluster.home
 
-    def connect_behind(self, user: str = "postgres") -> Backend:
+    def connect_postgres(self, user: str = "postgres") -> PostgresConnection:
         """A connection to the PostgreSQL behind, past everything of the stand-in: for tests to look."""
-        if self._house is None:
+        if self._context is None:
             raise CannotStart("the stand-in is not started", hint="Start it first.")
-        return self._house.cluster.connect(user, self.database)
+        return self._context.cluster.connect(user, self.database)
 
     def _listen(self) -> None:
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -135,48 +135,48 @@ class RedshiftStandIn:
                 hint="Choose another port, or 0 for a free one.",
             ) from error
         listener.listen(BACKLOG)
-        listener.settimeout(TICK)
+        listener.settimeout(ACCEPT_POLL_SECONDS)
         self.port = listener.getsockname()[1]
         self._listener = listener
         self.faults.closed.clear()
         self.faults.listening.set()
 
-    def _furnish(self, cluster: Cluster) -> None:
+    def _prepare_database(self, cluster: PostgresCluster) -> None:
         make_database(cluster, self.database, self._isolation)
         for user in self._users:
             make_user(cluster, self.database, user, superuser=self._superuser and user == self.user)
-        self._own = cluster.connect(database=self.database)
-        self._house = House(
+        self._admin_connection = cluster.connect(database=self.database)
+        self._context = StandInContext(
             cluster=cluster,
             database=self.database,
             users=self._users,
             lake=self.lake,
-            log=LoadLog(self._own),
-            names=names_of(self._own),
-            types=types_of(self._own),
+            log=CopyLog(self._admin_connection),
+            names=read_long_names(self._admin_connection),
+            types=read_type_numbers(self._admin_connection),
             faults=self.faults,
         )
 
     def _accept(self) -> None:
-        while not self._ending.is_set():
-            if not self.faults.accepting:
-                self._pause()
+        while not self._stopping.is_set():
+            if not self.faults.is_accepting:
+                self._refuse_connections()
             with contextlib.suppress(TimeoutError):
                 assert self._listener is not None
                 sock, _ = self._listener.accept()
-                self._welcome(sock)
+                self._start_session(sock)
 
-    def _pause(self) -> None:
+    def _refuse_connections(self) -> None:
         """Close the port, so that whoever comes is refused, and open it again when the fault is over."""
         assert self._listener is not None
         self._listener.close()
         self.faults.listening.clear()
         self.faults.closed.set()
-        while not (self.faults.accepting or self._ending.is_set()):
-            self.faults.wait_accepting(TICK)
+        while not (self.faults.is_accepting or self._stopping.is_set()):
+            self.faults.wait_accepting(ACCEPT_POLL_SECONDS)
         self._listen()
 
-    def _welcome(self, sock: socket.socket) -> None:
+    def _start_session(self, sock: socket.socket) -> None:
         sock.settimeout(None)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         thread = threading.Thread(target=self._serve, args=(sock,), name="redshift-session", daemon=True)
@@ -185,17 +185,17 @@ class RedshiftStandIn:
         thread.start()
 
     def _serve(self, sock: socket.socket) -> None:
-        assert self._house is not None
-        client = Stream(sock)
+        assert self._context is not None
+        client = MessageStream(sock)
         session = None
         try:
-            session = greet(client, self._house)
+            session = log_in(client, self._context)
             if session is not None:
                 session.serve()
         except PeerGone:
             with contextlib.suppress(PeerGone):
                 client.flush()  # the last word of a session that was ended
-        except Dropped:
+        except ConnectionDropped:
             pass
         finally:
             if session is not None:
@@ -213,13 +213,13 @@ class RedshiftStandIn:
                 sock.shutdown(socket.SHUT_RDWR)
         return list(clients)
 
-    def _close(self, cluster: Cluster) -> None:
+    def _close(self, cluster: PostgresCluster) -> None:
         if self._listener is not None:
             self._listener.close()
-        if self._own is not None:
-            self._own.close()
+        if self._admin_connection is not None:
+            self._admin_connection.close()
         cluster.stop()
-        self._house = self._own = self._listener = None
+        self._context = self._admin_connection = self._listener = None
         if self._own_directory is not None:
             shutil.rmtree(self._own_directory, ignore_errors=True)
             if cluster.home != self._own_directory:

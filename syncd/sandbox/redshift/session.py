@@ -8,73 +8,78 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from syncd.sandbox.redshift import wire
-from syncd.sandbox.redshift.backend import Backend, BackendError
-from syncd.sandbox.redshift.faults import Deed, Fault, When
+from syncd.sandbox.redshift.backend import BackendError, PostgresConnection
+from syncd.sandbox.redshift.faults import FaultAction, FaultTiming, StatementFault
 from syncd.sandbox.redshift.refusal import Refusal, not_supported
-from syncd.sandbox.redshift.shared_state import House
-from syncd.sandbox.redshift.sql.plan import Plan
-from syncd.sandbox.redshift.sql.session_settings import ON, ONE_MATCH_SQL
-from syncd.sandbox.redshift.sql.statements import plan_of
-from syncd.sandbox.redshift.sql.translate import fields_of_refusal, in_front, tag_in_front, varbyte_in_front
-from syncd.sandbox.redshift.statement_context import Desk, enter_sql
-from syncd.sandbox.redshift.wire import Field, Message, PeerGone, Stream
+from syncd.sandbox.redshift.shared_state import StandInContext
+from syncd.sandbox.redshift.sql.plan import StatementPlan
+from syncd.sandbox.redshift.sql.session_settings import ON_VALUES, ONE_MATCH_SQL
+from syncd.sandbox.redshift.sql.statements import plan_statement
+from syncd.sandbox.redshift.sql.translate import (
+    error_to_redshift,
+    refusal_to_fields,
+    tag_to_redshift,
+    varbyte_to_redshift,
+)
+from syncd.sandbox.redshift.statement_context import StatementContext, acquire_locks_sql
+from syncd.sandbox.redshift.wire import Message, MessageStream, PeerGone, ResultField
 
-FLUSH: Final = wire.pack(b"H")
-SYNC: Final = wire.pack(b"S")
-NO_DATA: Final = wire.pack(b"n")
-OURS: Final = b"redshift_ours"
+FLUSH_MESSAGE: Final = wire.pack(b"H")
+SYNC_MESSAGE: Final = wire.pack(b"S")
+NO_DATA_MESSAGE: Final = wire.pack(b"n")
+OWN_STATEMENT_NAME: Final = b"redshift_ours"
 # What a parameter may be declared as: unknown, and the types that Redshift shares with PostgreSQL.
 PARAMETER_TYPES: Final = frozenset(
     {0, 16, 20, 21, 23, 25, 700, 701, 705, 1042, 1043, 1082, 1083, 1114, 1184, 1266, 1700}
 )
-SILENT_IN_SIMPLE: Final = frozenset({b"1", b"2", b"3", b"n", b"t"})
+KINDS_OMITTED_IN_SIMPLE_QUERY: Final = frozenset({b"1", b"2", b"3", b"n", b"t"})
 
 
-class Dropped(Exception):  # a fault was asked for
+class ConnectionDropped(Exception):  # a fault was asked for
     """This connection is to end without another word."""
 
 
 @dataclass(slots=True)
-class Prepared:
+class PreparedStatement:
     """A statement as the client prepared it."""
 
     sql: str
-    plan: Plan
+    plan: StatementPlan
     types: tuple[int, ...]
-    fields: list[Field] | None = None
+    fields: list[ResultField] | None = None
 
     @property
-    def local(self) -> bool:
+    def is_local(self) -> bool:
         """PostgreSQL does not know it until it is carried out, or never."""
         return self.plan.program is not None or self.plan.waits_for_execution
 
 
 @dataclass(slots=True)
 class Portal:
-    prepared: Prepared
+    prepared: PreparedStatement
     bind: bytes
 
 
 @dataclass(slots=True)
-class Session:
+class ClientSession:
     """A client that has been let in."""
 
-    client: Stream
-    house: House
-    desk: Desk
-    skipping: bool = False
-    simple: bool = False
-    prepared: dict[bytes, Prepared] = field(default_factory=dict)
+    client: MessageStream
+    server: StandInContext
+    context: StatementContext
+    skips_to_sync: bool = False
+    is_simple_query: bool = False
+    prepared: dict[bytes, PreparedStatement] = field(default_factory=dict)
     portals: dict[bytes, Portal] = field(default_factory=dict)
 
     @property
-    def backend(self) -> Backend:
-        return self.desk.backend
+    def backend(self) -> PostgresConnection:
+        return self.context.backend
 
     def serve(self) -> None:
         """Answer until the client says goodbye or either side is gone."""
         while (message := self._next()) is not None:
-            self.house.faults.wait_thawed()
+            self.server.faults.wait_thawed()
             if message.kind == b"X":
                 return
             self._handle(message)
@@ -95,13 +100,13 @@ class Session:
                     return True
                 message = self.backend.read()  # raises PeerGone when the backend was ended
                 if message.kind == b"E":
-                    self._send_error(wire.fields_of(message.body))
+                    self._send_error(wire.unpack_fields(message.body))
                     self.client.flush()
 
     def _handle(self, message: Message) -> None:
         if message.kind == b"S":
             self._sync()
-        elif self.skipping:
+        elif self.skips_to_sync:
             return
         elif message.kind == b"Q":
             self._simple_query(message.body[:-1].decode())
@@ -109,21 +114,21 @@ class Session:
             handler = HANDLERS.get(message.kind)
             if handler is None:
                 raise PeerGone(f"a message of kind {message.kind!r} is not understood")
-            self._guarded(lambda: handler(self, message.body))
+            self._run_step(lambda: handler(self, message.body))
 
-    def _guarded(self, step: Callable[[], None]) -> None:
+    def _run_step(self, step: Callable[[], None]) -> None:
         """Take one step of the extended protocol; after an error, everything up to Sync is passed over."""
         before = self.backend.status
         try:
             step()
         except Refusal as refusal:
-            self._send_error(self._failed(fields_of_refusal(refusal), before=before))
-            self.skipping = True
+            self._send_error(self._fail_transaction(refusal_to_fields(refusal), before=before))
+            self.skips_to_sync = True
         except BackendError as error:
-            self._send_error(in_front(error.fields, self.desk.pid))
-            self.skipping = True
+            self._send_error(error_to_redshift(error.fields, self.context.pid))
+            self.skips_to_sync = True
 
-    def _failed(self, fields: dict[str, str], *, before: bytes) -> dict[str, str]:
+    def _fail_transaction(self, fields: dict[str, str], *, before: bytes) -> dict[str, str]:
         """Let the transaction fail with our own error, or say that it has failed already."""
         if self.backend.status == b"I" or (before, self.backend.status) == (b"T", b"E"):
             return fields  # a COPY that broke off has let it fail by itself
@@ -135,51 +140,51 @@ class Session:
         return fields
 
     def _send_error(self, fields: dict[str, str]) -> None:
-        self.client.queue(wire.report(b"E", fields))
+        self.client.queue(wire.pack_report(b"E", fields))
 
     def _answer(self, kind: bytes, body: bytes = b"") -> None:
-        if not (self.simple and kind in SILENT_IN_SIMPLE):
+        if not (self.is_simple_query and kind in KINDS_OMITTED_IN_SIMPLE_QUERY):
             self.client.queue(wire.pack(kind, body))
 
     # -- the steps of the extended protocol ------------------------------------------------
 
     def parse(self, body: bytes) -> None:
-        name, sql, types = wire.types_of_parse(body)
+        name, sql, types = wire.unpack_parse(body)
         self._prepare(name, sql, types)
 
     def _prepare(self, name: bytes, sql: str, types: tuple[int, ...]) -> None:
-        plan = plan_of(sql, self.house.names)
-        self.house.write_new_names()
+        plan = plan_statement(sql, self.server.names)
+        self.server.write_new_names()
         if name and name in self.prepared:
             raise Refusal("42P05", f'prepared statement "{name.decode()}" already exists')
         if foreign := set(types) - PARAMETER_TYPES:
             raise not_supported(f"a bind parameter of the type with number {min(foreign)} is not supported")
-        prepared = Prepared(sql, plan, types)
+        prepared = PreparedStatement(sql, plan, types)
         if plan.program is not None and types:
             raise not_supported("bind parameters are not supported in this statement")
-        if not prepared.local:
-            self._ask(wire.parse(name, self._text_of(plan), types), b"1")
+        if not prepared.is_local:
+            self._request_and_discard(wire.pack_parse(name, self._render_sql(plan), types), b"1")
         self.prepared[name] = prepared
         self._answer(b"1")
 
-    def _text_of(self, plan: Plan) -> str:
-        last = self.desk.last_copy
-        return plan.with_values({"PG_LAST_COPY_COUNT": last.count, "PG_LAST_COPY_ID": last.id})
+    def _render_sql(self, plan: StatementPlan) -> str:
+        last = self.context.last_copy
+        return plan.render_sql({"PG_LAST_COPY_COUNT": last.count, "PG_LAST_COPY_ID": last.id})
 
     def describe(self, body: bytes) -> None:
         kind, name = body[:1], body[1:-1]
-        prepared = self._statement(name) if kind == b"S" else self._portal(name).prepared
-        if prepared.local:
+        prepared = self._find_prepared(name) if kind == b"S" else self._find_portal(name).prepared
+        if prepared.is_local:
             if kind == b"S":
                 count = len(prepared.types)
                 self._answer(b"t", struct.pack(f"!h{count}I", count, *prepared.types))
             self._answer(b"n")
             return
-        for message in self._asked(wire.pack(b"D", body), b"Tn"):
+        for message in self._request(wire.pack(b"D", body), b"Tn"):
             if message.kind == b"T":
-                prepared.fields = wire.row_fields(message.body)
-                told = [self.house.types.in_front(f, self.house.names) for f in prepared.fields]
-                self.client.queue(wire.row_description(told))
+                prepared.fields = wire.unpack_row_description(message.body)
+                told = [self.server.types.to_redshift(f, self.server.names) for f in prepared.fields]
+                self.client.queue(wire.pack_row_description(told))
             else:
                 self._answer(message.kind, message.body)
 
@@ -187,34 +192,34 @@ class Session:
         end = body.index(b"\0")
         stop = body.index(b"\0", end + 1)
         portal, name = body[:end], body[end + 1 : stop]
-        prepared = self._statement(name)
+        prepared = self._find_prepared(name)
         self.portals[portal] = Portal(prepared, body[stop + 1 :])
-        if not prepared.local:
+        if not prepared.is_local:
             if self.backend.status == b"T" and prepared.plan.reads:
-                self._enter(prepared.plan)
-            if prepared.plan.late:
-                self._ask(wire.pack(b"C", b"S" + name + b"\0"), b"3")
-                self._ask(wire.parse(name, self._text_of(prepared.plan), prepared.types), b"1")
-            self._ask(wire.pack(b"B", body), b"2")
+                self._acquire_locks(prepared.plan)
+            if prepared.plan.has_late_values:
+                self._request_and_discard(wire.pack(b"C", b"S" + name + b"\0"), b"3")
+                self._request_and_discard(wire.pack_parse(name, self._render_sql(prepared.plan), prepared.types), b"1")
+            self._request_and_discard(wire.pack(b"B", body), b"2")
         self._answer(b"2")
 
     def execute(self, body: bytes) -> None:
         name = body[: body.index(b"\0")]
-        portal = self._portal(name)
-        fault = self.house.faults.due(portal.prepared.sql, When.BEFORE)
+        portal = self._find_portal(name)
+        fault = self.server.faults.take_due(portal.prepared.sql, FaultTiming.BEFORE)
         if fault is not None:
-            self._suffer(fault)
+            self._apply_fault(fault)
         plan = portal.prepared.plan
         if plan.program is not None:
-            self._carry_out(plan)
+            self._run_program(plan)
         elif plan.waits_for_execution:
-            self._write(portal)
+            self._execute_write(portal)
         else:
-            self._pass_results(portal.prepared, self._asked(wire.pack(b"E", body), b"CsI"))
-        fault = self.house.faults.due(portal.prepared.sql, When.AFTER)
+            self._forward_results(portal.prepared, self._request(wire.pack(b"E", body), b"CsI"))
+        fault = self.server.faults.take_due(portal.prepared.sql, FaultTiming.AFTER)
         if fault is not None:
-            self._settle()
-            self._suffer(fault)
+            self._sync_backend()
+            self._apply_fault(fault)
 
     def close(self, body: bytes) -> None:
         kind, name = body[:1], body[1:-1]
@@ -222,31 +227,31 @@ class Session:
             self.prepared.pop(name, None)
         else:
             self.portals.pop(name, None)
-        self._ask(wire.pack(b"C", body), b"3")
+        self._request_and_discard(wire.pack(b"C", body), b"3")
         self._answer(b"3")
 
     def flush(self, _: bytes) -> None:
         self.client.flush()
 
     def _sync(self) -> None:
-        self._settle()
-        self.skipping = False
+        self._sync_backend()
+        self.skips_to_sync = False
         self.portals.clear()
         self.client.queue(wire.pack(b"Z", self.backend.status))
-        self.house.faults.wait_thawed()
+        self.server.faults.wait_thawed()
         self.client.flush()
 
-    def _settle(self) -> None:
+    def _sync_backend(self) -> None:
         """Let PostgreSQL end what the messages so far began; in no block, that commits it."""
-        self.backend.stream.send(SYNC)
-        for message in self.backend.until(b"Z"):
+        self.backend.stream.send(SYNC_MESSAGE)
+        for message in self.backend.read_until(b"Z"):
             if message.kind == b"E":
-                self._send_error(in_front(wire.fields_of(message.body), self.desk.pid))
-                for _ in self.backend.until(b"Z"):
+                self._send_error(error_to_redshift(wire.unpack_fields(message.body), self.context.pid))
+                for _ in self.backend.read_until(b"Z"):
                     pass
 
     def _simple_query(self, sql: str) -> None:
-        self.simple = True
+        self.is_simple_query = True
 
         def steps() -> None:
             self._prepare(b"", sql, ())
@@ -257,123 +262,125 @@ class Session:
             self.describe(b"P\0")
             self.execute(b"\0" + struct.pack("!i", 0))
 
-        self._guarded(steps)
+        self._run_step(steps)
         self._sync()
-        self.simple = False
+        self.is_simple_query = False
 
     # -- what they are made of -------------------------------------------------------------
 
-    def _statement(self, name: bytes) -> Prepared:
+    def _find_prepared(self, name: bytes) -> PreparedStatement:
         if name not in self.prepared:
             raise Refusal("26000", f'prepared statement "{name.decode()}" does not exist')
         return self.prepared[name]
 
-    def _portal(self, name: bytes) -> Portal:
+    def _find_portal(self, name: bytes) -> Portal:
         if name not in self.portals:
             raise Refusal("34000", f'portal "{name.decode()}" does not exist')
         return self.portals[name]
 
-    def _asked(self, message: bytes, answer: bytes) -> Iterator[Message]:
+    def _request(self, message: bytes, answer: bytes) -> Iterator[Message]:
         """Send one message; give its answers up to the last.
 
         Raises:
             BackendError: PostgreSQL refused it.
         """
-        self.backend.stream.send(message, FLUSH)
-        for reply in self.backend.until(answer):
+        self.backend.stream.send(message, FLUSH_MESSAGE)
+        for reply in self.backend.read_until(answer):
             if reply.kind == b"E":
-                raise BackendError(wire.fields_of(reply.body))
+                raise BackendError(wire.unpack_fields(reply.body))
             yield reply
 
-    def _ask(self, message: bytes, answer: bytes) -> None:
-        for _ in self._asked(message, answer):
+    def _request_and_discard(self, message: bytes, answer: bytes) -> None:
+        for _ in self._request(message, answer):
             pass
 
-    def _enter(self, plan: Plan) -> None:
+    def _acquire_locks(self, plan: StatementPlan) -> None:
         """Take the snapshot and the write locks."""
-        self._own(enter_sql(plan.reads, plan.writes))
+        self._run_own_statement(acquire_locks_sql(plan.reads, plan.writes))
 
-    def _own(self, sql: str) -> str:
+    def _run_own_statement(self, sql: str) -> str:
         """Carry out a statement of our own within the same transaction, and return the value that it reads."""
         nothing = struct.pack("!hhh", 0, 0, 0)
         for kind in (b"P", b"S"):  # what a refused one left; closing what is not there is no error
-            self._ask(wire.pack(b"C", kind + OURS + b"\0"), b"3")
-        self._ask(wire.parse(OURS, sql), b"1")
-        self._ask(wire.pack(b"B", OURS + b"\0" + OURS + b"\0" + nothing), b"2")
-        told = self._asked(wire.pack(b"E", OURS + b"\0" + struct.pack("!i", 0)), b"C")
-        values = [value for message in told if message.kind == b"D" for value in wire.row_values(message.body)]
+            self._request_and_discard(wire.pack(b"C", kind + OWN_STATEMENT_NAME + b"\0"), b"3")
+        self._request_and_discard(wire.pack_parse(OWN_STATEMENT_NAME, sql), b"1")
+        self._request_and_discard(
+            wire.pack(b"B", OWN_STATEMENT_NAME + b"\0" + OWN_STATEMENT_NAME + b"\0" + nothing), b"2"
+        )
+        told = self._request(wire.pack(b"E", OWN_STATEMENT_NAME + b"\0" + struct.pack("!i", 0)), b"C")
+        values = [value for message in told if message.kind == b"D" for value in wire.unpack_row(message.body)]
         return (values[0] or b"").decode()
 
-    def _write(self, portal: Portal) -> None:
+    def _execute_write(self, portal: Portal) -> None:
         plan = portal.prepared.plan
-        self._enter(plan)
-        if plan.of_one_match and self._own(ONE_MATCH_SQL).lower() in ON:
-            plan = plan.strictly()
-        self._ask(wire.parse(b"", self._text_of(plan), portal.prepared.types), b"1")
-        self._ask(wire.pack(b"B", b"\0\0" + portal.bind), b"2")
-        self._pass_results(portal.prepared, self._asked(wire.pack(b"E", b"\0" + struct.pack("!i", 0)), b"CI"))
+        self._acquire_locks(plan)
+        if plan.strict_sql and self._run_own_statement(ONE_MATCH_SQL).lower() in ON_VALUES:
+            plan = plan.with_strict_sql()
+        self._request_and_discard(wire.pack_parse(b"", self._render_sql(plan), portal.prepared.types), b"1")
+        self._request_and_discard(wire.pack(b"B", b"\0\0" + portal.bind), b"2")
+        self._forward_results(portal.prepared, self._request(wire.pack(b"E", b"\0" + struct.pack("!i", 0)), b"CI"))
 
-    def _pass_results(self, prepared: Prepared, messages: Iterator[Message]) -> None:
-        varbytes = self._places_of_varbyte(prepared)
+    def _forward_results(self, prepared: PreparedStatement, messages: Iterator[Message]) -> None:
+        varbytes = self._varbyte_positions(prepared)
         for message in messages:
             if message.kind == b"D" and (varbytes or prepared.plan.ends_with_nul):
-                self.client.queue(_row_in_front(message.body, varbytes, nul=prepared.plan.ends_with_nul))
+                self.client.queue(_row_to_redshift(message.body, varbytes, nul=prepared.plan.ends_with_nul))
             elif message.kind == b"C":
                 tag = prepared.plan.tag
-                self._answer(b"C", tag.encode() + b"\0" if tag else tag_in_front(message.body, prepared.plan))
+                self._answer(b"C", tag.encode() + b"\0" if tag else tag_to_redshift(message.body, prepared.plan))
             elif message.kind in b"DIsN":
                 self._answer(message.kind, message.body)
 
-    def _places_of_varbyte(self, prepared: Prepared) -> frozenset[int]:
+    def _varbyte_positions(self, prepared: PreparedStatement) -> frozenset[int]:
         fields = prepared.fields or []
-        return frozenset(i for i, f in enumerate(fields) if f.type == self.house.types.varbyte)
+        return frozenset(i for i, f in enumerate(fields) if f.type == self.server.types.varbyte)
 
-    def _carry_out(self, plan: Plan) -> None:
+    def _run_program(self, plan: StatementPlan) -> None:
         assert plan.program is not None
         in_block = self.backend.status != b"I"
-        self.desk.in_block = in_block
+        self.context.in_block = in_block
         if plan.outside_block and in_block:
             raise Refusal("25001", f"{plan.outside_block} cannot run inside a transaction block")
-        wrapped = not in_block and not plan.alone
+        wrapped = not in_block and not plan.no_transaction
         if wrapped:
             self.backend.run("BEGIN")
         try:
-            tag = plan.program(self.desk)
+            tag = plan.program(self.context)
             if wrapped and self.backend.status != b"I":
                 self.backend.run("COMMIT")
         finally:
             if wrapped and self.backend.status != b"I":
                 self.backend.run("ROLLBACK")
         self._send_notices()
-        self._answer(b"C", wire.text(tag))
+        self._answer(b"C", wire.pack_text(tag))
 
     def _send_notices(self) -> None:
-        for sentence in self.desk.notices:
-            self.client.queue(wire.report(b"N", {"S": "INFO", "C": "00000", "M": sentence}))
-        self.desk.notices.clear()
+        for sentence in self.context.notices:
+            self.client.queue(wire.pack_report(b"N", {"S": "INFO", "C": "00000", "M": sentence}))
+        self.context.notices.clear()
 
-    def _suffer(self, fault: Fault) -> None:
+    def _apply_fault(self, fault: StatementFault) -> None:
         match fault.deed:
-            case Deed.DROP:
-                raise Dropped
-            case Deed.DELAY:
+            case FaultAction.DROP:
+                raise ConnectionDropped
+            case FaultAction.DELAY:
                 threading.Event().wait(fault.seconds)
-            case Deed.HOLD:
+            case FaultAction.HOLD:
                 fault.released.wait()
-            case Deed.FAIL:
+            case FaultAction.FAIL:
                 raise Refusal(fault.code, fault.message, fault.detail)
 
 
-def _row_in_front(body: bytes, varbytes: frozenset[int], *, nul: bool) -> bytes:
-    values = [varbyte_in_front(v) if i in varbytes else v for i, v in enumerate(wire.row_values(body))]
-    return wire.row([v + b"\0" if nul and v is not None else v for v in values])
+def _row_to_redshift(body: bytes, varbytes: frozenset[int], *, nul: bool) -> bytes:
+    values = [varbyte_to_redshift(v) if i in varbytes else v for i, v in enumerate(wire.unpack_row(body))]
+    return wire.pack_row([v + b"\0" if nul and v is not None else v for v in values])
 
 
-HANDLERS: Final[dict[bytes, Callable[[Session, bytes], None]]] = {
-    b"P": Session.parse,
-    b"D": Session.describe,
-    b"B": Session.bind,
-    b"E": Session.execute,
-    b"C": Session.close,
-    b"H": Session.flush,
+HANDLERS: Final[dict[bytes, Callable[[ClientSession, bytes], None]]] = {
+    b"P": ClientSession.parse,
+    b"D": ClientSession.describe,
+    b"B": ClientSession.bind,
+    b"E": ClientSession.execute,
+    b"C": ClientSession.close,
+    b"H": ClientSession.flush,
 }

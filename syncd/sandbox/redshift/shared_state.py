@@ -4,38 +4,38 @@ import socket
 import threading
 from dataclasses import dataclass, field
 
-from syncd.sandbox.redshift.backend import Backend, literal
-from syncd.sandbox.redshift.cluster import Cluster
-from syncd.sandbox.redshift.copy.load_log import LoadLog
-from syncd.sandbox.redshift.copy.s3_files import Lake
-from syncd.sandbox.redshift.faults import Faults
+from syncd.sandbox.redshift.backend import PostgresConnection, quote_literal
+from syncd.sandbox.redshift.cluster import PostgresCluster
+from syncd.sandbox.redshift.copy.load_log import CopyLog
+from syncd.sandbox.redshift.copy.s3_files import CopyStorage
+from syncd.sandbox.redshift.faults import FaultInjector
 from syncd.sandbox.redshift.sql.identifiers import LongNames
-from syncd.sandbox.redshift.sql.translate import Types
-from syncd.sandbox.redshift.wire import Stream
+from syncd.sandbox.redshift.sql.translate import TypeNumbers
+from syncd.sandbox.redshift.wire import MessageStream
 
 
 @dataclass(slots=True, kw_only=True)
-class House:
+class StandInContext:
     """The cluster behind, who may come in, where S3 is, and the faults asked for."""
 
-    cluster: Cluster
+    cluster: PostgresCluster
     database: str
     users: dict[str, str]
-    lake: Lake
-    log: LoadLog
+    lake: CopyStorage
+    log: CopyLog
     names: LongNames
-    types: Types
-    faults: Faults
+    types: TypeNumbers
+    faults: FaultInjector
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def connect(self, user: str, application: str) -> Backend:
+    def connect(self, user: str, application: str) -> PostgresConnection:
         return self.cluster.connect(user, self.database, application_name=application)
 
     def cancel(self, request: bytes) -> None:
         """Pass a cancel request on; PostgreSQL knows the process and its secret."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
             sock.connect(str(self.cluster.socket))
-            Stream(sock).send((len(request) + 4).to_bytes(4, "big") + request)
+            MessageStream(sock).send((len(request) + 4).to_bytes(4, "big") + request)
 
     def write_new_names(self) -> None:
         """Keep the long names met since, before PostgreSQL sees the short ones."""
@@ -44,14 +44,14 @@ class House:
                 self.log.remember_name(*self.names.unwritten.pop())
 
 
-def types_of(backend: Backend) -> Types:
+def read_type_numbers(backend: PostgresConnection) -> TypeNumbers:
     def number(name: str) -> int:
-        return int(backend.value(f"SELECT oid FROM pg_type WHERE typname = {literal(name)}") or 0)
+        return int(backend.fetch_value(f"SELECT oid FROM pg_type WHERE typname = {quote_literal(name)}") or 0)
 
-    return Types(super=number("super"), varbyte=number("varbyte"))
+    return TypeNumbers(super=number("super"), varbyte=number("varbyte"))
 
 
-def names_of(backend: Backend) -> LongNames:
+def read_long_names(backend: PostgresConnection) -> LongNames:
     names = LongNames()
     for short, long in backend.run("SELECT short, long FROM pg_catalog.redshift_names"):
         names.remember(short or "", long or "")

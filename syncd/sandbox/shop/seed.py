@@ -14,13 +14,13 @@ from syncd.sandbox.shop.schema import count_rows, create_tables
 if TYPE_CHECKING:
     from syncd.sandbox.mysql import Connection
 
-CHUNK: Final = 50_000
-SPAN: Final = 365 * 86_400 * 1_000_000  # microseconds: the shop's first year
-LINES_AT_MOST: Final = 3
+CHUNK_ROWS: Final = 50_000
+FIRST_YEAR_MICROSECONDS: Final = 365 * 86_400 * 1_000_000  # microseconds: the shop's first year
+MAX_LINES_PER_ORDER: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Size:
+class ShopSize:
     """How large the shop is, counted in orders; the other tables follow."""
 
     orders: int
@@ -35,7 +35,7 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seeded:
+class SeedResult:
     """What stands in the shop now, and how long it took to put it there."""
 
     rows: Mapping[str, int]
@@ -48,11 +48,11 @@ class Seeded:
 
 def seed_shop(
     connection: "Connection",
-    size: Size,
+    size: ShopSize,
     *,
     seed: int = 1,
-    tell: Callable[[str], None] = lambda _line: None,
-) -> Seeded:
+    report: Callable[[str], None] = lambda _line: None,
+) -> SeedResult:
     """Fill empty tables; they are made if they are missing."""
     began = time.monotonic()
     create_tables(connection)
@@ -64,11 +64,11 @@ def seed_shop(
     ):
         for low, high in _chunks(numbers):
             with connection.cursor() as cursor:
-                cursor.execute(_fill(statement, low=low, high=high, size=size, seed=seed))
-            tell(f"{table}: {high} of {numbers}")
+                cursor.execute(_render_statement(statement, low=low, high=high, size=size, seed=seed))
+            report(f"{table}: {high} of {numbers}")
     with connection.cursor() as cursor:
         cursor.execute(_COUNTRIES)
-    return Seeded(rows=count_rows(connection), seconds=time.monotonic() - began)
+    return SeedResult(rows=count_rows(connection), seconds=time.monotonic() - began)
 
 
 def seed_orders(connection: "Connection", orders: int, *, seed: int = 1, step: int | None = None) -> None:
@@ -77,24 +77,24 @@ def seed_orders(connection: "Connection", orders: int, *, seed: int = 1, step: i
     statement = _ORDERS if step is None else _ORDERS.replace("{STEP}", str(step))
     for low, high in _chunks(orders):
         with connection.cursor() as cursor:
-            cursor.execute(_fill(statement, low=low, high=high, size=Size(orders=orders), seed=seed))
+            cursor.execute(_render_statement(statement, low=low, high=high, size=ShopSize(orders=orders), seed=seed))
 
 
 def _chunks(numbers: int) -> Iterator[tuple[int, int]]:
-    for low in range(0, numbers, CHUNK):
-        yield low, min(low + CHUNK, numbers)
+    for low in range(0, numbers, CHUNK_ROWS):
+        yield low, min(low + CHUNK_ROWS, numbers)
 
 
-def _fill(statement: str, *, low: int, high: int, size: Size, seed: int) -> str:
+def _render_statement(statement: str, *, low: int, high: int, size: ShopSize, seed: int) -> str:
     numbers = max(size.orders, 1)
     # Rows are spread evenly over the year that ends with 2025, in the order of their numbers.
     return (
         statement.replace("{NUMBERS}", _NUMBERS.format(low=low, count=high - low))
         .replace("{SEED}", str(seed))
         .replace("{CUSTOMERS}", str(size.customers))
-        .replace("{STEP}", str(SPAN // numbers))
-        .replace("{STEP/10}", str(SPAN // max(size.customers, 1)))
-        .replace("{STEP/2}", str(SPAN // max(size.events, 1)))
+        .replace("{STEP}", str(FIRST_YEAR_MICROSECONDS // numbers))
+        .replace("{STEP/10}", str(FIRST_YEAR_MICROSECONDS // max(size.customers, 1)))
+        .replace("{STEP/2}", str(FIRST_YEAR_MICROSECONDS // max(size.events, 1)))
     )
 
 
@@ -109,7 +109,7 @@ _DICE: Final = ", ".join(f"CRC32(CONCAT('{{SEED}}{name}', n)) AS {name}" for nam
 _FROM: Final = f"FROM (SELECT n, {_DICE} FROM {{NUMBERS}}) AS dice"
 
 
-def _at(step: str) -> str:
+def _stamp_expression(step: str) -> str:
     return f"'2025-01-01 00:00:00' + INTERVAL n * {step} MICROSECOND"
 
 
@@ -133,8 +133,8 @@ SELECT n + 1,
   IF(t % 7 = 0, NULL, DATE '1930-01-01' + INTERVAL r % 27000 DAY),
   IF(r % 3 = 0, NULL, UNHEX(SHA2(CONCAT('{{SEED}}', n), 224))),
   JSON_OBJECT('mail', r % 2, 'theme', ELT(1 + s % 2, 'hell', 'dunkel'), 'limit', t % 1000),
-  {_at("{STEP/10}")},
-  {_at("{STEP/10}")}
+  {_stamp_expression("{STEP/10}")},
+  {_stamp_expression("{STEP/10}")}
 {_FROM}"""
 
 _ORDERS: Final = f"""
@@ -147,14 +147,14 @@ SELECT n + 1,
   ELT(1 + t % 3, 'EUR', 'USD', 'JPY'),
   r % 9 = 0,
   s % 256,
-  {_at("{STEP}")},
+  {_stamp_expression("{STEP}")},
   IF(r % 6 = 0, NULL, SEC_TO_TIME(s % 86400)),
   ELT(1 + s % 5, NULL, '', 'please ring twice', 'à déposer chez le voisin, 3e étage', 'お届け先は二階です 🎁'),
   JSON_OBJECT(
     'channel', ELT(1 + r % 3, 'web', 'app', 'phone'),
     'coupon', IF(s % 4 = 0, CONCAT('C', s % 1000), NULL),
     'points', t % 500),
-  {_at("{STEP}")}
+  {_stamp_expression("{STEP}")}
 {_FROM}"""
 
 _ORDER_LINES: Final = f"""
@@ -166,9 +166,9 @@ SELECT n + 1,
   CAST(((t + 104729 * line_no) % 10000000) / 100 AS DECIMAL(10,2)),
   ((r + line_no) % 30) / 100,
   IF((s + line_no) % 10 = 0, NULL, ((t + line_no) % 50000) / 1000),
-  {_at("{STEP}")}
-{_FROM} JOIN ({" UNION ALL ".join(f"SELECT {no} AS line_no" for no in range(1, LINES_AT_MOST + 1))}) AS line
-WHERE line_no <= 1 + r % {LINES_AT_MOST}"""
+  {_stamp_expression("{STEP}")}
+{_FROM} JOIN ({" UNION ALL ".join(f"SELECT {no} AS line_no" for no in range(1, MAX_LINES_PER_ORDER + 1))}) AS line
+WHERE line_no <= 1 + r % {MAX_LINES_PER_ORDER}"""
 
 _EVENTS: Final = f"""
 INSERT INTO events (id, customer_id, kind, fingerprint, took, body, payload, occurred_at, update_at)
@@ -179,6 +179,6 @@ SELECT n + 1,
   IF(t % 5 = 0, NULL, SEC_TO_TIME((t % 3600000) / 1000)),
   IF(r % 4 = 0, NULL, UNHEX(SHA2(CONCAT('{{SEED}}', n), 256))),
   IF(t % 6 = 0, NULL, JSON_OBJECT('page', r % 400, 'from', ELT(1 + t % 3, 'mail', 'search', 'friend'))),
-  {_at("{STEP/2}")},
-  {_at("{STEP/2}")}
+  {_stamp_expression("{STEP/2}")},
+  {_stamp_expression("{STEP/2}")}
 {_FROM}"""

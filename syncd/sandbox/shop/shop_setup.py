@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from syncd.errors import SourceDown
-from syncd.sandbox.mysql import MySqlAddress, failures
+from syncd.sandbox.mysql import MySqlAddress, driver_errors
 from syncd.sandbox.shop.schema import TABLES, count_rows, drop_tables
-from syncd.sandbox.shop.seed import Size, seed_shop
+from syncd.sandbox.shop.seed import ShopSize, seed_shop
 
 if TYPE_CHECKING:
     from syncd.sandbox.mysql import Connection
 
-NOTE: Final = "shop.json"
+NOTE_FILE: Final = "shop.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,14 +25,14 @@ class Shop:
     seeded_now: bool
 
 
-def stand_up(
+def ensure_shop(
     directory: Path,
     address: MySqlAddress,
     *,
     orders: int,
     seed: int,
-    given: bool,
-    tell: Callable[[str], None] = lambda _line: None,
+    is_external: bool,
+    report: Callable[[str], None] = lambda _line: None,
 ) -> Shop:
     """The shop of this sandbox: the one that stands, else a new one of this size.
 
@@ -44,31 +44,37 @@ def stand_up(
         with address.connect(database="") as connection:
             _make_database(connection, address.database)
         with address.connect() as connection:
-            return _stand_or_fill(
-                connection, directory / NOTE, address, orders=orders, seed=seed, given=given, tell=tell
+            return _reuse_or_fill(
+                connection,
+                directory / NOTE_FILE,
+                address,
+                orders=orders,
+                seed=seed,
+                is_external=is_external,
+                report=report,
             )
-    except failures() as error:
+    except driver_errors() as error:
         raise SourceDown(
             f"mysql refused the shop: {error.args[-1]}", hint="Ask as a user who may make databases and tables."
         ) from error
 
 
-def _stand_or_fill(
+def _reuse_or_fill(
     connection: "Connection",
     note: Path,
     address: MySqlAddress,
     *,
     orders: int,
     seed: int,
-    given: bool,
-    tell: Callable[[str], None],
+    is_external: bool,
+    report: Callable[[str], None],
 ) -> Shop:
-    theirs = given and bool(_tables(connection))
+    theirs = is_external and bool(_existing_tables(connection))
     if _is_noted(note, address) or theirs:
-        return Shop(rows=_counts(connection), seeded_now=False)
+        return Shop(rows=_count_if_complete(connection), seeded_now=False)
     drop_tables(connection)
-    tell(f"filling the shop: {orders} orders and what belongs to them")
-    seeded = seed_shop(connection, Size(orders=orders), seed=seed)
+    report(f"filling the shop: {orders} orders and what belongs to them")
+    seeded = seed_shop(connection, ShopSize(orders=orders), seed=seed)
     note.write_text(json.dumps({"database": address.database, "orders": orders, "seed": seed}))
     return Shop(rows=seeded.rows, seeded_now=True)
 
@@ -80,11 +86,11 @@ def _is_noted(note: Path, address: MySqlAddress) -> bool:
         return False
 
 
-def _counts(connection: "Connection") -> dict[str, int]:
-    return count_rows(connection) if _tables(connection) == set(TABLES) else {}
+def _count_if_complete(connection: "Connection") -> dict[str, int]:
+    return count_rows(connection) if _existing_tables(connection) == set(TABLES) else {}
 
 
-def _tables(connection: "Connection") -> set[str]:
+def _existing_tables(connection: "Connection") -> set[str]:
     """Which of the shop's tables there are."""
     with connection.cursor() as cursor:
         cursor.execute("SHOW TABLES")

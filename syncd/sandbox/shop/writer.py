@@ -9,24 +9,24 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from syncd.sandbox.mysql import MySqlAddress, refusals
+from syncd.sandbox.mysql import MySqlAddress, refusal_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from syncd.sandbox.mysql import Connection, Cursor
 
-AT_MOST: Final = 10_000_000
-STOPS_WITHIN: Final = 30.0
-SILENCE: Final = 30.0
-NOTES: Final = (None, "", "leave at the door", "schnell, bitte", "ありがとう 🎉")
+MAX_TRANSACTIONS: Final = 10_000_000
+STOP_TIMEOUT_SECONDS: Final = 30.0
+READ_TIMEOUT_SECONDS: Final = 30.0
+ORDER_NOTES: Final = (None, "", "leave at the door", "schnell, bitte", "ありがとう 🎉")
 # Of a hundred transactions: a shop that grows, changes more than it grows, and forgets a little.
-INSERTS: Final = 35
-DELETES: Final = 5
+INSERT_PERCENT: Final = 35
+DELETE_PERCENT: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class WriteSummary:
     """What a writer did, by the server's own word.
 
     `unknown` transactions were sent and their COMMIT got no answer: each may
@@ -46,7 +46,7 @@ class Done:
         return sum(sum(counts.values()) for counts in (self.inserted, self.updated, self.deleted))
 
 
-class Writer:
+class ShopWriter:
     """One writer over one connection, in a thread; several may run, each with a seed of its own.
 
     The rate is in transactions a second, and is kept over time: after a pause of
@@ -54,7 +54,13 @@ class Writer:
     """
 
     def __init__(
-        self, address: MySqlAddress, *, rate: float, seed: int = 1, at_most: int = AT_MOST, deletes: int = DELETES
+        self,
+        address: MySqlAddress,
+        *,
+        rate: float,
+        seed: int = 1,
+        at_most: int = MAX_TRANSACTIONS,
+        deletes: int = DELETE_PERCENT,
     ) -> None:
         """Prepare; `deletes` of a hundred transactions delete."""
         self._address = address
@@ -62,14 +68,14 @@ class Writer:
         self._rate = rate
         self._dice = random.Random(seed)
         self._at_most = at_most
-        self._told = threading.Event()
+        self._stop_requested = threading.Event()
         self._thread = threading.Thread(target=self._run, name="shop-writer", daemon=True)
         self._counts: dict[str, Counter[str]] = {"insert": Counter(), "update": Counter(), "delete": Counter()}
         self._outcomes: Counter[str] = Counter()
         self._began = 0.0
         self._ended: float | None = None
-        self._refusals = refusals()
-        self._bug: BaseException | None = None
+        self._refusals = refusal_errors()
+        self._error: BaseException | None = None
 
     def __enter__(self) -> Self:
         return self.start()
@@ -84,21 +90,21 @@ class Writer:
         self._thread.start()
         return self
 
-    def stop(self) -> Done:
+    def stop(self) -> WriteSummary:
         """Let the transaction at hand end, and tell what was done."""
-        self._told.set()
-        return self.wait(STOPS_WITHIN)
+        self._stop_requested.set()
+        return self.wait(STOP_TIMEOUT_SECONDS)
 
-    def wait(self, within: float) -> Done:
+    def wait(self, timeout_seconds: float) -> WriteSummary:
         """Wait until it has done what it was bounded by."""
-        self._thread.join(within)
-        if self._bug is not None:
-            raise self._bug
-        return self.done()
+        self._thread.join(timeout_seconds)
+        if self._error is not None:
+            raise self._error
+        return self.summary()
 
-    def done(self) -> Done:
+    def summary(self) -> WriteSummary:
         """What was done so far."""
-        return Done(
+        return WriteSummary(
             inserted=dict(self._counts["insert"]),
             updated=dict(self._counts["update"]),
             deleted=dict(self._counts["delete"]),
@@ -110,38 +116,38 @@ class Writer:
 
     def _run(self) -> None:
         try:
-            self._write_until_told()
+            self._write_until_stopped()
         except BaseException as bug:  # noqa: BLE001 - carried to whoever waits, for a thread dies unseen
-            self._bug = bug
+            self._error = bug
         finally:
             self._ended = time.monotonic()
 
-    def _write_until_told(self) -> None:
+    def _write_until_stopped(self) -> None:
         connection: Connection | None = None
         try:
             for number in range(self._at_most):
                 due = self._began + number / self._rate
-                if self._told.wait(max(0.0, due - time.monotonic())):
+                if self._stop_requested.wait(max(0.0, due - time.monotonic())):
                     return
                 try:
-                    connection = connection or self._address.connect(silence=SILENCE)
+                    connection = connection or self._address.connect(timeout_seconds=READ_TIMEOUT_SECONDS)
                 except self._refusals:
                     self._outcomes["failed"] += 1
                     continue
-                if not self._one(connection):
+                if not self._run_transaction(connection):
                     _close(connection)
                     connection = None
         finally:
             if connection is not None:
                 _close(connection)
 
-    def _one(self, connection: "Connection") -> bool:
+    def _run_transaction(self, connection: "Connection") -> bool:
         """One transaction; whether the connection is still good."""
         committing = False
         try:
             connection.begin()
             with connection.cursor() as cursor:
-                kind, counts = self._choose()(cursor)
+                kind, counts = self._choose_action()(cursor)
             committing = True
             connection.commit()
         except self._refusals:
@@ -152,11 +158,11 @@ class Writer:
         self._outcomes["done"] += 1
         return True
 
-    def _choose(self) -> "Callable[[Cursor], tuple[str, dict[str, int]]]":
+    def _choose_action(self) -> "Callable[[Cursor], tuple[str, dict[str, int]]]":
         thrown = self._dice.randrange(100)
-        if thrown < INSERTS:
+        if thrown < INSERT_PERCENT:
             return self._insert
-        return self._delete if thrown < INSERTS + self._deletes else self._update
+        return self._delete if thrown < INSERT_PERCENT + self._deletes else self._update
 
     def _insert(self, cursor: "Cursor") -> tuple[str, dict[str, int]]:
         dice = self._dice
@@ -168,7 +174,7 @@ class Writer:
                 f"{dice.randrange(10**9)}.{dice.randrange(10**4):04}",
                 dice.randrange(2),
                 dice.randrange(256),
-                dice.choice(NOTES),
+                dice.choice(ORDER_NOTES),
                 f'{{"points": {dice.randrange(500)}}}',
             ),
         )
@@ -192,22 +198,22 @@ class Writer:
             # MySQL counts rows that changed, not rows that matched: a tick of the credit always changes one.
             changed = cursor.execute(
                 "UPDATE customers SET credit = COALESCE(credit, 0) + 0.01 WHERE id = %s",
-                (self._some(cursor, "customers"),),
+                (self._random_key(cursor, "customers"),),
             )
             return "update", {"customers": changed}
         changed = cursor.execute(
             "UPDATE orders SET status = ELT(1 + (status + 0) %% 5, 'new', 'paid', 'packed', 'sent', 'returned')"
             " WHERE id = %s",
-            (self._some(cursor, "orders"),),
+            (self._random_key(cursor, "orders"),),
         )
         return "update", {"orders": changed}
 
     def _delete(self, cursor: "Cursor") -> tuple[str, dict[str, int]]:
-        order = self._some(cursor, "orders")
+        order = self._random_key(cursor, "orders")
         lines = cursor.execute("DELETE FROM order_lines WHERE order_id = %s", (order,))
         return "delete", {"orders": cursor.execute("DELETE FROM orders WHERE id = %s", (order,)), "order_lines": lines}
 
-    def _some(self, cursor: "Cursor", table: str) -> int:
+    def _random_key(self, cursor: "Cursor", table: str) -> int:
         """The key of some row: the first one at or after a point thrown between the ends."""
         cursor.execute(f"SELECT MIN(id), MAX(id) FROM {table}")
         low, high = cursor.fetchone() or (None, None)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from syncd.redshift.session import Session
+from syncd.redshift.session import WarehouseSession
 from tests.integration.verify.conftest import Both, both, box, standin
 
 __all__ = ["both", "box", "standin"]
@@ -57,7 +57,7 @@ class Adopted:
     def document(self, key: str, body: bytes) -> str:
         """A document of the earlier tool, in a bucket of its own."""
         bucket = f"old-{self.pair.prefix}"
-        client = self.pair.box.s3.client()
+        client = self.pair.box.s3.make_client()
         if bucket not in {one["Name"] for one in client.list_buckets()["Buckets"]}:
             client.create_bucket(Bucket=bucket)
         client.put_object(Bucket=bucket, Key=key, Body=body)
@@ -83,13 +83,13 @@ class Adopted:
 def adopted(both: Callable[..., Both], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Adopted]:
     statements: list[str] = []
     for name in ("run", "rows"):
-        real: Any = getattr(Session, name)
+        real: Any = getattr(WarehouseSession, name)
 
-        def recorded(self: Session, sql: str, *words: Any, real: Any = real, **more: Any) -> Any:
+        def recorded(self: WarehouseSession, sql: str, *words: Any, real: Any = real, **more: Any) -> Any:
             statements.append(sql)
             return real(self, sql, *words, **more)
 
-        monkeypatch.setattr(Session, name, recorded)
+        monkeypatch.setattr(WarehouseSession, name, recorded)
 
     def make(table: str, more: str = "", **words: Any) -> Adopted:
         # On this loopback TLS proves nothing, and each of many connections would read all authorities of the host.

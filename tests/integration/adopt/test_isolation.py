@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from syncd.sandbox.redshift import Isolation, Lake, RedshiftStandIn
+from syncd.sandbox.redshift import CopyStorage, Isolation, RedshiftStandIn
 from syncd.sandbox.running_sandbox import Sandbox
 from tests.integration.adopt.conftest import Adopted
 
@@ -15,7 +15,7 @@ Make = Callable[..., Adopted]
 @pytest.fixture(scope="module")
 def standin(box: Sandbox) -> Iterator[RedshiftStandIn]:
     s3 = box.s3
-    lake = Lake(
+    lake = CopyStorage(
         endpoint=s3.endpoint, access_key=str(s3.access_key), secret_key=str(s3.secret_key), region=str(s3.region)
     )
     with RedshiftStandIn(lake=lake, isolation=Isolation.SERIALIZABLE) as running:
@@ -38,7 +38,7 @@ def loaded(adopted: Make, table: str) -> Adopted:
 def test_a_lake_that_was_emptied_is_no_new_one(adopted: Make) -> None:
     one = loaded(adopted, "emptied")
     s3, keys = one.pair.box.s3, one.pair.keys()
-    s3.client().delete_objects(Bucket=s3.bucket, Delete={"Objects": [{"Key": key} for key in keys]})
+    s3.make_client().delete_objects(Bucket=s3.bucket, Delete={"Objects": [{"Key": key} for key in keys]})
 
     told = one.told("--yes")
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from syncd.app import stream_of
-from syncd.verify.result import State
+from syncd.app import stream_name_of
+from syncd.verify.result import ComparisonState
 from tests.integration.adopt.conftest import Adopted
 from tests.integration.adopt.test_taken_over import flat
 from watermarks.document import Watermark
@@ -41,7 +41,7 @@ def test_a_target_that_lacks_a_row_and_has_a_stale_one_is_refused_and_may_stand_
     one.pair.run()
 
     assert (lower["state"], lower["limited_by"], lower["mark"][-1]) == ("taken over", "target", "int:279")
-    assert one.pair.verify("lacking").state is State.EQUAL
+    assert one.pair.verify("lacking").state is ComparisonState.EQUAL
 
 
 def test_a_ghost_is_refused_where_deletes_matter(adopted: Make) -> None:
@@ -68,8 +68,8 @@ def test_what_is_taken_over_with_differences_is_mended_by_a_repair_and_stays_unp
 
     assert (told["exit"], told["state"], told["ghost"], told["lost"]) == (0, "taken over", 1, 1)
     assert (made.error, len(one.rows)) == (None, 299)
-    assert one.pair.verify("mended").state is State.EQUAL
-    assert not one.pair.state("mended").chain.proven
+    assert one.pair.verify("mended").state is ComparisonState.EQUAL
+    assert not one.pair.state("mended").required_extract_progress.proven
 
 
 def test_without_consent_nothing_is_changed(adopted: Make) -> None:
@@ -88,7 +88,7 @@ def test_without_consent_nothing_is_changed(adopted: Make) -> None:
 def test_a_damaged_document_and_a_current_one_pass_for_no_older_one(adopted: Make) -> None:
     one = loaded(adopted, "damaged")
     cut = one.document("watermarks/cut.json", flat("damaged")[:-20])
-    state = Watermark.new(stream_of(one.pair.stream("damaged")), at=one.pair.journal.clock.now())
+    state = Watermark.new(stream_name_of(one.pair.stream("damaged")), created_at=one.pair.journal.clock.now())
     current = one.document("watermarks/current.json", state.to_bytes())
 
     found = [one.told("--from", place, "--yes") for place in (cut, current)]
@@ -100,9 +100,9 @@ def test_a_damaged_document_and_a_current_one_pass_for_no_older_one(adopted: Mak
 
 def test_a_damaged_document_of_our_own_is_no_new_stream(adopted: Make) -> None:
     one = loaded(adopted, "broken")
-    stream = stream_of(one.pair.stream("broken"))
+    stream = stream_name_of(one.pair.stream("broken"))
     key = f"{one.pair.prefix}/watermarks/{stream.stem}.json"
-    one.pair.box.s3.client().put_object(Bucket=one.pair.box.s3.bucket, Key=key, Body=flat("broken"))
+    one.pair.box.s3.make_client().put_object(Bucket=one.pair.box.s3.bucket, Key=key, Body=flat("broken"))
 
     told = one.told("--yes")
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from syncd.operations.adopted_tables import NotInFiles
-from syncd.operations.stream_status import ADOPTED
-from syncd.redshift.ledger import OtherTable
-from syncd.verify.result import State
+from syncd.operations.adopted_tables import RowsNotInLake
+from syncd.operations.stream_status import IMPORTED_NOT_READ
+from syncd.redshift.ledger import TargetTableChanged
+from syncd.verify.result import ComparisonState
 from tests.integration.adopt.conftest import ORDERS, Adopted
 from watermarks.document import Watermark
-from watermarks.history import Change
+from watermarks.history import ChangeKind
 
 pytestmark = [pytest.mark.services, pytest.mark.parametrize("box", ["mariadb"], indirect=True)]
 Make = Callable[..., Adopted]
@@ -61,13 +61,16 @@ def require_taken(one: Adopted, told: dict[str, Any], before: list[tuple[Any, ..
     """Both marks stand, nothing was copied, and a comparison is clean."""
     assert (told["exit"], told["state"], told["error"]) == (0, "taken over", None)
     state = one.pair.state(one.table)
-    assert (state.chain.cursor, state.loaded.cursor) == (state.loaded.cursor, state.chain.cursor)
-    assert state.chain.cursor.texts() == told["mark"] == told["after"]["loaded_mark"]
+    assert (state.required_extract_progress.cursor, state.load_progress.cursor) == (
+        state.load_progress.cursor,
+        state.required_extract_progress.cursor,
+    )
+    assert state.required_extract_progress.cursor.to_texts() == told["mark"] == told["after"]["loaded_mark"]
     assert not one.copied
     assert one.rows == before
     keys = one.pair.keys()
     assert {key.split("/")[1] for key in keys} == {"watermarks", "history"}
-    assert one.pair.verify(one.table).state is State.EQUAL
+    assert one.pair.verify(one.table).state is ComparisonState.EQUAL
     return state
 
 
@@ -81,9 +84,9 @@ def test_a_table_loaded_by_hand_is_taken_over_up_to_its_last_row(adopted: Make) 
 
     state = require_taken(one, told, before)
     assert (told["mark"], told["limited_by"], told["rows"]) == (LAST, "target", 300)
-    entry = one.pair.journal.entry(state.stem, state.revision)
+    entry = one.pair.journal.read_entry(state.stem, state.revision)
     assert entry is not None
-    assert (entry.note.change, entry.note.why) == (Change.IMPORT, "moved to syncd")
+    assert (entry.note.change, entry.note.reason) == (ChangeKind.IMPORT, "moved to syncd")
     proof = entry.note.evidence["proof"]
     assert (proof["rows"], proof["mark"], proof["run"]) == (300, LAST, told["run"])
     assert (proof["target"], proof["differences"]) == (f"public.{one.table}", {})
@@ -113,7 +116,7 @@ def test_documents_of_the_earlier_tool_are_found_and_kept_word_by_word(
 
     assert told["state"] == "taken over", told
     state = require_taken(one, told, before)
-    entry = one.pair.journal.entry(state.stem, state.revision)
+    entry = one.pair.journal.read_entry(state.stem, state.revision)
     assert entry is not None
     assert entry.note.evidence["document"].encode() == body
     assert told["document"]["at"] == place
@@ -138,8 +141,12 @@ def test_the_next_run_brings_what_is_newer_and_the_ties_that_the_earlier_tool_lo
     names = {row[0]: row[1] for row in one.rows}
     assert (len(names), len(one.rows), names[1000], names[5]) == (302, 302, "new", "changed")
     state = one.pair.state("ties")
-    assert (state.chain.tally.rows, state.loaded.tally.rows, str(state.chain.last)) == (3, 3, "2-1")
-    assert one.pair.verify("ties").state is State.EQUAL
+    assert (
+        state.required_extract_progress.counts.rows,
+        state.load_progress.counts.rows,
+        str(state.required_extract_progress.last_batch),
+    ) == (3, 3, "2-1")
+    assert one.pair.verify("ties").state is ComparisonState.EQUAL
 
 
 def test_a_document_bounds_what_is_taken_over(adopted: Make) -> None:
@@ -211,7 +218,10 @@ def test_rows_before_the_configured_start_are_no_matter(adopted: Make) -> None:
 
     assert (told["state"], told["rows"], told["proven"]) == ("taken over", 181, False)
     assert told["left_out"]["before_start"] == 119
-    assert (one.pair.verify("begun").state, one.pair.verify("begun").left_out.before_start) == (State.EQUAL, 119)
+    assert (one.pair.verify("begun").state, one.pair.verify("begun").left_out.before_start) == (
+        ComparisonState.EQUAL,
+        119,
+    )
 
 
 @pytest.mark.long
@@ -251,7 +261,7 @@ def test_undo_gives_the_stream_back_to_its_first_pass(adopted: Make) -> None:
     one.pair.run()
 
     assert len(one.rows) == 300
-    assert one.pair.verify("undone").state is State.EQUAL
+    assert one.pair.verify("undone").state is ComparisonState.EQUAL
 
 
 def test_status_and_check_have_nothing_to_say_against_it(adopted: Make) -> None:
@@ -265,7 +275,7 @@ def test_status_and_check_have_nothing_to_say_against_it(adopted: Make) -> None:
 
     assert check.exit_code == 0
     assert (standing["state"], standing["mark"]) == ("current", LAST)
-    assert standing["reasons"] == [ADOPTED]
+    assert standing["reasons"] == [IMPORTED_NOT_READ]
     assert one.pair.syncd("audit", "-t", "looked_at").exit_code == 0
 
 
@@ -302,7 +312,7 @@ def test_the_command_itself_reads_one_new_row_with_spark_and_upserts_it(adopted:
     [stream] = json.loads(done.stdout)["streams"]
     assert (stream["batches"], stream["rows"], stream["load"]["rows"]) == (1, 1, 1)
     assert [row[0] for row in one.rows] == [*range(1, 301), 1000]
-    assert one.pair.verify("by_spark").state is State.EQUAL
+    assert one.pair.verify("by_spark").state is ComparisonState.EQUAL
 
 
 @pytest.mark.parametrize(
@@ -321,7 +331,7 @@ def test_a_target_that_is_gone_after_it_was_taken_over_is_not_begun_anew(adopted
     one.pair.sql(f"INSERT INTO vanished (id, name, total, update_at) VALUES (1000, 'new', 1, {NEWER})")
     one.pair.there(gone.format(t="vanished"))
 
-    with pytest.raises(OtherTable, match="were taken over in it") as e:
+    with pytest.raises(TargetTableChanged, match="were taken over in it") as e:
         one.pair.run()
 
     assert e.value.hint.endswith("syncd watermark reset -t vanished")
@@ -342,7 +352,7 @@ def test_what_was_taken_over_cannot_land_again_from_files_and_is_read_again_inst
     both = one.pair.syncd(*reset)
     one.pair.run()
 
-    assert isinstance(half.exception, NotInFiles)
+    assert isinstance(half.exception, RowsNotInLake)
     assert half.exception.hint.endswith("syncd watermark reset -t shop.relanded")
     assert (both.exit_code, len(one.rows)) == (0, 301)
     assert one.pair.syncd(*reset, "--redshift-only", "--dry-run").exit_code == 0

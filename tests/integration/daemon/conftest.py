@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from syncd.lake.batch_number import batch_of
+from syncd.lake.batch_number import batch_from_number
 from syncd.sandbox.running_sandbox import Sandbox
 from tests.services.daemon import DaemonProcess, until
 from tests.services.servers import ENVIRON
@@ -107,10 +107,10 @@ class Place:
     @property
     def journal(self) -> Journal[Watermark]:
         s3 = self.box.s3
-        return Journal(S3Store(s3.client(), bucket=s3.bucket, prefix=f"daemon{self.number}"), Watermark)
+        return Journal(S3Store(s3.make_client(), bucket=s3.bucket, prefix=f"daemon{self.number}"), Watermark)
 
     def watermark(self, table: str) -> Watermark:
-        state = self.journal.newest(self.stream(table).stem)
+        state = self.journal.read_newest(self.stream(table).stem)
         assert state is not None
         return state
 
@@ -127,7 +127,7 @@ class Place:
                 "SELECT batch FROM public.syncd_ledger"
                 f" WHERE lake LIKE '{lake}' AND stream = '{stem}' ORDER BY load_generation, batch"
             )
-            return [batch_of(int(number)) for (number,) in cursor.fetchall()]
+            return [batch_from_number(int(number)) for (number,) in cursor.fetchall()]
 
 
 @pytest.fixture(scope="session")

@@ -98,7 +98,7 @@ def test_a_mark_that_a_person_moves_is_taken_at_the_next_batch(place: Place, dae
 
     assert done.returncode == 0, done.stderr
     place.comes_equal()
-    assert place.watermark(table).chain.generation == 2
+    assert place.watermark(table).required_extract_progress.generation == 2
 
 
 def test_a_source_that_restarts_is_waited_for(place: Place, daemon: DaemonProcess) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from syncd.s3.lake_client import Lake
+from syncd.s3.lake_client import S3Lake
 from syncd.sandbox.redshift import RedshiftStandIn
 from tests.integration.load.conftest import Reader, journal, lake, prepared, warehouse
 from tests.services.daemon import DaemonProcess, until
@@ -16,7 +16,7 @@ from tests.services.prepared import Prepared, row
 from tests.standin.conftest import bucket, client, clients, no_fault_left, s3_url, server
 from watermarks.document import Stage, Watermark
 from watermarks.history import Journal
-from watermarks.lease import Claim, Owner
+from watermarks.lease import Claim, LeaseOwner
 from watermarks.names import claim_key, owner_key
 
 __all__ = [
@@ -34,7 +34,7 @@ TTL = 8.0
 class Pair:
     """Daemons of one file."""
 
-    lake: Lake
+    lake: S3Lake
     server: RedshiftStandIn
     journal: Journal[Watermark]
     directory: Path
@@ -57,11 +57,11 @@ class Pair:
 
     def claim(self, table: Prepared) -> Claim | None:
         stored = self.journal.store.read(claim_key(table.stream, Stage.LOAD))
-        return Claim.of_bytes(stored.body, stream=table.stream, stage=Stage.LOAD) if stored else None
+        return Claim.from_bytes(stored.body, stream=table.stream, stage=Stage.LOAD) if stored else None
 
     def has_loaded(self, table: Prepared, seq: int) -> bool:
         state = self.journal.read(table.stream.stem)
-        return state is not None and state.loaded.last.seq == seq
+        return state is not None and state.load_progress.last_batch.seq == seq
 
     def pid_of(self, table: Prepared) -> int:
         """The process that has the loader's claim."""
@@ -69,11 +69,11 @@ class Pair:
         assert claim is not None
         stored = self.journal.store.read(owner_key(claim.owner))
         assert stored is not None
-        return Owner.of_bytes(stored.body, at=owner_key(claim.owner)).whereabouts.pid
+        return LeaseOwner.from_bytes(stored.body, location=owner_key(claim.owner)).process_location.pid
 
 
 @pytest.fixture
-def pair(lake: Lake, server: RedshiftStandIn, journal: Journal[Watermark], tmp_path: Path) -> Iterator[Pair]:
+def pair(lake: S3Lake, server: RedshiftStandIn, journal: Journal[Watermark], tmp_path: Path) -> Iterator[Pair]:
     made = Pair(lake=lake, server=server, journal=journal, directory=tmp_path)
     yield made
     for one in made.daemons:
@@ -106,7 +106,7 @@ def test_a_killed_daemon_is_followed_by_the_other_and_each_batch_lands_once(
     assert second.ends() == 0, second.said
     claim = pair.claim(orders)
     assert claim is not None
-    assert claim.released
+    assert claim.is_released
 
 
 def test_a_daemon_that_slept_wakes_as_another_owner_and_goes_on(

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import pymysql
 import pytest
 
-from syncd.sandbox.faults.s3 import Fault, S3Proxy, Wrong
+from syncd.sandbox.faults.s3 import S3Fault, S3FaultKind, S3Proxy
 from syncd.sandbox.faults.tcp import TcpProxy
 from tests.integration.daemon.changes import writing
 from tests.integration.daemon.conftest import Place
@@ -89,10 +89,10 @@ class Soak:
     def harm(self) -> None:
         """One of what may befall whatever it stands on."""
         kinds: dict[str, Callable[[], object]] = {
-            "S3 fails": lambda: self.s3.tell(Fault(wrong=Wrong.ERROR, status=503, code="SlowDown", times=12)),
-            "S3 answers get lost": lambda: self.s3.tell(Fault(wrong=Wrong.LOST, times=3)),
-            "S3 carries out and fails": lambda: self.s3.tell(Fault(wrong=Wrong.ERROR_AFTER, times=3)),
-            "S3 breaks off": lambda: self.s3.tell(Fault(wrong=Wrong.TRUNCATED, times=2, body_bytes=40)),
+            "S3 fails": lambda: self.s3.inject(S3Fault(kind=S3FaultKind.ERROR, status=503, code="SlowDown", times=12)),
+            "S3 answers get lost": lambda: self.s3.inject(S3Fault(kind=S3FaultKind.LOST, times=3)),
+            "S3 carries out and fails": lambda: self.s3.inject(S3Fault(kind=S3FaultKind.ERROR_AFTER, times=3)),
+            "S3 breaks off": lambda: self.s3.inject(S3Fault(kind=S3FaultKind.TRUNCATED, times=2, body_bytes=40)),
             "connections to MySQL cut": self.wires["mysql"].cut,
             "connections to Redshift cut": self.wires["redshift"].cut,
             "JVM killed": self._kill_jvm,
@@ -174,14 +174,14 @@ def test_thousands_of_passes_under_faults_lose_nothing_and_leave_nothing(
             time.sleep(soak.chance.uniform(*ROUGH))
             soak.strike()
             soak.harm()
-    soak.s3.behave()
+    soak.s3.clear_faults()
     place.comes_equal(within=300)
     soak.daemon.signal(signal.SIGTERM)
     assert soak.daemon.ends() == 0, soak.daemon.said
 
     verified = syncd(place, "verify", "--all")
     cleaned = syncd(place, "s3clean", "clean", "--orphans", "--older-than", "0s", "--yes", "--reason", "the end")
-    lake = Lake(place.box.s3.client(), place.box.s3.bucket, f"daemon{place.number}")
+    lake = Lake(place.box.s3.make_client(), place.box.s3.bucket, f"daemon{place.number}")
     grown, calm = slope(samples), samples[len(samples) // 2 :]
     report(
         f"seed {SEED}: {samples[-1].passes:.0f} passes of one process, {4 * len(written)} rows written;"

@@ -84,7 +84,7 @@ def held(hook: Hook, after: int) -> list[dict[str, Any]]:
 def marker(place: Place, table: str) -> dict[str, Any] | None:
     """What the newest marker of a table says."""
     s3 = place.box.s3
-    client = s3.client()
+    client = s3.make_client()
     key = f"daemon{place.number}/markers/mysql/shop.{table}/latest.json"
     found = client.list_objects_v2(Bucket=s3.bucket, Prefix=key)
     if not found["KeyCount"]:

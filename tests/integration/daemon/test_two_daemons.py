@@ -17,7 +17,7 @@ import pytest
 from tests.integration.daemon.changes import writing
 from tests.integration.daemon.conftest import Place
 from tests.services.daemon import DaemonProcess, until
-from watermarks.history import Change
+from watermarks.history import ChangeKind
 
 pytestmark = [pytest.mark.services, pytest.mark.long]
 
@@ -68,15 +68,15 @@ class Chance:
 def workers(place: Place, table: str) -> Counter[int]:
     """How many entries of its marks each process has written, by its number."""
     newest, told = place.watermark(table), Counter[int]()
-    for entry in place.journal.entries(place.stream(table).stem, newest=newest.revision):
-        if entry.note.change in {Change.EXTRACT, Change.LOAD}:
-            told[int(entry.note.who.rsplit("-", 2)[1])] += 1
+    for entry in place.journal.read_entries(place.stream(table).stem, newest_revision=newest.revision):
+        if entry.note.change in {ChangeKind.EXTRACT, ChangeKind.LOAD}:
+            told[int(entry.note.author.rsplit("-", 2)[1])] += 1
     return told
 
 
 def is_loaded(place: Place, table: str) -> bool:
     state = place.watermark(table)
-    return state.loaded.last == state.chain.last
+    return state.load_progress.last_batch == state.required_extract_progress.last_batch
 
 
 def test_two_daemons_that_are_killed_and_paused_land_every_batch_once(
@@ -102,7 +102,7 @@ def test_two_daemons_that_are_killed_and_paused_land_every_batch_once(
         until(partial(is_loaded, place, table), f"the last mark of {table}")
         state = place.watermark(table)
         batches = place.ledger(table)
-        chain = list(state.chain.ids(after=state.loaded.base))
+        chain = list(state.required_extract_progress.batch_ids(after=state.load_progress.base))
         assert Counter(batches) == Counter(chain), table
         for pid, count in workers(place, table).items():
             did[next(slot.name for slot in slots if pid in slot.pids)] += count

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from syncd.events import Event
-from syncd.sandbox.demo.demonstration import Score
+from syncd.events import StreamEvent
+from syncd.sandbox.demo.demonstration import TableProgress
 from syncd.sandbox.process import ProcessId, find_marked
 
 
@@ -16,15 +16,15 @@ class Watching:
     """Remembers what it was told."""
 
     said: list[str] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)
+    events: list[StreamEvent] = field(default_factory=list)
 
-    def say(self, line: str) -> None:
+    def print_message(self, line: str) -> None:
         self.said.append(line)
 
-    def see(self, event: Event) -> None:
+    def on_event(self, event: StreamEvent) -> None:
         self.events.append(event)
 
-    def show(self, scores: Sequence[Score], *, written: Callable[[], int], left: float | None) -> None:
+    def show_progress(self, scores: Sequence[TableProgress], *, written: Callable[[], int], left: float | None) -> None:
         return
 
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from syncd.sandbox.demo.demo_tables import SHOWN
-from syncd.sandbox.demo.demonstration import Demo, Ending
-from syncd.sandbox.demo.equality_check import compare, text_of
+from syncd.sandbox.demo.demo_tables import DEMO_TABLES
+from syncd.sandbox.demo.demonstration import Demo, StopCondition
+from syncd.sandbox.demo.equality_check import compare_table, normalize_value
 from syncd.sandbox.running_sandbox import Sandbox
 from tests.integration.demo.conftest import Watching
 
 if TYPE_CHECKING:
-    from syncd.sandbox.demo.demonstration import Verdict
-    from syncd.sandbox.demo.equality_check import Compared
+    from syncd.sandbox.demo.demonstration import DemoResult
+    from syncd.sandbox.demo.equality_check import TableComparison
 
 DIFFERENCES = {
     "a row is deleted": ("DELETE FROM orders WHERE id = 7", "orders", (1, 0, 0), "id = 7 is missing"),
@@ -38,10 +38,12 @@ class Meddled:
     """One demonstration; before its comparison, each thing is done to the warehouse, looked at, and undone."""
 
     def __init__(self, directory: Path) -> None:
-        self.seen: dict[str, list[Compared]] = {}
-        ending = Ending(2.0)
-        demo = Demo(directory=directory, audience=Watching(), ending=ending, orders=60, before_compare=self.meddle)
-        self.verdict: Verdict = demo.play()
+        self.seen: dict[str, list[TableComparison]] = {}
+        ending = StopCondition(2.0)
+        demo = Demo(
+            directory=directory, display=Watching(), stop_condition=ending, orders=60, before_compare=self.meddle
+        )
+        self.verdict: DemoResult = demo.run()
 
     def meddle(self, box: Sandbox) -> None:
         with box.mysql.connect() as source, box.redshift.connect() as target:
@@ -49,7 +51,7 @@ class Meddled:
             target.autocommit = False
             for name, (statement, *_) in DIFFERENCES.items():
                 cursor.execute(statement)
-                self.seen[name] = [compare(shown, source, target) for shown in SHOWN]
+                self.seen[name] = [compare_table(shown, source, target) for shown in DEMO_TABLES]
                 target.rollback()
             target.autocommit = True
             cursor.execute("DELETE FROM order_lines WHERE order_id = 11")
@@ -64,7 +66,7 @@ def meddled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Meddled]:
 
 @pytest.mark.services
 def test_a_demonstration_is_not_equal_when_somebody_deletes_a_row_of_the_warehouse(meddled: Meddled) -> None:
-    unequal = [one for one in meddled.verdict.compared if not one.equal]
+    unequal = [one for one in meddled.verdict.comparisons if not one.equal]
 
     assert not meddled.verdict.equal
     assert [one.table for one in unequal] == ["order_lines"]
@@ -95,7 +97,7 @@ def test_the_comparison_sees_that(meddled: Meddled, name: str) -> None:
     ],
 )
 def test_one_value_has_one_form_whichever_driver_it_came_from(here: Any, there: Any, kind: str) -> None:
-    assert text_of(here, kind) == text_of(there, kind)
+    assert normalize_value(here, kind) == normalize_value(there, kind)
 
 
 @pytest.mark.parametrize(
@@ -113,4 +115,4 @@ def test_one_value_has_one_form_whichever_driver_it_came_from(here: Any, there: 
     ],
 )
 def test_values_that_differ_have_different_forms(here: Any, there: Any, kind: str) -> None:
-    assert text_of(here, kind) != text_of(there, kind)
+    assert normalize_value(here, kind) != normalize_value(there, kind)

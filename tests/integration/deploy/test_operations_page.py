@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from click.testing import CliRunner
 
-from syncd.cli.exit_codes import exit_for
+from syncd.cli.exit_codes import exit_code_for
 from syncd.cli.main import syncd
 from tests.deploy.commands import commands
 from tests.integration.run.conftest import Command
@@ -22,7 +22,7 @@ def done(*words: str) -> tuple[int, str]:
     """A command in this process: its exit code, and what it said."""
     found = CliRunner().invoke(syncd, [*words])
     error = found.exception
-    return (exit_for(error) if isinstance(error, HintedError) else found.exit_code), f"{found.output} {error!r}"
+    return (exit_code_for(error) if isinstance(error, HintedError) else found.exit_code), f"{found.output} {error!r}"
 
 
 def test_every_command_of_the_page_does_what_it_is_there_for(

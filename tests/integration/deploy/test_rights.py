@@ -16,10 +16,10 @@ import pytest
 import redshift_connector
 from click.testing import CliRunner
 
-from syncd.cli.exit_codes import exit_for
+from syncd.cli.exit_codes import exit_code_for
 from syncd.cli.main import syncd as entry
-from syncd.sandbox.faults.s3 import Request, S3Proxy
-from syncd.sandbox.redshift import Lake, RedshiftStandIn
+from syncd.sandbox.faults.s3 import S3Proxy, S3Request
+from syncd.sandbox.redshift import CopyStorage, RedshiftStandIn
 from syncd.sandbox.running_sandbox import Sandbox
 from tests.services.servers import ONE, environ_of
 from watermarks.errors import HintedError
@@ -88,7 +88,7 @@ class World:
         """The same in this process, for commands that need no JVM."""
         done = CliRunner().invoke(entry, [*words, "--config", str(self.config)])
         error = done.exception
-        found = exit_for(error) if isinstance(error, HintedError) else done.exit_code
+        found = exit_code_for(error) if isinstance(error, HintedError) else done.exit_code
         assert found == code, (words, done.output, error)
         return done.output
 
@@ -107,7 +107,7 @@ def box(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         with box.mysql.connect(database="") as connection, connection.cursor() as cursor:
             cursor.execute("CREATE DATABASE IF NOT EXISTS shop CHARACTER SET utf8mb4")
         os.environ |= {"AWS_ACCESS_KEY_ID": str(box.s3.access_key), "AWS_SECRET_ACCESS_KEY": str(box.s3.secret_key)}
-        box.s3.client().create_bucket(Bucket=BUCKET)
+        box.s3.make_client().create_bucket(Bucket=BUCKET)
         yield box
 
 
@@ -131,12 +131,12 @@ def test_the_grants_at_the_source_prove_what_is_complete_and_without_them_nothin
     world.syncd("run", "--all", "--extract-only", "--dry-run", code=4)
 
 
-def needed(seen: Iterable[Request]) -> set[tuple[str, str]]:
+def needed(seen: Iterable[S3Request]) -> set[tuple[str, str]]:
     """Action and resource of each request, as IAM names them; of a listing the prefix is the resource."""
     return {pair for request in seen for pair in asked(request)}
 
 
-def asked(request: Request) -> Iterator[tuple[str, str]]:
+def asked(request: S3Request) -> Iterator[tuple[str, str]]:
     query = request.query
     if not request.key:
         prefix = query.get("prefix", [""])[0]
@@ -194,7 +194,7 @@ def test_a_whole_run_needs_every_right_that_is_granted_and_no_other(world: World
         S3Proxy(s3) as ours,
         S3Proxy(s3) as copied,
         RedshiftStandIn(
-            lake=Lake(endpoint=copied.endpoint), user="admin", superuser=True, other_users={LOADER: PASSWORD}
+            lake=CopyStorage(endpoint=copied.endpoint), user="admin", superuser=True, other_users={LOADER: PASSWORD}
         ) as warehouse,
     ):
         world.endpoint = ours.endpoint
@@ -208,9 +208,9 @@ def test_a_whole_run_needs_every_right_that_is_granted_and_no_other(world: World
         grant(warehouse)
         everything(world)
 
-    assert missing("daemon.json", needed(ours.seen)) == []
-    assert unneeded("daemon.json", needed(ours.seen)) == []
-    assert missing("copy.json", needed(copied.seen)) == []
+    assert missing("daemon.json", needed(ours.requests)) == []
+    assert unneeded("daemon.json", needed(ours.requests)) == []
+    assert missing("copy.json", needed(copied.requests)) == []
 
 
 def everything(world: World) -> None:
@@ -237,7 +237,7 @@ def leave_an_attempt_behind(world: World) -> None:
     with said.open("w") as file:  # no pipe: its JVM would keep that open
         killed = subprocess.Popen([sys.executable, "-m", "tests.services.victim", *words], stdout=file, stderr=file)
         assert killed.wait(600) == -signal.SIGKILL, said.read_text()
-    client = world.box.s3.client()
+    client = world.box.s3.make_client()
     for folder in ("data", "quarantine"):
         found = client.list_objects_v2(Bucket=BUCKET, Prefix=f"syncd/{folder}/")["Contents"]
         unfinished = re.sub(r"-[^-/]+\.parquet$", "-deadbeef.parquet", found[0]["Key"])
@@ -247,8 +247,8 @@ def leave_an_attempt_behind(world: World) -> None:
 
 def take_away(warehouse: RedshiftStandIn) -> None:
     """Everything that the stand-in gives a user by itself."""
-    assert warehouse._house is not None
-    backend = warehouse._house.cluster.connect(database=warehouse.database)
+    assert warehouse._context is not None
+    backend = warehouse._context.cluster.connect(database=warehouse.database)
     try:
         for statement in (
             f"REVOKE ALL ON DATABASE {warehouse.database} FROM {LOADER}",
@@ -275,8 +275,8 @@ def grant(warehouse: RedshiftStandIn) -> None:
         "database": warehouse.database,
         "ssl": False,
     }
-    assert warehouse._house is not None
-    backend = warehouse._house.cluster.connect(database=warehouse.database)
+    assert warehouse._context is not None
+    backend = warehouse._context.cluster.connect(database=warehouse.database)
     with redshift_connector.connect(user=warehouse.user, password=warehouse.password, **words) as admin:
         admin.autocommit = True
         for statement in told:

@@ -67,7 +67,7 @@ class Shop:
         )
         source = MySqlSource(used, lambda: connect(used))
         try:
-            return source.server().identity
+            return source.get_server_info().identity
         finally:
             source.close()
 

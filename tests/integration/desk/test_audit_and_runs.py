@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from syncd.cli.exit_codes import Exit
+from syncd.cli.exit_codes import ExitCode
 from tests.integration.marks.conftest import Marks
 from tests.services.prepared import Prepared, moment, row
-from watermarks.batch import Link
-from watermarks.codec import parse, seal
-from watermarks.document import Failure, Stage, Watermark
-from watermarks.extraction import Chain
-from watermarks.history import Change, Note
+from watermarks.batch import BatchLink
+from watermarks.codec import encode, parse_json_object
+from watermarks.document import FailureRecord, Stage, Watermark
+from watermarks.extraction import BatchChain
+from watermarks.history import ChangeKind, ChangeNote
 from watermarks.operator import Operator
 
 pytestmark = pytest.mark.services
@@ -28,14 +28,14 @@ FIELDS = {
 
 def put(orders: Prepared, key: str, body: bytes) -> None:
     lake = orders.lake
-    lake.client.put_object(Bucket=lake.settings.bucket, Key=lake.name(key), Body=body)
+    lake.client.put_object(Bucket=lake.settings.bucket, Key=lake.object_name(key), Body=body)
 
 
 def edited(orders: Prepared, key: str, **words: Any) -> None:
     """The same document with other content and a digest that fits: as somebody who knows how would edit it."""
-    fields = {**parse(orders.lake.read(key), at=key), **words}
+    fields = {**parse_json_object(orders.lake.read(key), location=key), **words}
     fields.pop("digest")
-    put(orders, key, seal(fields.pop("format"), fields.pop("format_version"), fields))
+    put(orders, key, encode(fields.pop("format"), fields.pop("format_version"), fields))
 
 
 def key(orders: Prepared, what: str, name: str) -> str:
@@ -46,10 +46,12 @@ def document(orders: Prepared) -> str:
     return f"watermarks/{orders.stream.stem}.json"
 
 
-def link(orders: Prepared, number: int) -> Link:
-    state = orders.journal.newest(orders.stream.stem)
+def link(orders: Prepared, number: int) -> BatchLink:
+    state = orders.journal.read_newest(orders.stream.stem)
     assert state
-    return Chain(orders.journal, orders.stream).required(replace(state.chain.last, seq=number))
+    return BatchChain(orders.journal, orders.stream).require_link(
+        replace(state.required_extract_progress.last_batch, seq=number)
+    )
 
 
 def other_rows(orders: Prepared) -> None:
@@ -66,21 +68,33 @@ BREAKS: Mapping[str, tuple[Break, str, str]] = {
         "chain",
         "batch 1-2 names another batch before it than 1-1 is",
     ),
-    "a plan is gone": (lambda orders: orders.lake.drop([key(orders, "plans", "1-2")]), "plans", "1-2.json is gone"),
+    "a plan is gone": (
+        lambda orders: orders.lake.delete_objects([key(orders, "plans", "1-2")]),
+        "plans",
+        "1-2.json is gone",
+    ),
     "a plan was edited": (
         lambda orders: edited(orders, key(orders, "plans", "1-1"), nonce="x"),
         "plans",
         "batch 1-1 was made by another plan",
     ),
-    "a file is gone": (lambda orders: orders.lake.drop(link(orders, 3).files), "files", "is gone: batch 1-3"),
+    "a file is gone": (lambda orders: orders.lake.delete_objects(link(orders, 3).files), "files", "is gone: batch 1-3"),
     "a file is another one": (other_rows, "files", "its tag has changed"),
-    "an entry is gone": (lambda orders: orders.lake.drop([key(orders, "history", "3")]), "history", "/3.json is gone"),
+    "an entry is gone": (
+        lambda orders: orders.lake.delete_objects([key(orders, "history", "3")]),
+        "history",
+        "/3.json is gone",
+    ),
     "the document says more than its history": (
         lambda orders: edited(orders, document(orders), mysql_rows_extracted=7),
         "document",
         "is not what entry",
     ),
-    "a link is gone": (lambda orders: orders.lake.drop([key(orders, "batches", "1-2")]), "chain", "1-2.json is gone"),
+    "a link is gone": (
+        lambda orders: orders.lake.delete_objects([key(orders, "batches", "1-2")]),
+        "chain",
+        "1-2.json is gone",
+    ),
 }
 
 
@@ -106,7 +120,7 @@ def test_each_break_is_found_with_its_consequence(syncd: Make, two_landed: Prepa
         done = made("audit", "--json")
         [told] = json.loads(done.out)["streams"]
         found = [each for each in told["findings"] if each["about"] == about and said in each["message"]]
-        assert (done.code, bool(found)) == (Exit.DOUBT, True), f"{name}: {told['findings']}"
+        assert (done.code, bool(found)) == (ExitCode.DOUBT, True), f"{name}: {told['findings']}"
         assert all(each["consequence"] and each["next"] for each in told["findings"])
     assert "so: a target that is built anew" in made("audit").out
 
@@ -114,7 +128,7 @@ def test_each_break_is_found_with_its_consequence(syncd: Make, two_landed: Prepa
 def test_a_batch_that_does_not_begin_where_the_one_before_ended_is_found(syncd: Make, two_landed: Prepared) -> None:
     """A chain made by hand, each link naming the one before: only the plans tell."""
     gap = link(two_landed, 1)
-    plan = parse(two_landed.lake.read(key(two_landed, "plans", "1-2")), at="plan")
+    plan = parse_json_object(two_landed.lake.read(key(two_landed, "plans", "1-2")), location="plan")
     low = plan["windows"][0][0]
     moved = [low[0].replace("14:13:22", "14:13:21"), *low[1:]]
     windows = [[moved, plan["windows"][0][1]]]
@@ -123,7 +137,7 @@ def test_a_batch_that_does_not_begin_where_the_one_before_ended_is_found(syncd: 
     done = syncd(two_landed)("audit", "--json")
 
     [told] = json.loads(done.out)["streams"]
-    assert gap.high.texts() == low
+    assert gap.high.to_texts() == low
     assert "windows" in {each["about"] for each in told["findings"]}
 
 
@@ -132,9 +146,9 @@ def test_only_a_deep_look_finds_what_a_tag_does_not_tell(syncd: Make, two_landed
     part = link(two_landed, 3).files[0]
     other = link(two_landed, 2).files[0]
     body = two_landed.lake.read(other)
-    fields = parse(two_landed.lake.read(key(two_landed, "batches", "1-3")), at="link")
+    fields = parse_json_object(two_landed.lake.read(key(two_landed, "batches", "1-3")), location="link")
     put(two_landed, part, body)
-    [(size, tag)] = [two_landed.lake.standing(part)[part]]
+    [(size, tag)] = [two_landed.lake.list_files(part)[part]]
     mine = {**fields["body"]["parts"][0], "bytes": size, "etag": tag}
     edited(two_landed, key(two_landed, "batches", "1-3"), body={**fields["body"], "parts": [mine]})
     made = syncd(two_landed)
@@ -147,7 +161,7 @@ def test_only_a_deep_look_finds_what_a_tag_does_not_tell(syncd: Make, two_landed
 
 
 def test_what_a_person_did_and_what_was_cleaned_is_no_finding(syncd: Make, two_landed: Prepared) -> None:
-    person = Operator(journal=two_landed.journal, who="ann", why="again")
+    person = Operator(journal=two_landed.journal, author="ann", reason="again")
     person.reset_extracted(two_landed.stream)
     two_landed.increment(row(5, 5))
     made = syncd(two_landed)
@@ -162,10 +176,14 @@ def test_what_a_person_did_and_what_was_cleaned_is_no_finding(syncd: Make, two_l
 def test_runs_are_told_from_history(syncd: Make, two_landed: Prepared) -> None:
     def failed(state: Watermark | None) -> Watermark:
         assert state
-        return state.with_failure(Stage.LOAD, Failure(message="no way", attempt=1, at=moment(1), next_try=None))
+        return state.with_failure(
+            Stage.LOAD, FailureRecord(message="no way", attempt=1, failed_at=moment(1), retry_at=None)
+        )
 
     two_landed.journal.commit(
-        two_landed.stream.stem, failed, Note(change=Change.FAIL, who="loader-9", why="no way", stage="load")
+        two_landed.stream.stem,
+        failed,
+        ChangeNote(change=ChangeKind.FAIL, author="loader-9", reason="no way", stage="load"),
     )
     made = syncd(two_landed)
 
@@ -190,9 +208,9 @@ def test_runs_are_told_from_history(syncd: Make, two_landed: Prepared) -> None:
 
 
 def test_a_history_with_a_hole_is_told(syncd: Make, two_landed: Prepared) -> None:
-    two_landed.lake.drop([key(two_landed, "history", "3")])
+    two_landed.lake.delete_objects([key(two_landed, "history", "3")])
 
     done = syncd(two_landed)("runs")
 
-    assert done.code == Exit.STATE
+    assert done.code == ExitCode.STATE
     assert "/3.json is gone" in done.err

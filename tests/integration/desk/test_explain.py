@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from syncd.cli.exit_codes import Exit
+from syncd.cli.exit_codes import ExitCode
 from syncd.settings import Deletes
 from tests.integration.desk.conftest import Shop, WithSource
 from tests.integration.load.conftest import Loader
@@ -105,7 +105,7 @@ def test_with_all_sides_there_a_row_is_found_wherever_it_is(
 
     assert asked("1")[0] == "loaded"
     lost = asked("3")
-    assert (lost[0], lost[2]) == ("in doubt", Exit.DOUBT)
+    assert (lost[0], lost[2]) == ("in doubt", ExitCode.DOUBT)
     assert "at or below the mark" in lost[1]
     assert asked("5")[0] == "not yet due"
     assert asked("6")[0] in {"not yet due", "held"}
@@ -134,7 +134,7 @@ def test_a_row_that_waits_for_an_open_transaction_is_held_and_no_run_is_named_th
         found = told(made("explain", orders.table, "id=3", "--json"))
         writer.rollback()
 
-    assert polled.code == Exit.DONE, polled.err
+    assert polled.code == ExitCode.DONE, polled.err
     assert (found["place"], found["next"]) == ("held", "nothing has to be done")
     assert "can still change" in found["why"]
 
@@ -151,5 +151,5 @@ def test_a_row_that_waits_for_an_open_transaction_is_held_and_no_run_is_named_th
 def test_what_is_no_key_is_refused(syncd: Make, two_landed: Prepared, words: tuple[str, ...], said: str) -> None:
     done = syncd(two_landed)("explain", two_landed.table, *words)
 
-    assert done.code == Exit.USAGE
+    assert done.code == ExitCode.USAGE
     assert said in done.err

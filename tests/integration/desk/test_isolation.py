@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from syncd.ports.preflight import Finding, Sheet, Side, State
-from syncd.redshift.preflight import examine
-from syncd.sandbox.redshift import Isolation, Lake, RedshiftStandIn
+from syncd.ports.preflight import CheckedSide, CheckResult, CheckSheet, CheckStatus
+from syncd.redshift.preflight import check_warehouse
+from syncd.sandbox.redshift import CopyStorage, Isolation, RedshiftStandIn
 from syncd.settings import Secret, WarehouseSettings
 from tests.integration.load.conftest import Loader, Reader
 from tests.integration.marks.conftest import Marks
@@ -26,7 +26,7 @@ SHARED = "public.syncd_ledger"
 @pytest.fixture(scope="module")
 def server(s3_url: str) -> Iterator[RedshiftStandIn]:
     words: dict[str, Any] = {"isolation": Isolation.SERIALIZABLE, "other_users": {"other": "Other1"}}
-    with RedshiftStandIn(lake=Lake(endpoint=s3_url), **words) as running:
+    with RedshiftStandIn(lake=CopyStorage(endpoint=s3_url), **words) as running:
         yield running
 
 
@@ -46,7 +46,7 @@ def load(made: Marks) -> None:
 
 
 def state_of(orders: Prepared) -> Watermark:
-    state = orders.journal.newest(orders.stream.stem)
+    state = orders.journal.read_newest(orders.stream.stem)
     assert state is not None
     return state
 
@@ -111,7 +111,7 @@ def test_what_landed_in_the_shared_ledger_counts_before_and_after_there_is_an_ow
     assert (before, checked(made)) == ((0, 1, {}), (0, 2, {}))
     assert entered(warehouse, own) == [1000000000002]
     followed = made("watermark", "rebuild", "--all", "--from-ledger", "--yes")
-    assert (followed.code, state_of(orders).loaded.last) == (0, BatchId(1, 2))
+    assert (followed.code, state_of(orders).load_progress.last_batch) == (0, BatchId(1, 2))
     assert "2 entries, and the loaded mark agrees with them" in followed.out
 
 
@@ -123,11 +123,11 @@ def test_a_shared_ledger_that_somebody_dropped_hides_no_own_one(
     assert checked(syncd(landed)) == (0, 2, {})
 
 
-def doctor(warehouse: WarehouseSettings, orders: Prepared) -> dict[str, Finding]:
+def doctor(warehouse: WarehouseSettings, orders: Prepared) -> dict[str, CheckResult]:
     """What it finds of ledgers."""
-    sheet = Sheet(side=Side.WAREHOUSE)
-    examine(warehouse, [orders.settings], sheet, nonce="n", lake=orders.lake.settings.address, copy=None)
-    return {one.check: one for one in sheet.findings if one.check.startswith("ledger")}
+    sheet = CheckSheet(side=CheckedSide.WAREHOUSE)
+    check_warehouse(warehouse, [orders.settings], sheet, nonce="n", lake=orders.lake.settings.address, copy=None)
+    return {one.check: one for one in sheet.results if one.check.startswith("ledger")}
 
 
 def test_the_doctor_tries_the_ledger_that_a_landing_would_use(
@@ -137,11 +137,11 @@ def test_the_doctor_tries_the_ledger_that_a_landing_would_use(
 
     new, old = doctor(loader.warehouse, prepared()), doctor(loader.warehouse, landed)
 
-    assert {name: (one.state, one.told) for name, one in new.items()} == {
-        "ledger": (State.PASS, "each stream has its own: it is made with the first landing")
+    assert {name: (one.status, one.message) for name, one in new.items()} == {
+        "ledger": (CheckStatus.PASS, "each stream has its own: it is made with the first landing")
     }
-    assert {name: (one.state, one.told) for name, one in old.items()} == {
-        "ledger": (State.PASS, "each stream has its own: 1 can be read and written")
+    assert {name: (one.status, one.message) for name, one in old.items()} == {
+        "ledger": (CheckStatus.PASS, "each stream has its own: 1 can be read and written")
     }
     assert [entered(warehouse, name) for name in own_ledgers(warehouse)] == before
 
@@ -153,8 +153,8 @@ def test_what_the_doctor_tells_to_paste_opens_the_ledger(loader: Loader, landed:
     for one in refused.values():
         warehouse.client.run(one.remedy)
 
-    assert {name: one.state for name, one in refused.items()} == {
-        "ledger": State.FAIL,
-        f"ledger of shop.{landed.table}": State.FAIL,
+    assert {name: one.status for name, one in refused.items()} == {
+        "ledger": CheckStatus.FAIL,
+        f"ledger of shop.{landed.table}": CheckStatus.FAIL,
     }
-    assert {name: one.state for name, one in doctor(somebody, landed).items()} == {"ledger": State.PASS}
+    assert {name: one.status for name, one in doctor(somebody, landed).items()} == {"ledger": CheckStatus.PASS}

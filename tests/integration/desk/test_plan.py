@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from syncd.cli.exit_codes import Exit
+from syncd.cli.exit_codes import ExitCode
 from syncd.settings import Mode
 from tests.integration.desk.conftest import Shop, WithSource
 from tests.integration.load.conftest import Loader
@@ -76,14 +76,14 @@ def test_before_a_first_run_the_table_to_make_is_told(
     planning: Callable[..., WithSource], prepared: Prepare, shop: Shop
 ) -> None:
     orders = prepared()
-    orders.lake.drop([key for key, _ in orders.lake.stray("")])
+    orders.lake.delete_objects([key for key, _ in orders.lake.list_objects("")])
     filled(shop, orders.table, rows=20)
     made = planning(orders)
 
     done = made("plan", "--json")
 
     [told] = json.loads(done.out)["streams"]
-    assert (done.code, made.wrote, orders.lake.stray("")) == (0, set(), []), done.err
+    assert (done.code, made.wrote, orders.lake.list_objects("")) == (0, set(), []), done.err
     assert (told["read"]["kind"], told["read"]["rows"], told["read"]["seconds"]) == ("snapshot", 20, None)
     assert told["load"]["ddl"][0].startswith(f'CREATE TABLE "public"."{orders.table}"')
 
@@ -112,6 +112,6 @@ def test_what_cannot_be_asked_is_told_and_the_rest_is_foretold(syncd: Make, two_
     done = made("plan", "--json")
 
     [told] = json.loads(done.out)["streams"]
-    assert (done.code, made.wrote) == (Exit.SOURCE, set())
-    assert told["errors"][0]["exit"] == Exit.SOURCE
+    assert (done.code, made.wrote) == (ExitCode.SOURCE, set())
+    assert told["errors"][0]["exit"] == ExitCode.SOURCE
     assert (told["load"]["batches"], told["load"]["rows"], told["load"]["copies"]) == (1, 1, 1)

@@ -10,24 +10,24 @@ import pytest
 from botocore.awsrequest import AWSResponse
 from botocore.compat import HTTPHeaders
 
-from syncd.cli.exit_codes import Exit
-from syncd.operations.cleanup import Removal
-from syncd.operations.cleanup_preview import Look, Proposal
-from syncd.operations.cleanup_rules import Why
+from syncd.cli.exit_codes import ExitCode
+from syncd.operations.cleanup import FileRemoval
+from syncd.operations.cleanup_preview import CleaningProposal, CleaningSearch
+from syncd.operations.cleanup_rules import RemovalReason
 from syncd.operations.mark_change import ChangedMeanwhile
-from syncd.redshift.reload_check import FilesGone
-from syncd.s3.lake_client import Lake
-from syncd.s3.object_removal import LakeBin
+from syncd.redshift.reload_check import LoadedFilesGone
+from syncd.s3.lake_client import S3Lake
+from syncd.s3.object_removal import LakeRemover
 from syncd.settings import LakeSettings
 from tests.builders import make_increment
 from tests.integration.load.conftest import Loader, Reader
 from tests.integration.marks.conftest import Marks
 from tests.services.moto_server import moto_server
 from tests.services.prepared import Prepared, moment, row
-from watermarks.batch import BatchId, Kind
+from watermarks.batch import BatchId, BatchKind
 from watermarks.cursor import Cursor
 from watermarks.document import Watermark
-from watermarks.extraction import Chain
+from watermarks.extraction import BatchChain
 from watermarks.history import Journal
 from watermarks.operator import Operator
 from watermarks.stores.s3 import S3Store
@@ -43,7 +43,7 @@ FIELDS = {"table", "source", "goes", "stays", "abandons", "error"}
 def data(orders: Prepared) -> dict[str, int]:
     """How many files lie there of each batch."""
     found: dict[str, int] = {}
-    for key, _ in orders.lake.stray(f"data/{orders.stream.chain_stem}/"):
+    for key, _ in orders.lake.list_objects(f"data/{orders.stream.chain_stem}/"):
         batch = key.split("/")[-2]
         found[batch] = found.get(batch, 0) + 1
     return found
@@ -60,14 +60,14 @@ def orphan(orders: Prepared, batch: str, name: str = "00000.000-gone.parquet") -
     return key
 
 
-def proposal(orders: Prepared, *wanted: Why) -> Proposal:
-    look = Look(stream=orders.stream, journal=orders.journal, shelves=orders.lake)
+def proposal(orders: Prepared, *wanted: RemovalReason) -> CleaningProposal:
+    look = CleaningSearch(stream=orders.stream, journal=orders.journal, lake=orders.lake)
     now = orders.journal.clock.now()
-    return look.proposal(frozenset(wanted), now=now, before=now + timedelta(seconds=1))
+    return look.propose(frozenset(wanted), now=now, before=now + timedelta(seconds=1))
 
 
-def removal(orders: Prepared, **more: Any) -> Removal:
-    return Removal(journal=orders.journal, bin=LakeBin(orders.lake), who="ann", why="old", **more)
+def removal(orders: Prepared, **more: Any) -> FileRemoval:
+    return FileRemoval(journal=orders.journal, remover=LakeRemover(orders.lake), operator="ann", reason="old", **more)
 
 
 def test_without_yes_it_says_what_would_go_and_does_nothing(syncd: Make, two_landed: Prepared) -> None:
@@ -107,8 +107,8 @@ def test_what_has_landed_goes_and_the_neighbour_stays(syncd: Make, prepared: Pre
     assert (found["dry_run"], one["removed"]["files"], one["removed"]["failed"]) == (False, 2, [])
     assert one["goes"] == [{"kind": "loaded", "files": 2, "bytes": one["removed"]["bytes"]}]
     assert (data(orders), data(old)) == ({"1-2": 1}, {"1-1": 2, "1-2": 1})
-    assert orders.lake.stray("cleaned/shop/shop.o/")
-    assert not orders.lake.stray("cleaned/shop/shop.o_old/")
+    assert orders.lake.list_objects("cleaned/shop/shop.o/")
+    assert not orders.lake.list_objects("cleaned/shop/shop.o_old/")
     loader.load(orders)
     assert made("s3clean", "clean", "-t", "o", *NOW, "--yes").code == 0
     assert data(orders) == {}
@@ -123,7 +123,7 @@ def test_whoever_needs_what_was_cleaned_is_told_by_whom(
     checked = told(made("watermark", "check", "--all", "--json").out)
     reset = made("watermark", "reset", "--all", "--redshift-only", "--yes")
     warehouse.client.run("delete from syncd_ledger where batch = 1000000000002")
-    with pytest.raises(FilesGone) as caught:
+    with pytest.raises(LoadedFilesGone) as caught:
         loader.load(two_landed)
 
     assert (checked["agrees"], checked["files"], checked["cleaned"]) == (True, 3, 2)
@@ -135,13 +135,15 @@ def test_what_was_lost_is_still_a_loss(syncd: Make, two_landed: Prepared) -> Non
     """A record speaks for the files that it names, and for no other."""
     made = syncd(two_landed)
     made("s3clean", "clean", *NOW, "--yes")
-    state = two_landed.journal.newest(two_landed.stream.stem)
+    state = two_landed.journal.read_newest(two_landed.stream.stem)
     assert state
-    two_landed.lake.drop(Chain(two_landed.journal, two_landed.stream).required(state.chain.last).files)
+    two_landed.lake.delete_objects(
+        BatchChain(two_landed.journal, two_landed.stream).require_link(state.required_extract_progress.last_batch).files
+    )
 
     done = made("watermark", "check", "--all", "--lake-only")
 
-    assert done.code == Exit.DOUBT
+    assert done.code == ExitCode.DOUBT
     assert "is gone: batch 1-3 cannot land" in done.out
 
 
@@ -163,13 +165,13 @@ def test_what_the_ledger_does_not_hold_stays_whatever_the_mark_says(
 def test_a_warehouse_that_is_away_keeps_all_that_has_landed(syncd: Make, two_landed: Prepared) -> None:
     done = syncd(two_landed, port=9)("s3clean", "clean", *NOW, "--yes")
 
-    assert done.code == Exit.WAREHOUSE
+    assert done.code == ExitCode.WAREHOUSE
     assert sum(data(two_landed).values()) == 3
 
 
 def test_what_was_left_out_by_hand_stays(syncd: Make, two_landed: Prepared) -> None:
-    person = Operator(journal=two_landed.journal, who="ann", why="skip it")
-    person.skip(two_landed.stream, BatchId(1, 3))
+    person = Operator(journal=two_landed.journal, author="ann", reason="skip it")
+    person.skip_batches(two_landed.stream, BatchId(1, 3))
 
     found = told(syncd(two_landed)("s3clean", "list", *NOW, "--json").out)
 
@@ -177,9 +179,10 @@ def test_what_was_left_out_by_hand_stays(syncd: Make, two_landed: Prepared) -> N
 
 
 def test_every_target_counts(syncd: Make, two_landed: Prepared) -> None:
-    other = two_landed.stream.at("second")
+    other = two_landed.stream.with_target("second")
     two_landed.journal.store.create(
-        f"watermarks/{other.stem}.json", Watermark.new(other, at=moment(1)).stamped(1, at=moment(1)).to_bytes()
+        f"watermarks/{other.stem}.json",
+        Watermark.new(other, created_at=moment(1)).with_revision(1, updated_at=moment(1)).to_bytes(),
     )
 
     found = told(syncd(two_landed)("s3clean", "list", *NOW, "--json").out)
@@ -189,26 +192,26 @@ def test_every_target_counts(syncd: Make, two_landed: Prepared) -> None:
 
 
 def test_orphans_of_a_closed_generation_go_once_their_number_is_closed(syncd: Make, two_landed: Prepared) -> None:
-    low = two_landed.journal.newest(two_landed.stream.stem)
+    low = two_landed.journal.read_newest(two_landed.stream.stem)
     assert low
-    mark = low.chain.cursor
-    plan = two_landed.sealed(make_increment(mark, Cursor.of(moment(9).replace(tzinfo=None), 9)))
+    mark = low.required_extract_progress.cursor
+    plan = two_landed.sealed(make_increment(mark, Cursor.from_values(moment(9).replace(tzinfo=None), 9)))
     left = [part.key for part in two_landed.write(plan, [row(9, 9)], 1)]
     made = syncd(two_landed)
     working = told(made("s3clean", "list", "--orphans", *NOW, "--json").out)
-    Operator(journal=two_landed.journal, who="ann", why="again").reset_extracted(two_landed.stream)
+    Operator(journal=two_landed.journal, author="ann", reason="again").reset_extracted(two_landed.stream)
 
     seen = told(made("s3clean", "clean", "--orphans", *NOW, "--json").out)
-    untouched = Chain(two_landed.journal, two_landed.stream).link(plan.id)
+    untouched = BatchChain(two_landed.journal, two_landed.stream).read_link(plan.id)
     done = made("s3clean", "clean", "--orphans", *NOW, "--yes", "--json")
 
     assert (working["goes"], working["abandons"]) == ([], [])
     assert (seen["abandons"], untouched) == (["1-4"], None)
     assert told(done.out)["removed"]["files"] == 1
-    link = Chain(two_landed.journal, two_landed.stream).link(plan.id)
+    link = BatchChain(two_landed.journal, two_landed.stream).read_link(plan.id)
     assert link is not None
-    assert (link.kind, link.high) == (Kind.ABANDONED, mark)
-    assert left[0] not in dict(two_landed.lake.stray("data/"))
+    assert (link.kind, link.high) == (BatchKind.ABANDONED, mark)
+    assert left[0] not in dict(two_landed.lake.list_objects("data/"))
     assert made("watermark", "check", "--all", "--lake-only").code == 0
 
 
@@ -226,12 +229,12 @@ def test_orphans_go_and_strangers_stay(syncd: Make, two_landed: Prepared) -> Non
 
 def test_a_document_that_cannot_be_believed_keeps_everything(syncd: Make, two_landed: Prepared) -> None:
     settings = two_landed.lake.settings
-    key = two_landed.lake.name(f"watermarks/{two_landed.stream.stem}.json")
+    key = two_landed.lake.object_name(f"watermarks/{two_landed.stream.stem}.json")
     two_landed.lake.client.put_object(Bucket=settings.bucket, Key=key, Body=b"{")
 
     done = syncd(two_landed)("s3clean", "clean", "--loaded", "--orphans", *NOW, "--yes")
 
-    assert done.code == Exit.STATE
+    assert done.code == ExitCode.STATE
     assert sum(data(two_landed).values()) == 3
 
 
@@ -244,14 +247,14 @@ def test_rows_that_wait_in_quarantine_stay(syncd: Make, prepared: Prepare, loade
 
     assert {"reason": "its rows wait in quarantine", "files": 1} in done["stays"]
     assert done["removed"]["files"] == 2  # the file, and the one without the refused row
-    assert len(orders.lake.stray(f"quarantine/{orders.stream.chain_stem}/")) == 1
+    assert len(orders.lake.list_objects(f"quarantine/{orders.stream.chain_stem}/")) == 1
 
 
 def test_marks_that_a_person_moves_meanwhile_stop_it(two_landed: Prepared) -> None:
-    seen = proposal(two_landed, Why.LOADED)
-    Operator(journal=two_landed.journal, who="ben", why="again").reset_loaded(two_landed.stream)
+    seen = proposal(two_landed, RemovalReason.LOADED)
+    Operator(journal=two_landed.journal, author="ben", reason="again").reset_loaded(two_landed.stream)
 
-    removed = removal(two_landed).removed(seen)
+    removed = removal(two_landed).run(seen)
 
     assert isinstance(removed.error, ChangedMeanwhile)
     assert (removed.files, sum(data(two_landed).values())) == (0, 3)
@@ -261,14 +264,14 @@ def test_files_that_are_cleaned_while_a_reset_is_thought_over_keep_it_from_being
     syncd: Make, two_landed: Prepared
 ) -> None:
     made = syncd(two_landed)
-    before = two_landed.journal.newest(two_landed.stream.stem)
-    made.said, made.meanwhile = "y\n", lambda: removal(two_landed).removed(proposal(two_landed, Why.LOADED))
+    before = two_landed.journal.read_newest(two_landed.stream.stem)
+    made.said, made.meanwhile = "y\n", lambda: removal(two_landed).run(proposal(two_landed, RemovalReason.LOADED))
 
     done = made("watermark", "reset", "-t", two_landed.table, "--redshift-only")
 
     assert (done.code, "no files any more, the last of them 1-2: it was cleaned by ann" in done.err) == (7, True)
     assert data(two_landed) == {"1-3": 1}
-    assert two_landed.journal.newest(two_landed.stream.stem) == before
+    assert two_landed.journal.read_newest(two_landed.stream.stem) == before
 
 
 REFUSED = """<DeleteResult><Error><Key>{}</Key><Code>AccessDenied</Code><Message>No.</Message></Error></DeleteResult>"""
@@ -280,38 +283,38 @@ class Answer(io.BytesIO):
 
 
 def test_what_s3_refuses_to_remove_is_told_and_not_counted(two_landed: Prepared) -> None:
-    seen = proposal(two_landed, Why.LOADED)
-    name = two_landed.lake.name(seen.goes[0].key)
+    seen = proposal(two_landed, RemovalReason.LOADED)
+    name = two_landed.lake.object_name(seen.removable[0].key)
 
     def refuse(request: Any, **_: object) -> Any:
         return AWSResponse(request.url, 200, HTTPHeaders(), Answer(REFUSED.format(name).encode()))
 
     two_landed.lake.client.meta.events.register("before-send.s3.DeleteObjects", refuse)
 
-    removed = removal(two_landed).removed(seen)
+    removed = removal(two_landed).run(seen)
 
     [failed] = removed.failed
-    assert (removed.files, failed.key, failed.reason) == (1, seen.goes[0].key, "AccessDenied: No.")
+    assert (removed.files, failed.key, failed.reason) == (1, seen.removable[0].key, "AccessDenied: No.")
 
 
 def test_versions_stay_unless_told_and_pages_are_read_to_their_end(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("AWS_ACCESS_KEY_ID", "x"), ("AWS_SECRET_ACCESS_KEY", "x"), ("MOTO_S3_DEFAULT_MAX_KEYS", "3")):
         monkeypatch.setenv(name, value)
     with moto_server() as endpoint:
-        lake = Lake.of(LakeSettings(bucket="kept", prefix="p", region="us-east-1", endpoint=endpoint))
+        lake = S3Lake.from_settings(LakeSettings(bucket="kept", prefix="p", region="us-east-1", endpoint=endpoint))
         lake.client.create_bucket(Bucket="kept")
         lake.client.put_bucket_versioning(Bucket="kept", VersioningConfiguration={"Status": "Enabled"})
         orders = Prepared(lake, Journal(S3Store(lake.client, bucket="kept", prefix="p"), Watermark))
         orders.increment(row(1, 1))
         keys = [orphan(orders, "1-1", f"00000.000-a{number}.parquet") for number in range(7)]
 
-        seen = proposal(orders, Why.ORPHAN)
-        bin_ = LakeBin(lake)
-        first = removal(orders).removed(seen)
+        seen = proposal(orders, RemovalReason.ORPHAN)
+        bin_ = LakeRemover(lake)
+        first = removal(orders).run(seen)
         left = bin_.versions(keys)
-        second = removal(orders, versions=True).removed(seen)
+        second = removal(orders, versions=True).run(seen)
 
-        assert sorted(file.key for file in seen.goes) == keys
+        assert sorted(file.key for file in seen.removable) == keys
         assert (bin_.keeps_versions(), first.files, len(left)) == (
             True,
             7,

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from syncd.app import Service
-from syncd.app.operator_context import Desk
-from syncd.app.warehouse_access import Warehouse
-from syncd.cli.exit_codes import Exit
-from syncd.concurrency.response_monitor import Silences
-from syncd.concurrency.running_pass import Lane
+from syncd.app import StageService
+from syncd.app.operator_context import OperatorContext
+from syncd.app.warehouse_access import WarehouseResources
+from syncd.cli.exit_codes import ExitCode
+from syncd.concurrency.response_monitor import ResponseMonitor
+from syncd.concurrency.running_pass import StageSlot
 from syncd.config.check import read_settings
 from syncd.errors import WarehouseDown
-from syncd.s3.lake_client import Lake
+from syncd.s3.lake_client import S3Lake
 from syncd.sandbox.redshift import RedshiftStandIn
 from tests.integration.marks.conftest import Marks
 from tests.integration.run.conftest import Ran
@@ -28,7 +28,7 @@ from watermarks.stores.s3 import S3Store
 pytestmark = pytest.mark.services
 
 TABLES = 60
-DEFAULTS = Silences.__init__.__kwdefaults__ or {}
+DEFAULTS = ResponseMonitor.__init__.__kwdefaults__ or {}
 WITHIN = 0.5
 """Seconds that a side which keeps silent may take for an answer here; the others have as long as ever."""
 LAKE = "syncd.s3.lake_client.LOOKED_WITHIN"
@@ -64,8 +64,8 @@ class Cut(Marks):
 
 
 @pytest.fixture
-def cut(lake: Lake, server: RedshiftStandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cut:
-    monkeypatch.setattr(Silences.__init__, "__kwdefaults__", {**DEFAULTS, "said_after": WITHIN / 2})
+def cut(lake: S3Lake, server: RedshiftStandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cut:
+    monkeypatch.setattr(ResponseMonitor.__init__, "__kwdefaults__", {**DEFAULTS, "said_after": WITHIN / 2})
     return Cut(lake=lake, server=server, directory=tmp_path, group=())
 
 
@@ -97,7 +97,7 @@ def test_a_lake_that_keeps_silent_is_said_soon_and_waited_for_once(
 
     done, seconds = cut.timed(*words)
 
-    assert done.code == Exit.LAKE, done.err
+    assert done.code == ExitCode.LAKE, done.err
     assert f"s3://{cut.lake.settings.bucket}/{cut.lake.settings.prefix} has not answered for" in done.err
     assert done.err.count("has not answered") == 1, done.err
     assert seconds < TABLES * WITHIN, done.err
@@ -110,7 +110,7 @@ def test_a_source_that_keeps_silent_is_waited_for_once(cut: Cut, mute: Mute, mon
 
     done = cut("plan")
 
-    assert done.code == Exit.SOURCE, done.err
+    assert done.code == ExitCode.SOURCE, done.err
     assert f"MySQL at {cut.mysql} has not answered for" in done.err
     assert done.err.count("error: ") == TABLES
     assert mute.calls == 1
@@ -123,10 +123,12 @@ def test_a_warehouse_that_keeps_silent_is_waited_for_once(
     cut.redshift = f"127.0.0.1:{mute.port}"
     said = list[str]()
 
-    with Desk(read_settings(cut.config, {}), looks=True, silences=Silences(said.append)) as desk:
+    with OperatorContext(
+        read_settings(cut.config, {}), read_only=True, response_monitor=ResponseMonitor(said.append)
+    ) as desk:
         for settings in desk.settings.streams:
             with pytest.raises(WarehouseDown):
-                desk.row_in_target(settings, {"id": "1"})
+                desk.find_target_row(settings, {"id": "1"})
 
     assert mute.calls == 1
     assert [line.split(" for ")[0] for line in said] == [f"Redshift at {cut.redshift} has not answered"]
@@ -139,15 +141,15 @@ def test_whoever_lands_asks_a_silent_warehouse_as_often_as_a_stream_tries(
     monkeypatch.setattr(WAREHOUSE, WITHIN)
     cut.redshift = f"127.0.0.1:{mute.port}"
     settings, said = read_settings(cut.config, {}), list[str]()
-    lane = Lane(StreamName(source="shop", database="shop", table="t0"), Stage.LOAD)
+    lane = StageSlot(StreamName(source="shop", database="shop", table="t0"), Stage.LOAD)
 
     with (
-        Silences(said.append) as silences,
-        Service(settings, environ={}, tell=lambda _: None, one_shot=True, silences=silences) as service,
-        Warehouse(settings.warehouses[0], service) as warehouse,
-        lane.passing(),
+        ResponseMonitor(said.append) as silences,
+        StageService(settings, environ={}, emit=lambda _: None, one_shot=True, response_monitor=silences) as service,
+        WarehouseResources(settings.warehouses[0], service) as warehouse,
+        lane.begin_pass(),
     ):
-        sessions = warehouse.sessions(lane)
+        sessions = warehouse.pass_sessions(lane)
         for _ in range(2):
             with pytest.raises(WarehouseDown):
                 sessions.session()
@@ -156,14 +158,14 @@ def test_whoever_lands_asks_a_silent_warehouse_as_often_as_a_stream_tries(
     assert [line.split(" for ")[0] for line in said] == [f"Redshift at {cut.redshift} has not answered"]
 
 
-def test_what_was_not_sent_is_not_said_to_be_in_doubt(lake: Lake, mute: Mute) -> None:
-    with Silences(said_after=0.2) as silences:
+def test_what_was_not_sent_is_not_said_to_be_in_doubt(lake: S3Lake, mute: Mute) -> None:
+    with ResponseMonitor(said_after=0.2) as silences:
         settings = lake.settings
-        quick = Lake.quick(
+        quick = S3Lake.from_settings_with_timeout(
             type(settings)(bucket="lake", region="us-east-1", endpoint=f"http://127.0.0.1:{mute.port}"),
-            within=0.4,
+            timeout_seconds=0.4,
             attempts=1,
-        ).heeded(silences)
+        ).register_monitor(silences)
         store = S3Store(quick.client, bucket="lake")
         with pytest.raises(StoreUnavailable):
             store.read("documents/a.json")

@@ -8,16 +8,16 @@ from collections.abc import Callable
 
 import pytest
 
-from syncd.cli.exit_codes import Exit
-from syncd.horizon import Notes
-from syncd.s3.lake_client import Lake
+from syncd.cli.exit_codes import ExitCode
+from syncd.horizon import HorizonNotes
+from syncd.s3.lake_client import S3Lake
 from syncd.settings import LakeSettings
 from tests.integration.load.conftest import Loader
 from tests.integration.marks.conftest import Marks
 from tests.integration.run.conftest import PROGRAM
 from tests.services.prepared import Prepared, moment, row
-from watermarks.document import Failure, Stage, Watermark
-from watermarks.history import Change, Note
+from watermarks.document import FailureRecord, Stage, Watermark
+from watermarks.history import ChangeKind, ChangeNote
 
 pytestmark = pytest.mark.services
 
@@ -36,10 +36,12 @@ def failed(orders: Prepared, message: str) -> None:
 
     def with_failure(state: Watermark | None) -> Watermark:
         assert state
-        failure = Failure(message=message, attempt=2, at=moment(50), next_try=moment(60))
+        failure = FailureRecord(message=message, attempt=2, failed_at=moment(50), retry_at=moment(60))
         return state.with_failure(Stage.LOAD, failure)
 
-    orders.journal.commit(orders.stream.stem, with_failure, Note(change=Change.FAIL, who="test", stage="load"))
+    orders.journal.commit(
+        orders.stream.stem, with_failure, ChangeNote(change=ChangeKind.FAIL, author="test", stage="load")
+    )
 
 
 def test_a_row_says_how_a_stream_stands(syncd: Make, two_landed: Prepared) -> None:
@@ -85,7 +87,7 @@ def test_the_worst_comes_first(syncd: Make, two_landed: Prepared, prepared: Prep
         one.increment(row(1, 1))
     loader.load(current)
     failed(broken, "no way to the warehouse")
-    fresh.lake.drop([f"watermarks/{fresh.stream.stem}.json", f"history/{fresh.stream.stem}/1.json"])
+    fresh.lake.delete_objects([f"watermarks/{fresh.stream.stem}.json", f"history/{fresh.stream.stem}/1.json"])
 
     done = syncd(current, waits, fresh, broken)("status", "--json")
 
@@ -101,13 +103,13 @@ def test_a_document_that_cannot_be_believed_is_the_worst(syncd: Make, two_landed
     broken = prepared()
     settings = broken.lake.settings
     broken.lake.client.put_object(
-        Bucket=settings.bucket, Key=broken.lake.name(f"watermarks/{broken.stream.stem}.json"), Body=b"{"
+        Bucket=settings.bucket, Key=broken.lake.object_name(f"watermarks/{broken.stream.stem}.json"), Body=b"{"
     )
 
     done = syncd(two_landed, broken)("status", "--json")
 
     states = [one["state"] for one in json.loads(done.out)["streams"]]
-    assert (done.code, states) == (Exit.STATE, ["unreadable", "loading"])
+    assert (done.code, states) == (ExitCode.STATE, ["unreadable", "loading"])
     assert "hint: " in done.err
 
 
@@ -129,7 +131,7 @@ def test_rows_in_quarantine_are_counted(syncd: Make, prepared: Prepare, loader: 
 
 
 def test_what_holds_the_horizon_is_told_with_the_time_of_the_poll(syncd: Make, two_landed: Prepared) -> None:
-    notes = Notes(identity="server-1", t0=moment(500), writers={"4711": moment(100)})
+    notes = HorizonNotes(identity="server-1", t0=moment(500), first_stamps={"4711": moment(100)})
     two_landed.journal.store.create("notes/shop.json", notes.to_bytes())
 
     done = syncd(two_landed)("status")
@@ -139,7 +141,7 @@ def test_what_holds_the_horizon_is_told_with_the_time_of_the_poll(syncd: Make, t
 
 def test_a_source_that_nobody_polls_any_more_is_told_once(syncd: Make, two_landed: Prepared, prepared: Prepare) -> None:
     other = prepared()
-    notes = Notes(identity="server-1", t0=moment(500), here=moment(501))
+    notes = HorizonNotes(identity="server-1", t0=moment(500), local_time=moment(501))
     two_landed.journal.store.create("notes/shop.json", notes.to_bytes())
     made = syncd(two_landed, other)
 
@@ -153,13 +155,13 @@ def test_a_source_that_nobody_polls_any_more_is_told_once(syncd: Make, two_lande
 
 
 def test_a_lake_that_is_away_is_told(syncd: Make, two_landed: Prepared) -> None:
-    away = Lake(LakeSettings(bucket="nowhere", endpoint=two_landed.lake.settings.endpoint), two_landed.lake.client)
+    away = S3Lake(LakeSettings(bucket="nowhere", endpoint=two_landed.lake.settings.endpoint), two_landed.lake.client)
     made = syncd(two_landed)
     made.lake = away
 
     done = made("status")
 
-    assert done.code == Exit.LAKE
+    assert done.code == ExitCode.LAKE
     assert done.out == ""
     assert "error: " in done.err
 
@@ -178,7 +180,7 @@ def test_off_a_terminal_a_watch_prints_plain_blocks_until_it_is_interrupted(sync
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=30)
 
-    assert process.returncode == Exit.INTERRUPTED
+    assert process.returncode == ExitCode.INTERRUPTED
     assert "\x1b" not in "".join(lines)
     assert any(f"shop.{two_landed.table}  loading" in line for line in lines)
 
@@ -194,5 +196,5 @@ def test_off_a_terminal_a_watch_prints_plain_blocks_until_it_is_interrupted(sync
 def test_what_means_nothing_is_refused(syncd: Make, two_landed: Prepared, words: tuple[str, ...], said: str) -> None:
     done = syncd(two_landed)("status", *words)
 
-    assert done.code == Exit.USAGE
+    assert done.code == ExitCode.USAGE
     assert said in done.err

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from syncd.s3.lake_client import Lake
+from syncd.s3.lake_client import S3Lake
 from syncd.sandbox.running_sandbox import Sandbox
 from syncd.sandbox.s3 import S3Address
 from syncd.settings import LakeSettings
@@ -46,9 +46,9 @@ class Ward:
                 cursor.execute(statement)
 
     @property
-    def lake(self) -> Lake:
+    def lake(self) -> S3Lake:
         s3 = self.box.s3
-        return Lake.of(LakeSettings(bucket=s3.bucket, prefix="x", region=s3.region, endpoint=s3.endpoint))
+        return S3Lake.from_settings(LakeSettings(bucket=s3.bucket, prefix="x", region=s3.region, endpoint=s3.endpoint))
 
     def config(self, *, tables: str, source: str = "", lake: str = "", warehouse: str = "") -> Path:
         mysql, s3, redshift = self.box.mysql, self.box.s3, self.box.redshift

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from syncd.ports.preflight import Sheet, Side, State
-from syncd.s3.preflight import RACES, examine
+from syncd.ports.preflight import CheckedSide, CheckSheet, CheckStatus
+from syncd.s3.preflight import RACE_COUNT, check_lake
 from syncd.sandbox.ports import LOOPBACK
 from tests.integration.doctor.conftest import PASSWORD, Ward
 
@@ -32,7 +32,7 @@ def test_where_all_is_well_it_says_so_and_leaves_nothing(ward: Ward) -> None:
     assert done.states("source")["shop.fit"] == "pass"
     assert done.states("warehouse")["copy"] == "pass"
     assert done.states("warehouse")["collation"] == "pass"
-    assert ward.lake.standing("doctor/") == {}
+    assert ward.lake.list_files("doctor/") == {}
     with ward.box.redshift.connect() as connection, connection.cursor() as cursor:
         cursor.execute("SELECT tablename FROM pg_tables WHERE tablename LIKE 'syncd%'")
         assert list(cursor.fetchall()) == []
@@ -104,23 +104,23 @@ def test_people_read_a_block_for_each_side(ward: Ward) -> None:
 @pytest.mark.parametrize(("ignored", "check"), [("If-None-Match", "create once"), ("If-Match", "replace if unchanged")])
 def test_a_server_that_ignores_conditions_is_found_out(ward: Ward, ignored: str, check: str) -> None:
     """The real server, to which a condition does not come through."""
-    lake, sheet = ward.lake, Sheet(side=Side.LAKE)
+    lake, sheet = ward.lake, CheckSheet(side=CheckedSide.LAKE)
 
     def drop(request: Any, **_: object) -> None:
         del request.headers[ignored]
 
     lake.client.meta.events.register("before-sign.s3.PutObject", drop)
-    examine(lake, sheet, nonce="ignoring")
+    check_lake(lake, sheet, nonce="ignoring")
 
-    [failed] = [one for one in sheet.findings if one.state is State.FAIL]
+    [failed] = [one for one in sheet.results if one.status is CheckStatus.FAIL]
     assert failed.check == check
-    assert ignored in failed.told
-    assert lake.standing("doctor/") == {}
+    assert ignored in failed.message
+    assert lake.list_files("doctor/") == {}
 
 
 def test_a_lost_race_is_found_out(ward: Ward) -> None:
     """A server that looks and then writes: the second of two that race is let through once."""
-    lake, sheet, seen = ward.lake, Sheet(side=Side.LAKE), set[str]()
+    lake, sheet, seen = ward.lake, CheckSheet(side=CheckedSide.LAKE), set[str]()
 
     def drop(request: Any, **_: object) -> None:
         if "/race" in request.url and request.url in seen:
@@ -128,12 +128,12 @@ def test_a_lost_race_is_found_out(ward: Ward) -> None:
         seen.add(request.url)
 
     lake.client.meta.events.register("before-sign.s3.PutObject", drop)
-    examine(lake, sheet, nonce="racing")
+    check_lake(lake, sheet, nonce="racing")
 
-    [failed] = [one for one in sheet.findings if one.state is State.FAIL]
-    assert (failed.check, "both were told that they had won" in failed.told) == ("create once", True)
-    assert RACES > 1
-    assert lake.standing("doctor/") == {}
+    [failed] = [one for one in sheet.results if one.status is CheckStatus.FAIL]
+    assert (failed.check, "both were told that they had won" in failed.message) == ("create once", True)
+    assert RACE_COUNT > 1
+    assert lake.list_files("doctor/") == {}
 
 
 def test_what_is_wrong_at_the_warehouse_is_told_with_its_statement(ward: Ward) -> None:
@@ -145,4 +145,4 @@ def test_what_is_wrong_at_the_warehouse_is_told_with_its_statement(ward: Ward) -
     assert done.code == 6
     assert done.states("warehouse")["create"] == "fail"
     assert "CREATE SCHEMA nowhere" in done.checks["warehouse", "create"]["remedy"]
-    assert ward.lake.standing("doctor/") == {}
+    assert ward.lake.list_files("doctor/") == {}

@@ -5,13 +5,13 @@ from uuid import uuid4
 
 import pytest
 
-from syncd.s3.lake_client import Lake
+from syncd.s3.lake_client import S3Lake
 from syncd.sandbox.running_sandbox import Sandbox
 from syncd.sandbox.s3 import S3Address
 from syncd.sandbox.shop.seed import seed_orders
 from syncd.settings import LakeSettings, SparkSettings
 from syncd.spark.reader import SparkReader
-from syncd.spark.spark_session import Session
+from syncd.spark.spark_session import WarmSparkSession
 from tests.services.orders import Orders, find_orders
 from tests.services.servers import ENVIRON, ONE, environ_of
 
@@ -25,10 +25,10 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Address]:
 
 
 @pytest.fixture(scope="session")
-def session(s3: S3Address) -> Iterator[Session]:
+def session(s3: S3Address) -> Iterator[WarmSparkSession]:
     """One warm session for all; its tasks find the key of the lake where every process does."""
     os.environ |= {"AWS_ACCESS_KEY_ID": str(s3.access_key), "AWS_SECRET_ACCESS_KEY": str(s3.secret_key)}
-    session = Session(SparkSettings())
+    session = WarmSparkSession(SparkSettings())
     yield session
     session.stop()
 
@@ -58,15 +58,15 @@ def settings(s3: S3Address) -> LakeSettings:
 
 
 @pytest.fixture
-def lake(settings: LakeSettings, session: Session) -> Lake:
-    return Lake.of(settings)
+def lake(settings: LakeSettings, session: WarmSparkSession) -> S3Lake:
+    return S3Lake.from_settings(settings)
 
 
 @pytest.fixture
-def reader_of(session: Session, orders: Orders, lake: Lake) -> Callable[..., SparkReader]:
+def reader_of(session: WarmSparkSession, orders: Orders, lake: S3Lake) -> Callable[..., SparkReader]:
     """Makes a reader of the orders; what is given is another driver or lake, or a setting of the source."""
 
-    def make(*, driver: str = "mysql", lake: Lake = lake, **source: Any) -> SparkReader:
+    def make(*, driver: str = "mysql", lake: S3Lake = lake, **source: Any) -> SparkReader:
         return SparkReader(session, orders.source(**source), lake, driver=driver)
 
     return make

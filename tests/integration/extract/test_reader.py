@@ -13,18 +13,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from syncd.concurrency.polling import until
-from syncd.errors import LakeDown, LakeUnfit, RowOutside, SchemaDrift, SourceDown, SourceReplaced, SourceUnfit
-from syncd.lake.window_reads import Part, Reading, WindowQuery
-from syncd.s3.lake_client import Lake
-from syncd.sandbox.faults.s3 import Fault, Request, S3Proxy, Wrong
+from syncd.concurrency.polling import wait_until
+from syncd.errors import LakeDown, LakeUnfit, RowOutsideWindow, SchemaDrift, SourceDown, SourceReplaced, SourceUnfit
+from syncd.lake.window_reads import Part, ReadRequest, WindowQuery
+from syncd.s3.lake_client import S3Lake
+from syncd.sandbox.faults.s3 import S3Fault, S3FaultKind, S3Proxy, S3Request
 from syncd.sandbox.faults.tcp import TcpProxy
 from syncd.settings import LakeSettings, Secret
 from syncd.spark import reader as reader_module
 from syncd.spark.reader import SparkReader
-from syncd.spark.spark_session import Session, unweighed
+from syncd.spark.spark_session import WarmSparkSession, narrow_row_session
 from tests.services.orders import Orders
-from watermarks.cursor import START
+from watermarks.cursor import START_CURSOR
 from watermarks.window import Window
 
 if TYPE_CHECKING:
@@ -37,13 +37,13 @@ ReaderOf: TypeAlias = Callable[..., SparkReader]
 
 
 @pytest.fixture
-def reading(orders: Orders, nonce: str) -> Reading:
+def reading(orders: Orders, nonce: str) -> ReadRequest:
     return orders.reading(nonce)
 
 
-def rows_of(lake: Lake, parts: Iterable[Part]) -> pa.Table:
+def rows_of(lake: S3Lake, parts: Iterable[Part]) -> pa.Table:
     def one(part: Part) -> pa.Table:
-        body = lake.client.get_object(Bucket=lake.settings.bucket, Key=lake.name(part.key))["Body"].read()
+        body = lake.client.get_object(Bucket=lake.settings.bucket, Key=lake.object_name(part.key))["Body"].read()
         assert len(body) == part.bytes
         return pq.read_table(io.BytesIO(body))
 
@@ -67,7 +67,7 @@ def told_by_pymysql(orders: Orders) -> dict[str, list[Any]]:
 
 @pytest.mark.parametrize("driver", ["mysql", pytest.param("mariadb", marks=pytest.mark.long)])
 def test_every_row_arrives_as_pymysql_reads_it(
-    driver: str, reader_of: ReaderOf, orders: Orders, lake: Lake, nonce: str
+    driver: str, reader_of: ReaderOf, orders: Orders, lake: S3Lake, nonce: str
 ) -> None:
     reader = reader_of(driver=driver)
     heard: list[int] = []
@@ -94,7 +94,7 @@ def test_windows_read_side_by_side_make_parts_that_abut(reader: SparkReader, ord
 
 
 def test_a_window_rolls_to_the_next_part_when_one_is_large(
-    reader: SparkReader, orders: Orders, lake: Lake, nonce: str
+    reader: SparkReader, orders: Orders, lake: S3Lake, nonce: str
 ) -> None:
     read = reader.read(orders.reading(nonce, part_bytes=1 << 20))
 
@@ -105,19 +105,19 @@ def test_a_window_rolls_to_the_next_part_when_one_is_large(
 
 
 def test_wide_rows_among_narrow_ones_are_read_and_from_then_on_all_are_weighed(
-    reader: SparkReader, orders: Orders, lake: Lake, nonce: str, monkeypatch: pytest.MonkeyPatch
+    reader: SparkReader, orders: Orders, lake: S3Lake, nonce: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows that travel in more bytes than a narrow row may have end a reading that weighs none."""
     [note] = [passage.select for passage in orders.passages if passage.name == "note"]
     wide = f"IF(id % 1000 = 0, REPEAT('w', 60000), {note}) AS `note`"
-    query = orders.query(Window(START, orders.ends[1]))
+    query = orders.query(Window(START_CURSOR, orders.ends[1]))
     statement = query.sql.replace(f"{note} AS `note`", wide)
     assert statement != query.sql
     began = list[object]()
 
     def counted(spark: "SparkSession") -> "SparkSession":
         began.append(spark)
-        return unweighed(spark)
+        return narrow_row_session(spark)
 
     monkeypatch.setattr(reader_module, "unweighed", counted)
     reading = orders.reading(nonce, queries=(replace(query, sql=statement),))
@@ -134,7 +134,7 @@ def test_wide_rows_among_narrow_ones_are_read_and_from_then_on_all_are_weighed(
 
 
 def test_a_window_without_rows_has_no_part(reader: SparkReader, orders: Orders, nonce: str) -> None:
-    whole = Window(START, orders.ends[1])
+    whole = Window(START_CURSOR, orders.ends[1])
     nothing = WindowQuery(window=whole, sql=f"{orders.query(whole).sql} AND update_at < '2000-01-01'")
 
     read = reader.read(orders.reading(nonce, queries=(nothing,)))
@@ -143,7 +143,7 @@ def test_a_window_without_rows_has_no_part(reader: SparkReader, orders: Orders, 
 
 
 def test_a_statement_with_limit_is_read_as_it_is(reader: SparkReader, orders: Orders, nonce: str) -> None:
-    statement = orders.query(Window(START, orders.ends[1])).sql
+    statement = orders.query(Window(START_CURSOR, orders.ends[1])).sql
     query = WindowQuery(window=None, sql=f"{statement} ORDER BY update_at LIMIT 7")
 
     read = reader.read(orders.reading(nonce, queries=(query,)))
@@ -152,9 +152,9 @@ def test_a_statement_with_limit_is_read_as_it_is(reader: SparkReader, orders: Or
 
 
 def test_a_row_outside_of_its_window_is_an_error(reader: SparkReader, orders: Orders, nonce: str) -> None:
-    whole, half = Window(START, orders.ends[1]), Window(START, orders.ends[0])
+    whole, half = Window(START_CURSOR, orders.ends[1]), Window(START_CURSOR, orders.ends[0])
 
-    with pytest.raises(RowOutside, match="outside of the window"):
+    with pytest.raises(RowOutsideWindow, match="outside of the window"):
         reader.read(orders.reading(nonce, queries=(orders.query(whole, told=half),)))
 
 
@@ -181,10 +181,10 @@ def test_a_wrong_password_is_told_without_being_shown(reader_of: ReaderOf, order
 
 
 def test_a_connection_killed_while_it_is_read_is_an_error_and_leaves_no_upload_open(
-    reader: SparkReader, orders: Orders, lake: Lake, nonce: str
+    reader: SparkReader, orders: Orders, lake: S3Lake, nonce: str
 ) -> None:
     def kill() -> None:
-        assert until(lambda: _kill_readers(orders) > 0, within=60)
+        assert wait_until(lambda: _kill_readers(orders) > 0, timeout_seconds=60)
 
     killer = threading.Thread(target=kill)
     killer.start()
@@ -192,7 +192,7 @@ def test_a_connection_killed_while_it_is_read_is_an_error_and_leaves_no_upload_o
         reader.read(orders.reading(nonce))
     killer.join()
 
-    assert lake.abandon(f"data/orders/{nonce}/", mine=lambda key: nonce in key) == 0
+    assert lake.abort_uploads(f"data/orders/{nonce}/", mine=lambda key: nonce in key) == 0
 
 
 def _kill_readers(orders: Orders) -> int:
@@ -230,39 +230,39 @@ def test_a_reading_that_takes_too_long_is_given_up_by_the_server(
         reader.read(orders.reading(nonce, queries=(slow,)))
 
 
-def _writes(request: Request) -> bool:
+def _writes(request: S3Request) -> bool:
     return request.method in {"PUT", "POST"}
 
 
 @pytest.mark.parametrize(
     ("fault", "group"),
     [
-        (Fault(wrong=Wrong.ERROR, status=503, code="SlowDown", applies=_writes, times=99), LakeDown),
-        (Fault(wrong=Wrong.CUT, applies=_writes, times=99), LakeDown),
-        (Fault(wrong=Wrong.ERROR, status=403, code="AccessDenied", applies=_writes, times=99), LakeUnfit),
-        (Fault(wrong=Wrong.ERROR, status=404, code="NoSuchBucket", applies=_writes, times=99), LakeUnfit),
+        (S3Fault(kind=S3FaultKind.ERROR, status=503, code="SlowDown", matches=_writes, times=99), LakeDown),
+        (S3Fault(kind=S3FaultKind.CUT, matches=_writes, times=99), LakeDown),
+        (S3Fault(kind=S3FaultKind.ERROR, status=403, code="AccessDenied", matches=_writes, times=99), LakeUnfit),
+        (S3Fault(kind=S3FaultKind.ERROR, status=404, code="NoSuchBucket", matches=_writes, times=99), LakeUnfit),
     ],
     ids=["slow down", "cut", "denied", "no bucket"],
 )
 def test_a_lake_that_refuses_is_told_by_its_group(
-    fault: Fault, group: type[Exception], reader_of: ReaderOf, reading: Reading, settings: LakeSettings
+    fault: S3Fault, group: type[Exception], reader_of: ReaderOf, reading: ReadRequest, settings: LakeSettings
 ) -> None:
     with S3Proxy(str(settings.endpoint)) as proxy:
-        proxy.tell(fault)
+        proxy.inject(fault)
 
         with pytest.raises(group):
-            reader_of(lake=Lake.of(replace(settings, endpoint=proxy.endpoint))).read(reading)
+            reader_of(lake=S3Lake.from_settings(replace(settings, endpoint=proxy.endpoint))).read(reading)
 
 
 def test_a_lost_answer_to_the_last_write_is_settled_by_looking(
-    reader_of: ReaderOf, reading: Reading, settings: LakeSettings, lake: Lake
+    reader_of: ReaderOf, reading: ReadRequest, settings: LakeSettings, lake: S3Lake
 ) -> None:
     with S3Proxy(str(settings.endpoint)) as proxy:
-        lost = proxy.tell(Fault(wrong=Wrong.LOST, applies=_writes, times=2))
+        lost = proxy.inject(S3Fault(kind=S3FaultKind.LOST, matches=_writes, times=2))
 
-        read = reader_of(lake=Lake.of(replace(settings, endpoint=proxy.endpoint))).read(reading)
+        read = reader_of(lake=S3Lake.from_settings(replace(settings, endpoint=proxy.endpoint))).read(reading)
 
-    assert len(lost.met) == 2
+    assert len(lost.matched_requests) == 2
     assert rows_of(lake, read.parts).num_rows == ROWS
 
 
@@ -271,12 +271,12 @@ def _at(settings: LakeSettings, proxy: S3Proxy) -> LakeSettings:
 
 
 def test_the_password_is_on_no_command_line_and_in_no_log(
-    reader: SparkReader, session: Session, orders: Orders, nonce: str
+    reader: SparkReader, session: WarmSparkSession, orders: Orders, nonce: str
 ) -> None:
-    reader.read(orders.reading(nonce, windows=[Window(START, orders.ends[0])]))
+    reader.read(orders.reading(nonce, windows=[Window(START_CURSOR, orders.ends[0])]))
     password = orders.address.password
 
-    assert password not in session.said
+    assert password not in session.jvm_output
     for process in Path("/proc").glob("[0-9]*/cmdline"):
         told = process.read_bytes() if process.exists() else b""
         if b"SparkSubmit" in told or b"pyspark" in told:

@@ -11,10 +11,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from syncd.concurrency.polling import until
+from syncd.concurrency.polling import wait_until
 from syncd.errors import ReaderDown
 from syncd.settings import SparkSettings
-from syncd.spark.spark_session import Session
+from syncd.spark.spark_session import WarmSparkSession
 
 pytestmark = pytest.mark.services
 
@@ -262,7 +262,7 @@ def test_a_killed_parent_takes_its_jvm_along() -> None:
 
         parent.send_signal(signal.SIGKILL)
 
-        assert until(lambda: not members_of(started), within=300)
+        assert wait_until(lambda: not members_of(started), timeout_seconds=300)
 
 
 def test_an_idle_session_ends_and_the_next_job_starts_another_without_a_word() -> None:
@@ -326,16 +326,16 @@ def test_what_a_killed_jvm_leaves_is_put_away_and_another_one_starts(tmp_path: P
     assert "Unable to cleanly shutdown" not in done.stderr
 
 
-def test_a_process_has_one_session_and_a_second_one_says_so(session: Session) -> None:
+def test_a_process_has_one_session_and_a_second_one_says_so(session: WarmSparkSession) -> None:
     session.run(lambda spark: spark.range(3).count(), within=300)
 
     with pytest.raises(ReaderDown, match="another session"):
-        Session(SparkSettings()).run(lambda spark: spark.range(3).count(), within=300)
+        WarmSparkSession(SparkSettings()).run(lambda spark: spark.range(3).count(), within=300)
 
     assert session.run(lambda spark: spark.range(3).count(), within=300) == 3
 
 
-def test_a_new_worker_has_loaded_what_a_task_wants(session: Session) -> None:
+def test_a_new_worker_has_loaded_what_a_task_wants(session: WarmSparkSession) -> None:
     """Spark ends a worker after a minute without work: each batch of a stream that rests longer would load it anew."""
 
     def tell(_: object) -> Iterator[pa.RecordBatch]:
@@ -346,7 +346,7 @@ def test_a_new_worker_has_loaded_what_a_task_wants(session: Session) -> None:
     assert {word for row in rows for word in row[0].split()} == {"pandas", "syncd.spark.task"}
 
 
-def test_a_job_that_takes_too_long_is_cancelled_and_the_session_goes_on(session: Session) -> None:
+def test_a_job_that_takes_too_long_is_cancelled_and_the_session_goes_on(session: WarmSparkSession) -> None:
     began = time.monotonic()
 
     with pytest.raises(TimeoutError):

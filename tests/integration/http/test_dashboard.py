@@ -4,7 +4,7 @@ import pytest
 
 from syncd.events import PassEnded
 from syncd.observe.board import Board
-from syncd.observe.stream_state import Listed
+from syncd.observe.stream_state import ConfiguredStream
 from tests.builders import NOON
 from tests.services.board_story import ODD, Story, stream_of
 from tests.services.chromium import dumped
@@ -76,7 +76,7 @@ def _good() -> PassEnded:
 def test_a_page_whose_daemon_is_gone_says_so() -> None:
     story = told()
     answers = story.answers()
-    real, asked = answers.to, 0
+    real, asked = answers.respond, 0
 
     def to(target: str, *, trusted: bool) -> object:
         nonlocal asked
@@ -85,7 +85,7 @@ def test_a_page_whose_daemon_is_gone_says_so() -> None:
             raise RuntimeError("gone")
         return real(target, trusted=trusted)
 
-    answers.to = to  # type: ignore[method-assign, assignment]  # from the second look on it answers nothing sensible
+    answers.respond = to  # type: ignore[method-assign, assignment]  # from the second look on it answers nothing sensible
     with served(answers) as server:
         page = dumped(server.url, LOOKS)
 
@@ -97,7 +97,7 @@ def test_a_name_that_looks_like_markup_is_a_name_in_a_browser_too() -> None:
     stream = StreamName(source="main", database="shop", table=ODD)
     evil = StreamName(source="main", database="shop", table="<img src=x onerror=document.title='owned'>")
     story = Story(ManualClock(NOON))
-    story.board.relist([Listed(stream=stream, target=ODD), Listed(stream=evil)])
+    story.board.set_streams([ConfiguredStream(stream=stream, target=ODD), ConfiguredStream(stream=evil)])
     story.tell(ended(EXTRACT, stream=evil, reason="<script>document.title='owned'</script>"))
     with served(story.answers()) as server:
         page = dumped(server.url, LOOKS)

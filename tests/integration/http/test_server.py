@@ -13,12 +13,18 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from syncd.daemon.health import Health
-from syncd.daemon.http_server import AT_ONCE, WITHIN, Limits, Server, serving
-from syncd.daemon.routes import Answer
+from syncd.daemon.health import HealthChecker
+from syncd.daemon.http_server import (
+    CONNECTION_TIMEOUT_SECONDS,
+    MAX_CONNECTIONS,
+    ConnectionLimits,
+    HttpServer,
+    run_http_server,
+)
+from syncd.daemon.routes import HttpResponse
 from syncd.errors import ConfigError, LakeDown
-from syncd.observe.mark_history import Move
-from syncd.settings import Address, DaemonSettings
+from syncd.observe.mark_history import MarkHistoryEntry
+from syncd.settings import DaemonSettings, ListenAddress
 from tests.services.board_story import Story
 from tests.services.clients import eventually
 from tests.services.http import ask, connected, got, served, told
@@ -27,7 +33,7 @@ from watermarks.errors import StateUnreadable
 from watermarks.names import StreamName
 
 if TYPE_CHECKING:
-    from syncd.daemon.routes import Answers
+    from syncd.daemon.routes import Routes
 
 pytestmark = pytest.mark.services
 
@@ -48,19 +54,19 @@ def story() -> Story:
 
 
 @pytest.fixture(scope="module")
-def server(story: Story) -> Iterator[Server]:
+def server(story: Story) -> Iterator[HttpServer]:
     with served(story.answers()) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
-def guarded(story: Story) -> Iterator[Server]:
+def guarded(story: Story) -> Iterator[HttpServer]:
     with served(story.answers(), token="a-token") as server:  # of a test
         yield server
 
 
 @pytest.mark.parametrize("path", [*PATHS, "/healthz", "/readyz"])
-def test_every_path_answers(server: Server, path: str) -> None:
+def test_every_path_answers(server: HttpServer, path: str) -> None:
     found = ask(server, path)
 
     assert found.status == 200
@@ -68,7 +74,7 @@ def test_every_path_answers(server: Server, path: str) -> None:
     assert found.headers["Connection"] == "close"
 
 
-def test_no_answer_lets_a_browser_do_what_it_should_not(server: Server) -> None:
+def test_no_answer_lets_a_browser_do_what_it_should_not(server: HttpServer) -> None:
     found = ask(server, "/")
 
     policy = found.headers["Content-Security-Policy"]
@@ -79,13 +85,13 @@ def test_no_answer_lets_a_browser_do_what_it_should_not(server: Server) -> None:
     assert found.headers["X-Frame-Options"] == "DENY"
     assert found.headers["Referrer-Policy"] == "no-referrer"
     assert found.headers["Cache-Control"] == "no-store"
-    assert found.headers["Server"] == "syncd"
+    assert found.headers["HttpServer"] == "syncd"
     assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//""", found.text), "nothing from anywhere else"
     assert " style=" not in found.text
     assert not re.search(r" on[a-z]+=", found.text)
 
 
-def test_head_is_get_without_its_body(server: Server) -> None:
+def test_head_is_get_without_its_body(server: HttpServer) -> None:
     whole, head = ask(server, "/healthz"), ask(server, "/healthz", method="HEAD")
 
     assert (head.status, head.body) == (200, b"")
@@ -93,7 +99,7 @@ def test_head_is_get_without_its_body(server: Server) -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT"])
-def test_nothing_but_reading_is_allowed(server: Server, method: str) -> None:
+def test_nothing_but_reading_is_allowed(server: HttpServer, method: str) -> None:
     found = ask(server, "/api/streams", method=method, headers={"Content-Length": "3"})
 
     assert (found.status, found.headers["Allow"]) == (405, "GET, HEAD")
@@ -121,14 +127,14 @@ def test_nothing_but_reading_is_allowed(server: Server, method: str) -> None:
         (f"/?{'&'.join('a=1' for _ in range(900))}", 200),
     ],
 )
-def test_a_bad_path_is_refused(server: Server, path: str, status: int) -> None:
+def test_a_bad_path_is_refused(server: HttpServer, path: str, status: int) -> None:
     found = ask(server, path)
 
     assert found.status == status
     assert "/etc/passwd" not in found.text or found.headers["Content-Type"].startswith("text/plain")
 
 
-def test_what_somebody_asked_for_is_told_as_text_and_no_markup(server: Server) -> None:
+def test_what_somebody_asked_for_is_told_as_text_and_no_markup(server: HttpServer) -> None:
     page, pages = ask(server, "/?find=<script>alert(1)</script>"), ask(server, "/streams/<script>alert(1)</script>")
 
     assert "<script>alert" not in page.text
@@ -138,28 +144,28 @@ def test_what_somebody_asked_for_is_told_as_text_and_no_markup(server: Server) -
 @pytest.mark.parametrize(
     "raw", [b"\x16\x03\x01\x02\x00\x01\r\n\r\n", b"GET /\r\n\r\n", b"hello\r\n\r\n", b"GET / HTTP/2\r\n\r\n"]
 )
-def test_what_is_no_request_is_refused(server: Server, raw: bytes) -> None:
+def test_what_is_no_request_is_refused(server: HttpServer, raw: bytes) -> None:
     with connected(server) as sock:
         sock.sendall(raw)
 
         assert got(sock).status == 400
 
 
-def test_endless_headers_are_refused(server: Server) -> None:
+def test_endless_headers_are_refused(server: HttpServer) -> None:
     with connected(server) as sock:
         sock.sendall(b"GET / HTTP/1.1\r\n" + b"X-More: y\r\n" * 2_000)
 
         assert got(sock).status == 431
 
 
-def test_more_headers_than_a_client_has_are_refused(server: Server) -> None:
+def test_more_headers_than_a_client_has_are_refused(server: HttpServer) -> None:
     with connected(server) as sock:
         sock.sendall(b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 200 + b"\r\n")
 
         assert got(sock).status == 400
 
 
-def test_who_reads_gzip_gets_it(server: Server) -> None:
+def test_who_reads_gzip_gets_it(server: HttpServer) -> None:
     plain = ask(server, "/api/streams/refunds")
     packed = ask(server, "/api/streams/refunds", headers={"Accept-Encoding": "gzip, br"})
 
@@ -172,7 +178,7 @@ def test_who_reads_gzip_gets_it(server: Server) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_without_the_token_nothing_is_told(guarded: Server, path: str) -> None:
+def test_without_the_token_nothing_is_told(guarded: HttpServer, path: str) -> None:
     found = ask(guarded, path)
 
     assert found.status == 401
@@ -183,7 +189,7 @@ def test_without_the_token_nothing_is_told(guarded: Server, path: str) -> None:
 @pytest.mark.parametrize(
     "scheme", ["Bearer a-token", "bearer a-token", f"Basic {base64.b64encode(b'any:a-token').decode()}"]
 )
-def test_the_token_opens(guarded: Server, scheme: str) -> None:
+def test_the_token_opens(guarded: HttpServer, scheme: str) -> None:
     assert ask(guarded, "/api/streams", headers={"Authorization": scheme}).status == 200
 
 
@@ -191,15 +197,15 @@ def test_the_token_opens(guarded: Server, scheme: str) -> None:
     "scheme",
     ["Bearer", "Bearer a-toke", "Bearer a-token2", "Bearer ä", "Basic %%%", "Basic YTpi", "Digest a-token", "a-token"],
 )
-def test_a_wrong_token_does_not(guarded: Server, scheme: str) -> None:
+def test_a_wrong_token_does_not(guarded: HttpServer, scheme: str) -> None:
     assert ask(guarded, "/api/streams", headers={"Authorization": scheme}).status == 401
 
 
-def test_a_token_in_the_address_opens_nothing(guarded: Server) -> None:
+def test_a_token_in_the_address_opens_nothing(guarded: HttpServer) -> None:
     assert ask(guarded, "/api/streams?token=a-token").status == 401
 
 
-def test_a_probe_needs_no_token_and_hears_no_more_than_yes_or_no(guarded: Server) -> None:
+def test_a_probe_needs_no_token_and_hears_no_more_than_yes_or_no(guarded: HttpServer) -> None:
     told_to_all = ask(guarded, "/healthz")
     told_to_us = ask(guarded, "/healthz", headers={"Authorization": "Bearer a-token"})
 
@@ -210,14 +216,14 @@ def test_a_probe_needs_no_token_and_hears_no_more_than_yes_or_no(guarded: Server
 @pytest.mark.parametrize(
     "host", ["localhost", "127.0.0.1:8080", "[::1]:8080", "LOCALHOST:1", "syncd.localhost", "10.0.0.7"]
 )
-def test_names_of_this_machine_are_known(server: Server, host: str) -> None:
+def test_names_of_this_machine_are_known(server: HttpServer, host: str) -> None:
     assert ask(server, "/api/streams", headers={"Host": host}).status == 200
 
 
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example"]
 )
-def test_a_page_whose_name_leads_here_reads_nothing(server: Server, guarded: Server, host: str) -> None:
+def test_a_page_whose_name_leads_here_reads_nothing(server: HttpServer, guarded: HttpServer, host: str) -> None:
     assert ask(server, "/api/streams", headers={"Host": host}).status == 421
     assert ask(guarded, "/api/streams", headers={"Host": host, "Authorization": "Bearer a-token"}).status == 200
 
@@ -226,12 +232,20 @@ def test_a_page_whose_name_leads_here_reads_nothing(server: Server, guarded: Ser
 
 
 def test_a_client_that_says_nothing_is_let_go(story: Story) -> None:
-    with served(story.answers(), limits=Limits(silence=0.2)) as server, connected(server) as sock:
+    with (
+        served(story.answers(), limits=ConnectionLimits(client_timeout_seconds=0.2)) as server,
+        connected(server) as sock,
+    ):
         assert sock.recv(1) == b""
 
 
 def test_a_head_that_dribbles_is_let_go_though_answers_may_take_longer(story: Story) -> None:
-    with served(story.answers(), limits=Limits(head=0.5, within=60)) as server, connected(server) as sock:
+    with (
+        served(
+            story.answers(), limits=ConnectionLimits(head_timeout_seconds=0.5, connection_timeout_seconds=60)
+        ) as server,
+        connected(server) as sock,
+    ):
         began = time.monotonic()
         _dribble(sock, for_=60)
 
@@ -245,16 +259,16 @@ def test_who_has_an_answer_and_goes_on_sending_is_let_go(story: Story) -> None:
         began = time.monotonic()
         _dribble(sock, for_=60)
 
-        assert time.monotonic() - began < WITHIN
+        assert time.monotonic() - began < CONNECTION_TIMEOUT_SECONDS
 
 
 @pytest.mark.parametrize("begun", [b"", b"GET / HTTP/1.1\r\nX: y\r\n", REQUEST])
-def test_a_probe_is_answered_however_many_others_hold_connections(guarded: Server, begun: bytes) -> None:
+def test_a_probe_is_answered_however_many_others_hold_connections(guarded: HttpServer, begun: bytes) -> None:
     """Whoever knows no token cannot have a supervisor take the daemon for dead."""
     found: list[int] = []
     held: list[socket.socket] = []
     try:
-        for _ in range(AT_ONCE + 8):
+        for _ in range(MAX_CONNECTIONS + 8):
             held.append(connected(guarded))
             held[-1].sendall(begun)
             found.append(ask(guarded, "/healthz").status)
@@ -267,10 +281,10 @@ def test_a_probe_is_answered_however_many_others_hold_connections(guarded: Serve
 
 def test_who_does_not_read_gives_way_too() -> None:
     class Long:
-        def to(self, _target: str, **_: bool) -> Answer:
-            return Answer(body=b"x" * (20_000_000))
+        def to(self, _target: str, **_: bool) -> HttpResponse:
+            return HttpResponse(body=b"x" * (20_000_000))
 
-    with served(cast("Answers", Long()), limits=Limits(at_once=3)) as server:
+    with served(cast("Routes", Long()), limits=ConnectionLimits(max_connections=3)) as server:
         deaf = [connected(server) for _ in range(3)]
         for sock in deaf:
             sock.sendall(REQUEST)
@@ -302,17 +316,17 @@ def test_one_more_than_can_be_answered_is_told_to_come_again(story: Story) -> No
 
 
 @contextmanager
-def _answering_slowly(story: Story, *, at_once: int) -> Iterator[tuple[Server, threading.Event, socket.socket]]:
+def _answering_slowly(story: Story, *, at_once: int) -> Iterator[tuple[HttpServer, threading.Event, socket.socket]]:
     """A server that is at work on an answer until it is let go, and who waits for that."""
     begun, go_on = threading.Event(), threading.Event()
 
-    def history(stream: StreamName, limit: int, before: int | None) -> Sequence[Move]:
+    def history(stream: StreamName, limit: int, before: int | None) -> Sequence[MarkHistoryEntry]:
         begun.set()
         go_on.wait(120)
         return story.history(stream, limit, before)
 
     answers = story.answers(history=history)
-    with served(answers, limits=Limits(at_once=at_once)) as server, connected(server) as slow:
+    with served(answers, limits=ConnectionLimits(max_connections=at_once)) as server, connected(server) as slow:
         slow.sendall(b"GET /api/streams/orders/history HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert begun.wait(60)
         try:
@@ -330,7 +344,7 @@ def _dribble(sock: socket.socket, *, for_: float) -> None:
             threading.Event().wait(0.05)
 
 
-def _asked_until(server: Server, status: int) -> int:
+def _asked_until(server: HttpServer, status: int) -> int:
     """The status that is wanted, as soon as it comes: connections are taken and given back by another thread."""
     deadline, found = time.monotonic() + 60, 0
     while time.monotonic() < deadline:
@@ -356,7 +370,7 @@ def test_threads_end_with_their_connections(story: Story) -> None:
     assert eventually(lambda: not set(threading.enumerate()) - before)
 
 
-def test_nothing_of_a_request_is_written_anywhere(guarded: Server, capfd: pytest.CaptureFixture[str]) -> None:
+def test_nothing_of_a_request_is_written_anywhere(guarded: HttpServer, capfd: pytest.CaptureFixture[str]) -> None:
     ask(guarded, "/api/streams?token=secret", headers={"Authorization": "Bearer wrong"})
     with connected(guarded) as sock:
         sock.sendall(b"nonsense\r\n\r\n")
@@ -373,7 +387,7 @@ def test_a_port_in_use_is_named_with_what_to_do(story: Story) -> None:
         port = taken.getsockname()[1]
         with (
             pytest.raises(ConfigError) as caught,
-            serving(DaemonSettings(http=Address(host="127.0.0.1", port=port)), story.answers()),
+            run_http_server(DaemonSettings(http=ListenAddress(host="127.0.0.1", port=port)), story.answers()),
         ):
             pass
 
@@ -383,8 +397,8 @@ def test_a_port_in_use_is_named_with_what_to_do(story: Story) -> None:
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no.such.host.invalid"])
 def test_an_address_of_others_is_refused(story: Story, host: str) -> None:
-    settings = DaemonSettings(http=Address(host=host, port=0))
-    with pytest.raises(ConfigError, match=host.replace(".", r"\.")), serving(settings, story.answers()):
+    settings = DaemonSettings(http=ListenAddress(host=host, port=0))
+    with pytest.raises(ConfigError, match=host.replace(".", r"\.")), run_http_server(settings, story.answers()):
         pass
 
 
@@ -397,14 +411,16 @@ def test_it_listens_at_ipv6(story: Story) -> None:
 
 
 def test_off_is_off(story: Story) -> None:
-    with serving(DaemonSettings(http=None), story.answers()) as server:
+    with run_http_server(DaemonSettings(http=None), story.answers()) as server:
         assert server is None
 
 
 def test_whoever_listens_to_all_without_a_token_is_told(story: Story) -> None:
     said: list[str] = []
 
-    with serving(DaemonSettings(http=Address(host="0.0.0.0", port=0)), story.answers(), say=said.append):
+    with run_http_server(
+        DaemonSettings(http=ListenAddress(host="0.0.0.0", port=0)), story.answers(), report=said.append
+    ):
         pass
 
     assert any("daemon.token" in line for line in said)
@@ -436,7 +452,7 @@ def test_a_bug_in_reading_history_is_told_without_what_it_says(story: Story) -> 
     assert "hunter2" not in found.text
 
 
-def test_history_is_asked_for_in_bounds(server: Server) -> None:
+def test_history_is_asked_for_in_bounds(server: HttpServer) -> None:
     newest = ask(server, "/api/streams/orders/history?limit=3").json["entries"]
     older = ask(server, f"/api/streams/orders/history?limit=500&before={newest[-1]['revision']}").json["entries"]
 
@@ -445,7 +461,9 @@ def test_history_is_asked_for_in_bounds(server: Server) -> None:
 
 
 def test_a_loop_that_hangs_is_not_alive(story: Story) -> None:
-    health = Health(clock=story.clock, beat=lambda: story.clock.monotonic() - 61, look=lambda: None)
+    health = HealthChecker(
+        clock=story.clock, last_iteration_at=lambda: story.clock.monotonic() - 61, probe_lake=lambda: None
+    )
     answers = story.answers()
     answers._health = health
     with served(answers) as server:
@@ -456,7 +474,7 @@ def test_a_loop_that_hangs_is_not_alive(story: Story) -> None:
 
 
 def test_a_pass_that_was_cut_says_nothing_of_the_lake(story: Story) -> None:
-    health = Health(clock=story.clock, beat=story.clock.monotonic, look=lambda: None)
+    health = HealthChecker(clock=story.clock, last_iteration_at=story.clock.monotonic, probe_lake=lambda: None)
     answers = story.answers()
     answers._health = health
     health(ended(EXTRACT, error=LakeDown("the lake is away")))

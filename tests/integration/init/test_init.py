@@ -14,7 +14,7 @@ import pytest
 from syncd.config.check import read_settings
 from syncd.mysql.connection import connect
 from syncd.mysql.source import MySqlSource
-from syncd.mysql.table_survey import NEWEST, WIDE, look
+from syncd.mysql.table_survey import TIE_SAMPLE_ENTRIES, WIDTH_SAMPLE_ROWS, survey_tables
 from syncd.sandbox.running_sandbox import Sandbox
 from syncd.settings import Mode
 from tests.services.guarded import sandbox_of, settings_of
@@ -99,14 +99,16 @@ def test_it_reads_no_table_whole(box: Sandbox) -> None:
     settings = settings_of(box)
     with closing(MySqlSource(settings, lambda: connect(settings))) as source:
         before = entries(source)
-        found = look(source, "shop")
+        found = survey_tables(source, "shop")
         read = entries(source) - before
 
     assert any(one.table == "shop.orders" for one in found.proposals)
-    assert read < 4 * (NEWEST + WIDE) < ROWS / 8
+    assert read < 4 * (TIE_SAMPLE_ENTRIES + WIDTH_SAMPLE_ROWS) < ROWS / 8
 
 
 def entries(source: MySqlSource) -> int:
     """Entries of tables and indexes that this session has read so far; those of temporary results count as well."""
     names = "'Handler_read_next', 'Handler_read_prev', 'Handler_read_rnd_next', 'Handler_read_rnd', 'Handler_read_key'"
-    return sum(int(str(count)) for _, count in source.rows(f"SHOW SESSION STATUS WHERE Variable_name IN ({names})"))
+    return sum(
+        int(str(count)) for _, count in source.fetch_rows(f"SHOW SESSION STATUS WHERE Variable_name IN ({names})")
+    )

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from syncd.concurrency.stage_claim import Claiming
-from syncd.events import RowsPutAside
-from syncd.load.load_pass import LoadOutcome, LoadRun
+from syncd.concurrency.stage_claim import ClaimKeeper
+from syncd.events import RowsQuarantined
+from syncd.load.load_pass import LoadOutcome, LoadPass
 from syncd.redshift.amendments import Amendments
 from syncd.redshift.batch_target import RedshiftTarget
 from syncd.redshift.connection import connect
-from syncd.redshift.control_tables import Controls
-from syncd.redshift.copy_statement import role_words
-from syncd.redshift.load_transaction import Place
+from syncd.redshift.control_tables import ControlTables
+from syncd.redshift.copy_statement import role_clause
+from syncd.redshift.load_transaction import LoadTarget
 from syncd.redshift.quoting import TableRef
-from syncd.redshift.refused_row_finder import Sieve
-from syncd.redshift.session_pool import Door, KeptSession
-from syncd.s3.lake_client import Lake
+from syncd.redshift.refused_row_finder import RefusedRowFinder
+from syncd.redshift.session_pool import ReusableSession, SessionOpener
+from syncd.s3.lake_client import S3Lake
 from syncd.sandbox.redshift import RedshiftStandIn
 from syncd.settings import LakeSettings, Mode, Secret, Tls, WarehouseSettings
 from tests.builders import RUN, make_process
@@ -28,11 +28,11 @@ from tests.standin.conftest import bucket, client, clients, no_fault_left, s3_ur
 from watermarks.clock import SystemClock
 from watermarks.document import Stage, Watermark
 from watermarks.history import Journal
-from watermarks.lease import Process
+from watermarks.lease import ProcessLease
 from watermarks.stores.s3 import S3Store
 
 if TYPE_CHECKING:
-    from syncd.events import Event
+    from syncd.events import StreamEvent
 
 __all__ = ["bucket", "client", "clients", "no_fault_left", "s3_url", "server"]
 
@@ -40,15 +40,17 @@ ROLE = "arn:aws:iam::123456789012:role/load"
 
 
 @pytest.fixture
-def lake(bucket: Bucket, s3_url: str, monkeypatch: pytest.MonkeyPatch) -> Lake:
+def lake(bucket: Bucket, s3_url: str, monkeypatch: pytest.MonkeyPatch) -> S3Lake:
     """A prefix of its own."""
     for name, value in (("AWS_ACCESS_KEY_ID", "sandbox"), ("AWS_SECRET_ACCESS_KEY", "sandbox")):
         monkeypatch.setenv(name, value)
-    return Lake.of(LakeSettings(bucket=BUCKET, prefix=f"lake{next(numbers)}", region="us-east-1", endpoint=s3_url))
+    return S3Lake.from_settings(
+        LakeSettings(bucket=BUCKET, prefix=f"lake{next(numbers)}", region="us-east-1", endpoint=s3_url)
+    )
 
 
 @pytest.fixture
-def journal(lake: Lake) -> Journal[Watermark]:
+def journal(lake: S3Lake) -> Journal[Watermark]:
     store = S3Store(lake.client, bucket=lake.settings.bucket, prefix=lake.settings.prefix)
     return Journal(store, Watermark, clock=SystemClock())
 
@@ -56,7 +58,7 @@ def journal(lake: Lake) -> Journal[Watermark]:
 class Loader:
     """A process that loads streams into the stand-in."""
 
-    def __init__(self, server: RedshiftStandIn, lake: Lake, journal: Journal[Watermark]) -> None:
+    def __init__(self, server: RedshiftStandIn, lake: S3Lake, journal: Journal[Watermark]) -> None:
         self.warehouse = WarehouseSettings(
             name="redshift",
             host=server.host,
@@ -69,75 +71,78 @@ class Loader:
         )
         self.lake = lake
         self.journal = journal
-        self.events: list[Event] = []
-        self.sieves: list[Sieve] = []
-        self.sessions = KeptSession(Door(lambda: connect(self.warehouse, name="test")))
+        self.events: list[StreamEvent] = []
+        self.sieves: list[RefusedRowFinder] = []
+        self.sessions = ReusableSession(SessionOpener(lambda: connect(self.warehouse, session_name="test")))
         self.process = make_process(journal.store, f"load{next(numbers)}")
-        self.claims: list[Claiming] = []
+        self.claims: list[ClaimKeeper] = []
 
     def target(self, prepared: Prepared, **more: Any) -> RedshiftTarget:
         settings = prepared.settings
         assert settings.target is not None
         given: dict[str, Any] = {
-            "controls": Controls(
-                lake=self.lake.settings.address, stream=prepared.stream, schema=self.warehouse.schema, apart=False
+            "controls": ControlTables(
+                lake=self.lake.settings.address,
+                stream=prepared.stream,
+                schema=self.warehouse.schema,
+                has_own_ledger=False,
             ),
             "table": TableRef(schema=settings.target.schema, name=settings.target.table),
             "mode": settings.mode,
             "settings": settings.target,
-            "credentials": lambda: role_words(ROLE),
+            "credentials": lambda: role_clause(ROLE),
             "longest": timedelta(seconds=30),
             "most_rows": 10_000_000,
         }
-        place = Place(**{**given, **more})
+        place = LoadTarget(**{**given, **more})
         amendments = Amendments(self.journal.store)
 
         def nonce() -> str:
             return f"n{next(numbers)}"
 
-        def sieve() -> Sieve:
-            made = Sieve(place, lake=self.lake, amendments=amendments, nonce=nonce)
+        def sieve() -> RefusedRowFinder:
+            made = RefusedRowFinder(place, lake=self.lake, amendments=amendments, nonce=nonce)
             self.sieves.append(made)
             return made
 
         return RedshiftTarget(
-            place, sessions=self.sessions, lists=self.lake, amendments=amendments, sieve=sieve, nonce=nonce
+            place, sessions=self.sessions, lake_files=self.lake, amendments=amendments, make_finder=sieve, nonce=nonce
         )
 
     @property
     def put_aside(self) -> list[tuple[str, int, str]]:
         """Rows that are not in the target, as they were told."""
-        told = (event for event in self.events if isinstance(event, RowsPutAside))
+        told = (event for event in self.events if isinstance(event, RowsQuarantined))
         return [(str(event.batch), event.rows, event.reason) for event in told]
 
     def run(
         self,
         prepared: Prepared,
         *,
-        process: Process | None = None,
+        process: ProcessLease | None = None,
         patience: timedelta = timedelta(0),
         pause: Callable[[float], None] = lambda _seconds: None,
         **more: Any,
-    ) -> LoadRun:
+    ) -> LoadPass:
         clock = SystemClock()
-        claiming = Claiming(prepared.stream, Stage.LOAD, self.journal, clock=clock, patience=patience, pause=pause)
+        claiming = ClaimKeeper(prepared.stream, Stage.LOAD, self.journal, clock=clock, max_wait=patience, pause=pause)
         self.claims.append(claiming)
-        return LoadRun(
+        return LoadPass(
             stream=prepared.stream,
             journal=self.journal,
-            owner=lambda: process or self.process,
+            get_process=lambda: process or self.process,
             target=self.target(prepared, **more),
             clock=clock,
-            tell=self.events.append,
-            rows=10_000_000,
-            claiming=claiming,
+            emit=self.events.append,
+            rows_per_transaction=10_000_000,
+            claim_keeper=claiming,
             appends=prepared.settings.mode is Mode.APPEND,
             pause=pause,
         )
 
     def once(self, prepared: Prepared, **words: Any) -> LoadOutcome:
         """One pass of a process that ends with it."""
-        outcome = self.run(prepared).once(RUN, **words)
+        outcome = self.run(prepared).execute(RUN, **words)
         self.end()
         return outcome
 
@@ -155,14 +160,14 @@ class Loader:
 
 
 @pytest.fixture
-def loader(server: RedshiftStandIn, lake: Lake, journal: Journal[Watermark]) -> Iterator[Loader]:
+def loader(server: RedshiftStandIn, lake: S3Lake, journal: Journal[Watermark]) -> Iterator[Loader]:
     made = Loader(server, lake, journal)
     yield made
     made.sessions.close()
 
 
 @pytest.fixture
-def prepared(lake: Lake, journal: Journal[Watermark]) -> Callable[..., Prepared]:
+def prepared(lake: S3Lake, journal: Journal[Watermark]) -> Callable[..., Prepared]:
     def make(**words: Any) -> Prepared:
         return Prepared(lake, journal, **words)
 

@@ -2,21 +2,21 @@
 
 from collections.abc import Callable
 
-from syncd.concurrency.stage_claim import Claiming
+from syncd.concurrency.stage_claim import ClaimKeeper
 from syncd.datatypes.columns import Policies
-from syncd.extract.extract_pass import ExtractRun, Outcome
+from syncd.extract.extract_pass import ExtractOutcome, ExtractPass
 from syncd.lake.manifest import Manifest
-from syncd.lake.quarantine import RefusedRow
-from syncd.load.quarantine_listing import Lying, Quarantine
+from syncd.lake.quarantine import QuarantinedRow
+from syncd.load.quarantine_listing import Quarantine, QuarantineListing
 from syncd.load.replay import ReplayProducer
-from syncd.s3.quarantine_files import LakeRestorer
+from syncd.s3.quarantine_files import LakeQuarantineRestorer
 from tests.builders import RUN, make_process
 from tests.integration.load.conftest import Loader
 from tests.services.prepared import Prepared, numbers
 from watermarks.batch import BatchId
 from watermarks.clock import SystemClock
 from watermarks.document import Stage
-from watermarks.lease import Process
+from watermarks.lease import ProcessLease
 
 
 class Replayer:
@@ -29,21 +29,21 @@ class Replayer:
     def quarantine(self, prepared: Prepared) -> Quarantine:
         return Quarantine(stream=prepared.stream, journal=self.loader.journal, parts=self.loader.lake)
 
-    def look(self, prepared: Prepared, batch: BatchId | None = None) -> Lying:
-        return self.quarantine(prepared).look(batch)
+    def look(self, prepared: Prepared, batch: BatchId | None = None) -> QuarantineListing:
+        return self.quarantine(prepared).list_files(batch)
 
     def waiting(self, prepared: Prepared) -> int:
         """How many rows wait in quarantine."""
-        return sum(one.part.rows for one in self.look(prepared).asides if one.replayed_by is None)
+        return sum(one.part.rows for one in self.look(prepared).files if one.replayed_by is None)
 
-    def rows(self, prepared: Prepared) -> list[RefusedRow]:
+    def rows(self, prepared: Prepared) -> list[QuarantinedRow]:
         """The rows that wait in quarantine."""
-        restorer, lies = LakeRestorer(self.loader.lake), self.quarantine(prepared)
+        restorer, lies = LakeQuarantineRestorer(self.loader.lake), self.quarantine(prepared)
         return [
             row
-            for aside in lies.look().asides
+            for aside in lies.list_files().files
             if aside.replayed_by is None
-            for row in restorer.shown(aside, Manifest.of_link(lies.chain.required(aside.batch)))
+            for row in restorer.read_refused_rows(aside, Manifest.from_link(lies.chain.require_link(aside.batch)))
         ]
 
     def producer(
@@ -54,33 +54,35 @@ class Replayer:
         return ReplayProducer(
             settings=prepared.settings,
             quarantine=self.quarantine(prepared),
-            restorer=LakeRestorer(self.loader.lake),
+            restorer=LakeQuarantineRestorer(self.loader.lake),
             parts=self.loader.lake,
             nonce=lambda: f"r{next(numbers)}",
-            tell=self.loader.events.append,
+            emit=self.loader.events.append,
             batch=batch,
         )
 
-    def run(self, prepared: Prepared, producer: ReplayProducer, owner: Callable[[], Process]) -> ExtractRun:
+    def run(self, prepared: Prepared, producer: ReplayProducer, owner: Callable[[], ProcessLease]) -> ExtractPass:
         clock = SystemClock()
-        claiming = Claiming(prepared.stream, Stage.EXTRACT, self.loader.journal, clock=clock)
+        claiming = ClaimKeeper(prepared.stream, Stage.EXTRACT, self.loader.journal, clock=clock)
         self.loader.claims.append(claiming)
-        return ExtractRun(
+        return ExtractPass(
             stream=prepared.stream,
             journal=self.loader.journal,
-            owner=owner,
+            get_process=owner,
             producer=producer,
             parts=self.loader.lake,
             clock=clock,
-            tell=self.loader.events.append,
-            claiming=claiming,
+            emit=self.loader.events.append,
+            claim_keeper=claiming,
         )
 
-    def replay(self, prepared: Prepared, *, policies: Policies | None = None, batch: BatchId | None = None) -> Outcome:
+    def replay(
+        self, prepared: Prepared, *, policies: Policies | None = None, batch: BatchId | None = None
+    ) -> ExtractOutcome:
         """Bring back what passes; whatever goes wrong is raised. The stream can be extracted further afterwards."""
         prepared.let_go()
         producer = self.producer(prepared, policies=policies, batch=batch)
-        outcome = self.run(prepared, producer, lambda: self.process).once(RUN)
+        outcome = self.run(prepared, producer, lambda: self.process).execute(RUN)
         self.loader.end()
         if outcome.error is not None:
             raise outcome.error

@@ -6,18 +6,20 @@ from typing import Any
 
 import pytest
 
-from syncd.datatypes.source_table import Column
+from syncd.datatypes.source_table import SourceColumn
 from syncd.events import ColumnIncomplete
 from syncd.settings import Mode
 from tests.integration.load.conftest import Loader, Reader
 from tests.services.prepared import ID, NAME, UPDATE_AT, Prepared, row
-from watermarks.batch import BatchId, Kind
+from watermarks.batch import BatchId, BatchKind
 from watermarks.operator import Operator
 
 pytestmark = pytest.mark.services
 
 Prepare = Callable[..., Prepared]
-PAID = Column(name="paid", data_type="int", column_type="int(11)", precision=10, scale=0, nullable=False, default="7")
+PAID = SourceColumn(
+    name="paid", data_type="int", column_type="int(11)", precision=10, scale=0, nullable=False, default="7"
+)
 NOTE = replace(NAME, name="note", default="'; \\ it''s")
 ADDED = (ID, NAME, UPDATE_AT, PAID, NOTE)
 DEFAULTS = {"paid": 7, "note": b"'; \\ it''s"}
@@ -54,7 +56,7 @@ def test_a_default_wider_than_any_value_of_the_files_widens_its_column(
     orders = prepared()
     orders.increment(row(1, 1))
     loader.load(orders)
-    text = Column(name="t", data_type="text", column_type="text", length=65535, octets=65535, charset="utf8mb4",
+    text = SourceColumn(name="t", data_type="text", column_type="text", length=65535, octets=65535, charset="utf8mb4",
                   default="x")  # fmt: skip
     orders.columns, orders.defaults = (*orders.columns, text), {"t": b"x" * 5000}
     orders.increment(row(2, 2, t="short"))
@@ -85,7 +87,7 @@ def test_rows_read_before_the_column_came_get_the_default_when_they_land_again(
     altered(orders)
     orders.increment(row(2, 3, paid=1, note="own"))
     loader.load(orders)
-    Operator(journal=loader.journal, who="ann", why="a test").reset_loaded(orders.stream)
+    Operator(journal=loader.journal, author="ann", reason="a test").reset_loaded(orders.stream)
 
     loader.load(orders, limit=1)
     loader.load(orders)
@@ -102,7 +104,7 @@ def test_a_replay_of_a_row_from_before_the_column_has_the_default(
     orders.increment(row(2, 3, paid=1, note="own"))
     loader.load(orders)
     orders.columns = (ID, NAME, UPDATE_AT)
-    orders.beside(Kind.REPLAY, row(3, 1, name="mended"), origin=BatchId(1, 1))
+    orders.beside(BatchKind.REPLAY, row(3, 1, name="mended"), origin=BatchId(1, 1))
 
     loader.load(orders)
 
@@ -152,7 +154,7 @@ def test_a_default_is_brought_by_a_later_batch_where_the_first_was_left_out(
     loader.load(orders)
     altered(orders)
     left_out = orders.increment(row(2, 2, paid=1, note="own"))
-    Operator(journal=loader.journal, who="ann", why="a test").skip(orders.stream, left_out.id)
+    Operator(journal=loader.journal, author="ann", reason="a test").skip_batches(orders.stream, left_out.id)
     orders.increment(row(3, 3, paid=2, note="own"))
 
     loader.load(orders)
@@ -172,12 +174,12 @@ def test_a_default_that_is_computed_is_told_with_what_mends_it(
     outcome = loader.load(orders)
 
     assert warehouse.rows(orders, "id, paid") == [(1, None), (2, 9)]
-    [told] = outcome.incomplete
+    [told] = outcome.incomplete_columns
     assert told.startswith("paid is NULL in rows read before 1-2: its default is an expression: rand(). To read them")
     assert f"syncd run -t shop.{orders.table} --from 1970-01-01 --until 20" in told
     assert [event for event in loader.events if isinstance(event, ColumnIncomplete)]
     orders.increment(row(3, 3, paid=9))
-    assert loader.load(orders).incomplete == ()
+    assert loader.load(orders).incomplete_columns == ()
 
 
 def test_a_default_that_is_computed_is_told_by_a_later_batch_where_the_first_was_left_out(
@@ -188,10 +190,10 @@ def test_a_default_that_is_computed_is_told_by_a_later_batch_where_the_first_was
     loader.load(orders)
     orders.columns = (*orders.columns, replace(PAID, default="rand()", extra="default_generated"))
     left_out = orders.increment(row(2, 2, paid=9))
-    Operator(journal=loader.journal, who="ann", why="a test").skip(orders.stream, left_out.id)
+    Operator(journal=loader.journal, author="ann", reason="a test").skip_batches(orders.stream, left_out.id)
     orders.increment(row(3, 3, paid=9))
 
-    [told] = loader.load(orders).incomplete
+    [told] = loader.load(orders).incomplete_columns
 
     assert told.startswith("paid is NULL in rows read before 1-2: ")
 
@@ -206,7 +208,7 @@ def test_a_column_that_may_have_been_renamed_is_told(prepared: Prepare, loader: 
     outcome = loader.load(orders)
 
     assert warehouse.rows(orders, "id, memo, note, paid") == [(1, "kept at the source", None, 7), (2, None, "own", 1)]
-    [told] = outcome.incomplete
+    [told] = outcome.incomplete_columns
     assert "note is NULL in rows read before 1-2: it stands where memo stood" in told
 
 
@@ -222,7 +224,7 @@ def test_a_column_of_another_type_in_the_place_of_one_that_went_is_a_new_one(
     outcome = loader.load(orders)
 
     assert warehouse.rows(orders, "id, paid") == [(1, 7), (2, 1)]
-    assert outcome.incomplete == ()
+    assert outcome.incomplete_columns == ()
 
 
 @pytest.mark.parametrize(
@@ -250,7 +252,7 @@ def test_a_default_of_each_type_is_the_value_that_a_row_would_bring(
     orders.increment(row(1, 1))
     loader.load(orders)
     orders.increment(row(3, 2))
-    orders.columns, orders.defaults = (*orders.columns, Column(name="c", default="x", **column)), {"c": travelled}
+    orders.columns, orders.defaults = (*orders.columns, SourceColumn(name="c", default="x", **column)), {"c": travelled}
     orders.increment(row(2, 3, c=None))
 
     loader.load(orders)

@@ -5,19 +5,19 @@ from dataclasses import replace
 
 import pytest
 
-from syncd.datatypes.source_table import Column
+from syncd.datatypes.source_table import SourceColumn
 from syncd.errors import SchemaDrift
 from syncd.settings import Deletes, Mode
 from tests.integration.load.conftest import Loader, Reader
 from tests.services.prepared import ID, NAME, UPDATE_AT, Prepared, moment, row
-from watermarks.batch import BatchId, Kind
+from watermarks.batch import BatchId, BatchKind
 from watermarks.cursor import Cursor
 from watermarks.operator import Operator
 
 pytestmark = pytest.mark.services
 
 Prepare = Callable[..., Prepared]
-TENANT = Column(
+TENANT = SourceColumn(
     name="tenant", data_type="int", column_type="int(11)", precision=10, scale=0, nullable=False, default="1"
 )
 SEEN_AT = replace(UPDATE_AT, name="seen_at", nullable=True)
@@ -32,7 +32,7 @@ def keyed_anew(orders: Prepared, loader: Loader) -> None:
 
 
 def person(loader: Loader) -> Operator:
-    return Operator(journal=loader.journal, who="ann", why="a test")
+    return Operator(journal=loader.journal, author="ann", reason="a test")
 
 
 @pytest.mark.parametrize("mode", [Mode.UPSERT, Mode.APPEND, Mode.HISTORY])
@@ -58,7 +58,7 @@ def test_a_replay_from_before_a_change_of_the_key_makes_no_two_rows_one(
     keyed_anew(orders, loader)
     orders.increment(row(2, 2, tenant=1), row(2, 2, name="other", tenant=2))
     orders.key = ()
-    orders.beside(Kind.REPLAY, row(3, 1, name="mended", tenant=1), origin=BatchId(1, 1))
+    orders.beside(BatchKind.REPLAY, row(3, 1, name="mended", tenant=1), origin=BatchId(1, 1))
 
     loader.load(orders)
 
@@ -79,7 +79,7 @@ def test_batches_of_two_order_columns_land_again(prepared: Prepare, loader: Load
     assert warehouse.rows(orders) == [(1, "row 1"), (2, "newer")]
 
 
-CODE = Column(
+CODE = SourceColumn(
     name="id", data_type="varchar", column_type="varchar(20)", length=20, octets=80, charset="utf8mb4",
     collation="utf8mb4_0900_ai_ci", nullable=False,
 )  # fmt: skip
@@ -95,7 +95,7 @@ def test_a_key_that_became_a_text_is_the_same_key_in_files_from_before(
     orders = prepared(mode=mode, layout={"deletes": deletes})
     shown = CODED if deletes is Deletes.SOFT else "id, name, update_at, _syncd_batch"
     orders.increment(row(1, 1), row(2, 2), row(3, 3))
-    orders.bury(3, upto=Cursor.of(moment(4).replace(tzinfo=None)))
+    orders.bury(3, upto=Cursor.from_values(moment(4).replace(tzinfo=None)))
     land(loader, orders)
     orders.columns = (CODE, NAME, UPDATE_AT)
     person(loader).reset_extracted(orders.stream)
@@ -112,7 +112,7 @@ def test_a_key_that_became_a_text_is_the_same_key_in_files_from_before(
 
     assert warehouse.rows(orders, shown, "1, 3") == before
     orders.columns = (ID, NAME, UPDATE_AT)
-    orders.beside(Kind.REPLAY, row(1, 0, name="older"), row(7, 1), origin=BatchId(1, 1))
+    orders.beside(BatchKind.REPLAY, row(1, 0, name="older"), row(7, 1), origin=BatchId(1, 1))
     loader.load(orders)
     found = [(key, name) for key, name, *_ in warehouse.rows(orders, shown, "1, 3")]
     older = [] if mode is Mode.UPSERT else [("1", "older")]
@@ -120,5 +120,5 @@ def test_a_key_that_became_a_text_is_the_same_key_in_files_from_before(
 
 
 def land(loader: Loader, orders: Prepared, **words: int) -> None:
-    while loader.load(orders, **words).waiting:
+    while loader.load(orders, **words).pending_batches:
         pass

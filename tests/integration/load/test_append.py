@@ -11,8 +11,8 @@ from tests.builders import RUN
 from tests.integration.load.conftest import Loader, Reader
 from tests.integration.load.test_cost import LANDING, statements
 from tests.services.prepared import Prepared, Row, json_column, moment, position, row
-from watermarks.batch import Kind
-from watermarks.cursor import START, Cursor
+from watermarks.batch import BatchKind
+from watermarks.cursor import START_CURSOR, Cursor
 from watermarks.operator import Operator
 from watermarks.window import Window
 
@@ -25,19 +25,19 @@ TOGETHER = pytest.mark.parametrize("limit", [1, None], ids=["one by one", "toget
 
 
 def read(low: int, high: int) -> Window:
-    return Window(Cursor.of(low), Cursor.of(high))
+    return Window(Cursor.from_values(low), Cursor.from_values(high))
 
 
 def at(second: int, *key: int) -> Cursor:
-    return Cursor.of(moment(second).replace(tzinfo=None), *key)
+    return Cursor.from_values(moment(second).replace(tzinfo=None), *key)
 
 
 def set_back(loader: Loader, stream: Prepared, to: Cursor) -> None:
-    Operator(journal=loader.journal, who="ann", why="a test").set_extracted(stream.stream, to)
+    Operator(journal=loader.journal, author="ann", reason="a test").set_extracted(stream.stream, to)
 
 
 def reset(loader: Loader, stream: Prepared) -> None:
-    Operator(journal=loader.journal, who="ann", why="a test").reset_loaded(stream.stream)
+    Operator(journal=loader.journal, author="ann", reason="a test").reset_loaded(stream.stream)
 
 
 def land(loader: Loader, stream: Prepared, limit: int | None) -> None:
@@ -54,8 +54,8 @@ def test_a_range_read_again_holds_what_stands_there_now_and_nothing_else(
     events = prepared(mode=Mode.APPEND, cursor="id")
     events.increment(*(row(key, 1) for key in (1, 2, 3, 4)))
     land(loader, events, limit)
-    set_back(loader, events, Cursor.of(1))
-    events.increment(*(row(key, 1) for key in left), high=Cursor.of(3))
+    set_back(loader, events, Cursor.from_values(1))
+    events.increment(*(row(key, 1) for key in left), high=Cursor.from_values(3))
     events.increment(row(4, 1), row(5, 2))
 
     land(loader, events, limit)
@@ -71,7 +71,7 @@ def test_a_range_without_a_row_is_emptied_where_nothing_else_lands(
     prices.increment(row(1, 1), row(2, 2), row(3, 3))
     prices.increment(row(2, 5, name="moved on"))
     land(loader, prices, None)
-    prices.beside(Kind.REPAIR, window=Window(at(1, 1), at(3)))
+    prices.beside(BatchKind.REPAIR, window=Window(at(1, 1), at(3)))
 
     land(loader, prices, None)
 
@@ -82,7 +82,7 @@ def test_a_first_batch_without_a_row_makes_the_table_and_empties_nothing(
     prepared: Prepare, loader: Loader, warehouse: Reader
 ) -> None:
     events = prepared(mode=Mode.APPEND, cursor="id")
-    events.increment(high=Cursor.of(3))
+    events.increment(high=Cursor.from_values(3))
     land(loader, events, None)
 
     assert warehouse.rows(events) == []
@@ -92,7 +92,7 @@ def test_an_upsert_takes_no_range_for_empty(prepared: Prepare, loader: Loader, w
     orders = prepared()
     orders.increment(row(1, 1), row(2, 2))
     land(loader, orders, None)
-    orders.beside(Kind.REPAIR, window=Window(START, at(2, 2)))
+    orders.beside(BatchKind.REPAIR, window=Window(START_CURSOR, at(2, 2)))
 
     land(loader, orders, None)
 
@@ -107,7 +107,7 @@ def test_where_one_range_ends_and_the_next_begins_a_row_that_is_gone_goes(
     orders = prepared(mode=Mode.APPEND)
     orders.increment(*(row(key, 5) for key in range(1, 9)))
     land(loader, orders, None)
-    set_back(loader, orders, START)
+    set_back(loader, orders, START_CURSOR)
     orders.increment(row(2, 5), high=at(5, 4))
     orders.increment(row(7, 5), row(8, 5))
 
@@ -123,7 +123,7 @@ def test_a_range_ends_where_it_says(prepared: Prepare, loader: Loader, warehouse
     rows = [row(key, second) for second in (2, 3, 4, 5, 6) for key in (1, 2, 3)]
     orders.increment(*rows)
     land(loader, orders, None)
-    orders.beside(Kind.REPAIR, window=window)
+    orders.beside(BatchKind.REPAIR, window=window)
 
     land(loader, orders, None)
 
@@ -139,7 +139,7 @@ def test_of_an_order_that_only_the_source_knows_what_lies_at_the_ends_of_a_range
     tags = prepared(mode=Mode.APPEND, key=("name",))
     tags.increment(*(row(key, key) for key in range(1, 8)))
     land(loader, tags, None)
-    ends = [Cursor.of(moment(second).replace(tzinfo=None), f"row {second}") for second in (1, 4, 7)]
+    ends = [Cursor.from_values(moment(second).replace(tzinfo=None), f"row {second}") for second in (1, 4, 7)]
     set_back(loader, tags, ends[0])
     tags.increment(high=ends[1])
     tags.increment(high=ends[2])
@@ -155,9 +155,9 @@ def test_what_a_batch_brought_goes_with_a_later_reading_of_its_range_that_did_no
 ) -> None:
     events = prepared(mode=Mode.APPEND, cursor="id")
     events.increment(row(1, 1), row(2, 1), row(3, 1))
-    events.beside(Kind.REPAIR, row(1, 1), row(3, 1), window=read(0, 3))
+    events.beside(BatchKind.REPAIR, row(1, 1), row(3, 1), window=read(0, 3))
     events.increment(row(4, 2))
-    events.beside(Kind.REPAIR, window=read(3, 4))
+    events.beside(BatchKind.REPAIR, window=read(3, 4))
 
     land(loader, events, limit)
 
@@ -170,9 +170,9 @@ def test_a_row_that_a_replay_brought_goes_with_a_later_reading_and_not_with_an_e
 ) -> None:
     events = prepared(mode=Mode.APPEND, cursor="id")
     first = events.increment(row(1, 1), row(4, 1))
-    events.beside(Kind.REPLAY, row(2, 1), origin=first.id)
-    events.beside(Kind.REPAIR, row(1, 1), row(4, 1), window=read(0, 4))
-    events.beside(Kind.REPLAY, row(3, 1), origin=first.id)
+    events.beside(BatchKind.REPLAY, row(2, 1), origin=first.id)
+    events.beside(BatchKind.REPAIR, row(1, 1), row(4, 1), window=read(0, 4))
+    events.beside(BatchKind.REPLAY, row(3, 1), origin=first.id)
 
     land(loader, events, limit)
 
@@ -188,7 +188,7 @@ def test_files_that_land_again_in_two_shapes_end_as_they_did_at_first(
     plain = events.columns
     events.increment(row(1, 1), row(2, 1))
     events.columns = (*plain, json_column("doc"))
-    events.beside(Kind.REPAIR, row(4, 1), window=read(3, 5))
+    events.beside(BatchKind.REPAIR, row(4, 1), window=read(3, 5))
     events.columns = plain
     events.increment(row(3, 2), row(6, 2))
     land(loader, events, 1)
@@ -208,9 +208,9 @@ def test_a_row_marked_as_gone_between_two_ranges_goes_with_the_later_one_also_wh
     events = prepared(mode=Mode.APPEND, cursor="id", layout={"deletes": Deletes.SOFT})
     events.increment(row(1, 1), row(2, 1), row(3, 1), row(4, 1))
     land(loader, events, None)
-    set_back(loader, events, START)
+    set_back(loader, events, START_CURSOR)
     events.increment(row(1, 1), row(2, 1))
-    events.bury(3, upto=Cursor.of(4))
+    events.bury(3, upto=Cursor.from_values(4))
     land(loader, events, None)
     reset(loader, events)
     events.increment(row(4, 1))
@@ -234,8 +234,8 @@ def test_batches_that_wait_behind_one_another_land_in_one_transaction(
 
     with statements() as first:
         assert loader.load(orders).batches == 6
-    orders.beside(Kind.REPAIR, row(4, 6), window=Window(at(5), at(7)))
-    orders.beside(Kind.REPAIR, row(5, 7), window=Window(at(6, 9), at(7, 9)))
+    orders.beside(BatchKind.REPAIR, row(4, 6), window=Window(at(5), at(7)))
+    orders.beside(BatchKind.REPAIR, row(5, 7), window=Window(at(6, 9), at(7, 9)))
     with statements() as second:
         assert loader.load(orders).batches == 2
 
@@ -249,14 +249,14 @@ def test_a_batch_that_appends_takes_one_statement_more_and_one_without_a_row_no_
     events = prepared(mode=Mode.APPEND, cursor="id")
     events.increment(row(1, 1))
     run = loader.run(events)
-    run.once(RUN)
+    run.execute(RUN)
     events.increment(row(2, 1))
     events.increment(row(3, 1))
     with statements() as some:
-        run.once(RUN)
-    events.increment(high=Cursor.of(4))
+        run.execute(RUN)
+    events.increment(high=Cursor.from_values(4))
     with statements() as none:
-        run.once(RUN)
+        run.execute(RUN)
 
     place = LANDING.index("DELETE FROM target")
     assert some == [*LANDING[:place], "DELETE FROM target", *LANDING[place:]]
@@ -274,7 +274,7 @@ class Source:
     rows: dict[int, Row] = field(default_factory=dict[int, Row])
     appended: list[Row] = field(default_factory=list[Row])
     """What has to stand in the target."""
-    mark: Cursor = START
+    mark: Cursor = START_CURSOR
     version: int = 0
 
     def place(self, found: Row) -> Cursor:
@@ -293,7 +293,7 @@ class Source:
 
     def bound(self) -> Cursor:
         if self.by_key:
-            return Cursor.of(self.random.randint(0, 12))
+            return Cursor.from_values(self.random.randint(0, 12))
         key = (self.random.randint(0, 12),) if self.random.random() < 0.7 else ()
         return at(self.random.randint(0, 6), *key)
 
@@ -311,13 +311,13 @@ class Source:
     def batch(self, loader: Loader) -> None:
         """One batch more, in each of the streams."""
         way = self.random.random()
-        if way < 0.15 and self.mark != START:
+        if way < 0.15 and self.mark != START_CURSOR:
             self.mark = min(self.bound(), self.mark)
             for stream in self.streams:
                 set_back(loader, stream, self.mark)
         if way < 0.6:
             window = self.window(self.mark)
-            if window.empty:
+            if window.is_empty:
                 return
             found, self.mark = self.read(window), window.high
             for stream in self.streams:
@@ -326,7 +326,7 @@ class Source:
             window = self.window()
             found = self.read(window)
             for stream in self.streams:
-                stream.beside(Kind.REPAIR, *found, window=window)
+                stream.beside(BatchKind.REPAIR, *found, window=window)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -361,7 +361,9 @@ def test_what_is_read_again_unasked_takes_nothing_out(
     """Another server answers, and keeps less than the target; a number that it has given again is its row."""
     events = prepared(mode=Mode.APPEND, cursor="id")
     events.increment(*(row(key, 1) for key in range(1, 5)))
-    events.beside(Kind.REPAIR, row(3, 2, name="given again"), window=Window(START, Cursor.of(4)), asked=False)
+    events.beside(
+        BatchKind.REPAIR, row(3, 2, name="given again"), window=Window(START_CURSOR, Cursor.from_values(4)), asked=False
+    )
 
     land(loader, events, limit)
 
@@ -374,7 +376,7 @@ def test_a_table_that_a_range_read_again_has_emptied_is_gone_on_with(
     events = prepared(mode=Mode.APPEND, cursor="id")
     events.increment(row(1, 1), row(2, 1))
     land(loader, events, None)
-    events.beside(Kind.REPAIR, window=read(0, 2))
+    events.beside(BatchKind.REPAIR, window=read(0, 2))
     land(loader, events, None)
     assert warehouse.rows(events) == []
     loader.load(events, compare=True)

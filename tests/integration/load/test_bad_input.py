@@ -10,29 +10,29 @@ import pytest
 
 from syncd.errors import FileRefused, SchemaDrift, WarehouseDown, WarehouseUnfit
 from syncd.events import LedgerBehind
-from syncd.load.load_pass import TRIES
+from syncd.load.load_pass import LOAD_ATTEMPTS
 from syncd.redshift.connection import connect
-from syncd.redshift.ledger import OtherChain, OtherTable
+from syncd.redshift.ledger import ForeignChain, TargetTableChanged
 from syncd.redshift.quoting import TableRef
-from syncd.redshift.reload_check import FilesGone
-from syncd.redshift.session_pool import Door, KeptSession
+from syncd.redshift.reload_check import LoadedFilesGone
+from syncd.redshift.session_pool import ReusableSession, SessionOpener
 from syncd.sandbox.redshift import RedshiftStandIn
-from syncd.sandbox.redshift.faults import COMMIT
+from syncd.sandbox.redshift.faults import COMMIT_PATTERN
 from syncd.settings import Deletes, Mode, Secret
 from tests.builders import RUN, make_process
 from tests.integration.load.conftest import Loader, Reader
 from tests.services.landed import Batches
 from tests.services.prepared import Prepared, moment, row, text_column
 from tests.standin.clients import Bucket
-from watermarks.batch import BatchId, ChainBroken, Link
-from watermarks.codec import seal, unseal
+from watermarks.batch import BatchId, BatchLink, ChainBroken
+from watermarks.codec import decode, encode
 from watermarks.cursor import Cursor
 from watermarks.document import Watermark
 from watermarks.errors import HintedError, StateUnreadable
-from watermarks.history import Change, Journal, Note
+from watermarks.history import ChangeKind, ChangeNote, Journal
 from watermarks.loading import FenceAhead
 from watermarks.names import link_key
-from watermarks.operator import Operator, Takeover
+from watermarks.operator import ImportedPosition, Operator
 
 pytestmark = pytest.mark.services
 
@@ -57,7 +57,7 @@ class Hand:
         self._client.delete_object(**self._place(key))
 
     def _place(self, key: str) -> dict[str, str]:
-        return {"Bucket": self._lake.settings.bucket, "Key": self._lake.name(key)}
+        return {"Bucket": self._lake.settings.bucket, "Key": self._lake.object_name(key)}
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def lives(orders: Batches, other: Batches) -> Lives:
 
 def stops(loader: Loader, stream: Prepared, error: type[HintedError], *words: str, **how: Any) -> HintedError:
     """The stream stops with this error, and its message and hint say these words; nothing of it landed."""
-    outcome = loader.run(stream).once(RUN, **how)
+    outcome = loader.run(stream).execute(RUN, **how)
     assert isinstance(outcome.error, error), repr(outcome.error)
     told = f"{outcome.error.message} {outcome.error.hint}"
     assert all(word in told for word in words), told
@@ -111,19 +111,19 @@ def goes_on(loader: Loader, other: Batches, warehouse: Reader) -> None:
     whole(warehouse, other)
 
 
-def gone(hand: Hand, link: Link) -> None:
+def gone(hand: Hand, link: BatchLink) -> None:
     hand.remove(link.files[0])
 
 
-def truncated(hand: Hand, link: Link) -> None:
+def truncated(hand: Hand, link: BatchLink) -> None:
     hand.put(link.files[0], hand.get(link.files[0])[:-1])
 
 
-def of_another_length(hand: Hand, link: Link) -> None:
+def of_another_length(hand: Hand, link: BatchLink) -> None:
     hand.put(link.files[0], hand.get(link.files[0]) + b"x")
 
 
-def of_noise(hand: Hand, link: Link) -> None:
+def of_noise(hand: Hand, link: BatchLink) -> None:
     """As long as it was, and no Parquet any more."""
     body = hand.get(link.files[0])
     hand.put(link.files[0], body[:-8] + b"\0" * 8)
@@ -134,7 +134,7 @@ FILE_RUINS = [gone, truncated, of_another_length, of_noise]
 
 @pytest.mark.parametrize("ruin", FILE_RUINS)
 def test_a_file_that_is_not_what_its_manifest_says_stops_its_stream_alone(
-    lives: Lives, loader: Loader, warehouse: Reader, hand: Hand, ruin: Callable[[Hand, Link], None]
+    lives: Lives, loader: Loader, warehouse: Reader, hand: Hand, ruin: Callable[[Hand, BatchLink], None]
 ) -> None:
     orders, other = lives
     link, _ = orders.read[1]
@@ -169,23 +169,23 @@ def test_a_file_of_as_many_bytes_and_other_rows_is_found_by_their_count(
     assert warehouse.ledger(orders.prepared) == []
 
 
-def put_link(hand: Hand, link: Link, **fields: Any) -> None:
+def put_link(hand: Hand, link: BatchLink, **fields: Any) -> None:
     """A link changed by somebody who knows how to seal one."""
     key = link_key(link.stream, link.id)
-    found = unseal(hand.get(key), "watermarks/batch", 1, at=key)
-    hand.put(key, seal("watermarks/batch", 1, {**found, **fields}))
+    found = decode(hand.get(key), "watermarks/batch", 1, location=key)
+    hand.put(key, encode("watermarks/batch", 1, {**found, **fields}))
 
 
-def mend_chain(loader: Loader, link: Link) -> None:
+def mend_chain(loader: Loader, link: BatchLink) -> None:
     """Read the link that stands there into the document, as if it had been extracted so."""
     stored = loader.journal.store.read(link_key(link.stream, link.id))
     assert stored
-    digest = Link.of_bytes(stored.body, at="test", stream=link.stream, id=link.id).digest
+    digest = BatchLink.from_bytes(stored.body, location="test", stream=link.stream, batch=link.id).digest
 
     def changed(state: Any) -> Any:
         return replace(state, extracted=replace(state.extracted, chain=digest))
 
-    loader.journal.commit(link.stream.stem, changed, Note(change=Change.SET, who="ann", why="a test"))
+    loader.journal.commit(link.stream.stem, changed, ChangeNote(change=ChangeKind.SET, author="ann", reason="a test"))
 
 
 def test_a_link_edited_by_hand_stops_its_stream_alone(
@@ -227,7 +227,7 @@ def test_a_stray_file_beside_the_files_is_never_read(
 def forget(warehouse: Reader, stream: Prepared, *batches: str) -> None:
     """Go back to an older ledger, which lacks these."""
     for batch in batches:
-        parsed = BatchId.of_text(batch)
+        parsed = BatchId.from_text(batch)
         number = parsed.generation * 10**12 + parsed.seq
         warehouse.client.run(
             f"delete from syncd_ledger where table_name = 'public.{stream.table}' and batch = {number}"
@@ -243,7 +243,7 @@ def test_what_a_ledger_has_lost_lands_again_with_nothing_due(
     forget(warehouse, orders.prepared, "1-2", "1-3")
     warehouse.client.run(f"delete from {orders.prepared.table} where id > 2")
 
-    outcome = loader.run(orders.prepared, most_rows=rows).once(RUN, compare=True)
+    outcome = loader.run(orders.prepared, most_rows=rows).execute(RUN, compare=True)
 
     assert (outcome.error, outcome.batches) == (None, 0)
     whole(warehouse, orders)
@@ -263,7 +263,7 @@ def test_a_dropped_ledger_is_made_anew_and_nothing_doubles(
     warehouse.client.run("drop table syncd_ledger")
     orders.add(row(4, 5))
 
-    outcome = loader.run(orders.prepared, most_rows=rows).once(RUN)
+    outcome = loader.run(orders.prepared, most_rows=rows).execute(RUN)
 
     assert outcome.error is None
     columns = "id, update_at, name" + (", _syncd_valid_to" if mode is Mode.HISTORY else "")
@@ -277,8 +277,8 @@ def test_no_reader_sees_older_rows_while_a_lost_ledger_is_filled_again(
     loader.load(orders.prepared)
     before = warehouse.rows(orders.prepared, "id, update_at, name")
     forget(warehouse, orders.prepared, "1-1", "1-2", "1-3")
-    second = server.faults.hold(COMMIT, nth=2)
-    thread = Thread(target=lambda: loader.run(orders.prepared, most_rows=1).once(RUN, compare=True))
+    second = server.faults.hold(COMMIT_PATTERN, nth=2)
+    thread = Thread(target=lambda: loader.run(orders.prepared, most_rows=1).execute(RUN, compare=True))
 
     thread.start()
     second.wait_reached()
@@ -293,7 +293,7 @@ def test_no_reader_sees_older_rows_while_a_lost_ledger_is_filled_again(
 
 @pytest.mark.parametrize("ruin", [gone, truncated, of_noise])
 def test_lost_batches_whose_files_are_not_those_that_landed_stop_the_stream(
-    lives: Lives, loader: Loader, warehouse: Reader, hand: Hand, ruin: Callable[[Hand, Link], None]
+    lives: Lives, loader: Loader, warehouse: Reader, hand: Hand, ruin: Callable[[Hand, BatchLink], None]
 ) -> None:
     orders, other = lives
     loader.load(orders.prepared)
@@ -303,7 +303,7 @@ def test_lost_batches_whose_files_are_not_those_that_landed_stop_the_stream(
     body = hand.get(link.files[0])
     ruin(hand, link)
 
-    stops(loader, orders.prepared, FilesGone, "1-3", link.files[0], "reset", compare=True)
+    stops(loader, orders.prepared, LoadedFilesGone, "1-3", link.files[0], "reset", compare=True)
 
     assert warehouse.rows(orders.prepared, "id, update_at, name") == before
     assert len(warehouse.ledger(orders.prepared)) == 1
@@ -315,12 +315,12 @@ def test_lost_batches_whose_files_are_not_those_that_landed_stop_the_stream(
 
 def test_a_fence_that_was_dropped_is_made_anew(orders: Batches, loader: Loader, warehouse: Reader) -> None:
     run = loader.run(orders.prepared)
-    assert run.once(RUN).error is None
-    fence = loader.target(orders.prepared)._controls.fence.name
+    assert run.execute(RUN).error is None
+    fence = loader.target(orders.prepared)._control_tables.fence.name
     warehouse.client.run(f"drop table {fence}")
     orders.add(row(5, 7))
 
-    assert run.once(RUN).error is None
+    assert run.execute(RUN).error is None
 
     whole(warehouse, orders)
     assert warehouse.client.value(f"select count(*) from {fence}") == 1
@@ -331,7 +331,7 @@ def test_a_fence_of_an_owner_that_the_lake_does_not_know_stops_its_stream_alone_
 ) -> None:
     """As after a restore of the lake: nobody has taken the stage over, and whoever believes that waits for ever."""
     loader.load(orders.prepared)
-    fence = loader.target(orders.prepared)._controls.fence.name
+    fence = loader.target(orders.prepared)._control_tables.fence.name
     warehouse.client.run(f"update {fence} set epoch = 99")
     orders.add(row(5, 7))
 
@@ -364,11 +364,19 @@ def test_a_table_that_is_not_the_one_that_was_loaded_stops_its_stream_alone(
     if not compare:
         orders.add(row(5, 7))
 
-    stops(loader, orders.prepared, OtherTable, TABLE_RUINS[ruin], "watermark reset", "--redshift-only", compare=compare)
+    stops(
+        loader,
+        orders.prepared,
+        TargetTableChanged,
+        TABLE_RUINS[ruin],
+        "watermark reset",
+        "--redshift-only",
+        compare=compare,
+    )
 
     goes_on(loader, other, warehouse)
     assert len(warehouse.ledger(orders.prepared)) == 3
-    Operator(journal=loader.journal, who="ann", why="as the hint says").reset_loaded(orders.prepared.stream)
+    Operator(journal=loader.journal, author="ann", reason="as the hint says").reset_loaded(orders.prepared.stream)
     loader.load(orders.prepared)
     assert warehouse.rows(orders.prepared, "id, update_at, name") == orders.content
 
@@ -378,11 +386,11 @@ def test_a_table_that_is_gone_is_missed_after_a_skip_as_well(
 ) -> None:
     loader.load(orders.prepared)
     skipped = orders.add(row(5, 7))
-    Operator(journal=loader.journal, who="ann", why="a test").skip(orders.prepared.stream, skipped.id)
+    Operator(journal=loader.journal, author="ann", reason="a test").skip_batches(orders.prepared.stream, skipped.id)
     orders.add(row(6, 8))
     warehouse.client.run(f"drop table {orders.prepared.table}")
 
-    stops(loader, orders.prepared, OtherTable, "is gone")
+    stops(loader, orders.prepared, TargetTableChanged, "is gone")
 
 
 def test_an_empty_table_in_which_nothing_landed_is_no_trouble(
@@ -469,7 +477,7 @@ def stranger(server: RedshiftStandIn, loader: Loader, journal: Journal[Watermark
     """A loader whose user owns nothing."""
     made = Loader(server, loader.lake, journal)
     made.warehouse = replace(made.warehouse, user="other", password=Secret("Other1"))
-    made.sessions = KeptSession(Door(lambda: connect(made.warehouse, name="stranger")))
+    made.sessions = ReusableSession(SessionOpener(lambda: connect(made.warehouse, session_name="stranger")))
     yield made
     made.sessions.close()
 
@@ -490,7 +498,7 @@ def test_each_missing_right_is_told_with_its_grant_and_what_the_hints_say_is_eno
     orders.add(row(5, 7))
     told = []
     try:
-        while (error := stranger.run(orders.prepared).once(RUN).error) is not None:
+        while (error := stranger.run(orders.prepared).execute(RUN).error) is not None:
             assert isinstance(error, WarehouseUnfit), repr(error)
             [what] = [what for what, words in GRANTS.items() if re.search(words, error.hint)]
             assert what not in told, error
@@ -513,7 +521,7 @@ def test_refused_connections_are_waited_out_and_then_told(
 
     stops(loader, orders.prepared, WarehouseDown, "resume-cluster")
 
-    assert len([event for event in loader.events if type(event).__name__ == "LandingRetried"]) == TRIES - 1
+    assert len([event for event in loader.events if type(event).__name__ == "LandingRetried"]) == LOAD_ATTEMPTS - 1
     server.faults.accept_connections()
     server.faults.wait_listening()
     loader.load(orders.prepared)
@@ -531,7 +539,7 @@ def test_a_warehouse_that_comes_back_within_the_tries_is_not_told(
             server.faults.accept_connections()
             server.faults.wait_listening()
 
-    outcome = loader.run(orders.prepared, pause=pause).once(RUN)
+    outcome = loader.run(orders.prepared, pause=pause).execute(RUN)
 
     assert outcome.error is None
     whole(warehouse, orders)
@@ -556,11 +564,11 @@ def test_batches_of_a_lake_that_was_begun_anew_are_not_taken_for_those_that_land
     anew = Batches(prepared(table=orders.prepared.table))
     anew.add(*(row(key, key, name="anew") for key in (1, 2, 3, 4)))
 
-    doubt = stops(loader, anew.prepared, OtherChain, "1-1", "another chain", "--redshift-only")
+    doubt = stops(loader, anew.prepared, ForeignChain, "1-1", "another chain", "--redshift-only")
     loader.end()
     [dropped] = re.findall(r"DROP TABLE [^;]+", doubt.hint)
     warehouse.client.run(dropped)
-    Operator(journal=loader.journal, who="ann", why="the lake was begun anew").reset_loaded(anew.prepared.stream)
+    Operator(journal=loader.journal, author="ann", reason="the lake was begun anew").reset_loaded(anew.prepared.stream)
     loader.load(anew.prepared)
 
     assert warehouse.rows(anew.prepared) == [(key, "anew") for key in (1, 2, 3, 4)]
@@ -578,16 +586,16 @@ def test_numbers_of_another_chain_are_not_taken_for_those_of_a_stream_that_is_ne
     table = TableRef(schema="public", name=before.table)
     after = prepared(mode=mode, layout={"deletes": Deletes.HARD})
     after.increment(row(1, 10, name="newest"))
-    after.bury(2, upto=Cursor.of(moment(20).replace(tzinfo=None)))
+    after.bury(2, upto=Cursor.from_values(moment(20).replace(tzinfo=None)))
 
-    stopped = loader.run(after, table=table).once(RUN)
+    stopped = loader.run(after, table=table).execute(RUN)
     loader.end()
 
-    assert isinstance(stopped.error, OtherTable)
+    assert isinstance(stopped.error, TargetTableChanged)
     assert before.stream.chain_stem in stopped.error.message
     warehouse.client.run(stopped.error.hint.rpartition(": ")[2].rstrip(";"))
     for _ in range(2):
-        assert loader.run(after, table=table).once(RUN).error is None
+        assert loader.run(after, table=table).execute(RUN).error is None
         loader.end()
         after.increment(row(3, 11))
     now = "_syncd_valid_to is null and" if mode is Mode.HISTORY else ""
@@ -603,14 +611,14 @@ def test_of_a_table_that_was_taken_over_only_numbers_that_come_again_stand_in_th
     before, after = prepared(), prepared()
     before.increment(row(1, 1))
     if again:
-        Operator(journal=loader.journal, who="ann", why="a test").reset_extracted(before.stream)
+        Operator(journal=loader.journal, author="ann", reason="a test").reset_extracted(before.stream)
         before.increment(row(1, 1))
     loader.load(before)
-    taken = Takeover(cursor=Cursor.of(moment(1).replace(tzinfo=None), 1))
-    Operator(journal=loader.journal, who="ann", why="a test").take_over(after.stream, taken)
+    taken = ImportedPosition(cursor=Cursor.from_values(moment(1).replace(tzinfo=None), 1))
+    Operator(journal=loader.journal, author="ann", reason="a test").import_position(after.stream, taken)
     after.increment(row(1, 2, name="newer"))
 
-    outcome = loader.run(after, table=TableRef(schema="public", name=before.table)).once(RUN)
+    outcome = loader.run(after, table=TableRef(schema="public", name=before.table)).execute(RUN)
     loader.end()
 
-    assert isinstance(outcome.error, OtherTable) if again else outcome.error is None
+    assert isinstance(outcome.error, TargetTableChanged) if again else outcome.error is None

@@ -9,14 +9,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from syncd.redshift.ledger import Ledger
-from syncd.redshift.session import Session
+from syncd.redshift.ledger import StreamLedger
+from syncd.redshift.session import WarehouseSession
 from tests.builders import RUN, make_process
 from tests.integration.load.conftest import Loader, Reader
 from tests.services.landed import Batches
 from tests.services.prepared import Prepared, numbers, row
 from watermarks.document import Stage
-from watermarks.loading import Landing
+from watermarks.loading import Loading
 
 pytestmark = pytest.mark.services
 
@@ -90,14 +90,14 @@ def named(sql: str) -> str:
 def statements() -> Iterator[list[str]]:
     """Every statement that goes to the warehouse, by its name."""
     told: list[str] = []
-    execute = Session._execute
+    execute = WarehouseSession._execute
 
-    def counting(session: Session, sql: str, *rest: Any, **words: Any) -> Any:
+    def counting(session: WarehouseSession, sql: str, *rest: Any, **words: Any) -> Any:
         told.append(named(sql))
         return execute(session, sql, *rest, **words)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Session, "_execute", counting)
+        patch.setattr(WarehouseSession, "_execute", counting)
         yield told
 
 
@@ -123,12 +123,12 @@ def batches(prepared: Callable[..., Prepared]) -> Batches:
     return made
 
 
-def landing_of(loader: Loader, batches: Batches) -> Landing:
+def landing_of(loader: Loader, batches: Batches) -> Loading:
     """Of a process that has held the claim for a while."""
     process = make_process(loader.journal.store, f"kept{next(numbers)}")
     held = process.acquire(batches.prepared.stream, Stage.LOAD, loader.journal)
-    landing = Landing(loader.journal, held, loader.target(batches.prepared))
-    landing.turn(RUN, most=1000, compare=False)
+    landing = Loading(loader.journal, held, loader.target(batches.prepared))
+    landing.load_next_batches(RUN, max_batches=1000, check_ledger=False)
     return landing
 
 
@@ -139,7 +139,7 @@ def test_batches_land_with_these_statements_and_no_more(batches: Batches, loader
         batches.add(row(number, 3 + number))
 
     with statements() as told:
-        landing.turn(RUN, most=1000, compare=False)
+        landing.load_next_batches(RUN, max_batches=1000, check_ledger=False)
 
     assert told == LANDING
 
@@ -149,7 +149,7 @@ def test_a_new_owner_raises_the_fence_and_looks_at_the_table_once(batches: Batch
     batches.add(row(1, 3))
 
     with statements() as told:
-        outcome = loader.run(batches.prepared).once(RUN)
+        outcome = loader.run(batches.prepared).execute(RUN)
 
     assert outcome.error is None
     epoch, place = LANDING.index("SELECT ledger"), LANDING.index("CREATE TEMP TABLE")
@@ -172,12 +172,12 @@ def test_a_first_pass_takes_sixteen_requests_and_every_further_one_five(
     run = loader.run(batches.prepared)
     batches.add(row(3, 3))
     with requests(loader) as first, statements() as landed:
-        assert run.once(RUN).error is None
+        assert run.execute(RUN).error is None
     batches.add(row(4, 4))
     with requests(loader) as second, statements() as landed_again:
-        assert run.once(RUN).error is None
+        assert run.execute(RUN).error is None
     with requests(loader) as idle, statements() as nothing:
-        assert run.once(RUN).error is None
+        assert run.execute(RUN).error is None
     with requests(loader) as end:
         loader.end()
 
@@ -214,16 +214,16 @@ def test_a_ledger_that_lost_much_is_asked_for_one_row_a_transaction_and_each_lin
     warehouse.client.run(forgotten)
     run = loader.run(batches.prepared, most_rows=5)
     rows: list[int] = []
-    asked = Ledger._asked
+    asked = StreamLedger._query_entries
 
-    def counting(ledger: Ledger, sql: str) -> Any:
+    def counting(ledger: StreamLedger, sql: str) -> Any:
         found = asked(ledger, sql)
         rows.append(len(found))
         return found
 
     with requests(loader) as told, statements() as done, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Ledger, "_asked", counting)
-        assert run.once(RUN, compare=True).error is None
+        patch.setattr(StreamLedger, "_asked", counting)
+        assert run.execute(RUN, compare=True).error is None
 
     lost = len(batches.read) - 3
     assert done.count("COMMIT") == lost // 5 + 1

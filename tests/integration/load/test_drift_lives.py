@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from syncd.datatypes.source_table import Column
+from syncd.datatypes.source_table import SourceColumn
 from syncd.errors import SchemaDrift
 from syncd.settings import Mode
 from tests.builders import RUN
 from tests.integration.load.conftest import Loader, Reader
 from tests.services.prepared import ID, NAME, UPDATE_AT, Prepared, Row, moment
-from watermarks.batch import Kind, Link
+from watermarks.batch import BatchKind, BatchLink
 from watermarks.operator import Operator
 
 pytestmark = pytest.mark.services
 
 NAMES = "abc"
-NUMBER = Column(name="", data_type="int", column_type="int", precision=10, scale=0)
+NUMBER = SourceColumn(name="", data_type="int", column_type="int", precision=10, scale=0)
 TYPES = {"number": NUMBER, "big": replace(NUMBER, data_type="bigint", column_type="bigint", precision=19), "text": NAME}
 DEFAULTS = [None, 7, 8]
 WISHES = ["add", "drop", "retype", "read", "load", "load one", "reset", "replay"]
@@ -42,7 +42,7 @@ class Life:
     columns: dict[str, tuple[str, int | None]] = field(default_factory=dict)
     """Type and default by name."""
     rows: dict[int, Row] = field(default_factory=dict)
-    read: list[tuple[Link, tuple[Column, ...], list[Row]]] = field(default_factory=list)
+    read: list[tuple[BatchLink, tuple[SourceColumn, ...], list[Row]]] = field(default_factory=list)
 
     def live(self, steps: int) -> None:
         self.extract()
@@ -62,7 +62,7 @@ class Life:
             case "load one":
                 self.load(limit=1)
             case "reset":
-                Operator(journal=self.loader.journal, who="ann", why="a test").reset_loaded(self.prepared.stream)
+                Operator(journal=self.loader.journal, author="ann", reason="a test").reset_loaded(self.prepared.stream)
             case _:
                 self.replay()
 
@@ -100,7 +100,7 @@ class Life:
         }
         self.read.append((self.prepared.increment(*changed), self.prepared.columns, changed))
 
-    def described(self) -> Iterator[Column]:
+    def described(self) -> Iterator[SourceColumn]:
         for name, (kind, default) in self.columns.items():
             yield replace(TYPES[kind], name=name, default=None if default is None else str(default))
 
@@ -109,14 +109,14 @@ class Life:
         link, columns, rows = self.chance.choice(self.read)
         now, defaults = self.prepared.columns, self.prepared.defaults
         self.prepared.columns, self.prepared.defaults = columns, dict.fromkeys(NAMES)
-        self.prepared.beside(Kind.REPLAY, self.chance.choice(rows), origin=link.id)
+        self.prepared.beside(BatchKind.REPLAY, self.chance.choice(rows), origin=link.id)
         self.prepared.columns, self.prepared.defaults = now, defaults
 
     def load(self, **words: Any) -> None:
         """Load; whenever the stream stops for a type, do as the hint says."""
         for _ in range(10):
             most = self.chance.choice([1, 3, 10_000_000])
-            outcome = self.loader.run(self.prepared, most_rows=most).once(RUN, **words)
+            outcome = self.loader.run(self.prepared, most_rows=most).execute(RUN, **words)
             self.loader.end()
             if outcome.error is None:
                 return

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from syncd.events import LandingRetried
+from syncd.events import LoadRetried
 from syncd.redshift.connection import connect
-from syncd.redshift.session import Session
-from syncd.redshift.session_pool import Door, KeptSession
+from syncd.redshift.session import WarehouseSession
+from syncd.redshift.session_pool import ReusableSession, SessionOpener
 from syncd.sandbox.redshift import RedshiftStandIn
-from syncd.sandbox.redshift.faults import COMMIT, COPY, When
+from syncd.sandbox.redshift.faults import COMMIT_PATTERN, COPY_PATTERN, FaultTiming
 from syncd.settings import Deletes, Mode
 from tests.builders import RUN
 from tests.integration.load.conftest import Loader, Reader
@@ -50,14 +50,14 @@ class Weather:
     def statements(self) -> int:
         """So many statements one landing takes, counted on a session that stands."""
         batches, counted = self.stream(), []
-        execute = Session._execute
+        execute = WarehouseSession._execute
         with pytest.MonkeyPatch.context() as patch:
 
-            def counting(session: Session, sql: str, *rest: Any, **words: Any) -> Any:
+            def counting(session: WarehouseSession, sql: str, *rest: Any, **words: Any) -> Any:
                 counted.append(sql)
                 return execute(session, sql, *rest, **words)
 
-            patch.setattr(Session, "_execute", counting)
+            patch.setattr(WarehouseSession, "_execute", counting)
             self.loader.load(batches.prepared)
         return len(counted)
 
@@ -65,12 +65,12 @@ class Weather:
         """One run is enough, with so many further tries; and all is as it should be."""
         began = len(self.loader.events)
 
-        outcome = self.loader.run(batches.prepared).once(RUN)
+        outcome = self.loader.run(batches.prepared).execute(RUN)
 
         assert outcome.error is None, outcome.error
-        retried = [event for event in self.loader.events[began:] if isinstance(event, LandingRetried)]
+        retried = [event for event in self.loader.events[began:] if isinstance(event, LoadRetried)]
         assert tries is None or len(retried) == tries, retried
-        assert outcome.last == batches.read[-1][0].id
+        assert outcome.last_batch == batches.read[-1][0].id
         self.whole(batches)
 
     def whole(self, batches: Batches) -> None:
@@ -84,7 +84,7 @@ def spread(count: int, *, chosen: int) -> list[int]:
 
 def drop_at(weather: Weather, server: RedshiftStandIn, numbers: list[int]) -> None:
     for number in numbers:
-        for when in When:
+        for when in FaultTiming:
             batches = weather.stream()
             fault = server.faults.drop(".", nth=number, when=when)
             weather.settles(batches)
@@ -113,12 +113,12 @@ def weather(prepared: Prepare, loader: Loader, warehouse: Reader) -> Weather:
     return Weather(prepared, loader, warehouse)
 
 
-@pytest.mark.parametrize("when", When)
+@pytest.mark.parametrize("when", FaultTiming)
 def test_an_answer_to_commit_that_is_lost_is_settled_by_the_ledger(
-    weather: Weather, server: RedshiftStandIn, when: When
+    weather: Weather, server: RedshiftStandIn, when: FaultTiming
 ) -> None:
     batches = weather.stream()
-    server.faults.drop(COMMIT, when=when)
+    server.faults.drop(COMMIT_PATTERN, when=when)
 
     weather.settles(batches)
 
@@ -127,16 +127,16 @@ def test_answers_to_commit_that_are_lost_again_and_again_land_nothing_twice(
     weather: Weather, server: RedshiftStandIn
 ) -> None:
     batches = weather.stream()
-    for when in (When.AFTER, When.BEFORE, When.BEFORE):
-        server.faults.drop(COMMIT, when=when)
+    for when in (FaultTiming.AFTER, FaultTiming.BEFORE, FaultTiming.BEFORE):
+        server.faults.drop(COMMIT_PATTERN, when=when)
 
     weather.settles(batches, tries=None)
 
 
-@pytest.mark.parametrize("statement", [COMMIT, "insert into .*syncd_ledger", "delete from", COPY])
+@pytest.mark.parametrize("statement", [COMMIT_PATTERN, "insert into .*syncd_ledger", "delete from", COPY_PATTERN])
 def test_a_conflict_is_met_by_another_transaction(weather: Weather, server: RedshiftStandIn, statement: str) -> None:
     batches = weather.stream()
-    server.faults.conflict(statement)
+    server.faults.fail_with_conflict(statement)
 
     weather.settles(batches)
 
@@ -149,10 +149,10 @@ def impatient(loader: Loader) -> None:
     """No statement may take longer than a moment."""
     settings = replace(loader.warehouse, silence=MOMENT)
     loader.sessions.close()
-    loader.sessions = KeptSession(Door(lambda: connect(settings, name="impatient")))
+    loader.sessions = ReusableSession(SessionOpener(lambda: connect(settings, session_name="impatient")))
 
 
-@pytest.mark.parametrize("statement", ["lock", COPY, COMMIT])
+@pytest.mark.parametrize("statement", ["lock", COPY_PATTERN, COMMIT_PATTERN])
 def test_a_warehouse_that_freezes_is_left_by_the_watchdog_and_met_again(
     weather: Weather, server: RedshiftStandIn, statement: str
 ) -> None:
@@ -165,7 +165,7 @@ def test_a_warehouse_that_freezes_is_left_by_the_watchdog_and_met_again(
         held.release()
 
     run = weather.loader.run(batches.prepared, longest=MOMENT, pause=pause)
-    outcome = run.once(RUN)
+    outcome = run.execute(RUN)
 
     assert outcome.error is None
     weather.whole(batches)
@@ -179,10 +179,10 @@ def test_a_warehouse_that_answers_nobody_for_a_while_is_met_again(weather: Weath
     weather.loader.sessions.session()
     server.faults.freeze()
 
-    outcome = run.once(RUN)
+    outcome = run.execute(RUN)
 
     assert outcome.error is None
-    assert any(isinstance(event, LandingRetried) for event in weather.loader.events)
+    assert any(isinstance(event, LoadRetried) for event in weather.loader.events)
     weather.whole(batches)
 
 
@@ -193,7 +193,7 @@ def test_a_statement_that_hangs_for_good_is_not_waited_for(weather: Weather, ser
     held = server.faults.hold("insert into .*syncd_ledger")
     run = weather.loader.run(batches.prepared, longest=MOMENT)
 
-    outcome = run.once(RUN)
+    outcome = run.execute(RUN)
 
     assert outcome.error is None
     assert held.reached.is_set()

@@ -6,10 +6,10 @@ from threading import Barrier, Thread
 
 import pytest
 
-from syncd.events import LandingRetried
-from syncd.load.load_pass import LoadRun
-from syncd.redshift.control_tables import ISOLATION, Controls, own_ledgers
-from syncd.sandbox.redshift import Isolation, Lake, RedshiftStandIn
+from syncd.events import LoadRetried
+from syncd.load.load_pass import LoadPass
+from syncd.redshift.control_tables import ISOLATION_LEVEL_QUERY, ControlTables, own_ledgers_query
+from syncd.sandbox.redshift import CopyStorage, Isolation, RedshiftStandIn
 from tests.builders import RUN
 from tests.integration.load.conftest import Loader
 from tests.services.landed import Batches
@@ -23,13 +23,13 @@ ROUNDS = 5
 
 @pytest.fixture(scope="module")
 def server(s3_url: str) -> Iterator[RedshiftStandIn]:
-    with RedshiftStandIn(lake=Lake(endpoint=s3_url), isolation=Isolation.SERIALIZABLE) as running:
+    with RedshiftStandIn(lake=CopyStorage(endpoint=s3_url), isolation=Isolation.SERIALIZABLE) as running:
         yield running
 
 
-def controls(loader: Loader, stream: Prepared, *, apart: bool) -> Controls:
-    return Controls(
-        lake=loader.lake.settings.address, stream=stream.stream, schema=loader.warehouse.schema, apart=apart
+def controls(loader: Loader, stream: Prepared, *, apart: bool) -> ControlTables:
+    return ControlTables(
+        lake=loader.lake.settings.address, stream=stream.stream, schema=loader.warehouse.schema, has_own_ledger=apart
     )
 
 
@@ -42,7 +42,7 @@ def rounds(server: RedshiftStandIn, one: Loader, streams: list[Batches], *, apar
     ]
     for batches, run in zip(streams, runs, strict=True):
         batches.add(row(1, 1))
-        run.once(RUN)
+        run.execute(RUN)
     with ExitStack() as stack:
         for loader in loaders:
             loader.events.clear()
@@ -54,16 +54,16 @@ def rounds(server: RedshiftStandIn, one: Loader, streams: list[Batches], *, apar
             for batches, run in zip(streams, runs, strict=True):
                 batches.add(row(2 + number, 2 + number))
 
-                def land(run: LoadRun = run, barrier: Barrier = barrier) -> None:
+                def land(run: LoadPass = run, barrier: Barrier = barrier) -> None:
                     barrier.wait()
-                    assert run.once(RUN).error is None
+                    assert run.execute(RUN).error is None
 
                 threads.append(Thread(target=land))
             for thread in threads:
                 thread.start()
             for thread in threads:
                 thread.join(300)
-    return sum(isinstance(event, LandingRetried) for loader in loaders for event in loader.events)
+    return sum(isinstance(event, LoadRetried) for loader in loaders for event in loader.events)
 
 
 def test_streams_with_ledgers_of_their_own_never_make_each_other_begin_again(
@@ -89,7 +89,7 @@ def test_what_the_shared_ledger_holds_is_not_landed_again(prepared: Prepare, loa
     orders.add(row(1, 3, name="newer"))
 
     run = loader.run(orders.prepared, controls=controls(loader, orders.prepared, apart=True))
-    outcome = run.once(RUN, compare=True)
+    outcome = run.execute(RUN, compare=True)
 
     assert (outcome.error, outcome.batches, outcome.rows) == (None, 1, 1)
     session = loader.sessions.session()
@@ -103,10 +103,10 @@ def test_the_database_says_how_it_isolates_and_which_ledgers_are_there(prepared:
     orders = prepared()
     orders.increment(row(1, 1))
     mine = controls(loader, orders, apart=True)
-    assert loader.run(orders, controls=mine).once(RUN).error is None
+    assert loader.run(orders, controls=mine).execute(RUN).error is None
 
     session = loader.sessions.session()
 
-    assert session.rows(ISOLATION) == [("Serializable",)]
-    assert (mine.own_ledger.name,) in session.rows(own_ledgers("public"))
-    assert ("syncd_ledger",) not in session.rows(own_ledgers("public"))
+    assert session.rows(ISOLATION_LEVEL_QUERY) == [("Serializable",)]
+    assert (mine.own_ledger.name,) in session.rows(own_ledgers_query("public"))
+    assert ("syncd_ledger",) not in session.rows(own_ledgers_query("public"))

@@ -11,22 +11,24 @@ from typing import Any
 
 import pytest
 
-from syncd.datatypes.source_table import Column
+from syncd.datatypes.source_table import SourceColumn
 from syncd.sandbox.redshift import RedshiftStandIn
-from syncd.sandbox.redshift.faults import COMMIT, When
-from syncd.settings import Deletes, Mode, Note
+from syncd.sandbox.redshift.faults import COMMIT_PATTERN, FaultTiming
+from syncd.settings import Deletes, MetadataColumn, Mode
 from tests.builders import RUN
 from tests.integration.load.conftest import Loader, Reader
 from tests.services.clients import eventually
 from tests.services.landed import Batches
 from tests.services.load_victim import BEFORE_WORDS, Ended, Victims, job_of
 from tests.services.prepared import Prepared, json_column, moment, row, text_column
-from watermarks.lease import Process
+from watermarks.lease import ProcessLease
 
 pytestmark = pytest.mark.services
 
 Prepare = Callable[..., Prepared]
-PAID = Column(name="paid", data_type="int", column_type="int(11)", precision=10, scale=0, nullable=False, default="7")
+PAID = SourceColumn(
+    name="paid", data_type="int", column_type="int(11)", precision=10, scale=0, nullable=False, default="7"
+)
 PAID_BEFORE = 7
 DELETES = {
     Mode.UPSERT: Deletes.HARD,
@@ -61,7 +63,7 @@ class Story:
     """A stream in the middle of its life: one batch has landed, two are due, and the table has to change for them."""
 
     def __init__(self, prepared: Prepare, loader: Loader, warehouse: Reader, victims: Victims, mode: Mode) -> None:
-        notes = (Note.BATCH, Note.LOADED_AT)
+        notes = (MetadataColumn.BATCH, MetadataColumn.LOADED_AT)
         cursor = "none" if mode is Mode.REPLACE else "update_at"
         self.stream = prepared(mode=mode, cursor=cursor, notes=notes, layout={"deletes": DELETES[mode]})
         self.stream.columns = (*self.stream.columns, text_column("note"))
@@ -88,7 +90,7 @@ class Story:
         settings = self.stream.settings
         assert settings.target
         given = {"signal": signal.SIGKILL, "point": "", **more}
-        state = self.loader.journal.newest(self.stream.stream.stem)
+        state = self.loader.journal.read_newest(self.stream.stream.stem)
         assert state
         # The next two entries of its history: that a loader has taken the stage, and that it has landed.
         given["point"] = given["point"].format(taken=state.revision + 1, landed=state.revision + 2)
@@ -101,13 +103,13 @@ class Story:
 
     def recover(self, *, patience: float = 0.0, left: bool = True) -> None:
         """Another process runs, and everything is as it should be; `left`: nobody is left, either."""
-        process = Process(self.loader.journal.store)
+        process = ProcessLease(self.loader.journal.store)
         process.renew()
         run = self.loader.run(self.stream, process=process, patience=timedelta(seconds=patience), pause=short)
-        outcome = run.once(RUN)
+        outcome = run.execute(RUN)
         assert outcome.error is None, outcome.error
         self.whole()
-        again = self.loader.run(self.stream, process=process).once(RUN, compare=True)
+        again = self.loader.run(self.stream, process=process).execute(RUN, compare=True)
         assert (again.error, again.batches) == (None, 0)
         self.whole()
         if left:
@@ -120,10 +122,10 @@ class Story:
             wrong = f"{before} and (paid is null or paid <> {PAID_BEFORE})"
             assert not self.warehouse.client.rows(f'select id from "{self.stream.table}" where {wrong}')
         assert [batch for batch, _, _ in self.warehouse.ledger(self.stream)] == self.batches.ledger
-        state = self.loader.journal.newest(self.stream.stream.stem)
+        state = self.loader.journal.read_newest(self.stream.stream.stem)
         assert state
-        assert state.loaded.last == self.batches.read[-1][0].id
-        assert state.loaded.tally.rows == sum(rows for _, rows, _ in self.warehouse.ledger(self.stream))
+        assert state.load_progress.last_batch == self.batches.read[-1][0].id
+        assert state.load_progress.counts.rows == sum(rows for _, rows, _ in self.warehouse.ledger(self.stream))
 
     def nobody_left(self) -> None:
         """No session of a dead loader stands; and so no lock and no scratch table of one either."""
@@ -194,13 +196,13 @@ def test_landings_killed_at_random_instants_land_once(story: Callable[[Mode], St
 @pytest.mark.parametrize(
     "mode", [pytest.param(mode, marks=() if mode is Mode.UPSERT else pytest.mark.long) for mode in MODES]
 )
-@pytest.mark.parametrize("when", When)
+@pytest.mark.parametrize("when", FaultTiming)
 def test_a_kill_inside_commit_lands_once(
-    story: Callable[[Mode], Story], server: RedshiftStandIn, mode: Mode, when: When
+    story: Callable[[Mode], Story], server: RedshiftStandIn, mode: Mode, when: FaultTiming
 ) -> None:
     """The server has COMMIT, and carries it out before, or long after, the next loader comes."""
     told = story(mode)
-    held = server.faults.hold(COMMIT, when=when)
+    held = server.faults.hold(COMMIT_PATTERN, when=when)
     told.victims.start(told.job())
     held.wait_reached()
     os.kill(told.victims.pid, signal.SIGKILL)
@@ -238,11 +240,11 @@ def test_a_paused_loader_that_wakes_after_a_takeover_lands_nothing(story: Callab
     told.victims.stopped()
 
     told.recover(patience=20, left=False)
-    before = told.warehouse.ledger(told.stream), told.loader.journal.newest(told.stream.stream.stem)
+    before = told.warehouse.ledger(told.stream), told.loader.journal.read_newest(told.stream.stream.stem)
     os.kill(told.victims.pid, signal.SIGCONT)
     ended = told.victims.ended()
 
     assert ended.told["error"] in {"Fenced", "Ended"}, ended.told
-    assert before == (told.warehouse.ledger(told.stream), told.loader.journal.newest(told.stream.stream.stem))
+    assert before == (told.warehouse.ledger(told.stream), told.loader.journal.read_newest(told.stream.stream.stem))
     told.whole()
     told.nobody_left()

@@ -7,13 +7,13 @@ from threading import Thread
 
 import pytest
 
-from syncd.datatypes.source_table import Column
+from syncd.datatypes.source_table import SourceColumn
 from syncd.errors import SchemaDrift
 from syncd.sandbox.redshift import RedshiftStandIn
 from syncd.settings import Deletes, Mode
 from tests.integration.load.conftest import Loader, Reader
 from tests.services.prepared import ID, NAME, Prepared, json_column, moment, row
-from watermarks.batch import BatchId, Kind
+from watermarks.batch import BatchId, BatchKind
 from watermarks.cursor import Cursor
 from watermarks.operator import Operator
 from watermarks.window import Window
@@ -32,7 +32,7 @@ def test_batches_land_in_one_transaction_with_the_newest_version_of_each_row(
 
     outcome = loader.load(orders)
 
-    assert (outcome.batches, outcome.rows, str(outcome.last), outcome.waiting) == (2, 4, "1-2", 0)
+    assert (outcome.batches, outcome.rows, str(outcome.last_batch), outcome.pending_batches) == (2, 4, "1-2", 0)
     assert warehouse.rows(orders, "id, name, _syncd_batch") == [
         (1, "newer", 1_000000000002),
         (2, "row 2", 1_000000000001),
@@ -45,7 +45,7 @@ def test_a_later_batch_wins_though_its_cursor_is_lower(prepared: Prepare, loader
     """A long UPDATE carries the stamp of its beginning, and is read later."""
     orders = prepared()
     orders.increment(row(1, 5, name="read first"), row(2, 9))
-    orders.beside(Kind.REPAIR, row(1, 3, name="read last"))
+    orders.beside(BatchKind.REPAIR, row(1, 3, name="read last"))
 
     loader.load(orders)
 
@@ -67,10 +67,10 @@ def test_rows_ahead_and_a_snapshot_in_chunks_land_each_row_once(
     prepared: Prepare, loader: Loader, warehouse: Reader
 ) -> None:
     orders = prepared()
-    horizon = Cursor.of(moment(10).replace(tzinfo=None))
+    horizon = Cursor.from_values(moment(10).replace(tzinfo=None))
     orders.chunk(row(1, 1), row(2, 2), horizon=horizon)
     loader.load(orders)
-    orders.beside(Kind.AHEAD, row(2, 12, name="hot"))
+    orders.beside(BatchKind.AHEAD, row(2, 12, name="hot"))
     orders.chunk(row(3, 3), row(2, 2, name="of the snapshot"), horizon=horizon, done=True)
     orders.increment(row(2, 12, name="hot"), row(4, 13))
 
@@ -86,7 +86,7 @@ def test_a_replay_lands_only_where_no_later_batch_has_been(
     orders.increment(row(1, 1), row(2, 2))
     orders.increment(row(2, 3, name="newer"))
     loader.load(orders)
-    orders.beside(Kind.REPLAY, row(2, 2, name="older"), row(3, 2, name="mended"), origin=BatchId(1, 1))
+    orders.beside(BatchKind.REPLAY, row(2, 2, name="older"), row(3, 2, name="mended"), origin=BatchId(1, 1))
 
     loader.load(orders)
 
@@ -103,7 +103,7 @@ def test_append_keeps_every_version_and_a_range_read_again_does_not_double(
     events = prepared(mode=Mode.APPEND, cursor="id")
     events.increment(row(1, 1), row(2, 1), row(3, 1))
     loader.load(events)
-    Operator(journal=loader.journal, who="ann", why="a test").set_extracted(events.stream, Cursor.of(1))
+    Operator(journal=loader.journal, author="ann", reason="a test").set_extracted(events.stream, Cursor.from_values(1))
     events.increment(row(2, 1, name="again"), row(3, 1), row(4, 2))
 
     loader.load(events)
@@ -117,8 +117,8 @@ def test_append_takes_out_what_lay_in_a_range_that_was_read_again(
     events = prepared(mode=Mode.APPEND, cursor="id")
     events.increment(row(1, 1), row(2, 1), row(3, 1))
     loader.load(events)
-    window = Window(Cursor.of(0), Cursor.of(3))
-    events.beside(Kind.REPAIR, row(1, 1), row(3, 1), window=window)
+    window = Window(Cursor.from_values(0), Cursor.from_values(3))
+    events.beside(BatchKind.REPAIR, row(1, 1), row(3, 1), window=window)
 
     loader.load(events)
 
@@ -130,9 +130,11 @@ def test_a_range_that_lands_again_leaves_what_a_later_batch_read_of_it(
 ) -> None:
     events = prepared(mode=Mode.APPEND, cursor="id")
     events.increment(row(1, 1), row(2, 1), row(3, 1))
-    events.beside(Kind.REPAIR, row(2, 1, name="read later"), window=Window(Cursor.of(1), Cursor.of(3)))
+    events.beside(
+        BatchKind.REPAIR, row(2, 1, name="read later"), window=Window(Cursor.from_values(1), Cursor.from_values(3))
+    )
     loader.load(events)
-    Operator(journal=loader.journal, who="ann", why="a test").reset_loaded(events.stream)
+    Operator(journal=loader.journal, author="ann", reason="a test").reset_loaded(events.stream)
 
     for _ in range(2):  # one batch at a time
         loader.load(events, limit=1)
@@ -146,7 +148,7 @@ def test_history_ends_each_version_where_the_next_begins(prepared: Prepare, load
     prices.increment(row(1, 5, name="third"))
     prices.increment(row(1, 6, name="fourth"), row(2, 7, name="other"))
     loader.load(prices)
-    prices.beside(Kind.REPLAY, row(1, 3, name="second"), origin=BatchId(1, 1))
+    prices.beside(BatchKind.REPLAY, row(1, 3, name="second"), origin=BatchId(1, 1))
 
     loader.load(prices)
 
@@ -229,7 +231,7 @@ def test_history_that_was_ended_wrongly_is_right_once_it_has_landed_again(
     loader.load(prices)
     before = warehouse.rows(prices, shown)
     warehouse.client.run(f'update "{prices.table}" set _syncd_valid_to = update_at')
-    Operator(journal=loader.journal, who="ann", why="a test").reset_loaded(prices.stream)
+    Operator(journal=loader.journal, author="ann", reason="a test").reset_loaded(prices.stream)
 
     loader.load(prices)
 
@@ -242,7 +244,7 @@ def test_history_holds_a_version_once_however_often_it_is_read(
     prices = prepared(mode=Mode.HISTORY)
     prices.increment(row(1, 1))
     loader.load(prices)
-    prices.beside(Kind.REPAIR, row(1, 1, name="read again"))
+    prices.beside(BatchKind.REPAIR, row(1, 1, name="read again"))
 
     loader.load(prices)
 
@@ -392,7 +394,7 @@ def test_a_key_that_changed_is_another_row_and_the_old_one_goes_with_its_tombsto
     orders.increment(row(7, 2, name="row 1"))
     loader.load(orders)
     assert warehouse.rows(orders) == [(1, "row 1"), (2, "row 2"), (7, "row 1")]
-    orders.bury(1, upto=Cursor.of(moment(2).replace(tzinfo=None)))
+    orders.bury(1, upto=Cursor.from_values(moment(2).replace(tzinfo=None)))
     orders.increment(row(1, 3, name="of another"))
 
     loader.load(orders)
@@ -442,14 +444,14 @@ def test_documents_become_super_and_files_of_an_older_shape_land_with_newer_ones
 def test_history_has_one_open_version_of_a_row_whose_position_became_null(
     prepared: Prepare, loader: Loader, warehouse: Reader, limit: int | None
 ) -> None:
-    nullable = Column(name="update_at", data_type="datetime", column_type="datetime(6)", fraction=6)
+    nullable = SourceColumn(name="update_at", data_type="datetime", column_type="datetime(6)", fraction=6)
     prices = prepared(mode=Mode.HISTORY, columns=(ID, NAME, nullable))
     prices.increment(row(1, 1, name="first"))
-    Operator(journal=loader.journal, who="ann", why="a test").reset_extracted(prices.stream)
-    horizon = Cursor.of(moment(9).replace(tzinfo=None))
+    Operator(journal=loader.journal, author="ann", reason="a test").reset_extracted(prices.stream)
+    horizon = Cursor.from_values(moment(9).replace(tzinfo=None))
     prices.chunk({"id": 1, "name": "second", "update_at": None}, horizon=horizon, done=True)
 
-    while loader.load(prices, **({"limit": limit} if limit else {})).waiting:
+    while loader.load(prices, **({"limit": limit} if limit else {})).pending_batches:
         pass
 
     found = warehouse.rows(prices, "name, _syncd_valid_to")
@@ -469,8 +471,8 @@ def test_what_a_table_that_appended_kept_goes_by_what_the_documentation_says(
     events.mode = Mode.UPSERT
 
     if way == "a reset":
-        Operator(journal=loader.journal, who="ann", why="a test").reset_loaded(events.stream)
-        while loader.load(events, limit=limit).waiting:
+        Operator(journal=loader.journal, author="ann", reason="a test").reset_loaded(events.stream)
+        while loader.load(events, limit=limit).pending_batches:
             pass
     else:
         warehouse.client.run(f"update \"{events.table}\" set _syncd_batch = null where id = 2 and name = 'row 2'")

@@ -12,9 +12,9 @@ from tests.integration.load.conftest import Loader, Reader
 from tests.services.landed import Read, content
 from tests.services.prepared import Prepared, Row, position, row
 from watermarks.batch import BatchId
-from watermarks.cursor import START, Cursor
+from watermarks.cursor import START_CURSOR, Cursor
 from watermarks.operator import NothingToUndo, Operator
-from watermarks.progress import ORIGIN
+from watermarks.progress import BEFORE_FIRST_BATCH
 
 pytestmark = pytest.mark.services
 
@@ -27,7 +27,7 @@ class Half:
     """What a person asked of the loaded half, counted without the library's help."""
 
     load_generation: int = 1
-    last: BatchId = ORIGIN
+    last: BatchId = BEFORE_FIRST_BATCH
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Life:
     chance: random.Random
     source: dict[tuple[int, int], Row] = field(default_factory=dict)
     read: list[Read] = field(default_factory=list)
-    mark: Cursor = START
+    mark: Cursor = START_CURSOR
     half: Half = field(default_factory=Half)
     before: tuple[Half, Cursor] | None = None
     """As the last change by a person found it."""
@@ -50,7 +50,7 @@ class Life:
 
     @property
     def person(self) -> Operator:
-        return Operator(journal=self.loader.journal, who="ann", why="a test")
+        return Operator(journal=self.loader.journal, author="ann", reason="a test")
 
     def extract(self) -> None:
         """The source changes, and all that is behind the mark is read."""
@@ -88,11 +88,11 @@ class Life:
                 self.person.reset_loaded(stream)
                 self.half = Half(half.load_generation + 1)
             case "set loaded":
-                after = self.chance.choice([ORIGIN, *ids])
+                after = self.chance.choice([BEFORE_FIRST_BATCH, *ids])
                 self.person.set_loaded(stream, after)
                 self.half = Half(half.load_generation + 1, after)
             case "skip":
-                self.person.skip(stream, ids[-1])
+                self.person.skip_batches(stream, ids[-1])
                 self.half = replace(half, last=ids[-1])
             case "undo":
                 self.person.undo(stream)
@@ -103,10 +103,10 @@ class Life:
                 else:
                     self.half = Half(half.load_generation + 1, earlier.last)
             case "set extracted":
-                self.mark = self.chance.choice([START, *(position(found) for found in self.source.values())])
+                self.mark = self.chance.choice([START_CURSOR, *(position(found) for found in self.source.values())])
                 self.person.set_extracted(stream, self.mark)
             case _:
-                self.mark = START
+                self.mark = START_CURSOR
                 self.person.reset_extracted(stream)
 
     def judge(self) -> None:
@@ -122,10 +122,10 @@ class Life:
         read = [(link, rows) for link, rows in self.read if link.id in landed]
         columns = "id, update_at, name" + (", _syncd_valid_to" if self.prepared.mode is Mode.HISTORY else "")
         assert self.warehouse.rows(self.prepared, columns) == content(self.prepared.mode, read)
-        state = self.loader.journal.newest(self.prepared.stream.stem)
+        state = self.loader.journal.read_newest(self.prepared.stream.stem)
         assert state
-        assert state.loaded.load_generation == self.half.load_generation
-        assert state.loaded.last == self.half.last
+        assert state.load_progress.load_generation == self.half.load_generation
+        assert state.load_progress.last_batch == self.half.last
 
 
 def number(batch: BatchId) -> int:

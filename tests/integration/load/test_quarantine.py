@@ -10,13 +10,13 @@ import pytest
 
 from syncd.errors import RowRefused
 from syncd.lake.manifest import Manifest
-from syncd.s3.lake_client import Lake
+from syncd.s3.lake_client import S3Lake
 from syncd.sandbox.redshift import RedshiftStandIn
-from syncd.sandbox.redshift.faults import COMMIT, When
-from syncd.settings import MOST_REFUSED
+from syncd.sandbox.redshift.faults import COMMIT_PATTERN, FaultTiming
+from syncd.settings import DEFAULT_MAX_REFUSED_ROWS
 from tests.integration.load.conftest import Loader, Reader
 from tests.services.prepared import ID, NAME, UPDATE_AT, Prepared, json_column, row
-from watermarks.batch import Link
+from watermarks.batch import BatchLink
 from watermarks.operator import Operator
 
 pytestmark = pytest.mark.services
@@ -25,9 +25,9 @@ Prepare = Callable[..., Prepared]
 WITH_DOC = (ID, NAME, UPDATE_AT, json_column("doc"))
 
 
-def aside(loader: Loader, link: Link) -> list[dict[str, Any]]:
+def aside(loader: Loader, link: BatchLink) -> list[dict[str, Any]]:
     """Every row that was put aside of a batch, its reason with it."""
-    stray = loader.lake.stray(f"quarantine/{link.stream.chain_stem}/{link.id}/")
+    stray = loader.lake.list_objects(f"quarantine/{link.stream.chain_stem}/{link.id}/")
     tables = [pq.read_table(io.BytesIO(loader.lake.read(key))) for key, _ in stray]
     return sorted((found for table in tables for found in table.to_pylist()), key=lambda found: found["id"])
 
@@ -78,7 +78,7 @@ def test_what_was_put_aside_stays_aside_when_the_batch_lands_again(
     orders = prepared(columns=WITH_DOC)
     link = orders.increment(row(1, 1, doc=b"{"), row(2, 2, doc=b"{}"))
     loader.load(orders)
-    Operator(journal=loader.journal, who="ann", why="a test").reset_loaded(orders.stream)
+    Operator(journal=loader.journal, author="ann", reason="a test").reset_loaded(orders.stream)
 
     outcome = loader.load(orders)
 
@@ -101,20 +101,20 @@ def test_a_batch_that_lands_whole_once_the_table_takes_its_rows_tells_of_none(
     orders.increment(row(1, 1), row(2, 2, name=None), row(3, 3))
     loader.load(orders)
     warehouse.client.run(f'drop table "{orders.table}"')
-    Operator(journal=loader.journal, who="ann", why="a test").reset_loaded(orders.stream)
+    Operator(journal=loader.journal, author="ann", reason="a test").reset_loaded(orders.stream)
 
     outcome = loader.load(orders)
 
     assert (outcome.rows, outcome.quarantined, len(loader.put_aside)) == (3, 0, 1)
 
 
-@pytest.mark.parametrize("when", When)
+@pytest.mark.parametrize("when", FaultTiming)
 def test_rows_put_aside_are_told_once_where_the_answer_to_commit_is_lost(
-    prepared: Prepare, loader: Loader, warehouse: Reader, server: RedshiftStandIn, when: When
+    prepared: Prepare, loader: Loader, warehouse: Reader, server: RedshiftStandIn, when: FaultTiming
 ) -> None:
     orders = prepared(columns=WITH_DOC)
     orders.increment(row(1, 1, doc=b"{"), row(2, 2, doc=b"{}"))
-    fault = server.faults.drop(COMMIT, when=when)
+    fault = server.faults.drop(COMMIT_PATTERN, when=when)
 
     outcome = loader.load(orders)
 
@@ -146,7 +146,9 @@ def test_where_all_rows_are_refused_it_is_the_table_that_is_wrong(
     assert not loader.put_aside
 
 
-@pytest.mark.parametrize(("bad", "said"), [(1_200, "none of 5 rows"), (MOST_REFUSED + 1, "more than 200 rows")])
+@pytest.mark.parametrize(
+    ("bad", "said"), [(1_200, "none of 5 rows"), (DEFAULT_MAX_REFUSED_ROWS + 1, "more than 200 rows")]
+)
 def test_where_too_many_rows_are_refused_the_hint_says_what_can_be_done_and_names_no_quarantine(
     prepared: Prepare, loader: Loader, bad: int, said: str
 ) -> None:
@@ -161,7 +163,7 @@ def test_where_too_many_rows_are_refused_the_hint_says_what_can_be_done_and_name
     assert f"(syncd plan -t {table})" in caught.value.hint
     assert caught.value.hint.endswith(f"syncd run -t {table} --load-only")
     assert not loader.put_aside
-    assert not loader.lake.stray(f"quarantine/{orders.stream.chain_stem}/")
+    assert not loader.lake.list_objects(f"quarantine/{orders.stream.chain_stem}/")
 
 
 def test_as_many_rows_of_a_file_are_put_aside_as_the_configuration_allows(
@@ -235,19 +237,19 @@ def test_a_file_is_sifted_and_divided_row_group_by_row_group(
     rows[2_500] = {**rows[2_500], "doc": b"{"}
     rows[7_999] = {**rows[7_999], "doc": b"["}
     link = orders.increment(*rows)
-    [part] = Manifest.of_link(link).parts
+    [part] = Manifest.from_link(link).parts
     asked: list[int] = []
-    piece = Lake.piece
+    piece = S3Lake.read_range
 
-    def counted(lake: Lake, key: str, first: int, end: int) -> bytes:
+    def counted(lake: S3Lake, key: str, first: int, end: int) -> bytes:
         asked.append(end - first)
         return piece(lake, key, first, end)
 
-    def never(_lake: Lake, key: str) -> bytes:
+    def never(_lake: S3Lake, key: str) -> bytes:
         raise AssertionError(f"{key} was read whole")
 
-    monkeypatch.setattr(Lake, "piece", counted)
-    monkeypatch.setattr(Lake, "read", never)
+    monkeypatch.setattr(S3Lake, "piece", counted)
+    monkeypatch.setattr(S3Lake, "read", never)
     outcome = loader.load(orders)
     monkeypatch.undo()
 
@@ -267,4 +269,4 @@ def test_one_row_among_many_costs_few_trials(prepared: Prepare, loader: Loader) 
 
     [sieve] = loader.sieves
     samples, halvings, column = 5, 10, 1
-    assert sieve.trials <= samples + 1 + halvings + 1 + column
+    assert sieve.trial_count <= samples + 1 + halvings + 1 + column

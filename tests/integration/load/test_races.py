@@ -9,7 +9,7 @@ from threading import Barrier, Thread
 
 import pytest
 
-from syncd.load.load_pass import PASSING
+from syncd.load.load_pass import RETRYABLE_ERRORS
 from syncd.sandbox.redshift import RedshiftStandIn
 from tests.builders import make_process
 from tests.integration.load.conftest import Loader, Reader
@@ -17,10 +17,10 @@ from tests.services.landed import Batches
 from tests.services.prepared import Prepared, numbers, row
 from watermarks.batch import BatchId
 from watermarks.document import Stage, Watermark
-from watermarks.extraction import Chain
+from watermarks.extraction import BatchChain
 from watermarks.history import Journal
-from watermarks.loading import Brought, Cycle, Target
-from watermarks.progress import Extracted
+from watermarks.loading import BatchLoadResult, LoadCycle, Target
+from watermarks.progress import ExtractProgress
 
 pytestmark = pytest.mark.services
 
@@ -28,47 +28,53 @@ FEW, MANY = 10, 100
 TRIES = 40
 
 
-def cycle_of(batches: Batches, journal: Journal[Watermark], *, epoch: int, fenced: bool) -> Cycle:
+def cycle_of(batches: Batches, journal: Journal[Watermark], *, epoch: int, fenced: bool) -> LoadCycle:
     """What both of them believe is to be done."""
     stream = batches.prepared.stream
-    state = journal.newest(stream.stem)
+    state = journal.read_newest(stream.stem)
     assert state
-    extracted = state.extracted or Extracted()
-    chain = Chain(journal, stream)
-    due = tuple(chain.required(batch) for batch in extracted.ids(after=state.loaded.last))
-    return Cycle(
-        stream=stream, epoch=epoch, half=state.loaded, extracted=extracted, due=due, chain=chain, fenced=fenced
+    extracted = state.extract_progress or ExtractProgress()
+    chain = BatchChain(journal, stream)
+    due = tuple(chain.require_link(batch) for batch in extracted.batch_ids(after=state.load_progress.last_batch))
+    return LoadCycle(
+        stream=stream,
+        epoch=epoch,
+        load_progress=state.load_progress,
+        extract_progress=extracted,
+        due_links=due,
+        chain=chain,
+        is_fenced=fenced,
     )
 
 
 class Racer:
     """A loader in a thread of its own, which lands when the others do."""
 
-    def __init__(self, target: Target, cycle: Cycle, barrier: Barrier) -> None:
+    def __init__(self, target: Target, cycle: LoadCycle, barrier: Barrier) -> None:
         self._target = target
         self._cycle = cycle
         self._barrier = barrier
-        self.told = list[Mapping[BatchId, Brought]]()
+        self.told = list[Mapping[BatchId, BatchLoadResult]]()
         self.thread = Thread(target=self._run)
 
     def _run(self) -> None:
         self._barrier.wait()
         for attempt in range(TRIES):
             try:
-                self.told.append(self._target.land(self._cycle))
-            except PASSING:
-                self._cycle = replace(self._cycle, fenced=False)
+                self.told.append(self._target.load(self._cycle))
+            except RETRYABLE_ERRORS:
+                self._cycle = replace(self._cycle, is_fenced=False)
                 # Each ends the other's session as an older one's: as loaders do, they draw lots for who begins again.
                 time.sleep(random.uniform(0, 0.05 * (attempt + 1)))
             else:
                 return
 
 
-def raised(target: Target, idle: Cycle) -> None:
+def raised(target: Target, idle: LoadCycle) -> None:
     """Raise the fence, with another session where the other loader has ended this one."""
     for _ in range(TRIES):
-        with suppress(*PASSING):
-            assert target.land(idle) == {}
+        with suppress(*RETRYABLE_ERRORS):
+            assert target.load(idle) == {}
             return
     raise AssertionError("the fence could not be raised")
 
@@ -102,7 +108,9 @@ def test_two_loaders_that_land_the_same_batch_at_once_land_it_once(
             for racer in racers:
                 racer.thread.join(300)
 
-            assert [racer.told for racer in racers] == 2 * [[{link.id: Brought(rows=2) for link in cycle.due}]]
+            assert [racer.told for racer in racers] == 2 * [
+                [{link.id: BatchLoadResult(rows=2) for link in cycle.due_links}]
+            ]
             assert warehouse.rows(batches.prepared, "id, update_at, name") == batches.content
             assert [batch for batch, _, _ in warehouse.ledger(batches.prepared)] == batches.ledger
             process.release(held)

@@ -7,15 +7,15 @@ import pytest
 
 from syncd.datatypes.columns import Policies, Policy
 from syncd.errors import ConfigError
-from syncd.load.replay import RowsGone
-from syncd.settings import Mode, Note
+from syncd.load.replay import QuarantinedRowsMissing
+from syncd.settings import MetadataColumn, Mode
 from tests.integration.load.conftest import Loader, Reader
 from tests.integration.load.replays import Replayer
 from tests.services.prepared import ID, NAME, UPDATE_AT, Prepared, json_column, moment, position, row, text_column
 from tests.services.travelling import Travelling
-from watermarks.batch import Kind
+from watermarks.batch import BatchKind
 from watermarks.document import Stage
-from watermarks.store import Stored
+from watermarks.store import StoredObject
 from watermarks.stores.s3 import S3Store
 from watermarks.window import Window
 
@@ -58,7 +58,7 @@ def test_rows_of_the_extraction_come_back_under_another_policy(
         (1, 1, 10**12 + 1), (2, 65_534, 10**12 + 1), (3, None, 10**12 + 1),
     ]  # fmt: skip
     assert warehouse.ledger(orders) == [(10**12 + 1, 2, "increment"), (10**12 + 2, 1, "replay")]
-    [aside] = replayer.look(orders).asides
+    [aside] = replayer.look(orders).files
     assert (str(aside.batch), str(aside.replayed_by)) == ("1-1", "1-2")
 
 
@@ -70,9 +70,9 @@ def test_a_replay_takes_each_row_once(travelling: Travel, loader: Loader, replay
     again = replayer.replay(orders)
 
     assert (first.rows, again.rows, again.batches) == (2, 0, 0)
-    state = loader.journal.newest(orders.stream.stem)
+    state = loader.journal.read_newest(orders.stream.stem)
     assert state
-    assert state.chain.seq == 2
+    assert state.required_extract_progress.seq == 2
 
 
 def test_without_anything_mended_a_replay_makes_no_batch_and_says_why(
@@ -84,11 +84,11 @@ def test_without_anything_mended_a_replay_makes_no_batch_and_says_why(
 
     outcome = replayer.replay(orders)
 
-    assert (outcome.batches, outcome.reason) == (0, "1 row in quarantine still cannot pass, and stay there")
+    assert (outcome.batches, outcome.wait_reason) == (0, "1 row in quarantine still cannot pass, and stay there")
     after = loader.journal.read(orders.stream.stem)
     assert before
     assert after
-    assert after.chain == before.chain
+    assert after.required_extract_progress == before.required_extract_progress
 
 
 def test_what_passes_comes_back_and_what_does_not_is_put_aside_anew(
@@ -102,7 +102,7 @@ def test_what_passes_comes_back_and_what_does_not_is_put_aside_anew(
     outcome = replayer.replay(orders, policies=TRUNCATE)
 
     assert (outcome.rows, outcome.quarantined) == (1, 1)
-    assert [(str(one.batch), str(one.replayed_by), one.part.rows) for one in replayer.look(orders).asides] == [
+    assert [(str(one.batch), str(one.replayed_by), one.part.rows) for one in replayer.look(orders).files] == [
         ("1-1", "1-2", 2), ("1-2", "None", 1),
     ]  # fmt: skip
     replayer.replay(orders, policies=Policies(oversize=Policy.NULL))
@@ -162,7 +162,7 @@ def test_rows_that_are_refused_again_lie_in_quarantine_as_before(
         assert replayer.waiting(orders) == 1, turn
 
     assert warehouse.rows(orders, "id", order="1") == [(2,)]
-    assert [(str(one.batch), str(one.replayed_by)) for one in replayer.look(orders).asides] == [
+    assert [(str(one.batch), str(one.replayed_by)) for one in replayer.look(orders).files] == [
         ("1-1", "1-2"), ("1-2", "1-3"), ("1-3", "None"),
     ]  # fmt: skip
 
@@ -210,7 +210,7 @@ def test_in_append_a_row_comes_back_beside_the_others_of_its_range(
     orders.increment(row(1, 1, note=None), row(2, 2, note=LONG), row(3, 3, note=LONG), row(4, 4, note=None))
     loader.load(orders)
     again = row(2, 2, note="short")
-    orders.beside(Kind.REPAIR, again, window=Window(position(row(1, 1)), position(again)))
+    orders.beside(BatchKind.REPAIR, again, window=Window(position(row(1, 1)), position(again)))
     loader.load(orders)
 
     replayer.replay(orders, policies=TRUNCATE)
@@ -230,7 +230,7 @@ def test_a_replay_comes_back_again_when_everything_is_landed_anew(
     replayer.replay(orders, policies=TRUNCATE)
     loader.load(orders)
     before = warehouse.rows(orders)
-    Operator(journal=loader.journal, who="ann", why="a test").reset_loaded(orders.stream)
+    Operator(journal=loader.journal, author="ann", reason="a test").reset_loaded(orders.stream)
 
     loader.load(orders)
 
@@ -253,7 +253,7 @@ def test_a_table_that_is_replaced_whole_is_read_again_instead(travelling: Travel
 def test_a_target_without_the_number_of_batches_is_refused_with_what_to_do(
     travelling: Travel, replayer: Replayer
 ) -> None:
-    orders = travelling(notes=(Note.LOADED_AT,))
+    orders = travelling(notes=(MetadataColumn.LOADED_AT,))
     orders.increment(row(1, 1, note=LONG))
 
     with pytest.raises(ConfigError, match="has no column _syncd_batch") as caught:
@@ -269,9 +269,9 @@ def test_the_extraction_gives_up_a_replay_that_was_planned_and_goes_on(
     orders = travelling()
     orders.increment(row(1, 1, note=LONG))
     producer = replayer.producer(orders, policies=TRUNCATE)
-    state = loader.journal.newest(orders.stream.stem)
+    state = loader.journal.read_newest(orders.stream.stem)
     assert state
-    draft = producer.propose(state)
+    draft = producer.propose_batch(state)
     assert draft
     plan = orders.sealed(draft)
     orders.refuses_plans = True
@@ -280,8 +280,8 @@ def test_the_extraction_gives_up_a_replay_that_was_planned_and_goes_on(
 
     outcome = replayer.replay(orders)
 
-    link = replayer.quarantine(orders).chain.required(plan.id)
-    assert link.kind is Kind.ABANDONED
+    link = replayer.quarantine(orders).chain.require_link(plan.id)
+    assert link.kind is BatchKind.ABANDONED
     assert (outcome.batches, outcome.rows, replayer.waiting(orders)) == (1, 1, 0)
 
 
@@ -291,7 +291,7 @@ def test_a_file_that_nothing_names_is_told_as_a_stray_and_never_brought_back(
     orders = travelling()
     link = orders.increment(row(1, 1, note=LONG))
     stem = orders.stream.chain_stem
-    [aside] = replayer.look(orders).asides
+    [aside] = replayer.look(orders).files
     body = loader.lake.read(aside.part.key)
     strays = [
         f"quarantine/{stem}/1-1/00009.000-x.parquet", f"quarantine/{stem}/1-9/00000.000-x.parquet",
@@ -305,21 +305,21 @@ def test_a_file_that_nothing_names_is_told_as_a_stray_and_never_brought_back(
     assert outcome.rows == 1
     lying = replayer.look(orders)
     assert [stray.key for stray in lying.strays] == strays
-    assert [one.part.key for one in lying.asides] == [aside.part.key]
-    assert link.id == lying.asides[0].batch
+    assert [one.part.key for one in lying.files] == [aside.part.key]
+    assert link.id == lying.files[0].batch
 
 
 def test_a_file_that_is_gone_is_told_so(travelling: Travel, loader: Loader, replayer: Replayer) -> None:
     orders = travelling()
     link = orders.increment(row(1, 1, note=LONG))
-    [aside] = replayer.look(orders).asides
-    loader.lake.drop([aside.part.key])
+    [aside] = replayer.look(orders).files
+    loader.lake.delete_objects([aside.part.key])
 
-    [found] = replayer.look(orders, link.id).asides
-    with pytest.raises(RowsGone, match="is gone, although batch 1-1 names it"):
+    [found] = replayer.look(orders, link.id).files
+    with pytest.raises(QuarantinedRowsMissing, match="is gone, although batch 1-1 names it"):
         replayer.replay(orders, policies=TRUNCATE, batch=link.id)
 
-    assert (found.gone, found.stage) == (True, Stage.EXTRACT)
+    assert (found.is_missing, found.stage) == (True, Stage.EXTRACT)
 
 
 def test_a_stream_with_nothing_in_quarantine_is_asked_nothing(prepared: Prepare, replayer: Replayer) -> None:
@@ -339,12 +339,12 @@ def test_what_the_next_reading_wants_to_know_is_handed_on(
 
     replayer.replay(orders, policies=TRUNCATE)
 
-    state = loader.journal.newest(orders.stream.stem)
+    state = loader.journal.read_newest(orders.stream.stem)
     assert state
-    plan = replayer.quarantine(orders).chain.plan(state.chain.last)
+    plan = replayer.quarantine(orders).chain.read_plan(state.required_extract_progress.last_batch)
     assert plan
     assert (plan.draft.body["horizon"], plan.draft.body["witness"]) == ({"breaks": ["b1"]}, ["w"])
-    assert state.chain.source_identity == "server-2"
+    assert state.required_extract_progress.source_identity == "server-2"
 
 
 def test_a_look_costs_what_lies_there_and_not_what_the_chain_is_long(
@@ -357,13 +357,13 @@ def test_a_look_costs_what_lies_there_and_not_what_the_chain_is_long(
     asked: list[str] = []
     read = S3Store.read
 
-    def counted(store: S3Store, key: str) -> Stored | None:
+    def counted(store: S3Store, key: str) -> StoredObject | None:
         asked.append(key.partition("/")[0])
         return read(store, key)
 
     monkeypatch.setattr(S3Store, "read", counted)
     lying = replayer.look(orders)
 
-    assert [str(batch) for batch in lying.batches] == ["1-7", "1-21"]
+    assert [str(batch) for batch in lying.waiting_batches] == ["1-7", "1-21"]
     assert asked.count("batches") == 6
     assert len(asked) <= 6 + 3

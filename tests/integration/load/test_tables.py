@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from redshift_connector.error import ProgrammingError
 
-from syncd.datatypes.source_table import Column
+from syncd.datatypes.source_table import SourceColumn
 from syncd.errors import SchemaDrift
 from syncd.redshift.quoting import TableRef
-from syncd.redshift.session import Session
-from syncd.settings import Deletes, Mode, Note
+from syncd.redshift.session import WarehouseSession
+from syncd.settings import Deletes, MetadataColumn, Mode
 from tests.builders import RUN
 from tests.integration.load.conftest import Loader, Reader
 from tests.services.prepared import ID, NAME, UPDATE_AT, Prepared, Row, json_column, moment, row, text_column
-from watermarks.batch import BatchId, Kind
+from watermarks.batch import BatchId, BatchKind
 from watermarks.cursor import Cursor
 from watermarks.errors import HintedError
 from watermarks.operator import Operator
@@ -25,9 +25,9 @@ from watermarks.operator import Operator
 pytestmark = pytest.mark.services
 
 Prepare = Callable[..., Prepared]
-AMOUNT = Column(name="amount", data_type="int", column_type="int(11)", precision=10, scale=0)
+AMOUNT = SourceColumn(name="amount", data_type="int", column_type="int(11)", precision=10, scale=0)
 BIG_AMOUNT = replace(AMOUNT, data_type="bigint", column_type="bigint(20)", precision=19)
-DECIMAL = Column(name="amount", data_type="decimal", column_type="decimal(12,4)", precision=12, scale=4)
+DECIMAL = SourceColumn(name="amount", data_type="decimal", column_type="decimal(12,4)", precision=12, scale=4)
 CODE = replace(NAME, name="amount")
 NARROW_DECIMAL = replace(DECIMAL, column_type="decimal(10,2)", precision=10, scale=2)
 
@@ -39,7 +39,7 @@ def described(warehouse: Reader, prepared: Prepared) -> dict[str, str]:
 
 def test_a_table_is_made_as_the_configuration_lays_it_out(prepared: Prepare, loader: Loader, warehouse: Reader) -> None:
     layout = {"distkey": "ID", "sortkey": ("update_at", "id"), "encode": {"name": "zstd"}, "grants": ("public",)}
-    orders = prepared(layout=layout, notes=(Note.BATCH, Note.LOADED_AT))
+    orders = prepared(layout=layout, notes=(MetadataColumn.BATCH, MetadataColumn.LOADED_AT))
     orders.increment(row(1, 1))
 
     loader.load(orders)
@@ -133,14 +133,14 @@ def test_files_whose_types_differ_land_together_in_the_type_of_the_target(
     orders.increment({"id": 3, "update_at": row(3, 3)["update_at"], "amount": Decimal("3.4567")})
 
     told: list[str] = []
-    run = Session.run
+    run = WarehouseSession.run
 
-    def telling(session: Session, sql: str, *rest: Any, **more: Any) -> int:
+    def telling(session: WarehouseSession, sql: str, *rest: Any, **more: Any) -> int:
         told.append(sql)
         return run(session, sql, *rest, **more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Session, "run", telling)
+        patch.setattr(WarehouseSession, "run", telling)
         loader.load(orders)
 
     found = warehouse.rows(orders, "id, amount")
@@ -217,9 +217,9 @@ def test_a_replay_from_before_a_change_of_type_lands_in_the_type_of_now(
 ) -> None:
     orders = retyped(prepared, loader, warehouse)
     orders.columns = (ID, UPDATE_AT, AMOUNT)
-    orders.beside(Kind.REPLAY, sold(3, 7), origin=BatchId(1, 1))
+    orders.beside(BatchKind.REPLAY, sold(3, 7), origin=BatchId(1, 1))
     loader.load(orders)
-    orders.beside(Kind.REPLAY, sold(4, 8), origin=BatchId(1, 1))
+    orders.beside(BatchKind.REPLAY, sold(4, 8), origin=BatchId(1, 1))
     orders.columns = (ID, UPDATE_AT, CODE)
     orders.increment(sold(5, "B" * 150))
 
@@ -232,7 +232,7 @@ def test_files_from_before_a_change_of_type_land_again_by_themselves(
     prepared: Prepare, loader: Loader, warehouse: Reader
 ) -> None:
     orders = retyped(prepared, loader, warehouse)
-    Operator(journal=loader.journal, who="ann", why="a test").reset_loaded(orders.stream)
+    Operator(journal=loader.journal, author="ann", reason="a test").reset_loaded(orders.stream)
 
     for _ in range(3):
         loader.load(orders, limit=1)  # no transaction sees both types
@@ -253,7 +253,7 @@ def test_texts_that_were_numbers_land_again_in_a_column_of_numbers(
     for statement in filter(str.strip, caught.value.hint.split(";")):
         warehouse.client.run(statement)
     loader.load(orders)
-    Operator(journal=loader.journal, who="ann", why="a test").reset_loaded(orders.stream)
+    Operator(journal=loader.journal, author="ann", reason="a test").reset_loaded(orders.stream)
 
     for _ in range(2):
         loader.load(orders, limit=1)
@@ -370,7 +370,7 @@ def test_history_in_a_table_of_somebody_elses_gets_the_columns_it_needs(
 def test_a_schema_that_is_not_there_stops_its_stream_alone(prepared: Prepare, loader: Loader) -> None:
     orders = prepared()
     orders.increment(row(1, 1))
-    outcome = loader.run(orders, table=TableRef(schema="no_such", name="t")).once(RUN)
+    outcome = loader.run(orders, table=TableRef(schema="no_such", name="t")).execute(RUN)
     other = prepared()
     other.increment(row(1, 1))
 
@@ -388,10 +388,10 @@ def test_a_table_of_one_letter_is_one_like_others(
     warehouse.client.run(f'drop table if exists "{table}"')
     letters.increment(row(1, 1), row(2, 1))
     origin = letters.increment(row(1, 2, name="newer")).id
-    letters.bury(2, upto=Cursor.of(moment(3).replace(tzinfo=None)))
-    letters.beside(Kind.REPLAY, row(2, 2, name="mended"), origin=origin)
+    letters.bury(2, upto=Cursor.from_values(moment(3).replace(tzinfo=None)))
+    letters.beside(BatchKind.REPLAY, row(2, 2, name="mended"), origin=origin)
 
-    while loader.load(letters).waiting:
+    while loader.load(letters).pending_batches:
         pass
 
     newest = warehouse.rows(letters, "id, name, _syncd_deleted_at is not null", "update_at desc, id")

@@ -76,7 +76,7 @@ def test_of_very_many_rows_three_are_put_aside_and_come_back_once_they_are_mende
     began, used = time.monotonic(), time.process_time()
     landed = loader.load(orders)
     seconds, processor = time.monotonic() - began, time.process_time() - used
-    trials = sum(sieve.trials for sieve in loader.sieves)
+    trials = sum(sieve.trial_count for sieve in loader.sieves)
     print(f"\n{rows:,} rows, {kind}: {seconds:.1f} s, {processor:.1f} s of this processor, {trials} trials")  # noqa: T201
     record_property("trials", trials)
 
@@ -84,10 +84,10 @@ def test_of_very_many_rows_three_are_put_aside_and_come_back_once_they_are_mende
     assert warehouse.rows(orders, ASKED, order="1") == [told(rows, bad)]
     assert replayer.waiting(orders) == 3
     shown = replayer.rows(orders)
-    assert {(found.key["id"], found.troubles[0].column, found.troubles[0].size) for found in shown} == {
+    assert {(found.key["id"], found.reasons[0].column, found.reasons[0].size) for found in shown} == {
         *((key, "note", WIDE) for key in wide), *((key, "name", None) for key in nameless),
     }  # fmt: skip
-    assert {found.aside.stage for found in shown} == ({Stage.EXTRACT, Stage.LOAD} if wide else {Stage.LOAD})
+    assert {found.file.stage for found in shown} == ({Stage.EXTRACT, Stage.LOAD} if wide else {Stage.LOAD})
     assert trials <= 5 + rows // 500_000 + 1 + 2 * 20 * len(nameless)
 
     for sql in (

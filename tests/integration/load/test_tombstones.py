@@ -5,13 +5,13 @@ from datetime import datetime
 
 import pytest
 
-from syncd.datatypes.source_table import Column
+from syncd.datatypes.source_table import SourceColumn
 from syncd.redshift.amendments import Amendments
-from syncd.redshift.ledger import OtherTable
-from syncd.settings import Deletes, Mode, Note
+from syncd.redshift.ledger import TargetTableChanged
+from syncd.settings import Deletes, MetadataColumn, Mode
 from tests.integration.load.conftest import Loader, Reader
 from tests.services.prepared import ID, NAME, Prepared, moment, row
-from watermarks.batch import BatchId, Kind
+from watermarks.batch import BatchId, BatchKind
 from watermarks.cursor import Cursor
 from watermarks.errors import Misuse
 from watermarks.operator import Operator
@@ -28,7 +28,7 @@ def second(number: int) -> datetime:
 
 
 def upto(number: int) -> Cursor:
-    return Cursor.of(second(number))
+    return Cursor.from_values(second(number))
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_a_row_that_was_inserted_again_stays_whenever_it_was_read(
     stream.bury(1, 2, upto=upto(3))
     if not together:
         loader.load(stream)
-    stream.beside(Kind.REPAIR, row(2, 2, name="read later"))
+    stream.beside(BatchKind.REPAIR, row(2, 2, name="read later"))
 
     loader.load(stream)
 
@@ -118,7 +118,7 @@ def test_history_closes_the_version_where_the_tombstones_bound_is_and_keeps_it_c
     loader.load(stream)
     stream.bury(1, upto=upto(10))
     loader.load(stream)
-    stream.beside(Kind.REPLAY, row(1, 3, name="second"), origin=BatchId(1, 1))
+    stream.beside(BatchKind.REPLAY, row(1, 3, name="second"), origin=BatchId(1, 1))
     loader.load(stream)
     shown = "name, _syncd_valid_to, _syncd_deleted_at is not null"
 
@@ -140,7 +140,7 @@ def test_what_is_marked_is_not_brought_back_by_a_replay(
     stream.increment(row(1, 1), row(2, 1))
     stream.bury(1, upto=upto(3))
     loader.load(stream)
-    stream.beside(Kind.REPLAY, row(1, 1, name="mended"), origin=BatchId(1, 1))
+    stream.beside(BatchKind.REPLAY, row(1, 1, name="mended"), origin=BatchId(1, 1))
 
     loader.load(stream)
 
@@ -158,7 +158,7 @@ def test_tombstones_that_land_again_do_what_they_did(
     stream.increment(row(3, 4))
     loader.load(stream)
     before = warehouse.rows(stream)
-    Operator(journal=loader.journal, who="ann", why="a test").reset_loaded(stream.stream)
+    Operator(journal=loader.journal, author="ann", reason="a test").reset_loaded(stream.stream)
 
     for _ in range(3):
         loader.load(stream, limit=1)
@@ -183,8 +183,8 @@ def test_tombstones_that_land_again_mark_no_older_version(
     assert warehouse.rows(stream, shown, "update_at") == once
 
     for _ in range(2):
-        Operator(journal=loader.journal, who="ann", why="a test").reset_loaded(stream.stream)
-        while loader.load(stream, limit=limit).waiting:
+        Operator(journal=loader.journal, author="ann", reason="a test").reset_loaded(stream.stream)
+        while loader.load(stream, limit=limit).pending_batches:
             pass
 
         assert warehouse.rows(stream, shown, "update_at") == once
@@ -201,7 +201,7 @@ def test_history_with_tombstones_is_what_it_was_when_it_lands_again_in_a_table_t
     loader.load(stream)
     before = warehouse.rows(stream, "name, _syncd_valid_to, _syncd_deleted_at, _syncd_batch")
     warehouse.client.run(f'delete from "{stream.table}"')
-    Operator(journal=loader.journal, who="ann", why="a test").reset_loaded(stream.stream)
+    Operator(journal=loader.journal, author="ann", reason="a test").reset_loaded(stream.stream)
 
     loader.load(stream)
 
@@ -223,7 +223,7 @@ def test_a_key_that_is_buried_twice_in_one_batch_is_buried_once(
 
 
 def test_a_row_without_a_position_is_older_than_any_bound(orders: Prepare, loader: Loader, warehouse: Reader) -> None:
-    stream = orders(Mode.UPSERT, Deletes.HARD, columns=(ID, NAME, Column(
+    stream = orders(Mode.UPSERT, Deletes.HARD, columns=(ID, NAME, SourceColumn(
         name="update_at", data_type="datetime", column_type="datetime(6)", fraction=6)))  # fmt: skip
     stream.chunk({"id": 1, "name": "a", "update_at": None}, row(2, 1), horizon=upto(9), done=True)
     loader.load(stream)
@@ -283,7 +283,7 @@ def test_tombstones_for_a_table_that_was_never_made_are_nothing(orders: Prepare,
 def test_a_table_of_nothing_but_its_key_knows_its_rows_from_its_tombstones(
     orders: Prepare, loader: Loader, warehouse: Reader
 ) -> None:
-    stream = orders(Mode.APPEND, Deletes.HARD, cursor="id", columns=(ID,), notes=(Note.BATCH,))
+    stream = orders(Mode.APPEND, Deletes.HARD, cursor="id", columns=(ID,), notes=(MetadataColumn.BATCH,))
     stream.increment({"id": 1, "update_at": None}, {"id": 2, "update_at": None})
     stream.bury(1, upto=Cursor(()))
 
@@ -352,7 +352,7 @@ def test_a_table_that_somebody_emptied_stops_its_stream_where_tombstones_took_no
     warehouse.client.run(f'delete from "{stream.table}"')
     stream.layout = {"deletes": now}
 
-    with pytest.raises(OtherTable, match=r"is empty, and \d+ rows? had landed in it"):
+    with pytest.raises(TargetTableChanged, match=r"is empty, and \d+ rows? had landed in it"):
         loader.load(stream, compare=True)
 
 
@@ -363,7 +363,7 @@ def test_a_mark_that_is_set_back_before_the_tombstones_that_emptied_the_table_is
     first = stream.increment(row(1, 1))
     stream.bury(1, upto=upto(5))
     loader.load(stream)
-    Operator(journal=loader.journal, who="ann", why="a test").set_loaded(stream.stream, first.id)
+    Operator(journal=loader.journal, author="ann", reason="a test").set_loaded(stream.stream, first.id)
     stream.increment(row(2, 9))
 
     loader.load(stream)
@@ -381,7 +381,7 @@ def test_a_table_that_somebody_else_emptied_is_found_after_tombstones_that_only_
     warehouse.client.run(f'delete from "{stream.table}"')
     stream.increment(row(2, 2))
 
-    with pytest.raises(OtherTable, match="is empty"):
+    with pytest.raises(TargetTableChanged, match="is empty"):
         loader.load(stream)
 
 
@@ -416,11 +416,11 @@ def test_history_knows_a_version_that_came_back_with_its_stamp_however_it_lands(
     stream.increment(row(1, 1, name="first"))
     stream.increment(row(1, 2, name="second"))
     stream.bury(1, upto=upto(10))
-    stream.beside(Kind.REPAIR, row(1, 2, name="second"))
+    stream.beside(BatchKind.REPAIR, row(1, 2, name="second"))
 
     _land(loader, stream, None if how == "together" else 1)
     if how != "together":
-        Operator(journal=loader.journal, who="ann", why="a test").reset_loaded(stream.stream)
+        Operator(journal=loader.journal, author="ann", reason="a test").reset_loaded(stream.stream)
         _land(loader, stream, 1 if how == "again one by one" else None)
 
     assert warehouse.rows(stream, VERSIONS, "update_at") == [("first", second(2), False), ("second", None, False)]
@@ -438,7 +438,7 @@ def test_history_ends_no_older_version_by_tombstones_from_before_the_newest(
     _land(loader, stream, 1)
 
     if how != "once":
-        Operator(journal=loader.journal, who="ann", why="a test").reset_loaded(stream.stream)
+        Operator(journal=loader.journal, author="ann", reason="a test").reset_loaded(stream.stream)
         _land(loader, stream, 1 if how == "again one by one" else None)
 
     found = warehouse.rows(stream, VERSIONS, "update_at")
@@ -446,7 +446,7 @@ def test_history_ends_no_older_version_by_tombstones_from_before_the_newest(
 
 
 def _land(loader: Loader, stream: Prepared, limit: int | None) -> None:
-    while loader.load(stream, **({"limit": limit} if limit else {})).waiting:
+    while loader.load(stream, **({"limit": limit} if limit else {})).pending_batches:
         pass
 
 
@@ -464,7 +464,7 @@ def test_a_version_that_comes_back_from_quarantine_after_its_tombstones_is_gone_
     stream.increment(row(1, 1, name="older"))
     origin = stream.increment(row(2, 2)).id
     stream.bury(1, upto=upto(10))
-    stream.beside(Kind.REPLAY, row(1, 2, name="mended"), origin=origin)
+    stream.beside(BatchKind.REPLAY, row(1, 2, name="mended"), origin=origin)
 
     _land(loader, stream, None if together else 1)
 
@@ -492,11 +492,11 @@ def test_a_version_that_had_come_back_before_the_tombstones_is_no_ghost_when_it_
     seen = stream.increment(row(1, 1, name="older")).id
     origin = stream.increment(row(2, 12)).id
     stream.bury(1, upto=upto(10), seen=seen)
-    stream.beside(Kind.REPLAY, row(1, 12, name="back"), origin=origin)
+    stream.beside(BatchKind.REPLAY, row(1, 12, name="back"), origin=origin)
 
     _land(loader, stream, None if "one pass" in how else 1)
     if how.startswith("again"):
-        Operator(journal=loader.journal, who="ann", why="a test").reset_loaded(stream.stream)
+        Operator(journal=loader.journal, author="ann", reason="a test").reset_loaded(stream.stream)
         _land(loader, stream, None if "one pass" in how else 1)
 
     now = present(warehouse, stream, Deletes.SOFT)
@@ -516,7 +516,7 @@ def test_a_replay_that_a_restored_warehouse_has_lost_lands_again_over_a_mark_tha
     stream.bury(1, upto=upto(10), seen=seen)
     loader.load(stream)
     warehouse.client.run(f'create table "was_{stream.table}" as select * from "{stream.table}"')
-    stream.beside(Kind.REPLAY, row(1, 12, name="back"), origin=origin)
+    stream.beside(BatchKind.REPLAY, row(1, 12, name="back"), origin=origin)
     loader.load(stream)
     warehouse.client.run(f'delete from "{stream.table}"')
     warehouse.client.run(f'insert into "{stream.table}" select * from "was_{stream.table}"')
@@ -536,9 +536,9 @@ def test_what_a_replay_brings_stands_by_the_tombstones_that_named_its_own_key(
     stream = orders(Mode.HISTORY, Deletes.SOFT)
     stream.increment(row(1, 1), row(2, 1))
     origin = stream.increment(row(1, 5, name="read first")).id
-    stream.beside(Kind.REPAIR, row(1, 3, name="read last"))
+    stream.beside(BatchKind.REPAIR, row(1, 3, name="read last"))
     stream.bury(1, 2, upto=upto(10))
-    stream.beside(Kind.REPLAY, row(2, 5, name="mended"), origin=origin)
+    stream.beside(BatchKind.REPLAY, row(2, 5, name="mended"), origin=origin)
 
     _land(loader, stream, None)
 

@@ -12,7 +12,7 @@ import pytest
 from botocore.client import BaseClient
 
 from syncd.cli.main import entry
-from syncd.s3.lake_client import Lake
+from syncd.s3.lake_client import S3Lake
 from syncd.sandbox.redshift import RedshiftStandIn
 from tests.integration.load.conftest import journal, lake, loader, prepared, warehouse
 from tests.integration.run.conftest import Command, Ran
@@ -76,7 +76,9 @@ class Terminal(io.StringIO):
 
 
 @pytest.fixture
-def marks(lake: Lake, server: RedshiftStandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Marks]:
+def marks(
+    lake: S3Lake, server: RedshiftStandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Marks]:
     requests: list[str] = []
     real: Any = BaseClient._make_api_call  # type: ignore[attr-defined]  # the one place where all pass
 

@@ -12,8 +12,8 @@ from tests.integration.marks.conftest import Marks
 from tests.services.prepared import Prepared, row
 from watermarks.batch import BatchId
 from watermarks.document import Watermark
-from watermarks.history import Change
-from watermarks.names import SYSTEM
+from watermarks.history import ChangeKind
+from watermarks.names import SYSTEM_STEM
 from watermarks.operator import Operator
 
 pytestmark = pytest.mark.services
@@ -34,13 +34,13 @@ def orders(prepared: Prepare, loader: Loader) -> Prepared:
 
 
 def state_of(orders: Prepared) -> Watermark:
-    state = orders.journal.newest(orders.stream.stem)
+    state = orders.journal.read_newest(orders.stream.stem)
     assert state is not None
     return state
 
 
 def everything(orders: Prepared) -> dict[str, Any]:
-    return dict(orders.lake.standing(""))
+    return dict(orders.lake.list_files(""))
 
 
 @pytest.mark.parametrize(
@@ -84,10 +84,10 @@ def test_whoever_sits_at_a_terminal_is_asked(marks: Make, orders: Prepared) -> N
     assert done.code == 0, done.err
     assert "Reset this? [y/N]" in done.err
     assert "to read: nobody knows how many rows: MySQL at 127.0.0.1:9" in done.out
-    entry = orders.journal.entry(orders.stream.stem, state_of(orders).revision)
+    entry = orders.journal.read_entry(orders.stream.stem, state_of(orders).revision)
     assert entry is not None
-    assert (entry.note.change, entry.note.why) == (Change.RESET, "made anew")
-    assert "@" in entry.note.who
+    assert (entry.note.change, entry.note.reason) == (ChangeKind.RESET, "made anew")
+    assert "@" in entry.note.author
 
 
 def test_the_fields_of_a_change(marks: Make, orders: Prepared) -> None:
@@ -124,24 +124,30 @@ def test_setting_one_half_or_one_part_keeps_the_other(marks: Make, orders: Prepa
     assert made("set", "-t", orders.table, "--after", "1-1", "--redshift-only", "--yes").code == 0
     both = state_of(orders)
 
-    assert keyed.loaded == before.loaded
-    assert keyed.chain.cursor.texts() == [before.chain.cursor.texts()[0], "int:2"]
-    assert (both.chain.cursor, both.chain.generation) == (keyed.chain.cursor, 2)
-    assert (both.loaded.last, both.loaded.load_generation) == (BatchId(1, 1), 2)
+    assert keyed.load_progress == before.load_progress
+    assert keyed.required_extract_progress.cursor.to_texts() == [
+        before.required_extract_progress.cursor.to_texts()[0],
+        "int:2",
+    ]
+    assert (both.required_extract_progress.cursor, both.required_extract_progress.generation) == (
+        keyed.required_extract_progress.cursor,
+        2,
+    )
+    assert (both.load_progress.last_batch, both.load_progress.load_generation) == (BatchId(1, 1), 2)
 
 
 def test_an_instant_alone_passes_over_no_row_of_it(marks: Make, orders: Prepared) -> None:
     """The key of the mark belongs to the mark's own instant: kept at another, it would leave rows out."""
     made = marks(orders)
-    own = state_of(orders).chain.cursor
+    own = state_of(orders).required_extract_progress.cursor
 
     assert made("set", "-t", orders.table, "--timestamp", "2026-09-21 14:13:22", "--mysql-only", "--yes").code == 0
-    elsewhere = state_of(orders).chain.cursor
+    elsewhere = state_of(orders).required_extract_progress.cursor
     assert made("undo", "-t", orders.table, "--yes").code == 0
     assert made("set", "-t", orders.table, "--timestamp", "2026-09-21 14:13:24", "--mysql-only", "--yes").code == 0
 
-    assert elsewhere.texts() == ["wall:2026-09-21T14:13:22.000000"]
-    assert state_of(orders).chain.cursor == own
+    assert elsewhere.to_texts() == ["wall:2026-09-21T14:13:22.000000"]
+    assert state_of(orders).required_extract_progress.cursor == own
 
 
 def test_undo_takes_back_both_halves_at_once(marks: Make, orders: Prepared) -> None:
@@ -153,22 +159,25 @@ def test_undo_takes_back_both_halves_at_once(marks: Make, orders: Prepared) -> N
 
     after = state_of(orders)
     [told] = json.loads(done.out)["streams"]
-    assert (after.chain.cursor, after.loaded.last) == (before.chain.cursor, before.loaded.last)
-    assert (after.chain.generation, after.loaded.load_generation) == (3, 3)
+    assert (after.required_extract_progress.cursor, after.load_progress.last_batch) == (
+        before.required_extract_progress.cursor,
+        before.load_progress.last_batch,
+    )
+    assert (after.required_extract_progress.generation, after.load_progress.load_generation) == (3, 3)
     assert (told["change"], told["after"]["extracted"], told["after"]["loaded"]) == ("undo", "3-0", "1-2")
 
 
 def test_an_undo_takes_back_what_was_shown_and_nothing_else(marks: Make, orders: Prepared) -> None:
     made = marks(orders)
     assert made("reset", "-t", orders.table, "--yes").code == 0
-    person = Operator(journal=orders.journal, who="bob", why="at the same time")
-    made.said, made.meanwhile = "y\n", lambda: person.skip(orders.stream, BatchId(1, 3))
+    person = Operator(journal=orders.journal, author="bob", reason="at the same time")
+    made.said, made.meanwhile = "y\n", lambda: person.skip_batches(orders.stream, BatchId(1, 3))
 
     done = made("undo", "-t", orders.table)
 
     assert (done.code, made.wrote) == (2, {"PutObject"}), "bob's own"
     assert "somebody else has changed" in done.err
-    assert state_of(orders).loaded.last == BatchId(1, 3)
+    assert state_of(orders).load_progress.last_batch == BatchId(1, 3)
 
 
 def test_a_stream_that_somebody_else_changed_meanwhile_keeps_no_other_from_its_change(
@@ -178,7 +187,7 @@ def test_a_stream_that_somebody_else_changed_meanwhile_keeps_no_other_from_its_c
     others.increment(row(1, 1))
     made = marks(orders, others)
     made.said = "y\n"
-    other = Operator(journal=orders.journal, who="bob", why="was first")
+    other = Operator(journal=orders.journal, author="bob", reason="was first")
     made.meanwhile = lambda: other.reset_loaded(orders.stream)
 
     done = made("reset", "--all", "--redshift-only", "--json")
@@ -187,7 +196,7 @@ def test_a_stream_that_somebody_else_changed_meanwhile_keeps_no_other_from_its_c
     one, two = json.loads(done.out)["streams"]
     assert (one["made"], one["error"]["exit"], two["made"], two["error"]) == (False, 2, True, None)
     assert f"error: shop.{orders.table}: somebody else has changed" in done.err
-    assert (state_of(orders).loaded.load_generation, state_of(others).loaded.load_generation) == (2, 2)
+    assert (state_of(orders).load_progress.load_generation, state_of(others).load_progress.load_generation) == (2, 2)
 
 
 def test_nothing_to_undo_is_told(marks: Make, orders: Prepared) -> None:
@@ -226,7 +235,7 @@ def test_what_means_nothing_is_refused(marks: Make, orders: Prepared) -> None:
 
 def test_a_stream_that_never_ran_has_nothing_to_reset(marks: Make, prepared: Prepare) -> None:
     fresh = prepared()
-    fresh.lake.drop([f"watermarks/{fresh.stream.stem}.json", f"history/{fresh.stream.stem}/1.json"])
+    fresh.lake.delete_objects([f"watermarks/{fresh.stream.stem}.json", f"history/{fresh.stream.stem}/1.json"])
     made = marks(fresh)
 
     reset = made("reset", "--all", "--yes")
@@ -241,7 +250,7 @@ def test_a_stream_that_never_ran_has_nothing_to_reset(marks: Make, prepared: Pre
 def test_a_load_is_not_reset_over_files_that_are_gone(marks: Make, orders: Prepared) -> None:
     gone = orders.journal.store.read(f"batches/{orders.stream.stem}/1-1.json")
     assert gone is not None
-    orders.lake.drop(json.loads(gone.body)["files"])
+    orders.lake.delete_objects(json.loads(gone.body)["files"])
     made = marks(orders)
 
     done = made("reset", "-t", orders.table, "--redshift-only", "--yes")
@@ -274,7 +283,7 @@ def test_the_system_wide_default_is_set_shown_and_taken_away(marks: Make, orders
         ("set", None, ""),
         ("set", "2025-01-01T00:00:00.000000Z", "a new year"),
     ]
-    assert orders.journal.store.read(f"watermarks/{SYSTEM}.json") is not None
+    assert orders.journal.store.read(f"watermarks/{SYSTEM_STEM}.json") is not None
 
 
 # The rules of a mark that a person set for the load.
@@ -298,7 +307,7 @@ def test_only_files_written_after_the_instant_land_and_the_rest_is_left_out(
     assert (told["to_land"], told["left_out"]) == ({"batches": 2, "rows": 2}, {"batches": 2, "rows": 2})
     assert told["after"]["skipped"] == [["1-0", "1-2"]]
     assert warehouse.rows(orders) == [(3, "row 3"), (4, "row 4")]
-    fields = state_of(orders).fields()
+    fields = state_of(orders).to_fields()
     assert (fields["backup_strategy"], fields["metadata"]["manual_watermark"]) == ("manual_cli", True)
     files = json.loads(made("get", "-t", orders.table, "--show-files", "--json").out)["streams"][0]["files"]
     assert [file["is"] for file in files] == ["left out", "left out", "loaded", "loaded"]
@@ -322,7 +331,7 @@ def test_what_was_left_out_stays_so_across_a_new_generation(
     loader.load(orders)
 
     assert warehouse.rows(orders) == [(again[0], f"row {again[0]}"), (9, "row 9")]
-    assert state_of(orders).loaded.skipped[0].upto == BatchId(1, 1)
+    assert state_of(orders).load_progress.skipped_batches[0].up_to == BatchId(1, 1)
 
 
 def test_a_position_leaves_out_what_holds_nothing_above_it(
@@ -340,4 +349,4 @@ def test_a_position_leaves_out_what_holds_nothing_above_it(
     assert [key for key, _ in warehouse.rows(events)] == [3, 4, 5, 6]
     assert made("set", "-t", events.table, "--mysql-only", "--preset", "now", "--yes").code == 2
     assert made("set", "-t", events.table, "--mysql-only", "--id", "2", "--yes").code == 0
-    assert state_of(events).chain.cursor.texts() == ["int:2"]
+    assert state_of(events).required_extract_progress.cursor.to_texts() == ["int:2"]

@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 
 from syncd.errors import SchemaDrift
-from syncd.ports.evidence import Evidence
-from syncd.redshift.ledger_reader import LedgerBooks
-from syncd.redshift.reload_check import FilesGone
+from syncd.ports.evidence import LedgerRecord
+from syncd.redshift.ledger_reader import WarehouseLedgerReader
+from syncd.redshift.reload_check import LoadedFilesGone
 from syncd.settings import Mode
 from tests.integration.load.conftest import Loader, Reader
 from tests.integration.marks.conftest import Marks
 from tests.services.prepared import Prepared, row
 from watermarks.batch import BatchId
-from watermarks.codec import parse, seal
-from watermarks.cursor import START
+from watermarks.codec import encode, parse_json_object
+from watermarks.cursor import START_CURSOR
 from watermarks.document import Watermark
 from watermarks.loading import LedgerKey
-from watermarks.progress import ORIGIN
+from watermarks.progress import BEFORE_FIRST_BATCH
 
 pytestmark = pytest.mark.services
 
@@ -41,14 +41,14 @@ def orders(prepared: Prepare, loader: Loader) -> Prepared:
 
 def put(orders: Prepared, key: str, body: bytes) -> None:
     lake = orders.lake
-    lake.client.put_object(Bucket=lake.settings.bucket, Key=lake.name(key), Body=body)
+    lake.client.put_object(Bucket=lake.settings.bucket, Key=lake.object_name(key), Body=body)
 
 
 def sealed_anew(orders: Prepared, key: str, **words: Any) -> None:
     """The same document with other content, and a digest that fits: as somebody who knows how would edit it."""
-    fields = {**parse(orders.lake.read(key), at=key), **words}
+    fields = {**parse_json_object(orders.lake.read(key), location=key), **words}
     fields.pop("digest")
-    put(orders, key, seal(fields.pop("format"), fields.pop("format_version"), fields))
+    put(orders, key, encode(fields.pop("format"), fields.pop("format_version"), fields))
 
 
 def document(orders: Prepared) -> str:
@@ -60,12 +60,12 @@ def batch(orders: Prepared, name: str) -> str:
 
 
 def files(orders: Prepared, name: str) -> list[str]:
-    found: list[str] = parse(orders.lake.read(batch(orders, name)), at=name)["files"]
+    found: list[str] = parse_json_object(orders.lake.read(batch(orders, name)), location=name)["files"]
     return found
 
 
 def state_of(orders: Prepared) -> Watermark:
-    state = orders.journal.newest(orders.stream.stem)
+    state = orders.journal.read_newest(orders.stream.stem)
     assert state is not None
     return state
 
@@ -95,13 +95,13 @@ def test_where_all_agrees_it_says_so_and_writes_nothing(marks: Make, orders: Pre
 
 BREAKS: Mapping[str, tuple[Callable[[Prepared, Reader], object], str, str, str]] = {
     "a file is gone": (
-        lambda orders, _: orders.lake.drop(files(orders, "1-3")),
+        lambda orders, _: orders.lake.delete_objects(files(orders, "1-3")),
         "files",
         "is gone: batch 1-3 cannot land",
         "syncd watermark reset",
     ),
     "a file that has landed is gone": (
-        lambda orders, _: orders.lake.drop(files(orders, "1-1")),
+        lambda orders, _: orders.lake.delete_objects(files(orders, "1-1")),
         "files",
         "is gone: batch 1-1 has landed",
         "--mysql-only",
@@ -113,7 +113,7 @@ BREAKS: Mapping[str, tuple[Callable[[Prepared, Reader], object], str, str, str]]
         "restore it",
     ),
     "a manifest is gone": (
-        lambda orders, _: orders.lake.drop([batch(orders, "1-2")]),
+        lambda orders, _: orders.lake.delete_objects([batch(orders, "1-2")]),
         "chain",
         "1-2.json is gone",
         "restore it",
@@ -137,7 +137,7 @@ BREAKS: Mapping[str, tuple[Callable[[Prepared, Reader], object], str, str, str]]
         "restore it",
     ),
     "an entry is gone": (
-        lambda orders, _: orders.lake.drop([f"history/{orders.stream.stem}/3.json"]),
+        lambda orders, _: orders.lake.delete_objects([f"history/{orders.stream.stem}/3.json"]),
         "history",
         "/3.json is gone",
         "restore it",
@@ -193,14 +193,16 @@ def test_a_ledger_that_is_ahead_is_found_and_followed(
     settled = orders.lake.read(document(orders)), state_of(orders).revision
     loader.load(orders)
     last = state_of(orders).revision
-    orders.lake.drop([f"history/{orders.stream.stem}/{revision}.json" for revision in range(settled[1] + 1, last + 1)])
+    orders.lake.delete_objects(
+        [f"history/{orders.stream.stem}/{revision}.json" for revision in range(settled[1] + 1, last + 1)]
+    )
     put(orders, document(orders), settled[0])
     made = marks(orders)
 
     found = made("check", "--all")
     looked = made("rebuild", "--all", "--from-ledger")
     wrote_looking = made.wrote
-    before = state_of(orders).loaded.last
+    before = state_of(orders).load_progress.last_batch
     done = made("rebuild", "--all", "--from-ledger", "--yes", "--json")
 
     assert (found.code, "holds batch 1-3, which the loaded mark does not know of" in found.out) == (7, True)
@@ -209,7 +211,11 @@ def test_a_ledger_that_is_ahead_is_found_and_followed(
     assert "say --yes" in looked.err
     assert done.code == 0, done.err
     state = state_of(orders)
-    assert (state.loaded.last, state.loaded.load_generation, state.loaded.tally.rows) == (BatchId(1, 3), 1, 4)
+    assert (state.load_progress.last_batch, state.load_progress.load_generation, state.load_progress.counts.rows) == (
+        BatchId(1, 3),
+        1,
+        4,
+    )
     assert made("check", "--all").code == 0
     assert loader.load(orders, compare=True).batches == 0
     assert warehouse.ledger(orders)[-1][0] == 1000000000003
@@ -224,7 +230,7 @@ def test_a_ledger_of_a_chain_that_was_there_before_a_restore_is_not_followed(
     loader.load(orders)
     last = state_of(orders).revision
     newer = [f"history/{orders.stream.stem}/{number}.json" for number in range(revision + 1, last + 1)]
-    orders.lake.drop([*newer, *(f"{what}/{orders.stream.stem}/1-4.json" for what in ("plans", "batches"))])
+    orders.lake.delete_objects([*newer, *(f"{what}/{orders.stream.stem}/1-4.json" for what in ("plans", "batches"))])
     put(orders, document(orders), settled)
     orders.increment(row(6, 6))
     made = marks(orders)
@@ -235,7 +241,7 @@ def test_a_ledger_of_a_chain_that_was_there_before_a_restore_is_not_followed(
     assert (looked.code, done.code) == (7, 7), done.out
     assert "the ledger holds 1-4 of another chain than the lake does" in done.err
     assert f"syncd watermark reset -t shop.{orders.table} --redshift-only" in done.err
-    assert state_of(orders).loaded.last == BatchId(1, 2)
+    assert state_of(orders).load_progress.last_batch == BatchId(1, 2)
 
 
 def test_a_ledger_that_is_behind_is_followed_back_and_lands_the_rest_again(
@@ -250,7 +256,7 @@ def test_a_ledger_that_is_behind_is_followed_back_and_lands_the_rest_again(
     assert done.code == 0, done.err
     assert "proves everything up to batch 1-1: 1 batches that the mark says are loaded are not there" in done.out
     state = state_of(orders)
-    assert (state.loaded.last, state.loaded.load_generation) == (BatchId(1, 1), 2)
+    assert (state.load_progress.last_batch, state.load_progress.load_generation) == (BatchId(1, 1), 2)
     loader.load(orders)
     assert [key for key, _ in warehouse.rows(orders)] == [1, 2, 3, 4]
     assert made("check", "--all").code == 0
@@ -260,27 +266,31 @@ def test_a_ledger_that_is_behind_is_followed_back_and_lands_the_rest_again(
 def test_batches_that_land_while_the_ledger_is_asked_are_not_taken_for_lost(
     marks: Make, orders: Prepared, loader: Loader, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    real, keys = LedgerBooks.entries, iter(range(5, 100))
+    real, keys = WarehouseLedgerReader.read_entries, iter(range(5, 100))
 
     def landing() -> None:
         orders.increment(row(key := next(keys), key))
         loader.load(orders)
 
-    def entries(books: LedgerBooks) -> Mapping[LedgerKey, Evidence]:
+    def entries(books: WarehouseLedgerReader) -> Mapping[LedgerKey, LedgerRecord]:
         if when == "before the ledger tells":
             landing()
         told = real(books)
         landing()
         return told
 
-    monkeypatch.setattr(LedgerBooks, "entries", entries)
+    monkeypatch.setattr(WarehouseLedgerReader, "entries", entries)
 
     done = marks(orders)("rebuild", "--all", "--from-ledger", "--yes")
 
     state = state_of(orders)
     assert done.code == 0, done.err
     assert "are not there" not in done.out
-    assert (state.loaded.last, state.loaded.load_generation, state.set_at) == (state.chain.last, 1, 0)
+    assert (state.load_progress.last_batch, state.load_progress.load_generation, state.last_manual_revision) == (
+        state.required_extract_progress.last_batch,
+        1,
+        0,
+    )
 
 
 def test_a_ledger_and_a_target_that_are_gone_are_followed_and_everything_lands_again(
@@ -294,7 +304,11 @@ def test_a_ledger_and_a_target_that_are_gone_are_followed_and_everything_lands_a
 
     assert done.code == 0, done.err
     state = state_of(orders)
-    assert (state.loaded.last, state.loaded.load_generation, state.loaded.cursor) == (ORIGIN, 2, START)
+    assert (state.load_progress.last_batch, state.load_progress.load_generation, state.load_progress.cursor) == (
+        BEFORE_FIRST_BATCH,
+        2,
+        START_CURSOR,
+    )
     loader.load(orders)
     assert [key for key, _ in warehouse.rows(orders)] == [1, 2, 3, 4]
     assert made("check", "--all").code == 0
@@ -306,10 +320,10 @@ def test_what_a_hint_names_leads_out_where_the_ledger_and_files_are_lost(
     """A warehouse restored to an older state, and the files since then cleaned: neither side has those rows."""
     warehouse.client.run("delete from syncd_ledger where batch = 1000000000002")
     warehouse.client.run(f'delete from "{orders.table}" where id = 3')
-    orders.lake.drop(files(orders, "1-2"))
+    orders.lake.delete_objects(files(orders, "1-2"))
     made = marks(orders)
 
-    with pytest.raises(FilesGone) as caught:
+    with pytest.raises(LoadedFilesGone) as caught:
         loader.load(orders)
     commands = [each.strip() for each in re.findall(r"syncd watermark ([^;]+)", caught.value.hint)]
     refused = made("reset", "-t", orders.table, "--redshift-only", "--yes")
@@ -348,13 +362,13 @@ def test_a_document_is_rebuilt_from_its_history(marks: Make, orders: Prepared, s
     whole = orders.lake.read(document(orders))
     key, older = document(orders), f"history/{orders.stream.stem}/2.json"
     if stands == "nothing":
-        orders.lake.drop([key])
+        orders.lake.delete_objects([key])
     elif stands == "rubbish":
         put(orders, key, b"\x00")
     else:
-        fields = parse(orders.lake.read(older), at=older)["to"]
+        fields = parse_json_object(orders.lake.read(older), location=older)["to"]
         del fields["digest"]
-        put(orders, key, seal(fields.pop("format"), fields.pop("format_version"), fields))
+        put(orders, key, encode(fields.pop("format"), fields.pop("format_version"), fields))
     made = marks(orders)
 
     looked = made("rebuild", "--all")
@@ -374,7 +388,7 @@ def test_nothing_is_rebuilt_where_all_is_well_or_nothing_is_proven(
     marks: Make, orders: Prepared, prepared: Prepare
 ) -> None:
     lost = prepared()
-    lost.lake.drop([f"watermarks/{lost.stream.stem}.json", f"history/{lost.stream.stem}/1.json"])
+    lost.lake.delete_objects([f"watermarks/{lost.stream.stem}.json", f"history/{lost.stream.stem}/1.json"])
     made = marks(orders, lost)
 
     done = made("rebuild", "--all", "--yes")

@@ -12,8 +12,8 @@ from tests.integration.load.conftest import Loader, Reader
 from tests.integration.load.test_operator import Half, Life
 from tests.integration.marks.conftest import Marks
 from tests.services.prepared import Prepared, moment
-from watermarks.cursor import START, Cursor
-from watermarks.progress import ORIGIN
+from watermarks.cursor import START_CURSOR, Cursor
+from watermarks.progress import BEFORE_FIRST_BATCH
 
 if TYPE_CHECKING:
     from watermarks.batch import BatchId
@@ -50,14 +50,14 @@ class Commanded(Life):
     def _wanted(self, what: str) -> tuple[tuple[Half, Cursor], tuple[str, ...]]:
         """What a change makes of both halves, and its words."""
         ids, second = [link.id for link, _ in self.read], self.chance.randrange(1, self.second + 1)
-        at, stamp = Cursor.of(moment(second).replace(tzinfo=None)), ("--timestamp", moment(second).isoformat())
+        at, stamp = Cursor.from_values(moment(second).replace(tzinfo=None)), ("--timestamp", moment(second).isoformat())
         link = self.chance.choice(self.read)[0]
-        place = self.chance.choice([ORIGIN, *ids])
+        place = self.chance.choice([BEFORE_FIRST_BATCH, *ids])
         wishes: dict[str, tuple[BatchId | None, Cursor | None, tuple[str, ...]]] = {
-            "reset": (ORIGIN, START, ("reset",)),
-            "reset mysql": (None, START, ("reset", "--mysql-only")),
-            "reset redshift": (ORIGIN, None, ("reset", "--redshift-only")),
-            "set": (ORIGIN, at, ("set", *stamp)),  # every file was written after what it holds
+            "reset": (BEFORE_FIRST_BATCH, START_CURSOR, ("reset",)),
+            "reset mysql": (None, START_CURSOR, ("reset", "--mysql-only")),
+            "reset redshift": (BEFORE_FIRST_BATCH, None, ("reset", "--redshift-only")),
+            "set": (BEFORE_FIRST_BATCH, at, ("set", *stamp)),  # every file was written after what it holds
             "set mysql": (None, at, ("set", "--mysql-only", *stamp)),
             "set redshift": (link.id, None, ("set", "--redshift-only", "--timestamp", link.made_at.isoformat())),
             "set redshift after": (place, None, ("set", "--redshift-only", "--after", str(place))),

@@ -87,7 +87,7 @@ def test_nothing_is_written_by_looking(marks: Make, two_landed: Prepared) -> Non
 def test_a_stream_that_never_ran_says_so(marks: Make, prepared: Prepare) -> None:
     orders = prepared(table="never_ran")
     fresh = prepared(table="fresh")
-    orders.lake.drop([f"watermarks/shop/shop.{fresh.table}.json", f"history/shop/shop.{fresh.table}/1.json"])
+    orders.lake.delete_objects([f"watermarks/shop/shop.{fresh.table}.json", f"history/shop/shop.{fresh.table}/1.json"])
 
     done = marks(fresh)("get", "--all")
 
@@ -129,7 +129,7 @@ def test_a_stream_that_is_not_configured_any_more_is_reached_by_its_whole_name(
 
 
 def test_history_tells_who_and_why(marks: Make, two_landed: Prepared) -> None:
-    person = Operator(journal=two_landed.journal, who="ann@desk", why="read again")
+    person = Operator(journal=two_landed.journal, author="ann@desk", reason="read again")
     person.reset_extracted(two_landed.stream)
     made = marks(two_landed)
 
@@ -152,7 +152,7 @@ def test_a_history_is_told_as_far_as_it_can_be_read_and_stops_no_other(
     holed = prepared()
     holed.increment(row(1, 1))
     holed.increment(row(2, 2))
-    holed.lake.drop([f"history/{holed.stream.stem}/2.json"])
+    holed.lake.delete_objects([f"history/{holed.stream.stem}/2.json"])
 
     done = marks(holed, two_landed)("history", "--all", "--json")
 
@@ -199,7 +199,7 @@ def test_a_document_that_cannot_be_read_is_told_and_stops_no_other(
     broken.increment(row(1, 1))
     settings = broken.lake.settings
     broken.lake.client.put_object(
-        Bucket=settings.bucket, Key=broken.lake.name(f"watermarks/{broken.stream.stem}.json"), Body=b"{"
+        Bucket=settings.bucket, Key=broken.lake.object_name(f"watermarks/{broken.stream.stem}.json"), Body=b"{"
     )
 
     done = marks(two_landed, broken)("list")

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from syncd.app import Service
-from syncd.concurrency.once import once
+from syncd.app import StageService
+from syncd.concurrency.once import locked_cached_property
 from syncd.config.check import read_settings
-from syncd.s3.lake_client import Lake
+from syncd.s3.lake_client import S3Lake
 from syncd.sandbox.redshift import RedshiftStandIn
 from syncd.settings import Settings, StreamSettings
-from syncd.spark.spark_session import Session
+from syncd.spark.spark_session import WarmSparkSession
 from tests.integration.load.conftest import ROLE, journal, lake, prepared, warehouse
 from tests.integration.stage.conftest import warm
 from tests.services.prepared import Prepared
 from tests.standin.conftest import bucket, client, clients, no_fault_left, s3_url, server
 
 if TYPE_CHECKING:
-    from syncd.events import Event
+    from syncd.events import StreamEvent
 
 __all__ = [
     "bucket", "client", "clients", "journal", "lake", "no_fault_left", "prepared", "s3_url", "server", "warehouse",
@@ -30,13 +30,13 @@ __all__ = [
 ]  # fmt: skip
 
 
-class WarmService(Service):
+class WarmService(StageService):
     """The service as it is wired, on a session of Spark that others use too."""
 
-    shared: Session
+    shared: WarmSparkSession
 
-    @once
-    def session(self) -> Session:
+    @locked_cached_property
+    def session(self) -> WarmSparkSession:
         return self.shared
 
 
@@ -68,15 +68,15 @@ def stream_of(settings: Settings, table: str) -> StreamSettings:
 class Loading:
     """A service that loads prepared streams into the stand-in, over two sessions; its MySQL is away."""
 
-    def __init__(self, lake: Lake, server: RedshiftStandIn, directory: Path, stack: ExitStack) -> None:
+    def __init__(self, lake: S3Lake, server: RedshiftStandIn, directory: Path, stack: ExitStack) -> None:
         self._lake = lake
         self._server = server
         self._directory = directory
         self._stack = stack
-        self.events: list[Event] = []
+        self.events: list[StreamEvent] = []
         self.threads = Threads()
 
-    def of(self, *tables: Prepared, sessions: int = 2) -> tuple[Service, list[StreamSettings]]:
+    def of(self, *tables: Prepared, sessions: int = 2) -> tuple[StageService, list[StreamSettings]]:
         path, place, server = self._directory / "syncd.yaml", self._lake.settings, self._server
         url = f"redshift://{server.user}:{server.password}@{server.host}:{server.port}/{server.database}"
         named = ", ".join(f"shop.{one.table}: {{metadata: [batch], cursor: {one.cursor}}}" for one in tables)
@@ -87,11 +87,11 @@ class Loading:
             f"tables: {{{named}}}\n"
         )
         settings = read_settings(path, {})
-        service = self._stack.enter_context(Service(settings, environ=os.environ, tell=self.events.append))
+        service = self._stack.enter_context(StageService(settings, environ=os.environ, emit=self.events.append))
         return service, [stream_of(settings, one.table) for one in tables]
 
 
 @pytest.fixture
-def loading(lake: Lake, server: RedshiftStandIn, tmp_path: Path) -> Iterator[Loading]:
+def loading(lake: S3Lake, server: RedshiftStandIn, tmp_path: Path) -> Iterator[Loading]:
     with ExitStack() as stack:
         yield Loading(lake, server, tmp_path, stack)

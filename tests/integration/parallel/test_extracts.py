@@ -12,20 +12,20 @@ from uuid import uuid4
 
 import pytest
 
-from syncd.app import Pass, Service, stream_of
+from syncd.app import PassOptions, StageService, stream_name_of
 from syncd.config.check import read_settings
-from syncd.errors import PassStopped, PassUnderWay
-from syncd.extract.extract_pass import State
+from syncd.errors import PassAlreadyRunning, PassStopped
+from syncd.extract.extract_pass import ExtractState
 from syncd.sandbox.running_sandbox import Sandbox
 from syncd.settings import Settings
-from syncd.spark.spark_session import Session
+from syncd.spark.spark_session import WarmSparkSession
 from tests.integration.parallel.conftest import Threads, WarmService
 from tests.integration.parallel.conftest import stream_of as named
 from tests.services.chain_check import Lake
 from tests.services.clients import Client, eventually, standing
 from tests.services.servers import environ_of
 from watermarks.document import Stage
-from watermarks.progress import Strategy
+from watermarks.progress import RunStrategy
 
 pytestmark = pytest.mark.services
 
@@ -53,15 +53,15 @@ class Shop:
 
     box: Sandbox
     settings: Settings
-    service: Service
+    service: StageService
     watcher: Client
     threads: Threads
 
-    def extract(self, table: str, wanted: Pass | None = None) -> None:
-        self.threads.start(table, partial(self.service.extract, named(self.settings, table), wanted or Pass()))
+    def extract(self, table: str, wanted: PassOptions | None = None) -> None:
+        self.threads.start(table, partial(self.service.extract, named(self.settings, table), wanted or PassOptions()))
 
     def end(self, table: str, *, why: str) -> bool:
-        return self.service.end(stream_of(named(self.settings, table)), Stage.EXTRACT, why=why)
+        return self.service.end_pass(stream_name_of(named(self.settings, table)), Stage.EXTRACT, why=why)
 
     def connections(self) -> dict[int, str]:
         """Those of the service, each with its statement."""
@@ -74,7 +74,7 @@ class Shop:
 
 
 @pytest.fixture
-def shop(box: Sandbox, warm: Session, tmp_path: Path) -> Iterator[Callable[..., Shop]]:
+def shop(box: Sandbox, warm: WarmSparkSession, tmp_path: Path) -> Iterator[Callable[..., Shop]]:
     with ExitStack() as stack:
 
         def make(tables: dict[str, str], *, most: int) -> Shop:
@@ -91,7 +91,7 @@ def shop(box: Sandbox, warm: Session, tmp_path: Path) -> Iterator[Callable[..., 
                 f"tables: {{{', '.join(f'shop.{table}: {{{more}}}' for table, more in tables.items())}}}\n"
             )
             settings = read_settings(path, {"window": "${window}"})
-            service = stack.enter_context(WarmService(settings, environ=os.environ, tell=lambda _event: None))
+            service = stack.enter_context(WarmService(settings, environ=os.environ, emit=lambda _event: None))
             service.shared = warm
             return Shop(box=box, settings=settings, service=service, watcher=watcher, threads=Threads())
 
@@ -111,7 +111,7 @@ def test_streams_at_once_keep_to_the_connections_that_are_allowed(shop: Callable
     watching = threading.Thread(target=watch)
     watching.start()
     for table in tables:
-        made.extract(table, Pass(strategy=Strategy.INTER_TABLE))
+        made.extract(table, PassOptions(strategy=RunStrategy.INTER_TABLE))
     came = made.threads.join()
     over.set()
     watching.join()
@@ -120,7 +120,7 @@ def test_streams_at_once_keep_to_the_connections_that_are_allowed(shop: Callable
         tables, (None, ROWS)
     )
     assert 1 < max(counts) <= MOST
-    lake = Lake(made.box.s3.client(), made.box.s3.bucket, made.settings.lake.prefix)
+    lake = Lake(made.box.s3.make_client(), made.box.s3.bucket, made.settings.lake.prefix)
     for table in tables:
         document = lake.document(f"watermarks/mysql/shop.{table}.json")
         assert document["backup_strategy"] == "inter-table"
@@ -137,20 +137,20 @@ def test_a_pass_that_is_ended_returns_and_no_other_is_disturbed(shop: Callable[.
         made.extract(table)
     both = eventually(lambda: made.reads("slow") and made.reads("other"), within=120)
     assert both, made.threads.came
-    again = made.service.extract(named(made.settings, "slow"), Pass())
+    again = made.service.extract(named(made.settings, "slow"), PassOptions())
 
     assert made.end("slow", why="it took longer than 6 h")
     assert eventually(lambda: "slow" in made.threads.came, within=120)
     assert eventually(lambda: not made.reads("slow"), within=120), "its statement is ended at the server too"
-    quick = made.service.extract(named(made.settings, "quick"), Pass())
+    quick = made.service.extract(named(made.settings, "quick"), PassOptions())
     assert made.reads("other"), "the other is at work still"
     made.end("other", why="the test is over")
     came = made.threads.join()
 
-    assert isinstance(again.error, PassUnderWay)
+    assert isinstance(again.error, PassAlreadyRunning)
     assert isinstance(came["slow"].error, PassStopped)
     assert "it took longer than 6 h" in came["slow"].error.message
-    assert (quick.error, quick.rows, quick.state) == (None, ROWS, State.EXTRACTED)
+    assert (quick.error, quick.rows, quick.state) == (None, ROWS, ExtractState.EXTRACTED)
 
 
 def test_an_ended_reading_that_had_every_connection_leaves_them_to_others(shop: Callable[..., Shop]) -> None:
@@ -161,12 +161,12 @@ def test_an_ended_reading_that_had_every_connection_leaves_them_to_others(shop: 
     assert eventually(lambda: made.reads("slow"), within=120), made.threads.came
 
     made.end("slow", why="it took longer than 6 h")
-    quick = made.service.extract(named(made.settings, "quick"), Pass())
+    quick = made.service.extract(named(made.settings, "quick"), PassOptions())
 
     assert (quick.error, quick.rows) == (None, ROWS)
     assert eventually(lambda: not made.reads("slow"), within=120), "its statement is ended at the server"
     assert isinstance(made.threads.join()["slow"].error, PassStopped)
-    state = made.service.journal.newest(stream_of(named(made.settings, "slow")).stem)
+    state = made.service.journal.read_newest(stream_name_of(named(made.settings, "slow")).stem)
     assert state is not None
     assert not state.failures, "who ended it says nothing of the stream"
 
@@ -178,10 +178,10 @@ def test_a_question_that_hangs_ends_with_its_pass(shop: Callable[..., Shop]) -> 
         made.extract("locked")
         assert eventually(lambda: any("`locked`" in text for text in made.connections().values()), within=120)
 
-        free = made.service.extract(named(made.settings, "free"), Pass())
+        free = made.service.extract(named(made.settings, "free"), PassOptions())
         made.end("locked", why="it was asked to")
         came = made.threads.join()
 
     assert (free.error, free.rows) == (None, ROWS)
     assert isinstance(came["locked"].error, PassStopped)
-    assert made.service.extract(named(made.settings, "locked"), Pass()).rows == ROWS
+    assert made.service.extract(named(made.settings, "locked"), PassOptions()).rows == ROWS

@@ -5,20 +5,20 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from syncd.datatypes.columns import ParquetType, Passage, Physical, Travel
-from syncd.extract.plan_rules import Request
+from syncd.datatypes.columns import ColumnMapping, ParquetType, PhysicalType, TransferType
+from syncd.extract.plan_rules import ExtractRequest
 from syncd.extract.planner import Planner
-from syncd.horizon.key_gaps import Notes, Remembered
+from syncd.horizon.key_gaps import InMemorySeenKeys, SeenKeyStore
 from syncd.mysql.connection import connect
-from syncd.ports.source import Asked, Break, Horizon, Horizons, TableName
+from syncd.ports.source import Horizon, HorizonProvider, HorizonRequest, ServerTimeBreak, TableName
 from syncd.settings import StreamSettings
 from tests.builders import Here
 from tests.integration.planner.servers import Server, rows_of
-from watermarks.batch import Draft, Filled, Plan
+from watermarks.batch import BatchDraft, BatchOutput, Plan
 from watermarks.document import Stage, Watermark
-from watermarks.extraction import Chain, Extraction, Turn
+from watermarks.extraction import BatchChain, Extraction, ExtractResult
 from watermarks.history import Journal
-from watermarks.lease import Process
+from watermarks.lease import ProcessLease
 from watermarks.names import StreamName
 from watermarks.progress import Run
 from watermarks.stores.memory import MemoryStore
@@ -35,19 +35,19 @@ class Told:
     """How long something holds it."""
     holder: str = ""
     marks: list[datetime | None] = field(default_factory=list[datetime | None])
-    breaks: tuple[Break, ...] = ()
+    breaks: tuple[ServerTimeBreak, ...] = ()
     proven: bool = True
     identity: str | None = None
     """Of which server it is; None: of the one that rows are read from."""
     seen: list[tuple[datetime, int | None]] = field(default_factory=list[tuple[datetime, int | None]])
 
-    def of(self, asked: Sequence[Asked], *, aged: float = 0.0) -> Mapping[TableName, Horizon]:
+    def get_horizons(self, asked: Sequence[HorizonRequest], *, aged: float = 0.0) -> Mapping[TableName, Horizon]:
         return {each.table: self._told(each) for each in asked}
 
-    def known(self, asked: Sequence[Asked], *, within: timedelta) -> Mapping[TableName, Horizon]:
-        return self.of(asked)
+    def wait_for_horizons(self, asked: Sequence[HorizonRequest], *, within: timedelta) -> Mapping[TableName, Horizon]:
+        return self.get_horizons(asked)
 
-    def _told(self, asked: Asked) -> Horizon:
+    def _told(self, asked: HorizonRequest) -> Horizon:
         self.marks.append(asked.mark)
         if asked.id_column:
             self.seen.append((self._now(), self._highest(asked)))
@@ -59,14 +59,14 @@ class Told:
             bound=bound,
             proven=self.proven,
             t0=bound + self.held,
-            identity=self.identity or self.server.source().server().identity,
+            identity=self.identity or self.server.source().get_server_info().identity,
             reason="as told",
             holder=self.holder,
-            ids=ids,
+            max_complete_id=ids,
             breaks=self.breaks,
         )
 
-    def _highest(self, asked: Asked) -> int | None:
+    def _highest(self, asked: HorizonRequest) -> int | None:
         with self.server.admin() as connection:
             [(highest,)] = rows_of(connection, f"SELECT MAX(`{asked.id_column}`) FROM `lab`.`{asked.table.table}`")
         assert highest is None or isinstance(highest, int)
@@ -79,13 +79,13 @@ class Told:
         return now.replace(tzinfo=UTC)
 
 
-def passage(column: str, select: str | None = None, travel: Travel = Travel.TEXT) -> Passage:
-    return Passage(
+def passage(column: str, select: str | None = None, travel: TransferType = TransferType.TEXT) -> ColumnMapping:
+    return ColumnMapping(
         column=column,
         name=column.lower(),
         select=select or f"`{column}`",
         travel=travel,
-        parquet=ParquetType(physical=Physical.BYTE_ARRAY),
+        parquet=ParquetType(physical=PhysicalType.BYTE_ARRAY),
         redshift="VARCHAR",
     )
 
@@ -96,24 +96,24 @@ class Rows:
 
     planner: Planner
     server: Server
-    passages: tuple[Passage, ...]
+    passages: tuple[ColumnMapping, ...]
     batches: list[tuple[Plan, list[tuple[Any, ...]]]] = field(default_factory=list)
     before_reading: Callable[[Plan], None] = lambda _plan: None
-    drafts: list[Draft] = field(default_factory=list)
+    drafts: list[BatchDraft] = field(default_factory=list)
 
-    def propose(self, watermark: Watermark) -> Draft | None:
+    def propose_batch(self, watermark: Watermark) -> BatchDraft | None:
         draft = self.planner.propose(watermark)
         if draft is not None:
             self.drafts.append(draft)
         return draft
 
-    def holds(self, plan: Plan) -> bool:
-        return self.planner.holds(plan)
+    def is_plan_current(self, plan: Plan) -> bool:
+        return self.planner.is_plan_current(plan)
 
-    def fill(self, plan: Plan) -> Filled:
+    def write_files(self, plan: Plan) -> BatchOutput:
         self.before_reading(plan)
         read = list[tuple[Any, ...]]()
-        fields = self.planner.order(plan, self.passages)
+        fields = self.planner.order_fields(plan, self.passages)
         for query in self.planner.queries(plan, self.passages):
             with connect(self.server.settings) as connection, connection.cursor() as cursor:
                 cursor.execute(query.sql)
@@ -121,9 +121,9 @@ class Rows:
                 assert {place.name for place in fields} <= set(names)
                 read += cursor.fetchall()
         self.batches.append((plan, read))
-        return Filled(rows=len(read), files=(f"data/{plan.id}.parquet",) if read else ())
+        return BatchOutput(rows=len(read), files=(f"data/{plan.id}.parquet",) if read else ())
 
-    def drop(self, files: Sequence[str]) -> None:
+    def delete_files(self, files: Sequence[str]) -> None:
         raise AssertionError(files)
 
     @property
@@ -137,33 +137,33 @@ class Stream:
 
     server: Server
     settings: StreamSettings
-    passages: tuple[Passage, ...]
+    passages: tuple[ColumnMapping, ...]
     horizons: Told
     zone: str | None = "+00:00"
     windows: int = 3
-    notes: Notes = field(default_factory=Remembered)
-    polls: Horizons | None = None
+    notes: SeenKeyStore = field(default_factory=InMemorySeenKeys)
+    polls: HorizonProvider | None = None
     """Where the server itself is to be asked for its horizon."""
 
     def __post_init__(self) -> None:
         store, clock = MemoryStore(), ManualClock()
         self.journal = Journal(store, Watermark, clock=clock)
         name = StreamName(source="lab", database="lab", table=self.settings.table)
-        process = Process(store, "p1", ttl=30, clock=clock, host=Here("p1"))
+        process = ProcessLease(store, "p1", ttl_seconds=30, clock=clock, host=Here("p1"))
         process.renew()
         self.held = process.acquire(name, Stage.EXTRACT, self.journal)
-        self.chain = Chain(self.journal, name)
-        self.turns = list[Turn]()
+        self.chain = BatchChain(self.journal, name)
+        self.turns = list[ExtractResult]()
 
-    def rows(self, request: Request | None = None) -> Rows:
+    def rows(self, request: ExtractRequest | None = None) -> Rows:
         planner = Planner(
             source=self.server.source(),
             horizons=self.polls or self.horizons,
             settings=self.settings,
-            past=self.chain,
+            history=self.chain,
             zone=self.zone,
             windows=self.windows,
-            request=request or Request(),
+            request=request or ExtractRequest(),
             notes=self.notes,
         )
         return Rows(planner, self.server, self.passages)
@@ -173,7 +173,7 @@ class Stream:
         rows = rows or self.rows()
         extraction = Extraction(self.journal, self.held, rows)
         for _ in range(turns):
-            turn = extraction.turn(Run(id="r"))
+            turn = extraction.extract_next_batch(Run(id="r"))
             self.turns.append(turn)
             if turn.state is None:
                 break
@@ -181,6 +181,6 @@ class Stream:
 
     @property
     def watermark(self) -> Watermark:
-        state = self.journal.newest(self.chain.stream.stem)
+        state = self.journal.read_newest(self.chain.stream.stem)
         assert state
         return state

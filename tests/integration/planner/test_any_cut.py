@@ -7,11 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from syncd.mysql.sql import within
+from syncd.mysql.sql import window_condition
 from syncd.settings import StreamSettings
-from syncd.tables.sort_order import order_of
+from syncd.tables.sort_order import resolve_order
 from tests.integration.planner.servers import Server, rows_of
-from watermarks.cursor import START, Cursor
+from watermarks.cursor import START_CURSOR, Cursor
 from watermarks.window import Window
 
 pytestmark = pytest.mark.services
@@ -34,7 +34,9 @@ def test_windows_between_any_rows_hold_each_row_once(server: Server, collation: 
             " d DECIMAL(3,1) NOT NULL, n INT NOT NULL, update_at DATETIME(1) NULL,"
             " PRIMARY KEY (e, w, d, n), KEY (update_at))",
         )
-        order = order_of(server.source().table("lab", "cut"), StreamSettings(source="l", database="lab", table="cut"))
+        order = resolve_order(
+            server.source().describe_table("lab", "cut"), StreamSettings(source="l", database="lab", table="cut")
+        )
         selects = ", ".join(column.select for column in order.columns)
 
         @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -49,13 +51,14 @@ def test_windows_between_any_rows_hold_each_row_once(server: Server, collation: 
                     )
             told = rows_of(connection, f"SELECT {selects} FROM cut ORDER BY update_at, e, w, d, n")
             there = [
-                Cursor(tuple(column.value(raw) for column, raw in zip(order.columns, row, strict=True))) for row in told
+                Cursor(tuple(column.parse_value(raw) for column, raw in zip(order.columns, row, strict=True)))
+                for row in told
             ]
             places = sorted({0, len(there), *data.draw(st.lists(st.integers(0, len(there)), max_size=4))})
 
             for low, high in pairwise(places):
-                window = Window(there[low - 1] if low else START, there[high - 1])
-                got = rows_of(connection, f"SELECT n FROM cut WHERE {within(order.columns, window)}")
+                window = Window(there[low - 1] if low else START_CURSOR, there[high - 1])
+                got = rows_of(connection, f"SELECT n FROM cut WHERE {window_condition(order.columns, window)}")
                 assert sorted(row[0] for row in got) == sorted(int(str(row[-1])) for row in told[low:high]), window
 
         proved()

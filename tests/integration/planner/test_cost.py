@@ -6,18 +6,17 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from syncd.datatypes.columns import ParquetType, Passage, Physical, Travel
-from syncd.extract.plan_rules import Bounds, Ground, chunk, increment, queries_of
-from syncd.mysql.query_plan import explain
-from syncd.mysql.sql import after, last_position, own_rows, probe, within
+from syncd.datatypes.columns import ColumnMapping, ParquetType, PhysicalType, TransferType
+from syncd.extract.plan_rules import PlanContext, WindowBounds, build_queries, plan_chunk, plan_increment
+from syncd.mysql.query_plan import explain_sql
+from syncd.mysql.sql import after_condition, custom_query_source, last_position_sql, probe_sql, window_condition
 from syncd.settings import StreamSettings
-from syncd.spark.jdbc import session_of, table_of
-from syncd.tables.sort_order import Order, order_of
+from syncd.spark.jdbc import as_subquery, session_setup_statement
+from syncd.tables.sort_order import StreamOrder, resolve_order
 from tests.builders import make_plan
 from tests.integration.planner.servers import Server, as_spark_wraps, examined, rows_of
-from watermarks.batch import Draft
-from watermarks.cursor import START, Cursor, Value
-from watermarks.cursor import Kind as ValueKind
+from watermarks.batch import BatchDraft
+from watermarks.cursor import START_CURSOR, Cursor, CursorValue, ValueKind
 from watermarks.window import Window
 
 pytestmark = pytest.mark.services
@@ -38,7 +37,7 @@ class Deep:
     """A table of so many rows, 40 a second but for one deep tie, with a composite key."""
 
     server: Server
-    order: Order
+    order: StreamOrder
     rows: int
 
     def at(self, part: float) -> int:
@@ -52,10 +51,10 @@ class Deep:
         """The position of a row so far into the table."""
         number = self.at(part)
         moment = (BEGIN + timedelta(seconds=self.second(number))).replace(tzinfo=None)
-        return Cursor.of(Value(ValueKind.WALL, moment), number // 1000, f"k{number:08d}")
+        return Cursor.from_values(CursorValue(ValueKind.WALL, moment), number // 1000, f"k{number:08d}")
 
     def window(self, low: float, high: float) -> Window:
-        return Window(self.cursor(low) if low else START, self.cursor(high))
+        return Window(self.cursor(low) if low else START_CURSOR, self.cursor(high))
 
 
 def build(server: Server, rows: int) -> Deep:
@@ -78,7 +77,7 @@ def build(server: Server, rows: int) -> Deep:
             )
         cursor.execute(f"ANALYZE TABLE {name}")
     settings = StreamSettings(source="lab", database="lab", table=name)
-    return Deep(server, order_of(server.source().table("lab", name), settings), rows)
+    return Deep(server, resolve_order(server.source().describe_table("lab", name), settings), rows)
 
 
 @pytest.fixture(scope="session", params=[200_000, pytest.param(2_000_000, marks=pytest.mark.long)])
@@ -86,11 +85,16 @@ def deep(request: pytest.FixtureRequest, server: Server) -> Deep:
     return build(server, request.param)
 
 
-def passages(*names: str) -> tuple[Passage, ...]:
-    parquet = ParquetType(physical=Physical.BYTE_ARRAY)
+def passages(*names: str) -> tuple[ColumnMapping, ...]:
+    parquet = ParquetType(physical=PhysicalType.BYTE_ARRAY)
     return tuple(
-        Passage(
-            column=name, name=name, select=f"CAST(`{name}` AS CHAR)", travel=Travel.TEXT, parquet=parquet, redshift="x"
+        ColumnMapping(
+            column=name,
+            name=name,
+            select=f"CAST(`{name}` AS CHAR)",
+            travel=TransferType.TEXT,
+            parquet=parquet,
+            redshift="x",
         )
         for name in names
     )
@@ -108,12 +112,12 @@ WINDOWS = {
 }
 
 
-def ground(mark: Cursor) -> Ground:
-    return Ground(mark=mark, identity="server-1", fingerprint="s", created=None)
+def ground(mark: Cursor) -> PlanContext:
+    return PlanContext(mark=mark, identity="server-1", fingerprint="s", created=None)
 
 
-def sql_of(draft: Draft) -> str:
-    [query] = queries_of(make_plan(draft=draft), passages("a", "b", "update_at", "amount", "pad"))
+def sql_of(draft: BatchDraft) -> str:
+    [query] = build_queries(make_plan(draft=draft), passages("a", "b", "update_at", "amount", "pad"))
     return query.sql
 
 
@@ -129,7 +133,7 @@ def require_cheap(deep: Deep, sql: str, *, read: int, given: int) -> None:
 def test_a_window_reads_only_what_it_gives(deep: Deep, name: str, form: str) -> None:
     window = deep.window(*WINDOWS[name])
     rows = deep.at(WINDOWS[name][1]) - deep.at(WINDOWS[name][0]) + (0 if WINDOWS[name][0] else 1)
-    sql = sql_of(increment(ground(window.low), deep.order, Bounds(low=window.low, ends=(window.high,))))
+    sql = sql_of(plan_increment(ground(window.low), deep.order, WindowBounds(low=window.low, ends=(window.high,))))
 
     require_cheap(deep, as_spark_wraps(sql) if form == "wrapped" else sql, read=rows, given=rows)
 
@@ -137,7 +141,7 @@ def test_a_window_reads_only_what_it_gives(deep: Deep, name: str, form: str) -> 
 @pytest.mark.parametrize("name", WINDOWS)
 def test_a_wrapped_window_merges_and_reads_by_its_index(deep: Deep, name: str) -> None:
     window = deep.window(*WINDOWS[name])
-    sql = sql_of(increment(ground(window.low), deep.order, Bounds(low=window.low, ends=(window.high,))))
+    sql = sql_of(plan_increment(ground(window.low), deep.order, WindowBounds(low=window.low, ends=(window.high,))))
 
     with deep.server.admin() as connection:
         lines = rows_of(connection, f"EXPLAIN FORMAT=TRADITIONAL {as_spark_wraps(sql)}")
@@ -152,10 +156,10 @@ def test_a_probe_reads_as_far_as_it_counts(deep: Deep, name: str) -> None:
     window, order = deep.window(*WINDOWS[name]), deep.order
     rows = deep.at(WINDOWS[name][1]) - deep.at(WINDOWS[name][0])
     horizon = Cursor(deep.cursor(0.97).values[:1]) if WINDOWS[name][1] < 0.96 else window.high
-    where = within(order.columns, Window(window.low, horizon))
+    where = window_condition(order.columns, Window(window.low, horizon))
 
-    require_cheap(deep, probe(order, order.columns, order.index, where, rows=rows), read=rows, given=1)
-    require_cheap(deep, last_position(order, order.columns, order.index, where), read=1, given=1)
+    require_cheap(deep, probe_sql(order, order.columns, order.index, where, rows=rows), read=rows, given=1)
+    require_cheap(deep, last_position_sql(order, order.columns, order.index, where), read=1, given=1)
 
 
 @pytest.mark.parametrize("part", [0.1, 0.3, 0.999])
@@ -164,17 +168,24 @@ def test_chunks_of_a_first_pass_read_their_keys_alone(deep: Deep, part: float) -
     low, high = (Cursor(deep.cursor(at).values[1:]) for at in (part * 0.8, part))
     rows = deep.at(part) - deep.at(part * 0.8)
     h0 = Cursor(deep.cursor(0.9999).values[:1])
-    draft = chunk(ground(START), order, Bounds(low=low, ends=(high,), more=True), h0, proven=True, nulls=True)
+    draft = plan_chunk(
+        ground(START_CURSOR),
+        order,
+        WindowBounds(low=low, ends=(high,), has_more=True),
+        h0,
+        proven=True,
+        include_nulls=True,
+    )
 
     require_cheap(deep, as_spark_wraps(sql_of(draft)), read=rows, given=rows)
-    where = after(order.key, low)
-    require_cheap(deep, probe(order, order.key, order.key_index, where, rows=rows), read=rows, given=1)
-    require_cheap(deep, last_position(order, order.key, order.key_index, where), read=1, given=1)
+    where = after_condition(order.key, low)
+    require_cheap(deep, probe_sql(order, order.key, order.key_index, where, rows=rows), read=rows, given=1)
+    require_cheap(deep, last_position_sql(order, order.key, order.key_index, where), read=1, given=1)
 
 
 def test_the_measure_tells_a_costly_statement(deep: Deep) -> None:
     """Otherwise the tests above would prove nothing: the usual forms cost what is said of them."""
-    moment = str(deep.cursor(0.29).values[0].plain)
+    moment = str(deep.cursor(0.29).values[0].raw)
     by_tie = (
         f"SELECT a FROM lab.{deep.order.table} FORCE INDEX (by_time) WHERE update_at >= '{moment}'"
         f" AND (update_at > '{moment}' OR b > 'k{deep.at(0.299):08d}') ORDER BY update_at, a, b LIMIT 100"
@@ -199,12 +210,12 @@ def gathering(server: Server) -> Iterator[Server]:
 
 def test_a_window_is_no_table_of_its_own_whatever_the_server_is_set_to(gathering: Server) -> None:
     small = build(gathering, 2_000)
-    where = within(small.order.columns, small.window(0.2, 0.3))
-    sql = explain(as_spark_wraps(f"SELECT amount AS `amount` FROM {small.order.table} WHERE {where}"))
-    identity = gathering.source().server().identity
+    where = window_condition(small.order.columns, small.window(0.2, 0.3))
+    sql = explain_sql(as_spark_wraps(f"SELECT amount AS `amount` FROM {small.order.table} WHERE {where}"))
+    identity = gathering.source().get_server_info().identity
     with gathering.admin() as connection:
         plain = len(rows_of(connection, sql))
-        rows_of(connection, session_of(gathering.settings, identity))
+        rows_of(connection, session_setup_statement(gathering.settings, identity))
         ready = len(rows_of(connection, sql))
 
     assert (plain, ready) == (2, 1)
@@ -213,8 +224,8 @@ def test_a_window_is_no_table_of_its_own_whatever_the_server_is_set_to(gathering
 def test_spark_asking_for_names_and_types_has_nothing_evaluated(gathering: Server) -> None:
     """It asks before the session is made ready, and about SQL of one's own too, which may group and sort."""
     small = build(gathering, 2_000)
-    own = own_rows(f"SELECT a, COUNT(*) AS n FROM {small.order.table} WHERE ${{window}} GROUP BY a", "TRUE")
-    asked = table_of(f"SELECT a AS `a` FROM {own} WHERE TRUE")
+    own = custom_query_source(f"SELECT a, COUNT(*) AS n FROM {small.order.table} WHERE ${{window}} GROUP BY a", "TRUE")
+    asked = as_subquery(f"SELECT a AS `a` FROM {own} WHERE TRUE")
     with gathering.admin() as connection:
         assert examined(connection, f"SELECT * FROM {asked} WHERE 1=0") == (0, 0)
         assert examined(connection, f"SELECT a FROM {asked}")[1] > 0

@@ -10,11 +10,11 @@ import pytest
 from syncd.errors import SourceUnfit
 from syncd.mysql.source import MySqlSource
 from syncd.settings import EpochUnit
-from syncd.tables.table_identity import remade_in
+from syncd.tables.table_identity import find_replacing_batch
 from tests.integration.planner.chains import Stream
 from tests.integration.planner.servers import Server, rows_of
 from tests.integration.planner.test_streams import NEW_YEAR, NUMBERS, bump, make, run_sql, stream, versioned
-from watermarks.batch import BatchId, Kind, Plan
+from watermarks.batch import BatchId, BatchKind, Plan
 from watermarks.operator import Operator
 
 pytestmark = pytest.mark.services
@@ -37,14 +37,16 @@ def read(server: Server) -> Stream:
 
 def ended(lab: Stream) -> Stream:
     lab.run()
-    assert lab.watermark.chain.proven
+    assert lab.watermark.required_extract_progress.proven
     return lab
 
 
 def told(lab: Stream) -> list[BatchId]:
     """Each batch that met another table, once."""
-    plans = (lab.chain.plan(batch) for batch in lab.watermark.chain.ids(after=BatchId(1, 0)))
-    found = (remade_in(plan.draft.body) for plan in plans if plan is not None)
+    plans = (
+        lab.chain.read_plan(batch) for batch in lab.watermark.required_extract_progress.batch_ids(after=BatchId(1, 0))
+    )
+    found = (find_replacing_batch(plan.draft.body) for plan in plans if plan is not None)
     return list(dict.fromkeys(batch for batch in found if batch is not None))
 
 
@@ -123,7 +125,7 @@ OTHERS = [swapped, restored, emptied_and_filled, imported, optimized]
 def test_the_next_batch_says_it_once_and_nothing_is_proven_from_then_on(
     server: Server, read: Stream, other: Callable[[Server], None]
 ) -> None:
-    last = read.watermark.chain.last
+    last = read.watermark.required_extract_progress.last_batch
     other(server)
     read.horizons.bound = LATER + timedelta(minutes=20)  # what its time of making does not show is asked for by then
 
@@ -131,26 +133,26 @@ def test_the_next_batch_says_it_once_and_nothing_is_proven_from_then_on(
     goes_on(read, server, hours=2)
 
     assert told(read) == [last.next]
-    assert read.watermark.chain.last == last.next.next
-    assert not read.watermark.chain.proven
+    assert read.watermark.required_extract_progress.last_batch == last.next.next
+    assert not read.watermark.required_extract_progress.proven
 
 
 @pytest.mark.parametrize("other", [swapped, emptied_and_filled], ids=lambda each: each.__name__)
 def test_a_table_at_rest_says_it_by_a_batch_without_rows(
     server: Server, read: Stream, other: Callable[[Server], None]
 ) -> None:
-    rest = read.rows().planner.rest
-    last = read.watermark.chain.last
+    rest = read.rows().planner.idle_state
+    last = read.watermark.required_extract_progress.last_batch
     other(server)
     read.horizons.bound = LATER + timedelta(hours=1)
     again = read.run()
     once_more = read.run()
 
     assert rest is None
-    assert [(plan.draft.kind, rows) for plan, rows in again.batches] == [(Kind.INCREMENT, [])]
+    assert [(plan.draft.kind, rows) for plan, rows in again.batches] == [(BatchKind.INCREMENT, [])]
     assert once_more.batches == []
     assert told(read) == [last.next]
-    assert not read.watermark.chain.proven
+    assert not read.watermark.required_extract_progress.proven
 
 
 def altered_in_place(server: Server) -> None:
@@ -194,7 +196,7 @@ def test_what_brings_no_row_below_the_mark_is_told_nobody(
     goes_on(read, server)
 
     assert told(read) == []
-    assert read.watermark.chain.proven
+    assert read.watermark.required_extract_progress.proven
 
 
 def test_a_stream_by_epochs_says_it_too(server: Server) -> None:
@@ -206,7 +208,7 @@ def test_a_stream_by_epochs_says_it_too(server: Server) -> None:
     )
     lab = stream(server, cursor="changed", cursor_unit=EpochUnit.SECONDS)
     lab.run()
-    last = lab.watermark.chain.last
+    last = lab.watermark.required_extract_progress.last_batch
     optimized(server)
     lab.horizons.bound = LATER + timedelta(hours=1)
 
@@ -276,18 +278,18 @@ def test_in_the_midst_of_a_first_pass_it_is_said_by_its_next_chunk(server: Serve
     lab.run()
 
     assert told(lab) == [BatchId(1, 2)]
-    assert not lab.watermark.chain.proven
+    assert not lab.watermark.required_extract_progress.proven
 
 
 def test_a_batch_that_came_to_nothing_leaves_it_to_the_next(server: Server, read: Stream) -> None:
-    last = read.watermark.chain.last
+    last = read.watermark.required_extract_progress.last_batch
     swapped(server)
     read.horizons.bound = LATER + timedelta(hours=2)
     bump(server, "2026-01-02 01:00:00", "id = 7")
     rows = read.rows()
-    draft = rows.propose(read.watermark)
+    draft = rows.propose_batch(read.watermark)
     assert draft is not None
-    read.chain.seal(
+    read.chain.create_plan(
         Plan(stream=read.chain.stream, id=last.next, draft=draft, nonce="n", epoch=read.held.epoch, planned_at=LATER)
     )
     run_sql(server, A_SECOND, "ALTER TABLE t COMMENT 'its world is gone'")
@@ -295,16 +297,16 @@ def test_a_batch_that_came_to_nothing_leaves_it_to_the_next(server: Server, read
     read.run()
 
     assert told(read) == [last.next, last.next.next]
-    link = read.chain.link(last.next)
+    link = read.chain.read_link(last.next)
     assert link is not None
-    assert link.kind is Kind.ABANDONED
-    assert not read.watermark.chain.proven
+    assert link.kind is BatchKind.ABANDONED
+    assert not read.watermark.required_extract_progress.proven
 
 
 def test_without_the_right_to_see_numbers_the_time_of_making_is_all_there_is(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = MySqlSource.rows
+    real = MySqlSource.fetch_rows
 
     def without_process(self: MySqlSource, sql: str) -> object:
         if "INNODB" in sql:
@@ -314,7 +316,7 @@ def test_without_the_right_to_see_numbers_the_time_of_making_is_all_there_is(
     monkeypatch.setattr(MySqlSource, "rows", without_process)
     versioned(server, rows=200)
     lab = ended(stream(server))
-    last = lab.watermark.chain.last
+    last = lab.watermark.required_extract_progress.last_batch
     goes_on(lab, server)
     assert told(lab) == []
     altered_in_place(server)
@@ -329,18 +331,18 @@ def test_a_person_who_has_compared_sets_the_mark_where_it_stands_and_it_is_prove
 ) -> None:
     swapped(server)
     goes_on(read, server)
-    Operator(journal=read.journal, who="ann", why="compared").set_extracted(
-        read.chain.stream, read.watermark.chain.cursor
+    Operator(journal=read.journal, author="ann", reason="compared").set_extracted(
+        read.chain.stream, read.watermark.required_extract_progress.cursor
     )
 
     goes_on(read, server, hours=2)
 
-    assert read.watermark.chain.proven
+    assert read.watermark.required_extract_progress.proven
 
 
 def test_its_numbers_are_asked_for_now_and_then(server: Server, read: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = list[str]()
-    real = MySqlSource.rows
+    real = MySqlSource.fetch_rows
 
     def counted(self: MySqlSource, sql: str) -> object:
         asked.append(sql)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from syncd.extract.plan_rules import Request
-from syncd.extract.planner import Planner, Rest
+from syncd.extract.plan_rules import ExtractRequest
+from syncd.extract.planner import IdleState, Planner
 from syncd.mysql.source import MySqlSource
-from syncd.ports.source import Break
+from syncd.ports.source import ServerTimeBreak
 from syncd.settings import NullCursor
 from tests.integration.planner.chains import Stream
 from tests.integration.planner.servers import Server
@@ -26,7 +26,7 @@ class Resting:
     """A stream that was read to its end, and a planner that has proposed nothing yet."""
 
     lab: Stream
-    rest: Rest
+    rest: IdleState
 
     @property
     def planner(self) -> Planner:
@@ -40,7 +40,7 @@ def resting(server: Server) -> Resting:
 
 
 def rested(lab: Stream) -> Resting:
-    rest = lab.run().planner.rest
+    rest = lab.run().planner.idle_state
     assert rest is not None
     return Resting(lab, rest)
 
@@ -50,7 +50,7 @@ def test_it_is_told_by_two_questions_and_complete_up_to_the_horizon_of_now(
 ) -> None:
     resting.lab.horizons.bound = LATER + timedelta(hours=1)
     asked = list[str]()
-    real = MySqlSource._ask
+    real = MySqlSource._query
 
     def counted(self: MySqlSource, sql: str, database: str | None) -> Any:
         asked.append(sql)
@@ -59,9 +59,9 @@ def test_it_is_told_by_two_questions_and_complete_up_to_the_horizon_of_now(
     monkeypatch.setattr(MySqlSource, "_ask", counted)
     planner = resting.planner
 
-    assert planner.rests(resting.rest)
+    assert planner.is_still_idle(resting.rest)
 
-    assert planner.complete == LATER + timedelta(hours=1)
+    assert planner.complete_before == LATER + timedelta(hours=1)
     assert len(asked) == 1, asked  # and SHOW CREATE TABLE, by another way
 
 
@@ -70,8 +70,8 @@ def test_what_holds_the_horizon_meanwhile_is_said(resting: Resting) -> None:
     resting.lab.horizons.holder = "transaction 4711, user app"
     planner = resting.planner
 
-    assert planner.rests(resting.rest)
-    assert planner.waiting.startswith("held by transaction 4711, user app, since ")
+    assert planner.is_still_idle(resting.rest)
+    assert planner.wait_reason.startswith("held by transaction 4711, user app, since ")
 
 
 def ends_by_a_row(resting: Resting, server: Server) -> None:
@@ -84,39 +84,39 @@ def ends_by_a_row_above_the_horizon(resting: Resting, server: Server) -> None:
 
 
 def ends_by_a_break(resting: Resting, server: Server) -> None:
-    resting.lab.horizons.breaks = (Break(id="b", low=NEW_YEAR, other=False),)
+    resting.lab.horizons.breaks = (ServerTimeBreak(id="b", clock_reset_to=NEW_YEAR, is_other_server=False),)
 
 
 @pytest.mark.parametrize(
     "ends", [ends_by_a_row, ends_by_a_row_above_the_horizon, ends_by_a_break], ids=lambda each: each.__name__
 )
 def test_it_ends_by(resting: Resting, server: Server, ends: Callable[[Resting, Server], None]) -> None:
-    assert resting.planner.rests(resting.rest)
+    assert resting.planner.is_still_idle(resting.rest)
 
     ends(resting, server)
 
-    assert not resting.planner.rests(resting.rest)
+    assert not resting.planner.is_still_idle(resting.rest)
 
 
 def test_a_table_that_was_made_anew_is_looked_at_whole(resting: Resting, server: Server) -> None:
     run_sql(server, "SELECT SLEEP(1.1)")  # the server counts its tables' ages in whole seconds
     versioned(server, rows=0)
 
-    assert not resting.planner.rests(resting.rest)
+    assert not resting.planner.is_still_idle(resting.rest)
 
 
 def test_a_stream_that_looks_for_rows_without_a_stamp_never_rests(server: Server) -> None:
     make(server, "id INT PRIMARY KEY, v INT, update_at DATETIME NULL ON UPDATE CURRENT_TIMESTAMP, KEY (update_at)")
     lab = stream(server, null_cursor=NullCursor.FAIL)
 
-    assert lab.run().planner.rest is None
+    assert lab.run().planner.idle_state is None
 
 
 def test_a_pass_that_is_not_at_its_end_is_no_rest(server: Server) -> None:
     versioned(server, rows=400)
     lab = stream(server)
 
-    rows = lab.run(lab.rows(Request(limit=150)))
+    rows = lab.run(lab.rows(ExtractRequest(limit=150)))
 
     assert len(rows.rows) == 150
-    assert rows.planner.rest is None
+    assert rows.planner.idle_state is None

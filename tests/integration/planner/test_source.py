@@ -9,16 +9,16 @@ import pytest
 
 from syncd.errors import SourceDown, SourceUnfit
 from syncd.mysql.connection import connect
-from syncd.mysql.sql import identity_sql, table_numbers
+from syncd.mysql.sql import identity_sql, table_ids_sql
 from syncd.sandbox.running_sandbox import Sandbox
 from syncd.settings import FirstRun, Secret, StreamSettings
-from syncd.spark.jdbc import session_of
-from syncd.tables.sort_order import order_of
+from syncd.spark.jdbc import session_setup_statement
+from syncd.tables.sort_order import resolve_order
 from tests.integration.planner.chains import Stream, Told, passage
 from tests.integration.planner.servers import Server, rows_of
 from tests.services.clients import eventually
-from watermarks.batch import Kind
-from watermarks.batch_states import State
+from watermarks.batch import BatchKind
+from watermarks.batch_states import BatchState
 
 pytestmark = pytest.mark.services
 
@@ -49,14 +49,14 @@ def test_a_table_is_told_with_its_columns_and_indexes(server: Server) -> None:
         " PRIMARY KEY (`Id`), UNIQUE KEY one (name, at), KEY cut (name(3), at), KEY whole (at)",
     )
 
-    table = server.source().table("lab", "s")
+    table = server.source().describe_table("lab", "s")
 
     assert [column.name for column in table.columns] == ["Id", "name", "at", "d", "b", "g", "odd`name"]
-    assert table.primary == ("Id",)
+    assert table.primary_key == ("Id",)
     key, name, at, decimal, bits, made, _ = table.columns
-    assert (key.unsigned, "auto_increment" in key.extra, key.nullable) == (True, True, False)
+    assert (key.is_unsigned, "auto_increment" in key.extra, key.nullable) == (True, True, False)
     assert (name.charset, name.length, at.fraction, decimal.precision, decimal.scale) == ("latin1", 30, 3, 12, 3)
-    assert (bits.data_type, bits.precision, made.generated) == ("bit", 9, True)
+    assert (bits.data_type, bits.precision, made.is_generated) == ("bit", 9, True)
     held = {index.name: index for index in table.indexes}
     assert (held["one"].columns, held["one"].unique, held["one"].whole) == (("name", "at"), True, True)
     assert (held["cut"].columns, held["cut"].whole) == ((), False)
@@ -69,7 +69,7 @@ def test_indexes_whose_names_differ_by_an_accent_are_two(server: Server) -> None
     """MariaDB sorts their names as one: their columns come by turns."""
     make(server, "a INT NOT NULL, b INT NOT NULL, c INT, UNIQUE KEY `é` (a, b), KEY `e` (c, b)")
 
-    held = [(index.name, index.columns, index.unique) for index in server.source().table("lab", "s").indexes]
+    held = [(index.name, index.columns, index.unique) for index in server.source().describe_table("lab", "s").indexes]
 
     assert sorted(held) == [("e", ("c", "b"), False), ("é", ("a", "b"), True)]
 
@@ -77,7 +77,7 @@ def test_indexes_whose_names_differ_by_an_accent_are_two(server: Server) -> None
 def test_a_statement_that_made_a_table_is_told_whatever_bytes_its_defaults_hold(server: Server) -> None:
     make(server, "id INT PRIMARY KEY, `grün` VARBINARY(4) NOT NULL DEFAULT X'FFFE0041'")
 
-    told = server.source().created_by("lab", "s")
+    told = server.source().show_create_table("lab", "s")
 
     assert "`grün` varbinary(4) NOT NULL DEFAULT" in told
 
@@ -87,18 +87,18 @@ def test_a_hidden_index_serves_nothing(server: Server) -> None:
     run_sql(server, f"ALTER TABLE s ALTER INDEX k {'IGNORED' if server.name == 'mariadb' else 'INVISIBLE'}")
 
     with pytest.raises(SourceUnfit, match="no index on"):
-        order_of(server.source().table("lab", "s"), wanted())
+        resolve_order(server.source().describe_table("lab", "s"), wanted())
 
 
 def test_the_server_says_what_it_is_and_does_not_waver(server: Server) -> None:
     source = server.source()
-    first = source.server()
+    first = source.get_server_info()
 
     # Long enough for the clock and the uptime to tick apart, if they could.
     until = datetime.now(UTC) + timedelta(seconds=2.2)
     seen = set()
     while datetime.now(UTC) < until:
-        seen.add(source.server())
+        seen.add(source.get_server_info())
 
     assert seen == {first}
     assert first.mariadb is (server.name == "mariadb")
@@ -111,7 +111,7 @@ def test_the_identity_is_one_expression_for_any_connection(server: Server) -> No
     with server.admin() as connection:
         [(told,)] = rows_of(
             connection,
-            f"SELECT 1 FROM DUAL WHERE {identity_sql(mariadb=mariadb)} = '{server.source().server().identity}'",
+            f"SELECT 1 FROM DUAL WHERE {identity_sql(mariadb=mariadb)} = '{server.source().get_server_info().identity}'",
         )
     assert told == 1
 
@@ -142,7 +142,7 @@ def test_an_unfit_table_is_refused_with_what_to_do(
     make(server, columns)
 
     with pytest.raises(SourceUnfit) as refused:
-        order_of(server.source().table("lab", "s"), wanted(**settings))
+        resolve_order(server.source().describe_table("lab", "s"), wanted(**settings))
 
     assert said in str(refused.value)
     assert hint in refused.value.hint
@@ -151,11 +151,11 @@ def test_an_unfit_table_is_refused_with_what_to_do(
 def test_the_index_that_a_hint_makes_is_the_one_that_was_missing(server: Server) -> None:
     make(server, "id INT PRIMARY KEY, k INT NOT NULL, update_at DATETIME, UNIQUE (k)")
     with pytest.raises(SourceUnfit) as refused:
-        order_of(server.source().table("lab", "s"), wanted(key=("k",)))
+        resolve_order(server.source().describe_table("lab", "s"), wanted(key=("k",)))
 
     run_sql(server, refused.value.hint)
 
-    assert order_of(server.source().table("lab", "s"), wanted(key=("k",))).index == "syncd_update_at"
+    assert resolve_order(server.source().describe_table("lab", "s"), wanted(key=("k",))).index == "syncd_update_at"
 
 
 def test_a_view_is_refused_as_one(server: Server) -> None:
@@ -163,14 +163,14 @@ def test_a_view_is_refused_as_one(server: Server) -> None:
     run_sql(server, "CREATE VIEW s_view AS SELECT * FROM s")
 
     with pytest.raises(SourceUnfit, match="is a view") as refused:
-        order_of(server.source().table("lab", "s_view"), wanted())
+        resolve_order(server.source().describe_table("lab", "s_view"), wanted())
 
     assert "query" in refused.value.hint
 
 
 def test_a_missing_table_is_named(server: Server) -> None:
     with pytest.raises(SourceUnfit, match="nowhere") as refused:
-        server.source().table("lab", "nowhere")
+        server.source().describe_table("lab", "nowhere")
 
     assert "name right" in refused.value.hint
 
@@ -195,7 +195,7 @@ def test_missing_rights_are_named_with_their_grant(poor: Server) -> None:
 
     for table in ("s", "hidden"):
         with pytest.raises(SourceUnfit, match="refuses") as refused:
-            source.table("lab", table)
+            source.describe_table("lab", table)
         assert refused.value.hint == "GRANT SELECT ON lab.* TO poor"
 
 
@@ -203,23 +203,23 @@ def test_a_wrong_password_is_told_and_not_shown(server: Server) -> None:
     source = server.source(replace(server.settings, password=Secret("no-such-secret")))
 
     with pytest.raises(SourceUnfit, match="refuses") as refused:
-        source.server()
+        source.get_server_info()
 
     assert "no-such-secret" not in f"{refused.value!r} {refused.value.hint}"
 
 
 def test_a_connection_that_was_cut_between_two_questions_is_replaced(server: Server) -> None:
     source = server.source()
-    source.rows("SELECT 1")
+    source.fetch_rows("SELECT 1")
 
     server.sandbox.mysql.cut_connections()
 
-    assert source.rows("SELECT 2") == ((2,),)
+    assert source.fetch_rows("SELECT 2") == ((2,),)
 
 
 def test_a_question_that_is_wrong_is_not_asked_twice(server: Server) -> None:
     with pytest.raises(SourceUnfit, match="no_such_column"):
-        server.source().rows("SELECT no_such_column FROM DUAL")
+        server.source().fetch_rows("SELECT no_such_column FROM DUAL")
 
 
 def test_a_question_that_takes_too_long_is_ended_at_the_server_and_asked_once(server: Server) -> None:
@@ -227,7 +227,7 @@ def test_a_question_that_takes_too_long_is_ended_at_the_server_and_asked_once(se
     slow = "SELECT COUNT(*) AS too_long FROM " + ", ".join(f"information_schema.COLLATIONS c{n}" for n in range(5))
 
     with pytest.raises(SourceDown):
-        source.rows(slow)
+        source.fetch_rows(slow)
 
     with server.admin() as connection:
         asked = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE INFO LIKE 'SELECT COUNT(*) AS too_long%'"
@@ -237,15 +237,15 @@ def test_a_question_that_takes_too_long_is_ended_at_the_server_and_asked_once(se
 def test_a_question_that_was_given_up_is_not_sent_again(server: Server) -> None:
     """No limit of MySQL's ends it in time, and so it is at work there still; MariaDB ends it as if all were well."""
     source = server.source(replace(server.settings, silence=timedelta(seconds=3)))
-    first = source.server()
+    first = source.get_server_info()
     with server.admin() as connection:
         rows_of(connection, "SELECT GET_LOCK('syncd_test', 1)")
         with nullcontext() if server.name == "mariadb" else pytest.raises(SourceDown):
-            source.rows("DO GET_LOCK('syncd_test', 30)")
+            source.fetch_rows("DO GET_LOCK('syncd_test', 30)")
         waiting = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE INFO LIKE 'DO GET_LOCK%'"
         assert rows_of(connection, waiting)[0][0] <= 1
 
-    assert source.server() == first
+    assert source.get_server_info() == first
 
 
 @pytest.mark.parametrize("session", ["read", "asked"])
@@ -256,7 +256,9 @@ def test_no_session_sees_what_is_not_committed_or_an_answer_that_is_cut(server: 
         try:
             with server.admin() if session == "read" else connect(server.settings) as connection:
                 if session == "read":
-                    rows_of(connection, session_of(server.settings, server.source().server().identity))
+                    rows_of(
+                        connection, session_setup_statement(server.settings, server.source().get_server_info().identity)
+                    )
                 [(isolation, limit)] = rows_of(connection, f"SELECT @@{name}, @@sql_select_limit")
         finally:
             rows_of(admin, f"SET GLOBAL {name} = 'REPEATABLE-READ', GLOBAL sql_select_limit = DEFAULT")
@@ -275,7 +277,9 @@ def test_no_session_sees_a_versioned_table_as_it_once_was(server: Server, sessio
         try:
             with server.admin() if session == "read" else connect(server.settings) as connection:
                 if session == "read":
-                    rows_of(connection, session_of(server.settings, server.source().server().identity))
+                    rows_of(
+                        connection, session_setup_statement(server.settings, server.source().get_server_info().identity)
+                    )
                 found = rows_of(connection, "SELECT id FROM lab.versioned")
         finally:
             rows_of(admin, "SET GLOBAL system_versioning_asof = DEFAULT")
@@ -284,8 +288,8 @@ def test_no_session_sees_a_versioned_table_as_it_once_was(server: Server, sessio
 
 
 def test_how_busy_the_server_is_can_be_asked(server: Server) -> None:
-    assert server.source().busy() is None
-    assert "more than 0" in str(server.source(replace(server.settings, max_threads_running=0)).busy())
+    assert server.source().find_overload() is None
+    assert "more than 0" in str(server.source(replace(server.settings, max_threads_running=0)).find_overload())
 
 
 ROWS = (passage("id"),)
@@ -300,7 +304,7 @@ def test_a_column_added_between_plan_and_read_makes_a_new_plan(server: Server) -
     run_sql(server, "INSERT INTO s VALUES (1, '2025-01-01')")
     stream = lab(server)
     rows = stream.rows()
-    propose = rows.propose
+    propose = rows.propose_batch
 
     def altered(watermark: object) -> object:
         draft = propose(watermark)  # type: ignore[arg-type]
@@ -308,10 +312,10 @@ def test_a_column_added_between_plan_and_read_makes_a_new_plan(server: Server) -
             run_sql(server, "ALTER TABLE s ADD COLUMN more INT")
         return draft
 
-    rows.propose = altered  # type: ignore[method-assign,assignment]
+    rows.propose_batch = altered  # type: ignore[method-assign,assignment]
     stream.run(rows)
 
-    assert [turn.state for turn in stream.turns] == [State.ABANDONED, State.DONE, None]
+    assert [turn.state for turn in stream.turns] == [BatchState.ABANDONED, BatchState.DONE, None]
     assert len(rows.rows) == 1
 
 
@@ -333,7 +337,7 @@ def test_an_index_altered_between_plan_and_read_makes_a_new_plan(server: Server,
     run_sql(server, "INSERT INTO s VALUES (1, 1, '2025-01-01'), (2, 2, '2025-01-01')")
     stream = lab(server, first_run=FirstRun.FROM, start=NEW_YEAR - timedelta(days=3650))
     rows = stream.rows()
-    propose = rows.propose
+    propose = rows.propose_batch
 
     def altered(watermark: object) -> object:
         draft = propose(watermark)  # type: ignore[arg-type]
@@ -342,10 +346,10 @@ def test_an_index_altered_between_plan_and_read_makes_a_new_plan(server: Server,
             run_sql(server, f"ALTER TABLE s {statement.format(hidden=hidden)}")
         return draft
 
-    rows.propose = altered  # type: ignore[method-assign,assignment]
+    rows.propose_batch = altered  # type: ignore[method-assign,assignment]
     stream.run(rows)
 
-    assert [turn.state for turn in stream.turns] == [State.NOOP, State.ABANDONED, State.DONE, None]
+    assert [turn.state for turn in stream.turns] == [BatchState.NOOP, BatchState.ABANDONED, BatchState.DONE, None]
     assert [draft.body["index"] for draft in rows.drafts[1:]] == [first, then]
     assert len(rows.rows) == 2
 
@@ -357,12 +361,12 @@ def test_a_table_made_anew_or_gone_between_plan_and_read_is_not_read(server: Ser
     rows = stream.run()
     plan = rows.batches[-1][0]
 
-    held = rows.holds(plan)
+    held = rows.is_plan_current(plan)
     run_sql(server, "DROP TABLE s")
 
     assert held
-    assert plan.draft.kind is Kind.INCREMENT
-    assert not rows.holds(plan)
+    assert plan.draft.kind is BatchKind.INCREMENT
+    assert not rows.is_plan_current(plan)
 
 
 def test_a_table_made_anew_with_smaller_ids_goes_on_by_its_stamps(server: Server) -> None:
@@ -381,7 +385,7 @@ def test_a_table_made_anew_with_smaller_ids_goes_on_by_its_stamps(server: Server
 @pytest.fixture(scope="module")
 def lone(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server of one's own kind, to restart."""
-    environ = dict(server.sandbox._wish.environ)
+    environ = dict(server.sandbox._options.environ)
     with Sandbox(tmp_path_factory.mktemp("lone"), services=["mysql"], environ=environ) as sandbox:
         running = Server(sandbox, server.name)
         with running.admin("") as connection, connection.cursor() as cursor:
@@ -395,13 +399,13 @@ def test_a_restarted_server_is_itself(lone: Server) -> None:
     stream = lab(lone)
     rows = stream.run()
     source = rows.planner.source
-    before = source.server().identity
-    numbers = table_numbers("lab", "s", mariadb=lone.name == "mariadb", partitioned=False)
+    before = source.get_server_info().identity
+    numbers = table_ids_sql("lab", "s", mariadb=lone.name == "mariadb", partitioned=False)
     assert numbers
-    numbered = source.rows(numbers)
+    numbered = source.fetch_rows(numbers)
 
     lone.sandbox.restart("mysql")
 
-    assert source.server().identity == before
-    assert source.rows(numbers) == numbered
-    assert rows.holds(rows.batches[0][0])
+    assert source.get_server_info().identity == before
+    assert source.fetch_rows(numbers) == numbered
+    assert rows.is_plan_current(rows.batches[0][0])

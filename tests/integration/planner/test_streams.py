@@ -10,20 +10,19 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from syncd.datatypes.columns import Passage, Travel
+from syncd.datatypes.columns import ColumnMapping, TransferType
 from syncd.errors import ConfigError, SchemaDrift, SourceReplaced, SourceUnfit, ValueRefused
-from syncd.extract.plan_rules import Request
+from syncd.extract.plan_rules import ExtractRequest
 from syncd.mysql.connection import connect
 from syncd.mysql.shared_horizon import ServerHorizons
-from syncd.ports.source import Break
-from syncd.s3.note_store import StoredNotes, StoredSeen
+from syncd.ports.source import ServerTimeBreak
+from syncd.s3.note_store import StoredGrowthNotes, StoredHorizonNotes
 from syncd.settings import EpochUnit, FirstRun, Mode, NullCursor, Schedule, StreamSettings
 from tests.integration.planner.chains import Stream, Told, passage
 from tests.integration.planner.servers import Server, rows_of
-from watermarks.batch import Kind, Plan
-from watermarks.batch_states import State
-from watermarks.cursor import START, Cursor, Value
-from watermarks.cursor import Kind as ValueKind
+from watermarks.batch import BatchKind, Plan
+from watermarks.batch_states import BatchState
+from watermarks.cursor import START_CURSOR, Cursor, CursorValue, ValueKind
 from watermarks.operator import Operator
 from watermarks.stores.memory import MemoryStore
 from watermarks.window import Window
@@ -31,7 +30,7 @@ from watermarks.window import Window
 pytestmark = pytest.mark.services
 
 NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
-VERSION = (passage("id", travel=Travel.INTEGER), passage("v", travel=Travel.INTEGER))
+VERSION = (passage("id", travel=TransferType.INTEGER), passage("v", travel=TransferType.INTEGER))
 NUMBERS = "(SELECT a.i + 10 * b.i + 100 * c.i + 1000 * d.i AS n FROM {d} a, {d} b, {d} c, {d} d) AS numbers".replace(
     "{d}", "(" + " UNION ALL ".join(f"SELECT {i} AS i" for i in range(10)) + ")"
 )
@@ -64,7 +63,7 @@ def versioned(server: Server, kind: str = "DATETIME(3)", rows: int = 1000, *, pe
 
 
 def stream(
-    server: Server, horizons: Told | None = None, *, passages: tuple[Passage, ...] = VERSION, **settings: Any
+    server: Server, horizons: Told | None = None, *, passages: tuple[ColumnMapping, ...] = VERSION, **settings: Any
 ) -> Stream:
     wanted = {"source": "lab", "database": "lab", "table": "t", "batch_rows": 150, "settle": timedelta(0), **settings}
     return Stream(
@@ -104,13 +103,13 @@ def test_first_pass_and_increments_read_every_version_once(server: Server, kind:
     read = pairs(first.rows + second.rows)
     assert set(read.values()) == {1}, "no version is read twice"
     assert len(chunks) == 7
-    assert all(plan.draft.kind is Kind.SNAPSHOT for plan in chunks)
+    assert all(plan.draft.kind is BatchKind.SNAPSHOT for plan in chunks)
     assert {key for key, _ in read} == set(now), "no row is missing"
     assert all(read[item] == 1 for item in now.items()), "the newest version of each is there"
-    assert lab.watermark.chain.proven
+    assert lab.watermark.required_extract_progress.proven
     assert lab.horizons.marks[-1] == NEW_YEAR + timedelta(seconds=110), "a proven mark is told to the horizon"
-    assert lab.watermark.chain.snapshot
-    assert lab.watermark.chain.snapshot.done
+    assert lab.watermark.required_extract_progress.snapshot
+    assert lab.watermark.required_extract_progress.snapshot.done
 
 
 @pytest.mark.parametrize(
@@ -145,7 +144,7 @@ def test_ties_deeper_than_a_batch_are_read_once(server: Server) -> None:
     rows = lab.run().rows
 
     assert sorted(row[0] for row in rows) == list(range(1000))
-    assert lab.watermark.chain.seq == 1 + -(-1000 // 90)
+    assert lab.watermark.required_extract_progress.seq == 1 + -(-1000 // 90)
 
 
 @pytest.mark.parametrize("told", [False, True])
@@ -184,7 +183,7 @@ def test_a_start_between_two_digits_begins_at_the_next(server: Server) -> None:
     lab = stream(server, first_run=FirstRun.FROM, start=NEW_YEAR + timedelta(seconds=10.2))
 
     assert [row[0] for row in lab.run().rows] == list(range(11, 20))
-    assert not lab.watermark.chain.proven, "what lies before the start is not promised"
+    assert not lab.watermark.required_extract_progress.proven, "what lies before the start is not promised"
 
 
 def test_now_begins_at_the_horizon(server: Server) -> None:
@@ -203,15 +202,17 @@ def test_an_empty_table_is_done_at_once_and_followed_from_its_horizon(server: Se
 
     lab.run()
 
-    assert [turn.state for turn in lab.turns] == [State.NOOP, None]
-    assert lab.watermark.chain.cursor == Cursor.of(Value(ValueKind.WALL, NEW_YEAR.replace(tzinfo=None)))
+    assert [turn.state for turn in lab.turns] == [BatchState.NOOP, None]
+    assert lab.watermark.required_extract_progress.cursor == Cursor.from_values(
+        CursorValue(ValueKind.WALL, NEW_YEAR.replace(tzinfo=None))
+    )
 
 
 def test_a_limit_bounds_the_rows_of_a_run_and_the_next_goes_on(server: Server) -> None:
     versioned(server)
     lab = stream(server)
 
-    sizes = [len(lab.run(lab.rows(Request(limit=220))).rows) for _ in range(6)]
+    sizes = [len(lab.run(lab.rows(ExtractRequest(limit=220))).rows) for _ in range(6)]
 
     assert sizes == [220, 220, 220, 220, 120, 0]
 
@@ -220,7 +221,7 @@ def test_until_bounds_increments(server: Server) -> None:
     versioned(server, per_tie=1, rows=20)
     lab = stream(server, first_run=FirstRun.FROM, start=NEW_YEAR)
 
-    lab.run(lab.rows(Request(until=NEW_YEAR + timedelta(seconds=7.5))))
+    lab.run(lab.rows(ExtractRequest(until=NEW_YEAR + timedelta(seconds=7.5))))
 
     assert len(lab.run().rows) == 12
 
@@ -229,14 +230,14 @@ def test_a_range_is_read_again_and_moves_no_mark(server: Server) -> None:
     versioned(server)
     lab = stream(server)
     lab.run()
-    mark = lab.watermark.chain.cursor
-    wanted = Request(since=NEW_YEAR + timedelta(seconds=2), until=NEW_YEAR + timedelta(seconds=12))
+    mark = lab.watermark.required_extract_progress.cursor
+    wanted = ExtractRequest(since=NEW_YEAR + timedelta(seconds=2), until=NEW_YEAR + timedelta(seconds=12))
 
     again = lab.run(lab.rows(wanted))
 
     assert sorted(row[0] for row in again.rows) == list(range(80, 480))
-    assert [plan.draft.kind for plan, _ in again.batches] == [Kind.REPAIR] * 3
-    assert lab.watermark.chain.cursor == mark
+    assert [plan.draft.kind for plan, _ in again.batches] == [BatchKind.REPAIR] * 3
+    assert lab.watermark.required_extract_progress.cursor == mark
 
 
 BERLIN = "Europe/Berlin"
@@ -264,7 +265,7 @@ def test_a_range_holds_all_of_its_time_also_where_an_hour_repeats(server: Server
     lab.zone = BERLIN
     lab.run()
 
-    again = lab.run(lab.rows(Request(since=begin, until=end)))
+    again = lab.run(lab.rows(ExtractRequest(since=begin, until=end)))
 
     assert {number for number, moment in moments.items() if begin <= moment < end} <= {row[0] for row in again.rows}
 
@@ -294,15 +295,15 @@ def test_a_range_that_reaches_above_the_horizon_says_how_far_it_was_read(server:
     versioned(server, per_tie=1, rows=100)
     lab = stream(server, Told(server, bound=NEW_YEAR + timedelta(seconds=50)))
     lab.run()
-    wanted = Request(since=NEW_YEAR, until=NEW_YEAR + timedelta(seconds=80))
+    wanted = ExtractRequest(since=NEW_YEAR, until=NEW_YEAR + timedelta(seconds=80))
 
     cut = lab.run(lab.rows(wanted))
     whole = lab.run(lab.rows(replace(wanted, until=NEW_YEAR + timedelta(seconds=50))))
 
     assert (len(cut.rows), len(whole.rows)) == (50, 50)
-    assert "read up to 2026-01-01 00:00:50 UTC" in cut.planner.waiting
-    assert "as told" in cut.planner.waiting
-    assert whole.planner.waiting == ""
+    assert "read up to 2026-01-01 00:00:50 UTC" in cut.planner.wait_reason
+    assert "as told" in cut.planner.wait_reason
+    assert whole.planner.wait_reason == ""
 
 
 @pytest.mark.parametrize("left", ["id < 240", "FALSE"], ids=["some are left", "none is left"])
@@ -313,16 +314,18 @@ def test_a_range_of_what_appends_is_read_up_to_its_end_though_no_row_stands_ther
     for lab in (appends, upserts):
         lab.run()
     run_sql(server, f"DELETE FROM t WHERE id BETWEEN 80 AND 479 AND NOT ({left})")
-    wanted = Request(since=NEW_YEAR + timedelta(seconds=2), until=NEW_YEAR + timedelta(seconds=12))
-    high = Cursor.of((NEW_YEAR + timedelta(seconds=12)).replace(tzinfo=None))
+    wanted = ExtractRequest(since=NEW_YEAR + timedelta(seconds=2), until=NEW_YEAR + timedelta(seconds=12))
+    high = Cursor.from_values((NEW_YEAR + timedelta(seconds=12)).replace(tzinfo=None))
 
     again, as_before = (lab.run(lab.rows(wanted)) for lab in (appends, upserts))
 
     windows = [window for plan, _ in again.batches for window in plan.draft.windows]
-    assert Window.join(windows) == Window(Cursor.of((NEW_YEAR + timedelta(seconds=2)).replace(tzinfo=None)), high)
+    assert Window.join(windows) == Window(
+        Cursor.from_values((NEW_YEAR + timedelta(seconds=2)).replace(tzinfo=None)), high
+    )
     assert again.rows == as_before.rows
     assert high not in [window.high for plan, _ in as_before.batches for window in plan.draft.windows]
-    assert again.planner.waiting == ""
+    assert again.planner.wait_reason == ""
 
 
 def test_a_range_of_what_appends_ends_at_a_row_while_what_is_later_can_still_change(server: Server) -> None:
@@ -330,13 +333,13 @@ def test_a_range_of_what_appends_ends_at_a_row_while_what_is_later_can_still_cha
     lab = stream(server, Told(server, bound=NEW_YEAR + timedelta(seconds=50)), mode=Mode.APPEND)
     lab.run()
 
-    cut = lab.run(lab.rows(Request(since=NEW_YEAR, until=NEW_YEAR + timedelta(seconds=80))))
+    cut = lab.run(lab.rows(ExtractRequest(since=NEW_YEAR, until=NEW_YEAR + timedelta(seconds=80))))
 
     assert (len(cut.batches), len(cut.rows)) == (1, 50)
-    assert cut.batches[-1][0].draft.windows[-1].high == Cursor.of(
+    assert cut.batches[-1][0].draft.windows[-1].high == Cursor.from_values(
         (NEW_YEAR + timedelta(seconds=49)).replace(tzinfo=None), 49
     )
-    assert "read up to 2026-01-01 00:00:50 UTC" in cut.planner.waiting
+    assert "read up to 2026-01-01 00:00:50 UTC" in cut.planner.wait_reason
 
 
 def test_hot_rows_above_a_held_horizon_come_ahead(server: Server) -> None:
@@ -344,17 +347,17 @@ def test_hot_rows_above_a_held_horizon_come_ahead(server: Server) -> None:
     run_sql(server, "UPDATE t SET update_at = NOW(6) - INTERVAL 2 MINUTE")
     lab = stream(server, Told(server))
     lab.run()
-    mark = lab.watermark.chain.cursor
+    mark = lab.watermark.required_extract_progress.cursor
     lab.horizons.held = timedelta(seconds=60)
     run_sql(server, "UPDATE t SET v = 2, update_at = NOW(6) - INTERVAL id * 10000 MICROSECOND WHERE id < 20")
 
     ahead = lab.run(lab.rows())
 
-    assert [plan.draft.kind for plan, _ in ahead.batches] == [Kind.AHEAD]
+    assert [plan.draft.kind for plan, _ in ahead.batches] == [BatchKind.AHEAD]
     assert pairs(ahead.rows) == Counter((key, 2) for key in range(20))
     assert len(ahead.batches[0][0].draft.windows) == 1
     assert not ahead.batches[0][0].draft.proven
-    assert lab.watermark.chain.cursor == mark
+    assert lab.watermark.required_extract_progress.cursor == mark
 
 
 def test_ahead_goes_on_where_its_last_batch_left_rows(server: Server) -> None:
@@ -364,7 +367,7 @@ def test_ahead_goes_on_where_its_last_batch_left_rows(server: Server) -> None:
     ahead = lab.run()
 
     kinds = [plan.draft.kind for plan, _ in ahead.batches]
-    assert kinds == [Kind.SNAPSHOT, Kind.AHEAD, Kind.AHEAD, Kind.AHEAD]
+    assert kinds == [BatchKind.SNAPSHOT, BatchKind.AHEAD, BatchKind.AHEAD, BatchKind.AHEAD]
     assert pairs(ahead.rows) == Counter((key, 1) for key in range(400))
 
 
@@ -389,7 +392,7 @@ def test_a_later_pass_reads_ahead_only_what_came_since_and_what_came_late_is_not
     assert too_soon.rows == []
     assert pairs(second.rows) == Counter((key, 2) for key in range(5))
     assert pairs(third.rows) == Counter({(0, 3): 1, (1, 3): 1, (9, 2): 1})
-    assert {plan.draft.kind for plan, _ in at_last.batches} == {Kind.INCREMENT}
+    assert {plan.draft.kind for plan, _ in at_last.batches} == {BatchKind.INCREMENT}
     versions = dict.fromkeys(range(400), 1) | dict.fromkeys((2, 3, 4, 7, 9), 2) | dict.fromkeys((0, 1), 3)
     assert pairs(at_last.rows) == Counter(versions.items())
 
@@ -441,24 +444,24 @@ def test_where_all_is_read_up_to_a_horizon_that_is_held_for_long_it_is_said_who_
     rows = held(server, seconds=31).run()
 
     assert len(rows.rows) == 10
-    assert rows.planner.waiting == f"held by {WRITER}, since 2026-01-02 00:00:00 UTC at the earliest"
+    assert rows.planner.wait_reason == f"held by {WRITER}, since 2026-01-02 00:00:00 UTC at the earliest"
 
 
 @pytest.mark.parametrize(("seconds", "holder"), [(29, WRITER), (600, "")])
 def test_what_holds_it_for_a_moment_or_is_nobody_is_not_waited_for(server: Server, seconds: int, holder: str) -> None:
-    assert held(server, seconds=seconds, holder=holder).run().planner.waiting == ""
+    assert held(server, seconds=seconds, holder=holder).run().planner.wait_reason == ""
 
 
 def test_what_will_break_a_short_promise_is_said_before_it_breaks(server: Server) -> None:
     lab = held(server, seconds=6, schedule=Schedule(fresh_within=timedelta(seconds=10)))
 
-    assert lab.run().planner.waiting.startswith(f"held by {WRITER}")
+    assert lab.run().planner.wait_reason.startswith(f"held by {WRITER}")
 
 
 def test_who_wants_no_more_than_is_complete_waits_for_nobody(server: Server) -> None:
     lab = held(server, seconds=600)
 
-    assert lab.run(lab.rows(Request(until=NEW_YEAR + timedelta(hours=1)))).planner.waiting == ""
+    assert lab.run(lab.rows(ExtractRequest(until=NEW_YEAR + timedelta(hours=1)))).planner.wait_reason == ""
 
 
 def test_stamps_that_nobody_can_prove_are_behind_by_a_delay_whoever_holds_the_horizon(server: Server) -> None:
@@ -466,8 +469,8 @@ def test_stamps_that_nobody_can_prove_are_behind_by_a_delay_whoever_holds_the_ho
     run_sql(server, "ALTER TABLE t MODIFY update_at DATETIME NOT NULL")
     told = Told(server, bound=NEW_YEAR + timedelta(days=1), held=timedelta(seconds=50), holder=WRITER)
 
-    assert stream(server, told, settle=timedelta(seconds=60)).run().planner.waiting == ""
-    assert stream(server, told, settle=timedelta(seconds=40)).run().planner.waiting.startswith(f"held by {WRITER}")
+    assert stream(server, told, settle=timedelta(seconds=60)).run().planner.wait_reason == ""
+    assert stream(server, told, settle=timedelta(seconds=40)).run().planner.wait_reason.startswith(f"held by {WRITER}")
 
 
 def test_a_table_read_whole_is_one_batch_a_run(server: Server) -> None:
@@ -478,8 +481,8 @@ def test_a_table_read_whole_is_one_batch_a_run(server: Server) -> None:
         rows = lab.run()
         assert [len(read) for _, read in rows.batches] == [1000]
 
-    assert lab.watermark.chain.cursor == START
-    assert lab.watermark.chain.proven
+    assert lab.watermark.required_extract_progress.cursor == START_CURSOR
+    assert lab.watermark.required_extract_progress.proven
 
 
 def test_a_growing_table_is_read_up_to_what_the_horizon_has_passed(server: Server) -> None:
@@ -495,8 +498,8 @@ def test_a_growing_table_is_read_up_to_what_the_horizon_has_passed(server: Serve
     with server.admin() as connection:
         there = [row[0] for row in rows_of(connection, "SELECT id FROM t ORDER BY id")]
     assert sorted(row[0] for row in rows.rows) == there
-    assert lab.watermark.chain.cursor == Cursor.of(there[-1])
-    assert lab.watermark.chain.proven
+    assert lab.watermark.required_extract_progress.cursor == Cursor.from_values(there[-1])
+    assert lab.watermark.required_extract_progress.proven
 
 
 def test_a_growing_table_waits_for_somebody_where_there_are_rows_to_wait_for(server: Server) -> None:
@@ -508,11 +511,11 @@ def test_a_growing_table_waits_for_somebody_where_there_are_rows_to_wait_for(ser
 
     idle = lab.run()
     run_sql(server, "INSERT INTO t (v) VALUES (1)")
-    held = [lab.run().planner.waiting]
+    held = [lab.run().planner.wait_reason]
     lab.horizons.held = timedelta(seconds=660)
-    held.append(lab.run().planner.waiting)
+    held.append(lab.run().planner.wait_reason)
 
-    assert (idle.rows, idle.planner.waiting) == ([], "")
+    assert (idle.rows, idle.planner.wait_reason) == ([], "")
     assert held == [f"held by {WRITER}, since 2026-01-01 00:00:00 UTC at the earliest"] * 2, "the same while it is held"
 
 
@@ -622,8 +625,8 @@ def test_a_growing_table_that_was_emptied_and_is_read_anew_waits_for_who_is_stil
     """What was known of its numbers is true of those before, and not of the same numbers given again."""
     make(server, COUNTED)
     fill(server, 300)
-    notes = StoredNotes(MemoryStore(), "lab")
-    polls = ServerHorizons(server.settings, lambda: connect(server.settings), notes, shared_for=0)
+    notes = StoredHorizonNotes(MemoryStore(), "lab")
+    polls = ServerHorizons(server.settings, lambda: connect(server.settings), notes, shared_seconds=0)
     before, lab = stream(server, cursor="id"), stream(server, cursor="id")
     before.polls = lab.polls = polls
     with closing(polls), server.admin() as at_work, at_work.cursor() as cursor:
@@ -639,7 +642,7 @@ def test_a_growing_table_that_was_emptied_and_is_read_anew_waits_for_who_is_stil
         late = lab.run()
 
     assert [row[0] for row in early.rows + late.rows] == [1, 2]
-    assert lab.watermark.chain.proven
+    assert lab.watermark.required_extract_progress.proven
 
 
 def test_numbers_given_again_past_those_that_were_noted_wait_for_who_is_still_at_work(server: Server) -> None:
@@ -647,9 +650,9 @@ def test_numbers_given_again_past_those_that_were_noted_wait_for_who_is_still_at
     make(server, COUNTED)
     fill(server, 300)
     lab = stream(server, cursor="id", batch_rows=1000)
-    lab.notes = StoredSeen(MemoryStore(), lab.chain.stream)
+    lab.notes = StoredGrowthNotes(MemoryStore(), lab.chain.stream)
     lab.polls = polls = ServerHorizons(
-        server.settings, lambda: connect(server.settings), StoredNotes(MemoryStore(), "lab"), shared_for=0
+        server.settings, lambda: connect(server.settings), StoredHorizonNotes(MemoryStore(), "lab"), shared_seconds=0
     )
     with closing(polls), server.admin() as at_work, at_work.cursor() as cursor:
         assert len(lab.run().rows) == 300
@@ -660,7 +663,7 @@ def test_numbers_given_again_past_those_that_were_noted_wait_for_who_is_still_at
         run_sql(server, f"INSERT INTO t (v) SELECT 2 FROM {NUMBERS} WHERE n < 350")
         with pytest.raises(SchemaDrift, match="emptied"):
             lab.run()
-        Operator(journal=lab.journal, who="a person", why="made anew").reset_extracted(lab.chain.stream)
+        Operator(journal=lab.journal, author="a person", reason="made anew").reset_extracted(lab.chain.stream)
 
         early = lab.run()
         cursor.execute("COMMIT")
@@ -670,7 +673,7 @@ def test_numbers_given_again_past_those_that_were_noted_wait_for_who_is_still_at
         there = [row[0] for row in rows_of(connection, "SELECT id FROM t ORDER BY id")]
     assert len(there) == 351
     assert sorted(row[0] for row in early.rows + late.rows) == there
-    assert lab.watermark.chain.proven
+    assert lab.watermark.required_extract_progress.proven
 
 
 @pytest.mark.parametrize("columns", [COUNTED, GIVEN])
@@ -702,7 +705,7 @@ def test_numbers_that_an_application_gives_are_complete_over_runs_that_remember_
     store = MemoryStore()
 
     def once() -> int:
-        lab.notes = StoredSeen(store, lab.chain.stream)
+        lab.notes = StoredGrowthNotes(store, lab.chain.stream)
         return len(lab.run().rows)
 
     assert once() == 0
@@ -712,7 +715,7 @@ def test_numbers_that_an_application_gives_are_complete_over_runs_that_remember_
         found = once()
 
     assert found == 100
-    assert not lab.watermark.chain.proven
+    assert not lab.watermark.required_extract_progress.proven
     assert list(store.list("notes/")) == ["notes/lab/lab.t.json"]
 
 
@@ -726,7 +729,7 @@ def test_numbers_of_a_server_that_shows_no_writers_are_read_behind_a_delay(serve
         found = len(lab.run().rows)
 
     assert found == 100
-    assert not lab.watermark.chain.proven
+    assert not lab.watermark.required_extract_progress.proven
 
 
 def test_deleting_the_last_rows_of_a_growing_table_stops_nothing(server: Server) -> None:
@@ -740,7 +743,7 @@ def test_deleting_the_last_rows_of_a_growing_table_stops_nothing(server: Server)
     assert lab.run().rows == []
 
 
-OTHER = Break(id="another server", other=True)
+OTHER = ServerTimeBreak(id="another server", is_other_server=True)
 
 
 @pytest.mark.parametrize("kind", ["DATETIME(3)", "TIMESTAMP NULL"])
@@ -750,25 +753,25 @@ def test_what_another_server_stamped_with_a_slower_clock_is_read_again_once_it_i
     versioned(server, kind, per_tie=1, rows=1000)
     lab = stream(server, Told(server, bound=NEW_YEAR + timedelta(seconds=990)))
     lab.run()
-    mark = lab.watermark.chain.cursor
+    mark = lab.watermark.required_extract_progress.cursor
     run_sql(server, "UPDATE t SET v = 2, update_at = '2026-01-01 00:10:00' WHERE id = 5")
     run_sql(server, "UPDATE t SET v = 2, update_at = '2026-01-01 00:16:20' WHERE id = 6")
     lab.horizons.breaks = (OTHER,)
     lab.horizons.bound = NEW_YEAR + timedelta(seconds=985)
 
     early = lab.run()
-    waited = early.planner.waiting
+    waited = early.planner.wait_reason
     lab.horizons.bound = NEW_YEAR + timedelta(seconds=995)
     late = lab.run()
     again = lab.run()
 
-    assert (early.rows, lab.watermark.chain.proven) == ([], True)
+    assert (early.rows, lab.watermark.required_extract_progress.proven) == ([], True)
     assert "another server" in waited
-    assert [plan.draft.kind for plan, _ in late.batches] == [Kind.REPAIR, Kind.INCREMENT]
+    assert [plan.draft.kind for plan, _ in late.batches] == [BatchKind.REPAIR, BatchKind.INCREMENT]
     assert {(5, 2), (6, 2)} <= set(pairs(late.rows))
     assert {row[0] for row in late.batches[0][1]} == {*range(390, 990), 5, 6}, "ten minutes below the mark, and no more"
     assert not late.batches[0][0].draft.proven
-    assert late.batches[1][0].draft.world.mark == mark
+    assert late.batches[1][0].draft.basis.mark == mark
     assert again.rows == [], "once is enough"
 
 
@@ -776,7 +779,7 @@ def test_a_clock_that_went_back_stops_a_stream_until_it_has_passed_the_mark_agai
     versioned(server, per_tie=1, rows=1000)
     lab = stream(server, Told(server, bound=NEW_YEAR + timedelta(seconds=990)))
     lab.run()
-    lab.horizons.breaks = (Break(id="went back", low=NEW_YEAR + timedelta(seconds=700)),)
+    lab.horizons.breaks = (ServerTimeBreak(id="went back", clock_reset_to=NEW_YEAR + timedelta(seconds=700)),)
     lab.horizons.bound = NEW_YEAR + timedelta(seconds=750)
     run_sql(server, "UPDATE t SET v = 2, update_at = '2026-01-01 00:12:00' WHERE id = 5")
 
@@ -786,7 +789,7 @@ def test_a_clock_that_went_back_stops_a_stream_until_it_has_passed_the_mark_agai
     late = lab.run()
 
     assert "00:01:40" in stopped.value.hint
-    assert [plan.draft.kind for plan, _ in late.batches] == [Kind.REPAIR]
+    assert [plan.draft.kind for plan, _ in late.batches] == [BatchKind.REPAIR]
     assert (5, 2) in pairs(late.rows)
     assert lab.run().rows == []
 
@@ -795,25 +798,25 @@ def test_a_break_above_the_mark_is_passed_as_any_time_is(server: Server) -> None
     versioned(server, per_tie=1, rows=1000)
     lab = stream(server, Told(server, bound=NEW_YEAR + timedelta(seconds=100)))
     lab.run()
-    lab.horizons.breaks = (Break(id="went back", low=NEW_YEAR + timedelta(seconds=900)),)
+    lab.horizons.breaks = (ServerTimeBreak(id="went back", clock_reset_to=NEW_YEAR + timedelta(seconds=900)),)
     lab.horizons.bound = NEW_YEAR + timedelta(seconds=990)
 
-    assert {plan.draft.kind for plan, _ in lab.run().batches} == {Kind.INCREMENT}
+    assert {plan.draft.kind for plan, _ in lab.run().batches} == {BatchKind.INCREMENT}
     lab.horizons.bound = None
-    assert {plan.draft.kind for plan, _ in lab.run().batches} == {Kind.INCREMENT}
+    assert {plan.draft.kind for plan, _ in lab.run().batches} == {BatchKind.INCREMENT}
 
 
 def test_another_server_in_the_midst_of_a_first_pass_is_no_loss(server: Server) -> None:
     versioned(server, per_tie=1, rows=400)
     lab = stream(server, Told(server, bound=NEW_YEAR + timedelta(seconds=390)))
-    lab.run(lab.rows(Request(limit=150)))
+    lab.run(lab.rows(ExtractRequest(limit=150)))
     lab.horizons.breaks = (OTHER,)
     run_sql(server, "UPDATE t SET v = 2, update_at = '2026-01-01 00:06:20' WHERE id = 5")
     lab.horizons.bound = NEW_YEAR + timedelta(seconds=500)
 
     rows = lab.run()
 
-    assert rows.batches[0][0].draft.kind is Kind.REPAIR
+    assert rows.batches[0][0].draft.kind is BatchKind.REPAIR
     assert (5, 2) in pairs(rows.rows)
     assert {row[0] for row in rows.rows} == set(range(400))
 
@@ -823,11 +826,14 @@ def test_a_break_does_not_stand_in_the_way_of_a_range_that_a_person_wants(server
     lab = stream(server, Told(server, bound=NEW_YEAR + timedelta(seconds=999, milliseconds=500)))
     lab.run()
     lab.horizons.breaks = (OTHER,)
-    wanted = Request(since=NEW_YEAR, until=NEW_YEAR + timedelta(seconds=10))
+    wanted = ExtractRequest(since=NEW_YEAR, until=NEW_YEAR + timedelta(seconds=10))
 
     rows = lab.run(lab.rows(wanted))
 
-    assert [(plan.draft.kind, len(read)) for plan, read in rows.batches] == [(Kind.REPAIR, 600), (Kind.REPAIR, 10)]
+    assert [(plan.draft.kind, len(read)) for plan, read in rows.batches] == [
+        (BatchKind.REPAIR, 600),
+        (BatchKind.REPAIR, 10),
+    ]
 
 
 def test_the_last_numbers_are_read_again_from_another_server(server: Server) -> None:
@@ -837,14 +843,14 @@ def test_the_last_numbers_are_read_again_from_another_server(server: Server) -> 
     lab = stream(server, Told(server), cursor="id")
     first = lab.run()
     highest = max(row[0] for row in first.rows)
-    lab.horizons.breaks = (Break(id="went back", low=NEW_YEAR),)
+    lab.horizons.breaks = (ServerTimeBreak(id="went back", clock_reset_to=NEW_YEAR),)
     assert lab.run().rows == [], "numbers do not go back with the clock"
     run_sql(server, f"DELETE FROM t WHERE id = {highest - 2}", f"INSERT INTO t VALUES ({highest - 2}, 2)")
     lab.horizons.breaks = (*lab.horizons.breaks, OTHER)
 
     again = lab.run()
 
-    assert [plan.draft.kind for plan, _ in again.batches] == [Kind.REPAIR]
+    assert [plan.draft.kind for plan, _ in again.batches] == [BatchKind.REPAIR]
     assert (highest - 2, 2) in pairs(again.rows)
     assert len(again.rows) == 150
     assert lab.run().rows == []
@@ -853,7 +859,7 @@ def test_the_last_numbers_are_read_again_from_another_server(server: Server) -> 
 def test_a_growing_table_tells_no_time_to_a_run(server: Server) -> None:
     make(server, "id INT AUTO_INCREMENT PRIMARY KEY, v INT NOT NULL DEFAULT 1")
     lab = stream(server, cursor="id")
-    rows = lab.rows(Request(until=NEW_YEAR))
+    rows = lab.rows(ExtractRequest(until=NEW_YEAR))
 
     with pytest.raises(ConfigError, match="tells no time"):
         lab.run(rows)
@@ -881,7 +887,7 @@ def test_a_growing_table_begins_at_the_first_row_of_its_time(server: Server, kin
 
     assert [row[0] for row in rows.rows if row[0] < 7 * 480] == [7 * n + 1 for n in range(300, 480)]
     assert sorted(row[0] for row in rows.rows if row[0] > 7 * 480) == [7 * n + 1 for n in range(510, 1000)]
-    assert not lab.watermark.chain.proven, "what lies before the start is not promised"
+    assert not lab.watermark.required_extract_progress.proven, "what lies before the start is not promised"
 
 
 @pytest.mark.parametrize(("second", "first"), [(-5, 0), (0, 0), (1, 1), (998.5, 999), (999, 999)])
@@ -906,8 +912,8 @@ def test_a_time_of_which_there_is_no_row_yet_is_waited_for(server: Server) -> No
     early = lab.run()
     run_sql(server, "INSERT INTO t (at) VALUES ('2026-01-03'), ('2026-01-07')")
 
-    assert (early.rows, lab.watermark.chain.seq) == ([], 0)
-    assert "2026-01-06 00:00:00" in early.planner.waiting
+    assert (early.rows, lab.watermark.required_extract_progress.seq) == ([], 0)
+    assert "2026-01-06 00:00:00" in early.planner.wait_reason
     assert [row[0] for row in lab.run().rows] == [4]
 
 
@@ -1014,7 +1020,7 @@ def test_a_wall_clock_of_unknown_writers_is_never_proven(server: Server) -> None
 
     lab.run()
 
-    assert not lab.watermark.chain.proven
+    assert not lab.watermark.required_extract_progress.proven
 
 
 def test_rows_that_a_foreign_key_changes_are_never_proven(server: Server) -> None:
@@ -1024,7 +1030,7 @@ def test_rows_that_a_foreign_key_changes_are_never_proven(server: Server) -> Non
     versioned(server, "TIMESTAMP", rows=20)
     lab = stream(server)
     lab.run()
-    assert lab.watermark.chain.proven
+    assert lab.watermark.required_extract_progress.proven
 
     try:
         run_sql(
@@ -1035,7 +1041,7 @@ def test_rows_that_a_foreign_key_changes_are_never_proven(server: Server) -> Non
         stream(server).run()
         fresh = stream(server)
         fresh.run()
-        assert not fresh.watermark.chain.proven
+        assert not fresh.watermark.required_extract_progress.proven
     finally:
         run_sql(server, "DROP TABLE t", "DROP TABLE parents")
 
@@ -1052,7 +1058,7 @@ def test_rows_that_a_trigger_changes_past_the_stamp_are_not_proven(server: Serve
 
     lab.run()
 
-    assert lab.watermark.chain.proven == is_stamped
+    assert lab.watermark.required_extract_progress.proven == is_stamped
 
 
 def test_stamps_that_a_trigger_keeps_are_not_proven(server: Server) -> None:
@@ -1062,7 +1068,7 @@ def test_stamps_that_a_trigger_keeps_are_not_proven(server: Server) -> None:
 
     lab.run()
 
-    assert not lab.watermark.chain.proven
+    assert not lab.watermark.required_extract_progress.proven
 
 
 def test_what_a_period_leaves_of_a_row_is_not_proven(server: Server) -> None:
@@ -1082,7 +1088,7 @@ def test_what_a_period_leaves_of_a_row_is_not_proven(server: Server) -> None:
 
     lab.run()
 
-    assert not lab.watermark.chain.proven
+    assert not lab.watermark.required_extract_progress.proven
 
 
 def test_another_key_is_no_place_to_go_on_from(server: Server) -> None:
@@ -1145,7 +1151,7 @@ def test_no_position_is_carried_over_into_another_order(server: Server, altered:
         f" FROM {NUMBERS} WHERE n < 300",
     )
     lab = stream(server, passages=(passage("a"), passage("b"), passage("c")), first_run=first_run, start=NEW_YEAR)
-    lab.run(lab.rows(Request(limit=100)))
+    lab.run(lab.rows(ExtractRequest(limit=100)))
     run_sql(server, f"ALTER TABLE t {altered.change}")
 
     with pytest.raises(SchemaDrift, match=altered.told):
@@ -1159,7 +1165,7 @@ def test_an_order_that_only_grew_is_gone_on_with(server: Server) -> None:
         f"INSERT INTO t SELECT n, 1 + n % 2, '2026-01-01 00:00:01' FROM {NUMBERS} WHERE n < 300",
     )
     lab = stream(server, passages=(passage("a"), passage("c")))
-    read = lab.run(lab.rows(Request(limit=100))).rows
+    read = lab.run(lab.rows(ExtractRequest(limit=100))).rows
     run_sql(
         server,
         "ALTER TABLE t MODIFY c ENUM('x', 'y', 'z') NOT NULL, CHANGE a A BIGINT NOT NULL,"

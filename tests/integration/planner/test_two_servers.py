@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from syncd.concurrency.resource_pool import NOBODY, Places
-from syncd.errors import AnotherServer, SourceReplaced
+from syncd.concurrency.resource_pool import NO_PASS, ResourcePool
+from syncd.errors import ServerChanged, SourceReplaced
 from syncd.mysql.connection import Connection, connect
-from syncd.mysql.connection_pool import QUESTIONS, Connections, LentSource
-from syncd.mysql.replica_horizon import AppliedHorizons
+from syncd.mysql.connection_pool import QUERY_KIND, PooledSource, SourceConnectionPool
+from syncd.mysql.replica_horizon import ReplicaOnlyHorizons
 from syncd.mysql.shared_horizon import ServerHorizons
 from syncd.mysql.source import MySqlSource
-from syncd.s3.note_store import StoredNotes
+from syncd.s3.note_store import StoredHorizonNotes
 from syncd.sandbox.running_sandbox import Sandbox
 from syncd.settings import StreamSettings
 from tests.integration.planner.chains import Rows, Stream, Told
@@ -37,21 +37,21 @@ class Address:
     """Where a source is reached: now at one server, now at another; and what is open there."""
 
     at: Server
-    places: Connections = field(default_factory=lambda: Places(4))
+    places: SourceConnectionPool = field(default_factory=lambda: ResourcePool(4))
 
     def open(self) -> Connection:
         return connect(self.at.settings)
 
-    def source(self) -> LentSource:
+    def source(self) -> PooledSource:
         """For one pass."""
-        return LentSource(self.places, lambda: MySqlSource(self.at.settings, self.open))
+        return PooledSource(self.places, lambda: MySqlSource(self.at.settings, self.open))
 
     def cut_questions(self) -> None:
         """Lose the connection for questions, and no other: the next one is opened where the address leads by then."""
-        found = self.places.take(NOBODY, kind=QUESTIONS)
+        found = self.places.acquire(NO_PASS, kind=QUERY_KIND)
         assert isinstance(found, MySqlSource)
-        [(number,)] = found.rows("SELECT CONNECTION_ID()")
-        self.places.park(found, kind=QUESTIONS)
+        [(number,)] = found.fetch_rows("SELECT CONNECTION_ID()")
+        self.places.put_idle(found, kind=QUERY_KIND)
         run_sql(self.at, f"KILL {number}")
 
 
@@ -63,7 +63,7 @@ class Moving:
     y: Server
     address: Address
     lab: Stream
-    horizons: AppliedHorizons
+    horizons: ReplicaOnlyHorizons
     waited: list[str] = field(default_factory=list)
     failed: list[HintedError] = field(default_factory=list)
 
@@ -75,7 +75,7 @@ class Moving:
             self.lab.run(rows)
         except HintedError as error:
             self.failed.append(error)
-        self.waited.append(planner.waiting)
+        self.waited.append(planner.wait_reason)
         return rows.rows
 
     def run_until_quiet(self) -> Sequence[tuple[Any, ...]]:
@@ -90,8 +90,8 @@ class Moving:
 
     def _require_met(self, plan: Plan) -> None:
         """Every reading asks whom it meets, before the first row."""
-        with closing(self.address.source()._make()) as source:  # as Spark does, over a connection of its own
-            if plan.draft.world.source_identity != source.server().identity:
+        with closing(self.address.source()._make_source()) as source:  # as Spark does, over a connection of its own
+            if plan.draft.basis.source_identity != source.get_server_info().identity:
                 raise SourceReplaced("not the server that the plan was made for")
 
 
@@ -120,9 +120,9 @@ def moving(server: Server, second: Server) -> Iterator[Moving]:
     polls = ServerHorizons(
         server.settings,
         address.open,
-        StoredNotes(store=MemoryStore(), source="lab"),
-        shared_for=0,
-        places=address.places,
+        StoredHorizonNotes(store=MemoryStore(), source="lab"),
+        shared_seconds=0,
+        pool=address.places,
     )
     with ExitStack() as stack:
         stack.callback(address.places.close)
@@ -131,7 +131,7 @@ def moving(server: Server, second: Server) -> Iterator[Moving]:
             y=second,
             address=address,
             lab=Stream(server, settings, VERSION, Told(server)),
-            horizons=AppliedHorizons(polls, address.source()),
+            horizons=ReplicaOnlyHorizons(polls, address.source()),
         )
         assert eventually(lambda: {row[0] for row in made.run()} == {1})
         yield made
@@ -139,7 +139,7 @@ def moving(server: Server, second: Server) -> Iterator[Moving]:
 
 def test_rows_of_one_server_are_not_read_up_to_the_horizon_of_another(moving: Moving) -> None:
     """The poll asks on at the server before, which lives; questions and readings are at the new one."""
-    x, y = (each.source().server().identity for each in (moving.x, moving.y))
+    x, y = (each.source().get_server_info().identity for each in (moving.x, moving.y))
     moving.address.cut_questions()
     moving.address.at = moving.y
     with moving.y.admin() as writer:
@@ -155,7 +155,7 @@ def test_rows_of_one_server_are_not_read_up_to_the_horizon_of_another(moving: Mo
     assert x in moving.waited[1] or x in moving.waited[0]
     assert y in moving.waited[1] or y in moving.waited[0]
     assert moving.failed == []
-    assert moving.lab.watermark.chain.source_identity == y
+    assert moving.lab.watermark.required_extract_progress.source_identity == y
 
 
 def test_a_planned_switchover_needs_nobody(moving: Moving) -> None:
@@ -172,19 +172,21 @@ def test_a_planned_switchover_needs_nobody(moving: Moving) -> None:
 
     assert {row[0] for row in read} >= {7}
     assert moving.failed == []
-    assert moving.lab.watermark.chain.source_identity == moving.y.source().server().identity
+    assert (
+        moving.lab.watermark.required_extract_progress.source_identity == moving.y.source().get_server_info().identity
+    )
 
 
 def test_who_is_asked_about_one_server_never_answers_of_two(moving: Moving) -> None:
     source = moving.address.source()
-    before = source.server().identity
+    before = source.get_server_info().identity
     moving.address.cut_questions()
     moving.address.at = moving.y
 
-    with pytest.raises(AnotherServer, match=before):
-        source.rows("SELECT 1")
+    with pytest.raises(ServerChanged, match=before):
+        source.fetch_rows("SELECT 1")
 
-    assert source.server().identity == moving.y.source().server().identity
+    assert source.get_server_info().identity == moving.y.source().get_server_info().identity
 
 
 def test_a_server_that_was_read_only_all_along_is_believed_of_itself_alone(moving: Moving) -> None:
@@ -194,9 +196,12 @@ def test_a_server_that_was_read_only_all_along_is_believed_of_itself_alone(movin
         try:
             moving.address.at = moving.y
             fresh = ServerHorizons(
-                moving.y.settings, moving.address.open, StoredNotes(store=MemoryStore(), source="lab"), shared_for=0
+                moving.y.settings,
+                moving.address.open,
+                StoredHorizonNotes(store=MemoryStore(), source="lab"),
+                shared_seconds=0,
             )
-            moving.horizons = AppliedHorizons(fresh, moving.address.source())
+            moving.horizons = ReplicaOnlyHorizons(fresh, moving.address.source())
             moving.run()
             first = moving.waited[-1]
             moving.run()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from syncd.s3.lake_client import Lake
+from syncd.s3.lake_client import S3Lake
 from syncd.sandbox.redshift import RedshiftStandIn
 from tests.integration.load.conftest import ROLE, journal, lake, prepared, warehouse
 from tests.services.prepared import Prepared
@@ -51,7 +51,7 @@ class Ran:
 class Command:
     """The command with its configuration."""
 
-    lake: Lake
+    lake: S3Lake
     server: RedshiftStandIn
     directory: Path
     role: bool = True
@@ -96,7 +96,7 @@ class Command:
 
 
 @pytest.fixture
-def command(lake: Lake, server: RedshiftStandIn, tmp_path: Path) -> Callable[..., Command]:
+def command(lake: S3Lake, server: RedshiftStandIn, tmp_path: Path) -> Callable[..., Command]:
     def make(*tables: Prepared, **words: Any) -> Command:
         return Command(lake=lake, server=server, directory=tmp_path, tables=list(tables), **words)
 

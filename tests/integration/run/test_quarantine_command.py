@@ -12,19 +12,19 @@ from typing import Any
 
 import pytest
 
-from syncd.app import Pass, Service
+from syncd.app import PassOptions, StageService
 from syncd.config.check import read_settings
-from syncd.extract.extract_pass import Outcome
-from syncd.s3.lake_client import Lake
+from syncd.extract.extract_pass import ExtractOutcome
+from syncd.s3.lake_client import S3Lake
 from tests.integration.load.conftest import Loader, Reader, loader
 from tests.integration.run.conftest import Command, Ran
 from tests.services.prepared import ID, NAME, UPDATE_AT, json_column, row, text_column
 from tests.services.replay_victim import RESTORING
 from tests.services.travelling import Travelling
 from tests.services.victim import REACHED
-from watermarks.batch import Kind
-from watermarks.extraction import Chain
-from watermarks.progress import ORIGIN
+from watermarks.batch import BatchKind
+from watermarks.extraction import BatchChain
+from watermarks.progress import BEFORE_FIRST_BATCH
 
 pytestmark = pytest.mark.services
 __all__ = ["loader"]
@@ -77,7 +77,7 @@ def test_a_stream_that_cannot_be_read_keeps_no_other_from_being_looked_at(travel
     for each in (broken, orders):
         filled(each)
     name, lake = f"watermarks/{broken.stream.stem}.json", broken.lake
-    lake.client.put_object(Bucket=lake.settings.bucket, Key=lake.name(name), Body=b"{")
+    lake.client.put_object(Bucket=lake.settings.bucket, Key=lake.object_name(name), Body=b"{")
     syncd = command(broken, orders)
 
     listed, shown = (syncd.say("quarantine", word, "--json") for word in ("list", "show"))
@@ -215,23 +215,23 @@ def test_nothing_in_quarantine_is_said_so(travelling: Travel, command: Make) -> 
     assert "nothing to do" in syncd.say("quarantine", "replay", "--extract-only").out
 
 
-def test_a_file_that_is_gone_leaves_data_in_doubt(travelling: Travel, command: Make, lake: Lake) -> None:
+def test_a_file_that_is_gone_leaves_data_in_doubt(travelling: Travel, command: Make, lake: S3Lake) -> None:
     orders = travelling()
     filled(orders)
     syncd = command(orders)
     [file] = [one["file"] for one in told(syncd.say("quarantine", "list", "--json"))["files"]]
-    lake.drop([file])
+    lake.delete_objects([file])
 
     done = syncd.say("quarantine", "list", "--json", "-t", orders.table, "--batch", "1-1")
 
     assert (done.code, told(done)["files"][0]["state"]) == (7, "gone")
 
 
-def replay(syncd: Command, orders: Travelling, *, ttl: float = 30.0) -> Outcome:
+def replay(syncd: Command, orders: Travelling, *, ttl: float = 30.0) -> ExtractOutcome:
     settings = read_settings(syncd.config, os.environ)
     stream = next(stream for stream in settings.streams if stream.table == orders.table)
-    with Service(settings, environ=os.environ, tell=lambda _event: None, ttl=ttl) as service:
-        outcome = service.replay(stream, Pass(wait=timedelta(seconds=10)), batch=None, lands=False)
+    with StageService(settings, environ=os.environ, emit=lambda _event: None, lease_ttl_seconds=ttl) as service:
+        outcome = service.replay(stream, PassOptions(horizon_wait=timedelta(seconds=10)), batch=None, will_load=False)
     assert outcome.error is None, outcome.error
     return outcome
 
@@ -267,14 +267,17 @@ def whole(orders: Travelling, loader: Loader, warehouse: Reader) -> None:
     assert warehouse.rows(orders, "id, name", order="1") == [
         (1, "row 1"), (2, "newer"), (3, "row 3"), (4, "row 4"), (5, "row 5"),
     ]  # fmt: skip
-    state = loader.journal.newest(orders.stream.stem)
+    state = loader.journal.read_newest(orders.stream.stem)
     assert state
-    chain = Chain(loader.journal, orders.stream)
-    links = [chain.required(batch) for batch in state.chain.ids(after=ORIGIN)]
-    assert [(str(link.origin), link.rows) for link in links if link.kind is Kind.REPLAY] == [("1-1", 3), ("1-2", 1)]
+    chain = BatchChain(loader.journal, orders.stream)
+    links = [chain.require_link(batch) for batch in state.required_extract_progress.batch_ids(after=BEFORE_FIRST_BATCH)]
+    assert [(str(link.origin), link.rows) for link in links if link.kind is BatchKind.REPLAY] == [
+        ("1-1", 3),
+        ("1-2", 1),
+    ]
     assert [batch for batch, _, _ in warehouse.ledger(orders)] == [10**12 + link.id.seq for link in links]
     named = {key for link in links for key in link.files}
-    assert {key for key, _ in loader.lake.stray(f"data/{orders.stream.chain_stem}/")} == named
+    assert {key for key, _ in loader.lake.list_objects(f"data/{orders.stream.chain_stem}/")} == named
 
 
 @pytest.mark.parametrize(
@@ -285,7 +288,7 @@ def test_a_replay_killed_anywhere_and_run_again_brings_each_row_back_once(
 ) -> None:
     orders = story(travelling, loader)
     syncd = command(orders, more=TRUNCATE)
-    state = loader.journal.newest(orders.stream.stem)
+    state = loader.journal.read_newest(orders.stream.stem)
     assert state
     where = point.replace("+1", str(state.revision + 1)).replace("+2", str(state.revision + 2))
     with victim(syncd, orders, where, signal.SIGKILL) as killed:

@@ -36,7 +36,7 @@ def kill(loader: Loader, orders: Prepared) -> Iterator[Callable[[str], None]]:
     """Lands in a process that is killed at a point."""
 
     def kill(point: str) -> None:
-        state, settings = loader.journal.newest(orders.stream.stem), orders.settings
+        state, settings = loader.journal.read_newest(orders.stream.stem), orders.settings
         assert state
         assert settings.target
         told = {"point": point.format(landed=state.revision + 2), "signal": signal.SIGKILL}  # behind that of its claim

@@ -6,13 +6,13 @@ from dataclasses import replace
 import pymysql
 import pytest
 
-from syncd.concurrency.polling import until
+from syncd.concurrency.polling import wait_until
 from syncd.sandbox.faults.tcp import TcpProxy
 from syncd.sandbox.mysql import MySqlAddress
 from syncd.sandbox.running_sandbox import Sandbox
 from syncd.sandbox.shop.schema import count_rows, drop_tables
-from syncd.sandbox.shop.seed import Size, seed_shop
-from syncd.sandbox.shop.writer import Writer
+from syncd.sandbox.shop.seed import ShopSize, seed_shop
+from syncd.sandbox.shop.writer import ShopWriter
 
 pytestmark = pytest.mark.services
 LOST = (pymysql.err.OperationalError, pymysql.err.InterfaceError)
@@ -57,7 +57,7 @@ def test_a_killed_connection_loses_what_it_had_not_committed(table: MySqlAddress
 
         with pytest.raises(LOST):
             cursor.execute("INSERT INTO t VALUES (3)")
-    assert until(lambda: open_transactions(table) == 0, within=60)
+    assert wait_until(lambda: open_transactions(table) == 0, timeout_seconds=60)
     assert rows(table) == [1]
 
 
@@ -72,7 +72,7 @@ def test_a_cut_wire_loses_what_was_not_committed(table: MySqlAddress, wire: TcpP
 
         with pytest.raises(LOST):
             cursor.execute("INSERT INTO t VALUES (3)")
-    assert until(lambda: open_transactions(table) == 0, within=60)
+    assert wait_until(lambda: open_transactions(table) == 0, timeout_seconds=60)
     assert rows(table) == [1]
     with through.connect() as client, client.cursor() as cursor:
         cursor.execute("INSERT INTO t VALUES (4)")
@@ -81,7 +81,7 @@ def test_a_cut_wire_loses_what_was_not_committed(table: MySqlAddress, wire: TcpP
 
 def test_a_frozen_wire_is_noticed_by_a_time_limit_alone(table: MySqlAddress, wire: TcpProxy) -> None:
     through = replace(table, port=wire.port)
-    with through.connect(silence=SILENCE) as client, client.cursor() as cursor:
+    with through.connect(timeout_seconds=SILENCE) as client, client.cursor() as cursor:
         wire.freeze()
 
         with pytest.raises(LOST, match="timed out"):
@@ -93,7 +93,7 @@ def test_a_frozen_wire_is_noticed_by_a_time_limit_alone(table: MySqlAddress, wir
 def test_what_was_sent_into_a_frozen_wire_may_still_arrive(table: MySqlAddress, wire: TcpProxy) -> None:
     """Why an outcome is unknown, not failed: the client gave up, and the row appears afterwards."""
     through = replace(table, port=wire.port)
-    with through.connect(silence=SILENCE) as client, client.cursor() as cursor:
+    with through.connect(timeout_seconds=SILENCE) as client, client.cursor() as cursor:
         wire.freeze()
         with pytest.raises(LOST):
             cursor.execute("INSERT INTO t VALUES (1)")
@@ -101,7 +101,7 @@ def test_what_was_sent_into_a_frozen_wire_may_still_arrive(table: MySqlAddress, 
 
         wire.thaw()
 
-        assert until(lambda: rows(table) == [1], within=60)
+        assert wait_until(lambda: rows(table) == [1], timeout_seconds=60)
 
 
 def test_a_refusing_port_stops_new_connections_only(table: MySqlAddress, wire: TcpProxy) -> None:
@@ -138,11 +138,11 @@ def test_a_restart_keeps_what_was_committed_and_the_port(own: Sandbox, table: My
 def test_a_writer_goes_on_through_cuts_and_counts_what_it_cannot_know(own: Sandbox) -> None:
     with own.mysql.connect() as connection:
         drop_tables(connection)
-        seed_shop(connection, Size(orders=500))
+        seed_shop(connection, ShopSize(orders=500))
         before = count_rows(connection)
-    with TcpProxy(own.mysql.port) as wire, Writer(replace(own.mysql, port=wire.port), rate=400) as writer:
+    with TcpProxy(own.mysql.port) as wire, ShopWriter(replace(own.mysql, port=wire.port), rate=400) as writer:
         for cuts in range(1, 6):
-            assert until(lambda seen=cuts: writer.done().transactions >= 40 * seen, within=120)  # type: ignore[misc]
+            assert wait_until(lambda seen=cuts: writer.summary().transactions >= 40 * seen, timeout_seconds=120)  # type: ignore[misc]
             wire.cut()
         done = writer.stop()
 

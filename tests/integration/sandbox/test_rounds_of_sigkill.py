@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import redshift_connector
 
-from syncd.concurrency.polling import until
+from syncd.concurrency.polling import wait_until
 from syncd.sandbox.process import ProcessId, find_marked
 from syncd.sandbox.running_sandbox import Sandbox
-from syncd.sandbox.shop.shop_setup import stand_up
-from syncd.sandbox.shop.writer import Writer
-from syncd.sandbox.supervisor import Stand
+from syncd.sandbox.shop.shop_setup import ensure_shop
+from syncd.sandbox.shop.writer import ShopWriter
+from syncd.sandbox.supervisor import ServiceState
 from syncd.sandbox.warehouse import RedshiftAddress
 
 pytestmark = pytest.mark.services
@@ -25,7 +25,7 @@ def kill_everything(directory: Path) -> None:
     processes = marked(directory)
     for process in processes:
         process.send(signal.SIGKILL)
-    assert until(lambda: not any(process.alive() for process in processes), within=60)
+    assert wait_until(lambda: not any(process.is_alive() for process in processes), timeout_seconds=60)
     assert marked(directory) == []
 
 
@@ -53,7 +53,7 @@ def play(directory: Path, environ: dict[str, str], rounds: int) -> None:
     rows = 0
     for number in range(rounds):
         assert all(found.started_now for found in box.up())
-        shop = stand_up(box.directory, box.mysql, orders=200, seed=1, given=False)
+        shop = ensure_shop(box.directory, box.mysql, orders=200, seed=1, is_external=False)
         assert shop.seeded_now is (number == 0)
         with box.mysql.connect() as connection, connection.cursor() as cursor:
             cursor.execute("CREATE TABLE IF NOT EXISTS rounds (number INT PRIMARY KEY)")
@@ -64,15 +64,15 @@ def play(directory: Path, environ: dict[str, str], rounds: int) -> None:
             (count,) = cursor.fetchone()
         assert count >= rows
         assert landed(box.redshift, number) == list(range(number))
-        client = box.s3.client()
+        client = box.s3.make_client()
         listed = client.list_objects_v2(Bucket=box.s3.bucket).get("Contents", [])
         assert [item["Key"] for item in listed] == [f"round/{n:02}" for n in range(number)]
         client.put_object(Bucket=box.s3.bucket, Key=f"round/{number:02}", Body=b"x" * number)
-        with Writer(box.mysql, rate=500, seed=number) as writer:
-            assert until(lambda: writer.done().transactions >= 20, within=120)
+        with ShopWriter(box.mysql, rate=500, seed=number) as writer:
+            assert wait_until(lambda: writer.summary().transactions >= 20, timeout_seconds=120)
             kill_everything(box.directory)
             done = writer.stop()
-        assert {found.stand for found in box.status()} == {Stand.KILLED}
+        assert {found.state for found in box.status()} == {ServiceState.KILLED}
         rows = count + done.inserted.get("orders", 0) - done.deleted.get("orders", 0)
         rows -= done.unknown  # each of them may have deleted one
     box.up()

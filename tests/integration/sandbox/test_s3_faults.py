@@ -13,8 +13,8 @@ from botocore.exceptions import (
     ResponseStreamingError,
 )
 
-from syncd.concurrency.polling import until
-from syncd.sandbox.faults.s3 import Fault, Request, S3Proxy, Wrong
+from syncd.concurrency.polling import wait_until
+from syncd.sandbox.faults.s3 import S3Fault, S3FaultKind, S3Proxy, S3Request
 from syncd.sandbox.running_sandbox import Sandbox
 from syncd.sandbox.s3 import S3Address
 
@@ -35,7 +35,7 @@ def proxy(shared: Sandbox) -> Iterator[S3Proxy]:
 @pytest.fixture
 def server(shared: Sandbox) -> Iterator["S3Client"]:
     """The server itself, asked behind the proxy's back."""
-    client = shared.s3.client()
+    client = shared.s3.make_client()
     yield client
     client.close()
 
@@ -46,7 +46,7 @@ def connect(proxy: S3Proxy, shared: Sandbox) -> Iterator[Callable[..., "S3Client
 
     def through_the_proxy(attempts: int = 1, silence: float = 30.0) -> "S3Client":
         address = S3Address(endpoint=proxy.endpoint, access_key="sandbox", secret_key="sandbox")
-        made.append(address.client(attempts=attempts, silence=silence))
+        made.append(address.make_client(attempts=attempts, timeout_seconds=silence))
         return made[-1]
 
     yield through_the_proxy
@@ -61,11 +61,11 @@ def holds(server: "S3Client", key: str) -> bytes | None:
         return None
 
 
-def put(request: Request) -> bool:
+def put(request: S3Request) -> bool:
     return request.method == "PUT"
 
 
-def get(request: Request) -> bool:
+def get(request: S3Request) -> bool:
     return request.method == "GET"
 
 
@@ -86,8 +86,8 @@ def test_without_faults_everything_passes_unchanged(
     assert answer["Metadata"] == {"a": "b"}
     assert client.head_object(Bucket=BUCKET, Key="pass/ü +%")["ContentLength"] == len(BODY)
     assert [item["Key"] for item in client.list_objects_v2(Bucket=BUCKET, Prefix="pass/")["Contents"]] == ["pass/ü +%"]
-    assert [request.method for request in proxy.seen] == ["PUT", "GET", "HEAD", "GET"]
-    assert proxy.seen[0].key == "pass/ü +%"
+    assert [request.method for request in proxy.requests] == ["PUT", "GET", "HEAD", "GET"]
+    assert proxy.requests[0].key == "pass/ü +%"
 
 
 @pytest.mark.parametrize(("status", "code"), [(500, "InternalError"), (503, "SlowDown")])
@@ -95,7 +95,7 @@ def test_an_error_answer_changes_nothing(
     proxy: S3Proxy, connect: Callable[..., "S3Client"], server: "S3Client", status: int, code: str
 ) -> None:
     key = f"error/{status}"
-    proxy.tell(Fault(wrong=Wrong.ERROR, status=status, code=code, applies=put))
+    proxy.inject(S3Fault(kind=S3FaultKind.ERROR, status=status, code=code, matches=put))
 
     with pytest.raises(ClientError) as caught:
         connect().put_object(Bucket=BUCKET, Key=key, Body=BODY)
@@ -107,18 +107,18 @@ def test_an_error_answer_changes_nothing(
 def test_a_client_that_tries_again_gets_through(
     proxy: S3Proxy, connect: Callable[..., "S3Client"], server: "S3Client"
 ) -> None:
-    fault = proxy.tell(Fault(wrong=Wrong.ERROR, status=503, code="SlowDown", applies=put, times=2))
+    fault = proxy.inject(S3Fault(kind=S3FaultKind.ERROR, status=503, code="SlowDown", matches=put, times=2))
 
     connect(attempts=3).put_object(Bucket=BUCKET, Key="error/again", Body=BODY)
 
-    assert len(fault.met) == 2
+    assert len(fault.matched_requests) == 2
     assert holds(server, "error/again") == BODY
 
 
 def test_an_error_after_the_write_leaves_the_write(
     proxy: S3Proxy, connect: Callable[..., "S3Client"], server: "S3Client"
 ) -> None:
-    proxy.tell(Fault(wrong=Wrong.ERROR_AFTER, applies=put))
+    proxy.inject(S3Fault(kind=S3FaultKind.ERROR_AFTER, matches=put))
 
     with pytest.raises(ClientError) as caught:
         connect().put_object(Bucket=BUCKET, Key="after", Body=BODY)
@@ -128,7 +128,7 @@ def test_an_error_after_the_write_leaves_the_write(
 
 
 def test_a_lost_answer_leaves_the_write(proxy: S3Proxy, connect: Callable[..., "S3Client"], server: "S3Client") -> None:
-    proxy.tell(Fault(wrong=Wrong.LOST, applies=put))
+    proxy.inject(S3Fault(kind=S3FaultKind.LOST, matches=put))
 
     with pytest.raises((ConnectionClosedError, HTTPClientError)):
         connect().put_object(Bucket=BUCKET, Key="lost", Body=BODY)
@@ -140,7 +140,7 @@ def test_a_lost_answer_makes_a_conditional_write_meet_itself(
     proxy: S3Proxy, connect: Callable[..., "S3Client"], server: "S3Client"
 ) -> None:
     """Why every write-once object carries its writer's nonce: this 412 is about our own object."""
-    proxy.tell(Fault(wrong=Wrong.LOST, applies=put))
+    proxy.inject(S3Fault(kind=S3FaultKind.LOST, matches=put))
 
     with pytest.raises(ClientError) as caught:
         connect(attempts=3).put_object(Bucket=BUCKET, Key="once", Body=b"mine", IfNoneMatch="*")
@@ -152,7 +152,7 @@ def test_a_lost_answer_makes_a_conditional_write_meet_itself(
 def test_a_cut_connection_changes_nothing(
     proxy: S3Proxy, connect: Callable[..., "S3Client"], server: "S3Client"
 ) -> None:
-    proxy.tell(Fault(wrong=Wrong.CUT, applies=put))
+    proxy.inject(S3Fault(kind=S3FaultKind.CUT, matches=put))
 
     with pytest.raises((ConnectionClosedError, HTTPClientError)):
         connect().put_object(Bucket=BUCKET, Key="cut", Body=BODY)
@@ -161,7 +161,7 @@ def test_a_cut_connection_changes_nothing(
 
 
 def test_a_slow_answer_arrives(proxy: S3Proxy, connect: Callable[..., "S3Client"], server: "S3Client") -> None:
-    proxy.tell(Fault(wrong=Wrong.SLOW, seconds=0.3, applies=put))
+    proxy.inject(S3Fault(kind=S3FaultKind.SLOW, seconds=0.3, matches=put))
 
     connect().put_object(Bucket=BUCKET, Key="slow", Body=BODY)
 
@@ -171,21 +171,21 @@ def test_a_slow_answer_arrives(proxy: S3Proxy, connect: Callable[..., "S3Client"
 def test_a_write_lands_after_its_client_gave_up(
     proxy: S3Proxy, connect: Callable[..., "S3Client"], server: "S3Client"
 ) -> None:
-    proxy.tell(Fault(wrong=Wrong.SLOW, seconds=60, applies=put))
+    proxy.inject(S3Fault(kind=S3FaultKind.SLOW, seconds=60, matches=put))
 
     with pytest.raises(ReadTimeoutError):
         connect(silence=0.3).put_object(Bucket=BUCKET, Key="late", Body=BODY)
 
     assert holds(server, "late") is None
-    proxy.behave()
-    assert until(lambda: holds(server, "late") == BODY, within=60)
+    proxy.clear_faults()
+    assert wait_until(lambda: holds(server, "late") == BODY, timeout_seconds=60)
 
 
 def test_a_truncated_read_is_noticed_and_the_object_is_whole(
     proxy: S3Proxy, connect: Callable[..., "S3Client"], server: "S3Client"
 ) -> None:
     server.put_object(Bucket=BUCKET, Key="short", Body=BODY)
-    proxy.tell(Fault(wrong=Wrong.TRUNCATED, body_bytes=1000, applies=get))
+    proxy.inject(S3Fault(kind=S3FaultKind.TRUNCATED, body_bytes=1000, matches=get))
 
     with pytest.raises((IncompleteReadError, ResponseStreamingError)):
         connect().get_object(Bucket=BUCKET, Key="short")["Body"].read()
@@ -196,7 +196,9 @@ def test_a_truncated_read_is_noticed_and_the_object_is_whole(
 def test_a_fault_meets_only_what_it_applies_to(
     proxy: S3Proxy, connect: Callable[..., "S3Client"], server: "S3Client"
 ) -> None:
-    fault = proxy.tell(Fault(wrong=Wrong.ERROR, applies=lambda request: put(request) and request.key.endswith(".json")))
+    fault = proxy.inject(
+        S3Fault(kind=S3FaultKind.ERROR, matches=lambda request: put(request) and request.key.endswith(".json"))
+    )
     client = connect()
 
     client.put_object(Bucket=BUCKET, Key="only/a.parquet", Body=BODY)
@@ -204,6 +206,6 @@ def test_a_fault_meets_only_what_it_applies_to(
         client.put_object(Bucket=BUCKET, Key="only/a.json", Body=BODY)
     client.put_object(Bucket=BUCKET, Key="only/b.json", Body=BODY)
 
-    assert [request.key for request in fault.met] == ["only/a.json"]
+    assert [request.key for request in fault.matched_requests] == ["only/a.json"]
     assert holds(server, "only/a.json") is None
     assert holds(server, "only/b.json") == BODY

@@ -27,7 +27,7 @@ def box(tmp_path_factory: pytest.TempPathFactory, environ: dict[str, str]) -> It
 
 @pytest.fixture
 def client(box: Sandbox) -> "S3Client":
-    return box.s3.client()
+    return box.s3.make_client()
 
 
 def at_once(address: S3Address, key: str, *, replaces: str | None = None) -> list[int]:
@@ -35,7 +35,7 @@ def at_once(address: S3Address, key: str, *, replaces: str | None = None) -> lis
     start, statuses = threading.Barrier(MANY), [0] * MANY
 
     def write(place: int) -> None:
-        client = address.client(attempts=1)
+        client = address.make_client(attempts=1)
         start.wait()
         try:
             body = str(place).encode() * 5000

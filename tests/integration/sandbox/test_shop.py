@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from syncd.concurrency.polling import until
+from syncd.concurrency.polling import wait_until
 from syncd.sandbox.mysql import MySqlAddress
 from syncd.sandbox.running_sandbox import Sandbox
 from syncd.sandbox.shop.schema import TABLES, count_rows, drop_tables
-from syncd.sandbox.shop.seed import CHUNK, Size, seed_shop
-from syncd.sandbox.shop.shop_setup import NOTE, stand_up
-from syncd.sandbox.shop.writer import Writer
+from syncd.sandbox.shop.seed import CHUNK_ROWS, ShopSize, seed_shop
+from syncd.sandbox.shop.shop_setup import NOTE_FILE, ensure_shop
+from syncd.sandbox.shop.writer import ShopWriter
 
 pytestmark = pytest.mark.services
 
@@ -37,7 +37,7 @@ def content(address: MySqlAddress) -> dict[str, list[tuple[object, ...]]]:
 def seeded(address: MySqlAddress, orders: int, seed: int) -> dict[str, list[tuple[object, ...]]]:
     with address.connect() as connection:
         drop_tables(connection)
-        seed_shop(connection, Size(orders=orders), seed=seed)
+        seed_shop(connection, ShopSize(orders=orders), seed=seed)
     return content(address)
 
 
@@ -60,10 +60,10 @@ def test_both_kinds_of_server_make_the_same_rows(address: MySqlAddress, own: San
     assert comparable(seeded(own.mysql, 300, seed=7)) == comparable(seeded(address, 300, seed=7))
 
 
-@pytest.mark.parametrize("orders", [0, 1, CHUNK + 1])
+@pytest.mark.parametrize("orders", [0, 1, CHUNK_ROWS + 1])
 def test_a_shop_of_any_size(address: MySqlAddress, orders: int) -> None:
     with address.connect() as connection:
-        rows = seed_shop(connection, Size(orders=orders)).rows
+        rows = seed_shop(connection, ShopSize(orders=orders)).rows
 
     assert rows["orders"] == orders
     assert rows["customers"] == max(1, orders // 10)
@@ -73,7 +73,7 @@ def test_a_shop_of_any_size(address: MySqlAddress, orders: int) -> None:
 
 def test_the_orders_have_twelve_columns_of_mixed_types(address: MySqlAddress) -> None:
     with address.connect() as connection, connection.cursor() as cursor:
-        seed_shop(connection, Size(orders=1))
+        seed_shop(connection, ShopSize(orders=1))
         cursor.execute(
             "SELECT data_type FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = 'orders'"
         )
@@ -85,7 +85,7 @@ def test_the_orders_have_twelve_columns_of_mixed_types(address: MySqlAddress) ->
 
 def test_a_change_stamps_the_row_by_the_servers_clock(address: MySqlAddress) -> None:
     with address.connect() as connection, connection.cursor() as cursor:
-        seed_shop(connection, Size(orders=10))
+        seed_shop(connection, ShopSize(orders=10))
         cursor.execute("SELECT MAX(update_at), UTC_TIMESTAMP(6) FROM orders")
         newest, before = cursor.fetchone()
         assert newest < datetime(2026, 1, 1)  # noqa: DTZ001 - as the driver gives it
@@ -98,30 +98,30 @@ def test_a_change_stamps_the_row_by_the_servers_clock(address: MySqlAddress) -> 
 
 def test_a_half_filled_shop_is_made_anew(address: MySqlAddress, tmp_path: Path) -> None:
     with address.connect() as connection:
-        seed_shop(connection, Size(orders=5))
+        seed_shop(connection, ShopSize(orders=5))
 
-    shop = stand_up(tmp_path, address, orders=20, seed=1, given=False)
+    shop = ensure_shop(tmp_path, address, orders=20, seed=1, is_external=False)
 
     assert shop.seeded_now
     assert shop.rows["orders"] == 20
-    assert not stand_up(tmp_path, address, orders=99, seed=1, given=False).seeded_now
+    assert not ensure_shop(tmp_path, address, orders=99, seed=1, is_external=False).seeded_now
 
 
 def test_the_tables_of_a_given_server_stay_as_they_are(address: MySqlAddress, tmp_path: Path) -> None:
     with address.connect() as connection:
-        seed_shop(connection, Size(orders=5))
+        seed_shop(connection, ShopSize(orders=5))
 
-    shop = stand_up(tmp_path, address, orders=20, seed=1, given=True)
+    shop = ensure_shop(tmp_path, address, orders=20, seed=1, is_external=True)
 
     assert (shop.seeded_now, shop.rows["orders"]) == (False, 5)
-    assert not (tmp_path / NOTE).exists()
+    assert not (tmp_path / NOTE_FILE).exists()
 
 
 def test_a_writer_counts_what_it_did(address: MySqlAddress) -> None:
     with address.connect() as connection:
-        before = seed_shop(connection, Size(orders=200)).rows
+        before = seed_shop(connection, ShopSize(orders=200)).rows
 
-    done = Writer(address, rate=10_000, at_most=400).start().wait(within=300)
+    done = ShopWriter(address, rate=10_000, at_most=400).start().wait(timeout_seconds=300)
 
     with address.connect() as connection:
         after = count_rows(connection)
@@ -138,17 +138,17 @@ def test_the_same_seed_writes_the_same_load(address: MySqlAddress) -> None:
     for _ in range(2):
         with address.connect() as connection:
             drop_tables(connection)
-            seed_shop(connection, Size(orders=200))
-        loads.append(Writer(address, rate=10_000, at_most=100, seed=3).start().wait(within=300))
+            seed_shop(connection, ShopSize(orders=200))
+        loads.append(ShopWriter(address, rate=10_000, at_most=100, seed=3).start().wait(timeout_seconds=300))
 
     assert [load.inserted for load in loads[:1]] == [load.inserted for load in loads[1:]]
 
 
 def test_a_writer_keeps_its_rate_and_stops_when_told(address: MySqlAddress) -> None:
     with address.connect() as connection:
-        seed_shop(connection, Size(orders=50))
-    with Writer(address, rate=100) as writer:
-        assert until(lambda: writer.done().transactions >= 100, within=120)
+        seed_shop(connection, ShopSize(orders=50))
+    with ShopWriter(address, rate=100) as writer:
+        assert wait_until(lambda: writer.summary().transactions >= 100, timeout_seconds=120)
         done = writer.stop()
 
     assert done.transactions / done.seconds < 110
@@ -159,10 +159,10 @@ def test_a_writer_keeps_its_rate_and_stops_when_told(address: MySqlAddress) -> N
             return int(cursor.fetchone()[0])
 
         # A server hears a little later than its clients that they are gone.
-        assert until(lambda: connections() == 1, within=60)
+        assert wait_until(lambda: connections() == 1, timeout_seconds=60)
 
 
 def test_a_bug_in_a_writer_is_not_swallowed(address: MySqlAddress) -> None:
     """The tables are missing: no load can be written, and whoever waits must hear of it."""
     with pytest.raises(Exception, match="doesn't exist"):
-        Writer(address, rate=100).start().wait(within=120)
+        ShopWriter(address, rate=100).start().wait(timeout_seconds=120)

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from syncd.concurrency.polling import until
+from syncd.concurrency.polling import wait_until
 from syncd.errors import LakeDown, SourceDown
 from syncd.sandbox.ports import LOOPBACK
 from syncd.sandbox.process import ProcessId
 from syncd.sandbox.running_sandbox import Sandbox
-from syncd.sandbox.state_file import FILE, read_state
-from syncd.sandbox.supervisor import Stand, take_down
+from syncd.sandbox.state_file import STATE_FILE, read_state
+from syncd.sandbox.supervisor import ServiceState, stop_services
 
 pytestmark = pytest.mark.services
 Remains = Callable[[Path], list[ProcessId]]
@@ -35,7 +35,7 @@ def test_up_returns_when_real_servers_serve(shared: Sandbox) -> None:
     with shared.mysql.connect() as connection, connection.cursor() as cursor:
         cursor.execute("SELECT 6 * 7, @@time_zone")
         assert cursor.fetchone() == (42, "+00:00")
-    client = shared.s3.client()
+    client = shared.s3.make_client()
     client.put_object(Bucket=shared.s3.bucket, Key="up/a", Body=b"here")
     assert client.get_object(Bucket=shared.s3.bucket, Key="up/a")["Body"].read() == b"here"
 
@@ -55,23 +55,23 @@ def test_down_ends_its_own_processes_and_keeps_their_data(box: Sandbox, shared: 
     with box.mysql.connect() as connection, connection.cursor() as cursor:
         cursor.execute("CREATE TABLE kept (id INT PRIMARY KEY)")
         cursor.execute("INSERT INTO kept VALUES (7)")
-    box.s3.client().put_object(Bucket="lake", Key="kept", Body=b"7")
+    box.s3.make_client().put_object(Bucket="lake", Key="kept", Body=b"7")
     others = pids(shared)
 
     assert box.down() == ["mysql", "s3"]
 
     assert remains(box.directory) == []
     assert pids(shared) == others
-    assert [found.stand for found in box.status()] == [Stand.STOPPED] * 2
+    assert [found.state for found in box.status()] == [ServiceState.STOPPED] * 2
     box.up()
     with box.mysql.connect() as connection, connection.cursor() as cursor:
         cursor.execute("SELECT id FROM kept")
         assert cursor.fetchone() == (7,)
-    assert box.s3.client().get_object(Bucket="lake", Key="kept")["Body"].read() == b"7"
+    assert box.s3.make_client().get_object(Bucket="lake", Key="kept")["Body"].read() == b"7"
 
 
 def test_down_where_nothing_ran_says_so(tmp_path: Path) -> None:
-    assert take_down(tmp_path / "never") == []
+    assert stop_services(tmp_path / "never") == []
 
 
 def test_a_killed_service_is_seen_and_started_again(box: Sandbox) -> None:
@@ -81,7 +81,10 @@ def test_a_killed_service_is_seen_and_started_again(box: Sandbox) -> None:
 
     killed.kill()
 
-    assert {found.name: found.stand for found in box.status()} == {"mysql": Stand.RUNNING, "s3": Stand.KILLED}
+    assert {found.name: found.state for found in box.status()} == {
+        "mysql": ServiceState.RUNNING,
+        "s3": ServiceState.KILLED,
+    }
     after = {found.name: found for found in box.up()}
     assert after["mysql"].pid == before["mysql"].pid
     assert after["s3"].started_now
@@ -93,11 +96,11 @@ def test_a_server_that_stopped_answering_is_replaced(box: Sandbox, remains: Rema
     frozen = read_state(box.directory)["mysql"].process
     assert frozen is not None
     frozen.send(signal.SIGSTOP)
-    assert {found.name: found.stand for found in box.status()}["mysql"] is Stand.SILENT
+    assert {found.name: found.state for found in box.status()}["mysql"] is ServiceState.SILENT
 
     box.up()
 
-    assert not frozen.alive()
+    assert not frozen.is_alive()
     assert len(remains(box.directory)) == 2
 
 
@@ -105,12 +108,12 @@ def test_a_server_that_stopped_answering_is_replaced(box: Sandbox, remains: Rema
 def test_processes_are_found_again_without_the_state_file(box: Sandbox, remains: Remains, damage: str | None) -> None:
     box.up()
     before = remains(box.directory)
-    state = box.directory / FILE
+    state = box.directory / STATE_FILE
     state.unlink() if damage is None else state.write_text(damage)
 
     box.up()
 
-    assert not any(process.alive() for process in before)
+    assert not any(process.is_alive() for process in before)
     assert len(remains(box.directory)) == 2
 
 
@@ -167,7 +170,7 @@ def test_given_servers_are_used_and_never_ended(
 
     standing = box.up()
 
-    assert [found.stand for found in standing] == [Stand.GIVEN, Stand.GIVEN]
+    assert [found.state for found in standing] == [ServiceState.GIVEN, ServiceState.GIVEN]
     assert box.mysql == shared.mysql
     assert box.s3.endpoint == shared.s3.endpoint
     assert box.down() == []
@@ -199,7 +202,7 @@ def test_an_up_killed_on_its_way_is_made_good_by_the_next(
         again.communicate()
     assert again.returncode == 0
 
-    assert [found.stand for found in box.status()] == [Stand.RUNNING] * 3
+    assert [found.state for found in box.status()] == [ServiceState.RUNNING] * 3
     with box.mysql.connect() as connection, connection.cursor() as cursor:
         cursor.execute("SELECT COUNT(*) FROM orders")
         assert cursor.fetchone() == (1000,)
@@ -213,12 +216,12 @@ def test_what_an_interrupted_user_of_it_started_ends_and_what_ran_before_stays(
     directory = tmp_path / "box"
     box = Sandbox(directory, services=["s3"], environ=environ)
 
-    with pytest.raises(KeyboardInterrupt), box.starting():
+    with pytest.raises(KeyboardInterrupt), box.up_or_undo():
         raise KeyboardInterrupt
     assert remains(directory) == []
 
     box.up()
-    with pytest.raises(KeyboardInterrupt), box.starting():
+    with pytest.raises(KeyboardInterrupt), box.up_or_undo():
         raise KeyboardInterrupt
     assert len(remains(directory)) == 1
     box.down()
@@ -235,4 +238,4 @@ def test_an_up_that_is_interrupted_leaves_nothing_running(
         up.communicate()
     assert up.returncode == 130
 
-    assert until(lambda: remains(directory) == [], within=60)
+    assert wait_until(lambda: remains(directory) == [], timeout_seconds=60)

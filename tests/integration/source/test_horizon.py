@@ -12,9 +12,9 @@ import pytest
 from syncd.errors import SourceUnfit
 from syncd.mysql.connection import Connection, connect
 from syncd.mysql.shared_horizon import ServerHorizons
-from syncd.ports.request_stats import Asking, Call, HorizonHeld, SourceAsked
-from syncd.ports.source import Asked, Horizon, TableName
-from syncd.s3.note_store import StoredNotes
+from syncd.ports.request_stats import ExternalCall, HorizonLagMeasured, SourceQueried, SourceQueryPurpose
+from syncd.ports.source import Horizon, HorizonRequest, TableName
+from syncd.s3.note_store import StoredHorizonNotes
 from syncd.settings import Secret, SourceSettings, Tls
 from tests.services.clients import Client, eventually, is_gone, state_of
 from watermarks.stores.memory import MemoryStore
@@ -50,18 +50,18 @@ class Polls:
 
     def __init__(self, server: "SourceServer", *, user: str = "", store: MemoryStore | None = None) -> None:
         settings = settings_of(server, user)
-        keeper = StoredNotes(store=store or MemoryStore(), source="shop")
-        self.calls = list[Call]()
+        keeper = StoredHorizonNotes(store=store or MemoryStore(), source="shop")
+        self.calls = list[ExternalCall]()
         self.opened: list[Connection] = []
 
         def open_() -> Connection:
             self.opened.append(connect(settings))
             return self.opened[-1]
 
-        self.horizons = ServerHorizons(settings, open_, keeper, shared_for=0, meter=self.calls.append)
+        self.horizons = ServerHorizons(settings, open_, keeper, shared_seconds=0, meter=self.calls.append)
 
     def of(self, table: TableName = T, *, mark: datetime | None = None) -> Horizon:
-        return self.horizons.of([Asked(table=table, mark=mark)])[table]
+        return self.horizons.get_horizons([HorizonRequest(table=table, mark=mark)])[table]
 
     def bound(self, table: TableName = T) -> datetime:
         bound = self.of(table).bound
@@ -137,9 +137,9 @@ def test_how_long_it_is_held_is_counted_and_so_is_each_poll(
 
     polls.of()
 
-    [asked] = [call for call in polls.calls if isinstance(call, SourceAsked)]
-    [held] = [call for call in polls.calls if isinstance(call, HorizonHeld)]
-    assert (asked.source, asked.about) == ("shop", Asking.HORIZON)
+    [asked] = [call for call in polls.calls if isinstance(call, SourceQueried)]
+    [held] = [call for call in polls.calls if isinstance(call, HorizonLagMeasured)]
+    assert (asked.source, asked.purpose) == ("shop", SourceQueryPurpose.HORIZON)
     assert asked.seconds > 0
     assert held.source == "shop"
     assert held.seconds >= 1
@@ -441,11 +441,11 @@ def test_first_poll_waits_for_transactions_by_name_and_not_for_ever(
     polls = Polls(server)
 
     with pytest.raises(SourceUnfit, match=r"shop\.t is complete: waits for transaction \d+, user syncd"):
-        polls.horizons.known([Asked(table=T)], within=timedelta(seconds=0.5))
+        polls.horizons.wait_for_horizons([HorizonRequest(table=T)], within=timedelta(seconds=0.5))
 
     assert polls.of(mark=stamp - timedelta(hours=1)).bound == stamp - timedelta(hours=1)
     writer.run("COMMIT")
-    bound = polls.horizons.known([Asked(table=T)], within=timedelta(seconds=60))[T].bound
+    bound = polls.horizons.wait_for_horizons([HorizonRequest(table=T)], within=timedelta(seconds=60))[T].bound
     assert bound is not None
     assert bound > stamp
     polls.horizons.close()
@@ -559,12 +559,12 @@ def test_performance_schema_alone_gives_a_horizon_by_table(
     if server.mariadb:
         pytest.skip("MariaDB's performance schema has no data_locks, and is off by default")
     polls = Polls(server, user=user("SELECT ON performance_schema.*"))
-    first = polls.horizons.of([Asked(table=T), Asked(table=U)])
+    first = polls.horizons.get_horizons([HorizonRequest(table=T), HorizonRequest(table=U)])
     assert all(horizon.proven for horizon in first.values())
     writer = client()
     writer.run("BEGIN", "INSERT INTO u () VALUES ()")
 
-    second = polls.horizons.of([Asked(table=T), Asked(table=U)])
+    second = polls.horizons.get_horizons([HorizonRequest(table=T), HorizonRequest(table=U)])
 
     assert second[T].bound == second[T].t0
     held = second[U].bound
@@ -638,16 +638,16 @@ def test_ids_of_a_table_are_not_those_of_one_whose_name_differs_in_case(
     watcher.run("DROP TABLE IF EXISTS T", f"CREATE TABLE T {COLUMNS}", "INSERT INTO T (id) VALUES (1000)")
     watcher.run("INSERT INTO t () VALUES (), ()")
     writer = client()
-    asked = [Asked(table=T, id_column="id"), Asked(table=twin, id_column="id")]
-    polls.horizons.of(asked)
+    asked = [HorizonRequest(table=T, id_column="id"), HorizonRequest(table=twin, id_column="id")]
+    polls.horizons.get_horizons(asked)
     writer.run("BEGIN", "INSERT INTO t () VALUES ()")
     watcher.run("INSERT INTO t () VALUES ()")
 
-    found = polls.horizons.of(asked)
+    found = polls.horizons.get_horizons(asked)
 
     watcher.run("DROP TABLE T")
-    assert found[T].ids == 2, "3 is not committed yet, and 4 is"
-    assert found[twin].ids == 1000
+    assert found[T].max_complete_id == 2, "3 is not committed yet, and 4 is"
+    assert found[twin].max_complete_id == 1000
 
 
 def test_ids_commit_out_of_order_and_are_complete_in_order(polls: Polls, client: Callable[[], Client]) -> None:
@@ -656,7 +656,7 @@ def test_ids_commit_out_of_order_and_are_complete_in_order(polls: Polls, client:
     late.run("INSERT INTO t () VALUES ()")
 
     def ids() -> int | None:
-        return polls.horizons.of([Asked(table=T, id_column="id")])[T].ids
+        return polls.horizons.get_horizons([HorizonRequest(table=T, id_column="id")])[T].max_complete_id
 
     while_open = [ids() for _ in range(3)]
     early.run("COMMIT")

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 import pymysql
 import pytest
 
-from syncd.horizon import floor_to
+from syncd.horizon import truncate_to_fraction
 from syncd.mysql.connection import connect
 from syncd.mysql.shared_horizon import ServerHorizons
-from syncd.ports.source import Asked, Horizon, TableName
-from syncd.s3.note_store import StoredNotes
+from syncd.ports.source import Horizon, HorizonRequest, TableName
+from syncd.s3.note_store import StoredHorizonNotes
 from syncd.settings import Secret, SourceSettings, Tls
 from tests.services.clients import Client, eventually
 from tests.services.load import TABLES, Load, Versions
@@ -109,14 +109,14 @@ class Bounded:
         return self.tuples.versions
 
     def step(self) -> int:
-        horizons = self._horizons.of([Asked(table=name) for name in NAMES.values()])
+        horizons = self._horizons.get_horizons([HorizonRequest(table=name) for name in NAMES.values()])
         return sum(self._read(table, horizons[NAMES[table]]) for table in TABLES)
 
     def _read(self, table: str, horizon: Horizon) -> int:
         assert horizon.proven, horizon
         assert horizon.bound is not None
         self.lags.append((horizon.t0 - horizon.bound).total_seconds())
-        return self.tuples.read(table, floor_to(horizon.bound, TABLES[table]).replace(tzinfo=None))
+        return self.tuples.read(table, truncate_to_fraction(horizon.bound, TABLES[table]).replace(tzinfo=None))
 
 
 def play(server: "SourceServer", seconds: float, longest: float, report: Callable[[str], None]) -> None:
@@ -130,7 +130,9 @@ def play(server: "SourceServer", seconds: float, longest: float, report: Callabl
         tls=Tls.PREFER,
         silence=timedelta(seconds=60),
     )
-    horizons = ServerHorizons(settings, lambda: connect(settings), StoredNotes(store=MemoryStore(), source="shop"))
+    horizons = ServerHorizons(
+        settings, lambda: connect(settings), StoredHorizonNotes(store=MemoryStore(), source="shop")
+    )
     load = Load(address, longest=longest)
     load.prepare()
     with ExitStack() as stack:

@@ -12,36 +12,36 @@ from uuid import uuid4
 
 import pytest
 
-from syncd.app import Pass, Server, Service
-from syncd.concurrency.running_pass import UnderWay
+from syncd.app import PassOptions, SourceResources, StageService
+from syncd.concurrency.running_pass import RunningPass
 from syncd.config.check import read_settings
-from syncd.events import Event
-from syncd.extract.extract_pass import Outcome
-from syncd.extract.plan_rules import Request
+from syncd.events import StreamEvent
+from syncd.extract.extract_pass import ExtractOutcome
+from syncd.extract.plan_rules import ExtractRequest
 from syncd.sandbox.running_sandbox import Sandbox
 from syncd.settings import Settings, SparkSettings
-from syncd.spark.spark_session import Session
+from syncd.spark.spark_session import WarmSparkSession
 from tests.services.chain_check import Lake
 from tests.services.servers import ONE, environ_of
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-    from syncd.ports.source import Reader
+    from syncd.ports.source import BatchReader
 
 
-class WarmService(Service):
+class WarmService(StageService):
     """The service as it is wired, on a session of Spark that others use too."""
 
-    shared: Session
-    wrap: "Callable[[Reader], Reader]"
+    shared: WarmSparkSession
+    wrap: "Callable[[BatchReader], BatchReader]"
 
     @cached_property
-    def session(self) -> Session:
+    def session(self) -> WarmSparkSession:
         return self.shared
 
-    def reader_of(self, server: Server, under_way: UnderWay) -> "Reader":
-        return self.wrap(super().reader_of(server, under_way))
+    def make_pass_reader(self, server: SourceResources, running_pass: RunningPass) -> "BatchReader":
+        return self.wrap(super().make_pass_reader(server, running_pass))
 
 
 @dataclass
@@ -52,7 +52,7 @@ class Pipe:
     kind: str
     directory: Path
     client: "S3Client"
-    warm: Session
+    warm: WarmSparkSession
     url: str = ""
     """Of the source, where it is not the server itself that is asked."""
     endpoint: str = ""
@@ -60,10 +60,10 @@ class Pipe:
     options: str = ""
     spark: str = ""
     tables: str = "orders:"
-    wrap: "Callable[[Reader], Reader]" = lambda reader: reader
+    wrap: "Callable[[BatchReader], BatchReader]" = lambda reader: reader
     """What a test puts around the reader."""
-    heard: Callable[[Event], None] = lambda _event: None
-    events: list[Event] = field(default_factory=list)
+    heard: Callable[[StreamEvent], None] = lambda _event: None
+    events: list[StreamEvent] = field(default_factory=list)
     prefix: str = field(default_factory=lambda: uuid4().hex[:8])
 
     @property
@@ -89,15 +89,17 @@ class Pipe:
     def settings(self) -> Settings:
         return read_settings(self.config, {})
 
-    def run(self, table: str = "orders", *, ttl: float = 30.0, **wanted: Any) -> Outcome:
+    def run(self, table: str = "orders", *, ttl: float = 30.0, **wanted: Any) -> ExtractOutcome:
         """One pass in this process."""
         settings = self.settings
         stream = next(stream for stream in settings.streams if stream.table == table)
-        with WarmService(settings, environ=os.environ, tell=self.tell, ttl=ttl) as service:
+        with WarmService(settings, environ=os.environ, emit=self.tell, lease_ttl_seconds=ttl) as service:
             service.shared, service.wrap = self.warm, self.wrap
-            return service.extract(stream, Pass(request=Request(**wanted), wait=timedelta(seconds=20)))
+            return service.extract(
+                stream, PassOptions(request=ExtractRequest(**wanted), horizon_wait=timedelta(seconds=20))
+            )
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: StreamEvent) -> None:
         self.events.append(event)
         self.heard(event)
 
@@ -120,8 +122,8 @@ class Pipe:
 
 
 @pytest.fixture(scope="session")
-def warm() -> Iterator[Session]:
-    session = Session(SparkSettings())
+def warm() -> Iterator[WarmSparkSession]:
+    session = WarmSparkSession(SparkSettings())
     yield session
     session.stop()
 
@@ -138,9 +140,9 @@ def box(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.fixture
-def pipe(box: Sandbox, warm: Session, tmp_path: Path, request: pytest.FixtureRequest) -> Pipe:
+def pipe(box: Sandbox, warm: WarmSparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Pipe:
     kind = request.node.callspec.params["box"]
-    return Pipe(box=box, kind=kind, directory=tmp_path, client=box.s3.client(), warm=warm)
+    return Pipe(box=box, kind=kind, directory=tmp_path, client=box.s3.make_client(), warm=warm)
 
 
 @pytest.fixture

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from syncd.cli.exit_codes import Exit, exit_for
+from syncd.cli.exit_codes import ExitCode, exit_code_for
 from syncd.errors import LakeDown, LakeUnfit, ReaderDown, SourceDown, SourceUnfit
-from syncd.events import BatchAbandoned, BatchPlanned, Event
-from syncd.lake.window_reads import Read, Reading
-from syncd.sandbox.faults.s3 import Fault, Request, S3Proxy, Wrong
+from syncd.events import BatchAbandoned, BatchPlanned, StreamEvent
+from syncd.lake.window_reads import ReadRequest, ReadResult
+from syncd.sandbox.faults.s3 import S3Fault, S3FaultKind, S3Proxy, S3Request
 from syncd.sandbox.faults.tcp import TcpProxy
 from tests.integration.stage.conftest import Pipe
 from tests.integration.stage.tables import LAYOUT, STREAM, fill, inserts, require_unmoved, require_whole
 from watermarks.errors import HintedError, OutcomeUnknown, StoreUnavailable, Transient
 
 if TYPE_CHECKING:
-    from syncd.ports.source import Reader
+    from syncd.ports.source import BatchReader
 
 pytestmark = pytest.mark.services
 
@@ -99,7 +99,7 @@ def test_a_table_that_cannot_be_read_stops_its_stream_until_it_is_mended(pipe: P
     error = pipe.run().error
 
     assert isinstance(error, SourceUnfit)
-    assert exit_for(error) is Exit.SOURCE
+    assert exit_code_for(error) is ExitCode.SOURCE
     assert unfit.said in error.message
     assert unfit.hint in error.hint
     assert not pipe.lake.keys("watermarks/")
@@ -167,7 +167,7 @@ def test_with_that_right_alone_everything_is_proven(poor: Pipe) -> None:
 class Between:
     """A reader around whose work the table changes: before it, or between two of its windows."""
 
-    def __init__(self, inner: "Reader", *, before: Callable[[], None], between: Callable[[], None]) -> None:
+    def __init__(self, inner: "BatchReader", *, before: Callable[[], None], between: Callable[[], None]) -> None:
         self._inner = inner
         self._before = before
         self._between = between
@@ -175,7 +175,7 @@ class Between:
     def prepare(self, *, little: bool) -> None:
         self._inner.prepare(little=little)
 
-    def read(self, reading: Reading, *, tell: Callable[[int], None] = lambda _rows: None) -> Read:
+    def read(self, reading: ReadRequest, *, tell: Callable[[int], None] = lambda _rows: None) -> ReadResult:
         self._before()
 
         def told(rows: int) -> None:
@@ -221,7 +221,7 @@ def test_what_was_read_of_an_altered_table_is_of_one_time(pipe: Pipe, altered: s
     fill(pipe)
     alter = Once(pipe, ALTERED[altered])
 
-    def heard(event: Event) -> None:
+    def heard(event: StreamEvent) -> None:
         if moment == "after the plan" and isinstance(event, BatchPlanned):
             alter()
 
@@ -274,8 +274,8 @@ def test_a_connection_cut_at_any_byte_loses_nothing(pipe: Pipe, wire: TcpProxy, 
 
     error = pipe.run().error
 
-    assert wire.delivered >= at, "the cut was not met"
-    assert error is None or (isinstance(error, Transient) and exit_for(error) is Exit.SOURCE), error
+    assert wire.delivered_bytes >= at, "the cut was not met"
+    assert error is None or (isinstance(error, Transient) and exit_code_for(error) is ExitCode.SOURCE), error
     if error is not None:
         require_unmoved(pipe)
         assert pipe.run().error is None
@@ -303,11 +303,11 @@ def test_a_server_restarted_in_the_middle_of_a_read_is_read_again(pipe: Pipe, wi
     require_whole(pipe)
 
 
-def _data(request: Request) -> bool:
+def _data(request: S3Request) -> bool:
     return request.method in {"PUT", "POST"} and "/data/" in request.key
 
 
-def _written(place: str) -> Callable[[Request], bool]:
+def _written(place: str) -> Callable[[S3Request], bool]:
     return lambda request: request.method == "PUT" and f"/{place}/" in request.key
 
 
@@ -334,16 +334,16 @@ def test_a_lake_that_refuses_stops_a_run_and_loses_nothing(pipe: Pipe, refused: 
     applies, status, code, kind = REFUSED[refused]
     with S3Proxy(pipe.box.s3.endpoint) as proxy:
         pipe.endpoint = proxy.endpoint
-        fault = proxy.tell(Fault(wrong=Wrong.ERROR, applies=applies, times=10_000, status=status, code=code))
+        fault = proxy.inject(S3Fault(kind=S3FaultKind.ERROR, matches=applies, times=10_000, status=status, code=code))
 
         error = pipe.run(ttl=2.0).error
 
-        assert fault.met
+        assert fault.matched_requests
         assert isinstance(error, kind), repr(error)
-        assert exit_for(error) is Exit.LAKE
+        assert exit_code_for(error) is ExitCode.LAKE
         assert code in error.message or isinstance(error, Transient | OutcomeUnknown)
         require_unmoved(pipe)
-        proxy.behave()
+        proxy.clear_faults()
         # A claim that could not be given back is taken over when its lease has run out: this process lives on.
         assert pipe.run(ttl=2.0).error is None
         require_whole(pipe)
@@ -384,14 +384,14 @@ def test_a_full_disk_is_named_and_nothing_is_lost(pipe: Pipe, small: Path, pages
 
     done = run()
 
-    assert done.returncode == Exit.SOURCE, done.stderr
+    assert done.returncode == ExitCode.SOURCE, done.stderr
     assert "no space left" in done.stderr.lower()
     assert "hint: " in done.stderr
     assert "Traceback" not in done.stderr
     require_unmoved(pipe)
     (small / "ballast").unlink()
     done = run()
-    assert done.returncode == Exit.DONE, done.stderr
+    assert done.returncode == ExitCode.DONE, done.stderr
     require_whole(pipe)
 
 
@@ -407,7 +407,7 @@ def test_a_reader_that_ends_in_the_middle_is_another_one_at_the_next_run(pipe: P
     error = pipe.run().error
 
     assert isinstance(error, ReaderDown), repr(error)
-    assert exit_for(error) is Exit.SOURCE
+    assert exit_code_for(error) is ExitCode.SOURCE
     require_unmoved(pipe)
     assert pipe.run().error is None
     require_whole(pipe)

@@ -9,26 +9,26 @@ from datetime import timedelta
 
 import pytest
 
-from syncd.cli.exit_codes import Exit, exit_for
+from syncd.cli.exit_codes import ExitCode, exit_code_for
 from syncd.errors import SourceReplaced
 from syncd.events import BatchExtracted
-from syncd.extract.extract_pass import State
-from syncd.horizon import Notes
+from syncd.extract.extract_pass import ExtractState
+from syncd.horizon import HorizonNotes
 from tests.integration.stage.conftest import Pipe
 from tests.services.arrivals import Arrivals
 from tests.services.clients import Client
-from watermarks.batch import Kind
+from watermarks.batch import BatchKind
 
 pytestmark = pytest.mark.services
 
-Change = Callable[[Notes], Notes]
+Change = Callable[[HorizonNotes], HorizonNotes]
 
 
-def another(notes: Notes) -> Notes:
+def another(notes: HorizonNotes) -> HorizonNotes:
     return replace(notes, identity="the server before", t0=notes.t0 + timedelta(days=1))
 
 
-def later(notes: Notes) -> Notes:
+def later(notes: HorizonNotes) -> HorizonNotes:
     """So the clock went back by some minutes, and has passed the mark again since."""
     return replace(notes, t0=notes.t0 + timedelta(minutes=5))
 
@@ -55,7 +55,7 @@ def fine(pipe: Pipe) -> Pipe:
 def remember(pipe: Pipe, change: Change) -> None:
     key = f"{pipe.prefix}/notes/mysql.json"
     body = pipe.client.get_object(Bucket=pipe.box.s3.bucket, Key=key)["Body"].read()
-    changed = change(Notes.of_bytes(body, at=key)).to_bytes()
+    changed = change(HorizonNotes.from_bytes(body, at=key)).to_bytes()
     pipe.client.put_object(Bucket=pipe.box.s3.bucket, Key=key, Body=changed)
 
 
@@ -74,9 +74,9 @@ def test_rows_stamped_below_the_mark_are_read_after_a_break(fine: Pipe, change: 
 
     first, second = fine.run("fine"), fine.run("fine")
 
-    assert (first.error, kinds(fine)) == (None, [Kind.REPAIR])
+    assert (first.error, kinds(fine)) == (None, [BatchKind.REPAIR])
     assert Arrivals.of(fine.lake, "mysql/shop.fine").versions[50] == 7
-    assert (first.mark, second.rows, second.state) == (second.mark, 0, State.NOTHING)
+    assert (first.mark, second.rows, second.state) == (second.mark, 0, ExtractState.NOTHING)
 
 
 @pytest.mark.parametrize("change", [another, later])
@@ -94,7 +94,7 @@ def test_what_is_open_at_first_sight_of_a_break_is_waited_for(fine: Pipe, change
     after = fine.run("fine")
 
     assert [outcome.rows for outcome in waiting] == [0, 0]
-    said = " ".join(outcome.reason or str(outcome.error) for outcome in waiting)
+    said = " ".join(outcome.wait_reason or str(outcome.error) for outcome in waiting)
     assert "another server" in said or "clock went back" in said
     assert all((outcome.error is None) is (change is another) for outcome in waiting)
     assert after.error is None
@@ -102,9 +102,9 @@ def test_what_is_open_at_first_sight_of_a_break_is_waited_for(fine: Pipe, change
 
 
 def test_both_clocks_gone_back_stop_the_stream_until_a_person_says_from_when_on(fine: Pipe) -> None:
-    def both(notes: Notes) -> Notes:
-        assert notes.here
-        return replace(later(notes), here=notes.here + timedelta(days=1))
+    def both(notes: HorizonNotes) -> HorizonNotes:
+        assert notes.local_time
+        return replace(later(notes), local_time=notes.local_time + timedelta(days=1))
 
     remember(fine, both)
 
@@ -112,7 +112,7 @@ def test_both_clocks_gone_back_stop_the_stream_until_a_person_says_from_when_on(
 
     for outcome in (first, second):
         assert isinstance(outcome.error, SourceReplaced)
-        assert exit_for(outcome.error) is Exit.DOUBT
+        assert exit_code_for(outcome.error) is ExitCode.DOUBT
         assert "nobody knows how far" in outcome.error.message
         assert "syncd watermark set -t shop.fine --mysql-only --timestamp" in outcome.error.hint
     assert kinds(fine) == []

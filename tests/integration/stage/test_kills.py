@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from syncd.extract.extract_pass import State
+from syncd.extract.extract_pass import ExtractState
 from tests.integration.stage.conftest import Pipe
 from tests.services.victim import REACHED, READING
 
@@ -76,7 +76,7 @@ def test_the_next_run_finishes_what_a_kill_left(pipe: Pipe, point: str) -> None:
     assert outcome.error is None
     whole(pipe, count)
     again = pipe.run()
-    assert (again.state, again.rows) == (State.NOTHING, 0)
+    assert (again.state, again.rows) == (ExtractState.NOTHING, 0)
     whole(pipe, count)
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from syncd.concurrency.polling import until as came_true
+from syncd.concurrency.polling import wait_until as came_true
 from syncd.errors import SourceDown, SourceUnfit
-from syncd.extract.extract_pass import State
+from syncd.extract.extract_pass import ExtractState
 from syncd.mysql.connection import connect
-from syncd.mysql.replica import replication_of
+from syncd.mysql.replica import read_replication
 from syncd.sandbox.running_sandbox import Sandbox
-from syncd.spark.spark_session import Session
+from syncd.spark.spark_session import WarmSparkSession
 from tests.integration.source.test_horizon_stress import Naive
 from tests.integration.stage.conftest import Pipe
 from tests.integration.stage.test_under_load import passes
@@ -80,10 +80,10 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         follow(settings_of(upper), at_primary, at_replica, server, by_gtid=request.param == "mariadb")
 
         def running() -> bool:
-            found = replication_of(at_replica, server, settings_of(lower))
+            found = read_replication(at_replica, server, settings_of(lower))
             return found is not None and found.running
 
-        assert came_true(running, within=120)
+        assert came_true(running, timeout_seconds=120)
         keys = {"AWS_ACCESS_KEY_ID": str(lower.s3.access_key), "AWS_SECRET_ACCESS_KEY": str(lower.s3.secret_key)}
         with pytest.MonkeyPatch.context() as patch:
             for name, value in keys.items():
@@ -92,9 +92,9 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture
-def lane(pair: Pair, warm: Session, tmp_path: Path) -> Pipe:
+def lane(pair: Pair, warm: WarmSparkSession, tmp_path: Path) -> Pipe:
     """The stage, with the replica as its source and the primary told."""
-    pipe = Pipe(box=pair.lower, kind=pair.kind, directory=tmp_path, client=pair.lower.s3.client(), warm=warm)
+    pipe = Pipe(box=pair.lower, kind=pair.kind, directory=tmp_path, client=pair.lower.s3.make_client(), warm=warm)
     pipe.options = f"primary: {{url: '{pair.upper.mysql.url}'}}, catch_up: 10s"
     return pipe
 
@@ -195,11 +195,11 @@ def test_a_replica_whose_primary_nobody_named_stays_behind_and_says_so(pair: Pai
     lane.options = ""
     lane.tables = "fine: {settle: 1s}"
     numbered(pair, 30)
-    assert came_true(lambda: lane.run("fine").rows == 30, within=120)
+    assert came_true(lambda: lane.run("fine").rows == 30, timeout_seconds=120)
 
     outcome = lane.run("fine")
 
-    assert outcome.state is not State.FAILED
+    assert outcome.state is not ExtractState.FAILED
     assert not outcome.proven
     with pair.applier_stopped():
         stopped = lane.run("fine")
@@ -215,7 +215,7 @@ def test_a_replica_that_stands_still_altogether_is_not_taken_for_where_rows_are_
     lane.options = ""
     lane.tables = "fine: {settle: 1s}"
     numbered(pair, 20)
-    assert came_true(lambda: lane.run("fine").rows == 20, within=120)
+    assert came_true(lambda: lane.run("fine").rows == 20, timeout_seconds=120)
     lane.prefix += "-2"
 
     pair.at_replica("STOP REPLICA")
@@ -231,7 +231,7 @@ def test_a_replica_that_stands_still_altogether_is_not_taken_for_where_rows_are_
         rows.append(lane.run("fine").rows)
         return sum(rows) == 25
 
-    assert came_true(all_are_read, within=120), rows
+    assert came_true(all_are_read, timeout_seconds=120), rows
 
 
 def test_a_table_that_is_read_whole_waits_for_its_replica_too(pair: Pair, lane: Pipe) -> None:
@@ -250,7 +250,7 @@ def test_a_table_that_is_read_whole_waits_for_its_replica_too(pair: Pair, lane: 
     assert "does not run" in stopped.error.message
     assert isinstance(alone.error, SourceDown)
     assert "does not know how far behind" in alone.error.message
-    assert came_true(lambda: lane.run("fine").rows == 15, within=120)
+    assert came_true(lambda: lane.run("fine").rows == 15, timeout_seconds=120)
     assert not lane.run("fine").proven
 
 

@@ -17,7 +17,7 @@ from tests.integration.stage.conftest import Pipe
 from tests.services.arrivals import Arrivals
 from tests.services.clients import Client, standing
 from tests.services.load import HOT, TABLES, Load
-from watermarks.batch import Kind
+from watermarks.batch import BatchKind
 
 pytestmark = pytest.mark.services
 
@@ -67,7 +67,7 @@ class Heat:
 def ahead(pipe: Pipe) -> int:
     """How many batches of `fine` were read ahead."""
     return sum(
-        isinstance(event, BatchExtracted) and event.kind == Kind.AHEAD and event.stream.table == "fine"
+        isinstance(event, BatchExtracted) and event.kind == BatchKind.AHEAD and event.stream.table == "fine"
         for event in pipe.events
     )
 

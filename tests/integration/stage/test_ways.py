@@ -8,15 +8,15 @@ import pytest
 
 from syncd.datatypes.columns import Policies
 from syncd.errors import SourceDown, SourceUnfit
-from syncd.lake.window_reads import Read, Reading, WindowQuery
+from syncd.lake.window_reads import ReadRequest, ReadResult, WindowQuery
 from syncd.mysql.sql import identity_sql
-from syncd.s3.lake_client import Lake
+from syncd.s3.lake_client import S3Lake
 from syncd.sandbox.faults.tcp import TcpProxy
 from syncd.sandbox.ports import LOOPBACK
 from syncd.settings import StreamSettings, Tls
 from syncd.spark.reader import SparkReader
-from syncd.spark.spark_session import Session
-from syncd.tables.column_mapping import passages
+from syncd.spark.spark_session import WarmSparkSession
+from syncd.tables.column_mapping import map_columns
 from tests.integration.stage.conftest import Pipe
 from tests.integration.stage.tables import fill, require_unmoved, require_whole
 from tests.services.bastion import BastionServer
@@ -26,7 +26,7 @@ from tests.services.servers import ONE
 from tests.services.type_table import described
 
 if TYPE_CHECKING:
-    from syncd.ports.source import Reader
+    from syncd.ports.source import BatchReader
 
 pytestmark = pytest.mark.services
 
@@ -43,37 +43,37 @@ def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.fixture
-def pipe(guarded: Guarded, warm: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipe:
+def pipe(guarded: Guarded, warm: WarmSparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipe:
     """Orders of 16 MB, whose every connection is encrypted and checked."""
     box = guarded.box
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", str(box.s3.access_key))
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", str(box.s3.secret_key))
-    pipe = Pipe(box=box, kind=guarded.kind, directory=tmp_path, client=box.s3.client(), warm=warm)
+    pipe = Pipe(box=box, kind=guarded.kind, directory=tmp_path, client=box.s3.make_client(), warm=warm)
     pipe.options = f"tls: verify, ca: '{guarded.authority.ca}'"
     guarded.show(LOOPBACK)
     fill(pipe, pad=64)
     return pipe
 
 
-def read(pipe: Pipe, guarded: Guarded, *, driver: str, ca: Path | None = None) -> Read:
+def read(pipe: Pipe, guarded: Guarded, *, driver: str, ca: Path | None = None) -> ReadResult:
     """The table by the reader alone: the planner's own connection would have been refused before."""
     settings = pipe.settings
     with pipe.box.mysql.connect() as connection, connection.cursor() as cursor:
-        ways = passages(described(cursor, "orders"), StreamSettings(source="mysql", database="shop", table="orders"))
+        ways = map_columns(described(cursor, "orders"), StreamSettings(source="mysql", database="shop", table="orders"))
     source = guarded.settings(Tls.VERIFY, ca=ca)
     selects = ", ".join(f"{way.select} AS `{way.name}`" for way in ways)
-    reading = Reading(
+    reading = ReadRequest(
         queries=(WindowQuery(window=None, sql=f"SELECT {selects} FROM shop.orders WHERE id < 10"),),
-        passages=ways,
+        columns=ways,
         order=(),
         policies=Policies(),
-        identity=identity(pipe),
-        prefix=f"data/{driver}/",
-        quarantine=f"quarantine/{driver}/",
-        batch=1_000000000001,
+        server_identity=identity(pipe),
+        part_prefix=f"data/{driver}/",
+        quarantine_prefix=f"quarantine/{driver}/",
+        batch_number=1_000000000001,
         nonce="n",
     )
-    return SparkReader(pipe.warm, source, Lake.of(settings.lake), driver=driver).read(reading)
+    return SparkReader(pipe.warm, source, S3Lake.from_settings(settings.lake), driver=driver).read(reading)
 
 
 def identity(pipe: Pipe) -> str:
@@ -171,7 +171,7 @@ def test_a_bastion_dropped_in_the_middle_of_a_read_loses_nothing(
 
     assert dropped == [1]
     assert isinstance(outcome.error, SourceDown), "it is tried again"
-    assert outcome.mark == outcome.began
+    assert outcome.mark == outcome.mark_before
     require_unmoved(pipe)
     pipe.wrap = lambda reader: reader
     if away:
@@ -187,13 +187,13 @@ def test_a_bastion_dropped_in_the_middle_of_a_read_loses_nothing(
 class _Armed:
     """A reader before whose first reading something happens."""
 
-    def __init__(self, inner: "Reader", arm: Callable[[], None]) -> None:
+    def __init__(self, inner: "BatchReader", arm: Callable[[], None]) -> None:
         self._inner = inner
         self._arm = arm
 
     def prepare(self, *, little: bool) -> None:
         self._inner.prepare(little=little)
 
-    def read(self, reading: Reading, *, tell: Callable[[int], None] = lambda _rows: None) -> Read:
+    def read(self, reading: ReadRequest, *, tell: Callable[[int], None] = lambda _rows: None) -> ReadResult:
         self._arm()
         return self._inner.read(reading, tell=tell)

@@ -9,15 +9,15 @@ from uuid import uuid4
 
 import pytest
 
-from syncd.app import Pass
+from syncd.app import PassOptions
 from syncd.config.check import read_settings
-from syncd.events import Event, RowsPutAside
-from syncd.extract.extract_pass import Outcome
-from syncd.extract.plan_rules import Request
+from syncd.events import RowsQuarantined, StreamEvent
+from syncd.extract.extract_pass import ExtractOutcome
+from syncd.extract.plan_rules import ExtractRequest
 from syncd.load.load_pass import LoadOutcome
-from syncd.sandbox.redshift import Lake, RedshiftStandIn
+from syncd.sandbox.redshift import CopyStorage, RedshiftStandIn
 from syncd.sandbox.running_sandbox import Sandbox
-from syncd.spark.spark_session import Session
+from syncd.spark.spark_session import WarmSparkSession
 from tests.integration.stage.conftest import WarmService
 from tests.services.whole_types import ALONE, WIDE, Group, Grown, Stream, streams
 from tests.standin.clients import Client, connect
@@ -28,13 +28,13 @@ NOBODY_KNOWS = {"inet4", "inet6", "uuid", "vector"}
 """Types of which nothing is said of what they begin with."""
 FEWEST_COLUMNS = 60
 ANOTHER = "the table is another one since "
-NOTHING_MORE = Request()
+NOTHING_MORE = ExtractRequest()
 
 
 @pytest.fixture(scope="module")
 def warehouse(box: Sandbox) -> Iterator[RedshiftStandIn]:
     s3 = box.s3
-    lake = Lake(
+    lake = CopyStorage(
         endpoint=s3.endpoint, access_key=str(s3.access_key), secret_key=str(s3.secret_key), region=str(s3.region)
     )
     with RedshiftStandIn(lake=lake) as running:
@@ -52,7 +52,7 @@ def client(warehouse: RedshiftStandIn) -> Iterator[Client]:
 class WholeWay:
     """Both stages over some streams, in this process."""
 
-    def __init__(self, box: Sandbox, warm: Session, warehouse: RedshiftStandIn, directory: Path) -> None:
+    def __init__(self, box: Sandbox, warm: WarmSparkSession, warehouse: RedshiftStandIn, directory: Path) -> None:
         self._box = box
         self._warm = warm
         self._warehouse = warehouse
@@ -61,7 +61,9 @@ class WholeWay:
         self.aside: list[str] = []
         """Why rows were refused by the warehouse."""
 
-    def passes(self, streams: list[str], request: Request = NOTHING_MORE) -> dict[str, tuple[Outcome, LoadOutcome]]:
+    def passes(
+        self, streams: list[str], request: ExtractRequest = NOTHING_MORE
+    ) -> dict[str, tuple[ExtractOutcome, LoadOutcome]]:
         """One pass over each stream of these entries of the configuration."""
         s3, server = self._box.s3, self._warehouse
         place = f"{server.user}:{server.password}@{server.host}:{server.port}/{server.database}"
@@ -73,18 +75,18 @@ class WholeWay:
             + "".join(f"  {one}\n" for one in streams)
         )
         settings = read_settings(self._path, {})
-        wanted = Pass(wait=timedelta(seconds=30), request=request)
-        with WarmService(settings, environ=os.environ, tell=self._hear) as service:
+        wanted = PassOptions(horizon_wait=timedelta(seconds=30), request=request)
+        with WarmService(settings, environ=os.environ, emit=self._hear) as service:
             service.shared, service.wrap = self._warm, lambda reader: reader
             return {one.table: (service.extract(one, wanted), service.load(one, wanted)) for one in settings.streams}
 
-    def _hear(self, event: Event) -> None:
-        if isinstance(event, RowsPutAside):
+    def _hear(self, event: StreamEvent) -> None:
+        if isinstance(event, RowsQuarantined):
             self.aside.append(f"{event.stream.table}: {event.rows}, {event.reason}")
 
 
 @pytest.fixture
-def way(box: Sandbox, warm: Session, warehouse: RedshiftStandIn, tmp_path: Path) -> WholeWay:
+def way(box: Sandbox, warm: WarmSparkSession, warehouse: RedshiftStandIn, tmp_path: Path) -> WholeWay:
     return WholeWay(box, warm, warehouse, tmp_path)
 
 
@@ -119,7 +121,7 @@ def table_to_grow(database: str, box: Sandbox, request: pytest.FixtureRequest) -
     return make
 
 
-def told(outcome: tuple[Outcome, LoadOutcome]) -> tuple[Any, ...]:
+def told(outcome: tuple[ExtractOutcome, LoadOutcome]) -> tuple[Any, ...]:
     """What went wrong, and how many rows were put aside at either end."""
     extracted, landed = outcome
     return (extracted.error, landed.error, extracted.quarantined, landed.quarantined)
@@ -127,7 +129,7 @@ def told(outcome: tuple[Outcome, LoadOutcome]) -> tuple[Any, ...]:
 
 def columns_in(landed: LoadOutcome) -> set[str]:
     """The columns of which it is told; that the table was copied for it is another matter."""
-    return {line.partition(" ")[0] for line in landed.incomplete if not line.startswith(ANOTHER)}
+    return {line.partition(" ")[0] for line in landed.incomplete_columns if not line.startswith(ANOTHER)}
 
 
 @pytest.mark.parametrize(
@@ -195,7 +197,7 @@ def test_a_range_read_again_leaves_in_a_table_that_appends_what_stands_at_the_so
         cursor.execute("SELECT id FROM events ORDER BY id")
         left = [key for (key,) in cursor.fetchall()]
 
-    again = Request(since=datetime(2026, 1, 1, tzinfo=UTC), until=datetime(2026, 1, 3, tzinfo=UTC))
+    again = ExtractRequest(since=datetime(2026, 1, 1, tzinfo=UTC), until=datetime(2026, 1, 3, tzinfo=UTC))
     assert told(way.passes(entry, again)["events"]) == (None, None, 0, 0)
 
     assert [key for [key] in client.rows(f"select id from {database}_events order by 1")] == left
@@ -229,10 +231,10 @@ def test_values_that_an_alter_may_have_changed_are_told_once(
     assert columns_in(landed) == {"seen", "kind"}
     shown = "select n, seen::varchar, kind, t from public.altered order by n"
     assert client.rows(shown)[0] == [1, "2026-01-02 03:04:05.178901", "b", "kept"]
-    until = datetime.fromisoformat(landed.incomplete[0].rpartition("--until ")[2])
-    again = way.passes(entry, Request(since=datetime(1970, 1, 1, tzinfo=UTC), until=until))["altered"]
+    until = datetime.fromisoformat(landed.incomplete_columns[0].rpartition("--until ")[2])
+    again = way.passes(entry, ExtractRequest(since=datetime(1970, 1, 1, tzinfo=UTC), until=until))["altered"]
     assert told(again) == (None, None, 0, 0)
-    assert again[1].incomplete == ()
+    assert again[1].incomplete_columns == ()
     assert client.rows(shown)[0] == [1, "2026-01-02 03:04:05", "", "kept"]
 
 
@@ -262,11 +264,11 @@ def test_rows_that_came_with_another_table_are_told_once_and_can_be_read(
     assert told((extracted, landed)) == (None, None, 0, 0)
     assert (first.proven, extracted.proven) == (True, False)
     assert (extracted.batches, extracted.rows) == (1, 0)
-    [line] = landed.incomplete
-    assert line.startswith(f"{ANOTHER}{extracted.last} ")
+    [line] = landed.incomplete_columns
+    assert line.startswith(f"{ANOTHER}{extracted.last_batch} ")
     assert client.rows("select n from public.swapped order by n") == [[1]]
     until = datetime.fromisoformat(line.rpartition("--until ")[2])
-    again = way.passes(entry, Request(since=datetime(1970, 1, 1, tzinfo=UTC), until=until))["swapped"]
+    again = way.passes(entry, ExtractRequest(since=datetime(1970, 1, 1, tzinfo=UTC), until=until))["swapped"]
     assert told(again) == (None, None, 0, 0)
-    assert again[1].incomplete == ()
+    assert again[1].incomplete_columns == ()
     assert client.rows("select n from public.swapped order by n") == [[1], [2]]

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from syncd.app.incident_alerts import Incidents, Recipient
-from syncd.concurrency.polling import until
+from syncd.app.incident_alerts import IncidentNotifier, NotificationRecipient
+from syncd.concurrency.polling import wait_until
 from syncd.errors import SchemaDrift
 from syncd.events import PassEnded
-from syncd.observe.incidents import Watch, Watched
-from syncd.observe.notifications import TOLD_AGAIN
-from syncd.observe.webhook import TRIES, Mailbox, NoAnswer, NotTaken, Webhook
+from syncd.observe.incidents import IncidentDetector, WatchedStream
+from syncd.observe.notifications import UNDELIVERED_RETRY_SECONDS
+from syncd.observe.webhook import MAX_TRIES, NoticeRefused, NotificationQueue, Webhook, WebhookUnavailable
 from syncd.settings import (
     Channel,
     DaemonSettings,
@@ -109,10 +109,10 @@ def running(*answers: Answer) -> Iterator[Hook]:
 
 
 @contextmanager
-def mailbox(hook: Hook, *, within: float = 5.0, most: int = 100) -> Iterator[tuple[Mailbox, list[str]]]:
+def mailbox(hook: Hook, *, within: float = 5.0, most: int = 100) -> Iterator[tuple[NotificationQueue, list[str]]]:
     lost: list[str] = []
-    sender = Webhook(hook.url, name="recipient 1", within=within)
-    with Mailbox(sender, lost=lost.append, pause=0.01, most=most) as box:
+    sender = Webhook(hook.url, name="recipient 1", timeout_seconds=within)
+    with NotificationQueue(sender, on_lost=lost.append, pause=0.01, max_waiting=most) as box:
         yield box, lost
 
 
@@ -125,8 +125,8 @@ def test_a_document_arrives_as_json() -> None:
 
 def test_what_passes_is_tried_again_and_arrives_in_its_order() -> None:
     with running(says(500), says(429), closes, says(200)) as hook, mailbox(hook) as (box, lost):
-        box.post(b'{"n": 1}')
-        box.post(b'{"n": 2}')
+        box.enqueue(b'{"n": 1}')
+        box.enqueue(b'{"n": 2}')
         hook.wait_for(5)
 
     assert [one["n"] for one in hook.sent] == [1, 1, 1, 1, 2]
@@ -137,8 +137,8 @@ def test_a_server_that_hangs_is_given_up_in_time_and_told_without_its_address() 
     with running(says(200)) as hook:
         hook.answers = [hook.hangs]
 
-        with pytest.raises(NoAnswer) as raised:
-            Webhook(hook.url, name="recipient 1", within=0.1).send(b"{}")
+        with pytest.raises(WebhookUnavailable) as raised:
+            Webhook(hook.url, name="recipient 1", timeout_seconds=0.1).send(b"{}")
 
     assert raised.value.message == "recipient 1 does not answer: no answer in time"
     assert raised.value.__cause__ is None
@@ -149,7 +149,7 @@ def test_nobody_is_followed_elsewhere(status: int) -> None:
     with (
         running(says(200)) as elsewhere,
         running(says(status, Location=elsewhere.url.value)) as hook,
-        pytest.raises(NotTaken) as raised,
+        pytest.raises(NoticeRefused) as raised,
     ):
         Webhook(hook.url, name="recipient 1").send(b"{}")
 
@@ -160,7 +160,7 @@ def test_nobody_is_followed_elsewhere(status: int) -> None:
 def test_what_is_refused_is_not_tried_again() -> None:
     with running(says(403)) as hook:
         with mailbox(hook) as (box, lost):
-            box.post(b"{}")
+            box.enqueue(b"{}")
             hook.wait_for(1)
         assert len(hook.sent) == 1
 
@@ -171,8 +171,8 @@ def test_a_server_that_is_gone_costs_a_notice_and_no_secret() -> None:
     with running(says(200)) as hook:
         url = hook.url
     lost: list[str] = []
-    with Mailbox(Webhook(url, name="recipient 1"), lost=lost.append, pause=0.001) as box:
-        box.post(b"{}")
+    with NotificationQueue(Webhook(url, name="recipient 1"), on_lost=lost.append, pause=0.001) as box:
+        box.enqueue(b"{}")
 
     assert len(lost) <= 1
     assert not any(TOKEN in why for why in lost)
@@ -182,11 +182,11 @@ def test_whoever_hands_over_never_waits_and_the_oldest_go_first() -> None:
     with running(says(200)) as hook:
         hook.answers = [hook.hangs]
         with mailbox(hook, most=5) as (box, lost):
-            box.post(b'{"n": 0}')
+            box.enqueue(b'{"n": 0}')
             hook.wait_for(1)
             began = time.monotonic()
             for number in range(1, 21):
-                box.post(json.dumps({"n": number}).encode())
+                box.enqueue(json.dumps({"n": number}).encode())
             took = time.monotonic() - began
             hook.answers = [says(200)]
             hook.over.set()
@@ -220,7 +220,7 @@ def test_an_incident_is_told_to_every_recipient_in_its_own_form_and_logged_witho
         def say(name: str, message: str, *, level: int = 0, **facts: object) -> None:
             said.append((name, message, facts))
 
-        with Incidents(settings, clock=ManualClock(), say=say, every=0.01) as tell:
+        with IncidentNotifier(settings, clock=ManualClock(), report=say, interval_seconds=0.01) as tell:
             tell(ended("drifted"))
             first.wait_for(1)
             second.wait_for(1)
@@ -237,26 +237,26 @@ def test_an_incident_is_told_to_every_recipient_in_its_own_form_and_logged_witho
 
 def test_what_did_not_arrive_is_told_before_long_while_it_is_open() -> None:
     clock = ManualClock()
-    watch = Watch([Watched(stream=ORDERS)], clock=clock)
-    watch.heard(ended("drifted"))
+    watch = IncidentDetector([WatchedStream(stream=ORDERS)], clock=clock)
+    watch.on_event(ended("drifted"))
     lost: list[str] = []
-    with running(*[says(503)] * TRIES, says(200)) as hook:
+    with running(*[says(503)] * MAX_TRIES, says(200)) as hook:
         sender = Webhook(hook.url, name="recipient 1")
-        with Mailbox(sender, lost=lost.append, pause=0.001) as box:
-            recipient = Recipient(NotifySettings(url=hook.url), box)
-            recipient.tell(watch.judged(), watch, clock)
-            hook.wait_for(TRIES)
-            assert until(lambda: bool(lost), within=60.0)
+        with NotificationQueue(sender, on_lost=lost.append, pause=0.001) as box:
+            recipient = NotificationRecipient(NotifySettings(url=hook.url), box)
+            recipient.notify(watch.detect_changes(), watch, clock)
+            hook.wait_for(MAX_TRIES)
+            assert wait_until(lambda: bool(lost), timeout_seconds=60.0)
 
             clock.advance(1)
-            recipient.tell(watch.judged(), watch, clock)
-            clock.advance(TOLD_AGAIN)
-            recipient.tell(watch.judged(), watch, clock)
-            hook.wait_for(TRIES + 1)
-            clock.advance(TOLD_AGAIN)
-            recipient.tell(watch.judged(), watch, clock)
+            recipient.notify(watch.detect_changes(), watch, clock)
+            clock.advance(UNDELIVERED_RETRY_SECONDS)
+            recipient.notify(watch.detect_changes(), watch, clock)
+            hook.wait_for(MAX_TRIES + 1)
+            clock.advance(UNDELIVERED_RETRY_SECONDS)
+            recipient.notify(watch.detect_changes(), watch, clock)
 
-    assert [one["state"] for one in hook.sent] == ["opened"] * (TRIES + 1)
+    assert [one["state"] for one in hook.sent] == ["opened"] * (MAX_TRIES + 1)
 
 
 def test_what_is_open_when_the_daemon_ends_is_not_told_to_be_over() -> None:
@@ -266,7 +266,9 @@ def test_what_is_open_when_the_daemon_ends_is_not_told_to_be_over() -> None:
         said.append(name)
 
     with running(says(200)) as hook:
-        with Incidents(settings_of(NotifySettings(url=hook.url)), clock=ManualClock(), say=say, every=0.01) as tell:
+        with IncidentNotifier(
+            settings_of(NotifySettings(url=hook.url)), clock=ManualClock(), report=say, interval_seconds=0.01
+        ) as tell:
             tell(ended("drifted"))
             hook.wait_for(1)
             tell(ended(cut=True))

@@ -4,7 +4,7 @@ from typing import Any
 import pymysql
 import pytest
 
-from syncd.mysql.connection import session_of
+from syncd.mysql.connection import session_setup_statement
 from syncd.sandbox.running_sandbox import Sandbox
 from tests.services.servers import BOTH, environ_of
 
@@ -30,7 +30,7 @@ def cursor(server: tuple[str, Sandbox]) -> Iterator[Any]:
         password=address.password,
         database=address.database,
         charset="utf8mb4",
-        init_command=session_of(60),
+        init_command=session_setup_statement(60),
         autocommit=True,
     )
     with connection, connection.cursor() as opened:

@@ -7,12 +7,12 @@ import pyarrow as pa
 import pytest
 
 from syncd.datatypes.columns import Policies, Policy
-from syncd.mysql.connection import session_of
+from syncd.mysql.connection import session_setup_statement
 from syncd.parquet.batch_conversion import Conversion, Converted
-from syncd.parquet.column_values import TRAVELS
+from syncd.parquet.column_values import SOURCE_ARROW_TYPES
 from syncd.sandbox.running_sandbox import Sandbox
 from syncd.settings import StreamSettings
-from syncd.tables.column_mapping import passages
+from syncd.tables.column_mapping import map_columns
 from tests.services.type_table import described
 
 pytestmark = pytest.mark.services
@@ -31,7 +31,7 @@ def reader(server: tuple[str, Sandbox], cursor: Any) -> Iterator[Any]:
     cursor.execute(f"SET GLOBAL max_allowed_packet = {SHORT_PACKETS}")
     try:
         with server[1].mysql.connect() as connection, connection.cursor() as opened:
-            opened.execute(session_of(60))
+            opened.execute(session_setup_statement(60))
             yield opened
     finally:
         cursor.execute(f"SET GLOBAL max_allowed_packet = {before}")
@@ -45,10 +45,10 @@ def converted(cursor: Any, reader: Any, ddl: str, value: str, *, then: str = "")
     if then:
         cursor.execute(f"ALTER TABLE longer MODIFY c {then}")
     settings = StreamSettings(source="main", database="shop", table="longer")
-    ways = passages(described(cursor, "longer"), settings)
+    ways = map_columns(described(cursor, "longer"), settings)
     reader.execute(f"SELECT {', '.join(way.select for way in ways)} FROM longer")
     [row] = reader.fetchall()
-    arrays = [pa.array([value], TRAVELS[way.travel]) for value, way in zip(row, ways, strict=True)]
+    arrays = [pa.array([value], SOURCE_ARROW_TYPES[way.travel]) for value, way in zip(row, ways, strict=True)]
     return Conversion(ways, POLICIES).convert(pa.RecordBatch.from_arrays(arrays, names=[way.name for way in ways]))
 
 

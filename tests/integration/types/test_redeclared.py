@@ -8,10 +8,10 @@ import pytest
 
 from syncd.datatypes.columns import Policies
 from syncd.parquet.batch_conversion import Conversion
-from syncd.parquet.column_values import TRAVELS
+from syncd.parquet.column_values import SOURCE_ARROW_TYPES
 from syncd.settings import StreamSettings
-from syncd.tables.column_changes import declarations, may_change_values
-from syncd.tables.column_mapping import passages
+from syncd.tables.column_changes import describe_columns, may_change_values
+from syncd.tables.column_mapping import map_columns
 from tests.services.type_table import described
 
 pytestmark = pytest.mark.services
@@ -107,12 +107,12 @@ class Bent:
     def seen(self) -> tuple[str, list[Any]]:
         """The declaration, and the values as files hold them."""
         table = described(self._cursor, "bent")
-        ways = passages(table, SETTINGS)
+        ways = map_columns(table, SETTINGS)
         self._cursor.execute(f"SELECT {', '.join(way.select for way in ways)} FROM bent ORDER BY n")
         columns = zip(*self._cursor.fetchall(), strict=True)
-        arrays = [pa.array(column, TRAVELS[way.travel]) for way, column in zip(ways, columns, strict=True)]
+        arrays = [pa.array(column, SOURCE_ARROW_TYPES[way.travel]) for way, column in zip(ways, columns, strict=True)]
         batch = pa.RecordBatch.from_arrays(arrays, names=[way.name for way in ways])
-        return declarations(table, ways)["c"], Conversion(ways, Policies()).convert(batch).batch["c"].to_pylist()
+        return describe_columns(table, ways)["c"], Conversion(ways, Policies()).convert(batch).batch["c"].to_pylist()
 
 
 @pytest.fixture

@@ -7,35 +7,35 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from syncd.datatypes.columns import Passage, Policies, Policy
+from syncd.datatypes.columns import ColumnMapping, Policies, Policy
 from syncd.parquet.batch_conversion import Conversion, Converted
-from syncd.parquet.column_values import TRAVELS
+from syncd.parquet.column_values import SOURCE_ARROW_TYPES
 from syncd.parquet.part_writer import PartWriter
 from syncd.sandbox.running_sandbox import Sandbox
 from syncd.settings import StreamSettings
-from syncd.tables.column_mapping import passages
+from syncd.tables.column_mapping import map_columns
 from tests.services.type_table import CASES, Case, canonical, create, described, expected
 
 pytestmark = pytest.mark.services
 POLICIES = Policies(invalid_text=Policy.QUARANTINE)
 
 
-def ways(cursor: Any, case: Case) -> tuple[Passage, ...]:
+def ways(cursor: Any, case: Case) -> tuple[ColumnMapping, ...]:
     boolean = ("c",) if case.boolean else ()
     settings = StreamSettings(source="main", database="shop", table=case.table, boolean=boolean)
-    return passages(described(cursor, case.table), settings)
+    return map_columns(described(cursor, case.table), settings)
 
 
-def read(cursor: Any, table: str, ways: tuple[Passage, ...]) -> pa.RecordBatch:
+def read(cursor: Any, table: str, ways: tuple[ColumnMapping, ...]) -> pa.RecordBatch:
     """What a driver without opinions gets."""
     fields = ", ".join(f"{way.select} AS `{way.name}`" for way in ways)
     cursor.execute(f"SELECT {fields} FROM {table} ORDER BY n")
     columns = zip(*cursor.fetchall(), strict=True)
-    arrays = [pa.array(column, TRAVELS[way.travel]) for way, column in zip(ways, columns, strict=True)]
+    arrays = [pa.array(column, SOURCE_ARROW_TYPES[way.travel]) for way, column in zip(ways, columns, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, names=[way.name for way in ways])
 
 
-def through_parquet(converted: Converted, ways: tuple[Passage, ...]) -> pa.Table:
+def through_parquet(converted: Converted, ways: tuple[ColumnMapping, ...]) -> pa.Table:
     sink = io.BytesIO()
     writer = PartWriter(sink, ways, batch=1_000000000042)
     writer.write(converted.batch)

@@ -11,16 +11,16 @@ from uuid import uuid4
 import pytest
 from click.testing import CliRunner, Result
 
-from syncd.app import Pass, Server, Service, stream_of
-from syncd.app.verification_setup import Verifying, Wanted
+from syncd.app import PassOptions, SourceResources, StageService, stream_name_of
+from syncd.app.verification_setup import ComparisonOptions, StreamVerifier
 from syncd.cli.main import syncd
 from syncd.config.check import read_settings
-from syncd.extract.extract_pass import Outcome
-from syncd.operations.repair_batches import repair_of
-from syncd.sandbox.redshift import Lake, RedshiftStandIn
+from syncd.extract.extract_pass import ExtractOutcome
+from syncd.operations.repair_batches import plan_repair
+from syncd.sandbox.redshift import CopyStorage, RedshiftStandIn
 from syncd.sandbox.running_sandbox import Sandbox
 from syncd.settings import Settings, StreamSettings
-from syncd.verify.result import Verdict
+from syncd.verify.result import ComparisonResult
 from tests.services.plain_reader import PlainReader
 from tests.services.servers import ONE, environ_of
 from tests.standin.clients import Client, connect
@@ -29,17 +29,17 @@ from watermarks.history import Journal
 from watermarks.stores.s3 import S3Store
 
 if TYPE_CHECKING:
-    from syncd.concurrency.running_pass import UnderWay
-    from syncd.events import Event
-    from syncd.ports.source import Reader
+    from syncd.concurrency.running_pass import RunningPass
+    from syncd.events import StreamEvent
+    from syncd.ports.source import BatchReader
 
 
-class PlainService(Service):
+class PlainService(StageService):
     """The service as it is wired, but for Spark."""
 
-    wrap: "Callable[[Reader], Reader]" = staticmethod(lambda reader: reader)
+    wrap: "Callable[[BatchReader], BatchReader]" = staticmethod(lambda reader: reader)
 
-    def reader_of(self, server: Server, under_way: "UnderWay") -> "Reader":
+    def make_pass_reader(self, server: SourceResources, running_pass: "RunningPass") -> "BatchReader":
         return self.wrap(PlainReader(server.settings, self._settings.lake))
 
 
@@ -55,7 +55,7 @@ class Both:
     source: str = ""
     defaults: str = ""
     prefix: str = field(default_factory=lambda: uuid4().hex[:8])
-    events: "list[Event]" = field(default_factory=list)
+    events: "list[StreamEvent]" = field(default_factory=list)
 
     @property
     def config(self) -> Path:
@@ -79,11 +79,11 @@ class Both:
 
     def run(self, *tables: str, extract: bool = True, load: bool = True) -> None:
         """One pass over these streams, or over all; whatever goes wrong is raised."""
-        with PlainService(self.settings, environ=os.environ, tell=self.events.append) as service:
+        with PlainService(self.settings, environ=os.environ, emit=self.events.append) as service:
             for stream in self.settings.streams:
                 if tables and stream.table not in tables:
                     continue
-                wanted = Pass(wait=timedelta(seconds=20))
+                wanted = PassOptions(horizon_wait=timedelta(seconds=20))
                 for outcome in (
                     service.extract(stream, wanted) if extract else None,
                     service.load(stream, wanted) if load else None,
@@ -91,21 +91,27 @@ class Both:
                     if outcome is not None and outcome.error is not None:
                         raise outcome.error
 
-    def verify(self, table: str, **wanted: Any) -> Verdict:
-        with Verifying(self.settings) as verifying:
-            verdict = verifying.verify(self.stream(table), Wanted(**wanted))
+    def verify(self, table: str, **wanted: Any) -> ComparisonResult:
+        with StreamVerifier(self.settings) as verifying:
+            verdict = verifying.verify(self.stream(table), ComparisonOptions(**wanted))
         if verdict.error is not None:
             raise verdict.error
         return verdict
 
     def mend(
-        self, table: str, verdict: Verdict, *, wrap: "Callable[[Reader], Reader]" = lambda reader: reader
-    ) -> Outcome:
+        self,
+        table: str,
+        verdict: ComparisonResult,
+        *,
+        wrap: "Callable[[BatchReader], BatchReader]" = lambda reader: reader,
+    ) -> ExtractOutcome:
         """The batches of a repair; not loaded yet."""
-        with PlainService(self.settings, environ=os.environ, tell=self.events.append) as service:
+        with PlainService(self.settings, environ=os.environ, emit=self.events.append) as service:
             service.wrap = wrap
             stream = self.stream(table)
-            return service.mend(stream, Pass(), repair_of(verdict, stream, at=datetime.now(UTC)))
+            return service.repair_rows(
+                stream, PassOptions(), plan_repair(verdict, stream, compared_at=datetime.now(UTC))
+            )
 
     def sql(self, *statements: str) -> list[tuple[Any, ...]]:
         with self.box.mysql.connect() as connection, connection.cursor() as cursor:
@@ -116,15 +122,15 @@ class Both:
 
     def keys(self) -> list[str]:
         """Every object of the lake."""
-        found = self.box.s3.client().list_objects_v2(Bucket=self.box.s3.bucket, Prefix=f"{self.prefix}/")
+        found = self.box.s3.make_client().list_objects_v2(Bucket=self.box.s3.bucket, Prefix=f"{self.prefix}/")
         return [one["Key"] for one in found.get("Contents", [])]
 
     @property
     def journal(self) -> Journal[Watermark]:
-        return Journal(S3Store(self.box.s3.client(), bucket=self.box.s3.bucket, prefix=self.prefix), Watermark)
+        return Journal(S3Store(self.box.s3.make_client(), bucket=self.box.s3.bucket, prefix=self.prefix), Watermark)
 
     def state(self, table: str) -> Watermark:
-        found = self.journal.newest(stream_of(self.stream(table)).stem)
+        found = self.journal.read_newest(stream_name_of(self.stream(table)).stem)
         assert found is not None
         return found
 
@@ -151,7 +157,7 @@ def box(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 @pytest.fixture(scope="session")
 def standin(box: Sandbox) -> Iterator[RedshiftStandIn]:
     s3 = box.s3
-    lake = Lake(
+    lake = CopyStorage(
         endpoint=s3.endpoint, access_key=str(s3.access_key), secret_key=str(s3.secret_key), region=str(s3.region)
     )
     with RedshiftStandIn(lake=lake) as running:

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from syncd.cli.main import syncd
 from syncd.errors import SourceDown
-from syncd.lake.window_reads import Read, Reading
-from syncd.verify.result import Kind, State
+from syncd.lake.window_reads import ReadRequest, ReadResult
+from syncd.verify.result import ComparisonState, DifferenceKind
 from tests.integration.verify.conftest import Both
 from tests.services.planted import plant, statements
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.services, pytest.mark.parametrize("box", ["mariadb"], 
 Make = Callable[..., Both]
 
 
-def planted(both: Make, table: str, rows: int, deletes: str = "hard") -> tuple[Both, dict[int, Kind]]:
+def planted(both: Make, table: str, rows: int, deletes: str = "hard") -> tuple[Both, dict[int, DifferenceKind]]:
     pair = both(tables=f"shop.{table}: {{deletes: {deletes}}}", source="silence: 10m")
     pair.sql(*statements(table, rows))
     pair.run()
@@ -37,10 +37,10 @@ def prove(both: Make, table: str, rows: int) -> None:
     second = pair.verify(table)
 
     assert {one.key["id"]: one.kind for one in first.differences} == wrong
-    assert first.fetched < rows * (1 if rows < 100_000 else 0.02) + 37 * 1_600
+    assert first.fetched_count < rows * (1 if rows < 100_000 else 0.02) + 37 * 1_600
     assert (made.batches, made.rows) == (2, 37)
-    assert (second.state, second.rows) == (State.EQUAL, rows - 8)
-    assert second.fetched < max(rows // 1_000, 10)
+    assert (second.state, second.rows) == (ComparisonState.EQUAL, rows - 8)
+    assert second.fetched_count < max(rows // 1_000, 10)
 
 
 def test_thirty_seven_differences_are_found_and_repaired(both: Make) -> None:
@@ -59,7 +59,7 @@ def test_soft_deletes_mark_ghosts_and_the_mark_is_no_difference(both: Make) -> N
 
     verdict = pair.verify("softly")
 
-    assert (verdict.state, verdict.left_out.marked_gone) == (State.EQUAL, 8)
+    assert (verdict.state, verdict.left_out.marked_gone) == (ComparisonState.EQUAL, 8)
 
 
 def test_what_was_marked_before_deletes_became_hard_is_found_and_deleted(both: Make) -> None:
@@ -77,8 +77,8 @@ def test_what_was_marked_before_deletes_became_hard_is_found_and_deleted(both: M
     pair.run(extract=False)
     second = pair.verify("harder")
 
-    assert [(one.kind, one.key) for one in first.differences] == [(Kind.GHOST, {"id": 3})]
-    assert (second.state, second.rows) == (State.EQUAL, 999)
+    assert [(one.kind, one.key) for one in first.differences] == [(DifferenceKind.GHOST, {"id": 3})]
+    assert (second.state, second.rows) == (ComparisonState.EQUAL, 999)
 
 
 @pytest.mark.parametrize("deletes", ["hard", "soft"])
@@ -89,7 +89,7 @@ def test_a_row_that_came_back_while_others_were_compared_stays(both: Make, delet
     pair.sql(*statements(table, 1_000))
     pair.run()
     pair.sql(f"DELETE FROM {table} WHERE id = 7")
-    mark, compared = pair.state(table).loaded.cursor, 0
+    mark, compared = pair.state(table).load_progress.cursor, 0
 
     def insert_again(_name: str, rows: int) -> None:
         nonlocal compared
@@ -103,10 +103,10 @@ def test_a_row_that_came_back_while_others_were_compared_stays(both: Make, delet
     pair.run(extract=False)
     second = pair.verify(table)
 
-    assert [(one.kind, one.key) for one in first.differences] == [(Kind.GHOST, {"id": 7})]
+    assert [(one.kind, one.key) for one in first.differences] == [(DifferenceKind.GHOST, {"id": 7})]
     assert (made.error, made.rows) == (None, 1)
-    assert (second.state, second.rows, second.left_out.marked_gone) == (State.EQUAL, 1_000, 0)
-    assert first.mark == mark < pair.state(table).loaded.cursor
+    assert (second.state, second.rows, second.left_out.marked_gone) == (ComparisonState.EQUAL, 1_000, 0)
+    assert first.mark == mark < pair.state(table).load_progress.cursor
 
 
 class Broken:
@@ -115,7 +115,7 @@ class Broken:
     def prepare(self, *, little: bool) -> None:
         pass
 
-    def read(self, reading: Reading, *, tell: Callable[[int], None] = lambda _rows: None) -> Read:
+    def read(self, reading: ReadRequest, *, tell: Callable[[int], None] = lambda _rows: None) -> ReadResult:
         raise SourceDown("the line broke")
 
 
@@ -128,7 +128,7 @@ def test_a_repair_that_was_cut_off_is_finished_by_the_next_run(both: Make) -> No
     verdict = pair.verify("cut_off")
 
     assert isinstance(made.error, SourceDown)
-    assert {one.kind for one in verdict.differences} == {Kind.GHOST}
+    assert {one.kind for one in verdict.differences} == {DifferenceKind.GHOST}
 
 
 def test_without_yes_nothing_is_written(both: Make) -> None:
@@ -198,7 +198,7 @@ def test_a_row_of_the_future_that_is_gone_at_the_source_goes(both: Make) -> None
     pair.mend("plans", pair.verify("plans"))
     pair.run(extract=False)
 
-    assert pair.verify("plans").state is State.EQUAL
+    assert pair.verify("plans").state is ComparisonState.EQUAL
     assert [key for [key] in pair.client.rows("select id from plans order by 1")] == [1, 2]
 
 
@@ -206,7 +206,7 @@ def test_rows_that_came_with_another_table_are_mended_and_from_a_mark_set_anew_i
     pair = both(tables="shop.swapped: {settle: 0s}")
     pair.sql(*statements("swapped", 1_000))
     pair.run()
-    was_proven = pair.state("swapped").chain.proven
+    was_proven = pair.state("swapped").required_extract_progress.proven
     pair.sql(
         "DO SLEEP(1.1)",
         "DROP TABLE IF EXISTS swapped_new, swapped_old",
@@ -217,7 +217,7 @@ def test_rows_that_came_with_another_table_are_mended_and_from_a_mark_set_anew_i
         "RENAME TABLE swapped TO swapped_old, swapped_new TO swapped",
     )
     pair.run()
-    is_proven = pair.state("swapped").chain.proven
+    is_proven = pair.state("swapped").required_extract_progress.proven
 
     first = pair.verify("swapped")
     pair.mend("swapped", first)
@@ -226,15 +226,15 @@ def test_rows_that_came_with_another_table_are_mended_and_from_a_mark_set_anew_i
     told = json.loads(pair.syncd("verify", "-t", "swapped", "--json").stdout)["streams"][0]
     second = pair.syncd("verify", "-t", "swapped")
     shown = pair.syncd("watermark", "get", "-t", "swapped")
-    cursor = pair.state("swapped").chain.cursor
+    cursor = pair.state("swapped").required_extract_progress.cursor
     done = pair.syncd(*shlex.split(told["next"])[1:], "--yes")
-    is_set = pair.state("swapped").chain
+    is_set = pair.state("swapped").required_extract_progress
     shown_then = pair.syncd("watermark", "get", "-t", "swapped")
     pair.sql("UPDATE swapped SET flags = 2 WHERE id = 3")
     pair.run()
 
     assert (was_proven, is_proven) == (True, False)
-    assert [(one.kind, one.key) for one in first.differences] == [(Kind.LOST, {"id": 5000})]
+    assert [(one.kind, one.key) for one in first.differences] == [(DifferenceKind.LOST, {"id": 5000})]
     assert (told["state"], told["unproven_because"]) == ("equal", "the table is another one since 1-2")
     assert sampled["next"] is None
     assert "not proven: the table is another one since 1-2\n" in second.stderr
@@ -243,6 +243,6 @@ def test_rows_that_came_with_another_table_are_mended_and_from_a_mark_set_anew_i
     assert done.exit_code == 0, done.output
     assert is_set.cursor == cursor
     assert re.search("proven +no: nothing has been read since the mark was set\n", shown_then.stdout)
-    assert pair.state("swapped").chain.proven
+    assert pair.state("swapped").required_extract_progress.proven
     proven = json.loads(pair.syncd("verify", "-t", "swapped", "--json").stdout)["streams"][0]
     assert (proven["proven"], proven["unproven_because"], proven["next"]) == (True, None, None)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from syncd.sandbox.running_sandbox import Sandbox
-from syncd.verify.result import State
+from syncd.verify.result import ComparisonState
 from tests.integration.verify.conftest import Both
 from tests.services.prepared import numbers
 from tests.services.whole_types import ALONE, WIDE, Group, Stream
@@ -41,9 +41,9 @@ def test_what_was_loaded_is_equal_by_its_sums(both: Callable[..., Both], box: Sa
 
     verdict = pair.verify(stream.table)
 
-    assert verdict.state is State.EQUAL, verdict.differences
-    assert verdict.fetched == SUMS
-    assert {one.name for one in verdict.unlike} <= {"c_json"}
+    assert verdict.state is ComparisonState.EQUAL, verdict.differences
+    assert verdict.fetched_count == SUMS
+    assert {one.name for one in verdict.uncomparable} <= {"c_json"}
 
 
 @pytest.mark.parametrize("group", [one for one in ALONE if one.name in STRANGE], ids=lambda group: group.name)
@@ -52,7 +52,7 @@ def test_what_a_policy_met_is_no_difference(both: Callable[..., Both], box: Sand
 
     verdict = pair.verify(stream.table)
 
-    assert verdict.state is State.EQUAL, verdict.differences
+    assert verdict.state is ComparisonState.EQUAL, verdict.differences
     assert verdict.left_out.quarantined == verdict.rows - _landed(pair, stream)
 
 

@@ -9,15 +9,15 @@ from functools import partial
 import pytest
 from click.testing import CliRunner
 
-from syncd.app import stream_of
+from syncd.app import stream_name_of
 from syncd.cli.main import syncd
 from syncd.lake.manifest import Manifest
-from syncd.lake.window_reads import WITHOUT_POSITION
-from syncd.verify.digest_forms import SHORT
-from syncd.verify.result import Kind, State, Verdict
+from syncd.lake.window_reads import NULL_CURSOR_COUNT
+from syncd.verify.digest_forms import SHORT_TEXT_BYTES
+from syncd.verify.result import ComparisonResult, ComparisonState, DifferenceKind
 from tests.integration.verify.conftest import Both
-from watermarks.extraction import Chain
-from watermarks.progress import ORIGIN
+from watermarks.extraction import BatchChain
+from watermarks.progress import BEFORE_FIRST_BATCH
 
 pytestmark = pytest.mark.services
 ONE = pytest.mark.parametrize("box", ["mariadb"], indirect=True)
@@ -38,7 +38,7 @@ def filled(both: Both, table: str, layout: str = ORDERS, *, rows: int = 300) -> 
     )
 
 
-def told(verdict: Verdict) -> set[tuple[Kind, object, tuple[str, ...]]]:
+def told(verdict: ComparisonResult) -> set[tuple[DifferenceKind, object, tuple[str, ...]]]:
     return {(one.kind, next(iter(one.key.values())), one.columns) for one in verdict.differences}
 
 
@@ -46,7 +46,7 @@ def test_each_kind_of_difference_is_told_with_key_and_columns(both: Make) -> Non
     pair = both(tables="shop.kinds: {deletes: hard}")
     filled(pair, "kinds")
     pair.run()
-    assert pair.verify("kinds").state is State.EQUAL
+    assert pair.verify("kinds").state is ComparisonState.EQUAL
     pair.there(
         "delete from kinds where id = 10",
         "update kinds set name = 'row 2O' where id = 20",
@@ -63,18 +63,26 @@ def test_each_kind_of_difference_is_told_with_key_and_columns(both: Make) -> Non
     verdict = pair.verify("kinds")
 
     assert told(verdict) == {
-        (Kind.LOST, 10, ()),
-        (Kind.DIFFERENT, 20, ("name",)),
-        (Kind.DIFFERENT, 30, ("name",)),
-        (Kind.DIFFERENT, 31, ("name",)),
-        (Kind.DIFFERENT, 40, ("total",)),
-        (Kind.STALE, 50, ("name", "update_at")),
-        (Kind.DOUBLED, 60, ()),
-        (Kind.GHOST, 100070, ()),
+        (DifferenceKind.LOST, 10, ()),
+        (DifferenceKind.DIFFERENT, 20, ("name",)),
+        (DifferenceKind.DIFFERENT, 30, ("name",)),
+        (DifferenceKind.DIFFERENT, 31, ("name",)),
+        (DifferenceKind.DIFFERENT, 40, ("total",)),
+        (DifferenceKind.STALE, 50, ("name", "update_at")),
+        (DifferenceKind.DOUBLED, 60, ()),
+        (DifferenceKind.GHOST, 100070, ()),
     }
-    assert verdict.counts == Counter({Kind.DIFFERENT: 4, Kind.LOST: 1, Kind.STALE: 1, Kind.DOUBLED: 1, Kind.GHOST: 1})
+    assert verdict.counts == Counter(
+        {
+            DifferenceKind.DIFFERENT: 4,
+            DifferenceKind.LOST: 1,
+            DifferenceKind.STALE: 1,
+            DifferenceKind.DOUBLED: 1,
+            DifferenceKind.GHOST: 1,
+        }
+    )
     [null] = [one for one in verdict.differences if one.key == {"id": 30}]
-    assert (null.here_values, null.there_values) == ({"name": None}, {"name": ""})
+    assert (null.source_values, null.target_values) == ({"name": None}, {"name": ""})
 
 
 def test_texts_around_the_length_of_which_a_digest_takes_their_place(both: Make) -> None:
@@ -85,13 +93,13 @@ def test_texts_around_the_length_of_which_a_digest_takes_their_place(both: Make)
         f"CREATE TABLE long_texts (id INT PRIMARY KEY, one TEXT, other TEXT, {stamp}, KEY (update_at, id))"
         " CHARACTER SET utf8mb4",
         "INSERT INTO long_texts WITH RECURSIVE c AS (SELECT 1 n UNION ALL SELECT n + 1 FROM c WHERE n < 24)"
-        f" SELECT n, REPEAT(IF(n % 2, 'x', 'é'), {SHORT} / IF(n % 2, 1, 2) - 6 + n DIV 2),"
-        f" CONCAT('{SHORT}:', REPEAT('y', n * 50)), '2026-01-01' FROM c",
+        f" SELECT n, REPEAT(IF(n % 2, 'x', 'é'), {SHORT_TEXT_BYTES} / IF(n % 2, 1, 2) - 6 + n DIV 2),"
+        f" CONCAT('{SHORT_TEXT_BYTES}:', REPEAT('y', n * 50)), '2026-01-01' FROM c",
     )
     pair.run()
-    assert pair.verify("long_texts").state is State.EQUAL
+    assert pair.verify("long_texts").state is ComparisonState.EQUAL
     longest = pair.client.value("select max(octet_length(one)) from long_texts")
-    assert SHORT < int(str(longest)) < 2 * SHORT
+    assert SHORT_TEXT_BYTES < int(str(longest)) < 2 * SHORT_TEXT_BYTES
     pair.there(
         "update long_texts set one = left(one, length(one) - 1) || 'z' where id > 4",
         "update long_texts set one = one || ',', other = substring(other, 2) where id = 1",
@@ -117,7 +125,7 @@ def test_what_changed_since_the_last_load_is_left_out_on_both_sides(both: Make) 
 
     verdict = pair.verify("moved")
 
-    assert (verdict.state, verdict.left_out.above_mark, verdict.rows) == (State.EQUAL, 5, 296)
+    assert (verdict.state, verdict.left_out.above_mark, verdict.rows) == (ComparisonState.EQUAL, 5, 296)
 
 
 @ONE
@@ -130,7 +138,7 @@ def test_what_is_extracted_and_not_loaded_is_above_the_loaded_mark(both: Make) -
 
     verdict = pair.verify("waiting")
 
-    assert (verdict.state, verdict.left_out.above_mark) == (State.EQUAL, 1)
+    assert (verdict.state, verdict.left_out.above_mark) == (ComparisonState.EQUAL, 1)
 
 
 @ONE
@@ -150,8 +158,8 @@ def test_of_versions_the_newest_is_compared(both: Make, mode: str) -> None:
     )
     verdict = pair.verify(table)
 
-    assert (equal.state, equal.rows) == (State.EQUAL, 300)
-    assert told(verdict) == {(Kind.DIFFERENT, 4, ("name",)), (Kind.LOST, 9, ())}
+    assert (equal.state, equal.rows) == (ComparisonState.EQUAL, 300)
+    assert told(verdict) == {(DifferenceKind.DIFFERENT, 4, ("name",)), (DifferenceKind.LOST, 9, ())}
     assert equal.left_out.earlier_versions == (10 if mode == "history" else 0)
 
 
@@ -173,7 +181,7 @@ def test_doubled_rows_lead_to_what_takes_out_the_versions_that_a_mode_before_kep
     words = command.partition(": syncd ")[2].partition(";")[0].split()
     assert pair.syncd(*words, "--yes", "--reason", "a test").exit_code == 0
     pair.run()
-    assert pair.verify("kept").state is State.EQUAL
+    assert pair.verify("kept").state is ComparisonState.EQUAL
 
 
 @ONE
@@ -186,7 +194,7 @@ def test_rows_marked_as_gone_are_no_ghosts_and_lost_where_the_source_has_them(bo
 
     verdict = pair.verify("marked")
 
-    assert told(verdict) == {(Kind.LOST, 4, ())}
+    assert told(verdict) == {(DifferenceKind.LOST, 4, ())}
     assert verdict.left_out.marked_gone == 2
 
 
@@ -200,7 +208,7 @@ def test_rows_before_the_start_and_without_a_stamp_are_left_out_and_counted(both
 
     verdict = pair.verify("begun")
 
-    assert (verdict.state, verdict.rows) == (State.EQUAL, 199)
+    assert (verdict.state, verdict.rows) == (ComparisonState.EQUAL, 199)
     assert (verdict.left_out.before_start, verdict.left_out.without_stamp) == (99, 2)
 
 
@@ -213,10 +221,10 @@ def test_rows_without_a_stamp_are_counted_in_the_manifests_that_hold_them(both: 
 
     pair.run()
 
-    name = stream_of(pair.stream("stampless"))
-    chain, half = Chain(pair.journal, name), pair.state("stampless").chain
-    manifests = [Manifest.of_link(chain.required(batch)) for batch in half.ids(after=ORIGIN)]
-    assert [one.troubles for one in manifests if one.rows] == [{WITHOUT_POSITION: 2}, {}, {WITHOUT_POSITION: 1}]
+    name = stream_name_of(pair.stream("stampless"))
+    chain, half = BatchChain(pair.journal, name), pair.state("stampless").required_extract_progress
+    manifests = [Manifest.from_link(chain.require_link(batch)) for batch in half.batch_ids(after=BEFORE_FIRST_BATCH)]
+    assert [one.problem_counts for one in manifests if one.rows] == [{NULL_CURSOR_COUNT: 2}, {}, {NULL_CURSOR_COUNT: 1}]
     assert sum(one.rows for one in manifests) == 300
 
 
@@ -228,7 +236,7 @@ def test_a_row_that_lost_its_stamp_is_no_ghost(both: Make) -> None:
     pair.run()
     pair.sql("UPDATE unstamped SET update_at = NULL WHERE id = 5")
 
-    assert pair.verify("unstamped").state is State.EQUAL
+    assert pair.verify("unstamped").state is ComparisonState.EQUAL
 
 
 @ONE
@@ -242,9 +250,15 @@ def test_a_table_read_by_its_key(both: Make) -> None:
 
     verdict = pair.verify("grown")
 
-    assert told(verdict) == {(Kind.LOST, 9, ()), (Kind.GHOST, 10, ()), (Kind.STALE, 8, ("name", "update_at"))} or told(
-        verdict
-    ) == {(Kind.LOST, 9, ()), (Kind.GHOST, 10, ()), (Kind.DIFFERENT, 8, ("name", "update_at"))}
+    assert told(verdict) == {
+        (DifferenceKind.LOST, 9, ()),
+        (DifferenceKind.GHOST, 10, ()),
+        (DifferenceKind.STALE, 8, ("name", "update_at")),
+    } or told(verdict) == {
+        (DifferenceKind.LOST, 9, ()),
+        (DifferenceKind.GHOST, 10, ()),
+        (DifferenceKind.DIFFERENT, 8, ("name", "update_at")),
+    }
     assert verdict.left_out.above_mark == 1
 
 
@@ -284,8 +298,8 @@ def test_a_key_of_any_type(both: Make, kind: str) -> None:
 
     verdict = pair.verify(table, range_rows=200, leaf_rows=20)
 
-    assert (equal.state, equal.rows) == (State.EQUAL, 900)
-    assert verdict.counts == Counter({Kind.LOST: 3, Kind.DIFFERENT: 3, Kind.GHOST: 3})
+    assert (equal.state, equal.rows) == (ComparisonState.EQUAL, 900)
+    assert verdict.counts == Counter({DifferenceKind.LOST: 3, DifferenceKind.DIFFERENT: 3, DifferenceKind.GHOST: 3})
 
 
 @ONE
@@ -297,8 +311,8 @@ def test_a_query_of_ones_own(both: Make) -> None:
     equal = pair.verify("own")
     pair.there("delete from own where id = 200")
 
-    assert (equal.state, equal.rows) == (State.EQUAL, 230)
-    assert told(pair.verify("own")) == {(Kind.LOST, 200, ())}
+    assert (equal.state, equal.rows) == (ComparisonState.EQUAL, 230)
+    assert told(pair.verify("own")) == {(DifferenceKind.LOST, 200, ())}
 
 
 @ONE
@@ -308,8 +322,14 @@ def test_a_table_that_is_read_whole_and_one_not_loaded_are_not_compared_and_say_
     filled(pair, "small")
     pair.run("small")
 
-    assert (pair.verify("early").state, "first pass" in pair.verify("early").reason) == (State.NOT_COMPARED, True)
-    assert (pair.verify("small").state, "whole" in pair.verify("small").reason) == (State.NOT_COMPARED, True)
+    assert (pair.verify("early").state, "first pass" in pair.verify("early").not_compared_reason) == (
+        ComparisonState.NOT_COMPARED,
+        True,
+    )
+    assert (pair.verify("small").state, "whole" in pair.verify("small").not_compared_reason) == (
+        ComparisonState.NOT_COMPARED,
+        True,
+    )
 
 
 @ONE

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from syncd.ports.request_stats import Meter, unmetered
+from syncd.ports.request_stats import CallObserver, ignore_call
 from syncd.redshift.connection import connect
-from syncd.redshift.session import Session
+from syncd.redshift.session import WarehouseSession
 from syncd.sandbox.faults.tcp import TcpProxy
 from syncd.sandbox.redshift import RedshiftStandIn
 from syncd.settings import Secret, Tls, WarehouseSettings
@@ -37,12 +37,12 @@ class Sessions:
 
     def __init__(self, server: RedshiftStandIn) -> None:
         self._server = server
-        self._opened: list[Session] = []
+        self._opened: list[WarehouseSession] = []
 
     def __call__(
-        self, *, name: str = "test", at: tuple[str, int] | None = None, meter: Meter = unmetered, **words: Any
-    ) -> Session:
-        session = connect(settings_of(self._server, **words), name=name, at=at, meter=meter)
+        self, *, name: str = "test", at: tuple[str, int] | None = None, meter: CallObserver = ignore_call, **words: Any
+    ) -> WarehouseSession:
+        session = connect(settings_of(self._server, **words), session_name=name, tunnel_address=at, meter=meter)
         self._opened.append(session)
         return session
 
@@ -59,7 +59,7 @@ def sessions(server: RedshiftStandIn) -> Iterator[Sessions]:
 
 
 @pytest.fixture
-def session(sessions: Sessions) -> Session:
+def session(sessions: Sessions) -> WarehouseSession:
     return sessions()
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from syncd.errors import CommitUnknown, WarehouseDown
 from syncd.redshift.connection import connect
-from syncd.redshift.session import Session
+from syncd.redshift.session import WarehouseSession
 from syncd.sandbox.redshift import RedshiftStandIn
 from tests.integration.warehouse.conftest import settings_of
 from tests.services.cutter import Cutter, Way
@@ -28,7 +28,7 @@ class Landing:
     location: str
 
     def land(self, cutter: Cutter) -> None:
-        session = connect(settings_of(self.server), name="cut", at=cutter.at)
+        session = connect(settings_of(self.server), session_name="cut", tunnel_address=cutter.at)
         try:
             session.begin()
             session.run(f"lock {self.table}")
@@ -38,7 +38,7 @@ class Landing:
         finally:
             session.close()
 
-    def commit(self, session: Session) -> None:
+    def commit(self, session: WarehouseSession) -> None:
         session.commit()
         assert not session.in_transaction
 

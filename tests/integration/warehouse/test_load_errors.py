@@ -7,10 +7,10 @@ from datetime import timedelta
 import pyarrow as pa
 import pytest
 
-from syncd.errors import Collided, FileRefused, RowRefused, WarehouseUnfit
-from syncd.redshift.load_errors import LoadErrors
-from syncd.redshift.session import Session
-from syncd.sandbox.redshift import Lake, RedshiftStandIn
+from syncd.errors import FileRefused, RowRefused, TransactionConflict, WarehouseUnfit
+from syncd.redshift.load_errors import LoadErrorReader
+from syncd.redshift.session import WarehouseSession
+from syncd.sandbox.redshift import CopyStorage, RedshiftStandIn
 from tests.integration.warehouse.conftest import Sessions
 from tests.standin.clients import Bucket, Client, Clients, entry, ints
 from watermarks.errors import HintedError
@@ -23,7 +23,7 @@ def texts(**columns: str | None) -> pa.Table:
     return pa.table({name: pa.array([value], pa.string()) for name, value in columns.items()})
 
 
-def failed(session: Session, table: str, location: str) -> HintedError:
+def failed(session: WarehouseSession, table: str, location: str) -> HintedError:
     """The error of a COPY inside a transaction that is over afterwards."""
     session.begin()
     with pytest.raises(HintedError) as caught:
@@ -33,8 +33,8 @@ def failed(session: Session, table: str, location: str) -> HintedError:
 
 
 @pytest.fixture
-def errors(session: Session) -> LoadErrors:
-    return LoadErrors(session, wait=lambda _: None, patience=0)
+def errors(session: WarehouseSession) -> LoadErrorReader:
+    return LoadErrorReader(session, wait=lambda _: None, lookup_seconds=0)
 
 
 def key_of(bucket: Bucket, location: str) -> str:
@@ -42,13 +42,13 @@ def key_of(bucket: Bucket, location: str) -> str:
 
 
 def test_value_too_wide_is_told_with_file_column_and_sizes(
-    session: Session, errors: LoadErrors, client: Client, bucket: Bucket
+    session: WarehouseSession, errors: LoadErrorReader, client: Client, bucket: Bucket
 ) -> None:
     table = client.table("note varchar(65535)")
     location, size = bucket.parquet(texts(note="x" * 70_000))
     key = key_of(bucket, location)
 
-    error = errors.explained(
+    error = errors.explain(
         failed(session, table, bucket.manifest([entry(location, size)])), table="shop.orders", keys=[key]
     )
 
@@ -59,11 +59,11 @@ def test_value_too_wide_is_told_with_file_column_and_sizes(
 
 
 def test_null_where_none_may_be_names_the_column(
-    session: Session, errors: LoadErrors, client: Client, bucket: Bucket
+    session: WarehouseSession, errors: LoadErrorReader, client: Client, bucket: Bucket
 ) -> None:
     table = client.table("a integer not null")
 
-    error = errors.explained(failed(session, table, bucket.manifest_of(ints(a=None))), table="shop.orders")
+    error = errors.explain(failed(session, table, bucket.manifest_of(ints(a=None))), table="shop.orders")
 
     assert isinstance(error, RowRefused)
     assert error.facts["column"] == "a"
@@ -71,12 +71,12 @@ def test_null_where_none_may_be_names_the_column(
 
 
 def test_file_of_other_types_is_told_whole_where_the_server_cuts_it(
-    session: Session, errors: LoadErrors, client: Client, bucket: Bucket
+    session: WarehouseSession, errors: LoadErrorReader, client: Client, bucket: Bucket
 ) -> None:
     table = client.table("a_column_of_a_long_name bigint")
 
     raw = failed(session, table, bucket.manifest_of(ints(a_column_of_a_long_name=1)))
-    error = errors.explained(raw, table="shop.orders")
+    error = errors.explain(raw, table="shop.orders")
 
     assert isinstance(error, FileRefused)
     assert "Column type: BIGINT, Parquet schema: optional int32 a_column_of_a_long_name" in str(error.facts["reason"])
@@ -85,11 +85,11 @@ def test_file_of_other_types_is_told_whole_where_the_server_cuts_it(
 
 
 def test_file_that_is_gone_is_told_with_its_key(
-    session: Session, errors: LoadErrors, client: Client, bucket: Bucket
+    session: WarehouseSession, errors: LoadErrorReader, client: Client, bucket: Bucket
 ) -> None:
     gone = bucket.at("data/gone.parquet")
 
-    error = errors.explained(
+    error = errors.explain(
         failed(session, client.table("a integer"), bucket.manifest([entry(gone, 100)])), table="shop.orders"
     )
 
@@ -98,34 +98,34 @@ def test_file_that_is_gone_is_told_with_its_key(
     assert error.hint.startswith("Restore the file")
 
 
-def test_each_copy_is_told_its_own_file(session: Session, client: Client, bucket: Bucket) -> None:
-    errors = LoadErrors(session, wait=lambda _: None, patience=0)
+def test_each_copy_is_told_its_own_file(session: WarehouseSession, client: Client, bucket: Bucket) -> None:
+    errors = LoadErrorReader(session, wait=lambda _: None, lookup_seconds=0)
     table = client.table("a varchar(1)")
     keys = []
     for _ in range(3):
         location, size = bucket.parquet(texts(a="xx"))
         keys.append(key_of(bucket, location))
-        error = errors.explained(
+        error = errors.explain(
             failed(session, table, bucket.manifest([entry(location, size)])), table="t", keys=keys[-1:]
         )
         assert error.facts["file"] == keys[-1]
 
 
 def test_no_file_is_blamed_for_another_that_the_view_does_not_show_yet(
-    session: Session, client: Client, bucket: Bucket, server: RedshiftStandIn
+    session: WarehouseSession, client: Client, bucket: Bucket, server: RedshiftStandIn
 ) -> None:
-    errors = LoadErrors(session, wait=lambda _: None, patience=0)
+    errors = LoadErrorReader(session, wait=lambda _: None, lookup_seconds=0)
     table = client.table("a varchar(1)")
     failed(session, table, bucket.manifest_of(texts(a="xx")))
     server.faults.fail("^copy", "Load into table 't' failed. Check 'stl_load_errors' system table for details.")
 
-    error = errors.explained(failed(session, table, "s3://lake/x"), table="t", keys=["data/mine/part.parquet"])
+    error = errors.explain(failed(session, table, "s3://lake/x"), table="t", keys=["data/mine/part.parquet"])
 
     assert isinstance(error, FileRefused)
     assert "file" not in error.facts
 
 
-def test_view_that_comes_late_is_asked_again(session: Session, client: Client, bucket: Bucket) -> None:
+def test_view_that_comes_late_is_asked_again(session: WarehouseSession, client: Client, bucket: Bucket) -> None:
     table = client.table("a varchar(1)")
     asked: list[float] = []
 
@@ -134,8 +134,8 @@ def test_view_that_comes_late_is_asked_again(session: Session, client: Client, b
         if len(asked) == 2:
             failed(session, table, bucket.manifest_of(texts(a="xx")))
 
-    errors = LoadErrors(session, wait=wait, patience=5, now=iter(range(100)).__next__)
-    error = errors.explained(RowRefused("a value", reason="a value"), table="t")
+    errors = LoadErrorReader(session, wait=wait, lookup_seconds=5, now=iter(range(100)).__next__)
+    error = errors.explain(RowRefused("a value", reason="a value"), table="t")
 
     assert len(asked) == 2
     assert error.facts["column"] == "a"
@@ -152,7 +152,7 @@ def test_without_the_view_the_error_itself_is_told(  # noqa: PLR0917  # each is 
 ) -> None:
 
     session = sessions()
-    errors = LoadErrors(session, wait=lambda _: None, patience=0)
+    errors = LoadErrorReader(session, wait=lambda _: None, lookup_seconds=0)
     table = client.table("a varchar(1)")
     raw = failed(session, table, bucket.manifest_of(texts(a="xx")))
     if trouble == "closed":
@@ -164,7 +164,7 @@ def test_without_the_view_the_error_itself_is_told(  # noqa: PLR0917  # each is 
         server.faults.hold("sys_load_error_detail")
 
     began = time.monotonic()
-    error = errors.explained(raw, table="shop.orders")
+    error = errors.explain(raw, table="shop.orders")
 
     assert time.monotonic() - began < 15, "less than a statement may take"
     assert type(error) is type(raw) is RowRefused
@@ -172,17 +172,17 @@ def test_without_the_view_the_error_itself_is_told(  # noqa: PLR0917  # each is 
     assert error.facts["column"] == "a"
 
 
-def test_other_errors_are_left_as_they_are(errors: LoadErrors) -> None:
-    for error in (Collided("again"), WarehouseUnfit("no right")):
-        assert errors.explained(error, table="t") is error
+def test_other_errors_are_left_as_they_are(errors: LoadErrorReader) -> None:
+    for error in (TransactionConflict("again"), WarehouseUnfit("no right")):
+        assert errors.explain(error, table="t") is error
 
 
 def test_copies_of_others_are_not_looked_at(sessions: Sessions, client: Client, bucket: Bucket) -> None:
     table = client.table("a varchar(1)")
     failed(sessions(), table, bucket.manifest_of(texts(a="xx")))
-    errors = LoadErrors(sessions(), wait=lambda _: None, patience=0)
+    errors = LoadErrorReader(sessions(), wait=lambda _: None, lookup_seconds=0)
 
-    error = errors.explained(FileRefused("a file", reason="a file"), table="t")
+    error = errors.explain(FileRefused("a file", reason="a file"), table="t")
 
     assert "column" not in error.facts
 
@@ -196,7 +196,7 @@ def released(server: RedshiftStandIn) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def provisioned(s3_url: str) -> Iterator[RedshiftStandIn]:
     """A cluster whose user may read the older views."""
-    with RedshiftStandIn(lake=Lake(endpoint=s3_url), superuser=True) as running:
+    with RedshiftStandIn(lake=CopyStorage(endpoint=s3_url), superuser=True) as running:
         yield running
 
 
@@ -210,7 +210,7 @@ def test_a_provisioned_cluster_tells_by_the_view_that_is_open(
 ) -> None:
     opened = Sessions(provisioned)
     clients = Clients(provisioned)
-    errors = LoadErrors(session := opened(), wait=lambda _: None, patience=0)
+    errors = LoadErrorReader(session := opened(), wait=lambda _: None, lookup_seconds=0)
     table = clients().table("note varchar(65535), a integer not null")
     if closed:
         provisioned.faults.fail("sys_load_error_detail", closed, code=code)
@@ -221,7 +221,7 @@ def test_a_provisioned_cluster_tells_by_the_view_that_is_open(
         location, size = bucket.parquet(rows)
         keys.append(key_of(bucket, location))
         raw = failed(session, table, bucket.manifest([entry(location, size)]))
-        told.append(errors.explained(raw, table="shop.orders", keys=keys[-1:]))
+        told.append(errors.explain(raw, table="shop.orders", keys=keys[-1:]))
     provisioned.faults.clear()
     opened.close()
     clients.close()
@@ -241,11 +241,11 @@ def test_where_neither_view_is_open_the_error_itself_is_told(
 ) -> None:
     """As on a serverless workgroup that hides the newer one, too."""
     session = sessions()
-    errors = LoadErrors(session, wait=lambda _: None, patience=0)
+    errors = LoadErrorReader(session, wait=lambda _: None, lookup_seconds=0)
     table = client.table("a varchar(1)")
     raw = failed(session, table, bucket.manifest_of(texts(a="xx")))
     server.faults.fail("sys_load_error_detail", "permission denied for relation x", code="42501")
 
-    error = errors.explained(raw, table="shop.orders")
+    error = errors.explain(raw, table="shop.orders")
 
     assert (type(error), error.facts["column"]) == (RowRefused, "a")

@@ -13,7 +13,7 @@ import pytest
 
 from syncd.errors import ConfigError, WarehouseDown, WarehouseUnfit
 from syncd.redshift.connection import connect
-from syncd.redshift.login import login_of
+from syncd.redshift.login import get_login
 from syncd.sandbox.ports import LOOPBACK
 from syncd.sandbox.redshift import RedshiftStandIn
 from syncd.settings import IamLogin, WarehouseSettings
@@ -51,7 +51,7 @@ def test_secret_of_aws_lets_us_in_by_name_and_by_arn(
     arn = kept("both", json.dumps({"username": server.user, "password": server.password, "port": 5439}))
 
     for name in ("both", arn):
-        session = connect(replace(settings, user="", secret=name), name="test")
+        session = connect(replace(settings, user="", secret=name), session_name="test")
         assert session.rows("select current_user") == [(server.user,)]
         session.close()
 
@@ -59,17 +59,17 @@ def test_secret_of_aws_lets_us_in_by_name_and_by_arn(
 def test_secret_without_a_user_takes_the_one_of_the_configuration(aws: str, settings: WarehouseSettings) -> None:
     kept("only a password", json.dumps({"password": "p"}))
 
-    assert login_of(replace(settings, secret="only a password")).user == settings.user
+    assert get_login(replace(settings, secret="only a password")).user == settings.user
 
 
 def test_secret_that_was_changed_is_asked_for_anew(aws: str, settings: WarehouseSettings) -> None:
     kept("turning", json.dumps({"password": "one"}))
     chosen = replace(settings, secret="turning")
-    assert login_of(chosen).password.value == "one"
+    assert get_login(chosen).password.value == "one"
 
     boto3.client("secretsmanager").put_secret_value(SecretId="turning", SecretString=json.dumps({"password": "two"}))
 
-    assert login_of(chosen).password.value == "two"
+    assert get_login(chosen).password.value == "two"
 
 
 @pytest.mark.parametrize("secret", ["hunter2", '["hunter2"]', '{"pass": "hunter2"}', '{"password": 5}', "null"])
@@ -80,7 +80,7 @@ def test_secret_of_another_form_is_for_a_person_and_not_shown(
     kept(name, secret)
 
     with pytest.raises(WarehouseUnfit, match="holds no login") as caught:
-        login_of(replace(settings, secret=name))
+        get_login(replace(settings, secret=name))
 
     assert "hunter2" not in caught.value.message + caught.value.hint
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
@@ -88,7 +88,7 @@ def test_secret_of_another_form_is_for_a_person_and_not_shown(
 
 def test_secret_that_is_missing_is_for_a_person(aws: str, settings: WarehouseSettings) -> None:
     with pytest.raises(WarehouseUnfit, match="ResourceNotFound"):
-        login_of(replace(settings, secret="nowhere"))
+        get_login(replace(settings, secret="nowhere"))
 
 
 def test_cluster_lends_a_login_for_the_user_of_the_configuration(aws: str, settings: WarehouseSettings) -> None:
@@ -96,7 +96,7 @@ def test_cluster_lends_a_login_for_the_user_of_the_configuration(aws: str, setti
         ClusterIdentifier="lending", NodeType="ra3.xlplus", MasterUsername="root", MasterUserPassword="Passw0rdx"
     )
 
-    login = login_of(replace(settings, iam=IamLogin(cluster="lending", region="us-east-1")))
+    login = get_login(replace(settings, iam=IamLogin(cluster="lending", region="us-east-1")))
 
     assert login.user == f"IAM:{settings.user}"
     assert len(login.password.value) == 32
@@ -105,7 +105,7 @@ def test_cluster_lends_a_login_for_the_user_of_the_configuration(aws: str, setti
 
 def test_cluster_that_is_missing_is_for_a_person(aws: str, settings: WarehouseSettings) -> None:
     with pytest.raises(WarehouseUnfit, match="ClusterNotFound"):
-        login_of(replace(settings, iam=IamLogin(cluster="nowhere", region="us-east-1")))
+        get_login(replace(settings, iam=IamLogin(cluster="nowhere", region="us-east-1")))
 
 
 class Workgroups:
@@ -149,7 +149,7 @@ SERVERLESS = IamLogin(workgroup="main", region="us-east-1")
 
 
 def test_workgroup_lends_a_login_and_names_the_user(workgroups: Workgroups, settings: WarehouseSettings) -> None:
-    login = login_of(replace(settings, user="", iam=SERVERLESS))
+    login = get_login(replace(settings, user="", iam=SERVERLESS))
 
     assert (login.user, login.password.value) == ("IAMR:loader", "lent")
     (asked,) = workgroups.asked
@@ -161,7 +161,7 @@ def test_right_that_is_missing_at_aws_is_named(workgroups: Workgroups, settings:
     workgroups.status, workgroups.answer = 400, {"__type": "AccessDeniedException", "message": "no"}
 
     with pytest.raises(WarehouseUnfit, match="AccessDenied") as caught:
-        login_of(replace(settings, iam=SERVERLESS))
+        get_login(replace(settings, iam=SERVERLESS))
 
     assert "redshift-serverless:GetCredentials" in caught.value.hint
 
@@ -170,7 +170,7 @@ def test_trouble_of_aws_itself_is_waited_for(workgroups: Workgroups, settings: W
     workgroups.status, workgroups.answer = 500, {"__type": "InternalServerException", "message": "later"}
 
     with pytest.raises(WarehouseDown, match="for now"):
-        login_of(replace(settings, iam=SERVERLESS))
+        get_login(replace(settings, iam=SERVERLESS))
 
     assert len(workgroups.asked) == 3
 
@@ -183,7 +183,7 @@ def test_nobody_at_aws_is_a_warehouse_that_is_down(
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{LOOPBACK}:{port}")
 
     with pytest.raises(WarehouseDown, match="does not answer"):
-        login_of(replace(settings, secret="any"))
+        get_login(replace(settings, secret="any"))
 
 
 def test_region_that_nobody_names_is_for_a_person(
@@ -193,11 +193,11 @@ def test_region_that_nobody_names_is_for_a_person(
     monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
 
     with pytest.raises(WarehouseUnfit) as caught:
-        login_of(replace(settings, iam=IamLogin(workgroup="main")))
+        get_login(replace(settings, iam=IamLogin(workgroup="main")))
 
     assert "warehouse.iam.region" in caught.value.hint
 
 
 def test_no_way_in_at_all_is_a_mistake_of_the_configuration(settings: WarehouseSettings) -> None:
     with pytest.raises(ConfigError, match="no password"):
-        login_of(settings)
+        get_login(settings)

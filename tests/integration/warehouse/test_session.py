@@ -7,12 +7,12 @@ from datetime import timedelta
 
 import pytest
 
-from syncd.errors import Collided, CommitUnknown, WarehouseDown, WarehouseUnfit
-from syncd.ports.request_stats import Call, WarehouseAsked
-from syncd.redshift.session import Session
+from syncd.errors import CommitUnknown, TransactionConflict, WarehouseDown, WarehouseUnfit
+from syncd.ports.request_stats import ExternalCall, WarehouseQueried
+from syncd.redshift.session import WarehouseSession
 from syncd.sandbox.faults.tcp import TcpProxy
 from syncd.sandbox.ports import LOOPBACK
-from syncd.sandbox.redshift import RedshiftStandIn, When
+from syncd.sandbox.redshift import FaultTiming, RedshiftStandIn
 from syncd.settings import Secret
 from tests.integration.warehouse.conftest import Sessions
 from tests.standin.clients import Bucket, Client, ints
@@ -26,12 +26,12 @@ def table(client: Client) -> str:
     return client.table("a integer")
 
 
-def test_pid_is_the_one_that_the_server_knows(session: Session) -> None:
+def test_pid_is_the_one_that_the_server_knows(session: WarehouseSession) -> None:
     assert session.rows("select pg_backend_pid()") == [(session.pid,)]
 
 
 def test_statements_are_counted_by_their_first_word_also_where_they_fail(sessions: Sessions, table: str) -> None:
-    calls = list[Call]()
+    calls = list[ExternalCall]()
     session = sessions(meter=calls.append)
 
     session.begin()
@@ -42,12 +42,14 @@ def test_statements_are_counted_by_their_first_word_also_where_they_fail(session
     with pytest.raises(WarehouseUnfit):
         session.run("nonsense 'a secret'")
 
-    told = [(call.warehouse, call.statement) for call in calls if isinstance(call, WarehouseAsked)]
+    told = [(call.warehouse, call.statement) for call in calls if isinstance(call, WarehouseQueried)]
     assert told == [("warehouse", word) for word in ("set", "begin", "select", "commit", "copy", "other")]
-    assert all(call.seconds > 0 for call in calls if isinstance(call, WarehouseAsked))
+    assert all(call.seconds > 0 for call in calls if isinstance(call, WarehouseQueried))
 
 
-def test_statements_commit_by_themselves_outside_a_transaction(session: Session, client: Client, table: str) -> None:
+def test_statements_commit_by_themselves_outside_a_transaction(
+    session: WarehouseSession, client: Client, table: str
+) -> None:
     assert session.run(f"insert into {table} values (%s), (2)", [1]) == 2
 
     assert client.value(f"select count(*) from {table}") == 2
@@ -55,7 +57,7 @@ def test_statements_commit_by_themselves_outside_a_transaction(session: Session,
 
 
 def test_an_update_that_matches_a_row_several_times_is_refused_and_none_of_them_is_taken(
-    session: Session, client: Client, table: str
+    session: WarehouseSession, client: Client, table: str
 ) -> None:
     other = client.table("a integer, b integer")
     client.run(f"insert into {table} values (1)")
@@ -67,11 +69,11 @@ def test_an_update_that_matches_a_row_several_times_is_refused_and_none_of_them_
     assert client.rows(f"select a from {table}") == [[1]]
 
 
-def test_percent_signs_stay_where_there_are_no_arguments(session: Session) -> None:
+def test_percent_signs_stay_where_there_are_no_arguments(session: WarehouseSession) -> None:
     assert session.rows("select 'a%s' where 'b%' like 'b%'") == [("a%s",)]
 
 
-def test_transaction_lands_whole_or_not_at_all(session: Session, client: Client, table: str) -> None:
+def test_transaction_lands_whole_or_not_at_all(session: WarehouseSession, client: Client, table: str) -> None:
     session.begin()
     session.run(f"insert into {table} values (1)")
     assert session.in_transaction
@@ -85,34 +87,34 @@ def test_transaction_lands_whole_or_not_at_all(session: Session, client: Client,
 
 
 def test_commit_of_a_failed_transaction_is_an_error_and_no_success(
-    session: Session, client: Client, table: str
+    session: WarehouseSession, client: Client, table: str
 ) -> None:
     session.begin()
     session.run(f"insert into {table} values (1)")
     with pytest.raises(WarehouseUnfit):
         session.run("select nothing from nowhere")
 
-    with pytest.raises(Collided, match="nothing of the transaction landed"):
+    with pytest.raises(TransactionConflict, match="nothing of the transaction landed"):
         session.commit()
 
-    assert session.alive
+    assert session.is_alive
     assert client.value(f"select count(*) from {table}") == 0
 
 
-def test_commit_without_a_transaction_is_a_bug(session: Session) -> None:
+def test_commit_without_a_transaction_is_a_bug(session: WarehouseSession) -> None:
     with pytest.raises(RuntimeError):
         session.commit()
 
 
-def test_session_goes_on_after_an_error_that_the_server_told(session: Session) -> None:
+def test_session_goes_on_after_an_error_that_the_server_told(session: WarehouseSession) -> None:
     with pytest.raises(WarehouseUnfit, match="does not exist"):
         session.run("select * from nowhere")
 
-    assert session.alive
+    assert session.is_alive
     assert session.rows("select 1") == [(1,)]
 
 
-def test_copy_counts_nothing_in_the_driver(session: Session, bucket: Bucket, table: str) -> None:
+def test_copy_counts_nothing_in_the_driver(session: WarehouseSession, bucket: Bucket, table: str) -> None:
     location = bucket.manifest_of(ints(a=1))
 
     count = session.run(f"copy {table} from '{location}' iam_role default format as parquet manifest")
@@ -121,9 +123,9 @@ def test_copy_counts_nothing_in_the_driver(session: Session, bucket: Bucket, tab
     assert session.rows("select pg_last_copy_count()") == [(1,)]
 
 
-@pytest.mark.parametrize("when", When)
+@pytest.mark.parametrize("when", FaultTiming)
 def test_connection_lost_in_a_statement_is_a_warehouse_that_is_down(
-    server: RedshiftStandIn, session: Session, table: str, when: When
+    server: RedshiftStandIn, session: WarehouseSession, table: str, when: FaultTiming
 ) -> None:
     session.begin()
     server.faults.drop("^insert", when=when)
@@ -131,16 +133,16 @@ def test_connection_lost_in_a_statement_is_a_warehouse_that_is_down(
     with pytest.raises(WarehouseDown, match="the connection was lost"):
         session.run(f"insert into {table} values (1)")
 
-    assert not session.alive
+    assert not session.is_alive
     session.rollback()
     session.close()
     with pytest.raises(WarehouseDown, match="lost before"):
         session.run("select 1")
 
 
-@pytest.mark.parametrize(("when", "rows"), [(When.BEFORE, 0), (When.AFTER, 1)])
+@pytest.mark.parametrize(("when", "rows"), [(FaultTiming.BEFORE, 0), (FaultTiming.AFTER, 1)])
 def test_connection_lost_in_commit_leaves_the_outcome_unknown(  # noqa: PLR0917  # each is a fixture or a parameter
-    server: RedshiftStandIn, session: Session, client: Client, table: str, when: When, rows: int
+    server: RedshiftStandIn, session: WarehouseSession, client: Client, table: str, when: FaultTiming, rows: int
 ) -> None:
     session.begin()
     session.run(f"insert into {table} values (1)")
@@ -149,12 +151,12 @@ def test_connection_lost_in_commit_leaves_the_outcome_unknown(  # noqa: PLR0917 
     with pytest.raises(CommitUnknown, match="whether it landed is not known"):
         session.commit()
 
-    assert not session.alive
+    assert not session.is_alive
     assert client.value(f"select count(*) from {table}") == rows
 
 
 def test_statement_that_takes_too_long_is_ended_from_outside(
-    server: RedshiftStandIn, session: Session, table: str
+    server: RedshiftStandIn, session: WarehouseSession, table: str
 ) -> None:
     held = server.faults.hold("^insert")
     began = time.monotonic()
@@ -163,12 +165,12 @@ def test_statement_that_takes_too_long_is_ended_from_outside(
         session.run(f"insert into {table} values (1)", within=SHORT)
 
     assert 0.4 < time.monotonic() - began < 15
-    assert not session.alive
+    assert not session.is_alive
     held.release()
 
 
 def test_commit_that_takes_too_long_leaves_the_outcome_unknown(
-    server: RedshiftStandIn, session: Session, table: str
+    server: RedshiftStandIn, session: WarehouseSession, table: str
 ) -> None:
     session.begin()
     session.run(f"insert into {table} values (1)")
@@ -194,37 +196,39 @@ def test_frozen_line_does_not_hold_up_the_end_of_a_session(wire: TcpProxy, sessi
     session.close()
 
     assert time.monotonic() - began < 15, "less than a statement may take"
-    assert not session.alive
+    assert not session.is_alive
 
 
-def test_conflict_asks_for_the_transaction_again(server: RedshiftStandIn, session: Session, table: str) -> None:
+def test_conflict_asks_for_the_transaction_again(
+    server: RedshiftStandIn, session: WarehouseSession, table: str
+) -> None:
     session.begin()
     session.run(f"insert into {table} values (1)")
-    server.faults.conflict()
+    server.faults.fail_with_conflict()
 
-    with pytest.raises(Collided, match=r"(?i)serializable isolation violation"):
+    with pytest.raises(TransactionConflict, match=r"(?i)serializable isolation violation"):
         session.commit()
 
-    assert session.alive
+    assert session.is_alive
     session.rollback()
     assert not session.in_transaction
 
 
 def test_session_ended_by_another_asks_for_the_transaction_again(
-    session: Session, sessions: Sessions, table: str
+    session: WarehouseSession, sessions: Sessions, table: str
 ) -> None:
     session.begin()
     session.run(f"insert into {table} values (1)")
     sessions().rows("select pg_terminate_backend(%s)", [session.pid])
 
-    with pytest.raises((Collided, WarehouseDown)):
+    with pytest.raises((TransactionConflict, WarehouseDown)):
         session.run("select 1")
 
-    assert not session.alive
+    assert not session.is_alive
 
 
 def test_session_ended_by_another_in_commit_leaves_the_outcome_unknown(
-    server: RedshiftStandIn, session: Session, sessions: Sessions, table: str
+    server: RedshiftStandIn, session: WarehouseSession, sessions: Sessions, table: str
 ) -> None:
     session.begin()
     session.run(f"insert into {table} values (1)")
@@ -234,7 +238,9 @@ def test_session_ended_by_another_in_commit_leaves_the_outcome_unknown(
         session.commit()
 
 
-def test_statement_under_way_is_ended_by_another_thread(server: RedshiftStandIn, session: Session, table: str) -> None:
+def test_statement_under_way_is_ended_by_another_thread(
+    server: RedshiftStandIn, session: WarehouseSession, table: str
+) -> None:
     held = server.faults.hold("^insert")
     found: list[BaseException] = []
 
@@ -251,11 +257,11 @@ def test_statement_under_way_is_ended_by_another_thread(server: RedshiftStandIn,
     thread.join(60)
 
     assert found
-    assert not session.alive
+    assert not session.is_alive
 
 
 def test_interrupt_in_the_middle_of_an_answer_ends_the_session(
-    session: Session, monkeypatch: pytest.MonkeyPatch
+    session: WarehouseSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*words: object) -> None:
         raise KeyboardInterrupt
@@ -264,10 +270,10 @@ def test_interrupt_in_the_middle_of_an_answer_ends_the_session(
     with pytest.raises(KeyboardInterrupt):
         session.run("select 1")
 
-    assert not session.alive
+    assert not session.is_alive
 
 
-def test_line_is_kept_alive_and_sends_at_once(session: Session) -> None:
+def test_line_is_kept_alive_and_sends_at_once(session: WarehouseSession) -> None:
     sock = session._wire._sock
 
     assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
@@ -275,7 +281,7 @@ def test_line_is_kept_alive_and_sends_at_once(session: Session) -> None:
     assert sock.gettimeout() is None
 
 
-def test_nothing_is_kept_of_statements(session: Session) -> None:
+def test_nothing_is_kept_of_statements(session: WarehouseSession) -> None:
     for number in range(50):
         session.rows(f"select {number}")
 

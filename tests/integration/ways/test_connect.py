@@ -10,7 +10,7 @@ from time import monotonic
 import pytest
 
 from syncd.errors import SourceDown, SourceUnfit
-from syncd.mysql.connection import connect, mapped
+from syncd.mysql.connection import connect, map_driver_errors
 from syncd.sandbox.faults.tcp import TcpProxy
 from syncd.sandbox.ports import LOOPBACK
 from syncd.settings import Secret, SourceSettings, Tls
@@ -23,7 +23,7 @@ PASSWORDS = ["plain", "Zoë's ключ 🗝", 'quote\'s "and" \\ 50%', "x" * 200
 
 
 def test_a_session_is_in_utc_and_commits_by_itself(guarded: Guarded) -> None:
-    with connect(guarded.settings(Tls.DISABLE), at=guarded.at) as connection, connection.cursor() as cursor:
+    with connect(guarded.settings(Tls.DISABLE), address=guarded.at) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT @@time_zone, @@autocommit, @@sql_mode, @@character_set_results")
 
         assert cursor.fetchone() == ("+00:00", 1, "", "utf8mb4")
@@ -38,7 +38,7 @@ def test_any_password_lets_in_with_a_cold_cache_and_a_warm_one(guarded: Guarded,
         guarded.run("FLUSH PRIVILEGES")  # MySQL forgets whom it has let in
 
         for _ in ("cold", "warm"):
-            with connect(settings, at=guarded.at) as connection:
+            with connect(settings, address=guarded.at) as connection:
                 assert connection.open
 
 
@@ -60,7 +60,7 @@ def test_a_stranger_is_refused_and_no_password_is_told(guarded: Guarded, tls: Tl
         settings = replace(settings, user="nobody", password=Secret("hunter2"))
 
     with pytest.raises(SourceUnfit, match="Access denied") as caught:
-        connect(settings, at=guarded.at)
+        connect(settings, address=guarded.at)
 
     error = caught.value
     assert "is the password right" in error.hint
@@ -69,7 +69,7 @@ def test_a_stranger_is_refused_and_no_password_is_told(guarded: Guarded, tls: Tl
 
 def test_an_unknown_database_is_refused_by_name(guarded: Guarded) -> None:
     with pytest.raises(SourceUnfit, match="elsewhere") as caught:
-        connect(replace(guarded.settings(Tls.DISABLE), database="elsewhere"), at=guarded.at)
+        connect(replace(guarded.settings(Tls.DISABLE), database="elsewhere"), address=guarded.at)
 
     assert "database's name" in caught.value.hint
 
@@ -77,10 +77,10 @@ def test_an_unknown_database_is_refused_by_name(guarded: Guarded) -> None:
 def test_a_missing_right_names_the_grant(guarded: Guarded) -> None:
     with (
         someone(guarded, "plain") as settings,
-        connect(settings, at=guarded.at) as connection,
+        connect(settings, address=guarded.at) as connection,
         connection.cursor() as cursor,
         pytest.raises(SourceUnfit) as caught,
-        mapped(replace(settings, database="mysql")),
+        map_driver_errors(replace(settings, database="mysql")),
     ):
         cursor.execute("SELECT * FROM mysql.user")
 
@@ -130,7 +130,7 @@ def test_who_was_greeted_is_waited_for_as_long_as_was_asked(guarded: Guarded, mo
     settings = replace(guarded.settings(Tls.DISABLE), silence=timedelta(seconds=20))
 
     with (
-        closing(connect(settings, at=(LOOPBACK, guarded.box.mysql.port))) as connection,
+        closing(connect(settings, address=(LOOPBACK, guarded.box.mysql.port))) as connection,
         connection.cursor() as cursor,
     ):
         cursor.execute("SELECT SLEEP(4)")
@@ -150,10 +150,14 @@ def test_a_server_that_falls_silent_in_an_answer_is_down(guarded: Guarded, tls: 
     guarded.show(LOOPBACK)
     settings = replace(guarded.settings(tls), silence=timedelta(seconds=3))  # it greets sooner, however busy it is
     with TcpProxy(guarded.box.mysql.port) as wire:
-        connection = connect(settings, at=(LOOPBACK, wire.port))
+        connection = connect(settings, address=(LOOPBACK, wire.port))
         wire.freeze()
 
-        with pytest.raises(SourceDown, match="Lost connection"), mapped(settings), connection.cursor() as cursor:
+        with (
+            pytest.raises(SourceDown, match="Lost connection"),
+            map_driver_errors(settings),
+            connection.cursor() as cursor,
+        ):
             cursor.execute("SELECT 1")
 
     assert not connection.open
@@ -177,7 +181,11 @@ def test_a_wire_that_breaks_at_any_byte_is_a_source_that_is_down(guarded: Guarde
 
 
 def ask(settings: SourceSettings, port: int) -> None:
-    with connect(settings, at=(LOOPBACK, port)) as connection, mapped(settings), connection.cursor() as cursor:
+    with (
+        connect(settings, address=(LOOPBACK, port)) as connection,
+        map_driver_errors(settings),
+        connection.cursor() as cursor,
+    ):
         cursor.execute("SELECT REPEAT('x', 3000) UNION ALL SELECT REPEAT('y', 3000)")
         assert len(cursor.fetchall()) == 2
 

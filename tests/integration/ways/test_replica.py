@@ -8,21 +8,21 @@ from time import monotonic
 
 import pytest
 
-from syncd.concurrency.polling import until
-from syncd.datatypes.source_table import Server
+from syncd.concurrency.polling import wait_until
+from syncd.datatypes.source_table import ServerInfo
 from syncd.errors import SourceDown, SourceUnfit
 from syncd.mysql.connection import Connection, connect
 from syncd.mysql.replica import (
-    Position,
+    LogPosition,
     Replication,
-    channels_of,
-    name_of,
-    position_of,
-    replication_of,
-    require_follows,
+    read_channels,
+    read_log_position,
+    read_primary_id,
+    read_replication,
+    require_channel_to,
     wait_until_applied,
 )
-from syncd.mysql.throttle import reason_to_wait
+from syncd.mysql.throttle import find_throttle_reason
 from syncd.settings import Secret, SourceSettings
 from tests.services.guarded import sandbox_of, settings_of
 from tests.services.replication import follow, rows, run, server_of
@@ -41,21 +41,21 @@ class Pair:
     replica: SourceSettings
     upper: Connection
     lower: Connection
-    server: Server
+    server: ServerInfo
 
     def write(self) -> int:
         number = next(NUMBERS)
         run(self.upper, f"INSERT INTO shop.noted VALUES ({number})")
         return number
 
-    def position(self) -> Position:
-        return position_of(self.upper, self.server, self.primary)
+    def position(self) -> LogPosition:
+        return read_log_position(self.upper, self.server, self.primary)
 
-    def wait(self, position: Position, *, within: timedelta = WITHIN) -> None:
+    def wait(self, position: LogPosition, *, within: timedelta = WITHIN) -> None:
         wait_until_applied(self.lower, self.server, self.replica, position, followed=self.replication(), within=within)
 
     def replication(self) -> Replication:
-        found = replication_of(self.lower, self.server, self.replica)
+        found = read_replication(self.lower, self.server, self.replica)
         assert found is not None
         return found
 
@@ -83,7 +83,7 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
             lower=at_replica,
             server=server,
         )
-        assert until(lambda: made.replication().running, within=120), made.replication()
+        assert wait_until(lambda: made.replication().running, timeout_seconds=120), made.replication()
         yield made
 
 
@@ -161,7 +161,9 @@ def test_a_replica_tells_whom_it_follows_and_how_far_behind_it_is(pair: Pair) ->
     assert found.lag < timedelta(seconds=10)
     assert found.host == f"127.0.0.1:{pair.primary.port}"
     assert found.error == ""
-    require_follows([found], primary=name_of(pair.upper, pair.server, pair.primary), settings=pair.replica)
+    require_channel_to(
+        [found], primary_id=read_primary_id(pair.upper, pair.server, pair.primary), settings=pair.replica
+    )
 
 
 def test_a_stopped_replica_does_not_know_how_far_behind_it_is(pair: Pair) -> None:
@@ -173,22 +175,22 @@ def test_a_stopped_replica_does_not_know_how_far_behind_it_is(pair: Pair) -> Non
 
 
 def test_a_primary_follows_nobody(pair: Pair) -> None:
-    assert replication_of(pair.upper, pair.server, pair.primary) is None
+    assert read_replication(pair.upper, pair.server, pair.primary) is None
     with pytest.raises(SourceUnfit, match="is no replica"):
-        require_follows(channels_of(pair.upper, pair.server, pair.primary), primary="1", settings=pair.primary)
+        require_channel_to(read_channels(pair.upper, pair.server, pair.primary), primary_id="1", settings=pair.primary)
 
 
 def test_a_replica_of_another_server_is_refused(pair: Pair) -> None:
     """The names of binary logs are alike everywhere: a strange position would be waited for, and reached."""
-    itself = name_of(pair.lower, pair.server, pair.replica)
+    itself = read_primary_id(pair.lower, pair.server, pair.replica)
 
     with pytest.raises(SourceUnfit, match="is not the server named as its primary"):
-        require_follows([pair.replication()], primary=itself, settings=pair.replica)
+        require_channel_to([pair.replication()], primary_id=itself, settings=pair.replica)
 
 
 def test_a_server_without_a_binary_log_is_no_primary(pair: Pair) -> None:
     with pytest.raises(SourceUnfit, match="writes no binary log"):
-        position_of(pair.lower, pair.server, pair.replica)
+        read_log_position(pair.lower, pair.server, pair.replica)
 
 
 def test_a_missing_right_names_the_grant(pair: Pair) -> None:
@@ -196,27 +198,27 @@ def test_a_missing_right_names_the_grant(pair: Pair) -> None:
     settings = replace(pair.replica, user="plain", password=Secret("secret"))
     try:
         with closing(connect(settings)) as connection, pytest.raises(SourceUnfit) as caught:
-            replication_of(connection, pair.server, settings)
+            read_replication(connection, pair.server, settings)
         rights = re.fullmatch(r"GRANT (.+) ON \*\.\* TO plain", caught.value.hint)
         assert rights is not None
         run(pair.lower, caught.value.hint)
 
         with closing(connect(settings)) as connection:
-            assert replication_of(connection, pair.server, settings) is not None
+            assert read_replication(connection, pair.server, settings) is not None
     finally:
         run(pair.lower, "DROP USER plain")
 
 
 def test_no_bound_means_no_reason_to_wait(pair: Pair) -> None:
-    assert reason_to_wait(pair.lower, pair.server, pair.replica) is None
+    assert find_throttle_reason(pair.lower, pair.server, pair.replica) is None
 
 
 def test_a_busy_server_is_not_read_now(pair: Pair) -> None:
     calm = replace(pair.replica, max_threads_running=1_000)
     strict = replace(pair.replica, max_threads_running=0)
 
-    assert reason_to_wait(pair.lower, pair.server, calm) is None
-    assert "more than 0" in str(reason_to_wait(pair.lower, pair.server, strict))
+    assert find_throttle_reason(pair.lower, pair.server, calm) is None
+    assert "more than 0" in str(find_throttle_reason(pair.lower, pair.server, strict))
 
 
 def test_a_replica_that_lags_is_not_read_now(pair: Pair) -> None:
@@ -224,10 +226,12 @@ def test_a_replica_that_lags_is_not_read_now(pair: Pair) -> None:
     with held_back(pair):
         pair.write()
 
-        assert until(lambda: "behind" in str(reason_to_wait(pair.lower, pair.server, bounded)), within=60)
+        assert wait_until(
+            lambda: "behind" in str(find_throttle_reason(pair.lower, pair.server, bounded)), timeout_seconds=60
+        )
 
     pair.wait(pair.position())
-    assert until(lambda: reason_to_wait(pair.lower, pair.server, bounded) is None, within=60)
+    assert wait_until(lambda: find_throttle_reason(pair.lower, pair.server, bounded) is None, timeout_seconds=60)
 
 
 @contextmanager

@@ -8,16 +8,16 @@ from itertools import count
 
 import pytest
 
-from syncd.concurrency.polling import until
-from syncd.concurrency.resource_pool import Places
-from syncd.errors import AnotherServer, SourceDown, SourceUnfit
+from syncd.concurrency.polling import wait_until
+from syncd.concurrency.resource_pool import ResourcePool
+from syncd.errors import ServerChanged, SourceDown, SourceUnfit
 from syncd.mysql.connection import Connection, connect
-from syncd.mysql.connection_pool import Connections, LentSource
-from syncd.mysql.replica_horizon import AppliedHorizons, FollowedHorizons
+from syncd.mysql.connection_pool import PooledSource, SourceConnectionPool
+from syncd.mysql.replica_horizon import ReplicaOnlyHorizons, ReplicatedHorizons
 from syncd.mysql.shared_horizon import ServerHorizons
 from syncd.mysql.source import MySqlSource
-from syncd.ports.source import Asked, TableName
-from syncd.s3.note_store import StoredNotes
+from syncd.ports.source import HorizonRequest, TableName
+from syncd.s3.note_store import StoredHorizonNotes
 from syncd.settings import SourceSettings
 from tests.services.guarded import sandbox_of, settings_of
 from tests.services.replication import follow, rows, run, server_of
@@ -27,7 +27,7 @@ from watermarks.stores.memory import MemoryStore
 pytestmark = pytest.mark.services
 
 TABLES = ("east", "west")
-ASKED = Asked(table=TableName(database="shop", table="east"))
+ASKED = HorizonRequest(table=TableName(database="shop", table="east"))
 NUMBERS = count(1)
 
 
@@ -84,14 +84,16 @@ def three(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             mariadb=server.mariadb,
         )
         source = lent(made.replica)[0]
-        assert until(lambda: (found := source.following()) is not None and found.running, within=120)
-        source.forget()
+        assert wait_until(
+            lambda: (found := source.read_replication_status()) is not None and found.running, timeout_seconds=120
+        )
+        source.discard_connections()
         yield made
 
 
-def lent(settings: SourceSettings) -> tuple[LentSource, Connections]:
-    places: Connections = Places(4)
-    return LentSource(places, lambda: MySqlSource(settings, lambda: connect(settings))), places
+def lent(settings: SourceSettings) -> tuple[PooledSource, SourceConnectionPool]:
+    places: SourceConnectionPool = ResourcePool(4)
+    return PooledSource(places, lambda: MySqlSource(settings, lambda: connect(settings))), places
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -101,7 +103,7 @@ def test_each_of_its_primaries_is_waited_for_by_its_own_channel(three: Three, na
         for _ in range(5):
             written = three.write(name)
 
-            replica.catch_up(primary.logged())
+            replica.wait_until_caught_up(primary.read_binary_log())
 
             assert three.has(name, written)
 
@@ -115,34 +117,34 @@ def test_a_channel_that_stands_still_counts_for_what_comes_by_it(three: Three) -
     with closing(above), closing(beside), closing(below), three.stopped("west"):
         written = three.write("east")
         three.write("west")
-        replica.catch_up(east.logged())
+        replica.wait_until_caught_up(east.read_binary_log())
         assert three.has("east", written)
 
         with pytest.raises(SourceDown, match="does not run"):
-            replica.catch_up(west.logged())
-        assert "does not know how far behind" in str(replica.busy())
-        found = replica.following()
+            replica.wait_until_caught_up(west.read_binary_log())
+        assert "does not know how far behind" in str(replica.find_overload())
+        found = replica.read_replication_status()
         assert found is not None
         assert (found.lag, found.running) == (None, False)
     west_again = three.write("west")
     (west, beside), (replica, below) = lent(three.primaries["west"]), lent(three.replica)
     with closing(beside), closing(below):
-        replica.catch_up(west.logged())
+        replica.wait_until_caught_up(west.read_binary_log())
     assert three.has("west", west_again)
 
 
 def test_nothing_is_told_of_a_replica_of_which_one_channel_stands_still(three: Three) -> None:
     source, places = lent(three.replica)
-    polls = ServerHorizons(three.replica, lambda: connect(three.replica), StoredNotes(MemoryStore(), "shop"))
-    horizons = AppliedHorizons(polls, source)
+    polls = ServerHorizons(three.replica, lambda: connect(three.replica), StoredHorizonNotes(MemoryStore(), "shop"))
+    horizons = ReplicaOnlyHorizons(polls, source)
     with closing(places), closing(polls):
         with three.stopped("west"), pytest.raises(SourceDown, match=r"does not know how far behind 127\.0\.0\.1"):
-            horizons.of([ASKED])
+            horizons.get_horizons([ASKED])
 
-        found = horizons.of([ASKED])[ASKED.table]
+        found = horizons.get_horizons([ASKED])[ASKED.table]
 
     assert not found.proven
-    assert found.identity == source.server().identity
+    assert found.identity == source.get_server_info().identity
 
 
 @pytest.mark.parametrize("id_column", [None, "id"])
@@ -150,28 +152,30 @@ def test_nothing_is_proven_of_a_table_that_the_primary_which_is_named_does_not_h
     three: Three, id_column: str | None
 ) -> None:
     """The other primary writes it: who is at work there is known to nobody who is asked."""
-    east, west = (Asked(table=TableName(database="shop", table=name), id_column=id_column) for name in TABLES)
+    east, west = (HorizonRequest(table=TableName(database="shop", table=name), id_column=id_column) for name in TABLES)
     three.write("east")
     three.write("west")
-    places: Connections = Places(2)
-    primary = LentSource(places, lambda: MySqlSource(three.primaries["east"], lambda: connect(three.primaries["east"])))
+    places: SourceConnectionPool = ResourcePool(2)
+    primary = PooledSource(
+        places, lambda: MySqlSource(three.primaries["east"], lambda: connect(three.primaries["east"]))
+    )
     replica, below = lent(three.replica)
-    notes = StoredNotes(MemoryStore(), "shop")
-    polls = ServerHorizons(three.primaries["east"], lambda: connect(three.primaries["east"]), notes, places=places)
-    horizons = FollowedHorizons(polls, primary=primary, replica=replica)
+    notes = StoredHorizonNotes(MemoryStore(), "shop")
+    polls = ServerHorizons(three.primaries["east"], lambda: connect(three.primaries["east"]), notes, pool=places)
+    horizons = ReplicatedHorizons(polls, primary=primary, replica=replica)
     with closing(places), closing(below):
-        found = horizons.of([east, west])
+        found = horizons.get_horizons([east, west])
         here, there = found[east.table], found[west.table]
 
         assert here.proven
-        assert (here.ids is not None) == (id_column is not None)
+        assert (here.max_complete_id is not None) == (id_column is not None)
         assert not there.proven
         assert "shows no shop.west" in there.reason
         assert there.bound is not None
         assert there.bound <= there.t0 - west.settle
-        assert there.ids is None
+        assert there.max_complete_id is None
         with three.stopped("west"), pytest.raises(SourceDown, match="does not know how far behind"):
-            horizons.of([west])
+            horizons.get_horizons([west])
 
 
 def test_the_primary_that_was_polled_is_the_one_whose_log_is_waited_for(three: Three) -> None:
@@ -181,25 +185,25 @@ def test_the_primary_that_was_polled_is_the_one_whose_log_is_waited_for(three: T
     def open_() -> Connection:
         return connect(three.primaries[at[0]])
 
-    places: Connections = Places(2)
-    primary = LentSource(places, lambda: MySqlSource(three.primaries["east"], open_))
+    places: SourceConnectionPool = ResourcePool(2)
+    primary = PooledSource(places, lambda: MySqlSource(three.primaries["east"], open_))
     replica, below = lent(three.replica)
     polls = ServerHorizons(
-        three.primaries["east"], open_, StoredNotes(MemoryStore(), "shop"), places=places, shared_for=0
+        three.primaries["east"], open_, StoredHorizonNotes(MemoryStore(), "shop"), pool=places, shared_seconds=0
     )
-    horizons = FollowedHorizons(polls, primary=primary, replica=replica)
+    horizons = ReplicatedHorizons(polls, primary=primary, replica=replica)
     with closing(places), closing(below):
-        polls.of([ASKED])  # opens the connection of the polls, and no other
+        polls.get_horizons([ASKED])  # opens the connection of the polls, and no other
         at[0] = "west"
 
-        with pytest.raises(AnotherServer, match="two servers answer as the primary"):
-            horizons.of([ASKED])
-        found = horizons.of([ASKED])[ASKED.table]
+        with pytest.raises(ServerChanged, match="two servers answer as the primary"):
+            horizons.get_horizons([ASKED])
+        found = horizons.get_horizons([ASKED])[ASKED.table]
 
-        assert found.identity == replica.server().identity
+        assert found.identity == replica.get_server_info().identity
 
 
 def test_a_server_that_follows_two_others_is_no_replica_of_a_third(three: Three) -> None:
     replica, below = lent(three.replica)
     with closing(below), pytest.raises(SourceUnfit, match="which is not the server named as its primary"):
-        replica.catch_up(replace(lent(three.primaries["east"])[0].logged(), name="9"))
+        replica.wait_until_caught_up(replace(lent(three.primaries["east"])[0].read_binary_log(), primary_id="9"))

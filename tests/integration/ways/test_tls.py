@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from syncd.concurrency.polling import until
+from syncd.concurrency.polling import wait_until
 from syncd.errors import ConfigError, SourceUnfit
 from syncd.mysql.connection import Connection, connect
 from syncd.sandbox.ports import LOOPBACK
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.services
 def test_a_mode_encrypts_unless_it_is_disable(guarded: Guarded, tls: Tls) -> None:
     guarded.show(LOOPBACK)
 
-    with connect(guarded.settings(tls), at=guarded.at) as connection:
+    with connect(guarded.settings(tls), address=guarded.at) as connection:
         assert is_encrypted(connection) == (tls is not Tls.DISABLE)
 
 
@@ -28,7 +28,7 @@ def test_a_mode_encrypts_unless_it_is_disable(guarded: Guarded, tls: Tls) -> Non
 def test_the_modes_between_believe_any_certificate(guarded: Guarded, tls: Tls) -> None:
     guarded.show("elsewhere")
 
-    with connect(guarded.settings(tls), at=guarded.at) as connection:
+    with connect(guarded.settings(tls), address=guarded.at) as connection:
         assert is_encrypted(connection)
 
 
@@ -36,7 +36,7 @@ def test_verify_takes_the_host_that_the_certificate_names(guarded: Guarded) -> N
     guarded.show("db.internal", "*.shop.internal")
 
     for host in ("db.internal", "one.shop.internal"):
-        with connect(guarded.settings(Tls.VERIFY, host=host), at=guarded.at) as connection:
+        with connect(guarded.settings(Tls.VERIFY, host=host), address=guarded.at) as connection:
             assert is_encrypted(connection)
 
 
@@ -45,7 +45,7 @@ def test_the_address_that_is_dialled_does_not_count(guarded: Guarded) -> None:
     guarded.show(LOOPBACK, "localhost")
 
     with pytest.raises(SourceUnfit, match=r"the certificate of db\.internal:\d+ is not believed") as caught:
-        connect(guarded.settings(Tls.VERIFY, host="db.internal"), at=guarded.at)
+        connect(guarded.settings(Tls.VERIFY, host="db.internal"), address=guarded.at)
 
     assert caught.value.hint == "Name the host as its certificate does, or issue one that names db.internal."
 
@@ -57,12 +57,12 @@ def test_verify_refuses_a_certificate_that_has_expired(guarded: Guarded) -> None
 
     def refused() -> bool:
         try:
-            connect(guarded.settings(Tls.VERIFY), at=guarded.at).close()
+            connect(guarded.settings(Tls.VERIFY), address=guarded.at).close()
         except SourceUnfit as error:
             refusals.append(error)
         return bool(refusals)
 
-    assert until(refused, within=60)
+    assert wait_until(refused, timeout_seconds=60)
     assert "expired" in refusals[0].message
     assert "Renew" in refusals[0].hint
 
@@ -71,7 +71,7 @@ def test_verify_refuses_an_authority_that_is_not_ours(guarded: Guarded, tmp_path
     guarded.show(LOOPBACK)
 
     with pytest.raises(SourceUnfit, match="not believed") as caught:
-        connect(guarded.settings(Tls.VERIFY, ca=Authority(tmp_path, name="another").ca), at=guarded.at)
+        connect(guarded.settings(Tls.VERIFY, ca=Authority(tmp_path, name="another").ca), address=guarded.at)
 
     assert "`ca: FILE`" in caught.value.hint
 
@@ -81,9 +81,9 @@ def test_a_file_that_is_no_certificate_is_a_mistake_of_the_configuration(guarded
     wrong.write_text("no certificate")
 
     with pytest.raises(ConfigError, match="holds no certificate"):
-        connect(guarded.settings(Tls.VERIFY, ca=wrong), at=guarded.at)
+        connect(guarded.settings(Tls.VERIFY, ca=wrong), address=guarded.at)
     with pytest.raises(ConfigError, match="cannot be read"):
-        connect(guarded.settings(Tls.VERIFY, ca=tmp_path / "none.pem"), at=guarded.at)
+        connect(guarded.settings(Tls.VERIFY, ca=tmp_path / "none.pem"), address=guarded.at)
 
 
 @pytest.mark.parametrize("tls", [Tls.REQUIRE, Tls.VERIFY])
@@ -107,7 +107,7 @@ def test_a_server_that_demands_encryption_says_so(guarded: Guarded) -> None:
     guarded.run("SET GLOBAL require_secure_transport = ON")
     try:
         with pytest.raises(SourceUnfit) as caught:
-            connect(guarded.settings(Tls.DISABLE), at=guarded.at)
+            connect(guarded.settings(Tls.DISABLE), address=guarded.at)
     finally:
         guarded.run("SET GLOBAL require_secure_transport = OFF")
 

@@ -14,16 +14,16 @@ from time import monotonic
 import asyncssh
 import pytest
 
-from syncd.concurrency.polling import until
+from syncd.concurrency.polling import wait_until
 from syncd.errors import SourceDown, SourceUnfit
 from syncd.sandbox.faults.tcp import TcpProxy
 from syncd.sandbox.ports import LOOPBACK
-from syncd.ssh.tunnel import Patience, Tunnel
+from syncd.ssh.tunnel import SshTunnel, TunnelTimeouts
 from tests.services.bastion import BastionServer
 
 pytestmark = pytest.mark.services
 
-IMPATIENT = Patience(keepalive=1.0, unanswered=2, opened_within=5.0)
+IMPATIENT = TunnelTimeouts(keepalive_seconds=1.0, max_unanswered=2, open_timeout_seconds=5.0)
 PATIENCE = 60.0
 """Seconds that a client waits for a word."""
 
@@ -31,7 +31,7 @@ PATIENCE = 60.0
 def test_bytes_pass_both_ways(bastion: BastionServer, echo: int) -> None:
     sent = bytes(range(256)) * 4_096
 
-    with Tunnel(bastion.settings(), to=(LOOPBACK, echo)) as tunnel, entered(tunnel) as client:
+    with SshTunnel(bastion.settings(), server=(LOOPBACK, echo)) as tunnel, entered(tunnel) as client:
         threading.Thread(target=client.sendall, args=(sent,)).start()
 
         assert received(client, len(sent)) == sent
@@ -40,7 +40,7 @@ def test_bytes_pass_both_ways(bastion: BastionServer, echo: int) -> None:
 def test_the_bastion_resolves_the_name_of_the_source(bastion: BastionServer, echo: int) -> None:
     bastion.names["db.internal"] = LOOPBACK
 
-    with Tunnel(bastion.settings(), to=("db.internal", echo)) as tunnel, entered(tunnel) as client:
+    with SshTunnel(bastion.settings(), server=("db.internal", echo)) as tunnel, entered(tunnel) as client:
         assert said_back(client)
 
     assert bastion.asked == [("db.internal", echo)]
@@ -49,12 +49,12 @@ def test_the_bastion_resolves_the_name_of_the_source(bastion: BastionServer, ech
 def test_a_proxy_leads_to_the_source_by_its_name(bastion: BastionServer, echo: int) -> None:
     bastion.names["db.internal"] = LOOPBACK
 
-    with Tunnel(bastion.settings(), to=("db.internal", echo)) as tunnel:
-        with socket.create_connection(tunnel.proxy(), 10) as client:
+    with SshTunnel(bastion.settings(), server=("db.internal", echo)) as tunnel:
+        with socket.create_connection(tunnel.proxy_address(), 10) as client:
             assert granted(client, b"\3\x0bDB.internal", echo)
             assert said_back(client)
         # After a loss too, on the same port.
-        proxy = tunnel.proxy()
+        proxy = tunnel.proxy_address()
         bastion.drop()
         with socket.create_connection(proxy, 10) as client:
             assert granted(client, b"\3\x0bdb.internal", echo)
@@ -62,20 +62,20 @@ def test_a_proxy_leads_to_the_source_by_its_name(bastion: BastionServer, echo: i
 
 
 def test_a_proxy_leads_nowhere_else(bastion: BastionServer, echo: int) -> None:
-    with Tunnel(bastion.settings(), to=(LOOPBACK, echo)) as tunnel:
+    with SshTunnel(bastion.settings(), server=(LOOPBACK, echo)) as tunnel:
         for host, port in [(b"\3\x09elsewhere", echo), (b"\1\x7f\0\0\1", echo + 1), (b"\2", echo)]:
-            with socket.create_connection(tunnel.proxy(), 10) as client:
+            with socket.create_connection(tunnel.proxy_address(), 10) as client:
                 assert not granted(client, host, port)
-        with socket.create_connection(tunnel.proxy(), 10) as client:
+        with socket.create_connection(tunnel.proxy_address(), 10) as client:
             assert granted(client, b"\1\x7f\0\0\1", echo)
 
     assert bastion.asked == [(LOOPBACK, echo)]
 
 
 def test_a_client_that_speaks_no_socks_is_not_let_through(bastion: BastionServer, echo: int) -> None:
-    with Tunnel(bastion.settings(), to=(LOOPBACK, echo)) as tunnel:
+    with SshTunnel(bastion.settings(), server=(LOOPBACK, echo)) as tunnel:
         for said in (b"GET / HTTP/1.1\r\n\r\n", b"\4\1\0\0\0\0\0\0", b"\5\1\2"):
-            with socket.create_connection(tunnel.proxy(), 10) as client:
+            with socket.create_connection(tunnel.proxy_address(), 10) as client:
                 client.sendall(said)
                 client.shutdown(socket.SHUT_WR)
 
@@ -85,14 +85,14 @@ def test_a_client_that_speaks_no_socks_is_not_let_through(bastion: BastionServer
 
 
 def test_only_loopback_can_enter(bastion: BastionServer, echo: int) -> None:
-    with Tunnel(bastion.settings(), to=(LOOPBACK, echo)) as tunnel:
-        host, _ = tunnel.near_end()
+    with SshTunnel(bastion.settings(), server=(LOOPBACK, echo)) as tunnel:
+        host, _ = tunnel.local_address()
 
     assert host == LOOPBACK
 
 
 def test_many_connections_share_one_login(bastion: BastionServer, echo: int) -> None:
-    with Tunnel(bastion.settings(), to=(LOOPBACK, echo)) as tunnel, contextlib.ExitStack() as stack:
+    with SshTunnel(bastion.settings(), server=(LOOPBACK, echo)) as tunnel, contextlib.ExitStack() as stack:
         clients = [stack.enter_context(entered(tunnel)) for _ in range(8)]
 
         assert all(said_back(client) for client in clients)
@@ -100,10 +100,10 @@ def test_many_connections_share_one_login(bastion: BastionServer, echo: int) -> 
 
 
 def test_after_the_bastion_dropped_us_the_same_port_leads_there_again(bastion: BastionServer, echo: int) -> None:
-    with Tunnel(bastion.settings(), to=(LOOPBACK, echo)) as tunnel:
+    with SshTunnel(bastion.settings(), server=(LOOPBACK, echo)) as tunnel:
         with entered(tunnel) as client:
             assert said_back(client)
-            before = tunnel.near_end()
+            before = tunnel.local_address()
 
             assert bastion.drop() == 1
 
@@ -114,9 +114,9 @@ def test_after_the_bastion_dropped_us_the_same_port_leads_there_again(bastion: B
 
 
 def test_a_bastion_that_was_restarted_is_dialled_again(bastion: BastionServer, echo: int) -> None:
-    with Tunnel(bastion.settings(), to=(LOOPBACK, echo)) as tunnel:
+    with SshTunnel(bastion.settings(), server=(LOOPBACK, echo)) as tunnel:
         bastion.stop()
-        assert until(lambda: shut(tunnel), within=60)
+        assert wait_until(lambda: shut(tunnel), timeout_seconds=60)
 
         bastion.start()
 
@@ -127,20 +127,20 @@ def test_a_bastion_that_was_restarted_is_dialled_again(bastion: BastionServer, e
 def test_a_connection_made_while_the_bastion_is_away_ends_and_the_reason_is_known(
     bastion: BastionServer, echo: int
 ) -> None:
-    with Tunnel(bastion.settings(), to=(LOOPBACK, echo)) as tunnel:
-        near = tunnel.near_end()
+    with SshTunnel(bastion.settings(), server=(LOOPBACK, echo)) as tunnel:
+        near = tunnel.local_address()
         bastion.stop()
 
         with socket.create_connection(near, PATIENCE) as client:
             assert ended(client)
 
-        assert isinstance(tunnel.trouble, SourceDown)
+        assert isinstance(tunnel.last_error, SourceDown)
 
 
 def test_a_silent_bastion_is_given_up_and_dialled_again(bastion: BastionServer, echo: int) -> None:
     with TcpProxy(bastion.port) as wire:
         bastion.know(port=wire.port)
-        with Tunnel(bastion.settings(port=wire.port), to=(LOOPBACK, echo), patience=IMPATIENT) as tunnel:
+        with SshTunnel(bastion.settings(port=wire.port), server=(LOOPBACK, echo), timeouts=IMPATIENT) as tunnel:
             with entered(tunnel) as client:
                 assert said_back(client)
 
@@ -155,10 +155,13 @@ def test_a_silent_bastion_is_given_up_and_dialled_again(bastion: BastionServer, 
 def test_a_bastion_that_takes_connections_and_says_nothing_is_not_waited_for(tmp_path: Path) -> None:
     with socket.create_server((LOOPBACK, 0)) as mute, BastionServer(tmp_path) as bastion:
         settings = bastion.settings(port=mute.getsockname()[1])
-        patience = Patience(opened_within=0.5)
+        patience = TunnelTimeouts(open_timeout_seconds=0.5)
         began = monotonic()
 
-        with pytest.raises(SourceDown, match="no answer in time"), Tunnel(settings, to=("db", 1), patience=patience):
+        with (
+            pytest.raises(SourceDown, match="no answer in time"),
+            SshTunnel(settings, server=("db", 1), timeouts=patience),
+        ):
             pass
 
         assert monotonic() - began < 15
@@ -167,7 +170,7 @@ def test_a_bastion_that_takes_connections_and_says_nothing_is_not_waited_for(tmp
 def test_no_bastion_is_a_source_that_is_down(bastion: BastionServer) -> None:
     bastion.stop()
 
-    with pytest.raises(SourceDown, match="the bastion") as caught, Tunnel(bastion.settings(), to=("db", 1)):
+    with pytest.raises(SourceDown, match="the bastion") as caught, SshTunnel(bastion.settings(), server=("db", 1)):
         pass
 
     assert "Is the bastion up" in caught.value.hint
@@ -177,26 +180,26 @@ def test_a_source_that_the_bastion_does_not_reach_is_down(bastion: BastionServer
     with socket.create_server((LOOPBACK, 0)) as gone:
         port = gone.getsockname()[1]
 
-    with Tunnel(bastion.settings(), to=(LOOPBACK, port)) as tunnel, entered(tunnel) as client:
+    with SshTunnel(bastion.settings(), server=(LOOPBACK, port)) as tunnel, entered(tunnel) as client:
         assert ended(client)
 
-        assert isinstance(tunnel.trouble, SourceDown)
-        assert f"does not reach {LOOPBACK}:{port}" in tunnel.trouble.message
+        assert isinstance(tunnel.last_error, SourceDown)
+        assert f"does not reach {LOOPBACK}:{port}" in tunnel.last_error.message
 
 
 def test_forbidden_forwarding_says_what_to_allow(bastion: BastionServer, echo: int) -> None:
     bastion.forwards = False
 
-    with Tunnel(bastion.settings(), to=(LOOPBACK, echo)) as tunnel, entered(tunnel) as client:
+    with SshTunnel(bastion.settings(), server=(LOOPBACK, echo)) as tunnel, entered(tunnel) as client:
         assert ended(client)
 
-        assert isinstance(tunnel.trouble, SourceUnfit)
-        assert "AllowTcpForwarding" in tunnel.trouble.hint
+        assert isinstance(tunnel.last_error, SourceUnfit)
+        assert "AllowTcpForwarding" in tunnel.last_error.hint
 
 
 def test_once_it_leads_through_again_there_is_no_trouble(bastion: BastionServer, echo: int) -> None:
     bastion.forwards = False
-    with Tunnel(bastion.settings(), to=(LOOPBACK, echo)) as tunnel:
+    with SshTunnel(bastion.settings(), server=(LOOPBACK, echo)) as tunnel:
         with entered(tunnel) as client:
             assert ended(client)
         bastion.forwards = True
@@ -204,7 +207,7 @@ def test_once_it_leads_through_again_there_is_no_trouble(bastion: BastionServer,
         with entered(tunnel) as client:
             assert said_back(client)
 
-        assert tunnel.trouble is None
+        assert tunnel.last_error is None
 
 
 def test_an_unknown_host_key_is_refused_with_the_command_that_fetches_it(bastion: BastionServer) -> None:
@@ -236,7 +239,7 @@ def test_without_a_file_named_the_one_at_home_counts(
     monkeypatch.setenv("HOME", str(tmp_path))
     settings = replace(bastion.settings(), known_hosts=None)
 
-    with Tunnel(settings, to=(LOOPBACK, echo)) as tunnel, entered(tunnel) as client:
+    with SshTunnel(settings, server=(LOOPBACK, echo)) as tunnel, entered(tunnel) as client:
         assert said_back(client)
 
 
@@ -247,14 +250,14 @@ def test_a_missing_file_of_known_hosts_knows_nobody(bastion: BastionServer) -> N
 
 
 def test_a_changed_host_key_is_refused_even_on_the_way_back(bastion: BastionServer, echo: int) -> None:
-    with Tunnel(bastion.settings(), to=(LOOPBACK, echo)) as tunnel:
+    with SshTunnel(bastion.settings(), server=(LOOPBACK, echo)) as tunnel:
         bastion.stop()
         bastion.renew_key()
-        assert until(lambda: shut(tunnel), within=60)
+        assert wait_until(lambda: shut(tunnel), timeout_seconds=60)
         bastion.start()
 
         with pytest.raises(SourceUnfit, match="another key than the one in") as caught:
-            tunnel.near_end()
+            tunnel.local_address()
 
     assert "Somebody may stand between" in caught.value.hint
 
@@ -266,12 +269,12 @@ def test_a_host_key_of_another_kind_is_a_changed_one(bastion: BastionServer) -> 
 
     def refused_for_good() -> bool:
         # This server, unlike sshd, may abort before its own offer has left: that is a lost line, and told as one.
-        with pytest.raises((SourceDown, SourceUnfit)) as caught, Tunnel(bastion.settings(), to=("db", 1)):
+        with pytest.raises((SourceDown, SourceUnfit)) as caught, SshTunnel(bastion.settings(), server=("db", 1)):
             pass
         told.append(caught.value.message)
         return isinstance(caught.value, SourceUnfit)
 
-    assert until(refused_for_good, within=60)
+    assert wait_until(refused_for_good, timeout_seconds=60)
     assert "another key than the one in" in told[-1]
 
 
@@ -328,19 +331,19 @@ def test_without_a_key_file_nobody_is_let_in_unless_an_agent_has_a_key(
     monkeypatch.setenv("HOME", str(tmp_path / "nobody"))
     settings = replace(bastion.settings(), key_file=None)
 
-    with pytest.raises(SourceUnfit, match="any key of its agent"), Tunnel(settings, to=("db", 1)):
+    with pytest.raises(SourceUnfit, match="any key of its agent"), SshTunnel(settings, server=("db", 1)):
         pass
 
 
 def test_a_host_that_does_not_speak_ssh_is_told_apart(bastion: BastionServer, echo: int) -> None:
     with pytest.raises((SourceDown, SourceUnfit), match="the bastion"):
-        Tunnel(bastion.settings(port=echo), to=("db", 1), patience=IMPATIENT).__enter__()
+        SshTunnel(bastion.settings(port=echo), server=("db", 1), timeouts=IMPATIENT).__enter__()
 
 
 def test_at_its_end_no_thread_no_port_and_no_login_is_left(bastion: BastionServer, echo: int) -> None:
     before = set(threading.enumerate())
-    with Tunnel(bastion.settings(), to=(LOOPBACK, echo)) as tunnel:
-        near = tunnel.near_end()
+    with SshTunnel(bastion.settings(), server=(LOOPBACK, echo)) as tunnel:
+        near = tunnel.local_address()
         with socket.create_connection(near, PATIENCE) as client:
             assert said_back(client)
     mine = [thread for thread in set(threading.enumerate()) - before if "tunnel" in thread.name]
@@ -348,12 +351,12 @@ def test_at_its_end_no_thread_no_port_and_no_login_is_left(bastion: BastionServe
     assert not mine
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(near, PATIENCE)
-    assert until(lambda: bastion.connections() == 0, within=60)
+    assert wait_until(lambda: bastion.connections() == 0, timeout_seconds=60)
 
 
 def test_a_connection_in_use_ends_with_the_tunnel(bastion: BastionServer, echo: int) -> None:
     with contextlib.ExitStack() as stack:
-        with Tunnel(bastion.settings(), to=(LOOPBACK, echo)) as tunnel:
+        with SshTunnel(bastion.settings(), server=(LOOPBACK, echo)) as tunnel:
             client = stack.enter_context(entered(tunnel))
             assert said_back(client)
 
@@ -411,22 +414,22 @@ def test_a_process_that_ends_takes_its_tunnel_with_it_closed_or_not(
 
         assert process.wait(60) == code
         assert not process.stderr.read()
-    assert until(lambda: bastion.connections() == 0, within=60)
+    assert wait_until(lambda: bastion.connections() == 0, timeout_seconds=60)
 
 
 @contextlib.contextmanager
-def entered(tunnel: Tunnel) -> Iterator[socket.socket]:
-    with socket.create_connection(tunnel.near_end(), PATIENCE) as client:
+def entered(tunnel: SshTunnel) -> Iterator[socket.socket]:
+    with socket.create_connection(tunnel.local_address(), PATIENCE) as client:
         yield client
 
 
 def let_in_at_the_end(bastion: BastionServer, echo: int, stack: contextlib.ExitStack) -> list[socket.socket]:
     held = threading.Event()
-    with Tunnel(bastion.settings(), to=(LOOPBACK, echo)) as tunnel:
-        near = tunnel.near_end()
+    with SshTunnel(bastion.settings(), server=(LOOPBACK, echo)) as tunnel:
+        near = tunnel.local_address()
         tunnel._loop.call_soon_threadsafe(held.wait)
         clients = [stack.enter_context(socket.create_connection(near, PATIENCE)) for _ in range(5)]
-        tunnel._loop.call_soon_threadsafe(tunnel._over.set)
+        tunnel._loop.call_soon_threadsafe(tunnel._closing.set)
         held.set()
     return clients
 
@@ -463,16 +466,16 @@ def granted(client: socket.socket, host: bytes, port: int) -> bool:
         return False
 
 
-def shut(tunnel: Tunnel) -> bool:
+def shut(tunnel: SshTunnel) -> bool:
     """Whether the loss of its bastion has come to its ears."""
     try:
-        tunnel.near_end()
+        tunnel.local_address()
     except SourceDown:
         return True
     return False
 
 
 def refused(bastion: BastionServer) -> SourceUnfit:
-    with pytest.raises(SourceUnfit) as caught, Tunnel(bastion.settings(), to=("db", 1)):
+    with pytest.raises(SourceUnfit) as caught, SshTunnel(bastion.settings(), server=("db", 1)):
         pass
     return caught.value

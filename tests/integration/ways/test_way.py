@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from syncd.errors import SourceDown, SourceUnfit
-from syncd.mysql.connection import mapped
-from syncd.mysql.connection_factory import way_to
+from syncd.mysql.connection import map_driver_errors
+from syncd.mysql.connection_factory import open_connection_factory
 from syncd.sandbox.ports import LOOPBACK
 from syncd.settings import SourceSettings, Tls
 from tests.services.bastion import BastionServer
@@ -30,8 +30,8 @@ def test_without_a_tunnel_the_way_is_straight(guarded: Guarded) -> None:
     guarded.show(LOOPBACK)
     settings = guarded.settings(Tls.VERIFY)
 
-    with way_to(settings) as way, closing(way.open()) as connection:
-        assert way.end() == (settings.host, settings.port)
+    with open_connection_factory(settings) as way, closing(way.open_connection()) as connection:
+        assert way.endpoint() == (settings.host, settings.port)
         assert way.proxy() is None
         assert connection.open
 
@@ -39,37 +39,41 @@ def test_without_a_tunnel_the_way_is_straight(guarded: Guarded) -> None:
 def test_through_a_tunnel_the_certificate_is_checked_for_the_host_beyond(
     beyond: SourceSettings, bastion: BastionServer, guarded: Guarded
 ) -> None:
-    with way_to(beyond) as way, closing(way.open()) as connection, connection.cursor() as cursor:
+    with (
+        open_connection_factory(beyond) as way,
+        closing(way.open_connection()) as connection,
+        connection.cursor() as cursor,
+    ):
         cursor.execute("SELECT REPEAT('x', 1000000)")
 
         assert len(cursor.fetchone()[0]) == 1_000_000
-        assert way.end()[0] == LOOPBACK
-        assert way.proxy() not in (None, way.end())
+        assert way.endpoint()[0] == LOOPBACK
+        assert way.proxy() not in (None, way.endpoint())
         assert bastion.asked == [(INSIDE, guarded.box.mysql.port)]
 
 
 def test_a_certificate_for_the_near_end_is_none_for_the_host_beyond(beyond: SourceSettings, guarded: Guarded) -> None:
     guarded.show(LOOPBACK, "localhost")
 
-    with way_to(beyond) as way, pytest.raises(SourceUnfit, match=r"the certificate of db\.internal"):
-        way.open()
+    with open_connection_factory(beyond) as way, pytest.raises(SourceUnfit, match=r"the certificate of db\.internal"):
+        way.open_connection()
 
 
 def test_a_connection_in_a_tunnel_that_died_is_down_and_the_next_one_works(
     beyond: SourceSettings, bastion: BastionServer
 ) -> None:
-    with way_to(beyond) as way:
-        with closing(way.open()) as connection:
+    with open_connection_factory(beyond) as way:
+        with closing(way.open_connection()) as connection:
             bastion.stop()
 
-            with pytest.raises(SourceDown), mapped(beyond), connection.cursor() as cursor:
+            with pytest.raises(SourceDown), map_driver_errors(beyond), connection.cursor() as cursor:
                 cursor.execute("SELECT 1")
         with pytest.raises(SourceDown, match="the bastion"):
-            way.open()
+            way.open_connection()
 
         bastion.start()
 
-        with closing(way.open()) as connection:
+        with closing(way.open_connection()) as connection:
             assert connection.open
 
 
@@ -78,8 +82,8 @@ def test_what_the_bastion_forbids_is_told_in_place_of_what_the_driver_saw(
 ) -> None:
     bastion.forwards = False
 
-    with way_to(beyond) as way, pytest.raises(SourceUnfit, match="does not forward to") as caught:
-        way.open()
+    with open_connection_factory(beyond) as way, pytest.raises(SourceUnfit, match="does not forward to") as caught:
+        way.open_connection()
 
     assert isinstance(caught.value.__cause__, SourceDown)
 
@@ -87,8 +91,8 @@ def test_what_the_bastion_forbids_is_told_in_place_of_what_the_driver_saw(
 def test_a_host_that_the_bastion_does_not_know_is_down(beyond: SourceSettings, bastion: BastionServer) -> None:
     bastion.names[INSIDE] = "nowhere.invalid"
 
-    with way_to(beyond) as way, pytest.raises(SourceDown, match="does not reach"):
-        way.open()
+    with open_connection_factory(beyond) as way, pytest.raises(SourceDown, match="does not reach"):
+        way.open_connection()
 
 
 def test_no_library_of_ssh_is_loaded_where_no_tunnel_is() -> None:

@@ -8,7 +8,7 @@ def test_fields_are_numbers_ranges_steps_lists_and_names() -> None:
 
     assert (cron.minutes, cron.hours, cron.days, cron.months) == ((0, 20, 40), (8, 9, 10), (1, 15), (1, 2, 3))
     assert cron.weekdays == (1,)
-    assert cron.either
+    assert cron.matches_either_day
 
 
 def test_sunday_is_nought_and_seven() -> None:

@@ -18,7 +18,7 @@ from syncd.settings import LakeSettings, SparkSettings
     ],
 )
 def test_as_many_windows_are_read_at_once_as_there_are_slots_and_connections(master: str, expected: int) -> None:
-    assert SparkSettings(master=master).at_once(4, cores=2) == expected
+    assert SparkSettings(master=master).window_parallelism(4, cores=2) == expected
 
 
 @pytest.mark.parametrize(

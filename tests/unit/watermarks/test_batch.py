@@ -18,37 +18,47 @@ from tests.chain import (
     make_still,
     make_world,
 )
-from watermarks.batch import BadBatch, BatchId, ChainBroken, Draft, Filled, Kind, Link, Plan, Snapshot, World
-from watermarks.codec import Damaged, Foreign, TooNew, seal
-from watermarks.cursor import START, Cursor, Value
-from watermarks.cursor import Kind as ValueKind
+from watermarks.batch import (
+    BadBatch,
+    BatchDraft,
+    BatchId,
+    BatchKind,
+    BatchLink,
+    BatchOutput,
+    ChainBroken,
+    Plan,
+    PlanBasis,
+    SnapshotProgress,
+)
+from watermarks.codec import DamagedDocument, DocumentTooNew, ForeignDocument, encode
+from watermarks.cursor import START_CURSOR, Cursor, CursorValue, ValueKind
 from watermarks.errors import DataInDoubt, Misuse
 from watermarks.window import BadWindow, Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from watermarks.codec import Json
+    from watermarks.codec import JsonObject
 
 AT = "plans/main/shop.orders/1-1.json"
-STILL = (Kind.AHEAD, Kind.REPAIR, Kind.REPLAY, Kind.ABANDONED)
+STILL = (BatchKind.AHEAD, BatchKind.REPAIR, BatchKind.REPLAY, BatchKind.ABANDONED)
 
 ids = st.builds(BatchId, st.integers(1, 10**18 - 1), st.integers(0, 10**18 - 2))
 
 
 def read_plan(body: bytes, *, id: BatchId = BatchId(1, 1)) -> Plan:  # noqa: A002, B008 - a value
-    return Plan.of_bytes(body, at=AT, stream=ORDERS, id=id)
+    return Plan.from_bytes(body, location=AT, stream=ORDERS, batch=id)
 
 
-def read_link(body: bytes, *, id: BatchId = BatchId(1, 1)) -> Link:  # noqa: A002, B008 - a value
-    return Link.of_bytes(body, at=AT, stream=ORDERS, id=id)
+def read_link(body: bytes, *, id: BatchId = BatchId(1, 1)) -> BatchLink:  # noqa: A002, B008 - a value
+    return BatchLink.from_bytes(body, location=AT, stream=ORDERS, batch=id)
 
 
-def resealed(original: bytes, changed: "Json") -> bytes:
+def resealed(original: bytes, changed: "JsonObject") -> bytes:
     """The document with other fields, and a digest that fits them: `...` takes a field away."""
     fields: dict[str, Any] = {**json.loads(original), **changed}
     kept = {name: value for name, value in fields.items() if value is not ... and name != "digest"}
-    return seal(kept["format"], kept["format_version"], kept)
+    return encode(kept["format"], kept["format_version"], kept)
 
 
 def required_of(original: bytes, *nullable: str) -> list[str]:
@@ -68,12 +78,12 @@ def laid_out(body: bytes) -> bytes:
 )
 def test_a_number_is_written_as_generation_and_seq(text: str, batch: BatchId) -> None:
     assert str(batch) == text
-    assert BatchId.of_text(text) == batch
+    assert BatchId.from_text(text) == batch
 
 
 @given(ids)
 def test_any_number_comes_back_from_its_text(batch: BatchId) -> None:
-    assert BatchId.of_text(str(batch)) == batch
+    assert BatchId.from_text(str(batch)) == batch
 
 
 @given(ids, ids)
@@ -123,7 +133,7 @@ def test_there_is_no_batch_before_the_first(generation: int, seq: int) -> None:
 )
 def test_what_is_no_number_is_refused(text: str) -> None:
     with pytest.raises(BadBatch, match="is not the number of a batch") as caught:
-        BatchId.of_text(text)
+        BatchId.from_text(text)
 
     assert "1-42" in caught.value.hint
 
@@ -141,7 +151,7 @@ def test_an_increment_may_be_read_in_abutting_windows() -> None:
     "windows",
     [
         (),
-        (Window(START, at(10)),),
+        (Window(START_CURSOR, at(10)),),
         (Window(at(1), at(9)),),
         (Window(at(1), at(11)),),
         (Window(at(2), at(10)),),
@@ -150,95 +160,103 @@ def test_an_increment_may_be_read_in_abutting_windows() -> None:
 )
 def test_an_increment_covers_exactly_what_it_moves_the_mark_over(windows: tuple[Window, ...]) -> None:
     with pytest.raises(BadBatch, match="an increment covers"):
-        Draft(kind=Kind.INCREMENT, world=make_world(at(1)), windows=windows, high=at(10))
+        BatchDraft(kind=BatchKind.INCREMENT, basis=make_world(at(1)), windows=windows, high=at(10))
 
 
 @pytest.mark.parametrize("second", [Window(at(5), at(10)), Window(at(3), at(10))])
 def test_an_increment_leaves_no_gap_and_reads_nothing_twice(second: Window) -> None:
     with pytest.raises(BadWindow, match="do not abut"):
-        Draft(kind=Kind.INCREMENT, world=make_world(at(1)), windows=(Window(at(1), at(4)), second), high=at(10))
+        BatchDraft(
+            kind=BatchKind.INCREMENT, basis=make_world(at(1)), windows=(Window(at(1), at(4)), second), high=at(10)
+        )
 
 
 def test_an_increment_never_moves_the_mark_back() -> None:
     with pytest.raises(BadWindow, match="cannot reach from"):
-        Draft(kind=Kind.INCREMENT, world=make_world(at(5)), windows=(Window(at(1), at(2)),), high=at(2))
+        BatchDraft(kind=BatchKind.INCREMENT, basis=make_world(at(5)), windows=(Window(at(1), at(2)),), high=at(2))
 
 
 def test_a_chunk_leaves_the_mark_until_the_pass_is_done() -> None:
-    early = make_chunk(START, horizon=at(100), reached=at(7))
-    last = make_chunk(START, horizon=at(100), reached=at(9), done=True)
+    early = make_chunk(START_CURSOR, horizon=at(100), reached=at(7))
+    last = make_chunk(START_CURSOR, horizon=at(100), reached=at(9), done=True)
 
-    assert (early.high, last.high) == (START, at(100))
+    assert (early.high, last.high) == (START_CURSOR, at(100))
 
 
-@pytest.mark.parametrize(("done", "high"), [(False, at(100)), (False, at(7)), (True, START), (True, at(99))])
+@pytest.mark.parametrize(("done", "high"), [(False, at(100)), (False, at(7)), (True, START_CURSOR), (True, at(99))])
 def test_a_chunk_that_moves_the_mark_elsewhere_is_refused(*, done: bool, high: Cursor) -> None:
-    snapshot = Snapshot(horizon=at(100), reached=at(7), done=done)
+    snapshot = SnapshotProgress(horizon=at(100), reached_key=at(7), done=done)
 
     with pytest.raises(BadBatch, match="this chunk leaves the mark at"):
-        Draft(kind=Kind.SNAPSHOT, world=make_world(), high=high, snapshot=snapshot)
+        BatchDraft(kind=BatchKind.SNAPSHOT, basis=make_world(), high=high, snapshot=snapshot)
 
 
 def test_a_chunk_says_how_far_the_pass_is() -> None:
     with pytest.raises(BadBatch, match="says how far the snapshot is"):
-        Draft(kind=Kind.SNAPSHOT, world=make_world(), high=START)
+        BatchDraft(kind=BatchKind.SNAPSHOT, basis=make_world(), high=START_CURSOR)
 
 
 @pytest.mark.parametrize("kind", STILL)
-def test_no_other_kind_moves_the_mark(kind: Kind) -> None:
-    origin = BatchId(1, 1) if kind is Kind.REPLAY else None
+def test_no_other_kind_moves_the_mark(kind: BatchKind) -> None:
+    origin = BatchId(1, 1) if kind is BatchKind.REPLAY else None
 
     assert make_still(kind, at(5)).high == at(5)
     with pytest.raises(BadBatch, match=f"a batch of kind {kind} does not move the mark"):
-        Draft(kind=kind, world=make_world(at(5)), high=at(6), origin=origin)
+        BatchDraft(kind=kind, basis=make_world(at(5)), high=at(6), origin=origin)
 
 
 @pytest.mark.parametrize("kind", STILL)
-def test_no_other_kind_is_part_of_a_first_pass(kind: Kind) -> None:
-    snapshot = Snapshot(horizon=at(100), reached=at(7), done=False)
+def test_no_other_kind_is_part_of_a_first_pass(kind: BatchKind) -> None:
+    snapshot = SnapshotProgress(horizon=at(100), reached_key=at(7), done=False)
 
     with pytest.raises(BadBatch, match=f"a batch of kind {kind} is no part of a snapshot"):
         replace(make_still(kind, at(5)), snapshot=snapshot)
 
 
 def test_an_increment_is_no_part_of_a_first_pass() -> None:
-    snapshot = Snapshot(horizon=at(100), reached=at(7), done=False)
+    snapshot = SnapshotProgress(horizon=at(100), reached_key=at(7), done=False)
 
     with pytest.raises(BadBatch, match="is no part of a snapshot"):
-        replace(make_increment(START, high=at(1)), snapshot=snapshot)
+        replace(make_increment(START_CURSOR, high=at(1)), snapshot=snapshot)
 
 
 def test_a_replay_names_the_batch_that_first_read_its_rows() -> None:
     with pytest.raises(BadBatch, match="a replay, and nothing else"):
-        Draft(kind=Kind.REPLAY, world=make_world(), high=START)
+        BatchDraft(kind=BatchKind.REPLAY, basis=make_world(), high=START_CURSOR)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.REPLAY])
-def test_nothing_but_a_replay_names_an_origin(kind: Kind) -> None:
-    drafts = {Kind.INCREMENT: make_increment(START, high=at(1)), Kind.SNAPSHOT: make_chunk(START, horizon=at(9))}
+@pytest.mark.parametrize("kind", [kind for kind in BatchKind if kind is not BatchKind.REPLAY])
+def test_nothing_but_a_replay_names_an_origin(kind: BatchKind) -> None:
+    drafts = {
+        BatchKind.INCREMENT: make_increment(START_CURSOR, high=at(1)),
+        BatchKind.SNAPSHOT: make_chunk(START_CURSOR, horizon=at(9)),
+    }
 
     with pytest.raises(BadBatch, match="a replay, and nothing else"):
-        replace(drafts.get(kind) or make_still(kind, START), origin=BatchId(1, 1))
+        replace(drafts.get(kind) or make_still(kind, START_CURSOR), origin=BatchId(1, 1))
 
 
 # Plans and links as bytes.
 
 DRAFTS = {
-    "increment": make_increment(START, at(4), at(7, 1), high=at(10, 2)),
-    "chunk": make_chunk(START, horizon=at(100), reached=at(7)),
-    "last chunk": make_chunk(START, horizon=at(100), reached=at(9), done=True),
-    "ahead": make_still(Kind.AHEAD, at(5)),
-    "repair": make_still(Kind.REPAIR, at(5)),
-    "replay": make_still(Kind.REPLAY, at(5)),
-    "opaque body": replace(make_still(Kind.REPAIR, at(5)), body={"keys": [1, 2.5, None, "\u6587"], "of": {"a": []}}),
+    "increment": make_increment(START_CURSOR, at(4), at(7, 1), high=at(10, 2)),
+    "chunk": make_chunk(START_CURSOR, horizon=at(100), reached=at(7)),
+    "last chunk": make_chunk(START_CURSOR, horizon=at(100), reached=at(9), done=True),
+    "ahead": make_still(BatchKind.AHEAD, at(5)),
+    "repair": make_still(BatchKind.REPAIR, at(5)),
+    "replay": make_still(BatchKind.REPLAY, at(5)),
+    "opaque body": replace(
+        make_still(BatchKind.REPAIR, at(5)), body={"keys": [1, 2.5, None, "\u6587"], "of": {"a": []}}
+    ),
     "every kind of value": make_still(
-        Kind.AHEAD, Cursor.of(NOON, 2**64 - 1, b"\xff", "\u00e4", Value(ValueKind.TEXT, "a\nb"), 0.1)
+        BatchKind.AHEAD,
+        Cursor.from_values(NOON, 2**64 - 1, b"\xff", "\u00e4", CursorValue(ValueKind.TEXT, "a\nb"), 0.1),
     ),
 }
 
 
 @pytest.mark.parametrize("draft", DRAFTS.values(), ids=DRAFTS)
-def test_a_plan_comes_back_from_its_bytes(draft: Draft) -> None:
+def test_a_plan_comes_back_from_its_bytes(draft: BatchDraft) -> None:
     plan = make_plan(draft)
 
     again = read_plan(plan.to_bytes())
@@ -248,7 +266,7 @@ def test_a_plan_comes_back_from_its_bytes(draft: Draft) -> None:
 
 
 @pytest.mark.parametrize("draft", DRAFTS.values(), ids=DRAFTS)
-def test_a_link_comes_back_from_its_bytes(draft: Draft) -> None:
+def test_a_link_comes_back_from_its_bytes(draft: BatchDraft) -> None:
     link = make_link(make_plan(draft), previous="sha256:before", body={"part-1": {"rows": 3}})
 
     again = read_link(link.to_bytes())
@@ -264,11 +282,11 @@ def test_an_abandonment_comes_back_from_its_bytes() -> None:
 
 
 def test_a_link_says_what_its_plan_said() -> None:
-    plan = make_plan(make_still(Kind.REPLAY, at(5)), id=BatchId(2, 7))
+    plan = make_plan(make_still(BatchKind.REPLAY, at(5)), id=BatchId(2, 7))
 
     link = make_link(plan, previous="sha256:before")
 
-    assert (link.stream, link.id, link.kind, link.high) == (ORDERS, BatchId(2, 7), Kind.REPLAY, at(5))
+    assert (link.stream, link.id, link.kind, link.high) == (ORDERS, BatchId(2, 7), BatchKind.REPLAY, at(5))
     assert (link.plan, link.previous) == (plan.digest, "sha256:before")
     assert (link.snapshot, link.origin, link.proven) == (None, BatchId(1, 1), False)
     assert link.source_identity == "server-1"
@@ -278,15 +296,17 @@ def test_a_link_carries_the_nonce_of_its_own_writer() -> None:
     """After a lost answer the nonce tells whose manifest stands at the key; the plan may be another's."""
     plan = make_plan(nonce="planner", epoch=1)
 
-    link = Link.done(plan, Filled(rows=0, files=()), previous=None, nonce="finisher", epoch=2, at=NOON)
+    link = BatchLink.from_completed_plan(
+        plan, BatchOutput(rows=0, files=()), previous=None, nonce="finisher", epoch=2, made_at=NOON
+    )
 
     assert (link.nonce, link.epoch) == ("finisher", 2)
 
 
 def test_a_further_target_has_the_chain_of_its_table() -> None:
-    plan = make_plan(stream=ORDERS.at("eu"))
+    plan = make_plan(stream=ORDERS.with_target("eu"))
 
-    again = Plan.of_bytes(plan.to_bytes(), at=AT, stream=ORDERS.at("us"), id=plan.id)
+    again = Plan.from_bytes(plan.to_bytes(), location=AT, stream=ORDERS.with_target("us"), batch=plan.id)
 
     assert again.stream == ORDERS
     assert again.digest == plan.digest
@@ -299,40 +319,40 @@ def test_a_batch_of_another_stream_or_number_is_foreign(found: Any) -> None:
     plan = make_plan(id=elsewhere, stream=found)
 
     for read, body in ((read_plan, plan.to_bytes()), (read_link, make_link(plan).to_bytes())):
-        with pytest.raises(Foreign, match=f"is batch {elsewhere} of {found.chain_stem}") as caught:
+        with pytest.raises(ForeignDocument, match=f"is batch {elsewhere} of {found.chain_stem}") as caught:
             read(body)
         assert "copied" in caught.value.hint
 
 
 def test_a_plan_is_no_link_and_a_link_no_plan() -> None:
-    with pytest.raises(Foreign, match="is of format 'watermarks/plan'"):
+    with pytest.raises(ForeignDocument, match="is of format 'watermarks/plan'"):
         read_link(make_plan().to_bytes())
-    with pytest.raises(Foreign, match="is of format 'watermarks/batch'"):
+    with pytest.raises(ForeignDocument, match="is of format 'watermarks/batch'"):
         read_plan(make_link().to_bytes())
 
 
 def test_a_plan_and_a_link_of_a_later_version_are_refused() -> None:
-    with pytest.raises(TooNew):
+    with pytest.raises(DocumentTooNew):
         read_plan(resealed(make_plan().to_bytes(), {"format_version": 2}))
-    with pytest.raises(TooNew):
+    with pytest.raises(DocumentTooNew):
         read_link(resealed(make_link().to_bytes(), {"format_version": 2}))
 
 
 @pytest.mark.parametrize("field", required_of(make_plan().to_bytes(), "snapshot", "origin"))
 def test_a_plan_that_lacks_a_field_is_damaged(field: str) -> None:
-    with pytest.raises(Damaged, match=f"{AT} lacks {field}"):
+    with pytest.raises(DamagedDocument, match=f"{AT} lacks {field}"):
         read_plan(resealed(make_plan().to_bytes(), {field: ...}))
 
 
 @pytest.mark.parametrize("field", required_of(make_link().to_bytes(), "snapshot", "origin", "previous"))
 def test_a_link_that_lacks_a_field_is_damaged(field: str) -> None:
-    with pytest.raises(Damaged, match=f"{AT} lacks {field}"):
+    with pytest.raises(DamagedDocument, match=f"{AT} lacks {field}"):
         read_link(resealed(make_link().to_bytes(), {field: ...}))
 
 
 def test_a_field_that_is_not_known_is_refused_by_name() -> None:
     for read, body in ((read_plan, make_plan().to_bytes()), (read_link, make_link().to_bytes())):
-        with pytest.raises(Damaged, match="fields that are not known: zone"):
+        with pytest.raises(DamagedDocument, match="fields that are not known: zone"):
             read(resealed(body, {"zone": "UTC"}))
 
 
@@ -362,8 +382,8 @@ def test_a_field_that_is_not_known_is_refused_by_name() -> None:
     ],
     ids=str,
 )
-def test_a_plan_with_a_value_that_cannot_be_is_damaged(changed: "Json") -> None:
-    with pytest.raises(Damaged, match=AT):
+def test_a_plan_with_a_value_that_cannot_be_is_damaged(changed: "JsonObject") -> None:
+    with pytest.raises(DamagedDocument, match=AT):
         read_plan(resealed(make_plan().to_bytes(), changed))
 
 
@@ -385,15 +405,15 @@ def test_a_plan_with_a_value_that_cannot_be_is_damaged(changed: "Json") -> None:
     ],
     ids=str,
 )
-def test_a_link_with_a_value_that_cannot_be_is_damaged(changed: "Json") -> None:
-    with pytest.raises(Damaged, match=AT):
+def test_a_link_with_a_value_that_cannot_be_is_damaged(changed: "JsonObject") -> None:
+    with pytest.raises(DamagedDocument, match=AT):
         read_link(resealed(make_link().to_bytes(), changed))
 
 
 @pytest.mark.parametrize("read", [read_plan, read_link])
 @pytest.mark.parametrize("body", [b"", b"{}", b"[]", b"\x00"])
 def test_what_is_no_document_is_unreadable(read: "Callable[[bytes], object]", body: bytes) -> None:
-    with pytest.raises((Damaged, Foreign), match=AT):
+    with pytest.raises((DamagedDocument, ForeignDocument), match=AT):
         read(body)
 
 
@@ -422,12 +442,15 @@ OTHER_PLANS = {
     "nonce": make_plan(nonce="nonce-9"),
     "epoch": make_plan(epoch=9),
     "moment": make_plan(planned_at=NOON.replace(microsecond=1)),
-    "end": make_plan(make_increment(START, high=at(10, 2))),
-    "cut": make_plan(make_increment(START, at(4), high=at(10, 1))),
-    "proof": make_plan(make_increment(START, high=at(10, 1), proven=False)),
-    "body": make_plan(replace(make_increment(START, high=at(10, 1)), body={"keys": [1]})),
+    "end": make_plan(make_increment(START_CURSOR, high=at(10, 2))),
+    "cut": make_plan(make_increment(START_CURSOR, at(4), high=at(10, 1))),
+    "proof": make_plan(make_increment(START_CURSOR, high=at(10, 1), proven=False)),
+    "body": make_plan(replace(make_increment(START_CURSOR, high=at(10, 1)), body={"keys": [1]})),
     "world": make_plan(
-        replace(make_increment(START, high=at(10, 1)), world=World(mark=START, source_identity="server-2", schema="x"))
+        replace(
+            make_increment(START_CURSOR, high=at(10, 1)),
+            basis=PlanBasis(mark=START_CURSOR, source_identity="server-2", schema="x"),
+        )
     ),
 }
 
@@ -449,7 +472,7 @@ OTHER_LINKS = {
 
 
 @pytest.mark.parametrize("other", OTHER_LINKS.values(), ids=OTHER_LINKS)
-def test_the_digest_of_a_link_covers_all_of_it(other: Link) -> None:
+def test_the_digest_of_a_link_covers_all_of_it(other: BatchLink) -> None:
     assert other.digest != make_link().digest
 
 
@@ -490,7 +513,7 @@ def test_a_link_names_each_file_once() -> None:
 def test_an_abandoned_batch_holds_nothing_and_leaves_the_mark() -> None:
     link = make_abandoned(make_plan(make_increment(at(5), high=at(10))), mark=at(5), previous="sha256:before")
 
-    assert (link.kind, link.rows, link.files) == (Kind.ABANDONED, 0, ())
+    assert (link.kind, link.rows, link.files) == (BatchKind.ABANDONED, 0, ())
     assert (link.high, link.snapshot, link.origin) == (at(5), None, None)
     assert (link.body, link.previous) == ({"why": "the schema changed"}, "sha256:before")
 
@@ -501,7 +524,7 @@ def test_an_abandoned_batch_names_no_files() -> None:
 
 
 def test_an_abandoned_chunk_leaves_the_first_pass_where_it_was() -> None:
-    link = make_abandoned(make_plan(make_chunk(START, horizon=at(100), reached=at(7))))
+    link = make_abandoned(make_plan(make_chunk(START_CURSOR, horizon=at(100), reached=at(7))))
 
     assert link.snapshot is None
 
@@ -515,7 +538,7 @@ def test_rows_rank_by_the_batch_that_read_them() -> None:
 
 def test_replayed_rows_rank_by_the_batch_that_first_read_them() -> None:
     """Else a replay of an old file would overwrite every newer version of its rows."""
-    draft = replace(make_still(Kind.REPLAY, at(5)), origin=BatchId(1, 4))
+    draft = replace(make_still(BatchKind.REPLAY, at(5)), origin=BatchId(1, 4))
     replayed = make_link(make_plan(draft, id=BatchId(2, 9)))
     between = make_link(make_plan(make_increment(at(1), high=at(5)), id=BatchId(2, 1)))
 
@@ -525,7 +548,7 @@ def test_replayed_rows_rank_by_the_batch_that_first_read_them() -> None:
 
 
 def test_a_repair_ranks_by_its_own_number_for_it_reads_again() -> None:
-    assert make_link(make_plan(make_still(Kind.REPAIR, at(5)), id=BatchId(1, 8))).rank == BatchId(1, 8)
+    assert make_link(make_plan(make_still(BatchKind.REPAIR, at(5)), id=BatchId(1, 8))).rank == BatchId(1, 8)
 
 
 def test_a_contradiction_is_the_callers_and_a_broken_chain_stops_the_stream() -> None:

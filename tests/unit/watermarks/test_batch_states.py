@@ -5,7 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watermarks.batch_states import FINAL, MOVES, Event, IllegalMove, State, diagram, move
+from watermarks.batch_states import (
+    FINAL_STATES,
+    TRANSITIONS,
+    BatchEvent,
+    BatchState,
+    IllegalTransition,
+    next_state,
+    render_diagram,
+)
 from watermarks.errors import Misuse
 
 ARCHITECTURE = Path(__file__).parents[3] / "docs" / "architecture.md"
@@ -21,77 +29,77 @@ LEGAL = {
 }
 
 
-@pytest.mark.parametrize(("state", "event"), [*product(State, Event)])
-def test_an_event_moves_a_batch_as_the_table_says_or_is_refused_by_name(state: State, event: Event) -> None:
+@pytest.mark.parametrize(("state", "event"), [*product(BatchState, BatchEvent)])
+def test_an_event_moves_a_batch_as_the_table_says_or_is_refused_by_name(state: BatchState, event: BatchEvent) -> None:
     """The words are spelled out here: other pipelines, and documents, know them as these texts."""
     expected = LEGAL.get((str(state), str(event)))
 
     if expected is not None:
-        assert move(state, event) == expected
+        assert next_state(state, event) == expected
         return
-    with pytest.raises(IllegalMove, match=f"^a batch that is {state} cannot {event}$") as caught:
-        move(state, event)
+    with pytest.raises(IllegalTransition, match=f"^a batch that is {state} cannot {event}$") as caught:
+        next_state(state, event)
     assert caught.value.facts == {"state": state, "event": event}
 
 
 @pytest.mark.parametrize(("state", "hint"), [
-    (State.PLANNED, "It can claim or abandon."),
-    (State.CLAIMED, "It can finish or find nothing or fail or lose owner."),
-    (State.FAILED, "It can retry or abandon."),
-    (State.DONE, "Done is for ever."),
-    (State.NOOP, "Noop is for ever."),
-    (State.ABANDONED, "Abandoned is for ever."),
+    (BatchState.PLANNED, "It can claim or abandon."),
+    (BatchState.CLAIMED, "It can finish or find nothing or fail or lose owner."),
+    (BatchState.FAILED, "It can retry or abandon."),
+    (BatchState.DONE, "Done is for ever."),
+    (BatchState.NOOP, "Noop is for ever."),
+    (BatchState.ABANDONED, "Abandoned is for ever."),
 ])  # fmt: skip
-def test_a_refusal_tells_what_can_happen_instead(state: State, hint: str) -> None:
-    refused = next(event for event in Event if (state, event) not in MOVES)
+def test_a_refusal_tells_what_can_happen_instead(state: BatchState, hint: str) -> None:
+    refused = next(event for event in BatchEvent if (state, event) not in TRANSITIONS)
 
-    with pytest.raises(IllegalMove) as caught:
-        move(state, refused)
+    with pytest.raises(IllegalTransition) as caught:
+        next_state(state, refused)
 
     assert caught.value.hint == hint
 
 
 def test_what_is_a_link_of_the_chain_is_one_for_ever() -> None:
     """A done batch that could be abandoned would take landed rows out of the chain."""
-    assert {State.DONE, State.NOOP, State.ABANDONED} == FINAL
-    assert not [event for state, event in MOVES if state in FINAL]
+    assert {BatchState.DONE, BatchState.NOOP, BatchState.ABANDONED} == FINAL_STATES
+    assert not [event for state, event in TRANSITIONS if state in FINAL_STATES]
 
 
 def test_a_batch_is_never_abandoned_under_its_owner() -> None:
     """It must first be failed or lost: else the owner finishes what the chain holds as abandoned."""
-    with pytest.raises(IllegalMove):
-        move(State.CLAIMED, Event.ABANDON)
+    with pytest.raises(IllegalTransition):
+        next_state(BatchState.CLAIMED, BatchEvent.ABANDON)
 
 
 def test_a_batch_is_done_only_by_whoever_claimed_it() -> None:
-    assert {state for (state, _), after in MOVES.items() if after is State.DONE} == {State.CLAIMED}
+    assert {state for (state, _), after in TRANSITIONS.items() if after is BatchState.DONE} == {BatchState.CLAIMED}
 
 
-@given(st.lists(st.sampled_from(Event), max_size=20))
-def test_whatever_happens_a_batch_can_still_come_to_an_end(events: list[Event]) -> None:
-    state = State.PLANNED
+@given(st.lists(st.sampled_from(BatchEvent), max_size=20))
+def test_whatever_happens_a_batch_can_still_come_to_an_end(events: list[BatchEvent]) -> None:
+    state = BatchState.PLANNED
     for event in events:
-        state = MOVES.get((state, event), state)
+        state = TRANSITIONS.get((state, event), state)
 
     reachable = {state}
-    while more := {after for (before, _), after in MOVES.items() if before in reachable} - reachable:
+    while more := {after for (before, _), after in TRANSITIONS.items() if before in reachable} - reachable:
         reachable |= more
 
-    assert reachable & FINAL
+    assert reachable & FINAL_STATES
 
 
 def test_every_state_can_be_reached_and_every_event_happens_somewhere() -> None:
-    assert {State.PLANNED, *MOVES.values()} == set(State)
-    assert {event for _, event in MOVES} == set(Event)
+    assert {BatchState.PLANNED, *TRANSITIONS.values()} == set(BatchState)
+    assert {event for _, event in TRANSITIONS} == set(BatchEvent)
 
 
 def test_the_table_cannot_be_changed_while_the_program_runs() -> None:
     with pytest.raises(TypeError):
-        MOVES[State.DONE, Event.ABANDON] = State.ABANDONED  # type: ignore[index]  # the fault to refuse
+        TRANSITIONS[BatchState.DONE, BatchEvent.ABANDON] = BatchState.ABANDONED  # type: ignore[index]  # the fault to refuse
 
 
 def test_the_diagram_shows_every_move_and_every_end() -> None:
-    lines = [line.strip() for line in diagram().splitlines()]
+    lines = [line.strip() for line in render_diagram().splitlines()]
 
     assert lines[:2] == ["stateDiagram-v2", "[*] --> planned"]
     assert sorted(lines[2:]) == sorted(
@@ -105,8 +113,8 @@ def test_the_architecture_shows_the_diagram_of_the_table() -> None:
 
     shown = text.split("<!-- moves:begin -->\n", 1)[1].split("<!-- moves:end -->", 1)[0]
 
-    assert shown == f"```mermaid\n{diagram()}\n```\n"
+    assert shown == f"```mermaid\n{render_diagram()}\n```\n"
 
 
 def test_an_illegal_move_is_the_callers_to_mend() -> None:
-    assert issubclass(IllegalMove, Misuse)
+    assert issubclass(IllegalTransition, Misuse)

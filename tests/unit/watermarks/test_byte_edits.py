@@ -6,41 +6,51 @@ from collections.abc import Callable
 import pytest
 
 from tests.builders import NOON, ORDERS, make_chain, make_link, make_plan, make_watermark
-from watermarks.batch import BatchId, Link, Plan
-from watermarks.codec import parse
+from watermarks.batch import BatchId, BatchLink, Plan
+from watermarks.codec import parse_json_object
 from watermarks.document import Watermark
 from watermarks.errors import HintedError, StateUnreadable
-from watermarks.history import Change, Entry, Note
+from watermarks.history import ChangeKind, ChangeNote, HistoryEntry
 
 EDITS = 20_000
-WATERMARK = make_watermark(*make_chain(3), landed=2).stamped(3, at=NOON)
-ENTRY = Entry(
+WATERMARK = make_watermark(*make_chain(3), landed=2).with_revision(3, updated_at=NOON)
+ENTRY = HistoryEntry(
     document=ORDERS.stem,
     revision=3,
     nonce="n",
-    at=NOON,
-    note=Note(change=Change.EXTRACT, who="p1", stage="extract", epoch=1),
+    recorded_at=NOON,
+    note=ChangeNote(change=ChangeKind.EXTRACT, author="p1", stage="extract", epoch=1),
     before={"revision": 2, "digest": "sha256:0"},
-    after=parse(WATERMARK.to_bytes(), at="here"),
+    after=parse_json_object(WATERMARK.to_bytes(), location="here"),
 )
 DOCUMENTS: dict[str, tuple[object, bytes, Callable[[bytes], object]]] = {
-    "watermark": (WATERMARK, WATERMARK.to_bytes(), lambda b: Watermark.of_bytes(b, at="here", stem=ORDERS.stem)),
+    "watermark": (
+        WATERMARK,
+        WATERMARK.to_bytes(),
+        lambda b: Watermark.from_bytes(b, location="here", stem=ORDERS.stem),
+    ),
     "plan": (
         make_plan(),
         make_plan().to_bytes(),
-        lambda b: Plan.of_bytes(b, at="here", stream=ORDERS, id=BatchId(1, 1)),
+        lambda b: Plan.from_bytes(b, location="here", stream=ORDERS, batch=BatchId(1, 1)),
     ),
     "link": (
         make_link(),
         make_link().to_bytes(),
-        lambda b: Link.of_bytes(b, at="here", stream=ORDERS, id=BatchId(1, 1)),
+        lambda b: BatchLink.from_bytes(b, location="here", stream=ORDERS, batch=BatchId(1, 1)),
     ),
-    "entry": (ENTRY, ENTRY.to_bytes(), lambda b: Entry.of_bytes(b, at="here", stem=ORDERS.stem, revision=3)),
+    "entry": (
+        ENTRY,
+        ENTRY.to_bytes(),
+        lambda b: HistoryEntry.from_bytes(b, location="here", stem=ORDERS.stem, revision=3),
+    ),
     "watermark of an entry": (
         WATERMARK,
         ENTRY.to_bytes(),
-        lambda b: Watermark.of_bytes(
-            Entry.of_bytes(b, at="here", stem=ORDERS.stem, revision=3).document_bytes(), at="here", stem=ORDERS.stem
+        lambda b: Watermark.from_bytes(
+            HistoryEntry.from_bytes(b, location="here", stem=ORDERS.stem, revision=3).document_bytes(),
+            location="here",
+            stem=ORDERS.stem,
         ),
     ),
 }

@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 
 from tests.builders import NOON, ORDERS, RUN, at, make_chain, make_link, make_watermark
-from watermarks.batch import BatchId, Snapshot
-from watermarks.codec import Damaged, Foreign, TooNew, seal
+from watermarks.batch import BatchId, SnapshotProgress
+from watermarks.codec import DamagedDocument, DocumentTooNew, ForeignDocument, encode
 from watermarks.cursor import Cursor
-from watermarks.document import Failure, MarksCrossed, Stage, Status, Watermark
+from watermarks.document import FailureRecord, InconsistentMarks, Stage, StageStatus, Watermark
 from watermarks.errors import StateUnreadable
-from watermarks.progress import Extracted, OutOfTurn, Run, Skipped, Strategy
+from watermarks.progress import BatchOutOfOrder, ExtractProgress, Run, RunStrategy, SkippedBatches
 
 LINKS = make_chain(3)
 
 
 def again(state: Watermark) -> Watermark:
-    return Watermark.of_bytes(state.to_bytes(), at="here", stem=state.stem)
+    return Watermark.from_bytes(state.to_bytes(), location="here", stem=state.stem)
 
 
 def fields(state: Watermark) -> dict[str, Any]:
@@ -28,27 +28,45 @@ def fields(state: Watermark) -> dict[str, Any]:
 FULL = replace(
     make_watermark(*LINKS, landed=2),
     revision=7,
-    set_at=3,
+    last_manual_revision=3,
     epochs={Stage.EXTRACT: 4, Stage.LOAD: 2},
-    failures={Stage.LOAD: Failure(message="no disk", attempt=2, at=NOON, next_try=NOON + timedelta(minutes=1))},
+    failures={
+        Stage.LOAD: FailureRecord(message="no disk", attempt=2, failed_at=NOON, retry_at=NOON + timedelta(minutes=1))
+    },
 )
 
 
 @pytest.mark.parametrize(
     "state",
     [
-        Watermark.new(ORDERS, at=NOON),
-        Watermark.new(ORDERS.at("wh2"), at=NOON),
+        Watermark.new(ORDERS, created_at=NOON),
+        Watermark.new(ORDERS.with_target("wh2"), created_at=NOON),
         FULL,
-        replace(FULL, failures={}, loaded=FULL.loaded.anew(BatchId(1, 1), cursor=at(1, 1))),
-        replace(FULL, loaded=FULL.loaded.skipping(BatchId(1, 3))),
-        replace(FULL, extracted=FULL.chain.anew(at(0), snapshot=None)),
         replace(
-            FULL, extracted=replace(FULL.chain, cursor=Cursor.of(2**64 - 1), began=Cursor.of(NOON.replace(tzinfo=None)))
+            FULL, failures={}, load_progress=FULL.load_progress.with_new_generation(BatchId(1, 1), cursor=at(1, 1))
         ),
-        replace(FULL, extracted=replace(FULL.chain, cursor=Cursor.of(NOON.replace(tzinfo=None), "a", 1))),
+        replace(FULL, load_progress=FULL.load_progress.with_batches_skipped(BatchId(1, 3))),
+        replace(FULL, extract_progress=FULL.required_extract_progress.with_new_generation(at(0), snapshot=None)),
         replace(
-            FULL, extracted=replace(FULL.chain, snapshot=Snapshot(horizon=at(9), reached=Cursor.of(5), done=False))
+            FULL,
+            extract_progress=replace(
+                FULL.required_extract_progress,
+                cursor=Cursor.from_values(2**64 - 1),
+                generation_start=Cursor.from_values(NOON.replace(tzinfo=None)),
+            ),
+        ),
+        replace(
+            FULL,
+            extract_progress=replace(
+                FULL.required_extract_progress, cursor=Cursor.from_values(NOON.replace(tzinfo=None), "a", 1)
+            ),
+        ),
+        replace(
+            FULL,
+            extract_progress=replace(
+                FULL.required_extract_progress,
+                snapshot=SnapshotProgress(horizon=at(9), reached_key=Cursor.from_values(5), done=False),
+            ),
         ),
     ],
 )
@@ -81,7 +99,7 @@ def test_the_document_speaks_the_words_of_the_earlier_tool() -> None:
 
 
 def test_the_document_of_a_further_target_has_no_extracted_half() -> None:
-    said = fields(Watermark.new(ORDERS.at("wh2"), at=NOON))
+    said = fields(Watermark.new(ORDERS.with_target("wh2"), created_at=NOON))
 
     assert said["stream"] == "shop/shop.orders@wh2"
     assert "extracted_seq" not in said
@@ -89,32 +107,33 @@ def test_the_document_of_a_further_target_has_no_extracted_half() -> None:
 
 
 def test_a_watermark_of_another_stream_is_refused() -> None:
-    with pytest.raises(Foreign, match=r"watermark of shop/shop\.orders"):
-        Watermark.of_bytes(FULL.to_bytes(), at="here", stem="shop/shop.orders_old")
+    with pytest.raises(ForeignDocument, match=r"watermark of shop/shop\.orders"):
+        Watermark.from_bytes(FULL.to_bytes(), location="here", stem="shop/shop.orders_old")
 
 
 def test_the_document_of_a_target_is_refused_under_the_streams_own_name() -> None:
-    second = Watermark.new(ORDERS.at("wh2"), at=NOON)
+    second = Watermark.new(ORDERS.with_target("wh2"), created_at=NOON)
 
-    with pytest.raises(Foreign):
-        Watermark.of_bytes(second.to_bytes(), at="here", stem=ORDERS.stem)
+    with pytest.raises(ForeignDocument):
+        Watermark.from_bytes(second.to_bytes(), location="here", stem=ORDERS.stem)
 
 
 def test_a_newer_format_is_refused() -> None:
-    with pytest.raises(TooNew, match="version 2"):
-        Watermark.of_bytes(seal("watermarks/watermark", 2, FULL.fields()), at="here", stem=ORDERS.stem)
+    with pytest.raises(DocumentTooNew, match="version 2"):
+        Watermark.from_bytes(encode("watermarks/watermark", 2, FULL.to_fields()), location="here", stem=ORDERS.stem)
 
 
 @pytest.mark.parametrize(
-    "name", sorted(FULL.fields().keys() - {"table_name", "mysql_status", "redshift_status", "last_error", "metadata"})
+    "name",
+    sorted(FULL.to_fields().keys() - {"table_name", "mysql_status", "redshift_status", "last_error", "metadata"}),
 )
 def test_a_field_that_is_gone_or_of_another_type_is_refused(name: str) -> None:
-    whole = FULL.fields()
+    whole = FULL.to_fields()
     wrong = [{k: v for k, v in whole.items() if k != name}, {**whole, name: 1.5}, {**whole, name: ["x"]}]
 
     for broken in wrong[:2] if whole[name] is not None else wrong[1:]:
         with pytest.raises(StateUnreadable):
-            Watermark.of_bytes(seal("watermarks/watermark", 1, broken), at="here", stem=ORDERS.stem)
+            Watermark.from_bytes(encode("watermarks/watermark", 1, broken), location="here", stem=ORDERS.stem)
 
 
 @pytest.mark.parametrize(
@@ -148,114 +167,128 @@ def test_a_field_that_is_gone_or_of_another_type_is_refused(name: str) -> None:
     ],
 )
 def test_content_that_cannot_be_is_refused(change: dict[str, Any]) -> None:
-    body = seal("watermarks/watermark", 1, {**FULL.fields(), **change})
+    body = encode("watermarks/watermark", 1, {**FULL.to_fields(), **change})
 
     with pytest.raises(StateUnreadable):
-        Watermark.of_bytes(body, at="here", stem=ORDERS.stem)
+        Watermark.from_bytes(body, location="here", stem=ORDERS.stem)
 
 
 def test_more_loaded_than_extracted_is_refused() -> None:
-    with pytest.raises(MarksCrossed, match="batch 1-4 is loaded, the chain ends at 1-3"):
-        replace(FULL, loaded=replace(FULL.loaded, last=BatchId(1, 4)))
+    with pytest.raises(InconsistentMarks, match="batch 1-4 is loaded, the chain ends at 1-3"):
+        replace(FULL, load_progress=replace(FULL.load_progress, last_batch=BatchId(1, 4)))
 
 
 def test_only_the_default_target_has_an_extracted_half() -> None:
-    with pytest.raises(MarksCrossed):
-        replace(FULL, extracted=None)
-    with pytest.raises(MarksCrossed):
-        replace(Watermark.new(ORDERS.at("wh2"), at=NOON), extracted=Extracted())
-    with pytest.raises(MarksCrossed, match="further target"):
-        _ = Watermark.new(ORDERS.at("wh2"), at=NOON).chain
+    with pytest.raises(InconsistentMarks):
+        replace(FULL, extract_progress=None)
+    with pytest.raises(InconsistentMarks):
+        replace(Watermark.new(ORDERS.with_target("wh2"), created_at=NOON), extract_progress=ExtractProgress())
+    with pytest.raises(InconsistentMarks, match="further target"):
+        _ = Watermark.new(ORDERS.with_target("wh2"), created_at=NOON).required_extract_progress
 
 
 def test_a_failure_moves_no_position() -> None:
-    failed = FULL.with_failure(Stage.EXTRACT, Failure(message="gone", attempt=1, at=NOON, next_try=None))
+    failed = FULL.with_failure(Stage.EXTRACT, FailureRecord(message="gone", attempt=1, failed_at=NOON, retry_at=None))
 
-    assert failed.status(Stage.EXTRACT) is Status.FAILED
-    assert (failed.extracted, failed.loaded) == (FULL.extracted, FULL.loaded)
+    assert failed.stage_status(Stage.EXTRACT) is StageStatus.FAILED
+    assert (failed.extract_progress, failed.load_progress) == (FULL.extract_progress, FULL.load_progress)
 
 
 def test_an_advance_ends_the_failure_of_its_own_stage_only() -> None:
-    failure = Failure(message="gone", attempt=1, at=NOON, next_try=None)
+    failure = FailureRecord(message="gone", attempt=1, failed_at=NOON, retry_at=None)
     failed = FULL.with_failure(Stage.EXTRACT, failure).with_failure(Stage.LOAD, failure)
     next_link = make_link("1-4", low=LINKS[-1].high, high=at(4, 4), previous=LINKS[-1].digest)
 
-    extracted = failed.with_link(next_link, run=RUN, at=NOON)
-    landed = extracted.with_landed(LINKS[2], rows=10, run=RUN, at=NOON)
+    extracted = failed.with_link(next_link, run=RUN, now=NOON)
+    landed = extracted.with_loaded_batch(LINKS[2], rows=10, run=RUN, now=NOON)
 
     assert set(extracted.failures) == {Stage.LOAD}
     assert set(landed.failures) == set()
 
 
 def test_the_newest_failure_is_the_last_error() -> None:
-    early = Failure(message="early", attempt=1, at=NOON, next_try=None)
-    late = Failure(message="late", attempt=1, at=NOON + timedelta(seconds=1), next_try=None)
+    early = FailureRecord(message="early", attempt=1, failed_at=NOON, retry_at=None)
+    late = FailureRecord(message="late", attempt=1, failed_at=NOON + timedelta(seconds=1), retry_at=None)
 
     assert replace(FULL, failures={Stage.LOAD: late, Stage.EXTRACT: early}).last_error == "late"
     assert replace(FULL, failures={}).last_error is None
 
 
 def test_status_tells_how_each_stage_stands() -> None:
-    new = Watermark.new(ORDERS, at=NOON)
+    new = Watermark.new(ORDERS, created_at=NOON)
     extracted = make_watermark(*LINKS)
-    chunk = replace(extracted.chain, snapshot=Snapshot(horizon=at(9), reached=Cursor.of(1), done=False))
+    chunk = replace(
+        extracted.required_extract_progress,
+        snapshot=SnapshotProgress(horizon=at(9), reached_key=Cursor.from_values(1), done=False),
+    )
 
-    assert (new.status(Stage.EXTRACT), new.status(Stage.LOAD)) == (Status.PENDING, Status.PENDING)
-    assert (extracted.status(Stage.EXTRACT), extracted.status(Stage.LOAD)) == (Status.SUCCESS, Status.PENDING)
-    assert make_watermark(*LINKS, landed=1).status(Stage.LOAD) is Status.IN_PROGRESS
-    assert make_watermark(*LINKS, landed=3).status(Stage.LOAD) is Status.SUCCESS
-    assert replace(extracted, extracted=chunk).status(Stage.EXTRACT) is Status.IN_PROGRESS
+    assert (new.stage_status(Stage.EXTRACT), new.stage_status(Stage.LOAD)) == (StageStatus.PENDING, StageStatus.PENDING)
+    assert (extracted.stage_status(Stage.EXTRACT), extracted.stage_status(Stage.LOAD)) == (
+        StageStatus.SUCCESS,
+        StageStatus.PENDING,
+    )
+    assert make_watermark(*LINKS, landed=1).stage_status(Stage.LOAD) is StageStatus.IN_PROGRESS
+    assert make_watermark(*LINKS, landed=3).stage_status(Stage.LOAD) is StageStatus.SUCCESS
+    assert replace(extracted, extract_progress=chunk).stage_status(Stage.EXTRACT) is StageStatus.IN_PROGRESS
 
 
 def test_a_load_leaves_a_manual_mark_as_it_is() -> None:
     """The rule of the manual commands: loading what lies on S3 never touches a mark that a person set."""
-    manual = replace(make_watermark(*LINKS), extracted=make_watermark(*LINKS).chain.anew(at(2), snapshot=None))
+    manual = replace(
+        make_watermark(*LINKS),
+        extract_progress=make_watermark(*LINKS).required_extract_progress.with_new_generation(at(2), snapshot=None),
+    )
 
-    landed = manual.with_landed(LINKS[0], rows=10, run=Run(id="r2"), at=NOON)
+    landed = manual.with_loaded_batch(LINKS[0], rows=10, run=Run(id="r2"), now=NOON)
 
-    assert landed.extracted == manual.extracted
+    assert landed.extract_progress == manual.extract_progress
     assert fields(landed)["backup_strategy"] == "manual_cli"
     assert fields(landed)["metadata"]["manual_watermark"] is True
     assert fields(landed)["mysql_status"] == "pending"
 
 
 def test_an_extraction_ends_a_manual_mark() -> None:
-    manual = replace(make_watermark(*LINKS), extracted=make_watermark(*LINKS).chain.anew(at(2), snapshot=None))
+    manual = replace(
+        make_watermark(*LINKS),
+        extract_progress=make_watermark(*LINKS).required_extract_progress.with_new_generation(at(2), snapshot=None),
+    )
     link = make_link("2-1", low=at(2), high=at(3, 3), previous=LINKS[-1].digest)
 
-    advanced = manual.with_link(link, run=Run(id="r2"), at=NOON)
+    advanced = manual.with_link(link, run=Run(id="r2"), now=NOON)
 
-    assert advanced.chain.strategy is Strategy.SEQUENTIAL
+    assert advanced.required_extract_progress.strategy is RunStrategy.SEQUENTIAL
     assert fields(advanced)["metadata"]["manual_watermark"] is False
 
 
 def test_setting_one_half_leaves_the_other() -> None:
     state = make_watermark(*LINKS, landed=2)
 
-    set_extracted = replace(state, extracted=state.chain.anew(at(0), snapshot=None))
-    set_loaded = replace(state, loaded=state.loaded.anew(BatchId(1, 1), cursor=at(1, 1)))
+    set_extracted = replace(
+        state, extract_progress=state.required_extract_progress.with_new_generation(at(0), snapshot=None)
+    )
+    set_loaded = replace(state, load_progress=state.load_progress.with_new_generation(BatchId(1, 1), cursor=at(1, 1)))
 
-    assert set_extracted.loaded == state.loaded
-    assert set_loaded.extracted == state.extracted
+    assert set_extracted.load_progress == state.load_progress
+    assert set_loaded.extract_progress == state.extract_progress
 
 
 def test_a_batch_lands_once() -> None:
     state = make_watermark(*LINKS, landed=2)
 
-    with pytest.raises(OutOfTurn):
-        state.with_landed(LINKS[1], rows=10, run=RUN, at=NOON)
+    with pytest.raises(BatchOutOfOrder):
+        state.with_loaded_batch(LINKS[1], rows=10, run=RUN, now=NOON)
 
 
 def test_batches_that_a_person_left_out_are_not_expected_in_the_ledger() -> None:
-    half = make_watermark(*LINKS, landed=1).loaded.skipping(BatchId(1, 2))
+    half = make_watermark(*LINKS, landed=1).load_progress.with_batches_skipped(BatchId(1, 2))
 
-    assert half.skipped == (Skipped(after=BatchId(1, 1), upto=BatchId(1, 2)),)
-    assert [half.expects(BatchId(1, seq)) for seq in (1, 2, 3)] == [True, False, False]
+    assert half.skipped_batches == (SkippedBatches(after=BatchId(1, 1), up_to=BatchId(1, 2)),)
+    assert [half.expects_in_ledger(BatchId(1, seq)) for seq in (1, 2, 3)] == [True, False, False]
 
 
 def test_a_damaged_document_is_refused() -> None:
     body = FULL.to_bytes()
 
     for broken in (b"", b"  ", body[: len(body) // 2], b"null", b"[]", b"\xff\xfe", body.replace(b"1-2", b"1-3")):
-        with pytest.raises(Damaged):
-            Watermark.of_bytes(broken, at="here", stem=ORDERS.stem)
+        with pytest.raises(DamagedDocument):
+            Watermark.from_bytes(broken, location="here", stem=ORDERS.stem)

@@ -5,17 +5,17 @@ from dataclasses import replace
 import pytest
 
 from tests.builders import NOON, ORDERS
-from watermarks.codec import Damaged, Foreign, seal
+from watermarks.codec import DamagedDocument, ForeignDocument, encode
 from watermarks.document import Stage, Watermark
 from watermarks.errors import OutcomeUnknown, StateUnreadable, StoreUnavailable
-from watermarks.history import Change, Contended, Entry, Journal, Note, StateMissing
-from watermarks.names import SYSTEM, document_key, history_key
-from watermarks.store import Revision, Store, Stored
+from watermarks.history import ChangeKind, ChangeNote, HistoryEntry, Journal, StateMissing, TooMuchContention
+from watermarks.names import SYSTEM_STEM, document_key, history_key
+from watermarks.store import Revision, Store, StoredObject
 from watermarks.stores.memory import MemoryStore
 from watermarks.system_default import SystemDefault
-from watermarks.testing import Fault, FaultyStore, ManualClock, Verb, on
+from watermarks.testing import FaultyStore, ManualClock, StoreFault, StoreOperation, script_faults
 
-TAKE = Note(change=Change.TAKE, who="p1", stage="extract", epoch=1)
+TAKE = ChangeNote(change=ChangeKind.TAKE, author="p1", stage="extract", epoch=1)
 STEM = ORDERS.stem
 DOCUMENT = document_key(STEM)
 
@@ -27,7 +27,7 @@ class CountingStore(MemoryStore):
         super().__init__()
         self.asked: list[str] = []
 
-    def read(self, key: str) -> Stored | None:
+    def read(self, key: str) -> StoredObject | None:
         self.asked.append(f"read {key}")
         return super().read(key)
 
@@ -35,19 +35,19 @@ class CountingStore(MemoryStore):
         self.asked.append(f"create {key}")
         return super().create(key, body)
 
-    def replace(self, key: str, body: bytes, *, seen: Revision) -> Revision:
+    def replace(self, key: str, body: bytes, *, expected: Revision) -> Revision:
         self.asked.append(f"replace {key}")
-        return super().replace(key, body, seen=seen)
+        return super().replace(key, body, expected=expected)
 
 
 def journal_on(store: Store) -> Journal[Watermark]:
     numbers = itertools.count(1)
-    return Journal(store, Watermark, clock=ManualClock(), nonce=lambda: f"n{next(numbers)}")
+    return Journal(store, Watermark, clock=ManualClock(), make_nonce=lambda: f"n{next(numbers)}")
 
 
 def epoch(number: int) -> Callable[[Watermark | None], Watermark]:
     """Change a watermark in the plainest way there is."""
-    return lambda state: (state or Watermark.new(ORDERS, at=NOON)).with_epoch(Stage.EXTRACT, number)
+    return lambda state: (state or Watermark.new(ORDERS, created_at=NOON)).with_epoch(Stage.EXTRACT, number)
 
 
 def begun(*, revisions: int = 1) -> tuple[CountingStore, Journal[Watermark]]:
@@ -61,12 +61,12 @@ def begun(*, revisions: int = 1) -> tuple[CountingStore, Journal[Watermark]]:
 def overwrite(store: MemoryStore, key: str, body: bytes) -> None:
     stored = store.read(key)
     assert stored
-    store.replace(key, body, seen=stored.revision)
+    store.replace(key, body, expected=stored.revision)
 
 
 def remove(store: MemoryStore, *keys: str) -> None:
     for key in keys:
-        del store._kept[key]
+        del store._objects[key]
 
 
 def test_a_stream_without_any_trace_is_new() -> None:
@@ -77,7 +77,7 @@ def test_a_change_is_an_entry_and_a_document() -> None:
     store, journal = begun()
 
     assert list(store.list("")) == [history_key(STEM, 1), DOCUMENT]
-    entry = journal.entry(STEM, 1)
+    entry = journal.read_entry(STEM, 1)
     assert entry is not None
     assert (entry.note, entry.before) == (TAKE, {"revision": 0, "digest": None})
     assert entry.document_bytes() == getattr(store.read(DOCUMENT), "body", None)
@@ -86,7 +86,7 @@ def test_a_change_is_an_entry_and_a_document() -> None:
 def test_an_entry_names_the_content_it_changed() -> None:
     _, journal = begun(revisions=2)
 
-    first, second = journal.entry(STEM, 1), journal.entry(STEM, 2)
+    first, second = journal.read_entry(STEM, 1), journal.read_entry(STEM, 2)
 
     assert first
     assert second
@@ -116,11 +116,13 @@ def test_nothing_to_do_writes_nothing() -> None:
 @pytest.mark.parametrize("before", [0, 1])
 def test_a_kill_between_entry_and_document_is_seen_by_nobody(before: int) -> None:
     store, _ = begun(revisions=before)
-    verb = Verb.REPLACE if before else Verb.CREATE
-    killed = journal_on(FaultyStore(store, on(verb, DOCUMENT, Fault.DOWN)))
+    verb = StoreOperation.REPLACE if before else StoreOperation.CREATE
+    killed = journal_on(FaultyStore(store, script_faults(verb, DOCUMENT, StoreFault.DOWN)))
     killed.commit(STEM, epoch(5), TAKE)
     stored = store.read(DOCUMENT)
-    assert (journal_on(store)._kind.of_bytes(stored.body, at="", stem=STEM).revision if stored else 0) == before
+    assert (
+        journal_on(store)._document_type.from_bytes(stored.body, location="", stem=STEM).revision if stored else 0
+    ) == before
 
     later = journal_on(store)
     done = later.commit(STEM, epoch(6), TAKE)
@@ -138,7 +140,7 @@ def test_the_newest_state_is_read_past_a_document_that_lags() -> None:
     journal.commit(STEM, epoch(3), TAKE)
     overwrite(store, DOCUMENT, before.body)
 
-    lagging, newest = journal.read(STEM), journal.newest(STEM)
+    lagging, newest = journal.read(STEM), journal.read_newest(STEM)
 
     assert lagging is not None
     assert newest is not None
@@ -170,14 +172,18 @@ def test_two_writers_never_own_one_revision() -> None:
         nonlocal calls
         calls += 1
         if calls == 1:
-            second.commit(STEM, epoch(7), replace(TAKE, who="p2"))
+            second.commit(STEM, epoch(7), replace(TAKE, author="p2"))
         return epoch(8)(state)
 
     done = first.commit(STEM, overtaken, TAKE)
 
     assert done is not None
     assert calls == 2
-    assert [(e.revision, e.note.who) for e in first.entries(STEM, newest=3)] == [(3, "p1"), (2, "p2"), (1, "p1")]
+    assert [(e.revision, e.note.author) for e in first.read_entries(STEM, newest_revision=3)] == [
+        (3, "p1"),
+        (2, "p2"),
+        (1, "p1"),
+    ]
 
 
 def test_a_writer_that_is_always_overtaken_gives_up() -> None:
@@ -189,16 +195,16 @@ def test_a_writer_that_is_always_overtaken_gives_up() -> None:
         second.commit(STEM, epoch(next(numbers)), TAKE)
         return epoch(8)(state)
 
-    with pytest.raises(Contended):
+    with pytest.raises(TooMuchContention):
         first.commit(STEM, overtaken, TAKE)
 
 
-@pytest.mark.parametrize("fault", [Fault.LOST_REQUEST, Fault.LOST_ANSWER, Fault.TWICE])
+@pytest.mark.parametrize("fault", [StoreFault.LOST_REQUEST, StoreFault.LOST_ANSWER, StoreFault.TWICE])
 @pytest.mark.parametrize("key", [history_key(STEM, 2), DOCUMENT])
-def test_a_change_whose_answer_was_lost_happens_once(fault: Fault, key: str) -> None:
+def test_a_change_whose_answer_was_lost_happens_once(fault: StoreFault, key: str) -> None:
     store, _ = begun()
-    verb = Verb.CREATE if key != DOCUMENT else Verb.REPLACE
-    journal = journal_on(FaultyStore(store, on(verb, key, fault)))
+    verb = StoreOperation.CREATE if key != DOCUMENT else StoreOperation.REPLACE
+    journal = journal_on(FaultyStore(store, script_faults(verb, key, fault)))
 
     done = journal.commit(STEM, epoch(2), TAKE)
     after = journal.commit(STEM, epoch(3), TAKE)
@@ -206,20 +212,20 @@ def test_a_change_whose_answer_was_lost_happens_once(fault: Fault, key: str) -> 
     assert done is not None
     assert after is not None
     assert (done.revision, after.revision) == (2, 3)
-    assert journal_on(store).entry(STEM, 4) is None
+    assert journal_on(store).read_entry(STEM, 4) is None
 
 
 def test_a_change_that_arrives_after_it_failed_happens_once() -> None:
     store, _ = begun()
-    line = FaultyStore(store, on(Verb.CREATE, history_key(STEM, 2), Fault.LATE))
+    line = FaultyStore(store, script_faults(StoreOperation.CREATE, history_key(STEM, 2), StoreFault.LATE))
     journal = journal_on(line)
 
     done = journal.commit(STEM, epoch(2), TAKE)
-    line.deliver()
+    line.deliver_delayed_write()
 
     assert done is not None
     assert done.revision == 2
-    assert journal_on(store).entry(STEM, 3) is None
+    assert journal_on(store).read_entry(STEM, 3) is None
     assert journal.read(STEM) == done
 
 
@@ -227,7 +233,7 @@ def test_a_store_that_says_nothing_leaves_the_outcome_open() -> None:
     store, _ = begun()
 
     class Deaf(MemoryStore):
-        def read(self, key: str) -> Stored | None:
+        def read(self, key: str) -> StoredObject | None:
             if key.startswith("history/"):
                 raise StoreUnavailable("no answer")
             return store.read(key)
@@ -281,7 +287,7 @@ def test_a_first_writer_seen_halfway_is_not_a_loss() -> None:
     inner = MemoryStore()
 
     class Meanwhile(MemoryStore):
-        def read(self, key: str) -> Stored | None:
+        def read(self, key: str) -> StoredObject | None:
             found = inner.read(key)
             if key == history_key(STEM, 1) and found is None:
                 journal_on(inner).commit(STEM, epoch(1), TAKE)
@@ -293,8 +299,8 @@ def test_a_first_writer_seen_halfway_is_not_a_loss() -> None:
         def create(self, key: str, body: bytes) -> Revision:
             return inner.create(key, body)
 
-        def replace(self, key: str, body: bytes, *, seen: Revision) -> Revision:
-            return inner.replace(key, body, seen=seen)
+        def replace(self, key: str, body: bytes, *, expected: Revision) -> Revision:
+            return inner.replace(key, body, expected=expected)
 
     done = journal_on(Meanwhile()).commit(STEM, epoch(2), TAKE)
 
@@ -309,7 +315,7 @@ def test_a_second_writer_seen_halfway_is_not_a_loss() -> None:
     looks = itertools.count(1)
 
     class Meanwhile(MemoryStore):
-        def read(self, key: str) -> Stored | None:
+        def read(self, key: str) -> StoredObject | None:
             if key == DOCUMENT and next(looks) == 1:
                 other.commit(STEM, epoch(2), TAKE)
                 return None
@@ -340,7 +346,7 @@ def test_an_entry_that_cannot_be_read_moves_no_document() -> None:
     store.create(history_key(STEM, 2), b"{")
     before = store.read(DOCUMENT)
 
-    with pytest.raises(Damaged):
+    with pytest.raises(DamagedDocument):
         journal.commit(STEM, epoch(2), TAKE)
 
     assert store.read(DOCUMENT) == before
@@ -353,31 +359,31 @@ def test_an_entry_of_another_document_is_foreign() -> None:
     store.create(history_key("shop/shop.lines", 2), entry.body)
     store.create(history_key(STEM, 3), entry.body)
 
-    with pytest.raises(Foreign, match=r"entry 2 of shop/shop\.orders"):
-        journal.entry("shop/shop.lines", 2)
-    with pytest.raises(Foreign):
-        journal.entry(STEM, 3)
+    with pytest.raises(ForeignDocument, match=r"entry 2 of shop/shop\.orders"):
+        journal.read_entry("shop/shop.lines", 2)
+    with pytest.raises(ForeignDocument):
+        journal.read_entry(STEM, 3)
 
 
 def test_an_entry_that_holds_another_revision_is_damaged() -> None:
     store, journal = begun()
-    entry = journal.entry(STEM, 1)
+    entry = journal.read_entry(STEM, 1)
     assert entry
     lying = replace(entry, revision=2)
     store.create(history_key(STEM, 2), lying.to_bytes())
 
-    with pytest.raises(Damaged, match="holds revision 1"):
-        journal.newest(STEM)
+    with pytest.raises(DamagedDocument, match="holds revision 1"):
+        journal.read_newest(STEM)
 
 
 def test_an_entry_that_holds_no_document_is_damaged() -> None:
     store, journal = begun()
-    entry = journal.entry(STEM, 1)
+    entry = journal.read_entry(STEM, 1)
     assert entry
     store.create(history_key(STEM, 2), replace(entry, revision=2, after={"x": 1}).to_bytes())
 
-    with pytest.raises(Damaged):
-        journal.newest(STEM)
+    with pytest.raises(DamagedDocument):
+        journal.read_newest(STEM)
 
 
 @pytest.mark.parametrize("revisions", [1, 2, 3, 7, 20])
@@ -392,7 +398,7 @@ def test_a_document_is_rebuilt_from_its_history_alone(revisions: int, there: str
         case "damaged":
             overwrite(store, DOCUMENT, b"{")
         case "old":
-            first = journal.entry(STEM, 1)
+            first = journal.read_entry(STEM, 1)
             assert first
             overwrite(store, DOCUMENT, first.document_bytes())
 
@@ -413,16 +419,16 @@ def test_an_entry_that_is_gone_is_named() -> None:
     remove(store, history_key(STEM, 2))
 
     with pytest.raises(StateMissing, match=r"2\.json is gone"):
-        list(journal.entries(STEM, newest=3))
+        list(journal.read_entries(STEM, newest_revision=3))
 
 
 def test_the_system_wide_default_has_a_history_of_its_own() -> None:
     store = MemoryStore()
     journal = Journal(store, SystemDefault, clock=ManualClock())
 
-    journal.commit(SYSTEM, lambda _: SystemDefault(start=NOON, created_at=NOON, updated_at=NOON), TAKE)
+    journal.commit(SYSTEM_STEM, lambda _: SystemDefault(start=NOON, created_at=NOON, updated_at=NOON), TAKE)
 
-    state = journal.read(SYSTEM)
+    state = journal.read(SYSTEM_STEM)
     assert state is not None
     assert state.start == NOON
     assert list(store.list("")) == ["history/_system/1.json", "watermarks/_system.json"]
@@ -433,20 +439,20 @@ def test_a_system_wide_default_that_is_gone_is_not_new() -> None:
     store.create("history/_system/4.json", b"x")
 
     with pytest.raises(StateMissing):
-        Journal(store, SystemDefault).read(SYSTEM)
+        Journal(store, SystemDefault).read(SYSTEM_STEM)
 
 
 def test_an_entry_survives_its_text() -> None:
     _, journal = begun()
-    entry = journal.entry(STEM, 1)
+    entry = journal.read_entry(STEM, 1)
     assert entry
 
-    assert Entry.of_bytes(entry.to_bytes(), at="here", stem=STEM, revision=1) == entry
+    assert HistoryEntry.from_bytes(entry.to_bytes(), location="here", stem=STEM, revision=1) == entry
 
 
 def test_an_unknown_change_is_refused() -> None:
     _, journal = begun()
-    entry = journal.entry(STEM, 1)
+    entry = journal.read_entry(STEM, 1)
     assert entry
     fields = {
         "document": STEM,
@@ -463,5 +469,5 @@ def test_an_unknown_change_is_refused() -> None:
         "to": {},
     }
 
-    with pytest.raises(Damaged, match="dance"):
-        Entry.of_bytes(seal("watermarks/entry", 1, fields), at="here", stem=STEM, revision=1)
+    with pytest.raises(DamagedDocument, match="dance"):
+        HistoryEntry.from_bytes(encode("watermarks/entry", 1, fields), location="here", stem=STEM, revision=1)

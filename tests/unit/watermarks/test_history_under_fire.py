@@ -5,25 +5,25 @@ from contextlib import suppress
 
 import pytest
 
-from watermarks.batch import BatchId, Draft, Filled, Kind, Plan, World
-from watermarks.codec import parse, seal
+from watermarks.batch import BatchDraft, BatchId, BatchKind, BatchOutput, Plan, PlanBasis
+from watermarks.codec import encode, parse_json_object
 from watermarks.cursor import Cursor
-from watermarks.document import Failure, Stage, Watermark
+from watermarks.document import FailureRecord, Stage, Watermark
 from watermarks.errors import HintedError, StateUnreadable
 from watermarks.extraction import Extraction
-from watermarks.history import FORMAT, VERSION, Change, Journal, Note, StateMissing
-from watermarks.lease import Held, Process
+from watermarks.history import FORMAT_VERSION, HISTORY_ENTRY_FORMAT_NAME, ChangeKind, ChangeNote, Journal, StateMissing
+from watermarks.lease import HeldClaim, ProcessLease
 from watermarks.names import StreamName, document_key, history_key
 from watermarks.operator import Operator
 from watermarks.progress import Run
-from watermarks.store import Stored
+from watermarks.store import StoredObject
 from watermarks.stores.memory import MemoryStore
-from watermarks.testing import NOON, Fault, FaultyStore, ManualClock, Verb, on
+from watermarks.testing import NOON, FaultyStore, ManualClock, StoreFault, StoreOperation, script_faults
 from watermarks.window import Window
 
 STREAM = StreamName(source="shop", database="shop", table="orders")
 DOC = document_key(STREAM.stem)
-NOTE = Note(change=Change.SET, who="ann", why="test")
+NOTE = ChangeNote(change=ChangeKind.SET, author="ann", reason="test")
 
 
 class Counting:
@@ -32,35 +32,35 @@ class Counting:
     def __init__(self) -> None:
         self.files = 0
 
-    def propose(self, watermark: Watermark) -> Draft:
-        mark = watermark.chain.cursor
-        first = mark.values[0].plain if mark else 0
+    def propose_batch(self, watermark: Watermark) -> BatchDraft:
+        mark = watermark.required_extract_progress.cursor
+        first = mark.values[0].raw if mark else 0
         assert isinstance(first, int)
-        high = Cursor.of(first + 1)
-        return Draft(
-            kind=Kind.INCREMENT,
-            world=World(mark=mark, source_identity="s", schema="1"),
+        high = Cursor.from_values(first + 1)
+        return BatchDraft(
+            kind=BatchKind.INCREMENT,
+            basis=PlanBasis(mark=mark, source_identity="s", schema="1"),
             windows=(Window(mark, high),),
             high=high,
         )
 
-    def holds(self, plan: Plan) -> bool:
+    def is_plan_current(self, plan: Plan) -> bool:
         return True
 
-    def fill(self, plan: Plan) -> Filled:
+    def write_files(self, plan: Plan) -> BatchOutput:
         self.files += 1
-        return Filled(rows=1, files=(f"data/{self.files}",))
+        return BatchOutput(rows=1, files=(f"data/{self.files}",))
 
-    def drop(self, files: object) -> None: ...
+    def delete_files(self, files: object) -> None: ...
 
 
 def extraction(store: MemoryStore | FaultyStore, *, batches: int = 0) -> tuple[Journal[Watermark], Extraction]:
     journal = Journal(store, Watermark, clock=ManualClock())
-    process = Process(store, "p", clock=ManualClock())
+    process = ProcessLease(store, "p", clock=ManualClock())
     process.renew()
     one = Extraction(journal, process.acquire(STREAM, Stage.EXTRACT, journal), Counting())
     for _ in range(batches):
-        one.turn(Run(id="r"))
+        one.extract_next_batch(Run(id="r"))
     return journal, one
 
 
@@ -68,52 +68,56 @@ def test_a_stage_is_not_fenced_by_a_document_that_only_lags() -> None:
     """The entry of the takeover stands, its cache was lost: nobody else has the stage."""
     memory = MemoryStore()
     extraction(memory, batches=1)
-    process = Process(memory, "q", clock=ManualClock())
+    process = ProcessLease(memory, "q", clock=ManualClock())
     process.renew()
     old = memory.read("claims/shop/shop.orders/extract.json")
     assert old
     # the former owner gave its claim back
-    first = Process(memory, "p", clock=ManualClock())
+    first = ProcessLease(memory, "p", clock=ManualClock())
     held = extraction_held(memory)
     first.release(held)
 
-    store = FaultyStore(memory, on(Verb.REPLACE, DOC, Fault.LOST_REQUEST))
+    store = FaultyStore(memory, script_faults(StoreOperation.REPLACE, DOC, StoreFault.LOST_REQUEST))
     journal = Journal(store, Watermark, clock=ManualClock())
     held = process.acquire(STREAM, Stage.EXTRACT, journal)
 
-    turn = Extraction(journal, held, Counting()).turn(Run(id="r"))
+    turn = Extraction(journal, held, Counting()).extract_next_batch(Run(id="r"))
 
     assert turn.link
     assert turn.link.id == BatchId(1, 2)
 
 
-def extraction_held(memory: MemoryStore) -> Held:
-    return Held(stream=STREAM, stage=Stage.EXTRACT, epoch=1, process="p")
+def extraction_held(memory: MemoryStore) -> HeldClaim:
+    return HeldClaim(stream=STREAM, stage=Stage.EXTRACT, epoch=1, process="p")
 
 
 def test_a_person_is_not_refused_by_a_document_that_only_lags() -> None:
     """Batch 1-2 is in history, the document does not know it yet: it may be skipped, and set."""
     memory = MemoryStore()
-    store = FaultyStore(memory, on(Verb.REPLACE, DOC, None, Fault.LOST_REQUEST))
+    store = FaultyStore(memory, script_faults(StoreOperation.REPLACE, DOC, None, StoreFault.LOST_REQUEST))
     journal, _ = extraction(store, batches=2)
-    assert journal.read(STREAM.stem).chain.seq == 1  # type: ignore[union-attr]
-    assert journal.newest(STREAM.stem).chain.seq == 2  # type: ignore[union-attr]
+    assert journal.read(STREAM.stem).required_extract_progress.seq == 1  # type: ignore[union-attr]
+    assert journal.read_newest(STREAM.stem).required_extract_progress.seq == 2  # type: ignore[union-attr]
 
-    after = Operator(journal=journal, who="ann", why="x").skip(STREAM, BatchId(1, 2))
+    after = Operator(journal=journal, author="ann", reason="x").skip_batches(STREAM, BatchId(1, 2))
 
-    assert after.loaded.last == BatchId(1, 2)
+    assert after.load_progress.last_batch == BatchId(1, 2)
 
 
 def test_a_change_is_taken_back_although_the_document_lags_behind_it() -> None:
     memory = MemoryStore()
     journal, _ = extraction(memory, batches=2)
-    lossy = Journal(FaultyStore(memory, on(Verb.REPLACE, DOC, Fault.LOST_REQUEST)), Watermark, clock=ManualClock())
-    Operator(journal=lossy, who="ann", why="x").set_extracted(STREAM, Cursor.of(50))
+    lossy = Journal(
+        FaultyStore(memory, script_faults(StoreOperation.REPLACE, DOC, StoreFault.LOST_REQUEST)),
+        Watermark,
+        clock=ManualClock(),
+    )
+    Operator(journal=lossy, author="ann", reason="x").set_extracted(STREAM, Cursor.from_values(50))
 
-    after = Operator(journal=journal, who="ann", why="x").undo(STREAM)
+    after = Operator(journal=journal, author="ann", reason="x").undo(STREAM)
 
-    assert after.chain.cursor == Cursor.of(2)
-    assert after.chain.generation == 3
+    assert after.required_extract_progress.cursor == Cursor.from_values(2)
+    assert after.required_extract_progress.generation == 3
 
 
 class Meddling(MemoryStore):
@@ -122,7 +126,7 @@ class Meddling(MemoryStore):
     key: str = ""
     act: Callable[[], object] | None = None
 
-    def read(self, key: str) -> Stored | None:
+    def read(self, key: str) -> StoredObject | None:
         if key == self.key and self.act is not None:
             act, self.act = self.act, None
             act()
@@ -134,7 +138,7 @@ def test_a_rebuild_does_not_put_an_older_document_over_a_newer_one() -> None:
     journal, one = extraction(store, batches=3)
     before = journal.read(STREAM.stem)
     assert before
-    store.key, store.act = DOC, lambda: one.turn(Run(id="r"))  # while the rebuild looks at the document
+    store.key, store.act = DOC, lambda: one.extract_next_batch(Run(id="r"))  # while the rebuild looks at the document
 
     with suppress(HintedError):
         journal.rebuild(STREAM.stem)
@@ -149,8 +153,8 @@ def test_a_rebuild_does_not_stop_at_a_hole_in_history(hole: int) -> None:
     """Otherwise the mark goes back to before the hole, and history forks there."""
     store = MemoryStore()
     journal, _ = extraction(store, batches=10)
-    del store._kept[history_key(STREAM.stem, hole)]
-    del store._kept[DOC]
+    del store._objects[history_key(STREAM.stem, hole)]
+    del store._objects[DOC]
 
     assert journal.rebuild(STREAM.stem).revision == 11
 
@@ -160,7 +164,7 @@ def test_a_rebuild_does_not_go_back_behind_a_document_that_is_whole(gone: tuple[
     store = MemoryStore()
     journal, _ = extraction(store, batches=10)
     for revision in gone:
-        del store._kept[history_key(STREAM.stem, revision)]
+        del store._objects[history_key(STREAM.stem, revision)]
 
     with pytest.raises(StateMissing):
         journal.rebuild(STREAM.stem)
@@ -173,8 +177,8 @@ def test_a_lost_document_with_a_torn_history_is_not_begun_anew(gone: tuple[int, 
     store = MemoryStore()
     journal, _ = extraction(store, batches=4)
     for revision in gone:
-        del store._kept[history_key(STREAM.stem, revision)]
-    del store._kept[DOC]
+        del store._objects[history_key(STREAM.stem, revision)]
+    del store._objects[DOC]
 
     with pytest.raises(StateMissing):
         journal.read(STREAM.stem)
@@ -188,10 +192,13 @@ def test_an_entry_that_holds_no_document_is_damaged(to: dict[str, object]) -> No
     journal, _ = extraction(store, batches=1)
     stored = store.read(history_key(STREAM.stem, 2))
     assert stored
-    fields = parse(stored.body, at="x")
+    fields = parse_json_object(stored.body, location="x")
     for name in ("digest", "format", "format_version"):
         fields.pop(name)
-    store.create(history_key(STREAM.stem, 3), seal(FORMAT, VERSION, {**fields, "revision": 3, "to": to}))
+    store.create(
+        history_key(STREAM.stem, 3),
+        encode(HISTORY_ENTRY_FORMAT_NAME, FORMAT_VERSION, {**fields, "revision": 3, "to": to}),
+    )
 
     with pytest.raises(StateUnreadable):
         journal.commit(STREAM.stem, lambda state: state, NOTE)
@@ -202,7 +209,9 @@ def test_a_failure_may_say_what_is_no_unicode_and_stays_small() -> None:
     store = MemoryStore()
     journal, one = extraction(store, batches=1)
     text = "no such file: /data/\udcff " + "at org.apache.spark...\n" * 20_000
-    one.fail(text, retry_in=lambda attempt: Failure(message=text, attempt=attempt, at=NOON, next_try=None))
+    one.record_failure(
+        text, make_failure=lambda attempt: FailureRecord(message=text, attempt=attempt, failed_at=NOON, retry_at=None)
+    )
 
     stored = store.read(DOC)
     assert stored
@@ -215,9 +224,9 @@ def test_a_failure_may_say_what_is_no_unicode_and_stays_small() -> None:
 def test_the_whole_of_a_history_that_stands_is_read_back() -> None:
     store = MemoryStore()
     journal, _ = extraction(store, batches=3)
-    newest = journal.newest(STREAM.stem)
+    newest = journal.read_newest(STREAM.stem)
     assert newest
 
-    entries = list(journal.entries(STREAM.stem, newest=newest.revision))
+    entries = list(journal.read_entries(STREAM.stem, newest_revision=newest.revision))
 
-    assert [entry.note.change for entry in entries] == [Change.EXTRACT] * 3 + [Change.TAKE]
+    assert [entry.note.change for entry in entries] == [ChangeKind.EXTRACT] * 3 + [ChangeKind.TAKE]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from watermarks.host import PROC, LocalHost, Whereabouts
+from watermarks.host import PROC, LocalHost, ProcessLocation
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -54,19 +54,19 @@ def make_process(
     (folder / "stat").write_bytes(b"%d (%s) %s %s %d 0 0\n" % (pid, name, state.encode(), numbers.encode(), started))
 
 
-def make_whereabouts(*, started: str | None = "7001", place: str | None = f"{BOOT}/{SPACE}") -> Whereabouts:
-    return Whereabouts(host="worker-1", place=place, pid=PID, started=started)
+def make_whereabouts(*, started: str | None = "7001", place: str | None = f"{BOOT}/{SPACE}") -> ProcessLocation:
+    return ProcessLocation(host="worker-1", pid_namespace=place, pid=PID, start_time=started)
 
 
 @contextmanager
-def child(name: bytes = b"") -> "Generator[tuple[subprocess.Popen[str], Whereabouts]]":
+def child(name: bytes = b"") -> "Generator[tuple[subprocess.Popen[str], ProcessLocation]]":
     """A process of our own, of this name, that has told where it runs."""
     with subprocess.Popen(
         [sys.executable, "-c", WHEREABOUTS, name.hex()], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         try:
             assert process.stdout is not None
-            yield process, Whereabouts(**json.loads(process.stdout.readline()))
+            yield process, ProcessLocation(**json.loads(process.stdout.readline()))
         finally:
             process.kill()
 
@@ -193,23 +193,23 @@ def test_a_machine_that_cannot_be_told_from_others_knows_nothing(tmp_path: Path,
 
     host = LocalHost(tmp_path)
 
-    assert host.here().place is None
+    assert host.locate_process().pid_namespace is None
     assert not host.is_dead(make_whereabouts())
     assert not host.is_dead(make_whereabouts(place=None))
 
 
 def test_a_machine_without_proc_knows_itself_by_name_alone(tmp_path: Path) -> None:
-    here = LocalHost(tmp_path / "none").here()
+    here = LocalHost(tmp_path / "none").locate_process()
 
-    assert here == Whereabouts(host=socket.gethostname(), place=None, pid=os.getpid(), started=None)
+    assert here == ProcessLocation(host=socket.gethostname(), pid_namespace=None, pid=os.getpid(), start_time=None)
 
 
 def test_a_process_tells_its_boot_its_namespace_and_its_start(tmp_path: Path) -> None:
     make_process(make_proc(tmp_path), os.getpid(), started=7003)
 
-    here = LocalHost(tmp_path).here()
+    here = LocalHost(tmp_path).locate_process()
 
-    assert (here.place, here.pid, here.started) == (f"{BOOT}/{SPACE}", os.getpid(), "7003")
+    assert (here.pid_namespace, here.pid, here.start_time) == (f"{BOOT}/{SPACE}", os.getpid(), "7003")
 
 
 # On the real one.
@@ -218,19 +218,19 @@ def test_a_process_tells_its_boot_its_namespace_and_its_start(tmp_path: Path) ->
 @on_linux
 def test_this_very_process_is_not_dead() -> None:
     host: Host = LocalHost()
-    here = host.here()
+    here = host.locate_process()
 
-    assert here.place is not None
-    assert here == LocalHost().here()
+    assert here.pid_namespace is not None
+    assert here == LocalHost().locate_process()
     assert not host.is_dead(here)
 
 
 @on_linux
 def test_an_earlier_process_of_our_number_is_dead() -> None:
     """A container's only process is number 1 at every start."""
-    here = LocalHost().here()
+    here = LocalHost().locate_process()
 
-    assert LocalHost().is_dead(replace(here, started="1"))
+    assert LocalHost().is_dead(replace(here, start_time="1"))
 
 
 @on_linux
@@ -250,7 +250,7 @@ def test_a_killed_process_is_dead_before_and_after_it_is_buried() -> None:
 @on_linux
 def test_a_process_may_bear_any_name() -> None:
     with child(b"a) Z 1 \xff") as (_, its):
-        assert its.started is not None
+        assert its.start_time is not None
         assert not LocalHost().is_dead(its)
 
 

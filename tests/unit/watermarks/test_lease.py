@@ -4,19 +4,19 @@ from dataclasses import dataclass, field
 import pytest
 
 from tests.builders import ORDERS, Here, hold, make_process, make_watermark
-from watermarks.codec import Foreign
+from watermarks.codec import ForeignDocument
 from watermarks.document import Stage, Watermark
 from watermarks.errors import NotOwner, OutcomeUnknown, StoreUnavailable
-from watermarks.history import Change, Fenced, Journal, Note
-from watermarks.lease import Claim, Ended, Held, OtherOwner, Owner, Process, require_epoch
+from watermarks.history import ChangeKind, ChangeNote, Fenced, Journal
+from watermarks.lease import Claim, HeldClaim, LeaseEnded, LeaseOwner, OtherOwner, ProcessLease, require_epoch
 from watermarks.names import claim_key, owner_key
 from watermarks.store import Store
 from watermarks.stores.memory import MemoryStore
-from watermarks.testing import Call, Fault, FaultyStore, ManualClock, Verb, on
+from watermarks.testing import FaultyStore, ManualClock, StoreCall, StoreFault, StoreOperation, script_faults
 
 CLAIM = claim_key(ORDERS, Stage.EXTRACT)
 TTL = 30
-TAKE = Note(change=Change.TAKE, who="p9", stage="extract", epoch=9)
+TAKE = ChangeNote(change=ChangeKind.TAKE, author="p9", stage="extract", epoch=9)
 
 
 @dataclass
@@ -34,9 +34,9 @@ class Two:
     def claim(self) -> Claim:
         stored = self.store.read(CLAIM)
         assert stored
-        return Claim.of_bytes(stored.body, stream=ORDERS, stage=Stage.EXTRACT)
+        return Claim.from_bytes(stored.body, stream=ORDERS, stage=Stage.EXTRACT)
 
-    def take_over(self) -> Held:
+    def take_over(self) -> HeldClaim:
         """The second process watches the first be silent for its time to live, and takes its claim."""
         with pytest.raises(OtherOwner):
             hold(self.second, self.journal)
@@ -57,11 +57,11 @@ def test_every_acquisition_is_an_entry_with_its_epoch() -> None:
     two.first.release(hold(two.first, two.journal))
     hold(two.second, two.journal)
 
-    entries = [two.journal.entry(ORDERS.stem, revision) for revision in (1, 2)]
+    entries = [two.journal.read_entry(ORDERS.stem, revision) for revision in (1, 2)]
 
-    assert [(e.note.change, e.note.stage, e.note.epoch, e.note.who) for e in entries if e] == [
-        (Change.TAKE, "extract", 1, "p1"),
-        (Change.TAKE, "extract", 2, "p2"),
+    assert [(e.note.change, e.note.stage, e.note.epoch, e.note.author) for e in entries if e] == [
+        (ChangeKind.TAKE, "extract", 1, "p1"),
+        (ChangeKind.TAKE, "extract", 2, "p2"),
     ]
 
 
@@ -72,7 +72,7 @@ def test_asking_again_for_what_is_ours_changes_nothing() -> None:
     again = hold(two.first, two.journal)
 
     assert again == held
-    assert two.journal.entry(ORDERS.stem, 2) is None
+    assert two.journal.read_entry(ORDERS.stem, 2) is None
 
 
 def test_a_claim_of_a_living_owner_is_left_alone() -> None:
@@ -105,7 +105,7 @@ def test_silence_is_counted_from_our_own_first_look() -> None:
 def test_the_owners_own_time_to_live_counts() -> None:
     store, clock = MemoryStore(), ManualClock()
     journal = Journal(store, Watermark, clock=clock)
-    patient = Process(store, "slow", ttl=500, clock=clock, host=Here("slow"))
+    patient = ProcessLease(store, "slow", ttl_seconds=500, clock=clock, host=Here("slow"))
     patient.renew()
     hold(patient, journal)
     other = make_process(store, "p2", clock=clock)
@@ -120,7 +120,7 @@ def test_the_owners_own_time_to_live_counts() -> None:
 def test_a_takeover_ends_the_old_owner_before_it_touches_the_claim() -> None:
     two = Two()
     hold(two.first, two.journal)
-    line = FaultyStore(two.store, on(Verb.REPLACE, CLAIM, Fault.DOWN))
+    line = FaultyStore(two.store, script_faults(StoreOperation.REPLACE, CLAIM, StoreFault.DOWN))
     second = make_process(line, "p3", clock=two.clock)
     with pytest.raises(OtherOwner):
         hold(second, two.journal)
@@ -129,7 +129,7 @@ def test_a_takeover_ends_the_old_owner_before_it_touches_the_claim() -> None:
     with pytest.raises(StoreUnavailable):
         hold(second, two.journal)
 
-    with pytest.raises(Ended, match="p3 ended it"):
+    with pytest.raises(LeaseEnded, match="p3 ended it"):
         two.first.renew()
     assert two.claim().owner == "p1"
     assert hold(two.second, two.journal).epoch == 2
@@ -140,9 +140,9 @@ def test_a_paused_owner_that_wakes_finds_itself_ended() -> None:
     held = hold(two.first, two.journal)
     two.take_over()
 
-    with pytest.raises(Ended, match="p1 was silent for too long"):
+    with pytest.raises(LeaseEnded, match="p1 was silent for too long"):
         two.first.renew()
-    with pytest.raises(Ended):
+    with pytest.raises(LeaseEnded):
         hold(two.first, two.journal)
     state = two.journal.read(ORDERS.stem)
     assert state
@@ -158,12 +158,12 @@ def test_an_owner_that_renews_in_time_beats_its_taker() -> None:
     two.clock.advance(TTL)
     line = FaultyStore(two.store)
     late = make_process(line, "p3", clock=two.clock)
-    late._watched = two.second._watched
+    late._observations = two.second._observations
 
     def renewed_first(key: str) -> None:
         two.first.renew()
 
-    line._scripts = (lambda call: renewed_first(call.key) if call.verb is Verb.REPLACE else None,)
+    line._scripts = (lambda call: renewed_first(call.key) if call.operation is StoreOperation.REPLACE else None,)
 
     with pytest.raises(OtherOwner, match="just renewed"):
         hold(late, two.journal)
@@ -203,13 +203,13 @@ def test_a_claim_that_is_no_longer_ours_is_not_released() -> None:
 
     two.first.release(old)
 
-    assert (two.claim().owner, two.claim().released) == ("p2", False)
+    assert (two.claim().owner, two.claim().is_released) == ("p2", False)
 
 
 def test_releasing_what_was_never_claimed_does_nothing() -> None:
     two = Two()
 
-    two.first.release(Held(stream=ORDERS, stage=Stage.LOAD, epoch=1, process="p1"))
+    two.first.release(HeldClaim(stream=ORDERS, stage=Stage.LOAD, epoch=1, process="p1"))
 
     assert two.store.read(claim_key(ORDERS, Stage.LOAD)) is None
 
@@ -220,7 +220,7 @@ def test_claims_of_stages_and_targets_are_apart() -> None:
     held = [
         hold(two.first, two.journal, Stage.EXTRACT),
         hold(two.second, two.journal, Stage.LOAD),
-        hold(two.first, two.journal, Stage.LOAD, ORDERS.at("wh2")),
+        hold(two.first, two.journal, Stage.LOAD, ORDERS.with_target("wh2")),
     ]
 
     assert [one.epoch for one in held] == [1, 1, 1]
@@ -248,22 +248,22 @@ def test_a_process_that_never_renewed_claims_nothing() -> None:
     store = MemoryStore()
 
     with pytest.raises(NotOwner, match="has no object yet"):
-        Process(store, "p1", host=Here()).acquire(ORDERS, Stage.EXTRACT, Journal(store, Watermark))
+        ProcessLease(store, "p1", host=Here()).acquire(ORDERS, Stage.EXTRACT, Journal(store, Watermark))
 
 
 def test_two_processes_of_one_name_are_told_apart() -> None:
     store = MemoryStore()
     make_process(store, "p1", host=Here("one"))
 
-    with pytest.raises(Foreign, match="another process's"):
+    with pytest.raises(ForeignDocument, match="another process's"):
         make_process(store, "p1", host=Here("two"))
 
 
-@pytest.mark.parametrize("fault", [Fault.LOST_REQUEST, Fault.LOST_ANSWER, Fault.TWICE])
-@pytest.mark.parametrize("verb", [Verb.CREATE, Verb.REPLACE])
-def test_a_renewal_without_an_answer_is_made_good(fault: Fault, verb: Verb) -> None:
+@pytest.mark.parametrize("fault", [StoreFault.LOST_REQUEST, StoreFault.LOST_ANSWER, StoreFault.TWICE])
+@pytest.mark.parametrize("verb", [StoreOperation.CREATE, StoreOperation.REPLACE])
+def test_a_renewal_without_an_answer_is_made_good(fault: StoreFault, verb: StoreOperation) -> None:
     store = MemoryStore()
-    process = Process(FaultyStore(store, on(verb, owner_key("p1"), fault)), "p1", host=Here("p1"))
+    process = ProcessLease(FaultyStore(store, script_faults(verb, owner_key("p1"), fault)), "p1", host=Here("p1"))
 
     renewed = 0
     while renewed < 3:
@@ -273,14 +273,14 @@ def test_a_renewal_without_an_answer_is_made_good(fault: Fault, verb: Verb) -> N
 
     stored = store.read(owner_key("p1"))
     assert stored
-    assert Owner.of_bytes(stored.body, at=owner_key("p1")).beat >= 3
+    assert LeaseOwner.from_bytes(stored.body, location=owner_key("p1")).heartbeat >= 3
 
 
-@pytest.mark.parametrize("fault", [Fault.LOST_ANSWER, Fault.TWICE])
-def test_a_claim_without_an_answer_is_recognised_as_ours(fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [StoreFault.LOST_ANSWER, StoreFault.TWICE])
+def test_a_claim_without_an_answer_is_recognised_as_ours(fault: StoreFault) -> None:
     two = Two()
     two.first.release(hold(two.first, two.journal))
-    line = FaultyStore(two.store, on(Verb.REPLACE, CLAIM, fault))
+    line = FaultyStore(two.store, script_faults(StoreOperation.REPLACE, CLAIM, fault))
     third = make_process(line, "p3", clock=two.clock)
 
     assert hold(third, two.journal).epoch == 2
@@ -289,7 +289,7 @@ def test_a_claim_without_an_answer_is_recognised_as_ours(fault: Fault) -> None:
 def test_a_claim_that_was_never_written_is_not_ours() -> None:
     two = Two()
     two.first.release(hold(two.first, two.journal))
-    line = FaultyStore(two.store, on(Verb.REPLACE, CLAIM, Fault.LOST_REQUEST))
+    line = FaultyStore(two.store, script_faults(StoreOperation.REPLACE, CLAIM, StoreFault.LOST_REQUEST))
     third = make_process(line, "p3", clock=two.clock)
 
     with pytest.raises(OtherOwner):
@@ -304,10 +304,10 @@ def test_of_two_that_see_a_released_claim_one_gets_it() -> None:
     third = make_process(line, "p3", clock=two.clock)
 
     def second_is_faster(_: object) -> None:
-        if two.claim().released:
+        if two.claim().is_released:
             hold(two.second, two.journal)
 
-    line._scripts = (lambda call: second_is_faster(call) if call.verb is Verb.REPLACE else None,)
+    line._scripts = (lambda call: second_is_faster(call) if call.operation is StoreOperation.REPLACE else None,)
 
     with pytest.raises(OtherOwner, match="p2 was first"):
         hold(third, two.journal)
@@ -323,7 +323,7 @@ def test_of_two_that_see_no_claim_one_gets_it() -> None:
         if key == CLAIM and two.store.read(CLAIM) is None:
             hold(two.second, two.journal)
 
-    line._scripts = (lambda call: second_is_faster(call.key) if call.verb is Verb.CREATE else None,)
+    line._scripts = (lambda call: second_is_faster(call.key) if call.operation is StoreOperation.CREATE else None,)
 
     with pytest.raises(OtherOwner, match="p2 was first"):
         hold(third, two.journal)
@@ -343,7 +343,7 @@ def test_an_owner_without_an_object_is_ended_after_its_silence() -> None:
     held = hold(two.second, two.journal)
 
     assert held.epoch == 4
-    with pytest.raises(Ended):
+    with pytest.raises(LeaseEnded):
         make_process(two.store, "ghost", clock=two.clock)
 
 
@@ -355,13 +355,13 @@ def test_a_claim_that_vanishes_under_a_taker_is_named() -> None:
     line = FaultyStore(store)
     third = make_process(line, "p3", clock=two.clock)
 
-    def vanish(call: Call) -> None:
-        if call.verb is Verb.REPLACE:
-            store._kept.pop(CLAIM, None)
+    def vanish(call: StoreCall) -> None:
+        if call.operation is StoreOperation.REPLACE:
+            store._objects.pop(CLAIM, None)
 
     line._scripts = (vanish,)
 
-    with pytest.raises(Foreign, match="is gone"):
+    with pytest.raises(ForeignDocument, match="is gone"):
         hold(third, two.journal)
 
 
@@ -371,7 +371,7 @@ def test_epochs_rise_although_somebody_deleted_the_claim() -> None:
     assert isinstance(store, MemoryStore)
     hold(two.first, two.journal)
     two.take_over()
-    del store._kept[CLAIM]
+    del store._objects[CLAIM]
 
     assert hold(make_process(store, "p3", clock=two.clock), two.journal).epoch == 3
 
@@ -389,7 +389,7 @@ def test_a_taker_that_history_has_overtaken_is_fenced() -> None:
             journal = Journal(store, Watermark)
             journal.commit(ORDERS.stem, lambda _: make_watermark(epochs={Stage.EXTRACT: 9}), TAKE)
 
-    line._scripts = (lambda call: overtaken(call.key) if call.verb is Verb.CREATE else None,)
+    line._scripts = (lambda call: overtaken(call.key) if call.operation is StoreOperation.CREATE else None,)
 
     with pytest.raises(Fenced, match="at epoch 9, ours is 1"):
         hold(slow, Journal(line, Watermark))
@@ -402,20 +402,24 @@ def test_objects_of_others_are_foreign(what: str) -> None:
     if what == "owner":
         owner = two.store.read(owner_key("p1"))
         assert owner
-        with pytest.raises(Foreign, match="object of process p1"):
-            Owner.of_bytes(owner.body, at=owner_key("p2"))
+        with pytest.raises(ForeignDocument, match="object of process p1"):
+            LeaseOwner.from_bytes(owner.body, location=owner_key("p2"))
     else:
         claim = two.store.read(CLAIM)
         assert claim
-        with pytest.raises(Foreign, match="claim of extract"):
-            Claim.of_bytes(claim.body, stream=ORDERS, stage=Stage.LOAD)
+        with pytest.raises(ForeignDocument, match="claim of extract"):
+            Claim.from_bytes(claim.body, stream=ORDERS, stage=Stage.LOAD)
 
 
 def test_a_renewal_that_gets_no_answer_at_all_is_made_good_by_the_next() -> None:
     store = MemoryStore()
     key = owner_key("p1")
-    line = FaultyStore(store, on(Verb.CREATE, key, Fault.LOST_ANSWER), on(Verb.READ, key, Fault.DOWN))
-    process = Process(line, "p1", host=Here("p1"))
+    line = FaultyStore(
+        store,
+        script_faults(StoreOperation.CREATE, key, StoreFault.LOST_ANSWER),
+        script_faults(StoreOperation.READ, key, StoreFault.DOWN),
+    )
+    process = ProcessLease(line, "p1", host=Here("p1"))
 
     with pytest.raises(StoreUnavailable):
         process.renew()

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from watermarks.errors import OutcomeUnknown
-from watermarks.host import LocalHost, Whereabouts
-from watermarks.lease import Ended, Process
+from watermarks.host import LocalHost, ProcessLocation
+from watermarks.lease import LeaseEnded, ProcessLease
 from watermarks.names import owner_key
 from watermarks.stores.memory import MemoryStore
-from watermarks.testing import Fault, FaultyStore, ManualClock, Verb, on
+from watermarks.testing import FaultyStore, ManualClock, StoreFault, StoreOperation, script_faults
 
 
-def process(store: MemoryStore | FaultyStore, name: str) -> Process:
-    one = Process(store, name, clock=ManualClock())
+def process(store: MemoryStore | FaultyStore, name: str) -> ProcessLease:
+    one = ProcessLease(store, name, clock=ManualClock())
     one.renew()
     return one
 
@@ -34,21 +34,21 @@ def test_a_process_that_one_may_not_look_at_is_not_dead(tmp_path: Path) -> None:
     """hidepid and ProtectProc hide processes of others; too many open files hide all of them."""
     host = LocalHost(proc(tmp_path, 4711, None))
     (tmp_path / "4711/stat").mkdir()  # reading it fails with another error than that it is not there
-    other = Whereabouts(host="h", place="boot/pid:[1]", pid=4711, started="12345")
+    other = ProcessLocation(host="h", pid_namespace="boot/pid:[1]", pid=4711, start_time="12345")
 
     assert not host.is_dead(other)
 
 
 def test_a_process_that_is_hidden_but_can_be_signalled_is_not_dead(tmp_path: Path) -> None:
     host = LocalHost(proc(tmp_path, 4711, None))
-    other = Whereabouts(host="h", place="boot/pid:[1]", pid=os.getppid(), started="12345")
+    other = ProcessLocation(host="h", pid_namespace="boot/pid:[1]", pid=os.getppid(), start_time="12345")
 
     assert not host.is_dead(other)
 
 
 def test_a_renewal_that_never_arrived_does_not_count() -> None:
     memory = MemoryStore()
-    store = FaultyStore(memory, on(Verb.REPLACE, owner_key("p"), Fault.LOST_REQUEST))
+    store = FaultyStore(memory, script_faults(StoreOperation.REPLACE, owner_key("p"), StoreFault.LOST_REQUEST))
     one = process(store, "p")
     before = memory.read(owner_key("p"))
 
@@ -63,7 +63,7 @@ def test_a_renewal_that_never_arrived_does_not_count() -> None:
 def test_a_process_whose_object_is_gone_does_not_renew_nothing_for_ever() -> None:
     store = MemoryStore()
     one = process(store, "p")
-    del store._kept[owner_key("p")]
+    del store._objects[owner_key("p")]
 
-    with pytest.raises(Ended, match="is gone"):
+    with pytest.raises(LeaseEnded, match="is gone"):
         one.renew()

@@ -8,16 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.chain import NOON, ORDERS, at, make_increment, make_link, make_plan
-from watermarks.codec import Damaged, Foreign
-from watermarks.cursor import START, Cursor
-from watermarks.document import Status, Watermark
-from watermarks.legacy import Legacy, LegacyForm, read_legacy, read_legacy_system, read_legacy_text
-from watermarks.names import SYSTEM
+from watermarks.codec import DamagedDocument, ForeignDocument
+from watermarks.cursor import START_CURSOR, Cursor
+from watermarks.document import StageStatus, Watermark
+from watermarks.legacy import (
+    LegacyForm,
+    LegacyWatermark,
+    read_legacy_system_instant,
+    read_legacy_system_watermark,
+    read_legacy_watermark,
+)
+from watermarks.names import SYSTEM_STEM
 from watermarks.progress import Run
 from watermarks.system_default import SystemDefault
 
 if TYPE_CHECKING:
-    from watermarks.codec import Json
+    from watermarks.codec import JsonObject
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "legacy"
 TABLES = ("flat.json", "flat_before_files.json", "manual.json", "states.json", "states_by_id.json")
@@ -28,8 +34,8 @@ def held(name: str) -> bytes:
     return (FIXTURES / name).read_bytes()
 
 
-def read(name: str) -> Legacy:
-    return read_legacy(held(name), at=AT)
+def read(name: str) -> LegacyWatermark:
+    return read_legacy_watermark(held(name), location=AT)
 
 
 def edited(name: str, **changed: object) -> bytes:
@@ -46,29 +52,33 @@ def edited(name: str, **changed: object) -> bytes:
 
 def current() -> Watermark:
     """A document of today, of a stream that has run."""
-    link = make_link(make_plan(make_increment(START, high=Cursor.of(NOON, 7))))
+    link = make_link(make_plan(make_increment(START_CURSOR, high=Cursor.from_values(NOON, 7))))
     run = Run(id="run-1")
-    return Watermark.new(ORDERS, at=NOON).with_link(link, run=run, at=NOON).with_landed(link, rows=3, run=run, at=NOON)
+    return (
+        Watermark.new(ORDERS, created_at=NOON)
+        .with_link(link, run=run, now=NOON)
+        .with_loaded_batch(link, rows=3, run=run, now=NOON)
+    )
 
 
 # What each form says.
 
 
 def test_a_flat_document_says_all_that_it_holds() -> None:
-    assert read("flat.json") == Legacy(
+    assert read("flat.json") == LegacyWatermark(
         form=LegacyForm.FLAT,
         table="shop.orders",
         timestamp=datetime(2025, 3, 2, 6, 10, 44, tzinfo=UTC),
-        key=None,
+        last_id=None,
         rows_extracted=84210,
         rows_loaded=84200,
-        mysql_status=Status.SUCCESS,
-        redshift_status=Status.FAILED,
+        mysql_status=StageStatus.SUCCESS,
+        redshift_status=StageStatus.FAILED,
         files=(
             "s3://acme-lake/incremental/shop.orders/orders_20250302_061012.parquet",
             "s3://acme-lake/incremental/shop.orders/orders_20250302_061509.parquet",
         ),
-        manual=False,
+        is_manual=False,
         last_error="COPY of orders_20250302_061509.parquet: value too long",
         text=held("flat.json").decode(),
     )
@@ -85,10 +95,10 @@ def test_a_flat_document_of_before_there_were_file_lists_has_no_files() -> None:
 def test_a_document_of_the_manual_commands_names_no_table() -> None:
     legacy = read("manual.json")
 
-    assert (legacy.form, legacy.table, legacy.manual) == (LegacyForm.MANUAL, None, True)
+    assert (legacy.form, legacy.table, legacy.is_manual) == (LegacyForm.MANUAL, None, True)
     assert legacy.timestamp == datetime(2025, 2, 28, 20, 0, 1, tzinfo=UTC)
     assert (legacy.rows_extracted, legacy.rows_loaded, legacy.files) == (0, 0, ())
-    assert (legacy.mysql_status, legacy.redshift_status) == (Status.SUCCESS, Status.PENDING)
+    assert (legacy.mysql_status, legacy.redshift_status) == (StageStatus.SUCCESS, StageStatus.PENDING)
 
 
 def test_a_document_of_version_two_has_a_state_for_each_side() -> None:
@@ -96,17 +106,17 @@ def test_a_document_of_version_two_has_a_state_for_each_side() -> None:
 
     assert (legacy.form, legacy.table) == (LegacyForm.STATES, "US_DW:shop.orders")
     assert legacy.timestamp == datetime(2025, 3, 2, 6, 10, 44, 123_456, tzinfo=UTC)
-    assert (legacy.key, legacy.rows_extracted, legacy.rows_loaded) == (901223, 84210, 80000)
-    assert (legacy.mysql_status, legacy.redshift_status) == (Status.SUCCESS, Status.FAILED)
-    assert (len(legacy.files), legacy.manual, legacy.last_error) == (2, False, "connection reset")
+    assert (legacy.last_id, legacy.rows_extracted, legacy.rows_loaded) == (901223, 84210, 80000)
+    assert (legacy.mysql_status, legacy.redshift_status) == (StageStatus.SUCCESS, StageStatus.FAILED)
+    assert (len(legacy.files), legacy.is_manual, legacy.last_error) == (2, False, "connection reset")
 
 
 def test_a_document_of_version_two_may_follow_the_key_alone() -> None:
     legacy = read("states_by_id.json")
 
-    assert (legacy.timestamp, legacy.key, legacy.files, legacy.manual) == (None, 5120034, (), True)
+    assert (legacy.timestamp, legacy.last_id, legacy.files, legacy.is_manual) == (None, 5120034, (), True)
     assert (legacy.mysql_status, legacy.last_error) == (
-        Status.IN_PROGRESS,
+        StageStatus.IN_PROGRESS,
         "lost connection to MySQL server during query",
     )
 
@@ -117,21 +127,21 @@ def test_the_document_is_kept_word_by_word_as_evidence(name: str) -> None:
 
 
 def test_the_system_wide_text_is_an_instant() -> None:
-    assert read_legacy_system(held("last_run_timestamp.txt"), at="last_run_timestamp.txt") == datetime(
+    assert read_legacy_system_instant(held("last_run_timestamp.txt"), location="last_run_timestamp.txt") == datetime(
         *(2025, 3, 2, 6, 0, 0), tzinfo=UTC
     )
 
 
 def test_the_system_wide_text_speaks_for_any_table() -> None:
-    legacy = read_legacy_text(held("last_run_timestamp.txt"), at="last_run_timestamp.txt")
+    legacy = read_legacy_system_watermark(held("last_run_timestamp.txt"), location="last_run_timestamp.txt")
 
     assert (legacy.form, legacy.timestamp) == (LegacyForm.SYSTEM, datetime(2025, 3, 2, 6, tzinfo=UTC))
-    assert legacy.is_of(ORDERS)
+    assert legacy.matches_stream(ORDERS)
     assert legacy.text == "2025-03-02T06:00:00\n"
 
 
 def test_a_flat_document_may_tell_the_last_key_that_was_read() -> None:
-    assert read_legacy(edited("flat.json", last_processed_id=901223), at=AT).key == 901223
+    assert read_legacy_watermark(edited("flat.json", last_processed_id=901223), location=AT).last_id == 901223
 
 
 # Where an import begins.
@@ -142,8 +152,8 @@ def test_an_import_begins_at_the_instant_so_that_its_ties_are_read_again() -> No
     legacy = read("states.json")
     instant = datetime(2025, 3, 2, 6, 10, 44, 123_456, tzinfo=UTC)
 
-    assert legacy.cursor == Cursor.of(instant)
-    assert legacy.cursor < Cursor.of(instant, 0)
+    assert legacy.cursor == Cursor.from_values(instant)
+    assert legacy.cursor < Cursor.from_values(instant, 0)
 
 
 def test_an_import_without_an_instant_begins_at_the_key() -> None:
@@ -154,11 +164,11 @@ def test_an_import_without_an_instant_begins_at_the_key() -> None:
 def test_an_import_of_a_table_that_never_ran_begins_at_the_start(nothing: object) -> None:
     body = edited("states_by_id.json", mysql_state__last_id=None, mysql_state__last_timestamp=nothing)
 
-    assert read_legacy(body, at=AT).cursor == START
+    assert read_legacy_watermark(body, location=AT).cursor == START_CURSOR
 
 
 def test_a_key_of_zero_is_a_position() -> None:
-    assert read_legacy(edited("states_by_id.json", mysql_state__last_id=0), at=AT).cursor == at(0)
+    assert read_legacy_watermark(edited("states_by_id.json", mysql_state__last_id=0), location=AT).cursor == at(0)
 
 
 # What may be absent, and what marks a set by hand.
@@ -167,11 +177,11 @@ def test_a_key_of_zero_is_a_position() -> None:
 def test_fields_that_older_writers_left_out_count_as_nothing() -> None:
     bare = b'{"last_mysql_data_timestamp": null, "mysql_status": null}'
 
-    legacy = read_legacy(bare, at=AT)
+    legacy = read_legacy_watermark(bare, location=AT)
 
-    assert (legacy.form, legacy.timestamp, legacy.cursor) == (LegacyForm.MANUAL, None, START)
-    assert (legacy.mysql_status, legacy.redshift_status, legacy.files) == (Status.PENDING, Status.PENDING, ())
-    assert (legacy.rows_extracted, legacy.manual, legacy.last_error) == (0, False, None)
+    assert (legacy.form, legacy.timestamp, legacy.cursor) == (LegacyForm.MANUAL, None, START_CURSOR)
+    assert (legacy.mysql_status, legacy.redshift_status, legacy.files) == (StageStatus.PENDING, StageStatus.PENDING, ())
+    assert (legacy.rows_extracted, legacy.is_manual, legacy.last_error) == (0, False, None)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +193,7 @@ def test_fields_that_older_writers_left_out_count_as_nothing() -> None:
     ],
 )
 def test_a_mark_set_by_hand_is_known_as_such(body: bytes) -> None:
-    assert read_legacy(body, at=AT).manual
+    assert read_legacy_watermark(body, location=AT).is_manual
 
 
 @pytest.mark.parametrize(
@@ -192,7 +202,7 @@ def test_a_mark_set_by_hand_is_known_as_such(body: bytes) -> None:
 def test_the_error_of_either_side_is_kept(mysql: str | None, redshift: str | None, last: str | None) -> None:
     body = edited("states.json", mysql_state__error=mysql, redshift_state__error=redshift)
 
-    assert read_legacy(body, at=AT).last_error == last
+    assert read_legacy_watermark(body, location=AT).last_error == last
 
 
 # Moments.
@@ -218,26 +228,26 @@ def test_a_moment_is_read_in_every_way_that_tool_wrote_it(text: str, moment: tup
     year, month, day, hour, minute, second, microsecond = moment
     expected = datetime(year, month, day, hour, minute, second, microsecond, tzinfo=UTC)
 
-    assert read_legacy_system(text.encode(), at=AT) == expected
-    assert read_legacy(edited("flat.json", last_mysql_data_timestamp=text), at=AT).timestamp == expected
+    assert read_legacy_system_instant(text.encode(), location=AT) == expected
+    assert read_legacy_watermark(edited("flat.json", last_mysql_data_timestamp=text), location=AT).timestamp == expected
 
 
 @pytest.mark.parametrize("text", ["2025-03-02 06:10:44.9999999", "2025-03-02 06:10:44.999999999Z"])
 def test_digits_beyond_microseconds_never_move_a_mark_forward(text: str) -> None:
     """MySQL rounds such digits up: a rounded mark stands behind rows that were never read."""
-    found = read_legacy_system(text.encode(), at=AT)
+    found = read_legacy_system_instant(text.encode(), location=AT)
 
     assert found == datetime(2025, 3, 2, 6, 10, 44, 999_999, tzinfo=UTC)
 
 
 @given(st.datetimes(timezones=st.just(UTC)))
 def test_any_moment_that_python_wrote_is_read(moment: datetime) -> None:
-    assert read_legacy_system(moment.isoformat().encode(), at=AT) == moment
+    assert read_legacy_system_instant(moment.isoformat().encode(), location=AT) == moment
 
 
 @pytest.mark.parametrize("body", [b"2025-03-02 06:00:00", b' "2025-03-02 06:00:00"\r\n', b"\n2025-03-02T06:00:00Z\n"])
 def test_quotes_and_blanks_around_the_system_wide_text_are_nothing(body: bytes) -> None:
-    assert read_legacy_system(body, at=AT) == datetime(2025, 3, 2, 6, tzinfo=UTC)
+    assert read_legacy_system_instant(body, location=AT) == datetime(2025, 3, 2, 6, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -253,23 +263,23 @@ def test_quotes_and_blanks_around_the_system_wide_text_are_nothing(body: bytes) 
 )
 def test_what_is_no_moment_is_refused_by_name(text: str) -> None:
     """Never taken for no mark at all: that would read the whole table, or from a default of long ago."""
-    with pytest.raises(Damaged, match=f"{AT}: '.*' is no moment"):
-        read_legacy_system(text.encode(), at=AT)
+    with pytest.raises(DamagedDocument, match=f"{AT}: '.*' is no moment"):
+        read_legacy_system_instant(text.encode(), location=AT)
     if text:
-        with pytest.raises(Damaged, match=f"{AT}: last_mysql_data_timestamp: '.*' is no moment"):
-            read_legacy(edited("flat.json", last_mysql_data_timestamp=text), at=AT)
+        with pytest.raises(DamagedDocument, match=f"{AT}: last_mysql_data_timestamp: '.*' is no moment"):
+            read_legacy_watermark(edited("flat.json", last_mysql_data_timestamp=text), location=AT)
 
 
 def test_a_refused_moment_comes_with_a_way_out() -> None:
-    with pytest.raises(Damaged) as caught:
-        read_legacy_system(b"soon", at=AT)
+    with pytest.raises(DamagedDocument) as caught:
+        read_legacy_system_instant(b"soon", location=AT)
 
     assert "syncd watermark set" in caught.value.hint
 
 
 def test_a_system_wide_object_that_is_no_text_is_damaged() -> None:
-    with pytest.raises(Damaged, match=f"{AT} is no text"):
-        read_legacy_system(b"\xff\xfe2\x000\x00", at=AT)
+    with pytest.raises(DamagedDocument, match=f"{AT} is no text"):
+        read_legacy_system_instant(b"\xff\xfe2\x000\x00", location=AT)
 
 
 # Old and current documents are never taken for each other.
@@ -277,24 +287,24 @@ def test_a_system_wide_object_that_is_no_text_is_damaged() -> None:
 
 @pytest.mark.parametrize("name", [*TABLES, "last_run_timestamp.txt"])
 def test_no_older_document_passes_for_a_current_one(name: str) -> None:
-    with pytest.raises((Foreign, Damaged)):
-        Watermark.of_bytes(held(name), at=AT, stem=ORDERS.stem)
-    with pytest.raises((Foreign, Damaged)):
-        SystemDefault.of_bytes(held(name), at=AT, stem=SYSTEM)
+    with pytest.raises((ForeignDocument, DamagedDocument)):
+        Watermark.from_bytes(held(name), location=AT, stem=ORDERS.stem)
+    with pytest.raises((ForeignDocument, DamagedDocument)):
+        SystemDefault.from_bytes(held(name), location=AT, stem=SYSTEM_STEM)
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_an_older_document_in_the_place_of_a_current_one_is_told_how_to_be_imported(name: str) -> None:
-    with pytest.raises(Foreign) as caught:
-        Watermark.of_bytes(held(name), at=AT, stem=ORDERS.stem)
+    with pytest.raises(ForeignDocument) as caught:
+        Watermark.from_bytes(held(name), location=AT, stem=ORDERS.stem)
 
     assert "syncd watermark import" in caught.value.hint
 
 
 def test_a_current_document_passes_for_no_older_one() -> None:
     for state in (current(), SystemDefault(start=NOON, created_at=NOON, updated_at=NOON)):
-        with pytest.raises(Foreign, match="is a current document"):
-            read_legacy(state.to_bytes(), at=AT)
+        with pytest.raises(ForeignDocument, match="is a current document"):
+            read_legacy_watermark(state.to_bytes(), location=AT)
 
 
 def test_a_damaged_current_document_passes_for_no_older_one() -> None:
@@ -302,8 +312,8 @@ def test_a_damaged_current_document_passes_for_no_older_one() -> None:
     body = current().to_bytes()
 
     for length in range(len(body) - len(b"}\n")):
-        with pytest.raises((Damaged, Foreign)):
-            read_legacy(body[:length], at=AT)
+        with pytest.raises((DamagedDocument, ForeignDocument)):
+            read_legacy_watermark(body[:length], location=AT)
 
 
 @pytest.mark.parametrize("lost", ["format", "format_version", "digest", "revision", "stream"])
@@ -312,8 +322,8 @@ def test_a_current_document_that_lost_a_field_passes_for_no_older_one(lost: str)
     fields = json.loads(current().to_bytes())
     del fields[lost]
 
-    with pytest.raises(Foreign, match="is a current document"):
-        read_legacy(json.dumps(fields).encode(), at=AT)
+    with pytest.raises(ForeignDocument, match="is a current document"):
+        read_legacy_watermark(json.dumps(fields).encode(), location=AT)
 
 
 @given(st.data())
@@ -322,8 +332,8 @@ def test_a_current_document_with_a_flipped_bit_passes_for_no_older_one(data: st.
     place = data.draw(st.integers(0, len(body) * 8 - 1))
     body[place // 8] ^= 1 << place % 8
 
-    with pytest.raises((Damaged, Foreign)):
-        read_legacy(bytes(body), at=AT)
+    with pytest.raises((DamagedDocument, ForeignDocument)):
+        read_legacy_watermark(bytes(body), location=AT)
 
 
 # What is refused.
@@ -331,8 +341,8 @@ def test_a_current_document_with_a_flipped_bit_passes_for_no_older_one(data: st.
 
 @pytest.mark.parametrize("body", [b"", b"\n", b"[]", b"null", b'"2025-03-02"', b"{", b"\xff", b'{"a": 1, "a": 2}'])
 def test_what_is_no_object_is_damaged(body: bytes) -> None:
-    with pytest.raises(Damaged, match=AT):
-        read_legacy(body, at=AT)
+    with pytest.raises(DamagedDocument, match=AT):
+        read_legacy_watermark(body, location=AT)
 
 
 @pytest.mark.parametrize(
@@ -349,17 +359,17 @@ def test_what_is_no_object_is_damaged(body: bytes) -> None:
     ],
     ids=str,
 )
-def test_what_fits_no_form_is_foreign(fields: "Json") -> None:
-    with pytest.raises(Foreign, match="is no document of the earlier tool") as caught:
-        read_legacy(json.dumps(fields).encode(), at=AT)
+def test_what_fits_no_form_is_foreign(fields: "JsonObject") -> None:
+    with pytest.raises(ForeignDocument, match="is no document of the earlier tool") as caught:
+        read_legacy_watermark(json.dumps(fields).encode(), location=AT)
 
     assert "s3-redshift-backup-tool" in caught.value.hint
 
 
 @pytest.mark.parametrize("version", ["2.1", "3.0", "1.0", "2", "", None, ...])
 def test_another_version_of_the_states_is_foreign(version: object) -> None:
-    with pytest.raises(Foreign, match=f"{AT} has version .*, only 2.0 is known"):
-        read_legacy(edited("states.json", version=version), at=AT)
+    with pytest.raises(ForeignDocument, match=f"{AT} has version .*, only 2.0 is known"):
+        read_legacy_watermark(edited("states.json", version=version), location=AT)
 
 
 BAD_VALUES: list[tuple[str, str, object]] = [
@@ -415,8 +425,8 @@ def test_a_value_that_cannot_be_is_refused_by_name(name: str, path: str, value: 
     """That tool's own guide knows `Invalid timestamp format` and `Negative row counts` as corruption."""
     field = path.rpartition("__")[2]
 
-    with pytest.raises(Damaged, match=f"{AT}: (.*: )?{field} is ") as caught:
-        read_legacy(edited(name, **{path: value}), at=AT)
+    with pytest.raises(DamagedDocument, match=f"{AT}: (.*: )?{field} is ") as caught:
+        read_legacy_watermark(edited(name, **{path: value}), location=AT)
 
     assert "syncd watermark set" in caught.value.hint
 
@@ -430,8 +440,8 @@ def test_no_value_at_all_makes_the_reader_fail_otherwise(data: st.DataObject) ->
     )
 
     try:
-        legacy = read_legacy(json.dumps(fields).encode(), at=AT)
-    except (Damaged, Foreign):
+        legacy = read_legacy_watermark(json.dumps(fields).encode(), location=AT)
+    except (DamagedDocument, ForeignDocument):
         return
 
     assert legacy.form in LegacyForm

@@ -5,19 +5,28 @@ from itertools import islice
 import pytest
 
 from tests.builders import NOON, ORDERS, RUN, Script, at, extract, hold, make_process
-from watermarks.batch import BatchId, ChainBroken, Draft, Kind, World
-from watermarks.document import Failure, Stage, Status, Watermark
+from watermarks.batch import BatchDraft, BatchId, BatchKind, ChainBroken, PlanBasis
+from watermarks.document import FailureRecord, Stage, StageStatus, Watermark
 from watermarks.errors import OutcomeUnknown
 from watermarks.extraction import Extraction
-from watermarks.history import Change, Fenced, Journal, StateMissing
-from watermarks.loading import NOTHING, Brought, Cycle, FenceAhead, FenceLost, Landing, LedgerKey, require_fence
+from watermarks.history import ChangeKind, Fenced, Journal, StateMissing
+from watermarks.loading import (
+    NOTHING_LOADED,
+    BatchLoadResult,
+    FenceAhead,
+    FenceLost,
+    LedgerKey,
+    LoadCycle,
+    Loading,
+    require_fence,
+)
 from watermarks.names import link_key
 from watermarks.operator import Operator
 from watermarks.progress import Run
 from watermarks.stores.memory import MemoryStore
 from watermarks.testing import ManualClock
 
-SECOND = ORDERS.at("wh2")
+SECOND = ORDERS.with_target("wh2")
 ALL = 1000
 
 
@@ -35,19 +44,23 @@ class Ledger:
     refuses: dict[str, int] = field(default_factory=dict)
     """How many rows of a batch it does not take."""
 
-    def land(self, cycle: Cycle) -> Mapping[BatchId, Brought]:
-        if require_fence(self.fence, cycle.epoch, fenced=cycle.fenced):
+    def load(self, cycle: LoadCycle) -> Mapping[BatchId, BatchLoadResult]:
+        if require_fence(self.fence, cycle.epoch, was_raised=cycle.is_fenced):
             self.fence = cycle.epoch
         self.cycles += 1
-        links = tuple(islice(cycle.to_land(self.rows), self.most))
+        links = tuple(islice(cycle.links_to_load(self.rows), self.most))
         for link in links:
             self.order.append(str(link.id))
-            self.rows[cycle.key(link.id)] = link.rows - self.refuses.get(str(link.id), 0)
+            self.rows[cycle.ledger_key(link.id)] = link.rows - self.refuses.get(str(link.id), 0)
         if self.lose_answers:
             self.lose_answers -= 1
             raise OutcomeUnknown("no answer to commit")
-        held = ((link, self.rows.get(cycle.key(link.id))) for link in (*cycle.due, *links))
-        return {link.id: Brought(rows=rows, refused=link.rows - rows) for link, rows in held if rows is not None}
+        held = ((link, self.rows.get(cycle.ledger_key(link.id))) for link in (*cycle.due_links, *links))
+        return {
+            link.id: BatchLoadResult(rows=rows, refused_rows=link.rows - rows)
+            for link, rows in held
+            if rows is not None
+        }
 
 
 @dataclass
@@ -61,22 +74,22 @@ class Lake:
 
     def __post_init__(self) -> None:
         self.journal = Journal(self.store, Watermark, clock=ManualClock())
-        self.stream = ORDERS.at(self.target)
+        self.stream = ORDERS.with_target(self.target)
         self.process = make_process(self.store)
         self.extracts = hold(self.process, self.journal)
         self.extraction(*range(1, self.batches + 1))
         self.held = hold(self.process, self.journal, Stage.LOAD, self.stream)
-        self.landing = Landing(self.journal, self.held, self.ledger)
-        self.person = Operator(journal=self.journal, who="ann", why="a test")
+        self.landing = Loading(self.journal, self.held, self.ledger)
+        self.person = Operator(journal=self.journal, author="ann", reason="a test")
 
     def extraction(self, *seconds: int) -> None:
         extract(self.journal, self.extracts, *(at(second, second) for second in seconds))
 
     def turn(self, *, most: int = ALL, compare: bool = False) -> Watermark | None:
-        return self.landing.turn(RUN, most=most, compare=compare).watermark
+        return self.landing.load_next_batches(RUN, max_batches=most, check_ledger=compare).watermark
 
     def state(self) -> Watermark:
-        state = self.journal.newest(self.stream.stem)
+        state = self.journal.read_newest(self.stream.stem)
         assert state
         return state
 
@@ -87,11 +100,11 @@ def test_what_is_due_lands_in_order_and_then_the_mark_moves(target: str) -> None
 
     lake.turn()
 
-    half = lake.state().loaded
+    half = lake.state().load_progress
     assert lake.ledger.order == ["1-1", "1-2", "1-3"]
-    assert (half.last, half.cursor, half.folded) == (BatchId(1, 3), at(3, 3), 3)
-    assert (half.tally.rows, half.tally.batches) == (9, 3)
-    assert lake.state().status(Stage.LOAD) is Status.SUCCESS
+    assert (half.last_batch, half.cursor, half.file_count) == (BatchId(1, 3), at(3, 3), 3)
+    assert (half.counts.rows, half.counts.batches) == (9, 3)
+    assert lake.state().stage_status(Stage.LOAD) is StageStatus.SUCCESS
 
 
 def test_a_cycle_takes_as_many_batches_as_it_may() -> None:
@@ -100,27 +113,27 @@ def test_a_cycle_takes_as_many_batches_as_it_may() -> None:
     lake.turn(most=2)
 
     assert lake.ledger.order == ["1-1", "1-2"]
-    assert lake.state().loaded.last == BatchId(1, 2)
+    assert lake.state().load_progress.last_batch == BatchId(1, 2)
 
 
 @pytest.mark.parametrize(("rows", "batches"), [(1, 1), (5, 1), (6, 2), (9, 3)])
 def test_a_cycle_takes_whole_batches_of_so_many_rows_and_one_at_least(rows: int, batches: int) -> None:
     lake = Lake()
 
-    landed = lake.landing.turn(RUN, most=ALL, compare=False, rows=rows)
+    landed = lake.landing.load_next_batches(RUN, max_batches=ALL, check_ledger=False, max_rows=rows)
 
     assert [link.rows for link in landed.links] == [3] * batches
-    assert lake.state().loaded.last == BatchId(1, batches)
+    assert lake.state().load_progress.last_batch == BatchId(1, batches)
 
 
 def test_a_target_that_lands_the_first_few_moves_the_mark_over_those() -> None:
     lake = Lake()
     lake.ledger.most = 2
 
-    landed = lake.landing.turn(RUN, most=ALL, compare=False)
+    landed = lake.landing.load_next_batches(RUN, max_batches=ALL, check_ledger=False)
 
     assert [str(link.id) for link in landed.links] == ["1-1", "1-2"]
-    assert lake.state().loaded.last == BatchId(1, 2)
+    assert lake.state().load_progress.last_batch == BatchId(1, 2)
     lake.turn()
     assert lake.ledger.order == ["1-1", "1-2", "1-3"]
 
@@ -133,12 +146,12 @@ def test_what_a_restored_target_lost_lands_first_and_a_few_at_a_time() -> None:
     lake.extraction(4)
     lake.ledger.most = 2
 
-    first = lake.landing.turn(RUN, most=ALL, compare=False)
+    first = lake.landing.load_next_batches(RUN, max_batches=ALL, check_ledger=False)
     lake.turn()
 
     assert first.links == ()
     assert lake.ledger.order == ["1-1", "1-2", "1-3", "1-4"]
-    assert lake.state().loaded.last == BatchId(1, 4)
+    assert lake.state().load_progress.last_batch == BatchId(1, 4)
 
 
 def test_the_time_that_a_cycle_takes_is_counted_once_for_all_its_batches() -> None:
@@ -147,21 +160,21 @@ def test_the_time_that_a_cycle_takes_is_counted_once_for_all_its_batches() -> No
     clock: ManualClock = lake.journal.clock
 
     class Slow(Ledger):
-        def land(self, cycle: Cycle) -> Mapping[BatchId, Brought]:
+        def load(self, cycle: LoadCycle) -> Mapping[BatchId, BatchLoadResult]:
             clock.advance(2.0)
-            return super().land(cycle)
+            return super().load(cycle)
 
-    Landing(lake.journal, lake.held, Slow()).turn(RUN, most=2, compare=False)
-    assert lake.state().loaded.tally.milliseconds == 2000
-    Landing(lake.journal, lake.held, Slow(fence=1)).turn(RUN, most=2, compare=False)
+    Loading(lake.journal, lake.held, Slow()).load_next_batches(RUN, max_batches=2, check_ledger=False)
+    assert lake.state().load_progress.counts.milliseconds == 2000
+    Loading(lake.journal, lake.held, Slow(fence=1)).load_next_batches(RUN, max_batches=2, check_ledger=False)
 
-    assert lake.state().loaded.tally.milliseconds == 4000
+    assert lake.state().load_progress.counts.milliseconds == 4000
 
 
 def test_nothing_due_asks_the_target_nothing() -> None:
     lake = Lake(batches=0)
 
-    assert lake.landing.turn(RUN, most=ALL, compare=False) is NOTHING
+    assert lake.landing.load_next_batches(RUN, max_batches=ALL, check_ledger=False) is NOTHING_LOADED
     assert lake.ledger.cycles == 0
 
 
@@ -170,13 +183,13 @@ def test_a_commit_without_an_answer_is_settled_by_the_ledger() -> None:
     lake.ledger.lose_answers = 1
     with pytest.raises(OutcomeUnknown):
         lake.turn()
-    assert lake.state().loaded.last == BatchId(1, 0)
+    assert lake.state().load_progress.last_batch == BatchId(1, 0)
 
     lake.turn()
 
     assert lake.ledger.order == ["1-1", "1-2", "1-3"]
-    assert lake.state().loaded.last == BatchId(1, 3)
-    assert lake.state().loaded.tally.rows == 9
+    assert lake.state().load_progress.last_batch == BatchId(1, 3)
+    assert lake.state().load_progress.counts.rows == 9
 
 
 def test_a_ledger_that_is_ahead_only_moves_the_mark() -> None:
@@ -188,7 +201,7 @@ def test_a_ledger_that_is_ahead_only_moves_the_mark() -> None:
     lake.turn()
 
     assert lake.ledger.order == ["1-3"]
-    assert lake.state().loaded.tally.rows == 13
+    assert lake.state().load_progress.counts.rows == 13
 
 
 def test_a_ledger_that_was_restored_gets_what_it_lost_again() -> None:
@@ -199,8 +212,8 @@ def test_a_ledger_that_was_restored_gets_what_it_lost_again() -> None:
     lake.turn(compare=True)
 
     assert lake.ledger.order == ["1-1", "1-2", "1-3", "1-2", "1-3"]
-    assert lake.state().loaded.last == BatchId(1, 3)
-    assert lake.state().loaded.tally.rows == 9
+    assert lake.state().load_progress.last_batch == BatchId(1, 3)
+    assert lake.state().load_progress.counts.rows == 9
 
 
 def test_a_comparison_that_finds_nothing_writes_nothing() -> None:
@@ -223,20 +236,20 @@ def test_a_fence_that_was_restored_is_raised_again() -> None:
     lake.turn()
 
     assert lake.ledger.fence == lake.held.epoch
-    assert lake.state().loaded.last == BatchId(1, 3)
+    assert lake.state().load_progress.last_batch == BatchId(1, 3)
 
 
 def test_a_fence_that_another_raised_stops_the_landing() -> None:
     lake = Lake()
     lake.turn(most=1)
-    land = lake.ledger.land
+    land = lake.ledger.load
 
-    def taken_over_first(cycle: Cycle) -> Mapping[BatchId, Brought]:
+    def taken_over_first(cycle: LoadCycle) -> Mapping[BatchId, BatchLoadResult]:
         lake.process.release(lake.held)
         lake.ledger.fence = hold(make_process(lake.store, "p2"), lake.journal, Stage.LOAD).epoch
         return land(cycle)
 
-    lake.ledger.land = taken_over_first  # type: ignore[method-assign]  # another process is faster
+    lake.ledger.load = taken_over_first  # type: ignore[method-assign]  # another process is faster
 
     with pytest.raises(Fenced, match="at epoch 2, ours is 1"):
         lake.turn()
@@ -277,12 +290,12 @@ def test_rows_that_the_target_refused_are_told_by_the_turn_that_moves_the_mark_a
         with pytest.raises(OutcomeUnknown):
             lake.turn()
 
-    landed = lake.landing.turn(RUN, most=ALL, compare=False)
+    landed = lake.landing.load_next_batches(RUN, max_batches=ALL, check_ledger=False)
     lake.extraction(4)
-    after = lake.landing.turn(RUN, most=ALL, compare=False)
+    after = lake.landing.load_next_batches(RUN, max_batches=ALL, check_ledger=False)
 
-    assert (landed.rows, landed.refused) == (8, {BatchId(1, 2): Brought(rows=2, refused=1)})
-    assert (after.rows, after.refused) == (3, {})
+    assert (landed.rows, landed.refused_by_batch) == (8, {BatchId(1, 2): BatchLoadResult(rows=2, refused_rows=1)})
+    assert (after.rows, after.refused_by_batch) == (3, {})
 
 
 def test_rows_that_are_refused_where_a_lost_batch_lands_again_are_told() -> None:
@@ -291,9 +304,13 @@ def test_rows_that_are_refused_where_a_lost_batch_lands_again_are_told() -> None
     lake.ledger.rows.clear()
     lake.ledger.refuses = {"1-3": 2}
 
-    again = lake.landing.turn(RUN, most=ALL, compare=True)
+    again = lake.landing.load_next_batches(RUN, max_batches=ALL, check_ledger=True)
 
-    assert (again.again, again.rows, again.refused) == (3, 0, {BatchId(1, 3): Brought(rows=1, refused=2)})
+    assert (again.reloaded_batches, again.rows, again.refused_by_batch) == (
+        3,
+        0,
+        {BatchId(1, 3): BatchLoadResult(rows=1, refused_rows=2)},
+    )
 
 
 def test_a_reset_lands_everything_again_although_the_ledger_remembers() -> None:
@@ -304,29 +321,29 @@ def test_a_reset_lands_everything_again_although_the_ledger_remembers() -> None:
     lake.turn()
 
     assert lake.ledger.order == ["1-1", "1-2", "1-3"] * 2
-    assert lake.state().loaded.load_generation == 2
+    assert lake.state().load_progress.load_generation == 2
 
 
 def test_a_mark_that_a_person_set_meanwhile_stays() -> None:
     lake = Lake()
-    land = lake.ledger.land
+    land = lake.ledger.load
 
-    def reset_first(cycle: Cycle) -> Mapping[BatchId, Brought]:
+    def reset_first(cycle: LoadCycle) -> Mapping[BatchId, BatchLoadResult]:
         lake.person.reset_loaded(ORDERS)
         return land(cycle)
 
-    lake.ledger.land = reset_first  # type: ignore[method-assign]  # a person is faster
+    lake.ledger.load = reset_first  # type: ignore[method-assign]  # a person is faster
 
     lake.turn()
 
-    assert (lake.state().loaded.last, lake.state().loaded.load_generation) == (BatchId(1, 0), 2)
+    assert (lake.state().load_progress.last_batch, lake.state().load_progress.load_generation) == (BatchId(1, 0), 2)
 
 
 def test_batches_left_out_by_a_person_never_land() -> None:
     lake = Lake()
     lake.turn(most=1)
 
-    lake.person.skip(ORDERS, BatchId(1, 2))
+    lake.person.skip_batches(ORDERS, BatchId(1, 2))
     lake.turn(compare=True)
 
     assert lake.ledger.order == ["1-1", "1-3"]
@@ -340,7 +357,9 @@ def test_a_mark_set_forward_leaves_batches_out_and_says_so() -> None:
     lake.turn(compare=True)
 
     assert lake.ledger.order == ["1-1", "1-3"]
-    assert [(str(span.after), str(span.upto)) for span in lake.state().loaded.skipped] == [("1-1", "1-2")]
+    assert [(str(span.after), str(span.up_to)) for span in lake.state().load_progress.skipped_batches] == [
+        ("1-1", "1-2")
+    ]
 
 
 def test_a_closed_generation_lands_before_the_next() -> None:
@@ -352,24 +371,24 @@ def test_a_closed_generation_lands_before_the_next() -> None:
     lake.turn()
 
     assert lake.ledger.order == ["1-1", "1-2", "1-3", "2-1"]
-    assert lake.state().loaded.last == BatchId(2, 1)
+    assert lake.state().load_progress.last_batch == BatchId(2, 1)
 
 
 def test_abandoned_batches_have_a_row_in_the_ledger_too() -> None:
     lake = Lake(batches=1)
-    world = World(mark=at(1, 1), source_identity="server-0", schema="s1")
-    script = Script(drafts=[lambda _: Draft(kind=Kind.REPAIR, world=world, high=world.mark)])
-    Extraction(lake.journal, lake.extracts, script).turn(RUN)
+    world = PlanBasis(mark=at(1, 1), source_identity="server-0", schema="s1")
+    script = Script(drafts=[lambda _: BatchDraft(kind=BatchKind.REPAIR, basis=world, high=world.mark)])
+    Extraction(lake.journal, lake.extracts, script).extract_next_batch(RUN)
 
     lake.turn()
 
     assert list(lake.ledger.rows.values()) == [3, 0]
-    assert lake.state().loaded.cursor == at(1, 1)
+    assert lake.state().load_progress.cursor == at(1, 1)
 
 
 def test_a_link_that_is_gone_stops_the_landing() -> None:
     lake = Lake()
-    del lake.store._kept[f"batches/{ORDERS.stem}/1-2.json"]
+    del lake.store._objects[f"batches/{ORDERS.stem}/1-2.json"]
 
     with pytest.raises(StateMissing, match=r"1-2\.json is gone"):
         lake.turn()
@@ -384,12 +403,12 @@ def test_a_link_that_does_not_follow_what_landed_before_is_refused(process: str)
     key = link_key(ORDERS, BatchId(1, 2))
     stored = lake.store.read(key)
     assert stored
-    other = replace(lake.landing.chain.required(BatchId(1, 2)), previous="f" * 64)
-    lake.store.replace(key, other.to_bytes(), seen=stored.revision)
-    landing = lake.landing if process == "the same" else Landing(lake.journal, lake.held, lake.ledger)
+    other = replace(lake.landing.chain.require_link(BatchId(1, 2)), previous="f" * 64)
+    lake.store.replace(key, other.to_bytes(), expected=stored.revision)
+    landing = lake.landing if process == "the same" else Loading(lake.journal, lake.held, lake.ledger)
 
     with pytest.raises(ChainBroken, match="1-2"):
-        landing.turn(RUN, most=1, compare=False)
+        landing.load_next_batches(RUN, max_batches=1, check_ledger=False)
 
     assert lake.ledger.order == ["1-1"]
 
@@ -399,7 +418,7 @@ def test_a_target_waits_for_the_first_extraction_of_its_stream() -> None:
     journal = Journal(store, Watermark)
     held = hold(make_process(store), journal, Stage.LOAD, SECOND)
 
-    assert Landing(journal, held, Ledger()).turn(RUN, most=1, compare=False) is NOTHING
+    assert Loading(journal, held, Ledger()).load_next_batches(RUN, max_batches=1, check_ledger=False) is NOTHING_LOADED
 
 
 def test_a_stage_held_without_a_watermark_is_named() -> None:
@@ -407,30 +426,32 @@ def test_a_stage_held_without_a_watermark_is_named() -> None:
     held = replace(lake.held, stream=type(ORDERS)(source="shop", database="shop", table="other"))
 
     with pytest.raises(StateMissing, match="has no watermark"):
-        Landing(lake.journal, held, lake.ledger).turn(RUN, most=1, compare=False)
+        Loading(lake.journal, held, lake.ledger).load_next_batches(RUN, max_batches=1, check_ledger=False)
 
 
 def test_a_failure_is_an_entry_and_moves_nothing() -> None:
     lake = Lake()
 
-    lake.landing.fail("locked", failure=Failure(message="locked", attempt=1, at=NOON, next_try=None))
+    lake.landing.record_failure(
+        "locked", failure=FailureRecord(message="locked", attempt=1, failed_at=NOON, retry_at=None)
+    )
 
-    entry = lake.journal.entry(ORDERS.stem, lake.state().revision)
+    entry = lake.journal.read_entry(ORDERS.stem, lake.state().revision)
     assert entry
-    assert (entry.note.change, entry.note.why, entry.note.epoch) == (Change.FAIL, "locked", 1)
-    assert lake.state().loaded.last == BatchId(1, 0)
+    assert (entry.note.change, entry.note.reason, entry.note.epoch) == (ChangeKind.FAIL, "locked", 1)
+    assert lake.state().load_progress.last_batch == BatchId(1, 0)
     assert lake.state().last_error == "locked"
 
 
 def test_two_targets_land_one_chain_apart() -> None:
     lake, other = Lake(), Ledger()
     held = hold(lake.process, lake.journal, Stage.LOAD, SECOND)
-    second = Landing(lake.journal, held, other)
+    second = Loading(lake.journal, held, other)
 
     lake.turn(most=1)
-    second.turn(Run(id="r9"), most=2, compare=False)
+    second.load_next_batches(Run(id="r9"), max_batches=2, check_ledger=False)
 
-    state = lake.journal.newest(SECOND.stem)
+    state = lake.journal.read_newest(SECOND.stem)
     assert state
-    assert (lake.state().loaded.last, state.loaded.last) == (BatchId(1, 1), BatchId(1, 2))
+    assert (lake.state().load_progress.last_batch, state.load_progress.last_batch) == (BatchId(1, 1), BatchId(1, 2))
     assert {key.stream for key in other.rows} == {SECOND}

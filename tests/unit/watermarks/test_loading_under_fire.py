@@ -12,12 +12,12 @@ from watermarks.batch import BatchId
 from watermarks.document import Stage, Watermark
 from watermarks.errors import Misuse
 from watermarks.history import Journal
-from watermarks.lease import Process
-from watermarks.loading import Brought, Cycle, Landing, LedgerKey
+from watermarks.lease import ProcessLease
+from watermarks.loading import BatchLoadResult, LedgerKey, LoadCycle, Loading
 from watermarks.names import StreamName
 from watermarks.operator import Operator
-from watermarks.progress import Extracted, Loaded, Run
-from watermarks.store import Revision, Stored
+from watermarks.progress import ExtractProgress, LoadProgress, Run
+from watermarks.store import Revision, StoredObject
 from watermarks.stores.memory import MemoryStore
 from watermarks.testing import ManualClock
 
@@ -30,24 +30,24 @@ class Twin:
         self.landed: list[str] = []
         self.most = 0
 
-    def land(self, cycle: Cycle) -> Mapping[BatchId, Brought]:
-        links = tuple(cycle.to_land(self.ledger.keys()))
+    def load(self, cycle: LoadCycle) -> Mapping[BatchId, BatchLoadResult]:
+        links = tuple(cycle.links_to_load(self.ledger.keys()))
         self.most = max(self.most, len(links))
         for link in links:
-            self.ledger[cycle.key(link.id)] = link.rows
+            self.ledger[cycle.ledger_key(link.id)] = link.rows
             self.landed.append(str(link.id))
-        held = ((link.id, self.ledger.get(cycle.key(link.id))) for link in cycle.due)
-        return {batch: Brought(rows=rows) for batch, rows in held if rows is not None}
+        held = ((link.id, self.ledger.get(cycle.ledger_key(link.id))) for link in cycle.due_links)
+        return {batch: BatchLoadResult(rows=rows) for batch, rows in held if rows is not None}
 
 
-def landing(store: MemoryStore, journal: Journal[Watermark], twin: Twin, stream: StreamName = STREAM) -> Landing:
-    process = Process(store, "l", clock=ManualClock())
+def landing(store: MemoryStore, journal: Journal[Watermark], twin: Twin, stream: StreamName = STREAM) -> Loading:
+    process = ProcessLease(store, "l", clock=ManualClock())
     process.renew()
-    return Landing(journal, process.acquire(stream, Stage.LOAD, journal), twin)
+    return Loading(journal, process.acquire(stream, Stage.LOAD, journal), twin)
 
 
-def drain(one: Landing) -> None:
-    while one.turn(Run(id="l"), most=3, compare=False).links:
+def drain(one: Loading) -> None:
+    while one.load_next_batches(Run(id="l"), max_batches=3, check_ledger=False).links:
         pass
 
 
@@ -56,7 +56,12 @@ def test_a_further_target_waits_for_the_first_extraction() -> None:
     store = MemoryStore()
     journal = Journal(store, Watermark, clock=ManualClock())
 
-    assert landing(store, journal, Twin(), STREAM.at("second")).turn(Run(id="l"), most=3, compare=True).links == ()
+    assert (
+        landing(store, journal, Twin(), STREAM.with_target("second"))
+        .load_next_batches(Run(id="l"), max_batches=3, check_ledger=True)
+        .links
+        == ()
+    )
 
 
 @pytest.mark.parametrize("after", [BatchId(2, 0), BatchId(7, 0)])
@@ -66,7 +71,7 @@ def test_a_target_is_not_set_to_a_generation_that_never_was(after: BatchId) -> N
     journal, _ = extraction(store, batches=2)
 
     with pytest.raises(Misuse):
-        Operator(journal=journal, who="ann", why="x").set_loaded(STREAM, after)
+        Operator(journal=journal, author="ann", reason="x").set_loaded(STREAM, after)
 
 
 class Asked(Collection[LedgerKey]):
@@ -88,12 +93,12 @@ class Asked(Collection[LedgerKey]):
 
 @pytest.mark.parametrize("age", [100, 100_000])
 def test_a_cycle_costs_the_same_at_any_age(age: int) -> None:
-    extracted = Extracted(generation=1, seq=age + 1)
-    half = Loaded(last=BatchId(1, age))
+    extracted = ExtractProgress(generation=1, seq=age + 1)
+    half = LoadProgress(last_batch=BatchId(1, age))
     ledger = Asked()
 
-    cycle = Cycle(stream=STREAM, epoch=1, half=half, extracted=extracted, due=(), chain=None)  # type: ignore[arg-type]
-    assert not list(cycle.to_land(ledger))
+    cycle = LoadCycle(stream=STREAM, epoch=1, load_progress=half, extract_progress=extracted, due_links=(), chain=None)  # type: ignore[arg-type]
+    assert not list(cycle.links_to_load(ledger))
 
     assert ledger.questions < 20
 
@@ -107,9 +112,9 @@ def restored(what: str) -> list[str]:
     drain(load)
     backup = dict(twin.ledger)
     for _ in range(4):
-        one.turn(Run(id="r"))
+        one.extract_next_batch(Run(id="r"))
     drain(load)
-    person = Operator(journal=journal, who="ann", why="x")
+    person = Operator(journal=journal, author="ann", reason="x")
     match what:
         case "nothing":
             pass
@@ -121,7 +126,7 @@ def restored(what: str) -> list[str]:
             drain(load)
     twin.ledger = backup
     twin.landed.clear()
-    load.turn(Run(id="l"), most=3, compare=True)
+    load.load_next_batches(Run(id="l"), max_batches=3, check_ledger=True)
     drain(load)
     return twin.landed
 
@@ -135,15 +140,15 @@ def test_files_are_counted_again_after_a_reset_was_taken_back() -> None:
     store = MemoryStore()
     journal, _ = extraction(store, batches=3)
     drain(landing(store, journal, Twin()))
-    person = Operator(journal=journal, who="ann", why="x")
-    before = journal.newest(STREAM.stem)
+    person = Operator(journal=journal, author="ann", reason="x")
+    before = journal.read_newest(STREAM.stem)
     assert before
-    assert before.loaded.folded == 3
+    assert before.load_progress.file_count == 3
 
     person.reset_loaded(STREAM)
     after = person.undo(STREAM)
 
-    assert (after.loaded.last, after.loaded.folded) == (before.loaded.last, 3)
+    assert (after.load_progress.last_batch, after.load_progress.file_count) == (before.load_progress.last_batch, 3)
 
 
 @dataclass
@@ -153,15 +158,15 @@ class Counted:
     inner: MemoryStore = field(default_factory=MemoryStore)
     links: int = 0
 
-    def read(self, key: str) -> Stored | None:
+    def read(self, key: str) -> StoredObject | None:
         self.links += key.startswith("batches/")
         return self.inner.read(key)
 
     def create(self, key: str, body: bytes) -> Revision:
         return self.inner.create(key, body)
 
-    def replace(self, key: str, body: bytes, *, seen: Revision) -> Revision:
-        return self.inner.replace(key, body, seen=seen)
+    def replace(self, key: str, body: bytes, *, expected: Revision) -> Revision:
+        return self.inner.replace(key, body, expected=expected)
 
     def list(self, prefix: str) -> Iterator[str]:
         return self.inner.list(prefix)
@@ -172,11 +177,11 @@ class Few(Twin):
 
     turns = 0
 
-    def land(self, cycle: Cycle) -> Mapping[BatchId, Brought]:
+    def load(self, cycle: LoadCycle) -> Mapping[BatchId, BatchLoadResult]:
         self.turns += 1
-        links = tuple(islice(cycle.to_land(self.ledger), 10))
-        self.ledger |= {cycle.key(link.id): link.rows for link in links}
-        return {link.id: Brought(rows=link.rows) for link in links}
+        links = tuple(islice(cycle.links_to_load(self.ledger), 10))
+        self.ledger |= {cycle.ledger_key(link.id): link.rows for link in links}
+        return {link.id: BatchLoadResult(rows=link.rows) for link in links}
 
 
 def test_what_a_ledger_lost_is_read_once_however_many_transactions_land_it() -> None:
@@ -186,13 +191,13 @@ def test_what_a_ledger_lost_is_read_once_however_many_transactions_land_it() -> 
     held = make_process(store, "e").acquire(STREAM, Stage.EXTRACT, journal)
     extract(journal, held, *(at(second, second) for second in range(1, lost + 1)))
     twin = Few()
-    one = Landing(journal, make_process(store, "l").acquire(STREAM, Stage.LOAD, journal), twin)
-    while one.turn(RUN, most=1000, compare=False).links:
+    one = Loading(journal, make_process(store, "l").acquire(STREAM, Stage.LOAD, journal), twin)
+    while one.load_next_batches(RUN, max_batches=1000, check_ledger=False).links:
         pass
     twin.ledger.clear()
     twin.turns = store.links = 0
 
-    while one.turn(RUN, most=1000, compare=True).again:
+    while one.load_next_batches(RUN, max_batches=1000, check_ledger=True).reloaded_batches:
         pass
 
     assert (twin.turns, len(twin.ledger)) == (lost // 10 + 1, lost)

@@ -8,22 +8,22 @@ from hypothesis import strategies as st
 from watermarks.batch import BatchId
 from watermarks.errors import Misuse
 from watermarks.names import (
-    LONGEST_KEY,
-    SYSTEM,
+    MAX_STEM_BYTES,
+    SYSTEM_STEM,
     BadName,
     StreamName,
     claim_key,
     document_key,
-    escape,
+    escape_name,
     history_key,
     history_prefix,
     link_key,
     owner_key,
     plan_key,
-    traces,
-    unescape,
+    trace_prefixes,
+    unescape_name,
 )
-from watermarks.stores.keys import LONGEST, check_key
+from watermarks.stores.keys import MAX_KEY_BYTES, check_key
 
 ORDERS = StreamName(source="main", database="shop", table="orders")
 SPOKEN = {
@@ -54,40 +54,40 @@ def streams_of(parts: st.SearchStrategy[str]) -> st.SearchStrategy[StreamName]:
     return st.builds(StreamName, source=parts, database=parts, table=parts, target=parts | st.just(""))
 
 
-streams = streams_of(names.filter(lambda name: name != SYSTEM))
+streams = streams_of(names.filter(lambda name: name != SYSTEM_STEM))
 near = streams_of(lookalikes)
 
 
 @pytest.mark.parametrize(("name", "written"), SPOKEN.items(), ids=map(ascii, SPOKEN))
 def test_a_name_is_written_with_all_but_plain_letters_escaped(name: str, written: str) -> None:
-    assert escape(name) == written
-    assert unescape(written) == name
+    assert escape_name(name) == written
+    assert unescape_name(written) == name
 
 
 @given(names)
 def test_any_name_comes_back_from_its_key(name: str) -> None:
-    assert unescape(escape(name)) == name
+    assert unescape_name(escape_name(name)) == name
 
 
 @given(names)
 def test_a_written_name_holds_nothing_that_parts_a_key(name: str) -> None:
-    assert re.fullmatch(r"(?:[A-Za-z0-9_-]|%[0-9A-F]{2})+", escape(name))
+    assert re.fullmatch(r"(?:[A-Za-z0-9_-]|%[0-9A-F]{2})+", escape_name(name))
 
 
 @given(st.text(st.sampled_from("aZ_.%/@25Ee\u00e9"), max_size=8))
 def test_what_is_read_as_a_name_is_written_like_that(text: str) -> None:
     """Else two keys would mean one stream, and each would have a document of its own."""
     try:
-        name = unescape(text)
+        name = unescape_name(text)
     except BadName:
         return
 
-    assert escape(name) == text
+    assert escape_name(name) == text
 
 
 def test_an_empty_name_is_refused() -> None:
     with pytest.raises(BadName, match="a name is empty") as caught:
-        escape("")
+        escape_name("")
 
     assert "Source, database and table" in caught.value.hint
 
@@ -96,7 +96,7 @@ def test_an_empty_name_is_refused() -> None:
 def test_a_lone_surrogate_is_no_text(name: str) -> None:
     """A file system's undecodable name arrives like this, and no store could hold it."""
     with pytest.raises(BadName, match="not Unicode text"):
-        escape(name)
+        escape_name(name)
 
 
 @pytest.mark.parametrize(
@@ -104,13 +104,13 @@ def test_a_lone_surrogate_is_no_text(name: str) -> None:
 )
 def test_what_no_name_is_written_like_is_refused(text: str) -> None:
     with pytest.raises(BadName, match="not the key of a name"):
-        unescape(text)
+        unescape_name(text)
 
 
 def test_a_key_that_is_no_text_is_refused_by_name() -> None:
     """A listing of a directory gives such keys where a file's name is no UTF-8."""
     with pytest.raises(BadName, match="is not the key of a name"):
-        StreamName.of_stem("main/shop.\udce9")
+        StreamName.from_stem("main/shop.\udce9")
 
 
 @pytest.mark.parametrize("part", ["source", "database", "table"])
@@ -124,17 +124,17 @@ def test_a_stream_has_all_three_names(part: str) -> None:
 def test_a_source_cannot_take_the_name_of_the_system_wide_default() -> None:
     """Its entries would lie under `history/_system/`, and pass for the traces of a default that was lost."""
     with pytest.raises(BadName, match="no source can be named '_system'") as caught:
-        StreamName(source=SYSTEM, database="shop", table="orders")
+        StreamName(source=SYSTEM_STEM, database="shop", table="orders")
 
     assert "another name" in caught.value.hint
-    assert not history_key(ORDERS.stem, 1).startswith(history_prefix(SYSTEM))
+    assert not history_key(ORDERS.stem, 1).startswith(history_prefix(SYSTEM_STEM))
 
 
 @pytest.mark.parametrize("part", ["database", "table", "target"])
 def test_any_other_name_may_be_that_of_the_default(part: str) -> None:
-    parts = {"source": "main", "database": "shop", "table": "orders"} | {part: SYSTEM}
+    parts = {"source": "main", "database": "shop", "table": "orders"} | {part: SYSTEM_STEM}
 
-    assert not history_key(StreamName(**parts).stem, 1).startswith(history_prefix(SYSTEM))
+    assert not history_key(StreamName(**parts).stem, 1).startswith(history_prefix(SYSTEM_STEM))
 
 
 def test_a_stem_parts_database_and_target_by_the_only_dot_and_at() -> None:
@@ -146,7 +146,7 @@ def test_a_stem_parts_database_and_target_by_the_only_dot_and_at() -> None:
 
 @given(streams)
 def test_a_stream_comes_back_from_its_stem(stream: StreamName) -> None:
-    assert StreamName.of_stem(stream.stem) == stream
+    assert StreamName.from_stem(stream.stem) == stream
 
 
 @given(near, near)
@@ -166,7 +166,7 @@ def test_names_that_join_alike_stay_apart() -> None:
 def test_a_table_named_like_a_target_is_not_that_target() -> None:
     table = StreamName(source="main", database="shop", table="orders@eu")
 
-    assert table.stem != ORDERS.at("eu").stem
+    assert table.stem != ORDERS.with_target("eu").stem
 
 
 @pytest.mark.parametrize(("mine", "its"), [*permutations(NEIGHBOURS, 2)])
@@ -176,21 +176,21 @@ def test_no_prefix_of_a_stream_matches_its_neighbour(mine: str, its: str) -> Non
     keys = (
         *(
             history_key(other.stem, 1),
-            history_key(other.at("eu").stem, 1),
+            history_key(other.with_target("eu").stem, 1),
             plan_key(other, "1-1"),
             link_key(other, "1-1"),
         ),
         *(f"data/{other.chain_stem}/2024/05/17/1-1/0-a.parquet", document_key(other.stem), claim_key(other, "load")),
     )
 
-    assert not [key for prefix in traces(one) for key in keys if key.startswith(prefix)]
+    assert not [key for prefix in trace_prefixes(one) for key in keys if key.startswith(prefix)]
 
 
 @given(near, near)
 def test_no_trace_of_one_chain_is_a_trace_of_another(one: StreamName, other: StreamName) -> None:
-    prefixes = traces(one)
+    prefixes = trace_prefixes(one)
 
-    shared = [prefix for prefix in prefixes if any(its.startswith(prefix) for its in traces(other))]
+    shared = [prefix for prefix in prefixes if any(its.startswith(prefix) for its in trace_prefixes(other))]
 
     assert bool(shared) is (one == other)
 
@@ -199,7 +199,7 @@ def test_no_trace_of_one_chain_is_a_trace_of_another(one: StreamName, other: Str
     "stem",
     [
         "",
-        SYSTEM,
+        SYSTEM_STEM,
         "main",
         "main/shop",
         "main/shop.",
@@ -219,16 +219,18 @@ def test_no_trace_of_one_chain_is_a_trace_of_another(one: StreamName, other: Str
 )
 def test_a_stem_that_nobody_wrote_is_refused(stem: str) -> None:
     with pytest.raises(BadName, match="is not the key of a"):
-        StreamName.of_stem(stem)
+        StreamName.from_stem(stem)
 
 
 def test_a_stem_may_take_nine_hundred_bytes() -> None:
-    room = LONGEST_KEY - len("s/d.")
+    room = MAX_STEM_BYTES - len("s/d.")
 
     longest = StreamName(source="s", database="d", table="t" * room)
 
-    assert len(longest.stem) == LONGEST_KEY
-    with pytest.raises(BadName, match=f"take {LONGEST_KEY + 1} bytes of a key, {LONGEST_KEY} are allowed") as caught:
+    assert len(longest.stem) == MAX_STEM_BYTES
+    with pytest.raises(
+        BadName, match=f"take {MAX_STEM_BYTES + 1} bytes of a key, {MAX_STEM_BYTES} are allowed"
+    ) as caught:
         StreamName(source="s", database="d", table="t" * (room + 1))
     assert "shorter name" in caught.value.hint
 
@@ -245,7 +247,7 @@ def test_the_longest_names_of_mysql_are_allowed() -> None:
 
 
 def test_every_key_of_the_longest_stem_is_a_key_of_any_store() -> None:
-    room = LONGEST_KEY - len("s/d.t@")
+    room = MAX_STEM_BYTES - len("s/d.t@")
     stream = StreamName(source="s", database="d", table="t", target="x" * room)
     chain = StreamName(source="s", database="d", table="t" * (room + 1))
     batch = BatchId(10**18 - 1, 10**18 - 1)
@@ -261,35 +263,35 @@ def test_every_key_of_the_longest_stem_is_a_key_of_any_store() -> None:
     for key in keys:
         check_key(key)
 
-    assert max(map(len, keys)) <= LONGEST
+    assert max(map(len, keys)) <= MAX_KEY_BYTES
 
 
 def test_a_stream_reads_like_a_path() -> None:
     assert str(ORDERS) == "main/shop.orders"
-    assert str(ORDERS.at("eu")) == "main/shop.orders@eu"
+    assert str(ORDERS.with_target("eu")) == "main/shop.orders@eu"
 
 
 def test_every_target_of_a_stream_has_one_chain() -> None:
-    further = ORDERS.at("eu")
+    further = ORDERS.with_target("eu")
 
     assert further.stem == "main/shop.orders@eu"
     assert further.chain_stem == ORDERS.chain_stem == ORDERS.stem
-    assert further.default == ORDERS
-    assert ORDERS.default is ORDERS
+    assert further.default_stream == ORDERS
+    assert ORDERS.default_stream is ORDERS
 
 
 def test_streams_have_an_order() -> None:
     later = StreamName(source="main", database="shop", table="orders_old")
 
-    assert sorted([later, ORDERS.at("eu"), ORDERS]) == [ORDERS, ORDERS.at("eu"), later]
+    assert sorted([later, ORDERS.with_target("eu"), ORDERS]) == [ORDERS, ORDERS.with_target("eu"), later]
 
 
 def test_every_object_has_its_place() -> None:
-    further = ORDERS.at("e.u")
+    further = ORDERS.with_target("e.u")
 
     assert document_key(ORDERS.stem) == "watermarks/main/shop.orders.json"
     assert document_key(further.stem) == "watermarks/main/shop.orders@e%2Eu.json"
-    assert document_key(SYSTEM) == "watermarks/_system.json"
+    assert document_key(SYSTEM_STEM) == "watermarks/_system.json"
     assert history_prefix(ORDERS.stem) == "history/main/shop.orders/"
     assert history_key(ORDERS.stem, 7) == "history/main/shop.orders/7.json"
     assert plan_key(further, BatchId(1, 42)) == "plans/main/shop.orders/1-42.json"
@@ -300,7 +302,7 @@ def test_every_object_has_its_place() -> None:
 
 
 def test_a_stream_is_traced_by_its_history_and_its_chain() -> None:
-    assert traces(ORDERS) == (
+    assert trace_prefixes(ORDERS) == (
         "history/main/shop.orders/",
         "plans/main/shop.orders/",
         "batches/main/shop.orders/",
@@ -310,7 +312,7 @@ def test_a_stream_is_traced_by_its_history_and_its_chain() -> None:
 
 def test_a_further_target_is_traced_by_its_own_history_alone() -> None:
     """The chain stands before a target is added: it must not pass for the target's lost document."""
-    assert traces(ORDERS.at("eu")) == ("history/main/shop.orders@eu/",)
+    assert trace_prefixes(ORDERS.with_target("eu")) == ("history/main/shop.orders@eu/",)
 
 
 def test_a_bad_name_is_the_callers_to_mend() -> None:

@@ -3,7 +3,7 @@
 import pytest
 from botocore.utils import parse_timestamp
 
-from watermarks.stores.s3 import instant
+from watermarks.stores.s3 import parse_s3_instant
 
 
 @pytest.mark.parametrize(
@@ -23,9 +23,9 @@ from watermarks.stores.s3 import instant
     ],
 )
 def test_an_instant_is_what_botocore_takes_it_for(told: str | float) -> None:
-    assert instant(told) == parse_timestamp(told)  # type: ignore[arg-type]  # its stubs know texts alone
+    assert parse_s3_instant(told) == parse_timestamp(told)  # type: ignore[arg-type]  # its stubs know texts alone
 
 
 def test_what_is_no_instant_is_refused_as_botocore_refuses_it() -> None:
     with pytest.raises(ValueError, match="never"):
-        instant("never")
+        parse_s3_instant("never")

@@ -1,35 +1,35 @@
 import pytest
 
 from watermarks.errors import AlreadyExists, OutcomeUnknown, StoreUnavailable
-from watermarks.store import ATTEMPTS, Revision, put_once
+from watermarks.store import MAX_PUT_ATTEMPTS, Revision, put_once
 from watermarks.stores.memory import MemoryStore
-from watermarks.testing import Fault, FaultyStore, Verb, on
+from watermarks.testing import FaultyStore, StoreFault, StoreOperation, script_faults
 
 MINE = b"mine, by its nonce"
 THEIRS = b"theirs, by its nonce"
 
 
 def test_a_lost_request_is_sent_again() -> None:
-    store = FaultyStore(MemoryStore(), on(Verb.CREATE, "a", Fault.LOST_REQUEST))
+    store = FaultyStore(MemoryStore(), script_faults(StoreOperation.CREATE, "a", StoreFault.LOST_REQUEST))
 
-    assert put_once(store, "a", MINE).ours
+    assert put_once(store, "a", MINE).is_ours
 
 
 def test_a_write_sent_twice_below_us_is_ours() -> None:
-    store = FaultyStore(MemoryStore(), on(Verb.CREATE, "a", Fault.TWICE))
+    store = FaultyStore(MemoryStore(), script_faults(StoreOperation.CREATE, "a", StoreFault.TWICE))
 
     kept = put_once(store, "a", MINE)
 
-    assert (kept.body, kept.ours) == (MINE, True)
+    assert (kept.body, kept.is_ours) == (MINE, True)
 
 
 def test_a_late_write_of_ours_changes_nothing_any_more() -> None:
-    store = FaultyStore(MemoryStore(), on(Verb.CREATE, "a", Fault.LATE))
+    store = FaultyStore(MemoryStore(), script_faults(StoreOperation.CREATE, "a", StoreFault.LATE))
 
     kept = put_once(store, "a", MINE)
 
-    assert kept.ours
-    assert store.deliver() is None
+    assert kept.is_ours
+    assert store.deliver_delayed_write() is None
     assert store.read("a") == store.inner.read("a")
 
 
@@ -37,13 +37,13 @@ def test_a_lost_refusal_is_found_to_be_one() -> None:
     inner = MemoryStore()
     inner.create("a", THEIRS)
 
-    kept = put_once(FaultyStore(inner, on(Verb.CREATE, "a", Fault.LOST_ANSWER)), "a", MINE)
+    kept = put_once(FaultyStore(inner, script_faults(StoreOperation.CREATE, "a", StoreFault.LOST_ANSWER)), "a", MINE)
 
-    assert (kept.body, kept.ours) == (THEIRS, False)
+    assert (kept.body, kept.is_ours) == (THEIRS, False)
 
 
 def test_a_store_that_is_down_at_once_has_written_nothing() -> None:
-    store = FaultyStore(MemoryStore(), on(Verb.CREATE, "a", Fault.DOWN))
+    store = FaultyStore(MemoryStore(), script_faults(StoreOperation.CREATE, "a", StoreFault.DOWN))
 
     with pytest.raises(StoreUnavailable):
         put_once(store, "a", MINE)
@@ -51,21 +51,25 @@ def test_a_store_that_is_down_at_once_has_written_nothing() -> None:
 
 def test_a_store_that_goes_down_leaves_the_earlier_write_in_doubt() -> None:
     """The first write is still on its way: to say that nothing was written would be to lose it."""
-    store = FaultyStore(MemoryStore(), on(Verb.CREATE, "a", Fault.LATE, Fault.DOWN))
+    store = FaultyStore(MemoryStore(), script_faults(StoreOperation.CREATE, "a", StoreFault.LATE, StoreFault.DOWN))
 
     with pytest.raises(OutcomeUnknown):
         put_once(store, "a", MINE)
 
-    assert store.deliver() == Revision("1")
+    assert store.deliver_delayed_write() == Revision("1")
 
 
 def test_a_question_without_an_answer_leaves_the_write_in_doubt() -> None:
-    store = FaultyStore(MemoryStore(), on(Verb.CREATE, "a", Fault.LOST_ANSWER), on(Verb.READ, "a", Fault.DOWN))
+    store = FaultyStore(
+        MemoryStore(),
+        script_faults(StoreOperation.CREATE, "a", StoreFault.LOST_ANSWER),
+        script_faults(StoreOperation.READ, "a", StoreFault.DOWN),
+    )
 
     with pytest.raises(OutcomeUnknown, match="the script says that the store is down"):
         put_once(store, "a", MINE)
 
-    assert put_once(store, "a", MINE).ours
+    assert put_once(store, "a", MINE).is_ours
 
 
 class Forgetful(MemoryStore):
@@ -76,7 +80,7 @@ class Forgetful(MemoryStore):
 
 
 def test_a_store_that_refuses_what_is_not_there_is_given_up() -> None:
-    with pytest.raises(OutcomeUnknown, match=f"written {ATTEMPTS} times") as caught:
+    with pytest.raises(OutcomeUnknown, match=f"written {MAX_PUT_ATTEMPTS} times") as caught:
         put_once(Forgetful(), "a", MINE)
 
     assert "If-None-Match" in caught.value.hint

@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.chain import NOON, ORDERS
-from watermarks.codec import Damaged, Foreign, TooNew, seal
+from watermarks.codec import DamagedDocument, DocumentTooNew, ForeignDocument, encode
 from watermarks.document import Watermark
-from watermarks.names import SYSTEM, document_key
-from watermarks.system_default import FORMAT, VERSION, SystemDefault
+from watermarks.names import SYSTEM_STEM, document_key
+from watermarks.system_default import FORMAT_VERSION, SYSTEM_DEFAULT_FORMAT_NAME, SystemDefault
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from watermarks.codec import Json
+    from watermarks.codec import JsonObject
 
-AT = document_key(SYSTEM)
+AT = document_key(SYSTEM_STEM)
 LATER = NOON + timedelta(hours=1)
 
 
@@ -23,13 +23,15 @@ def make_default(start: "datetime | None" = NOON, *, revision: int = 3) -> Syste
     return SystemDefault(revision=revision, start=start, created_at=NOON, updated_at=LATER)
 
 
-def read(body: bytes, *, stem: str = SYSTEM) -> SystemDefault:
-    return SystemDefault.of_bytes(body, at=AT, stem=stem)
+def read(body: bytes, *, stem: str = SYSTEM_STEM) -> SystemDefault:
+    return SystemDefault.from_bytes(body, location=AT, stem=stem)
 
 
-def resealed(changed: "Json") -> bytes:
-    fields = {**make_default().fields(), **changed}
-    return seal(FORMAT, VERSION, {name: value for name, value in fields.items() if value is not ...})
+def resealed(changed: "JsonObject") -> bytes:
+    fields = {**make_default().to_fields(), **changed}
+    return encode(
+        SYSTEM_DEFAULT_FORMAT_NAME, FORMAT_VERSION, {name: value for name, value in fields.items() if value is not ...}
+    )
 
 
 @pytest.mark.parametrize("start", [NOON.replace(microsecond=1), None], ids=["an instant", "none"])
@@ -54,28 +56,28 @@ def test_a_default_keeps_the_name_that_users_know() -> None:
 def test_a_revision_is_stamped_with_its_number_and_its_moment() -> None:
     default = make_default(revision=3)
 
-    stamped = default.stamped(4, at=LATER)
+    stamped = default.with_revision(4, updated_at=LATER)
 
     assert (stamped.revision, stamped.updated_at) == (4, LATER)
-    assert (stamped.start, stamped.created_at, stamped.stem) == (NOON, NOON, SYSTEM)
+    assert (stamped.start, stamped.created_at, stamped.stem) == (NOON, NOON, SYSTEM_STEM)
     assert default.revision == 3
 
 
 def test_there_is_one_default_in_one_place() -> None:
-    with pytest.raises(Foreign, match="cannot be the system-wide default"):
+    with pytest.raises(ForeignDocument, match="cannot be the system-wide default"):
         read(make_default().to_bytes(), stem=ORDERS.stem)
 
 
 def test_a_default_is_no_watermark_and_a_watermark_no_default() -> None:
-    with pytest.raises(Foreign):
-        Watermark.of_bytes(make_default().to_bytes(), at=AT, stem=SYSTEM)
-    with pytest.raises(Foreign):
-        read(Watermark.new(ORDERS, at=NOON).to_bytes())
+    with pytest.raises(ForeignDocument):
+        Watermark.from_bytes(make_default().to_bytes(), location=AT, stem=SYSTEM_STEM)
+    with pytest.raises(ForeignDocument):
+        read(Watermark.new(ORDERS, created_at=NOON).to_bytes())
 
 
 def test_a_default_of_a_later_version_is_refused() -> None:
-    with pytest.raises(TooNew):
-        read(seal(FORMAT, VERSION + 1, make_default().fields()))
+    with pytest.raises(DocumentTooNew):
+        read(encode(SYSTEM_DEFAULT_FORMAT_NAME, FORMAT_VERSION + 1, make_default().to_fields()))
 
 
 @pytest.mark.parametrize(
@@ -93,13 +95,13 @@ def test_a_default_of_a_later_version_is_refused() -> None:
     ],
     ids=str,
 )
-def test_a_default_that_cannot_be_is_damaged(changed: "Json") -> None:
+def test_a_default_that_cannot_be_is_damaged(changed: "JsonObject") -> None:
     """Never taken for none: streams would begin at the first row, or at `now`."""
-    with pytest.raises(Damaged, match=AT):
+    with pytest.raises(DamagedDocument, match=AT):
         read(resealed(changed))
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"2024-05-17T12:00:00", b"\x00"])
 def test_what_is_no_document_is_unreadable(body: bytes) -> None:
-    with pytest.raises((Damaged, Foreign), match=AT):
+    with pytest.raises((DamagedDocument, ForeignDocument), match=AT):
         read(body)

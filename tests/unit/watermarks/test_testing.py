@@ -6,13 +6,13 @@ import pytest
 from watermarks.errors import AlreadyExists, Misuse, OutcomeUnknown, StaleRevision, StoreUnavailable
 from watermarks.store import Revision, Store
 from watermarks.stores.memory import MemoryStore
-from watermarks.testing import NOON, Fault, FaultyStore, ManualClock, StoreContract, Verb, on
+from watermarks.testing import NOON, FaultyStore, ManualClock, StoreContract, StoreFault, StoreOperation, script_faults
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from watermarks.clock import Clock
-    from watermarks.testing import Call
+    from watermarks.testing import StoreCall
 
 
 class TestFaultyStoreWithoutScripts(StoreContract):
@@ -51,16 +51,16 @@ def test_a_manual_clock_never_runs_back() -> None:
         ManualClock().advance(-1)
 
 
-@pytest.mark.parametrize("verb", list(Verb))
-def test_a_store_that_is_down_changes_nothing(verb: Verb) -> None:
+@pytest.mark.parametrize("verb", list(StoreOperation))
+def test_a_store_that_is_down_changes_nothing(verb: StoreOperation) -> None:
     inner = MemoryStore()
     seen = inner.create("a", b"first")
-    store = FaultyStore(inner, lambda call: Fault.DOWN if call.verb is verb else None)
-    acts: dict[Verb, Callable[[], object]] = {
-        Verb.READ: lambda: store.read("a"),
-        Verb.CREATE: lambda: store.create("b", b"x"),
-        Verb.REPLACE: lambda: store.replace("a", b"second", seen=seen),
-        Verb.LIST: lambda: [*store.list("")],
+    store = FaultyStore(inner, lambda call: StoreFault.DOWN if call.operation is verb else None)
+    acts: dict[StoreOperation, Callable[[], object]] = {
+        StoreOperation.READ: lambda: store.read("a"),
+        StoreOperation.CREATE: lambda: store.create("b", b"x"),
+        StoreOperation.REPLACE: lambda: store.replace("a", b"second", expected=seen),
+        StoreOperation.LIST: lambda: [*store.list("")],
     }
 
     with pytest.raises(StoreUnavailable):
@@ -70,7 +70,7 @@ def test_a_store_that_is_down_changes_nothing(verb: Verb) -> None:
 
 
 def test_a_lost_request_changes_nothing() -> None:
-    store = FaultyStore(MemoryStore(), on(Verb.CREATE, "a", Fault.LOST_REQUEST))
+    store = FaultyStore(MemoryStore(), script_faults(StoreOperation.CREATE, "a", StoreFault.LOST_REQUEST))
 
     with pytest.raises(OutcomeUnknown):
         store.create("a", b"first")
@@ -80,7 +80,7 @@ def test_a_lost_request_changes_nothing() -> None:
 
 
 def test_a_lost_answer_hides_a_write() -> None:
-    store = FaultyStore(MemoryStore(), on(Verb.CREATE, "a", Fault.LOST_ANSWER))
+    store = FaultyStore(MemoryStore(), script_faults(StoreOperation.CREATE, "a", StoreFault.LOST_ANSWER))
 
     with pytest.raises(OutcomeUnknown):
         store.create("a", b"first")
@@ -89,7 +89,7 @@ def test_a_lost_answer_hides_a_write() -> None:
 
 
 def test_a_lost_answer_hides_a_refusal() -> None:
-    store = FaultyStore(MemoryStore(), on(Verb.CREATE, "a", None, Fault.LOST_ANSWER))
+    store = FaultyStore(MemoryStore(), script_faults(StoreOperation.CREATE, "a", None, StoreFault.LOST_ANSWER))
     store.create("a", b"first")
 
     with pytest.raises(OutcomeUnknown):
@@ -99,35 +99,41 @@ def test_a_lost_answer_hides_a_refusal() -> None:
 
 
 def test_a_write_sent_twice_gets_the_second_answer() -> None:
-    store = FaultyStore(MemoryStore(), on(Verb.CREATE, "a", Fault.TWICE), on(Verb.REPLACE, "a", Fault.TWICE))
+    store = FaultyStore(
+        MemoryStore(),
+        script_faults(StoreOperation.CREATE, "a", StoreFault.TWICE),
+        script_faults(StoreOperation.REPLACE, "a", StoreFault.TWICE),
+    )
 
     with pytest.raises(AlreadyExists):
         store.create("a", b"first")
     there = store.read("a")
     assert there is not None
     with pytest.raises(StaleRevision):
-        store.replace("a", b"second", seen=there.revision)
+        store.replace("a", b"second", expected=there.revision)
 
     assert body(store, "a") == b"second"
 
 
 def test_a_late_write_arrives_when_told() -> None:
-    store = FaultyStore(MemoryStore(), on(Verb.CREATE, "a", Fault.LATE, Fault.LATE))
+    store = FaultyStore(MemoryStore(), script_faults(StoreOperation.CREATE, "a", StoreFault.LATE, StoreFault.LATE))
     for content in (b"first", b"second"):
         with pytest.raises(OutcomeUnknown):
             store.create("a", content)
-    assert (store.held, store.read("a")) == (2, None)
+    assert (store.delayed_write_count, store.read("a")) == (2, None)
 
-    first, second = store.deliver(), store.deliver()
+    first, second = store.deliver_delayed_write(), store.deliver_delayed_write()
 
-    assert (first, second, store.held) == (Revision("1"), None, 0)
+    assert (first, second, store.delayed_write_count) == (Revision("1"), None, 0)
     assert body(store, "a") == b"first"
     with pytest.raises(Misuse):
-        store.deliver()
+        store.deliver_delayed_write()
 
 
 def test_a_stale_list_is_that_of_last_time() -> None:
-    store = FaultyStore(MemoryStore(), on(Verb.LIST, "", Fault.STALE_LIST, None, Fault.STALE_LIST))
+    store = FaultyStore(
+        MemoryStore(), script_faults(StoreOperation.LIST, "", StoreFault.STALE_LIST, None, StoreFault.STALE_LIST)
+    )
     store.create("a", b"x")
     never, fresh = [*store.list("")], [*store.list("")]
     store.create("b", b"x")
@@ -136,23 +142,23 @@ def test_a_stale_list_is_that_of_last_time() -> None:
 
 
 def test_calls_are_counted_by_verb_and_key() -> None:
-    calls: list[Call] = []
+    calls: list[StoreCall] = []
     store = FaultyStore(MemoryStore(), calls.append)
     store.read("a")
     store.create("a", b"x")
     store.read("b")
     store.read("a")
 
-    assert [(call.verb, call.key, call.number) for call in calls] == [
-        (Verb.READ, "a", 1),
-        (Verb.CREATE, "a", 1),
-        (Verb.READ, "b", 1),
-        (Verb.READ, "a", 2),
+    assert [(call.operation, call.key, call.number) for call in calls] == [
+        (StoreOperation.READ, "a", 1),
+        (StoreOperation.CREATE, "a", 1),
+        (StoreOperation.READ, "b", 1),
+        (StoreOperation.READ, "a", 2),
     ]
 
 
 def test_a_fault_that_cannot_be_is_refused_by_name() -> None:
-    store = FaultyStore(MemoryStore(), on(Verb.READ, "a", Fault.LATE))
+    store = FaultyStore(MemoryStore(), script_faults(StoreOperation.READ, "a", StoreFault.LATE))
 
     with pytest.raises(Misuse, match="read cannot meet"):
         store.read("a")

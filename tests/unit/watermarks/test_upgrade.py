@@ -3,8 +3,8 @@ from typing import Any
 import pytest
 
 from watermarks import upgrade
-from watermarks.document import VERSION
-from watermarks.upgrade import upgraded
+from watermarks.document import FORMAT_VERSION
+from watermarks.upgrade import upgrade_fields
 
 
 def rename_job(fields: dict[str, Any]) -> dict[str, Any]:
@@ -21,19 +21,19 @@ def two_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_current_document_is_left_as_it_is() -> None:
-    fields = {"format_version": VERSION, "stream": "orders"}
+    fields = {"format_version": FORMAT_VERSION, "stream": "orders"}
 
-    assert upgraded(fields) == {"format_version": VERSION, "stream": "orders"}
+    assert upgrade_fields(fields) == {"format_version": FORMAT_VERSION, "stream": "orders"}
 
 
 def test_every_older_version_has_a_step_and_no_step_leads_beyond_the_current_one() -> None:
     """Forgotten, it would leave documents that no version can read."""
-    assert set(upgrade.STEPS) == set(range(1, VERSION))
+    assert set(upgrade.UPGRADE_STEPS) == set(range(1, FORMAT_VERSION))
 
 
 @pytest.mark.usefixtures("two_steps")
 def test_an_older_document_goes_through_every_step_in_turn() -> None:
-    assert upgraded({"format_version": 1, "job": "orders"}) == {
+    assert upgrade_fields({"format_version": 1, "job": "orders"}) == {
         "format_version": 3,
         "stream": "orders",
         "zone": "UTC for orders",
@@ -42,7 +42,7 @@ def test_an_older_document_goes_through_every_step_in_turn() -> None:
 
 @pytest.mark.usefixtures("two_steps")
 def test_a_document_between_two_versions_goes_through_the_later_step_alone() -> None:
-    assert upgraded({"format_version": 2, "stream": "orders", "job": "kept"}) == {
+    assert upgrade_fields({"format_version": 2, "stream": "orders", "job": "kept"}) == {
         "format_version": 3,
         "stream": "orders",
         "job": "kept",
@@ -54,6 +54,6 @@ def test_a_document_between_two_versions_goes_through_the_later_step_alone() -> 
 def test_an_upgrade_leaves_what_was_read_untouched() -> None:
     fields = {"format_version": 1, "job": "orders"}
 
-    upgraded(fields)
+    upgrade_fields(fields)
 
     assert fields == {"format_version": 1, "job": "orders"}

@@ -7,10 +7,10 @@ from typing import Final
 
 from syncd.sandbox.redshift.refusal import NOT_SUPPORTED, Refusal, not_in_stand_in, not_supported, syntax_error
 from syncd.sandbox.redshift.sql.identifiers import LongNames
-from syncd.sandbox.redshift.sql.plan import Plan
-from syncd.sandbox.redshift.sql.tokens import Kind, Reader
+from syncd.sandbox.redshift.sql.plan import StatementPlan
+from syncd.sandbox.redshift.sql.tokens import TokenKind, TokenReader
 
-NOT_FOR_PARQUET: Final = frozenset(
+NOT_FOR_PARQUET_OPTIONS: Final = frozenset(
     """
     REGION COMPUPDATE COMPROWS TRUNCATECOLUMNS ACCEPTANYDATE DELIMITER GZIP BZIP2 LZOP ZSTD NULL TIMEFORMAT
     DATEFORMAT EMPTYASNULL BLANKSASNULL ESCAPE REMOVEQUOTES QUOTE IGNOREHEADER IGNOREBLANKLINES IGNOREALLERRORS
@@ -19,13 +19,15 @@ NOT_FOR_PARQUET: Final = frozenset(
     """.split()
 )
 OTHER_FORMATS: Final = frozenset({"CSV", "JSON", "AVRO", "ORC", "SHAPEFILE", "FIXEDWIDTH"})
-ROLE: Final = re.compile(r"arn:aws[\w-]*:iam::\d{12}:role/[\w+=,.@/-]+")
-PAIRS: Final = re.compile(r"aws_iam_role=(.+)|aws_access_key_id=[^;]+;aws_secret_access_key=[^;]+(;token=[^;]+)?")
-LOCATION: Final = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(.*)", re.DOTALL)
+ROLE_PATTERN: Final = re.compile(r"arn:aws[\w-]*:iam::\d{12}:role/[\w+=,.@/-]+")
+CREDENTIALS_PATTERN: Final = re.compile(
+    r"aws_iam_role=(.+)|aws_access_key_id=[^;]+;aws_secret_access_key=[^;]+(;token=[^;]+)?"
+)
+LOCATION_PATTERN: Final = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(.*)", re.DOTALL)
 
 
 @dataclass(slots=True)
-class Load:
+class CopyStatement:
     """A COPY statement, read."""
 
     table: tuple[str, ...]
@@ -41,125 +43,125 @@ class Load:
     invalid_character: str = ""
 
 
-def plan_copy(reader: Reader, _: LongNames) -> Plan:
+def plan_copy(reader: TokenReader, _: LongNames) -> StatementPlan:
     reader.expect("COPY")
-    table = reader.relation()
-    columns = reader.names() if reader.sees_mark("(") else []
-    if reader.takes("TO"):
+    table = reader.read_relation()
+    columns = reader.read_names() if reader.is_mark_next("(") else []
+    if reader.accept("TO"):
         raise syntax_error("TO")
     reader.expect("FROM")
-    if reader.sees("STDIN"):
+    if reader.is_next("STDIN"):
         raise not_supported("COPY FROM STDIN is not supported")
-    load = Load(table, columns, reader.string())
-    while not reader.done:
-        _option(reader, load)
-    check(load)
+    load = CopyStatement(table, columns, reader.read_string())
+    while not reader.is_done:
+        _read_option(reader, load)
+    check_copy(load)
 
-    from syncd.sandbox.redshift.copy.copy_load import carry_out  # pyarrow is read when first needed
+    from syncd.sandbox.redshift.copy.copy_load import run_copy  # pyarrow is read when first needed
 
-    return Plan(program=lambda desk: carry_out(desk, load))
+    return StatementPlan(program=lambda desk: run_copy(desk, load))
 
 
-def check(load: Load) -> None:
+def check_copy(copy: CopyStatement) -> None:
     """Refuse a load that lacks what it must have."""
-    if not load.parquet:
+    if not copy.parquet:
         raise not_in_stand_in("COPY of a format other than PARQUET")
-    if not load.credentials:
+    if not copy.credentials:
         raise Refusal(NOT_SUPPORTED, "COPY requires IAM_ROLE or CREDENTIALS to read from S3")
-    if not LOCATION.fullmatch(load.location):
-        raise Refusal("XX000", f"The S3 location '{load.location}' is not valid: it must begin with s3:// and a bucket")
-    if len(set(load.columns)) != len(load.columns):
-        twice = next(c for c in load.columns if load.columns.count(c) > 1)
+    if not LOCATION_PATTERN.fullmatch(copy.location):
+        raise Refusal("XX000", f"The S3 location '{copy.location}' is not valid: it must begin with s3:// and a bucket")
+    if len(set(copy.columns)) != len(copy.columns):
+        twice = next(c for c in copy.columns if copy.columns.count(c) > 1)
         raise Refusal("42701", f'column "{twice}" specified more than once')
 
 
-def _option(reader: Reader, load: Load) -> None:
+def _read_option(reader: TokenReader, copy: CopyStatement) -> None:
     token = reader.next()
-    read = OPTIONS.get(token.text) if token.kind is Kind.WORD else None
+    read = OPTION_READERS.get(token.text) if token.kind is TokenKind.WORD else None
     if read is not None:
-        read(reader, load)
+        read(reader, copy)
     elif token.is_word("JOB"):
         raise not_in_stand_in("COPY JOB")
-    elif token.kind is Kind.WORD and token.text in NOT_FOR_PARQUET:
-        raise not_for_parquet(token.text)
+    elif token.kind is TokenKind.WORD and token.text in NOT_FOR_PARQUET_OPTIONS:
+        raise not_for_parquet_error(token.text)
     else:
         raise syntax_error(token.raw)
 
 
-def not_for_parquet(word: str) -> Refusal:
+def not_for_parquet_error(word: str) -> Refusal:
     return not_supported(f"{word} argument is not supported for PARQUET based COPY")
 
 
-def _format(reader: Reader, load: Load) -> None:
-    reader.takes("AS")
+def _read_format(reader: TokenReader, copy: CopyStatement) -> None:
+    reader.accept("AS")
     token = reader.next()
     if token.text in OTHER_FORMATS:
         raise not_in_stand_in(f"COPY of {token.text}")
     if not token.is_word("PARQUET"):
         raise syntax_error(token.raw)
-    load.parquet = True
+    copy.parquet = True
 
 
-def _parquet(_: Reader, load: Load) -> None:
-    load.parquet = True
+def _read_parquet(_: TokenReader, copy: CopyStatement) -> None:
+    copy.parquet = True
 
 
-def _manifest(_: Reader, load: Load) -> None:
-    load.manifest = True
+def _read_manifest(_: TokenReader, copy: CopyStatement) -> None:
+    copy.manifest = True
 
 
-def _fill_record(_: Reader, load: Load) -> None:
-    load.fill_record = True
+def _read_fill_record(_: TokenReader, copy: CopyStatement) -> None:
+    copy.fill_record = True
 
 
-def _explicit_ids(_: Reader, load: Load) -> None:
-    load.explicit_ids = True
+def _read_explicit_ids(_: TokenReader, copy: CopyStatement) -> None:
+    copy.explicit_ids = True
 
 
-def _serialize(_: Reader, load: Load) -> None:
-    load.serialize_to_json = True
+def _read_serialize(_: TokenReader, copy: CopyStatement) -> None:
+    copy.serialize_to_json = True
 
 
-def _statistics(reader: Reader, load: Load) -> None:
-    load.statistics = True
+def _read_statistics(reader: TokenReader, copy: CopyStatement) -> None:
+    copy.statistics = True
     for word in ("ON", "OFF", "TRUE", "FALSE"):
-        if reader.takes(word):
+        if reader.accept(word):
             return
 
 
-def _errors(reader: Reader, _: Load) -> None:
-    reader.takes("AS")
-    if reader.number() > 0:
-        raise not_for_parquet("MAXERROR")
+def _read_max_errors(reader: TokenReader, _: CopyStatement) -> None:
+    reader.accept("AS")
+    if reader.read_number() > 0:
+        raise not_for_parquet_error("MAXERROR")
 
 
-def _invalid_characters(reader: Reader, load: Load) -> None:
-    reader.takes("AS")
+def _read_invalid_character(reader: TokenReader, copy: CopyStatement) -> None:
+    reader.accept("AS")
     token = reader.peek()
-    load.invalid_character = "?"
-    if token is not None and token.kind is Kind.STRING:
-        load.invalid_character = reader.string()
-    if len(load.invalid_character) != 1 or not load.invalid_character.isascii():
+    copy.invalid_character = "?"
+    if token is not None and token.kind is TokenKind.STRING:
+        copy.invalid_character = reader.read_string()
+    if len(copy.invalid_character) != 1 or not copy.invalid_character.isascii():
         raise Refusal("22023", "ACCEPTINVCHARS takes one ASCII character")
 
 
-def _role(reader: Reader, load: Load) -> None:
-    if reader.takes("DEFAULT"):
-        _authorise(load, "IAM_ROLE default")
+def _read_role(reader: TokenReader, copy: CopyStatement) -> None:
+    if reader.accept("DEFAULT"):
+        _set_credentials(copy, "IAM_ROLE default")
         return
-    reader.takes("AS")
-    _authorise(load, _checked_role(reader.string()))
+    reader.accept("AS")
+    _set_credentials(copy, _require_role_arn(reader.read_string()))
 
 
-def _checked_role(text: str) -> str:
-    if not all(ROLE.fullmatch(arn) for arn in text.split(",")):
+def _require_role_arn(text: str) -> str:
+    if not all(ROLE_PATTERN.fullmatch(arn) for arn in text.split(",")):
         raise Refusal("XX000", "Invalid IAM role ARN", "code: 8001, context: the role is not written as an ARN")
     return text
 
 
-def _pairs(reader: Reader, load: Load) -> None:
-    reader.takes("AS")
-    found = PAIRS.fullmatch(reader.string())
+def _read_credentials(reader: TokenReader, copy: CopyStatement) -> None:
+    reader.accept("AS")
+    found = CREDENTIALS_PATTERN.fullmatch(reader.read_string())
     if found is None:
         raise Refusal(
             "XX000",
@@ -167,39 +169,39 @@ def _pairs(reader: Reader, load: Load) -> None:
             " 'aws_access_key_id=...;aws_secret_access_key=...[;token=...]'",
         )
     if found.group(1):
-        _checked_role(found.group(1))
-    _authorise(load, "CREDENTIALS")
+        _require_role_arn(found.group(1))
+    _set_credentials(copy, "CREDENTIALS")
 
 
-def _keys(reader: Reader, load: Load) -> None:
-    reader.takes("AS")
-    reader.string()
+def _read_access_keys(reader: TokenReader, copy: CopyStatement) -> None:
+    reader.accept("AS")
+    reader.read_string()
     reader.expect("SECRET_ACCESS_KEY")
-    reader.takes("AS")
-    reader.string()
-    if reader.takes("SESSION_TOKEN"):
-        reader.takes("AS")
-        reader.string()
-    _authorise(load, "ACCESS_KEY_ID")
+    reader.accept("AS")
+    reader.read_string()
+    if reader.accept("SESSION_TOKEN"):
+        reader.accept("AS")
+        reader.read_string()
+    _set_credentials(copy, "ACCESS_KEY_ID")
 
 
-def _authorise(load: Load, how: str) -> None:
-    if load.credentials:
+def _set_credentials(copy: CopyStatement, how: str) -> None:
+    if copy.credentials:
         raise Refusal("42601", "conflicting or redundant options: IAM_ROLE and CREDENTIALS exclude each other")
-    load.credentials.append(how)
+    copy.credentials.append(how)
 
 
-OPTIONS: Final[dict[str, Callable[[Reader, Load], None]]] = {
-    "FORMAT": _format,
-    "PARQUET": _parquet,
-    "MANIFEST": _manifest,
-    "FILLRECORD": _fill_record,
-    "EXPLICIT_IDS": _explicit_ids,
-    "SERIALIZETOJSON": _serialize,
-    "STATUPDATE": _statistics,
-    "MAXERROR": _errors,
-    "ACCEPTINVCHARS": _invalid_characters,
-    "IAM_ROLE": _role,
-    "CREDENTIALS": _pairs,
-    "ACCESS_KEY_ID": _keys,
+OPTION_READERS: Final[dict[str, Callable[[TokenReader, CopyStatement], None]]] = {
+    "FORMAT": _read_format,
+    "PARQUET": _read_parquet,
+    "MANIFEST": _read_manifest,
+    "FILLRECORD": _read_fill_record,
+    "EXPLICIT_IDS": _read_explicit_ids,
+    "SERIALIZETOJSON": _read_serialize,
+    "STATUPDATE": _read_statistics,
+    "MAXERROR": _read_max_errors,
+    "ACCEPTINVCHARS": _read_invalid_character,
+    "IAM_ROLE": _read_role,
+    "CREDENTIALS": _read_credentials,
+    "ACCESS_KEY_ID": _read_access_keys,
 }

@@ -12,26 +12,33 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from syncd.sandbox.redshift.copy.scan_errors import DATA, INVALID_TEXT, TOO_LARGE, LoadRefused, null_value, scan_error
+from syncd.sandbox.redshift.copy.scan_errors import (
+    DATA_ERROR,
+    INVALID_TEXT_ERROR,
+    TOO_LARGE_ERROR,
+    CopyRefused,
+    null_value_error,
+    scan_error,
+)
 from syncd.sandbox.redshift.copy.target_columns import TargetColumn
 from syncd.sandbox.redshift.refusal import not_in_stand_in
 
 BATCH_ROWS: Final = 16384
-READ_BYTES: Final = 8 << 20
+READ_BUFFER_BYTES: Final = 8 << 20
 WHOLE_GROUP: Final = 64 << 20
-LONGEST_ROW: Final = 4 << 20
-LONGEST_STRING: Final = 65535
+MAX_ROW_BYTES: Final = 4 << 20
+MAX_STRING_BYTES: Final = 65535
 EIGHT_BYTE_DIGITS: Final = 19
-MOST_IN_EIGHT_BYTES: Final = 2**63 - 1
-FIRST_INSTANT: Final = -62_135_596_800_000_000  # 0001-01-01 in microseconds
-LAST_INSTANT: Final = 253_402_300_799_999_999  # the end of 9999
-FIRST_DAY: Final = -719_162
-LAST_DAY: Final = 2_932_896
-AS_CSV: Final = pyarrow.csv.WriteOptions(include_header=False, quoting_style="needed")
+MAX_EIGHT_BYTE_NUMBER: Final = 2**63 - 1
+FIRST_INSTANT_MICROSECONDS: Final = -62_135_596_800_000_000  # 0001-01-01 in microseconds
+LAST_INSTANT_MICROSECONDS: Final = 253_402_300_799_999_999  # the end of 9999
+FIRST_EPOCH_DAY: Final = -719_162
+LAST_EPOCH_DAY: Final = 2_932_896
+CSV_OPTIONS: Final = pyarrow.csv.WriteOptions(include_header=False, quoting_style="needed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filling:
+class RowWriteOptions:
     """How the rows of one file are to be written."""
 
     columns: Sequence[TargetColumn]
@@ -40,7 +47,7 @@ class Filling:
     file: str
 
 
-class ParquetSource:
+class ParquetReader:
     """A Parquet file on S3, read row group by row group.
 
     A group is fetched in one piece, which spares requests, unless it is so large that memory would show it.
@@ -48,47 +55,47 @@ class ParquetSource:
 
     def __init__(self, stream: Any) -> None:  # pyarrow gives no types
         self._stream = stream
-        self.whole = pq.ParquetFile(stream, pre_buffer=True, coerce_int96_timestamp_unit="us")
+        self.file = pq.ParquetFile(stream, pre_buffer=True, coerce_int96_timestamp_unit="us")
 
-    def batches(self) -> Iterator[Any]:
+    def read_batches(self) -> Iterator[Any]:
         pieces = None
-        for group in range(self.whole.num_row_groups):
-            file = self.whole
-            if self._size(group) > WHOLE_GROUP:
-                pieces = pieces or self._in_pieces()
+        for group in range(self.file.num_row_groups):
+            file = self.file
+            if self._group_bytes(group) > WHOLE_GROUP:
+                pieces = pieces or self._open_buffered()
                 file = pieces
             yield from file.iter_batches(batch_size=BATCH_ROWS, row_groups=[group])
 
-    def _size(self, group: int) -> int:
-        told = self.whole.metadata.row_group(group)
+    def _group_bytes(self, group: int) -> int:
+        told = self.file.metadata.row_group(group)
         return sum(told.column(place).total_compressed_size for place in range(told.num_columns))
 
-    def _in_pieces(self) -> Any:  # as above
+    def _open_buffered(self) -> Any:  # as above
         return pq.ParquetFile(
             self._stream,
-            metadata=self.whole.metadata,
-            buffer_size=READ_BYTES,
+            metadata=self.file.metadata,
+            buffer_size=READ_BUFFER_BYTES,
             pre_buffer=False,
             coerce_int96_timestamp_unit="us",
         )
 
 
-def csv_of(file: "ParquetSource", filling: Filling) -> Iterator[tuple[int, memoryview]]:
+def read_csv_pieces(file: "ParquetReader", options: RowWriteOptions) -> Iterator[tuple[int, memoryview]]:
     """The file's rows in pieces: how many, and their CSV; memory does not grow with the file."""
-    for batch in file.batches():
+    for batch in file.read_batches():
         arrays = [
-            _column(_plainly(array), column, filling)
-            for array, column in zip(batch.columns, filling.columns, strict=False)
+            _write_column(_physical_values(array), column, options)
+            for array, column in zip(batch.columns, options.columns, strict=False)
         ]
-        arrays += [pa.nulls(batch.num_rows)] * (len(filling.columns) - len(arrays))
-        _check_row_size([_measured(*pair) for pair in zip(batch.columns, arrays, strict=False)], filling.file)
+        arrays += [pa.nulls(batch.num_rows)] * (len(options.columns) - len(arrays))
+        _check_row_size([_array_to_measure(*pair) for pair in zip(batch.columns, arrays, strict=False)], options.file)
         sink = pa.BufferOutputStream()
         table = pa.RecordBatch.from_arrays(arrays, names=[f"c{i}" for i in range(len(arrays))])
-        pyarrow.csv.write_csv(table, sink, AS_CSV)
+        pyarrow.csv.write_csv(table, sink, CSV_OPTIONS)
         yield batch.num_rows, memoryview(sink.getvalue())
 
 
-def _plainly(array: Any) -> Any:  # as above
+def _physical_values(array: Any) -> Any:  # as above
     """The values as the file's own schema has them; pyarrow reads more into them from its note beside it.
 
     An instant is one of UTC, whatever zone the note names, and INT96 has none at all; a string is a string.
@@ -97,7 +104,7 @@ def _plainly(array: Any) -> Any:  # as above
     if pa.types.is_timestamp(kind):
         return array.cast(pa.int64()).cast(pa.timestamp("us", "UTC"))
     if pa.types.is_dictionary(kind):
-        return _plainly(array.cast(kind.value_type))
+        return _physical_values(array.cast(kind.value_type))
     if pa.types.is_large_string(kind) or kind == pa.string_view():
         return array.cast(pa.string())
     if pa.types.is_large_binary(kind) or kind == pa.binary_view():
@@ -105,63 +112,63 @@ def _plainly(array: Any) -> Any:  # as above
     return array.cast(pa.int64()) if pa.types.is_duration(kind) else array
 
 
-def _column(array: Any, column: TargetColumn, filling: Filling) -> Any:  # as above
+def _write_column(array: Any, column: TargetColumn, options: RowWriteOptions) -> Any:  # as above
     if column.not_null and array.null_count:
-        if column.name not in filling.defaults:
-            raise null_value(column.name, filling.file)
-        array = pc.fill_null(array, _default(filling.defaults[column.name], array.type))
+        if column.name not in options.defaults:
+            raise null_value_error(column.name, options.file)
+        array = pc.fill_null(array, _default_scalar(options.defaults[column.name], array.type))
     write = WRITERS.get(column.type.name)
-    return array if write is None else write(array, column, filling)
+    return array if write is None else write(array, column, options)
 
 
-def _default(told: str, kind: Any) -> Any:  # as above
+def _default_scalar(text: str, kind: Any) -> Any:  # as above
     if pa.types.is_timestamp(kind):
-        return pa.scalar(int(told)).cast(kind)
+        return pa.scalar(int(text)).cast(kind)
     if pa.types.is_binary(kind):
         raise not_in_stand_in("a NULL that becomes the DEFAULT of a VARBYTE column")
-    return pa.scalar(told).cast(kind)
+    return pa.scalar(text).cast(kind)
 
 
-def _text(array: Any, column: TargetColumn, filling: Filling) -> Any:
-    array = _valid_text(array, column, filling)
-    _check_width(array, column, filling)
+def _write_text(array: Any, column: TargetColumn, options: RowWriteOptions) -> Any:
+    array = _require_valid_text(array, column, options)
+    _check_width(array, column, options)
     return array
 
 
-def _char(array: Any, column: TargetColumn, filling: Filling) -> Any:
-    array = _valid_text(array, column, filling)
+def _write_char(array: Any, column: TargetColumn, options: RowWriteOptions) -> Any:
+    array = _require_valid_text(array, column, options)
     wide = pc.not_equal(pc.binary_length(array), pc.utf8_length(array))
     if pc.any(wide).as_py():
         value = array.filter(wide)[0].as_py()
         first = next(c for c in value if not c.isascii())
         bad = first.encode().hex(" ")
         sentence = f"Multibyte character not supported for CHAR (Hint: Try using VARCHAR). Invalid char: {bad}"
-        raise _value_error(INVALID_TEXT, sentence, column, filling)
-    _check_width(array, column, filling)
+        raise _value_error(INVALID_TEXT_ERROR, sentence, column, options)
+    _check_width(array, column, options)
     return array
 
 
-def _valid_text(array: Any, column: TargetColumn, filling: Filling) -> Any:
+def _require_valid_text(array: Any, column: TargetColumn, options: RowWriteOptions) -> Any:
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:
-        array = _without_invalid(array, column, filling)
+        array = _replace_invalid(array, column, options)
     if pc.any(pc.match_substring(array, "\0")).as_py():
         raise _value_error(
-            INVALID_TEXT, "a NUL byte in a string: what Redshift makes of it is not known", column, filling
+            INVALID_TEXT_ERROR, "a NUL byte in a string: what Redshift makes of it is not known", column, options
         )
     return array
 
 
-def _without_invalid(array: Any, column: TargetColumn, filling: Filling) -> Any:
+def _replace_invalid(array: Any, column: TargetColumn, options: RowWriteOptions) -> Any:
     values = [v.as_py() for v in array.cast(pa.binary())]
-    if not filling.invalid_character or column.type.name != "VARCHAR":
-        raise _invalid_text(values, column, filling)
-    mended = [None if v is None else _mended(v, filling.invalid_character) for v in values]
+    if not options.invalid_character or column.type.name != "VARCHAR":
+        raise _invalid_text_error(values, column, options)
+    mended = [None if v is None else _replace_invalid_bytes(v, options.invalid_character) for v in values]
     return pa.array(mended, pa.string())
 
 
-def _mended(value: bytes, mark: str) -> str:
+def _replace_invalid_bytes(value: bytes, mark: str) -> str:
     out, at = [], 0
     while True:
         try:
@@ -173,7 +180,7 @@ def _mended(value: bytes, mark: str) -> str:
             return "".join(out)
 
 
-def _invalid_text(values: Sequence[bytes | None], column: TargetColumn, filling: Filling) -> LoadRefused:
+def _invalid_text_error(values: Sequence[bytes | None], column: TargetColumn, options: RowWriteOptions) -> CopyRefused:
     for value in values:
         try:
             (value or b"").decode()
@@ -182,96 +189,98 @@ def _invalid_text(values: Sequence[bytes | None], column: TargetColumn, filling:
             sentence = (
                 f"String contains invalid or unsupported UTF-8 codepoints. Bad UTF-8 hex sequence: {bad} (error 3)"
             )
-            return _value_error(INVALID_TEXT, sentence, column, filling)
+            return _value_error(INVALID_TEXT_ERROR, sentence, column, options)
     raise AssertionError("pyarrow found invalid UTF-8 and Python did not")
 
 
-def _check_width(array: Any, column: TargetColumn, filling: Filling) -> None:
+def _check_width(array: Any, column: TargetColumn, options: RowWriteOptions) -> None:
     longest = pc.max(pc.binary_length(array)).as_py()
     if longest is not None and longest > column.type.width:
         sentence = (
             f"The length of the data column {column.name} is longer than the length defined in the table."
-            f" Table: {column.type.width}, Data: {longest}, File name: {filling.file}"
+            f" Table: {column.type.width}, Data: {longest}, File name: {options.file}"
         )
-        raise _value_error(DATA, sentence, column, filling)
+        raise _value_error(DATA_ERROR, sentence, column, options)
 
 
-def _value_error(number: int, sentence: str, column: TargetColumn, filling: Filling) -> LoadRefused:
-    refused = scan_error(number, sentence, file=filling.file, column=column.name)
-    return refused.about(column.type.name.lower(), str(column.type.width or ""))
+def _value_error(number: int, sentence: str, column: TargetColumn, options: RowWriteOptions) -> CopyRefused:
+    refused = scan_error(number, sentence, file=options.file, column=column.name)
+    return refused.set_column_type(column.type.name.lower(), str(column.type.width or ""))
 
 
-def _bytes(array: Any, column: TargetColumn, filling: Filling) -> Any:
-    _check_width(array, column, filling)
+def _write_bytes(array: Any, column: TargetColumn, options: RowWriteOptions) -> Any:
+    _check_width(array, column, options)
     return pa.array([None if v is None else "\\x" + v.hex() for v in array.to_pylist()], pa.string())
 
 
-def _instants(array: Any, column: TargetColumn, filling: Filling) -> Any:
-    _check_range(array.cast(pa.int64()), (FIRST_INSTANT, LAST_INSTANT), column, filling)
+def _write_instants(array: Any, column: TargetColumn, options: RowWriteOptions) -> Any:
+    _check_range(array.cast(pa.int64()), (FIRST_INSTANT_MICROSECONDS, LAST_INSTANT_MICROSECONDS), column, options)
     return array
 
 
-def _days(array: Any, column: TargetColumn, filling: Filling) -> Any:
-    _check_range(array.cast(pa.int32()), (FIRST_DAY, LAST_DAY), column, filling)
+def _write_days(array: Any, column: TargetColumn, options: RowWriteOptions) -> Any:
+    _check_range(array.cast(pa.int32()), (FIRST_EPOCH_DAY, LAST_EPOCH_DAY), column, options)
     return array
 
 
-def _check_range(numbers: Any, bounds: tuple[int, int], column: TargetColumn, filling: Filling) -> None:
+def _check_range(numbers: Any, bounds: tuple[int, int], column: TargetColumn, options: RowWriteOptions) -> None:
     found = pc.min_max(numbers).as_py()
     if found["min"] is not None and not bounds[0] <= found["min"] <= found["max"] <= bounds[1]:
         sentence = (
             f"a value of column {column.name} lies outside the years 1 to 9999, where Redshift's word is in doubt"
         )
-        raise _value_error(DATA, sentence, column, filling)
+        raise _value_error(DATA_ERROR, sentence, column, options)
 
 
-def _decimals(array: Any, column: TargetColumn, filling: Filling) -> Any:
+def _write_decimals(array: Any, column: TargetColumn, options: RowWriteOptions) -> Any:
     """Up to 19 digits stand in 8 bytes, and not all of 19 fit (facts, section 3)."""
     if column.type.width == EIGHT_BYTE_DIGITS:
         found = pc.min_max(array).as_py()
-        most = Decimal(MOST_IN_EIGHT_BYTES).scaleb(-column.type.scale)
+        most = Decimal(MAX_EIGHT_BYTE_NUMBER).scaleb(-column.type.scale)
         if found["min"] is not None and not -most <= found["min"] <= found["max"] <= most:
             raise _value_error(
-                DATA, f"a value of column {column.name} is out of range: at most {most}", column, filling
+                DATA_ERROR, f"a value of column {column.name} is out of range: at most {most}", column, options
             )
     return array
 
 
-def _documents(array: Any, column: TargetColumn, filling: Filling) -> Any:
+def _write_documents(array: Any, column: TargetColumn, options: RowWriteOptions) -> Any:
     """Values of a SUPER column: a string becomes a string scalar, a nested value its JSON (fact 11.6)."""
     if pa.types.is_string(array.type):
-        _valid_text(array, column, filling)
+        _require_valid_text(array, column, options)
     try:
         array.validate(full=True)
     except pa.ArrowInvalid as error:
         sentence = f"String contains invalid or unsupported UTF-8 codepoints inside a nested value: {error}"
-        raise _value_error(INVALID_TEXT, sentence, column, filling) from error
-    documents = [None if v is None else _document(v, array.type, column, filling) for v in array.to_pylist()]
+        raise _value_error(INVALID_TEXT_ERROR, sentence, column, options) from error
+    documents = [None if v is None else _document_to_json(v, array.type, column, options) for v in array.to_pylist()]
     return pa.array(documents, pa.string())
 
 
-def _document(value: Any, kind: Any, column: TargetColumn, filling: Filling) -> str:
-    for text in _strings(value):
-        if len(text.encode()) > LONGEST_STRING:
-            sentence = f"String value exceeds the max size of {LONGEST_STRING} bytes"
-            raise _value_error(TOO_LARGE, sentence, column, filling)
+def _document_to_json(value: Any, kind: Any, column: TargetColumn, options: RowWriteOptions) -> str:
+    for text in _find_strings(value):
+        if len(text.encode()) > MAX_STRING_BYTES:
+            sentence = f"String value exceeds the max size of {MAX_STRING_BYTES} bytes"
+            raise _value_error(TOO_LARGE_ERROR, sentence, column, options)
         if "\0" in text:
-            raise _value_error(INVALID_TEXT, "a NUL inside a SUPER value: its effect is not known", column, filling)
-    return json.dumps(_plain(value, kind), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+            raise _value_error(
+                INVALID_TEXT_ERROR, "a NUL inside a SUPER value: its effect is not known", column, options
+            )
+    return json.dumps(_value_to_json(value, kind), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
-def _strings(value: Any) -> Iterator[str]:
+def _find_strings(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
         for inner in value.values():
-            yield from _strings(inner)
+            yield from _find_strings(inner)
     elif isinstance(value, list | tuple):
         for inner in value:
-            yield from _strings(inner)
+            yield from _find_strings(inner)
 
 
-def _plain(value: Any, kind: Any) -> Any:
+def _value_to_json(value: Any, kind: Any) -> Any:
     """A nested value as JSON has it, by the type it has in the file."""
     if value is None or isinstance(value, str | bool | int):
         return value
@@ -282,48 +291,48 @@ def _plain(value: Any, kind: Any) -> Any:
     if pa.types.is_map(kind):
         if not pa.types.is_string(kind.key_type):
             raise not_in_stand_in("a map whose keys are no strings, in a SUPER value,")
-        return {key: _plain(inner, kind.item_type) for key, inner in value}
+        return {key: _value_to_json(inner, kind.item_type) for key, inner in value}
     if pa.types.is_struct(kind):
-        return {inner.name: _plain(value[inner.name], inner.type) for inner in kind}
+        return {inner.name: _value_to_json(value[inner.name], inner.type) for inner in kind}
     if isinstance(value, list):
-        return [_plain(inner, kind.value_type) for inner in value]
+        return [_value_to_json(inner, kind.value_type) for inner in value]
     raise not_in_stand_in(f"a {type(value).__name__} inside a SUPER value")
 
 
 def _check_row_size(arrays: Sequence[Any], file: str) -> None:
     """Every value counts with its bytes, before hexadecimal digits or JSON make it longer or shorter."""
     wide = [a for a in arrays if pa.types.is_string(a.type) or pa.types.is_binary(a.type)]
-    narrow = sum(_width(a.type) for a in arrays)
+    narrow = sum(_fixed_width_bytes(a.type) for a in arrays)
     lengths = [pc.fill_null(pc.binary_length(a), 0) for a in wide]
-    if not lengths or narrow + sum(pc.max(length).as_py() or 0 for length in lengths) <= LONGEST_ROW:
+    if not lengths or narrow + sum(pc.max(length).as_py() or 0 for length in lengths) <= MAX_ROW_BYTES:
         return
     total = lengths[0]
     for length in lengths[1:]:
         total = pc.add(total, length)
-    if narrow + pc.max(total).as_py() > LONGEST_ROW:
-        raise scan_error(DATA, f"a row is longer than {LONGEST_ROW} bytes in file {file}", file=file)
+    if narrow + pc.max(total).as_py() > MAX_ROW_BYTES:
+        raise scan_error(DATA_ERROR, f"a row is longer than {MAX_ROW_BYTES} bytes in file {file}", file=file)
 
 
-def _measured(read: Any, written: Any) -> Any:
+def _array_to_measure(read: Any, written: Any) -> Any:
     """What of a column is measured: its bytes as read, and the document that a nested value became."""
-    plain = _plainly(read)
+    plain = _physical_values(read)
     return written if pa.types.is_nested(plain.type) else plain
 
 
-def _width(kind: Any) -> int:
+def _fixed_width_bytes(kind: Any) -> int:
     """The bytes of a number or an instant; none of what has a length of its own."""
     if pa.types.is_boolean(kind):
         return 1
     return int(kind.bit_width) // 8 if pa.types.is_primitive(kind) or pa.types.is_decimal(kind) else 0
 
 
-WRITERS: Final[dict[str, Callable[[Any, TargetColumn, Filling], Any]]] = {
-    "VARCHAR": _text,
-    "CHAR": _char,
-    "VARBYTE": _bytes,
-    "TIMESTAMP": _instants,
-    "TIMESTAMPTZ": _instants,
-    "DATE": _days,
-    "NUMERIC": _decimals,
-    "SUPER": _documents,
+WRITERS: Final[dict[str, Callable[[Any, TargetColumn, RowWriteOptions], Any]]] = {
+    "VARCHAR": _write_text,
+    "CHAR": _write_char,
+    "VARBYTE": _write_bytes,
+    "TIMESTAMP": _write_instants,
+    "TIMESTAMPTZ": _write_instants,
+    "DATE": _write_days,
+    "NUMERIC": _write_decimals,
+    "SUPER": _write_documents,
 }

@@ -4,12 +4,12 @@ import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from syncd.sandbox.redshift.backend import Backend, literal
-from syncd.sandbox.redshift.copy.scan_errors import LoadRefused
+from syncd.sandbox.redshift.backend import PostgresConnection, quote_literal
+from syncd.sandbox.redshift.copy.scan_errors import CopyRefused
 
 
 @dataclass(slots=True, kw_only=True)
-class LoadEntry:
+class CopyLogEntry:
     """One COPY under way."""
 
     query: int
@@ -25,58 +25,58 @@ class LoadEntry:
     files: int = 0
 
 
-class LoadLog:
+class CopyLog:
     """Writes about loads through a connection of its own; used by every session."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: PostgresConnection) -> None:
         self._backend = backend
         self._lock = threading.Lock()
-        self._last = int(backend.value("SELECT coalesce(max(query_id), 0) FROM pg_catalog.redshift_loads") or 0)
+        self._last = int(backend.fetch_value("SELECT coalesce(max(query_id), 0) FROM pg_catalog.redshift_loads") or 0)
 
     def next_id(self) -> int:
         with self._lock:
             self._last += 1
             return self._last
 
-    def finished(self, entry: LoadEntry, status: str, problem: str = "") -> None:
+    def record_end(self, entry: CopyLogEntry, status: str, problem: str = "") -> None:
         words = [
-            literal(entry.user),
+            quote_literal(entry.user),
             str(entry.query),
             str(entry.session),
-            literal(entry.database),
-            literal(entry.table),
-            literal(entry.began.replace(tzinfo=None).isoformat()),
-            literal(datetime.now(UTC).replace(tzinfo=None).isoformat()),
-            literal(entry.location),
+            quote_literal(entry.database),
+            quote_literal(entry.table),
+            quote_literal(entry.began.replace(tzinfo=None).isoformat()),
+            quote_literal(datetime.now(UTC).replace(tzinfo=None).isoformat()),
+            quote_literal(entry.location),
             str(entry.rows),
             str(entry.size),
             str(entry.files),
-            literal(status),
-            literal(problem),
+            quote_literal(status),
+            quote_literal(problem),
         ]
         self._write(f"INSERT INTO pg_catalog.redshift_loads VALUES ({', '.join(words)})")
 
-    def refused(self, entry: LoadEntry, why: LoadRefused) -> None:
+    def record_error(self, entry: CopyLogEntry, error: CopyRefused) -> None:
         words = [
-            literal(entry.user),
+            quote_literal(entry.user),
             str(entry.query),
             str(entry.session),
-            literal(entry.database),
+            quote_literal(entry.database),
             entry.table_id,
-            literal(entry.began.replace(tzinfo=None).isoformat()),
-            literal(why.file),
+            quote_literal(entry.began.replace(tzinfo=None).isoformat()),
+            quote_literal(error.file),
             "0",
-            literal(why.column),
-            literal(why.column_type),
-            literal(why.column_length),
-            str(why.number),
-            literal(why.sentence),
+            quote_literal(error.column),
+            quote_literal(error.column_type),
+            quote_literal(error.column_length),
+            str(error.number),
+            quote_literal(error.sentence),
         ]
         self._write(f"INSERT INTO pg_catalog.redshift_load_errors VALUES ({', '.join(words)})")
 
     def remember_name(self, short: str, long: str) -> None:
         self._write(
-            f"INSERT INTO pg_catalog.redshift_names VALUES ({literal(short)}, {literal(long)}) ON CONFLICT DO NOTHING"
+            f"INSERT INTO pg_catalog.redshift_names VALUES ({quote_literal(short)}, {quote_literal(long)}) ON CONFLICT DO NOTHING"
         )
 
     def _write(self, sql: str) -> None:

@@ -5,14 +5,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from syncd.sandbox.redshift.copy.scan_errors import DATA, OLDER_DATA, LoadRefused, scan_error
+from syncd.sandbox.redshift.copy.scan_errors import DATA_ERROR, OLDER_DATA_ERROR, CopyRefused, scan_error
 from syncd.sandbox.redshift.copy.target_columns import TargetColumn
 
-MOST_INT32_DIGITS: Final = 9
-MOST_INT64_DIGITS: Final = 18
-CODECS: Final = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
-ENCODINGS: Final = frozenset({"PLAIN", "PLAIN_DICTIONARY", "RLE_DICTIONARY", "RLE", "BIT_PACKED"})
-SERIALIZE: Final = "SUPER column in COPY query requires SERIALIZETOJSON option"
+MAX_INT32_DIGITS: Final = 9
+MAX_INT64_DIGITS: Final = 18
+SUPPORTED_CODECS: Final = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
+SUPPORTED_ENCODINGS: Final = frozenset({"PLAIN", "PLAIN_DICTIONARY", "RLE_DICTIONARY", "RLE", "BIT_PACKED"})
+SERIALIZE_REQUIRED_MESSAGE: Final = "SUPER column in COPY query requires SERIALIZETOJSON option"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,14 +33,14 @@ class FileColumn:
     required: bool = False
 
     @property
-    def described(self) -> str:
+    def description(self) -> str:
         """As Redshift prints it, after Impala."""
         how = "required" if self.required else "optional"
         definition = 0 if self.required else 1
         return f"{how} {self.physical.lower() or 'group'} {self.name} [i:{self.index} d:{definition} r:0]"
 
 
-Fitting = Callable[[TargetColumn, FileColumn], bool]
+ColumnRule = Callable[[TargetColumn, FileColumn], bool]
 
 
 def file_columns(schema: Any, arrow_schema: Any) -> list[FileColumn]:  # noqa: ANN401  # pyarrow gives no types
@@ -79,53 +79,59 @@ def check_column(target: TargetColumn, column: FileColumn, *, serialize: bool, f
         LoadRefused: with the sentence of the real server.
     """
     if target.type.name == "SUPER" and not serialize:
-        raise scan_error(DATA, SERIALIZE, file=file, column=target.name).about("SUPER", "")
+        raise scan_error(DATA_ERROR, SERIALIZE_REQUIRED_MESSAGE, file=file, column=target.name).set_column_type(
+            "SUPER", ""
+        )
     if target.type.name == "NUMERIC" and column.annotation == "DECIMAL" and column.physical == "FIXED_LEN_BYTE_ARRAY":
         _check_length(target, column, file)
     if not _fits(target, column):
-        raise _incompatible(target, column, file, location)
+        raise _incompatible_error(target, column, file, location)
 
 
 def _check_length(target: TargetColumn, column: FileColumn, file: str) -> None:
-    expected = shortest_length(target.type.width)
+    expected = shortest_length_bytes(target.type.width)
     if column.length != expected:
         sentence = (
             f"File '{file}' column '{target.name}' has an invalid type length."
             f" Expecting: {expected} len in file: {column.length}"
         )
-        raise scan_error(OLDER_DATA, sentence, file=file, column=target.name).about("NUMERIC", str(target.type.width))
+        raise scan_error(OLDER_DATA_ERROR, sentence, file=file, column=target.name).set_column_type(
+            "NUMERIC", str(target.type.width)
+        )
 
 
-def shortest_length(digits: int) -> int:
+def shortest_length_bytes(digits: int) -> int:
     """Bytes of the smallest two's complement number that holds so many digits."""
     return (int(10**digits - 1).bit_length() + 8) // 8
 
 
-def _incompatible(target: TargetColumn, column: FileColumn, file: str, location: str) -> LoadRefused:
+def _incompatible_error(target: TargetColumn, column: FileColumn, file: str, location: str) -> CopyRefused:
     sentence = (
         f"File '{file}' has an incompatible Parquet schema for column '{location}.{target.name}'."
-        f" Column type: {target.type}, Parquet schema:\n{column.described}"
+        f" Column type: {target.type}, Parquet schema:\n{column.description}"
     )
-    return scan_error(DATA, sentence, file=file, column=target.name).about(target.type.name, str(target.type.width))
+    return scan_error(DATA_ERROR, sentence, file=file, column=target.name).set_column_type(
+        target.type.name, str(target.type.width)
+    )
 
 
 def _fits(target: TargetColumn, column: FileColumn) -> bool:
-    fits = FITTING.get(target.type.name)
+    fits = COLUMN_RULES.get(target.type.name)
     return fits is not None and fits(target, column)
 
 
-def _integer(column: FileColumn, bits: set[int]) -> bool:
+def _is_integer(column: FileColumn, bits: set[int]) -> bool:
     return column.annotation == "INT" and column.signed and column.bits in bits
 
 
-def _decimal(target: TargetColumn, column: FileColumn) -> bool:
+def _fits_decimal(target: TargetColumn, column: FileColumn) -> bool:
     if column.annotation != "DECIMAL" or (column.digits, column.scale) != (target.type.width, target.type.scale):
         return False
-    most = {"INT32": MOST_INT32_DIGITS, "INT64": MOST_INT64_DIGITS, "FIXED_LEN_BYTE_ARRAY": 38}
+    most = {"INT32": MAX_INT32_DIGITS, "INT64": MAX_INT64_DIGITS, "FIXED_LEN_BYTE_ARRAY": 38}
     return target.type.width <= most.get(column.physical, 0)
 
 
-def _instant(column: FileColumn) -> bool:
+def _is_instant(column: FileColumn) -> bool:
     """INT96, or microseconds adjusted to UTC; without that mark the real server stores wrong values in silence."""
     if column.physical == "INT96":
         return True
@@ -134,34 +140,34 @@ def _instant(column: FileColumn) -> bool:
     )
 
 
-def _plain(physical: str, *, annotation: str = "NONE") -> Fitting:
+def _match_physical(physical: str, *, annotation: str = "NONE") -> ColumnRule:
     return lambda _, column: (column.physical, column.annotation) == (physical, annotation)
 
 
 # TIME and TIMETZ are absent: COPY from Parquet cannot fill them.
-FITTING: Final[dict[str, Fitting]] = {
-    "SMALLINT": lambda _, c: c.physical == "INT32" and _integer(c, {8, 16}),
-    "INTEGER": lambda _, c: c.physical == "INT32" and (c.annotation == "NONE" or _integer(c, {32})),
-    "BIGINT": lambda _, c: c.physical == "INT64" and (c.annotation == "NONE" or _integer(c, {64})),
-    "REAL": _plain("FLOAT"),
-    "DOUBLE PRECISION": _plain("DOUBLE"),
-    "NUMERIC": _decimal,
-    "VARCHAR": _plain("BYTE_ARRAY", annotation="STRING"),
-    "CHAR": _plain("BYTE_ARRAY", annotation="STRING"),
-    "VARBYTE": _plain("BYTE_ARRAY"),
-    "BOOLEAN": _plain("BOOLEAN"),
-    "DATE": _plain("INT32", annotation="DATE"),
-    "TIMESTAMP": lambda _, c: _instant(c),
-    "TIMESTAMPTZ": lambda _, c: _instant(c),
+COLUMN_RULES: Final[dict[str, ColumnRule]] = {
+    "SMALLINT": lambda _, c: c.physical == "INT32" and _is_integer(c, {8, 16}),
+    "INTEGER": lambda _, c: c.physical == "INT32" and (c.annotation == "NONE" or _is_integer(c, {32})),
+    "BIGINT": lambda _, c: c.physical == "INT64" and (c.annotation == "NONE" or _is_integer(c, {64})),
+    "REAL": _match_physical("FLOAT"),
+    "DOUBLE PRECISION": _match_physical("DOUBLE"),
+    "NUMERIC": _fits_decimal,
+    "VARCHAR": _match_physical("BYTE_ARRAY", annotation="STRING"),
+    "CHAR": _match_physical("BYTE_ARRAY", annotation="STRING"),
+    "VARBYTE": _match_physical("BYTE_ARRAY"),
+    "BOOLEAN": _match_physical("BOOLEAN"),
+    "DATE": _match_physical("INT32", annotation="DATE"),
+    "TIMESTAMP": lambda _, c: _is_instant(c),
+    "TIMESTAMPTZ": lambda _, c: _is_instant(c),
     "SUPER": lambda _, c: not c.physical or (c.physical, c.annotation) == ("BYTE_ARRAY", "STRING"),
 }
 
 
 def check_pages(codec: str, encodings: tuple[str, ...], first_page: bytes, file: str) -> None:
     """Refuse what no source shows the server reading (facts, 1.4)."""
-    if codec not in CODECS:
-        raise scan_error(DATA, f"Unsupported compression codec {codec} in file {file}", file=file)
-    if unknown := set(encodings) - ENCODINGS:
-        raise scan_error(DATA, f"Unsupported encoding {min(unknown)} in file {file}", file=file)
+    if codec not in SUPPORTED_CODECS:
+        raise scan_error(DATA_ERROR, f"Unsupported compression codec {codec} in file {file}", file=file)
+    if unknown := set(encodings) - SUPPORTED_ENCODINGS:
+        raise scan_error(DATA_ERROR, f"Unsupported encoding {min(unknown)} in file {file}", file=file)
     if first_page[:2] == b"\x15\x06":  # a Thrift header whose page type is DATA_PAGE_V2
-        raise scan_error(DATA, f"Unsupported data page version 2 in file {file}", file=file)
+        raise scan_error(DATA_ERROR, f"Unsupported data page version 2 in file {file}", file=file)

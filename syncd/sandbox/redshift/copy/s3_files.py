@@ -8,24 +8,24 @@ from syncd.sandbox.redshift.refusal import not_in_stand_in
 
 
 @dataclass(slots=True, kw_only=True)
-class Lake:
+class CopyStorage:
     """Where the bucket is. The clients' own IAM words are checked for form and not used."""
 
     endpoint: str = ""
     access_key: str = "sandbox"
     secret_key: str = "sandbox"  # noqa: S105  # the emulator takes any word
     region: str = "us-east-1"
-    _opened: Any = field(default=None, repr=False)
+    _file_system: Any = field(default=None, repr=False)
 
-    def files(self) -> Any:  # noqa: ANN401  # pyarrow gives no types
+    def open_file_system(self) -> Any:  # noqa: ANN401  # pyarrow gives no types
         """The file system of pyarrow over the endpoint."""
         if not self.endpoint:
             raise not_in_stand_in("COPY without an S3 endpoint, which this stand-in was not given, it")
-        if self._opened is None:
+        if self._file_system is None:
             from pyarrow.fs import S3FileSystem  # starts the AWS library: only who loads pays
 
             parts = urlsplit(self.endpoint)
-            self._opened = S3FileSystem(
+            self._file_system = S3FileSystem(
                 access_key=self.access_key,
                 secret_key=self.secret_key,
                 region=self.region,
@@ -34,7 +34,7 @@ class Lake:
                 connect_timeout=5,
                 request_timeout=60,
             )
-        return self._opened
+        return self._file_system
 
     def web_address(self, location: str) -> str:
         """The address that Redshift's messages show for an object."""
@@ -43,27 +43,27 @@ class Lake:
 
     def size(self, location: str) -> int | None:
         """The object's size in bytes; None if there is none."""
-        if "//" in path_of(location):
+        if "//" in s3_path(location):
             return None  # another key in S3, and one that pyarrow cannot name: not found here either
-        found = self.files().get_file_info(path_of(location))
+        found = self.open_file_system().get_file_info(s3_path(location))
         return int(found.size) if found.is_file else None
 
     def read(self, location: str) -> bytes | None:
         """A whole object; None if there is none."""
         if self.size(location) is None:
             return None
-        with self.files().open_input_stream(path_of(location)) as stream:
+        with self.open_file_system().open_input_stream(s3_path(location)) as stream:
             return bytes(stream.read())
 
-    def under(self, prefix: str) -> list[tuple[str, int]]:
+    def list_prefix(self, prefix: str) -> list[tuple[str, int]]:
         """Every object whose key begins so, with its size, in the order of keys."""
         from pyarrow.fs import FileSelector  # as above
 
-        path = path_of(prefix)
+        path = s3_path(prefix)
         folder = path.rpartition("/")[0]
-        found = self.files().get_file_info(FileSelector(folder, recursive=True, allow_not_found=True))
+        found = self.open_file_system().get_file_info(FileSelector(folder, recursive=True, allow_not_found=True))
         return sorted((f"s3://{f.path}", int(f.size)) for f in found if f.is_file and f.path.startswith(path))
 
 
-def path_of(location: str) -> str:
+def s3_path(location: str) -> str:
     return location.removeprefix("s3://")

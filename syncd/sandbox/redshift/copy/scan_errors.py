@@ -4,25 +4,25 @@ from typing import Final
 
 from syncd.sandbox.redshift.refusal import INTERNAL, Refusal
 
-LONGEST_CONTEXT: Final = 240
-RULE: Final = "-----------------------------------------------"
-DATA: Final = 15007
-OLDER_DATA: Final = 15001
-MANIFEST: Final = 15003
-NULL_VALUE: Final = 8007
-SERVICE: Final = 8001
-TOO_LARGE: Final = 1224
-INVALID_TEXT: Final = 1220
+MAX_CONTEXT_CHARACTERS: Final = 240
+SEPARATOR_LINE: Final = "-----------------------------------------------"
+DATA_ERROR: Final = 15007
+OLDER_DATA_ERROR: Final = 15001
+MANIFEST_ERROR: Final = 15003
+NULL_VALUE_ERROR: Final = 8007
+SERVICE_ERROR: Final = 8001
+TOO_LARGE_ERROR: Final = 1224
+INVALID_TEXT_ERROR: Final = 1220
 
 
-class LoadRefused(Refusal):
+class CopyRefused(Refusal):
     """A load that failed on its data; SYS_LOAD_ERROR_DETAIL keeps the whole sentence.
 
     The message's own detail carries it cut, as the server's does.
     """
 
     def __init__(self, number: int, sentence: str, *, message: str, file: str = "", column: str = "") -> None:
-        super().__init__(INTERNAL, message, detail_block(message, number, sentence))
+        super().__init__(INTERNAL, message, format_detail(message, number, sentence))
         self.number = number
         self.sentence = sentence
         self.file = file
@@ -30,38 +30,38 @@ class LoadRefused(Refusal):
         self.column_type = ""
         self.column_length = ""
 
-    def about(self, kind: str, length: str) -> "LoadRefused":
+    def set_column_type(self, kind: str, length: str) -> "CopyRefused":
         self.column_type, self.column_length = kind, length
         return self
 
 
-def detail_block(error: str, number: int, context: str) -> str:
-    place = "spectrum_manifest.cpp:140" if number == MANIFEST else "dory_util.cpp:1450"
+def format_detail(error: str, number: int, context: str) -> str:
+    place = "spectrum_manifest.cpp:140" if number == MANIFEST_ERROR else "dory_util.cpp:1450"
     lines = [
-        RULE,
+        SEPARATOR_LINE,
         f"error:  {error}",
         f"code:      {number}",
-        f"context:   {context[:LONGEST_CONTEXT]}",
+        f"context:   {context[:MAX_CONTEXT_CHARACTERS]}",
         "query:     0",
         f"location:  {place}",
         "process:   worker_thread [pid=0]",
-        RULE,
+        SEPARATOR_LINE,
     ]
     return "\n  " + "\n  ".join(lines) + "\n"
 
 
-def scan_error(number: int, sentence: str, *, file: str = "", column: str = "") -> LoadRefused:
-    return LoadRefused(number, sentence, message="Spectrum Scan Error", file=file, column=column)
+def scan_error(number: int, sentence: str, *, file: str = "", column: str = "") -> CopyRefused:
+    return CopyRefused(number, sentence, message="Spectrum Scan Error", file=file, column=column)
 
 
-def file_not_found(file: str) -> LoadRefused:
-    return LoadRefused(DATA, f"File not found: {file}", message="Spectrum Scan Error: File not found", file=file)
+def file_not_found_error(file: str) -> CopyRefused:
+    return CopyRefused(DATA_ERROR, f"File not found: {file}", message="Spectrum Scan Error: File not found", file=file)
 
 
-def null_value(column: str, file: str) -> LoadRefused:
+def null_value_error(column: str, file: str) -> CopyRefused:
     sentence = f"Cannot insert a NULL value into column {column}"
-    return LoadRefused(NULL_VALUE, sentence, message=sentence, file=file, column=column)
+    return CopyRefused(NULL_VALUE_ERROR, sentence, message=sentence, file=file, column=column)
 
 
-def service_error(sentence: str) -> LoadRefused:
-    return LoadRefused(SERVICE, sentence, message=sentence)
+def service_error(sentence: str) -> CopyRefused:
+    return CopyRefused(SERVICE_ERROR, sentence, message=sentence)

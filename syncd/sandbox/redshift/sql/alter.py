@@ -3,48 +3,48 @@
 from collections.abc import Callable
 from typing import Final
 
-from syncd.sandbox.redshift.backend import literal, literals
+from syncd.sandbox.redshift.backend import quote_array, quote_literal
 from syncd.sandbox.redshift.refusal import NOT_SUPPORTED, Refusal, not_in_stand_in, not_supported, syntax_error
 from syncd.sandbox.redshift.sql.create import declare_key
 from syncd.sandbox.redshift.sql.identifiers import LongNames
-from syncd.sandbox.redshift.sql.plan import Plan
+from syncd.sandbox.redshift.sql.plan import StatementPlan
 from syncd.sandbox.redshift.sql.sql_types import SqlType, read_type
-from syncd.sandbox.redshift.sql.statement_editor import name_behind
-from syncd.sandbox.redshift.sql.table_definition import Column, read_column, read_encoding, skip_reference
-from syncd.sandbox.redshift.sql.tokens import Reader
-from syncd.sandbox.redshift.statement_context import Desk
+from syncd.sandbox.redshift.sql.statement_editor import postgres_name
+from syncd.sandbox.redshift.sql.table_definition import ColumnDefinition, read_column, read_encoding, skip_reference
+from syncd.sandbox.redshift.sql.tokens import TokenReader
+from syncd.sandbox.redshift.statement_context import StatementContext
 
 
-def plan_drop(reader: Reader, names: LongNames) -> Plan:
+def plan_drop(reader: TokenReader, names: LongNames) -> StatementPlan:
     reader.expect("DROP")
     kind = reader.next()
     if not kind.is_word("TABLE", "VIEW", "SCHEMA"):
         raise not_supported(f'SQL command "{reader.sql.strip()}" not supported.')
-    missing = "IF EXISTS " if reader.takes("IF", "EXISTS") else ""
-    listed = [reader.relation()]
-    while reader.takes_mark(","):
-        listed.append(reader.relation())
-    how = " CASCADE" if reader.takes("CASCADE") else ""
-    reader.takes("RESTRICT")
+    missing = "IF EXISTS " if reader.accept("IF", "EXISTS") else ""
+    listed = [reader.read_relation()]
+    while reader.accept_mark(","):
+        listed.append(reader.read_relation())
+    how = " CASCADE" if reader.accept("CASCADE") else ""
+    reader.accept("RESTRICT")
     reader.expect_end()
-    return Plan(sql=f"DROP {kind.text} {missing}{', '.join(name_behind(n, names) for n in listed)}{how}")
+    return StatementPlan(sql=f"DROP {kind.text} {missing}{', '.join(postgres_name(n, names) for n in listed)}{how}")
 
 
-def plan_alter(reader: Reader, names: LongNames) -> Plan:
+def plan_alter(reader: TokenReader, names: LongNames) -> StatementPlan:
     reader.expect("ALTER")
-    if not reader.takes("TABLE"):
+    if not reader.accept("TABLE"):
         raise not_in_stand_in("ALTER " + reader.next().text)
-    table = reader.relation()
-    for words, understand in FORMS:
-        if reader.takes(*words):
-            plan = understand(reader, names, name_behind(table, names))
+    table = reader.read_relation()
+    for words, understand in ALTER_FORMS:
+        if reader.accept(*words):
+            plan = understand(reader, names, postgres_name(table, names))
             reader.expect_end()
             return plan
-    raise reader.unexpected()
+    raise reader.unexpected_token_error()
 
 
-def _add_column(reader: Reader, names: LongNames, table: str) -> Plan:
-    if reader.sees("IF"):
+def _add_column(reader: TokenReader, names: LongNames, table: str) -> StatementPlan:
+    if reader.is_next("IF"):
         raise syntax_error("IF")
     column = read_column(reader, names)
     if column.key or column.distkey or column.sortkey:
@@ -55,170 +55,170 @@ def _add_column(reader: Reader, names: LongNames, table: str) -> Plan:
         raise Refusal(
             NOT_SUPPORTED, "ALTER TABLE ADD COLUMN defined as NOT NULL must have a non-null default expression"
         )
-    return Plan(program=lambda desk: _carry_out_add(desk, table, column))
+    return StatementPlan(program=lambda desk: _run_add_column(desk, table, column))
 
 
-def _carry_out_add(desk: Desk, table: str, column: Column) -> str:
-    name = name_behind([column.name], desk.names)
+def _run_add_column(context: StatementContext, table: str, column: ColumnDefinition) -> str:
+    name = postgres_name([column.name], context.names)
     default = f" DEFAULT {column.default}" if column.default else ""
     null = " NOT NULL" if column.not_null else ""
-    desk.run(f"ALTER TABLE {table} ADD COLUMN {name} {column.type}{default}{null}")
-    _encode(desk, table, column.name, column.encoded(temporary=False))
+    context.run(f"ALTER TABLE {table} ADD COLUMN {name} {column.type}{default}{null}")
+    _set_encoding(context, table, column.name, column.effective_encoding(temporary=False))
     return "ALTER TABLE"
 
 
-def _encode(desk: Desk, table: str, column: str, encoding: str) -> None:
-    desk.run(
-        f"SELECT pg_catalog.redshift_describe({literal(table)}, coalesce(t.diststyle, 'AUTO(EVEN)'), t.distkey,"
+def _set_encoding(context: StatementContext, table: str, column: str, encoding: str) -> None:
+    context.run(
+        f"SELECT pg_catalog.redshift_describe({quote_literal(table)}, coalesce(t.diststyle, 'AUTO(EVEN)'), t.distkey,"
         f" coalesce(t.sortkeys, ARRAY[]::text[]), coalesce(t.encoded, 'auto'),"
-        f" {literals([desk.names.behind(column)])}, {literals([encoding])})"
-        f" FROM pg_catalog.redshift_table({literal(table)}::regclass) t"
+        f" {quote_array([context.names.to_postgres(column)])}, {quote_array([encoding])})"
+        f" FROM pg_catalog.redshift_table({quote_literal(table)}::regclass) t"
     )
 
 
-def _drop_column(reader: Reader, names: LongNames, table: str) -> Plan:
-    column = names.behind(reader.name())
-    how = " CASCADE" if reader.takes("CASCADE") else ""
-    reader.takes("RESTRICT")
+def _drop_column(reader: TokenReader, names: LongNames, table: str) -> StatementPlan:
+    column = names.to_postgres(reader.read_name())
+    how = " CASCADE" if reader.accept("CASCADE") else ""
+    reader.accept("RESTRICT")
 
-    def run(desk: Desk) -> str:
+    def run(desk: StatementContext) -> str:
         keyed = desk.run(
             "SELECT CASE WHEN t.distkey = {0} THEN 'distkey' WHEN {0} = ANY (t.sortkeys) THEN 'sortkey' END"
-            " FROM pg_catalog.redshift_table({1}::regclass) t".format(literal(column), literal(table))
+            " FROM pg_catalog.redshift_table({1}::regclass) t".format(quote_literal(column), quote_literal(table))
         )
         if keyed and keyed[0][0]:
             raise not_supported(f'cannot drop {keyed[0][0]} column "{column}"')
         count = "SELECT count(*) FROM pg_attribute WHERE attrelid = {}::regclass AND attnum > 0 AND NOT attisdropped"
-        if desk.value(count.format(literal(table))) == "1":
+        if desk.fetch_value(count.format(quote_literal(table))) == "1":
             raise not_supported("cannot drop the only column of a table")
-        desk.run(f"ALTER TABLE {table} DROP COLUMN {name_behind([column], names)}{how}")
+        desk.run(f"ALTER TABLE {table} DROP COLUMN {postgres_name([column], names)}{how}")
         return "ALTER TABLE"
 
-    return Plan(program=run)
+    return StatementPlan(program=run)
 
 
-def _rename_column(reader: Reader, names: LongNames, table: str) -> Plan:
-    before = names.behind(reader.name())
+def _rename_column(reader: TokenReader, names: LongNames, table: str) -> StatementPlan:
+    before = names.to_postgres(reader.read_name())
     reader.expect("TO")
-    after = names.behind(reader.name())
+    after = names.to_postgres(reader.read_name())
 
-    def run(desk: Desk) -> str:
-        old, new = name_behind([before], names), name_behind([after], names)
+    def run(desk: StatementContext) -> str:
+        old, new = postgres_name([before], names), postgres_name([after], names)
         desk.run(f"ALTER TABLE {table} RENAME COLUMN {old} TO {new}")
-        words = ", ".join(literal(w) for w in (table, before, after))
+        words = ", ".join(quote_literal(w) for w in (table, before, after))
         desk.run(f"SELECT pg_catalog.redshift_rename_column({words})")
         return "ALTER TABLE"
 
-    return Plan(program=run)
+    return StatementPlan(program=run)
 
 
-def _rename(reader: Reader, names: LongNames, table: str) -> Plan:
-    return Plan(sql=f"ALTER TABLE {table} RENAME TO {name_behind([reader.name()], names)}")
+def _rename_table(reader: TokenReader, names: LongNames, table: str) -> StatementPlan:
+    return StatementPlan(sql=f"ALTER TABLE {table} RENAME TO {postgres_name([reader.read_name()], names)}")
 
 
-def _owner(reader: Reader, names: LongNames, table: str) -> Plan:
-    return Plan(sql=f"ALTER TABLE {table} OWNER TO {name_behind([reader.name()], names)}")
+def _change_owner(reader: TokenReader, names: LongNames, table: str) -> StatementPlan:
+    return StatementPlan(sql=f"ALTER TABLE {table} OWNER TO {postgres_name([reader.read_name()], names)}")
 
 
-def _alter_column(reader: Reader, names: LongNames, table: str) -> Plan:
-    column = names.behind(reader.name())
-    if reader.takes("ENCODE"):
+def _alter_column(reader: TokenReader, names: LongNames, table: str) -> StatementPlan:
+    column = names.to_postgres(reader.read_name())
+    if reader.accept("ENCODE"):
         encoding = read_encoding(reader)
-        return _described(table, lambda desk: _encode(desk, table, column, encoding))
+        return _plan_catalog_change(table, lambda desk: _set_encoding(desk, table, column, encoding))
     reader.expect("TYPE")
     kind = read_type(reader)
-    return Plan(
-        program=lambda desk: _widen(desk, table, column, kind),
+    return StatementPlan(
+        program=lambda desk: _widen_column(desk, table, column, kind),
         outside_block="ALTER TABLE ALTER COLUMN",
     )
 
 
-def _widen(desk: Desk, table: str, column: str, kind: SqlType) -> str:
-    words = f"{literal(table)}, {literal(column)}, {kind.width}"
-    why = desk.value(f"SELECT pg_catalog.redshift_why_not_widen({words})")
+def _widen_column(context: StatementContext, table: str, column: str, kind: SqlType) -> str:
+    words = f"{quote_literal(table)}, {quote_literal(column)}, {kind.width}"
+    why = context.fetch_value(f"SELECT pg_catalog.redshift_why_not_widen({words})")
     if kind.name != "VARCHAR":
         why = "target data type is not supported"
     if why is not None:
         raise not_supported(f'cannot alter column "{column}" of relation "{table.strip(chr(34))}", {why}')
-    desk.run(f"ALTER TABLE {table} ALTER COLUMN {name_behind([column], desk.names)} TYPE {kind}")
+    context.run(f"ALTER TABLE {table} ALTER COLUMN {postgres_name([column], context.names)} TYPE {kind}")
     return "ALTER TABLE"
 
 
-def _described(table: str, note: Callable[[Desk], None]) -> Plan:
-    def run(desk: Desk) -> str:
+def _plan_catalog_change(table: str, change: Callable[[StatementContext], None]) -> StatementPlan:
+    def run(desk: StatementContext) -> str:
         desk.run(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
-        note(desk)
+        change(desk)
         return "ALTER TABLE"
 
-    return Plan(program=run)
+    return StatementPlan(program=run)
 
 
-def _add_key(kind: str) -> Callable[[Reader, LongNames, str], Plan]:
-    def understand(reader: Reader, names: LongNames, table: str) -> Plan:
-        columns = [names.behind(n) for n in reader.names()]
+def _add_key(kind: str) -> Callable[[TokenReader, LongNames, str], StatementPlan]:
+    def understand(reader: TokenReader, names: LongNames, table: str) -> StatementPlan:
+        columns = [names.to_postgres(n) for n in reader.read_names()]
         if kind == "f":
             reader.expect("REFERENCES")
             skip_reference(reader)
-        return _described(table, lambda desk: _declare(desk, table, kind, columns))
+        return _plan_catalog_change(table, lambda desk: _check_and_declare_key(desk, table, kind, columns))
 
     return understand
 
 
-def _declare(desk: Desk, table: str, kind: str, columns: list[str]) -> None:
-    nullable = desk.value(
-        f"SELECT attname FROM pg_attribute WHERE attrelid = {literal(table)}::regclass"
-        f" AND attname = ANY ({literals(columns)}) AND NOT attnotnull"
+def _check_and_declare_key(context: StatementContext, table: str, kind: str, columns: list[str]) -> None:
+    nullable = context.fetch_value(
+        f"SELECT attname FROM pg_attribute WHERE attrelid = {quote_literal(table)}::regclass"
+        f" AND attname = ANY ({quote_array(columns)}) AND NOT attnotnull"
     )
     if kind == "p" and nullable is not None:
         raise not_supported(f'PRIMARY KEY needs NOT NULL columns, and "{nullable}" is nullable')
-    declare_key(desk, table, kind, columns)
+    declare_key(context, table, kind, columns)
 
 
-def _add_constraint(reader: Reader, names: LongNames, table: str) -> Plan:
-    reader.name()
+def _add_constraint(reader: TokenReader, names: LongNames, table: str) -> StatementPlan:
+    reader.read_name()
     for words, kind in ((("PRIMARY", "KEY"), "p"), (("UNIQUE",), "u"), (("FOREIGN", "KEY"), "f")):
-        if reader.takes(*words):
+        if reader.accept(*words):
             return _add_key(kind)(reader, names, table)
-    raise reader.unexpected()
+    raise reader.unexpected_token_error()
 
 
-def _append(reader: Reader, _: LongNames, _table: str) -> Plan:
+def _refuse_append(reader: TokenReader, _: LongNames, _table: str) -> StatementPlan:
     reader.expect("FROM")
-    reader.relation()
+    reader.read_relation()
     for word in ("IGNOREEXTRA", "FILLTARGET"):
-        reader.takes(word)
+        reader.accept(word)
 
-    def run(_desk: Desk) -> str:
+    def run(_desk: StatementContext) -> str:
         raise not_in_stand_in("ALTER TABLE APPEND")
 
-    return Plan(program=run, outside_block="ALTER TABLE APPEND")
+    return StatementPlan(program=run, outside_block="ALTER TABLE APPEND")
 
 
-def _not_here(what: str) -> Callable[[Reader, LongNames, str], Plan]:
-    def understand(_reader: Reader, _names: LongNames, _table: str) -> Plan:
+def _refuse_form(what: str) -> Callable[[TokenReader, LongNames, str], StatementPlan]:
+    def understand(_reader: TokenReader, _names: LongNames, _table: str) -> StatementPlan:
         raise not_in_stand_in(what)
 
     return understand
 
 
-FORMS: Final[tuple[tuple[tuple[str, ...], Callable[[Reader, LongNames, str], Plan]], ...]] = (
+ALTER_FORMS: Final[tuple[tuple[tuple[str, ...], Callable[[TokenReader, LongNames, str], StatementPlan]], ...]] = (
     (("ADD", "CONSTRAINT"), _add_constraint),
     (("ADD", "PRIMARY", "KEY"), _add_key("p")),
     (("ADD", "UNIQUE"), _add_key("u")),
     (("ADD", "FOREIGN", "KEY"), _add_key("f")),
     (("ADD", "COLUMN"), _add_column),
     (("ADD",), _add_column),
-    (("DROP", "CONSTRAINT"), _not_here("DROP CONSTRAINT")),
+    (("DROP", "CONSTRAINT"), _refuse_form("DROP CONSTRAINT")),
     (("DROP", "COLUMN"), _drop_column),
     (("DROP",), _drop_column),
-    (("RENAME", "TO"), _rename),
+    (("RENAME", "TO"), _rename_table),
     (("RENAME", "COLUMN"), _rename_column),
-    (("OWNER", "TO"), _owner),
+    (("OWNER", "TO"), _change_owner),
     (("ALTER", "COLUMN"), _alter_column),
-    (("ALTER", "DISTKEY"), _not_here("ALTER DISTKEY")),
-    (("ALTER", "DISTSTYLE"), _not_here("ALTER DISTSTYLE")),
-    (("ALTER", "COMPOUND"), _not_here("ALTER SORTKEY")),
-    (("ALTER", "SORTKEY"), _not_here("ALTER SORTKEY")),
-    (("ALTER", "ENCODE"), _not_here("ALTER ENCODE")),
-    (("APPEND",), _append),
+    (("ALTER", "DISTKEY"), _refuse_form("ALTER DISTKEY")),
+    (("ALTER", "DISTSTYLE"), _refuse_form("ALTER DISTSTYLE")),
+    (("ALTER", "COMPOUND"), _refuse_form("ALTER SORTKEY")),
+    (("ALTER", "SORTKEY"), _refuse_form("ALTER SORTKEY")),
+    (("ALTER", "ENCODE"), _refuse_form("ALTER ENCODE")),
+    (("APPEND",), _refuse_append),
 )

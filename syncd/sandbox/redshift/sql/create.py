@@ -2,17 +2,23 @@
 
 from dataclasses import dataclass, field
 
-from syncd.sandbox.redshift.backend import literal, literals
+from syncd.sandbox.redshift.backend import quote_array, quote_literal
 from syncd.sandbox.redshift.refusal import Refusal, not_in_stand_in, not_supported
 from syncd.sandbox.redshift.sql.identifiers import LongNames
-from syncd.sandbox.redshift.sql.plan import Plan
-from syncd.sandbox.redshift.sql.queries import checked
-from syncd.sandbox.redshift.sql.statement_editor import Editor, name_behind
-from syncd.sandbox.redshift.sql.table_definition import Column, Layout, read_column, read_layout, skip_reference
-from syncd.sandbox.redshift.sql.tokens import Reader
-from syncd.sandbox.redshift.statement_context import Desk
+from syncd.sandbox.redshift.sql.plan import StatementPlan
+from syncd.sandbox.redshift.sql.queries import check_query
+from syncd.sandbox.redshift.sql.statement_editor import StatementRewriter, postgres_name
+from syncd.sandbox.redshift.sql.table_definition import (
+    ColumnDefinition,
+    TableLayout,
+    read_column,
+    read_layout,
+    skip_reference,
+)
+from syncd.sandbox.redshift.sql.tokens import TokenReader
+from syncd.sandbox.redshift.statement_context import StatementContext
 
-MOST_COLUMNS = 1600
+MAX_COLUMNS = 1600
 
 
 @dataclass(slots=True)
@@ -22,11 +28,11 @@ class TableDefinition:
     name: tuple[str, ...]
     temporary: bool
     if_not_exists: bool
-    columns: list[Column] = field(default_factory=list)
+    columns: list[ColumnDefinition] = field(default_factory=list)
     parent: tuple[str, ...] = ()
     with_defaults: bool = False
     keys: list[tuple[str, list[str]]] = field(default_factory=list)
-    layout: Layout = field(default_factory=Layout)
+    layout: TableLayout = field(default_factory=TableLayout)
 
     def distkey(self) -> str | None:
         named = [c.name for c in self.columns if c.distkey]
@@ -39,93 +45,100 @@ class TableDefinition:
         return [(c.key, [c.name]) for c in self.columns if c.key] + self.keys
 
 
-def plan_create(reader: Reader, names: LongNames) -> Plan:
+def plan_create(reader: TokenReader, names: LongNames) -> StatementPlan:
     reader.expect("CREATE")
-    if reader.takes("SCHEMA"):
+    if reader.accept("SCHEMA"):
         return _plan_schema(reader, names)
-    if reader.sees("VIEW") or reader.sees("OR", "REPLACE", "VIEW"):
+    if reader.is_next("VIEW") or reader.is_next("OR", "REPLACE", "VIEW"):
         return _plan_view(reader, names)
-    reader.takes("LOCAL")
-    temporary = reader.takes("TEMP") or reader.takes("TEMPORARY")
-    if not reader.takes("TABLE"):
-        if reader.sees("EXTERNAL") or reader.sees("MATERIALIZED") or reader.sees("DATABASE") or reader.sees("USER"):
+    reader.accept("LOCAL")
+    temporary = reader.accept("TEMP") or reader.accept("TEMPORARY")
+    if not reader.accept("TABLE"):
+        if (
+            reader.is_next("EXTERNAL")
+            or reader.is_next("MATERIALIZED")
+            or reader.is_next("DATABASE")
+            or reader.is_next("USER")
+        ):
             raise not_in_stand_in("CREATE " + reader.next().text)
         raise not_supported(f'SQL command "{reader.sql.strip()}" not supported.')
     return _plan_table(reader, names, temporary=temporary)
 
 
-def _plan_schema(reader: Reader, names: LongNames) -> Plan:
-    missing = "IF NOT EXISTS " if reader.takes("IF", "NOT", "EXISTS") else ""
-    schema = name_behind([reader.name()], names)
+def _plan_schema(reader: TokenReader, names: LongNames) -> StatementPlan:
+    missing = "IF NOT EXISTS " if reader.accept("IF", "NOT", "EXISTS") else ""
+    schema = postgres_name([reader.read_name()], names)
     reader.expect_end()
-    return Plan(sql=f"CREATE SCHEMA {missing}{schema}")
+    return StatementPlan(sql=f"CREATE SCHEMA {missing}{schema}")
 
 
-def _plan_view(reader: Reader, names: LongNames) -> Plan:
-    replace = "OR REPLACE " if reader.takes("OR", "REPLACE") else ""
+def _plan_view(reader: TokenReader, names: LongNames) -> StatementPlan:
+    replace = "OR REPLACE " if reader.accept("OR", "REPLACE") else ""
     reader.expect("VIEW")
-    view = name_behind(reader.relation(), names)
-    columns = f" ({', '.join(name_behind([c], names) for c in reader.names())})" if reader.sees_mark("(") else ""
+    view = postgres_name(reader.read_relation(), names)
+    columns = (
+        f" ({', '.join(postgres_name([c], names) for c in reader.read_names())})" if reader.is_mark_next("(") else ""
+    )
     reader.expect("AS")
     if [t.text for t in reader.tokens[-4:]] == ["WITH", "NO", "SCHEMA", "BINDING"]:
         raise not_in_stand_in("WITH NO SCHEMA BINDING")
-    return Plan(sql=f"CREATE {replace}VIEW {view}{columns} AS {_select(reader, names)[0]}")
+    return StatementPlan(sql=f"CREATE {replace}VIEW {view}{columns} AS {_rewrite_query(reader, names)[0]}")
 
 
-def _select(reader: Reader, names: LongNames) -> tuple[str, tuple[str, ...]]:
+def _rewrite_query(reader: TokenReader, names: LongNames) -> tuple[str, tuple[str, ...]]:
     """The query that the rest of the statement is, rewritten, and the tables it reads."""
-    touched = checked(reader.sql[reader.tokens[reader.at].start :] if not reader.done else "", names)
+    touched = check_query(reader.sql[reader.tokens[reader.position].start :] if not reader.is_done else "", names)
     if touched.writes:
-        raise reader.unexpected()
-    return Editor(reader, names).edit(), touched.reads
+        raise reader.unexpected_token_error()
+    return StatementRewriter(reader, names).rewrite(), touched.reads
 
 
-def _plan_table(reader: Reader, names: LongNames, *, temporary: bool) -> Plan:
-    missing = reader.takes("IF", "NOT", "EXISTS")
-    name = reader.relation()
+def _plan_table(reader: TokenReader, names: LongNames, *, temporary: bool) -> StatementPlan:
+    missing = reader.accept("IF", "NOT", "EXISTS")
+    name = reader.read_relation()
     table = TableDefinition(name, temporary or name[-1].startswith("#"), missing)
     if table.temporary and len(name) > 1:
         raise Refusal("42P16", "temporary tables may not specify a schema name")
-    if reader.sees("AS") or not reader.sees_mark("("):
+    if reader.is_next("AS") or not reader.is_mark_next("("):
         table.layout = read_layout(reader)
         return _plan_from_query(reader, names, table)
     reader.expect_mark("(")
-    reader.listed(lambda: _element(reader, names, table))
+    reader.read_list(lambda: _read_element(reader, names, table))
     table.layout = read_layout(reader)
     reader.expect_end()
-    _check(table)
-    return Plan(program=lambda desk: _make(desk, table))
+    _check_definition(table)
+    return StatementPlan(program=lambda desk: _create_table(desk, table))
 
 
-def _element(reader: Reader, names: LongNames, table: TableDefinition) -> None:
-    if reader.takes("CONSTRAINT"):
-        reader.name()
-    if reader.takes("LIKE"):
-        table.parent = reader.relation()
-        if reader.takes("INCLUDING"):
+def _read_element(reader: TokenReader, names: LongNames, table: TableDefinition) -> None:
+    if reader.accept("CONSTRAINT"):
+        reader.read_name()
+    if reader.accept("LIKE"):
+        table.parent = reader.read_relation()
+        if reader.accept("INCLUDING"):
             table.with_defaults = True
             reader.expect("DEFAULTS")
-        elif reader.takes("EXCLUDING"):
+        elif reader.accept("EXCLUDING"):
             reader.expect("DEFAULTS")
-    elif reader.takes("PRIMARY", "KEY"):
-        table.keys.append(("p", reader.names()))
-    elif reader.sees("UNIQUE"):
+    elif reader.accept("PRIMARY", "KEY"):
+        table.keys.append(("p", reader.read_names()))
+    elif reader.is_next("UNIQUE"):
         reader.next()
-        table.keys.append(("u", reader.names()))
-    elif reader.takes("FOREIGN", "KEY"):
-        table.keys.append(("f", reader.names()))
+        table.keys.append(("u", reader.read_names()))
+    elif reader.accept("FOREIGN", "KEY"):
+        table.keys.append(("f", reader.read_names()))
         reader.expect("REFERENCES")
         skip_reference(reader)
-    elif reader.sees("CHECK") or reader.sees("EXCLUDE"):
+    elif reader.is_next("CHECK") or reader.is_next("EXCLUDE"):
         raise not_supported(f"{reader.next().text} constraints are not supported")
     else:
         table.columns.append(read_column(reader, names))
 
 
-def _check(table: TableDefinition) -> None:
-    if len(table.columns) > MOST_COLUMNS:
-        raise Refusal("54011", f"tables can have at most {MOST_COLUMNS} columns")
-    if table.parent and table.layout.given:
+def _check_definition(table: TableDefinition) -> None:
+    if len(table.columns) > MAX_COLUMNS:
+        raise Refusal("54011", f"tables can have at most {MAX_COLUMNS} columns")
+    if table.parent and table.layout.is_given:
         raise not_supported("LIKE and DISTSTYLE, DISTKEY or SORTKEY cannot stand in one statement")
     if table.parent and table.columns:
         raise not_in_stand_in("LIKE beside other columns")
@@ -138,28 +151,30 @@ def _check(table: TableDefinition) -> None:
         raise Refusal("42P16", f'multiple primary keys for table "{name}" are not allowed')
 
 
-def _make(desk: Desk, table: TableDefinition) -> str:
-    name = name_behind(table.name, desk.names)
-    if table.if_not_exists and desk.value(f"SELECT to_regclass({literal(name)})") is not None:
-        desk.notices.append(f'Relation "{table.name[-1]}" already exists and will be skipped')
+def _create_table(context: StatementContext, table: TableDefinition) -> str:
+    name = postgres_name(table.name, context.names)
+    if table.if_not_exists and context.fetch_value(f"SELECT to_regclass({quote_literal(name)})") is not None:
+        context.notices.append(f'Relation "{table.name[-1]}" already exists and will be skipped')
         return "CREATE TABLE"
     head = f"CREATE {'TEMPORARY ' if table.temporary else ''}TABLE {name}"
     if table.parent:
-        parent = name_behind(table.parent, desk.names)
+        parent = postgres_name(table.parent, context.names)
         defaults = " INCLUDING DEFAULTS" if table.with_defaults else ""
-        desk.run(f"{head} (LIKE {parent}{defaults})")
+        context.run(f"{head} (LIKE {parent}{defaults})")
         temporary = str(table.temporary).lower()
-        desk.run(f"SELECT pg_catalog.redshift_describe_like({literal(name)}, {literal(parent)}, {temporary})")
+        context.run(
+            f"SELECT pg_catalog.redshift_describe_like({quote_literal(name)}, {quote_literal(parent)}, {temporary})"
+        )
     else:
         primary = {n for kind, key in table.all_keys() if kind == "p" for n in key}
-        columns = [_column_sql(c, desk.names, not_null=c.not_null or c.name in primary) for c in table.columns]
-        desk.run(f"{head} ({', '.join(columns)})")
-        _describe(desk, name, table)
+        columns = [_column_sql(c, context.names, not_null=c.not_null or c.name in primary) for c in table.columns]
+        context.run(f"{head} ({', '.join(columns)})")
+        _record_layout(context, name, table)
     return "CREATE TABLE"
 
 
-def _column_sql(column: Column, names: LongNames, *, not_null: bool) -> str:
-    words = [name_behind([column.name], names), str(column.type)]
+def _column_sql(column: ColumnDefinition, names: LongNames, *, not_null: bool) -> str:
+    words = [postgres_name([column.name], names), str(column.type)]
     if column.identity is not None:
         how = "BY DEFAULT" if column.identity.by_default else "ALWAYS"
         numbers = f"START WITH {column.identity.seed} INCREMENT BY {column.identity.step}"
@@ -171,54 +186,61 @@ def _column_sql(column: Column, names: LongNames, *, not_null: bool) -> str:
     return " ".join(words)
 
 
-def _describe(desk: Desk, name: str, table: TableDefinition) -> None:
+def _record_layout(context: StatementContext, name: str, table: TableDefinition) -> None:
     def shorts(listed: list[str]) -> list[str]:
-        return [desk.names.behind(n) for n in listed]
+        return [context.names.to_postgres(n) for n in listed]
 
     distkey = table.distkey()
     encoded = "auto" if table.layout.encode_auto or not any(c.encoding for c in table.columns) else "manual"
     words = [
-        literal(name),
-        literal(f"KEY({distkey})" if distkey else table.layout.described),
-        "NULL" if distkey is None else literal(desk.names.behind(distkey)),
-        literals(shorts(table.sortkeys())),
-        literal(encoded),
-        literals(shorts([c.name for c in table.columns])),
-        literals([c.encoded(temporary=table.temporary, sorted_by=c.name in table.sortkeys()) for c in table.columns]),
+        quote_literal(name),
+        quote_literal(f"KEY({distkey})" if distkey else table.layout.distribution_text),
+        "NULL" if distkey is None else quote_literal(context.names.to_postgres(distkey)),
+        quote_array(shorts(table.sortkeys())),
+        quote_literal(encoded),
+        quote_array(shorts([c.name for c in table.columns])),
+        quote_array(
+            [
+                c.effective_encoding(temporary=table.temporary, sorted_by=c.name in table.sortkeys())
+                for c in table.columns
+            ]
+        ),
     ]
-    desk.run(f"SELECT pg_catalog.redshift_describe({', '.join(words)})")
+    context.run(f"SELECT pg_catalog.redshift_describe({', '.join(words)})")
     for kind, key in table.all_keys():
-        declare_key(desk, name, kind, shorts(key))
+        declare_key(context, name, kind, shorts(key))
 
 
-def declare_key(desk: Desk, table: str, kind: str, columns: list[str]) -> None:
+def declare_key(context: StatementContext, table: str, kind: str, columns: list[str]) -> None:
     """Note a key; nothing will enforce it (fact 11.8)."""
-    desk.run(f"SELECT pg_catalog.redshift_declare_key({literal(table)}, {literal(kind)}, {literals(columns)})")
+    context.run(
+        f"SELECT pg_catalog.redshift_declare_key({quote_literal(table)}, {quote_literal(kind)}, {quote_array(columns)})"
+    )
 
 
-def _plan_from_query(reader: Reader, names: LongNames, table: TableDefinition) -> Plan:
+def _plan_from_query(reader: TokenReader, names: LongNames, table: TableDefinition) -> StatementPlan:
     reader.expect("AS")
-    within = reader.sees_mark("(")
+    within = reader.is_mark_next("(")
     if within:
         raise not_in_stand_in("CREATE TABLE AS with its query in parentheses")
-    sql, reads = _select(reader, names)
-    name = name_behind(table.name, names)
+    sql, reads = _rewrite_query(reader, names)
+    name = postgres_name(table.name, names)
 
-    def run(desk: Desk) -> str:
-        desk.enter(reads=reads)
+    def run(desk: StatementContext) -> str:
+        desk.acquire_locks(reads=reads)
         desk.run(f"CREATE {'TEMPORARY ' if table.temporary else ''}TABLE {name} AS {sql}")
         _refuse_unsized(desk, name)
         table.columns = []
-        _describe(desk, name, table)
+        _record_layout(desk, name, table)
         return "SELECT"
 
-    return Plan(program=run)
+    return StatementPlan(program=run)
 
 
-def _refuse_unsized(desk: Desk, table: str) -> None:
+def _refuse_unsized(context: StatementContext, table: str) -> None:
     """A width that Redshift works out from the expression is not guessed here."""
-    unsized = desk.value(
-        f"SELECT attname FROM pg_attribute WHERE attrelid = {literal(table)}::regclass AND attnum > 0 AND"
+    unsized = context.fetch_value(
+        f"SELECT attname FROM pg_attribute WHERE attrelid = {quote_literal(table)}::regclass AND attnum > 0 AND"
         " (atttypid = 'text'::regtype OR (atttypmod < 0 AND atttypid IN ('varchar'::regtype, 'numeric'::regtype)))"
     )
     if unsized is not None:

@@ -3,10 +3,10 @@
 import hashlib
 from typing import Final
 
-LONGEST: Final = 127
-LONGEST_BEHIND: Final = 63
+MAX_NAME_BYTES: Final = 127
+MAX_POSTGRES_NAME_BYTES: Final = 63
 
-RESERVED: Final = frozenset(
+RESERVED_WORDS: Final = frozenset(
     """
     AES128 AES256 ALL ALLOWOVERWRITE ANALYSE ANALYZE AND ANY ARRAY AS ASC AUTHORIZATION AZ64 BACKUP BETWEEN
     BINARY BLANKSASNULL BOTH BYTEDICT BZIP2 CASE CAST CHECK COLLATE COLUMN CONNECT CONSTRAINT CREATE CREDENTIALS
@@ -24,10 +24,10 @@ RESERVED: Final = frozenset(
 SYSTEM_COLUMNS: Final = frozenset({"oid", "tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
 
 
-def folded(name: str) -> str:
+def fold_name(name: str) -> str:
     """The name as the warehouse stores it: ASCII in lower case, quoted or not, and at most 127 bytes."""
     lowered = "".join(c.lower() if c.isascii() else c for c in name)
-    return lowered.encode()[:LONGEST].decode(errors="ignore")
+    return lowered.encode()[:MAX_NAME_BYTES].decode(errors="ignore")
 
 
 class LongNames:
@@ -43,18 +43,18 @@ class LongNames:
     def remember(self, short: str, long: str) -> None:
         self._long[short.encode()] = long.encode()
 
-    def behind(self, name: str) -> str:
+    def to_postgres(self, name: str) -> str:
         """The name PostgreSQL knows a folded name by."""
         encoded = name.encode()
-        if len(encoded) <= LONGEST_BEHIND:
+        if len(encoded) <= MAX_POSTGRES_NAME_BYTES:
             return name
         digest = hashlib.sha256(encoded).hexdigest()[:12]
-        short = encoded[: LONGEST_BEHIND - 13].decode(errors="ignore") + "~" + digest
+        short = encoded[: MAX_POSTGRES_NAME_BYTES - 13].decode(errors="ignore") + "~" + digest
         if short.encode() not in self._long:
             self.remember(short, name)
             self.unwritten.append((short, name))
         return short
 
-    def in_front(self, name: bytes) -> bytes:
+    def to_redshift(self, name: bytes) -> bytes:
         """The name a client knows, from PostgreSQL's."""
         return self._long.get(name, name)

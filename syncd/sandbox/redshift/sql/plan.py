@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Final, Self
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from syncd.sandbox.redshift.statement_context import Desk
+    from syncd.sandbox.redshift.statement_context import StatementContext
 
-    Program = Callable[[Desk], str]
+    Program = Callable[[StatementContext], str]
 
 LATE_MARK: Final = "\x01"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class StatementPlan:
     """One statement, understood.
 
     `sql` goes to PostgreSQL; a `program` is carried out instead, and returns the command's tag. `late` says that
@@ -24,12 +24,12 @@ class Plan:
     """
 
     sql: str = ""
-    of_one_match: str = ""
+    strict_sql: str = ""
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
-    late: bool = False
+    has_late_values: bool = False
     program: "Program | None" = None
-    alone: bool = False
+    no_transaction: bool = False
     tag: str = ""
     ends_with_nul: bool = False
     outside_block: str = field(default="")
@@ -39,11 +39,11 @@ class Plan:
         """A writer is parsed when it is carried out: parsing would already take its table's lock."""
         return bool(self.writes)
 
-    def strictly(self) -> Self:
+    def with_strict_sql(self) -> Self:
         """Itself, but several matches of one row are refused, and not one of them taken."""
-        return replace(self, sql=self.of_one_match)
+        return replace(self, sql=self.strict_sql)
 
-    def with_values(self, values: Mapping[str, int]) -> str:
+    def render_sql(self, values: Mapping[str, int]) -> str:
         sql = self.sql
         for name, value in values.items():
             sql = sql.replace(f"{LATE_MARK}{name}{LATE_MARK}", f"{name.lower()}({value}::bigint)")

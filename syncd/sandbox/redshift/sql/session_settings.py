@@ -3,18 +3,18 @@
 import re
 from typing import Final
 
-from syncd.sandbox.redshift.backend import literal
+from syncd.sandbox.redshift.backend import quote_literal
 from syncd.sandbox.redshift.refusal import Refusal, not_in_stand_in, syntax_error
-from syncd.sandbox.redshift.sql.identifiers import LongNames, folded
-from syncd.sandbox.redshift.sql.plan import Plan
-from syncd.sandbox.redshift.sql.statement_editor import name_behind
-from syncd.sandbox.redshift.sql.tokens import Kind, Reader, Token
+from syncd.sandbox.redshift.sql.identifiers import LongNames, fold_name
+from syncd.sandbox.redshift.sql.plan import StatementPlan
+from syncd.sandbox.redshift.sql.statement_editor import postgres_name
+from syncd.sandbox.redshift.sql.tokens import Token, TokenKind, TokenReader
 
-OFF: Final = frozenset({"off", "false", "0", "no", "f", "n", "of", "default"})
-ON: Final = frozenset({"on", "true", "1", "yes", "t", "y"})
-ONE_MATCH: Final = "error_on_nondeterministic_update"
-ONE_MATCH_SQL: Final = f"SELECT pg_catalog.current_setting('redshift.{ONE_MATCH}', true)"
-SHARED: Final = frozenset(
+OFF_VALUES: Final = frozenset({"off", "false", "0", "no", "f", "n", "of", "default"})
+ON_VALUES: Final = frozenset({"on", "true", "1", "yes", "t", "y"})
+ONE_MATCH_SETTING: Final = "error_on_nondeterministic_update"
+ONE_MATCH_SQL: Final = f"SELECT pg_catalog.current_setting('redshift.{ONE_MATCH_SETTING}', true)"
+SHARED_SETTINGS: Final = frozenset(
     [
         "statement_timeout",
         "application_name",
@@ -25,18 +25,18 @@ SHARED: Final = frozenset(
         "client_min_messages",
     ]
 )
-REDSHIFT_ONLY: Final = {
+REDSHIFT_SETTINGS: Final = {
     "query_group": "unset",
     "wlm_query_slot_count": "1",
     "enable_result_cache_for_session": "on",
     "enable_case_sensitive_identifier": "off",
     "enable_large_strings_opt_in": "off",
-    ONE_MATCH: "off",
+    ONE_MATCH_SETTING: "off",
     "analyze_threshold_percent": "10",
     "json_parse_truncate_strings": "off",
     "describe_field_name_in_uppercase": "off",
 }
-FIXED: Final = frozenset(
+FIXED_SETTINGS: Final = frozenset(
     {
         "enable_case_sensitive_identifier",
         "enable_large_strings_opt_in",
@@ -44,95 +44,101 @@ FIXED: Final = frozenset(
         "describe_field_name_in_uppercase",
     }
 )
-UNICODE: Final = frozenset({"utf8", "utf-8", "unicode"})
-VERSION: Final = "8.0.2"
-TIMEOUT: Final = re.compile(r"\d+")
+UNICODE_ENCODINGS: Final = frozenset({"utf8", "utf-8", "unicode"})
+SERVER_VERSION: Final = "8.0.2"
+TIMEOUT_PATTERN: Final = re.compile(r"\d+")
 
 
-def plan_set(reader: Reader, names: LongNames) -> Plan:
+def plan_set(reader: TokenReader, names: LongNames) -> StatementPlan:
     reader.expect("SET")
-    if reader.sees("SESSION", "AUTHORIZATION") or reader.sees("SESSION", "CHARACTERISTICS"):
+    if reader.is_next("SESSION", "AUTHORIZATION") or reader.is_next("SESSION", "CHARACTERISTICS"):
         raise not_in_stand_in("SET SESSION AUTHORIZATION")
-    if reader.sees("TRANSACTION"):
+    if reader.is_next("TRANSACTION"):
         raise not_in_stand_in("SET TRANSACTION")
-    scope = "LOCAL " if reader.takes("LOCAL") else ""
-    reader.takes("SESSION")
-    name = _name(reader)
-    if not reader.takes("TO"):
+    scope = "LOCAL " if reader.accept("LOCAL") else ""
+    reader.accept("SESSION")
+    name = _read_name(reader)
+    if not reader.accept("TO"):
         reader.expect_mark("=")
     if name == "search_path":
-        return Plan(sql=f"SET {scope}search_path TO {_schemas(reader, names)}")
-    value = _value(reader)
+        return StatementPlan(sql=f"SET {scope}search_path TO {_read_schemas(reader, names)}")
+    value = _read_value(reader)
     reader.expect_end()
-    _check(name, value)
-    return Plan(sql=f"SET {scope}{_behind(name)} TO {literal(value)}")
+    _check_value(name, value)
+    return StatementPlan(sql=f"SET {scope}{_postgres_setting(name)} TO {quote_literal(value)}")
 
 
-def plan_reset(reader: Reader, _: LongNames) -> Plan:
+def plan_reset(reader: TokenReader, _: LongNames) -> StatementPlan:
     reader.expect("RESET")
-    name = _name(reader)
+    name = _read_name(reader)
     reader.expect_end()
-    if name in REDSHIFT_ONLY:
-        return Plan(sql=f"SET {_behind(name)} TO {literal(REDSHIFT_ONLY[name])}", tag="RESET")
-    return Plan(sql=f"RESET {_behind(name)}")
+    if name in REDSHIFT_SETTINGS:
+        return StatementPlan(
+            sql=f"SET {_postgres_setting(name)} TO {quote_literal(REDSHIFT_SETTINGS[name])}", tag="RESET"
+        )
+    return StatementPlan(sql=f"RESET {_postgres_setting(name)}")
 
 
-def plan_show(reader: Reader, _: LongNames) -> Plan:
+def plan_show(reader: TokenReader, _: LongNames) -> StatementPlan:
     reader.expect("SHOW")
-    name = _name(reader)
+    name = _read_name(reader)
     reader.expect_end()
-    if name in REDSHIFT_ONLY:
-        default = literal(REDSHIFT_ONLY[name])
-        sql = f"SELECT coalesce(nullif(current_setting('{_behind(name)}', true), ''), {default})::varchar AS {name}"
-        return Plan(sql=sql, tag="SHOW")
+    if name in REDSHIFT_SETTINGS:
+        default = quote_literal(REDSHIFT_SETTINGS[name])
+        sql = f"SELECT coalesce(nullif(current_setting('{_postgres_setting(name)}', true), ''), {default})::varchar AS {name}"
+        return StatementPlan(sql=sql, tag="SHOW")
     if name == "server_version":
-        return Plan(sql=f"SELECT {literal(VERSION)}::varchar AS server_version", tag="SHOW")
-    return Plan(sql=f"SHOW {_behind(name)}")
+        return StatementPlan(sql=f"SELECT {quote_literal(SERVER_VERSION)}::varchar AS server_version", tag="SHOW")
+    return StatementPlan(sql=f"SHOW {_postgres_setting(name)}")
 
 
-def _name(reader: Reader) -> str:
+def _read_name(reader: TokenReader) -> str:
     token = reader.next()
-    if token.kind not in {Kind.WORD, Kind.QUOTED}:
+    if token.kind not in {TokenKind.WORD, TokenKind.QUOTED}:
         raise syntax_error(token.raw)
-    name = folded(token.text if token.kind is Kind.QUOTED else token.raw)
-    if reader.takes("ZONE") and name == "time":
+    name = fold_name(token.text if token.kind is TokenKind.QUOTED else token.raw)
+    if reader.accept("ZONE") and name == "time":
         name = "timezone"
-    if name not in SHARED and name not in REDSHIFT_ONLY and name not in {"search_path", "server_version", "all"}:
+    if (
+        name not in SHARED_SETTINGS
+        and name not in REDSHIFT_SETTINGS
+        and name not in {"search_path", "server_version", "all"}
+    ):
         raise Refusal("42704", f'unrecognized configuration parameter "{name}"')
     return name
 
 
-def _behind(name: str) -> str:
-    return f"redshift.{name}" if name in REDSHIFT_ONLY else name
+def _postgres_setting(name: str) -> str:
+    return f"redshift.{name}" if name in REDSHIFT_SETTINGS else name
 
 
-def _value(reader: Reader) -> str:
+def _read_value(reader: TokenReader) -> str:
     token = reader.next()
     if token.is_mark("-"):
         return "-" + reader.next().text
-    return token.raw.lower() if token.kind is Kind.WORD else token.text
+    return token.raw.lower() if token.kind is TokenKind.WORD else token.text
 
 
-def _check(name: str, value: str) -> None:
-    if name in FIXED and value.lower() not in OFF:
+def _check_value(name: str, value: str) -> None:
+    if name in FIXED_SETTINGS and value.lower() not in OFF_VALUES:
         raise not_in_stand_in(f"{name} TO {value}")
-    if name == ONE_MATCH and value.lower() not in ON | OFF:
+    if name == ONE_MATCH_SETTING and value.lower() not in ON_VALUES | OFF_VALUES:
         raise Refusal("22023", f'parameter "{name}" requires a Boolean value')
-    if name == "client_encoding" and value.lower() not in UNICODE:
+    if name == "client_encoding" and value.lower() not in UNICODE_ENCODINGS:
         raise not_in_stand_in(f"client_encoding TO {value}")
-    if name == "statement_timeout" and not TIMEOUT.fullmatch(value):
+    if name == "statement_timeout" and not TIMEOUT_PATTERN.fullmatch(value):
         raise Refusal("22023", f'parameter "statement_timeout" requires an integer value, not "{value}"')
 
 
-def _schemas(reader: Reader, names: LongNames) -> str:
-    listed = [_schema(reader.next(), names)]
-    while reader.takes_mark(","):
-        listed.append(_schema(reader.next(), names))
+def _read_schemas(reader: TokenReader, names: LongNames) -> str:
+    listed = [_schema_name(reader.next(), names)]
+    while reader.accept_mark(","):
+        listed.append(_schema_name(reader.next(), names))
     reader.expect_end()
     return ", ".join(listed)
 
 
-def _schema(token: Token, names: LongNames) -> str:
-    if token.kind is Kind.MARK or token.kind is Kind.NUMBER:
+def _schema_name(token: Token, names: LongNames) -> str:
+    if token.kind is TokenKind.MARK or token.kind is TokenKind.NUMBER:
         raise syntax_error(token.raw)
-    return name_behind([folded(token.text if token.kind is not Kind.WORD else token.raw)], names)
+    return postgres_name([fold_name(token.text if token.kind is not TokenKind.WORD else token.raw)], names)

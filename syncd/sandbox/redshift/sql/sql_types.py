@@ -4,18 +4,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from syncd.sandbox.redshift.refusal import Refusal, not_in_stand_in, not_supported
-from syncd.sandbox.redshift.sql.tokens import Kind, Reader
+from syncd.sandbox.redshift.sql.tokens import TokenKind, TokenReader
 
-LONGEST_VARCHAR: Final = 65535
-LONGEST_CHAR: Final = 4096
-LONGEST_VARBYTE: Final = 16777216
-DEFAULT_VARBYTE: Final = 64000
-DEFAULT_WIDTH: Final = 256
-MOST_DIGITS: Final = 38
-MOST_FRACTION: Final = 37
+MAX_VARCHAR_BYTES: Final = 65535
+MAX_CHAR_BYTES: Final = 4096
+MAX_VARBYTE_BYTES: Final = 16777216
+DEFAULT_VARBYTE_BYTES: Final = 64000
+DEFAULT_TEXT_BYTES: Final = 256
+MAX_DIGITS: Final = 38
+MAX_SCALE: Final = 37
 DEFAULT_DIGITS: Final = 18
 
-SIMPLE: Final = {
+SIMPLE_TYPES: Final = {
     "SMALLINT": "SMALLINT",
     "INT2": "SMALLINT",
     "INTEGER": "INTEGER",
@@ -34,10 +34,10 @@ SIMPLE: Final = {
     "TIMETZ": "TIMETZ",
     "SUPER": "SUPER",
 }
-TEXTS: Final = frozenset({"VARCHAR", "NVARCHAR", "TEXT"})
-CHARS: Final = frozenset({"CHAR", "CHARACTER", "NCHAR", "BPCHAR"})
-NOT_HERE: Final = frozenset({"GEOMETRY", "GEOGRAPHY", "HLLSKETCH"})
-FOREIGN: Final = frozenset(
+TEXT_TYPES: Final = frozenset({"VARCHAR", "NVARCHAR", "TEXT"})
+CHAR_TYPES: Final = frozenset({"CHAR", "CHARACTER", "NCHAR", "BPCHAR"})
+NOT_IMPLEMENTED_TYPES: Final = frozenset({"GEOMETRY", "GEOGRAPHY", "HLLSKETCH"})
+UNSUPPORTED_TYPES: Final = frozenset(
     """
     BIT BYTEA JSON JSONB SERIAL SERIAL2 SERIAL4 SERIAL8 BIGSERIAL SMALLSERIAL MONEY UUID XML HSTORE INET CIDR
     MACADDR INT4RANGE INT8RANGE NUMRANGE TSRANGE TSTZRANGE DATERANGE TSVECTOR TSQUERY POINT LINE LSEG BOX PATH
@@ -60,79 +60,79 @@ class SqlType:
         return f"{self.name}({self.width})" if self.width else self.name
 
 
-def read_type(reader: Reader) -> SqlType:
+def read_type(reader: TokenReader) -> SqlType:
     """A type as a column definition or a cast spells it."""
     token = reader.next()
-    if token.kind is not Kind.WORD:
+    if token.kind is not TokenKind.WORD:
         raise Refusal("42704", f'type "{token.raw}" does not exist')
-    found = _read(token.text, reader)
-    if reader.sees_mark("[") or reader.sees("ARRAY"):
+    found = _read_named_type(token.text, reader)
+    if reader.is_mark_next("[") or reader.is_next("ARRAY"):
         raise not_supported(f'Column type "{token.raw.lower()}[]" is not supported.')
     return found
 
 
-def _read(word: str, reader: Reader) -> SqlType:
-    if word in SIMPLE:
-        return SqlType(SIMPLE[word])
+def _read_named_type(word: str, reader: TokenReader) -> SqlType:
+    if word in SIMPLE_TYPES:
+        return SqlType(SIMPLE_TYPES[word])
     if word in {"DECIMAL", "NUMERIC"}:
-        return _numeric(reader)
+        return _read_numeric(reader)
     if word in {"TIMESTAMP", "TIME"}:
-        return _time(word, reader)
+        return _read_time(word, reader)
     if word == "DOUBLE":
         reader.expect("PRECISION")
         return SqlType("DOUBLE PRECISION")
-    return _string(word, reader)
+    return _read_string_type(word, reader)
 
 
-def _string(word: str, reader: Reader) -> SqlType:
-    if word in TEXTS or (word in {"CHARACTER", "CHAR", "NCHAR"} and reader.takes("VARYING")):
-        return _text(word, reader)
-    if word in CHARS:
-        return _sized("CHAR", reader, DEFAULT_WIDTH if word == "BPCHAR" else 1, LONGEST_CHAR)
-    if word in {"VARBYTE", "VARBINARY"} or (word == "BINARY" and reader.takes("VARYING")):
-        return _sized("VARBYTE", reader, DEFAULT_VARBYTE, LONGEST_VARBYTE)
-    if word in NOT_HERE:
+def _read_string_type(word: str, reader: TokenReader) -> SqlType:
+    if word in TEXT_TYPES or (word in {"CHARACTER", "CHAR", "NCHAR"} and reader.accept("VARYING")):
+        return _read_text(word, reader)
+    if word in CHAR_TYPES:
+        return _read_sized("CHAR", reader, DEFAULT_TEXT_BYTES if word == "BPCHAR" else 1, MAX_CHAR_BYTES)
+    if word in {"VARBYTE", "VARBINARY"} or (word == "BINARY" and reader.accept("VARYING")):
+        return _read_sized("VARBYTE", reader, DEFAULT_VARBYTE_BYTES, MAX_VARBYTE_BYTES)
+    if word in NOT_IMPLEMENTED_TYPES:
         raise not_in_stand_in(f"the type {word}")
-    if word in FOREIGN:
+    if word in UNSUPPORTED_TYPES:
         raise not_supported(f'Column type "{word.lower()}" is not supported.')
     raise Refusal("42704", f'type "{word.lower()}" does not exist')
 
 
-def _numeric(reader: Reader) -> SqlType:
-    if not reader.takes_mark("("):
+def _read_numeric(reader: TokenReader) -> SqlType:
+    if not reader.accept_mark("("):
         return SqlType("NUMERIC", DEFAULT_DIGITS, 0)
-    digits = reader.number()
-    scale = reader.number() if reader.takes_mark(",") else 0
+    digits = reader.read_number()
+    scale = reader.read_number() if reader.accept_mark(",") else 0
     reader.expect_mark(")")
-    if not 1 <= digits <= MOST_DIGITS:
-        raise Refusal("22023", f"DECIMAL precision {digits} must be between 1 and {MOST_DIGITS}")
-    if scale > min(MOST_FRACTION, digits):
-        raise Refusal("22023", f"DECIMAL scale {scale} must be between 0 and {min(MOST_FRACTION, digits)}")
+    if not 1 <= digits <= MAX_DIGITS:
+        raise Refusal("22023", f"DECIMAL precision {digits} must be between 1 and {MAX_DIGITS}")
+    if scale > min(MAX_SCALE, digits):
+        raise Refusal("22023", f"DECIMAL scale {scale} must be between 0 and {min(MAX_SCALE, digits)}")
     return SqlType("NUMERIC", digits, scale)
 
 
-def _text(word: str, reader: Reader) -> SqlType:
+def _read_text(word: str, reader: TokenReader) -> SqlType:
     if word == "TEXT":  # a width written after TEXT is read and forgotten
-        if reader.takes_mark("("):
-            reader.number()
+        if reader.accept_mark("("):
+            reader.read_number()
             reader.expect_mark(")")
-        return SqlType("VARCHAR", DEFAULT_WIDTH)
-    return _sized("VARCHAR", reader, DEFAULT_WIDTH, LONGEST_VARCHAR)
+        return SqlType("VARCHAR", DEFAULT_TEXT_BYTES)
+    return _read_sized("VARCHAR", reader, DEFAULT_TEXT_BYTES, MAX_VARCHAR_BYTES)
 
 
-def _sized(name: str, reader: Reader, default: int, most: int) -> SqlType:
-    if not reader.takes_mark("("):
+def _read_sized(name: str, reader: TokenReader, default: int, most: int) -> SqlType:
+    if not reader.accept_mark("("):
         return SqlType(name, default)
-    width = most if name == "VARCHAR" and reader.takes("MAX") else reader.number()
+    width = most if name == "VARCHAR" and reader.accept("MAX") else reader.read_number()
     reader.expect_mark(")")
     if not 1 <= width <= most:
         raise Refusal("22023", f"length for type {name.lower()} cannot exceed {most}")
     return SqlType(name, width)
 
 
-def _time(word: str, reader: Reader) -> SqlType:
-    if reader.takes("WITH", "TIME", "ZONE"):
+def _read_time(word: str, reader: TokenReader) -> SqlType:
+    if reader.accept("WITH", "TIME", "ZONE"):
         return SqlType(f"{word}TZ")
-    if reader.sees("WITHOUT"):
+    if reader.is_next("WITHOUT"):
         reader.expect("WITHOUT", "TIME", "ZONE")
     return SqlType(word)

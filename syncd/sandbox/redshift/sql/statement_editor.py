@@ -3,18 +3,23 @@
 import re
 from collections.abc import Sequence
 
-from syncd.sandbox.redshift.objects import quoted
+from syncd.sandbox.redshift.objects import quote_name
 from syncd.sandbox.redshift.refusal import Refusal, not_in_stand_in, not_supported, syntax_error
-from syncd.sandbox.redshift.sql.functions import BEFORE_NAMES, DATE_PARTS_FIRST, KNOWN, NO_CALL
-from syncd.sandbox.redshift.sql.identifiers import LongNames, folded
+from syncd.sandbox.redshift.sql.functions import (
+    DATE_PART_FUNCTIONS,
+    KNOWN_FUNCTIONS,
+    WORDS_BEFORE_NAMES,
+    WORDS_NOT_CALLED,
+)
+from syncd.sandbox.redshift.sql.identifiers import LongNames, fold_name
 from syncd.sandbox.redshift.sql.plan import LATE_MARK
-from syncd.sandbox.redshift.sql.sql_types import FOREIGN, read_type
-from syncd.sandbox.redshift.sql.tokens import Kind, Reader, Token
+from syncd.sandbox.redshift.sql.sql_types import UNSUPPORTED_TYPES, read_type
+from syncd.sandbox.redshift.sql.tokens import Token, TokenKind, TokenReader
 
-FOREIGN_MARKS = frozenset({"->", "->>", "#>", "#>>", "@>", "<@", "?", "?|", "?&", "&&", "^@"})
-RENAMED = {"SYSDATE": "pg_catalog.redshift_sysdate()", "MINUS": "EXCEPT", "NVL": "COALESCE"}
-SPOKEN_OTHERWISE = {"JSON_SERIALIZE": 'pg_catalog."json_serialize"'}  # else PostgreSQL's grammar takes the word
-ABSENT = {
+UNSUPPORTED_OPERATORS = frozenset({"->", "->>", "#>", "#>>", "@>", "<@", "?", "?|", "?&", "&&", "^@"})
+REPLACED_WORDS = {"SYSDATE": "pg_catalog.redshift_sysdate()", "MINUS": "EXCEPT", "NVL": "COALESCE"}
+REPLACED_FUNCTIONS = {"JSON_SERIALIZE": 'pg_catalog."json_serialize"'}  # else PostgreSQL's grammar takes the word
+UNSUPPORTED_WORDS = {
     "FILTER": "FILTER",
     "LATERAL": "LATERAL",
     "RETURNING": "RETURNING",
@@ -24,7 +29,7 @@ ABSENT = {
     "FETCH": "FETCH",
     "ONLY": "ONLY",
 }
-ABSENT_PAIRS = frozenset(
+UNSUPPORTED_WORD_PAIRS = frozenset(
     {
         ("EXCEPT", "ALL"),
         ("INTERSECT", "ALL"),
@@ -41,35 +46,35 @@ ABSENT_PAIRS = frozenset(
         ("NOT", "JSON"),
     }
 )
-NUMBER = re.compile(r"\d+(\.\d*)?([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?")
-NOT_HERE = frozenset({"QUALIFY", "PIVOT", "UNPIVOT", "LISTAGG", "DECODE", "CONNECT", "APPROXIMATE"})
-LATE = frozenset({"PG_LAST_COPY_COUNT", "PG_LAST_COPY_ID"})
+NUMBER_PATTERN = re.compile(r"\d+(\.\d*)?([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?")
+NOT_IMPLEMENTED_WORDS = frozenset({"QUALIFY", "PIVOT", "UNPIVOT", "LISTAGG", "DECODE", "CONNECT", "APPROXIMATE"})
+LATE_FUNCTIONS = frozenset({"PG_LAST_COPY_COUNT", "PG_LAST_COPY_ID"})
 
 
-def name_behind(parts: Sequence[str], names: LongNames) -> str:
+def postgres_name(parts: Sequence[str], names: LongNames) -> str:
     """A qualified name, quoted, as PostgreSQL knows it."""
-    return ".".join(quoted(names.behind(part)) for part in parts)
+    return ".".join(quote_name(names.to_postgres(part)) for part in parts)
 
 
-class Editor:
+class StatementRewriter:
     """Reads a statement once and writes it anew for PostgreSQL, refusing words that Redshift has not."""
 
-    def __init__(self, reader: Reader, names: LongNames) -> None:
+    def __init__(self, reader: TokenReader, names: LongNames) -> None:
         self._reader = reader
         self._names = names
         self._changes: list[tuple[int, int, str]] = []
-        self.late: list[tuple[int, int, str]] = []
-        self._casts: list[bool] = []
+        self.late_calls: list[tuple[int, int, str]] = []
+        self._open_casts: list[bool] = []
 
-    def edit(self) -> str:
+    def rewrite(self) -> str:
         """The statement's text from the reader's place on, rewritten."""
         begin = self._reader.peek()
         start = begin.start if begin else 0
-        while not self._reader.done:
-            self._one()
-        return self._written(start)
+        while not self._reader.is_done:
+            self._rewrite_token()
+        return self._apply_changes(start)
 
-    def _written(self, start: int) -> str:
+    def _apply_changes(self, start: int) -> str:
         sql, out, at = self._reader.sql, [], start
         for begin, end, text in sorted(self._changes):
             out += [sql[at:begin], text]
@@ -77,23 +82,23 @@ class Editor:
         out.append(sql[at : self._reader.tokens[-1].end])
         return "".join(out)
 
-    def _one(self) -> None:
+    def _rewrite_token(self) -> None:
         token = self._reader.next()
-        if token.kind is Kind.QUOTED:
-            self._quoted(token)
-        elif token.kind is Kind.WORD:
-            self._word(token)
-        elif token.kind is Kind.MARK:
-            self._mark(token)
-        elif token.kind is Kind.NUMBER:
-            self._number(token)
-        elif (before := self._before(2)) is not None and before.is_word(*FOREIGN):
+        if token.kind is TokenKind.QUOTED:
+            self._rewrite_quoted(token)
+        elif token.kind is TokenKind.WORD:
+            self._rewrite_word(token)
+        elif token.kind is TokenKind.MARK:
+            self._rewrite_mark(token)
+        elif token.kind is TokenKind.NUMBER:
+            self._check_number(token)
+        elif (before := self._token_before(2)) is not None and before.is_word(*UNSUPPORTED_TYPES):
             raise not_supported(f'Column type "{before.raw.lower()}" is not supported.')
 
-    def _quoted(self, token: Token) -> None:
+    def _rewrite_quoted(self, token: Token) -> None:
         if self._is_qualified_call():
-            self._known(token)
-        self._change(token, quoted(self._names.behind(folded(token.text))))
+            self._require_known_function(token)
+        self._replace_token(token, quote_name(self._names.to_postgres(fold_name(token.text))))
 
     def _is_qualified_call(self) -> bool:
         """Whether the name just read, in quotes or after a schema's, is that of a function and not of a table."""
@@ -101,131 +106,131 @@ class Editor:
         if after is None or not after.is_mark("("):
             return False
         back = 2
-        while (dot := self._before(back)) is not None and dot.is_mark("."):
+        while (dot := self._token_before(back)) is not None and dot.is_mark("."):
             back += 2
-        before = self._before(back)
-        return before is None or not (before.is_word(*BEFORE_NAMES) or before.is_mark(")"))
+        before = self._token_before(back)
+        return before is None or not (before.is_word(*WORDS_BEFORE_NAMES) or before.is_mark(")"))
 
-    def _known(self, token: Token) -> None:
-        name = folded(token.text if token.kind is Kind.QUOTED else token.raw)
-        if name.upper() not in KNOWN:
+    def _require_known_function(self, token: Token) -> None:
+        name = fold_name(token.text if token.kind is TokenKind.QUOTED else token.raw)
+        if name.upper() not in KNOWN_FUNCTIONS:
             raise Refusal("42883", f"function {name}() does not exist")
 
-    def _number(self, token: Token) -> None:
+    def _check_number(self, token: Token) -> None:
         """Digits, a point, an exponent: no 0x1F and no 1_000, which come as a number and a word that touch."""
         after = self._reader.peek()
-        touching = after is not None and after.kind is Kind.WORD and after.start == token.end
-        if touching or not NUMBER.fullmatch(token.raw):
+        touching = after is not None and after.kind is TokenKind.WORD and after.start == token.end
+        if touching or not NUMBER_PATTERN.fullmatch(token.raw):
             raise syntax_error(token.raw)
 
-    def _change(self, token: Token, text: str) -> None:
+    def _replace_token(self, token: Token, text: str) -> None:
         self._changes.append((token.start, token.end, text))
 
-    def _mark(self, token: Token) -> None:
-        if token.text in FOREIGN_MARKS:
+    def _rewrite_mark(self, token: Token) -> None:
+        if token.text in UNSUPPORTED_OPERATORS:
             raise Refusal("42883", f"operator does not exist: {token.text}")
-        if token.text == "$" and not ((after := self._reader.peek()) is not None and after.kind is Kind.NUMBER):
+        if token.text == "$" and not ((after := self._reader.peek()) is not None and after.kind is TokenKind.NUMBER):
             raise not_supported("a constant in dollar quotes is not supported")
         if token.text == "(":
-            before = self._before(2)
-            self._casts.append(before is not None and before.is_word("CAST"))
-        elif token.text == ")" and self._casts:
-            self._casts.pop()
+            before = self._token_before(2)
+            self._open_casts.append(before is not None and before.is_word("CAST"))
+        elif token.text == ")" and self._open_casts:
+            self._open_casts.pop()
         elif token.text == "::":
-            self._type()
+            self._rewrite_type()
 
-    def _before(self, back: int) -> Token | None:
-        place = self._reader.at - back
+    def _token_before(self, back: int) -> Token | None:
+        place = self._reader.position - back
         return self._reader.tokens[place] if place >= 0 else None
 
-    def _type(self) -> None:
-        start = self._reader.at
+    def _rewrite_type(self) -> None:
+        start = self._reader.position
         first = self._reader.peek()
         if first is not None and first.is_word("REGCLASS", "OID", "NAME"):
             self._reader.next()
             return
         kind = read_type(self._reader)
-        begin, end = self._reader.tokens[start].start, self._reader.tokens[self._reader.at - 1].end
+        begin, end = self._reader.tokens[start].start, self._reader.tokens[self._reader.position - 1].end
         self._changes.append((begin, end, str(kind)))
 
-    def _word(self, token: Token) -> None:
+    def _rewrite_word(self, token: Token) -> None:
         after = self._reader.peek()
-        dotted = (before := self._before(2)) is not None and before.is_mark(".")
+        dotted = (before := self._token_before(2)) is not None and before.is_mark(".")
         if dotted:
             if self._is_qualified_call():
-                self._known(token)
-            self._name(token)
-        elif token.is_word("AS") and self._casts and self._casts[-1]:
-            self._type()
-        elif token.text in ABSENT and not _is_alias(before):
+                self._require_known_function(token)
+            self._rewrite_name(token)
+        elif token.is_word("AS") and self._open_casts and self._open_casts[-1]:
+            self._rewrite_type()
+        elif token.text in UNSUPPORTED_WORDS and not _is_alias(before):
             raise syntax_error(token.raw)
-        elif after is not None and (token.text, after.text) in ABSENT_PAIRS:
+        elif after is not None and (token.text, after.text) in UNSUPPORTED_WORD_PAIRS:
             raise not_supported(f"{token.text} {after.text} is not supported")
-        elif token.text in NOT_HERE and after is not None and not after.is_mark(".", ","):
+        elif token.text in NOT_IMPLEMENTED_WORDS and after is not None and not after.is_mark(".", ","):
             raise not_in_stand_in(token.text)
-        elif token.text in RENAMED and not _is_alias(before):
-            self._change(token, RENAMED[token.text])
+        elif token.text in REPLACED_WORDS and not _is_alias(before):
+            self._replace_token(token, REPLACED_WORDS[token.text])
         elif after is not None and after.is_mark("(") and self._is_call(token, before):
-            self._call(token)
+            self._rewrite_call(token)
         elif token.is_word("SELECT") and after is not None and after.is_word("TOP"):
             raise not_in_stand_in("TOP")
         else:
-            self._name(token)
+            self._rewrite_name(token)
 
-    def _name(self, token: Token) -> None:
+    def _rewrite_name(self, token: Token) -> None:
         """A word that may be a name: too long a one is shortened, a temporary one quoted."""
-        name = folded(token.raw)
-        short = self._names.behind(name)
+        name = fold_name(token.raw)
+        short = self._names.to_postgres(name)
         if name.startswith("#") or short != name:
-            self._change(token, quoted(short))
+            self._replace_token(token, quote_name(short))
 
     def _is_call(self, token: Token, before: Token | None) -> bool:
-        if token.text in NO_CALL:
+        if token.text in WORDS_NOT_CALLED:
             return False
         if before is None:
             return True
-        return not (before.is_word(*BEFORE_NAMES) or before.is_mark(")", ".")) or token.text in KNOWN
+        return not (before.is_word(*WORDS_BEFORE_NAMES) or before.is_mark(")", ".")) or token.text in KNOWN_FUNCTIONS
 
-    def _call(self, token: Token) -> None:
-        if token.text in LATE:
+    def _rewrite_call(self, token: Token) -> None:
+        if token.text in LATE_FUNCTIONS:
             close = self._reader.peek(1)
             if close is None or not close.is_mark(")"):
                 raise Refusal("42883", f"function {token.raw.lower()}(unknown) does not exist")
-            self.late.append((token.start, close.end, token.text))
-        elif token.text not in KNOWN:
-            if token.text.isidentifier() and not _is_type(token.text):
+            self.late_calls.append((token.start, close.end, token.text))
+        elif token.text not in KNOWN_FUNCTIONS:
+            if token.text.isidentifier() and not _is_type_name(token.text):
                 raise Refusal("42883", f"function {token.raw.lower()}() does not exist")
-        elif token.text in SPOKEN_OTHERWISE:
-            self._change(token, SPOKEN_OTHERWISE[token.text])
-        elif token.text in DATE_PARTS_FIRST:
+        elif token.text in REPLACED_FUNCTIONS:
+            self._replace_token(token, REPLACED_FUNCTIONS[token.text])
+        elif token.text in DATE_PART_FUNCTIONS:
             part = self._reader.peek(1)
-            if part is not None and part.kind is Kind.WORD:
-                self._reader.at += 2
-                self._casts.append(False)
-                self._change(part, "'" + part.raw.lower() + "'")
+            if part is not None and part.kind is TokenKind.WORD:
+                self._reader.position += 2
+                self._open_casts.append(False)
+                self._replace_token(part, "'" + part.raw.lower() + "'")
 
 
-def edited(reader: Reader, names: LongNames) -> tuple[str, bool]:
+def rewrite_statement(reader: TokenReader, names: LongNames) -> tuple[str, bool]:
     """A statement's text for PostgreSQL, and whether marks in it stand for what is known when it is carried out."""
-    editor = Editor(reader, names)
-    sql = editor.edit()
-    for start, end, name in sorted(editor.late, reverse=True):
+    editor = StatementRewriter(reader, names)
+    sql = editor.rewrite()
+    for start, end, name in sorted(editor.late_calls, reverse=True):
         call = reader.sql[start:end]
         if sql.count(call) != 1:
             raise not_in_stand_in(f"more than one {call}")
         sql = sql.replace(call, f"{LATE_MARK}{name}{LATE_MARK}")
-    return sql, bool(editor.late)
+    return sql, bool(editor.late_calls)
 
 
 def _is_alias(before: Token | None) -> bool:
     return before is not None and before.is_word("AS")
 
 
-def _is_type(word: str) -> bool:
+def _is_type_name(word: str) -> bool:
     return word in {"VARCHAR", "CHAR", "NUMERIC", "DECIMAL", "CHARACTER", "VARBYTE", "NVARCHAR"}
 
 
-def refuse_foreign_windows(tokens: Sequence[Token]) -> None:
+def refuse_unsupported_windows(tokens: Sequence[Token]) -> None:
     """NULLS FIRST and NULLS LAST stand in no window of Redshift's (facts, section 5), and frames are of ROWS."""
     depth, windows = 0, []
     for before, token in zip([None, *tokens], tokens, strict=False):

@@ -8,200 +8,205 @@ from syncd.sandbox.redshift.copy import copy_text
 from syncd.sandbox.redshift.refusal import Refusal, not_in_stand_in, not_supported, syntax_error
 from syncd.sandbox.redshift.sql import alter, create, merge
 from syncd.sandbox.redshift.sql.identifiers import LongNames
-from syncd.sandbox.redshift.sql.plan import Plan
-from syncd.sandbox.redshift.sql.queries import checked
+from syncd.sandbox.redshift.sql.plan import StatementPlan
+from syncd.sandbox.redshift.sql.queries import check_query
 from syncd.sandbox.redshift.sql.session_settings import plan_reset, plan_set, plan_show
-from syncd.sandbox.redshift.sql.statement_editor import Editor, edited, name_behind, refuse_foreign_windows
-from syncd.sandbox.redshift.sql.tokens import Reader, tokens_of
-from syncd.sandbox.redshift.sql.updates import as_merge
-from syncd.sandbox.redshift.statement_context import Desk
+from syncd.sandbox.redshift.sql.statement_editor import (
+    StatementRewriter,
+    postgres_name,
+    refuse_unsupported_windows,
+    rewrite_statement,
+)
+from syncd.sandbox.redshift.sql.tokens import TokenReader, tokenize
+from syncd.sandbox.redshift.sql.updates import rewrite_as_merge
+from syncd.sandbox.redshift.statement_context import StatementContext
 
-LONGEST_STATEMENT: Final = 16 * 1024 * 1024
-MOST_PARAMETERS: Final = 32767
+MAX_STATEMENT_BYTES: Final = 16 * 1024 * 1024
+MAX_PARAMETERS: Final = 32767
 
 
-def plan_of(sql: str, names: LongNames) -> Plan:
+def plan_statement(sql: str, names: LongNames) -> StatementPlan:
     """Understand one statement.
 
     Raises:
         Refusal: Redshift would not carry it out, or the stand-in does not.
     """
-    if (size := len(sql.encode())) > LONGEST_STATEMENT:
-        sentence = f"Statement is too large. Statement Size: {size} bytes. Maximum Allowed: {LONGEST_STATEMENT} bytes"
+    if (size := len(sql.encode())) > MAX_STATEMENT_BYTES:
+        sentence = f"Statement is too large. Statement Size: {size} bytes. Maximum Allowed: {MAX_STATEMENT_BYTES} bytes"
         raise Refusal("54001", sentence)
-    reader = Reader(tokens_of(sql), sql)
-    if reader.done:
-        return Plan()
+    reader = TokenReader(tokenize(sql), sql)
+    if reader.is_done:
+        return StatementPlan()
     first = reader.peek()
     word = "SELECT" if first is None or first.is_mark("(") else first.text
-    understand = STATEMENTS.get(word)
+    understand = PLANNER_BY_WORD.get(word)
     if understand is not None:
         return understand(reader, names)
-    if word in OF_POSTGRESQL:
+    if word in POSTGRES_ONLY_WORDS:
         raise not_supported(f'SQL command "{sql.strip()}" not supported.')
-    if word in NOT_HERE:
+    if word in NOT_IMPLEMENTED_WORDS:
         raise not_in_stand_in(word)
     raise syntax_error(word if first is None else first.raw)
 
 
-def _query(reader: Reader, names: LongNames) -> Plan:
-    refuse_foreign_windows(reader.tokens)
-    sql, late = edited(reader, names)
-    touched = checked(reader.sql, names)
+def _plan_query(reader: TokenReader, names: LongNames) -> StatementPlan:
+    refuse_unsupported_windows(reader.tokens)
+    sql, late = rewrite_statement(reader, names)
+    touched = check_query(reader.sql, names)
     words = [t.text for t in reader.tokens]
-    return Plan(
+    return StatementPlan(
         sql=sql,
         reads=touched.reads,
         writes=touched.writes,
-        late=late,
+        has_late_values=late,
         ends_with_nul=words == ["SELECT", "VERSION", "(", ")"],
     )
 
 
-def _update(reader: Reader, names: LongNames) -> Plan:
-    plan = _query(reader, names)
-    return replace(plan, of_one_match=as_merge(reader.sql, reader.tokens, names))
+def _plan_update(reader: TokenReader, names: LongNames) -> StatementPlan:
+    plan = _plan_query(reader, names)
+    return replace(plan, strict_sql=rewrite_as_merge(reader.sql, reader.tokens, names))
 
 
-def _transaction(sql: str) -> Callable[[Reader, LongNames], Plan]:
-    def understand(reader: Reader, _: LongNames) -> Plan:
+def _plan_transaction(sql: str) -> Callable[[TokenReader, LongNames], StatementPlan]:
+    def understand(reader: TokenReader, _: LongNames) -> StatementPlan:
         verb = reader.next()
         if verb.is_word("START"):
             reader.expect("TRANSACTION")
-        elif not reader.takes("WORK"):
-            reader.takes("TRANSACTION")
+        elif not reader.accept("WORK"):
+            reader.accept("TRANSACTION")
         if sql == "BEGIN":
-            _modes(reader)
-        if sql == "ROLLBACK" and reader.sees("TO"):
+            _skip_transaction_modes(reader)
+        if sql == "ROLLBACK" and reader.is_next("TO"):
             raise not_supported(f'SQL command "{reader.sql.strip()}" not supported.')
         reader.expect_end()
-        return Plan(sql=sql)
+        return StatementPlan(sql=sql)
 
     return understand
 
 
-def _modes(reader: Reader) -> None:
+def _skip_transaction_modes(reader: TokenReader) -> None:
     """Redshift reads the isolation levels of SQL and runs every transaction at the database's own."""
-    while not reader.done:
-        if reader.takes("ISOLATION", "LEVEL"):
-            if not (reader.takes("SERIALIZABLE") or reader.takes("REPEATABLE", "READ")):
+    while not reader.is_done:
+        if reader.accept("ISOLATION", "LEVEL"):
+            if not (reader.accept("SERIALIZABLE") or reader.accept("REPEATABLE", "READ")):
                 reader.expect("READ")
-                if not reader.takes("COMMITTED"):
+                if not reader.accept("COMMITTED"):
                     reader.expect("UNCOMMITTED")
         else:
             reader.expect("READ", "WRITE")
-        reader.takes_mark(",")
+        reader.accept_mark(",")
 
 
-def _lock(reader: Reader, names: LongNames) -> Plan:
+def _plan_lock(reader: TokenReader, names: LongNames) -> StatementPlan:
     reader.expect("LOCK")
-    reader.takes("TABLE")
-    tables = [reader.relation()]
-    while reader.takes_mark(","):
-        tables.append(reader.relation())
+    reader.accept("TABLE")
+    tables = [reader.read_relation()]
+    while reader.accept_mark(","):
+        tables.append(reader.read_relation())
     reader.expect_end()
-    listed = ", ".join(name_behind(t, names) for t in tables)
-    return Plan(sql=f"LOCK TABLE {listed} IN ACCESS EXCLUSIVE MODE", tag="LOCK TABLE")
+    listed = ", ".join(postgres_name(t, names) for t in tables)
+    return StatementPlan(sql=f"LOCK TABLE {listed} IN ACCESS EXCLUSIVE MODE", tag="LOCK TABLE")
 
 
-def _truncate(reader: Reader, names: LongNames) -> Plan:
+def _plan_truncate(reader: TokenReader, names: LongNames) -> StatementPlan:
     reader.expect("TRUNCATE")
-    reader.takes("TABLE")
-    table = name_behind(reader.relation(), names)
+    reader.accept("TABLE")
+    table = postgres_name(reader.read_relation(), names)
     reader.expect_end()
 
-    def run(desk: Desk) -> str:
-        desk.enter(writes=[table])
+    def run(desk: StatementContext) -> str:
+        desk.acquire_locks(writes=[table])
         desk.run(f"TRUNCATE TABLE {table}")
         desk.run("COMMIT")  # TRUNCATE commits the transaction it stands in (fact 11.10)
         return "TRUNCATE TABLE"
 
-    return Plan(program=run)
+    return StatementPlan(program=run)
 
 
-def _vacuum(reader: Reader, names: LongNames) -> Plan:
+def _plan_vacuum(reader: TokenReader, names: LongNames) -> StatementPlan:
     reader.expect("VACUUM")
     for form in (("FULL",), ("SORT", "ONLY"), ("DELETE", "ONLY"), ("REINDEX",), ("RECLUSTER",)):
-        if reader.takes(*form):
+        if reader.accept(*form):
             break
-    table = "" if reader.done else name_behind(reader.relation(), names)
-    if reader.takes("TO"):
-        reader.number()
+    table = "" if reader.is_done else postgres_name(reader.read_relation(), names)
+    if reader.accept("TO"):
+        reader.read_number()
         reader.expect("PERCENT")
-    reader.takes("BOOST")
+    reader.accept("BOOST")
     reader.expect_end()
 
-    def run(desk: Desk) -> str:
+    def run(desk: StatementContext) -> str:
         desk.run(f"VACUUM {table}")
         return "VACUUM"
 
-    return Plan(program=run, alone=True, outside_block="VACUUM")
+    return StatementPlan(program=run, no_transaction=True, outside_block="VACUUM")
 
 
-def _analyze(reader: Reader, names: LongNames) -> Plan:
+def _plan_analyze(reader: TokenReader, names: LongNames) -> StatementPlan:
     reader.next()
-    if reader.sees("COMPRESSION"):
+    if reader.is_next("COMPRESSION"):
         raise not_in_stand_in("ANALYZE COMPRESSION")
-    reader.takes("VERBOSE")
-    table = "" if reader.done else name_behind(reader.relation(), names)
-    columns = reader.names() if reader.sees_mark("(") else []
-    if reader.takes("PREDICATE") or reader.takes("ALL"):
+    reader.accept("VERBOSE")
+    table = "" if reader.is_done else postgres_name(reader.read_relation(), names)
+    columns = reader.read_names() if reader.is_mark_next("(") else []
+    if reader.accept("PREDICATE") or reader.accept("ALL"):
         reader.expect("COLUMNS")
     reader.expect_end()
-    listed = f" ({', '.join(name_behind([c], names) for c in columns)})" if columns else ""
-    return Plan(sql=f"ANALYZE {table}{listed}")
+    listed = f" ({', '.join(postgres_name([c], names) for c in columns)})" if columns else ""
+    return StatementPlan(sql=f"ANALYZE {table}{listed}")
 
 
-def _as_written(reader: Reader, names: LongNames) -> Plan:
+def _plan_as_written(reader: TokenReader, names: LongNames) -> StatementPlan:
     """GRANT, REVOKE, COMMENT: PostgreSQL's grammar is wider, their words here are common to both."""
-    return Plan(sql=Editor(reader, names).edit())
+    return StatementPlan(sql=StatementRewriter(reader, names).rewrite())
 
 
-def _explain(reader: Reader, names: LongNames) -> Plan:
+def _plan_explain(reader: TokenReader, names: LongNames) -> StatementPlan:
     reader.expect("EXPLAIN")
-    reader.takes("VERBOSE")
-    inner = plan_of(reader.sql[reader.tokens[1].start :], names) if not reader.done else Plan()
-    if inner.program is not None or inner.late or not inner.sql:
+    reader.accept("VERBOSE")
+    inner = plan_statement(reader.sql[reader.tokens[1].start :], names) if not reader.is_done else StatementPlan()
+    if inner.program is not None or inner.has_late_values or not inner.sql:
         raise not_in_stand_in("EXPLAIN of this statement")
-    return Plan(sql=f"EXPLAIN {inner.sql}")
+    return StatementPlan(sql=f"EXPLAIN {inner.sql}")
 
 
-STATEMENTS: Final[dict[str, Callable[[Reader, LongNames], Plan]]] = {
-    "SELECT": _query,
-    "WITH": _query,
-    "INSERT": _query,
-    "UPDATE": _update,
-    "DELETE": _query,
+PLANNER_BY_WORD: Final[dict[str, Callable[[TokenReader, LongNames], StatementPlan]]] = {
+    "SELECT": _plan_query,
+    "WITH": _plan_query,
+    "INSERT": _plan_query,
+    "UPDATE": _plan_update,
+    "DELETE": _plan_query,
     "MERGE": merge.plan_merge,
     "COPY": copy_text.plan_copy,
     "CREATE": create.plan_create,
     "DROP": alter.plan_drop,
     "ALTER": alter.plan_alter,
-    "TRUNCATE": _truncate,
-    "LOCK": _lock,
-    "BEGIN": _transaction("BEGIN"),
-    "START": _transaction("BEGIN"),
-    "COMMIT": _transaction("COMMIT"),
-    "END": _transaction("COMMIT"),
-    "ROLLBACK": _transaction("ROLLBACK"),
-    "ABORT": _transaction("ROLLBACK"),
+    "TRUNCATE": _plan_truncate,
+    "LOCK": _plan_lock,
+    "BEGIN": _plan_transaction("BEGIN"),
+    "START": _plan_transaction("BEGIN"),
+    "COMMIT": _plan_transaction("COMMIT"),
+    "END": _plan_transaction("COMMIT"),
+    "ROLLBACK": _plan_transaction("ROLLBACK"),
+    "ABORT": _plan_transaction("ROLLBACK"),
     "SET": plan_set,
     "RESET": plan_reset,
     "SHOW": plan_show,
-    "VACUUM": _vacuum,
-    "ANALYZE": _analyze,
-    "ANALYSE": _analyze,
-    "GRANT": _as_written,
-    "REVOKE": _as_written,
-    "COMMENT": _as_written,
-    "EXPLAIN": _explain,
+    "VACUUM": _plan_vacuum,
+    "ANALYZE": _plan_analyze,
+    "ANALYSE": _plan_analyze,
+    "GRANT": _plan_as_written,
+    "REVOKE": _plan_as_written,
+    "COMMENT": _plan_as_written,
+    "EXPLAIN": _plan_explain,
 }
-OF_POSTGRESQL: Final = frozenset(
+POSTGRES_ONLY_WORDS: Final = frozenset(
     """
     SAVEPOINT RELEASE LISTEN UNLISTEN NOTIFY DO CLUSTER REINDEX CHECKPOINT LOAD SECURITY REASSIGN IMPORT DISCARD
     """.split()
 )
-NOT_HERE: Final = frozenset(
+NOT_IMPLEMENTED_WORDS: Final = frozenset(
     """
     UNLOAD CALL PREPARE EXECUTE DEALLOCATE DECLARE FETCH CLOSE MOVE CANCEL USE
     """.split()

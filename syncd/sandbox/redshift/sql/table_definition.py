@@ -7,22 +7,22 @@ from typing import Final
 from syncd.sandbox.redshift.refusal import Refusal, not_in_stand_in, not_supported, syntax_error
 from syncd.sandbox.redshift.sql.identifiers import SYSTEM_COLUMNS, LongNames
 from syncd.sandbox.redshift.sql.sql_types import SqlType, read_type
-from syncd.sandbox.redshift.sql.statement_editor import Editor
-from syncd.sandbox.redshift.sql.tokens import Reader
+from syncd.sandbox.redshift.sql.statement_editor import StatementRewriter
+from syncd.sandbox.redshift.sql.tokens import TokenReader
 
 ENCODINGS: Final = frozenset(
     """
     RAW AZ64 BYTEDICT DELTA DELTA32K LZO MOSTLY8 MOSTLY16 MOSTLY32 RUNLENGTH TEXT255 TEXT32K ZSTD
     """.split()
 )
-ATTRIBUTES: Final = frozenset(
+ATTRIBUTE_WORDS: Final = frozenset(
     """
     NOT NULL ENCODE DISTKEY SORTKEY UNIQUE PRIMARY REFERENCES IDENTITY GENERATED COLLATE CHECK CONSTRAINT
     DEFAULT
     """.split()
 )
-MOST_SORT_COLUMNS: Final = 400
-MOST_INTERLEAVED: Final = 8
+MAX_SORT_COLUMNS: Final = 400
+MAX_INTERLEAVED_COLUMNS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class ColumnDefinition:
     """One column as declared."""
 
     name: str
@@ -46,7 +46,7 @@ class Column:
     sortkey: bool = False
     key: str = ""
 
-    def encoded(self, *, temporary: bool, sorted_by: bool = False) -> str:
+    def effective_encoding(self, *, temporary: bool, sorted_by: bool = False) -> str:
         """The encoding it gets (fact 4): the declared one, or Redshift's choice."""
         if self.encoding:
             return "none" if self.encoding == "raw" else self.encoding
@@ -58,7 +58,7 @@ class Column:
 
 
 @dataclass(slots=True)
-class Layout:
+class TableLayout:
     """How a table is distributed and sorted."""
 
     diststyle: str = ""
@@ -68,22 +68,22 @@ class Layout:
     encode_auto: bool = False
 
     @property
-    def given(self) -> bool:
+    def is_given(self) -> bool:
         return bool(self.diststyle or self.distkey or self.sortkeys or self.sort_auto)
 
     @property
-    def described(self) -> str:
+    def distribution_text(self) -> str:
         """The words of SVV_TABLE_INFO."""
         if self.distkey:
             return f"KEY({self.distkey})"
         return self.diststyle or "AUTO(EVEN)"
 
 
-def read_column(reader: Reader, names: LongNames) -> Column:
-    name = reader.name()
+def read_column(reader: TokenReader, names: LongNames) -> ColumnDefinition:
+    name = reader.read_name()
     if name in SYSTEM_COLUMNS:
         raise Refusal("42701", f'column name "{name}" conflicts with a system column name')
-    column = Column(name=name, type=read_type(reader))
+    column = ColumnDefinition(name=name, type=read_type(reader))
     while (token := reader.peek()) is not None and not token.is_mark(",", ")"):
         read = COLUMN_ATTRIBUTES.get(token.text)
         if read is None:
@@ -95,130 +95,133 @@ def read_column(reader: Reader, names: LongNames) -> Column:
     return column
 
 
-def _not_null(column: Column, reader: Reader, _: LongNames) -> Column:
+def _read_not_null(column: ColumnDefinition, reader: TokenReader, _: LongNames) -> ColumnDefinition:
     reader.expect("NULL")
     return replace(column, not_null=True)
 
 
-def _null(column: Column, _reader: Reader, _names: LongNames) -> Column:
+def _read_null(column: ColumnDefinition, _reader: TokenReader, _names: LongNames) -> ColumnDefinition:
     return column
 
 
-def _default(column: Column, reader: Reader, names: LongNames) -> Column:
-    start = reader.at
+def _read_default(column: ColumnDefinition, reader: TokenReader, names: LongNames) -> ColumnDefinition:
+    start = reader.position
     reader.skip_balanced()
-    while (token := reader.peek()) is not None and not (token.is_mark(",", ")") or token.is_word(*ATTRIBUTES)):
+    while (token := reader.peek()) is not None and not (token.is_mark(",", ")") or token.is_word(*ATTRIBUTE_WORDS)):
         reader.skip_balanced()
-    sql = reader.text_between(start, reader.at)
-    if reader.tokens[start].is_word("SELECT") or "SELECT" in (t.text for t in reader.tokens[start : reader.at]):
+    sql = reader.text_between(start, reader.position)
+    if reader.tokens[start].is_word("SELECT") or "SELECT" in (t.text for t in reader.tokens[start : reader.position]):
         raise not_supported("cannot use subquery in DEFAULT expression")
     return replace(
-        column, default=Editor(Reader(reader.tokens[start : reader.at], reader.sql), names).edit() if sql else ""
+        column,
+        default=StatementRewriter(TokenReader(reader.tokens[start : reader.position], reader.sql), names).rewrite()
+        if sql
+        else "",
     )
 
 
-def _encode(column: Column, reader: Reader, _: LongNames) -> Column:
+def _read_encode(column: ColumnDefinition, reader: TokenReader, _: LongNames) -> ColumnDefinition:
     return replace(column, encoding=read_encoding(reader))
 
 
-def read_encoding(reader: Reader) -> str:
+def read_encoding(reader: TokenReader) -> str:
     token = reader.next()
     if token.text not in ENCODINGS:
         raise Refusal("42704", f'unknown encoding "{token.raw}"')
     return token.text.lower()
 
 
-def _distkey(column: Column, _reader: Reader, _names: LongNames) -> Column:
+def _read_distkey(column: ColumnDefinition, _reader: TokenReader, _names: LongNames) -> ColumnDefinition:
     return replace(column, distkey=True)
 
 
-def _sortkey(column: Column, _reader: Reader, _names: LongNames) -> Column:
+def _read_sortkey(column: ColumnDefinition, _reader: TokenReader, _names: LongNames) -> ColumnDefinition:
     return replace(column, sortkey=True)
 
 
-def _unique(column: Column, _reader: Reader, _names: LongNames) -> Column:
+def _read_unique(column: ColumnDefinition, _reader: TokenReader, _names: LongNames) -> ColumnDefinition:
     return replace(column, key="u")
 
 
-def _primary(column: Column, reader: Reader, _: LongNames) -> Column:
+def _read_primary(column: ColumnDefinition, reader: TokenReader, _: LongNames) -> ColumnDefinition:
     reader.expect("KEY")
     return replace(column, key="p", not_null=True)
 
 
-def _references(column: Column, reader: Reader, _: LongNames) -> Column:
+def _read_references(column: ColumnDefinition, reader: TokenReader, _: LongNames) -> ColumnDefinition:
     skip_reference(reader)
     return replace(column, key=column.key or "f")
 
 
-def skip_reference(reader: Reader) -> None:
-    reader.relation()
-    if reader.sees_mark("("):
-        reader.names()
+def skip_reference(reader: TokenReader) -> None:
+    reader.read_relation()
+    if reader.is_mark_next("("):
+        reader.read_names()
 
 
-def _identity(column: Column, reader: Reader, _: LongNames) -> Column:
-    return _with_identity(column, reader, by_default=False)
+def _read_identity(column: ColumnDefinition, reader: TokenReader, _: LongNames) -> ColumnDefinition:
+    return _add_identity(column, reader, by_default=False)
 
 
-def _generated(column: Column, reader: Reader, _: LongNames) -> Column:
+def _read_generated(column: ColumnDefinition, reader: TokenReader, _: LongNames) -> ColumnDefinition:
     reader.expect("BY", "DEFAULT", "AS", "IDENTITY")
-    return _with_identity(column, reader, by_default=True)
+    return _add_identity(column, reader, by_default=True)
 
 
-def _with_identity(column: Column, reader: Reader, *, by_default: bool) -> Column:
+def _add_identity(column: ColumnDefinition, reader: TokenReader, *, by_default: bool) -> ColumnDefinition:
     if column.type.name not in {"INTEGER", "BIGINT"}:
         raise not_supported("identity column type must be INT or BIGINT")
     reader.expect_mark("(")
-    seed = reader.number()
+    seed = reader.read_number()
     reader.expect_mark(",")
-    step = reader.number()
+    step = reader.read_number()
     reader.expect_mark(")")
     return replace(column, identity=Identity(seed, step, by_default), not_null=True)
 
 
-def _collate(column: Column, reader: Reader, _: LongNames) -> Column:
-    if not reader.takes("CASE_SENSITIVE"):
+def _read_collate(column: ColumnDefinition, reader: TokenReader, _: LongNames) -> ColumnDefinition:
+    if not reader.accept("CASE_SENSITIVE"):
         raise not_in_stand_in("COLLATE other than CASE_SENSITIVE")
     return column
 
 
-def _check(_column: Column, _reader: Reader, _names: LongNames) -> Column:
+def _refuse_check(_column: ColumnDefinition, _reader: TokenReader, _names: LongNames) -> ColumnDefinition:
     raise not_supported("CHECK constraints are not supported")
 
 
-COLUMN_ATTRIBUTES: Final[dict[str, Callable[[Column, Reader, LongNames], Column]]] = {
-    "NOT": _not_null,
-    "NULL": _null,
-    "DEFAULT": _default,
-    "ENCODE": _encode,
-    "DISTKEY": _distkey,
-    "SORTKEY": _sortkey,
-    "UNIQUE": _unique,
-    "PRIMARY": _primary,
-    "REFERENCES": _references,
-    "IDENTITY": _identity,
-    "GENERATED": _generated,
-    "COLLATE": _collate,
-    "CHECK": _check,
+COLUMN_ATTRIBUTES: Final[dict[str, Callable[[ColumnDefinition, TokenReader, LongNames], ColumnDefinition]]] = {
+    "NOT": _read_not_null,
+    "NULL": _read_null,
+    "DEFAULT": _read_default,
+    "ENCODE": _read_encode,
+    "DISTKEY": _read_distkey,
+    "SORTKEY": _read_sortkey,
+    "UNIQUE": _read_unique,
+    "PRIMARY": _read_primary,
+    "REFERENCES": _read_references,
+    "IDENTITY": _read_identity,
+    "GENERATED": _read_generated,
+    "COLLATE": _read_collate,
+    "CHECK": _refuse_check,
 }
 
 
-def read_layout(reader: Reader) -> Layout:
+def read_layout(reader: TokenReader) -> TableLayout:
     """The words after the columns, up to the end or to AS."""
-    layout = Layout()
-    while not reader.done and not reader.sees("AS"):
-        if reader.takes("BACKUP"):
-            if not reader.takes("YES"):
+    layout = TableLayout()
+    while not reader.is_done and not reader.is_next("AS"):
+        if reader.accept("BACKUP"):
+            if not reader.accept("YES"):
                 reader.expect("NO")
-        elif reader.takes("DISTSTYLE"):
-            layout.diststyle = _style(reader)
-        elif reader.takes("DISTKEY"):
-            layout.distkey = _one_name(reader)
-        elif reader.takes("ENCODE"):
+        elif reader.accept("DISTSTYLE"):
+            layout.diststyle = _read_diststyle(reader)
+        elif reader.accept("DISTKEY"):
+            layout.distkey = _read_single_name(reader)
+        elif reader.accept("ENCODE"):
             reader.expect("AUTO")
             layout.encode_auto = True
         else:
-            _sort_order(reader, layout)
+            _read_sort_order(reader, layout)
     if layout.diststyle == "KEY" and layout.distkey is None:
         raise Refusal("42601", "DISTKEY column must be specified for DISTSTYLE KEY")
     if layout.distkey and layout.diststyle not in {"", "KEY"}:
@@ -226,29 +229,29 @@ def read_layout(reader: Reader) -> Layout:
     return layout
 
 
-def _style(reader: Reader) -> str:
+def _read_diststyle(reader: TokenReader) -> str:
     token = reader.next()
     if not token.is_word("AUTO", "EVEN", "KEY", "ALL"):
         raise syntax_error(token.raw)
     return token.text
 
 
-def _one_name(reader: Reader) -> str:
-    listed = reader.names()
+def _read_single_name(reader: TokenReader) -> str:
+    listed = reader.read_names()
     if len(listed) != 1:
         raise syntax_error(listed[1])
     return listed[0]
 
 
-def _sort_order(reader: Reader, layout: Layout) -> None:
-    interleaved = reader.takes("INTERLEAVED")
+def _read_sort_order(reader: TokenReader, layout: TableLayout) -> None:
+    interleaved = reader.accept("INTERLEAVED")
     if not interleaved:
-        reader.takes("COMPOUND")
+        reader.accept("COMPOUND")
     reader.expect("SORTKEY")
-    if reader.takes("AUTO"):
+    if reader.accept("AUTO"):
         layout.sort_auto = True
         return
-    layout.sortkeys = reader.names()
-    most = MOST_INTERLEAVED if interleaved else MOST_SORT_COLUMNS
+    layout.sortkeys = reader.read_names()
+    most = MAX_INTERLEAVED_COLUMNS if interleaved else MAX_SORT_COLUMNS
     if len(layout.sortkeys) > most:
         raise Refusal("54011", f"a sort key can have at most {most} columns")

@@ -12,10 +12,10 @@ from sqlglot.tokenizer_core import Token as ParsedToken
 from sqlglot.tokenizer_core import TokenType
 
 from syncd.sandbox.redshift.refusal import SYNTAX_ERROR, Refusal, not_supported, syntax_error
-from syncd.sandbox.redshift.sql.identifiers import RESERVED, folded
+from syncd.sandbox.redshift.sql.identifiers import RESERVED_WORDS, fold_name
 
 
-class Kind(StrEnum):
+class TokenKind(StrEnum):
     """What a token is."""
 
     WORD = auto()
@@ -25,13 +25,13 @@ class Kind(StrEnum):
     MARK = auto()
 
 
-KINDS: Final = {
-    TokenType.IDENTIFIER: Kind.QUOTED,
-    TokenType.STRING: Kind.STRING,
-    TokenType.NUMBER: Kind.NUMBER,
-    TokenType.BYTE_STRING: Kind.STRING,
+KIND_BY_TOKEN_TYPE: Final = {
+    TokenType.IDENTIFIER: TokenKind.QUOTED,
+    TokenType.STRING: TokenKind.STRING,
+    TokenType.NUMBER: TokenKind.NUMBER,
+    TokenType.BYTE_STRING: TokenKind.STRING,
 }
-FOREIGN_STRINGS: Final = frozenset(
+UNSUPPORTED_STRINGS: Final = frozenset(
     {
         TokenType.UNICODE_STRING,
         TokenType.RAW_STRING,
@@ -43,7 +43,7 @@ FOREIGN_STRINGS: Final = frozenset(
 Listed = TypeVar("Listed")
 
 
-class StandIn(Redshift):
+class StandInDialect(Redshift):
     """sqlglot's Redshift, without what its tokenizer takes from PostgreSQL.
 
     It takes the rest of some commands for one string, and what stands between the `$` of two parameters,
@@ -61,33 +61,33 @@ class StandIn(Redshift):
         }
 
 
-WORD: Final = re.compile(r"[^\W\d]|#", re.UNICODE)
+WORD_PATTERN: Final = re.compile(r"[^\W\d]|#", re.UNICODE)
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
     """A token; `text` is upper case for a word, and without its quotes for a name or a string."""
 
-    kind: Kind
+    kind: TokenKind
     text: str
     raw: str
     start: int
     end: int
 
     def is_word(self, *words: str) -> bool:
-        return self.kind is Kind.WORD and self.text in words
+        return self.kind is TokenKind.WORD and self.text in words
 
     def is_mark(self, *marks: str) -> bool:
-        return self.kind is Kind.MARK and self.text in marks
+        return self.kind is TokenKind.MARK and self.text in marks
 
 
-def tokens_of(sql: str) -> list[Token]:
+def tokenize(sql: str) -> list[Token]:
     """The tokens of one statement, without a semicolon at its end."""
     try:
-        parsed = StandIn.Tokenizer(dialect=StandIn()).tokenize(sql)
+        parsed = StandInDialect.Tokenizer(dialect=StandInDialect()).tokenize(sql)
     except TokenError as error:
         raise Refusal(SYNTAX_ERROR, f"syntax error: {error}") from error
-    tokens = [token for p in parsed for token in _split(p, sql)]
+    tokens = [token for p in parsed for token in _split_token(p, sql)]
     while tokens and tokens[-1].is_mark(";"):
         tokens.pop()
     if any(t.is_mark(";") for t in tokens):
@@ -95,121 +95,121 @@ def tokens_of(sql: str) -> list[Token]:
     return tokens
 
 
-def _split(parsed: ParsedToken, sql: str) -> list[Token]:
+def _split_token(parsed: ParsedToken, sql: str) -> list[Token]:
     raw = sql[parsed.start : parsed.end + 1]
-    if parsed.token_type in FOREIGN_STRINGS:
+    if parsed.token_type in UNSUPPORTED_STRINGS:
         raise not_supported(f"a constant such as {raw[:40]} is not supported")
-    kind = KINDS.get(parsed.token_type)
+    kind = KIND_BY_TOKEN_TYPE.get(parsed.token_type)
     if kind is not None:
         return [Token(kind, parsed.text, raw, parsed.start, parsed.end + 1)]
-    if not WORD.match(raw):
-        return [Token(Kind.MARK, raw, raw, parsed.start, parsed.end + 1)]
+    if not WORD_PATTERN.match(raw):
+        return [Token(TokenKind.MARK, raw, raw, parsed.start, parsed.end + 1)]
     # `DOUBLE PRECISION` or `GROUP BY` come as one token; word by word is plainer to read along.
     return [
-        Token(Kind.WORD, m.group().upper(), m.group(), parsed.start + m.start(), parsed.start + m.end())
+        Token(TokenKind.WORD, m.group().upper(), m.group(), parsed.start + m.start(), parsed.start + m.end())
         for m in re.finditer(r"\S+", raw)
     ]
 
 
-class Reader:
+class TokenReader:
     """Reads tokens from left to right; what it expects and does not find is a syntax error."""
 
     def __init__(self, tokens: Sequence[Token], sql: str) -> None:
         self.tokens = tokens
         self.sql = sql
-        self.at = 0
+        self.position = 0
 
     @property
-    def done(self) -> bool:
-        return self.at >= len(self.tokens)
+    def is_done(self) -> bool:
+        return self.position >= len(self.tokens)
 
     def peek(self, ahead: int = 0) -> Token | None:
-        place = self.at + ahead
+        place = self.position + ahead
         return self.tokens[place] if place < len(self.tokens) else None
 
     def next(self) -> Token:
         token = self.peek()
         if token is None:
             raise Refusal(SYNTAX_ERROR, "syntax error at end of input")
-        self.at += 1
+        self.position += 1
         return token
 
-    def sees(self, *words: str) -> bool:
+    def is_next(self, *words: str) -> bool:
         """Whether these words stand next, in this order."""
         return all((t := self.peek(i)) is not None and t.is_word(word) for i, word in enumerate(words))
 
-    def takes(self, *words: str) -> bool:
+    def accept(self, *words: str) -> bool:
         """Whether these words stand next; they are read if so."""
-        found = self.sees(*words)
+        found = self.is_next(*words)
         if found:
-            self.at += len(words)
+            self.position += len(words)
         return found
 
-    def sees_mark(self, mark: str) -> bool:
+    def is_mark_next(self, mark: str) -> bool:
         token = self.peek()
         return token is not None and token.is_mark(mark)
 
-    def takes_mark(self, mark: str) -> bool:
-        found = self.sees_mark(mark)
-        self.at += found
+    def accept_mark(self, mark: str) -> bool:
+        found = self.is_mark_next(mark)
+        self.position += found
         return found
 
     def expect(self, *words: str) -> None:
         for word in words:
-            if not self.takes(word):
-                raise self.unexpected()
+            if not self.accept(word):
+                raise self.unexpected_token_error()
 
     def expect_mark(self, mark: str) -> None:
-        if not self.takes_mark(mark):
-            raise self.unexpected()
+        if not self.accept_mark(mark):
+            raise self.unexpected_token_error()
 
     def expect_end(self) -> None:
-        if not self.done:
-            raise self.unexpected()
+        if not self.is_done:
+            raise self.unexpected_token_error()
 
-    def unexpected(self) -> Refusal:
+    def unexpected_token_error(self) -> Refusal:
         token = self.peek()
         return Refusal(SYNTAX_ERROR, "syntax error at end of input") if token is None else syntax_error(token.raw)
 
-    def name(self) -> str:
+    def read_name(self) -> str:
         """An identifier, folded; a reserved word must stand in quotes."""
         token = self.peek()
-        if token is None or token.kind not in {Kind.WORD, Kind.QUOTED}:
-            raise self.unexpected()
-        if token.kind is Kind.WORD and token.text in RESERVED:
+        if token is None or token.kind not in {TokenKind.WORD, TokenKind.QUOTED}:
+            raise self.unexpected_token_error()
+        if token.kind is TokenKind.WORD and token.text in RESERVED_WORDS:
             raise syntax_error(token.raw)
-        self.at += 1
-        return folded(token.text if token.kind is Kind.QUOTED else token.raw)
+        self.position += 1
+        return fold_name(token.text if token.kind is TokenKind.QUOTED else token.raw)
 
-    def relation(self) -> tuple[str, ...]:
+    def read_relation(self) -> tuple[str, ...]:
         """A table's name, qualified or not, folded."""
-        parts = [self.name()]
-        while self.takes_mark("."):
-            parts.append(self.name())
+        parts = [self.read_name()]
+        while self.accept_mark("."):
+            parts.append(self.read_name())
         return tuple(parts)
 
-    def names(self) -> list[str]:
+    def read_names(self) -> list[str]:
         """Names in parentheses."""
         self.expect_mark("(")
-        return self.listed(self.name)
+        return self.read_list(self.read_name)
 
-    def listed(self, one: Callable[[], Listed]) -> list[Listed]:
+    def read_list(self, read_item: Callable[[], Listed]) -> list[Listed]:
         """What stands between commas, up to the closing parenthesis."""
-        found = [one()]
-        while self.takes_mark(","):
-            found.append(one())
+        found = [read_item()]
+        while self.accept_mark(","):
+            found.append(read_item())
         self.expect_mark(")")
         return found
 
-    def string(self) -> str:
+    def read_string(self) -> str:
         token = self.next()
-        if token.kind is not Kind.STRING:
+        if token.kind is not TokenKind.STRING:
             raise syntax_error(token.raw)
         return token.text
 
-    def number(self) -> int:
+    def read_number(self) -> int:
         token = self.next()
-        if token.kind is not Kind.NUMBER or not token.text.isdigit():
+        if token.kind is not TokenKind.NUMBER or not token.text.isdigit():
             raise syntax_error(token.raw)
         return int(token.text)
 

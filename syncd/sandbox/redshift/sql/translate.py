@@ -5,55 +5,59 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from syncd.sandbox.redshift.copy.scan_errors import NULL_VALUE, detail_block
+from syncd.sandbox.redshift.copy.scan_errors import NULL_VALUE_ERROR, format_detail
 from syncd.sandbox.redshift.refusal import INTERNAL, NOT_SUPPORTED, Refusal
 from syncd.sandbox.redshift.sql.identifiers import LongNames
-from syncd.sandbox.redshift.sql.plan import Plan
-from syncd.sandbox.redshift.wire import Field
+from syncd.sandbox.redshift.sql.plan import StatementPlan
+from syncd.sandbox.redshift.wire import ResultField
 
-SUPER: Final = 4000
-VARBYTE: Final = 6551
-HEADER: Final = 4
+SUPER_TYPE_NUMBER: Final = 4000
+VARBYTE_TYPE_NUMBER: Final = 6551
+MODIFIER_HEADER_BYTES: Final = 4
 """What the modifier of a type with a length counts beside its length."""
-VARCHAR: Final = 1043
-TEXT: Final = 25
+VARCHAR_TYPE_NUMBER: Final = 1043
+TEXT_TYPE_NUMBER: Final = 25
 SUPER_MODIFIER: Final = 16384000
 KEPT_FIELDS: Final = "SCMDHPFLR"
-NAMED_TWICE: Final = re.compile(r"Key \(\w+, \w+\)=\((.*), \d+\)")
-MULTIPLE_MATCHES: Final = "Found multiple matches to update the same tuple."
+DUPLICATE_KEY_PATTERN: Final = re.compile(r"Key \(\w+, \w+\)=\((.*), \d+\)")
+MULTIPLE_MATCHES_MESSAGE: Final = "Found multiple matches to update the same tuple."
 
 
 @dataclass(frozen=True, slots=True)
-class Types:
+class TypeNumbers:
     """The numbers under which PostgreSQL knows Redshift's own types."""
 
     super: int
     varbyte: int
 
-    def in_front(self, field: Field, names: LongNames) -> Field:
-        field = replace(field, name=names.in_front(field.name))
+    def to_redshift(self, field: ResultField, names: LongNames) -> ResultField:
+        field = replace(field, name=names.to_redshift(field.name))
         if field.type == self.super:
-            return replace(field, type=SUPER, modifier=SUPER_MODIFIER)
+            return replace(field, type=SUPER_TYPE_NUMBER, modifier=SUPER_MODIFIER)
         if field.type == self.varbyte:
-            return replace(field, type=VARBYTE, modifier=field.modifier + HEADER if field.modifier >= 0 else -1)
-        return replace(field, type=VARCHAR) if field.type == TEXT else field
+            return replace(
+                field,
+                type=VARBYTE_TYPE_NUMBER,
+                modifier=field.modifier + MODIFIER_HEADER_BYTES if field.modifier >= 0 else -1,
+            )
+        return replace(field, type=VARCHAR_TYPE_NUMBER) if field.type == TEXT_TYPE_NUMBER else field
 
 
-def fields_of_refusal(refusal: Refusal) -> dict[str, str]:
+def refusal_to_fields(refusal: Refusal) -> dict[str, str]:
     fields = {"S": "ERROR", "C": refusal.code, "M": refusal.message}
     if refusal.detail:
         fields["D"] = refusal.detail
     return fields
 
 
-def in_front(fields: Mapping[str, str], pid: int) -> dict[str, str]:
+def error_to_redshift(fields: Mapping[str, str], pid: int) -> dict[str, str]:
     """An error of PostgreSQL's as Redshift would put it."""
     kept = {letter: value for letter, value in fields.items() if letter in KEPT_FIELDS}
-    put = PUT.get(fields.get("C", ""))
+    put = TRANSLATOR_BY_CODE.get(fields.get("C", ""))
     return kept if put is None else put(kept, pid)
 
 
-def _conflict(fields: dict[str, str], pid: int) -> dict[str, str]:
+def _translate_conflict(fields: dict[str, str], pid: int) -> dict[str, str]:
     return serializable_violation(fields, pid)
 
 
@@ -62,30 +66,30 @@ def serializable_violation(fields: Mapping[str, str], pid: int) -> dict[str, str
     return {**fields, "S": "ERROR", "C": INTERNAL, "M": "1023", "D": detail}
 
 
-def _null(fields: dict[str, str], _: int) -> dict[str, str]:
+def _translate_null(fields: dict[str, str], _: int) -> dict[str, str]:
     words = fields["M"].split('"')
     if len(words) < 2:  # noqa: PLR2004  # no column is named
         return fields
     sentence = f"Cannot insert a NULL value into column {words[1]}"
-    return {**fields, "C": INTERNAL, "M": sentence, "D": detail_block(sentence, NULL_VALUE, sentence)}
+    return {**fields, "C": INTERNAL, "M": sentence, "D": format_detail(sentence, NULL_VALUE_ERROR, sentence)}
 
 
-def _canceled(fields: dict[str, str], pid: int) -> dict[str, str]:
+def _translate_canceled(fields: dict[str, str], pid: int) -> dict[str, str]:
     return {**fields, "M": f"Query ({pid}) canceled on user's request"}
 
 
-def _denied(fields: dict[str, str], _: int) -> dict[str, str]:
+def _translate_denied(fields: dict[str, str], _: int) -> dict[str, str]:
     message = fields["M"].replace("permission denied for table", "permission denied for relation")
     return {**fields, "M": message.replace("permission denied for view", "permission denied for relation")}
 
 
-def _twice(fields: dict[str, str], _: int) -> dict[str, str]:
+def _translate_multiple_matches(fields: dict[str, str], _: int) -> dict[str, str]:
     if not fields["M"].startswith("MERGE"):
         return fields
-    return {"S": "ERROR", "C": INTERNAL, "M": MULTIPLE_MATCHES}
+    return {"S": "ERROR", "C": INTERNAL, "M": MULTIPLE_MATCHES_MESSAGE}
 
 
-def _no_input(fields: dict[str, str], _: int) -> dict[str, str]:
+def _translate_super_constant(fields: dict[str, str], _: int) -> dict[str, str]:
     if "pg_node_tree" not in fields["M"]:
         return fields
     return {
@@ -95,38 +99,38 @@ def _no_input(fields: dict[str, str], _: int) -> dict[str, str]:
     }
 
 
-def _exists(fields: dict[str, str], _: int) -> dict[str, str]:
+def _translate_duplicate(fields: dict[str, str], _: int) -> dict[str, str]:
     """Only catalogs have unique keys here: two sessions made a thing of one name."""
-    found = NAMED_TWICE.match(fields.get("D", ""))
+    found = DUPLICATE_KEY_PATTERN.match(fields.get("D", ""))
     name = f'"{found.group(1)}" ' if found else ""
     return {"S": "ERROR", "C": "42P07", "M": f"Relation {name}already exists"}
 
 
-def _too_wide(fields: dict[str, str], _: int) -> dict[str, str]:
+def _translate_too_wide(fields: dict[str, str], _: int) -> dict[str, str]:
     if not fields["M"].startswith("row is too big"):
         return fields
     sentence = "a row of more than 8160 bytes, long values aside, is not carried out by the stand-in"
     return {"S": "ERROR", "C": NOT_SUPPORTED, "M": sentence}
 
 
-PUT: Final = {
-    "40001": _conflict,
-    "23502": _null,
-    "57014": _canceled,
-    "42501": _denied,
-    "21000": _twice,
-    "23505": _exists,
-    "54000": _too_wide,
-    "0A000": _no_input,
+TRANSLATOR_BY_CODE: Final = {
+    "40001": _translate_conflict,
+    "23502": _translate_null,
+    "57014": _translate_canceled,
+    "42501": _translate_denied,
+    "21000": _translate_multiple_matches,
+    "23505": _translate_duplicate,
+    "54000": _translate_too_wide,
+    "0A000": _translate_super_constant,
 }
 
 
-def tag_in_front(tag: bytes, plan: Plan) -> bytes:
+def tag_to_redshift(tag: bytes, plan: StatementPlan) -> bytes:
     """A command tag; MERGE tells no count, where it is not an UPDATE in other words."""
-    if plan.of_one_match:
+    if plan.strict_sql:
         return tag.replace(b"MERGE", b"UPDATE")
     return b"MERGE\0" if tag.startswith(b"MERGE") else tag
 
 
-def varbyte_in_front(value: bytes | None) -> bytes | None:
+def varbyte_to_redshift(value: bytes | None) -> bytes | None:
     return value[2:] if value is not None and value.startswith(b"\\x") else value

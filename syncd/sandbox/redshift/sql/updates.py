@@ -5,17 +5,20 @@ from itertools import pairwise
 from typing import Final
 
 from syncd.sandbox.redshift.sql.identifiers import LongNames
-from syncd.sandbox.redshift.sql.statement_editor import edited
-from syncd.sandbox.redshift.sql.tokens import Reader, Token
+from syncd.sandbox.redshift.sql.statement_editor import rewrite_statement
+from syncd.sandbox.redshift.sql.tokens import Token, TokenReader
 
 CLAUSES: Final = ("UPDATE", "SET", "FROM", "WHERE")
 
 
-def as_merge(sql: str, tokens: Sequence[Token], names: LongNames) -> str:
+def rewrite_as_merge(sql: str, tokens: Sequence[Token], names: LongNames) -> str:
     """An UPDATE as a MERGE, by which PostgreSQL refuses what matches one row several times; none without FROM."""
-    places = _places(tokens)
+    places = _find_clauses(tokens)
     pieces = {
-        clause: [edited(Reader(piece, sql), names)[0] for piece in _between_commas(tokens[start + 1 : end], clause)]
+        clause: [
+            rewrite_statement(TokenReader(piece, sql), names)[0]
+            for piece in _split_at_commas(tokens[start + 1 : end], clause)
+        ]
         for (clause, start), (_, end) in pairwise([*places.items(), ("", len(tokens))])
     }
     if "FROM" not in pieces:
@@ -25,22 +28,22 @@ def as_merge(sql: str, tokens: Sequence[Token], names: LongNames) -> str:
     return f"MERGE INTO {target} USING {source} ON ({condition}) WHEN MATCHED THEN UPDATE SET {pieces['SET'][0]}"
 
 
-def _places(tokens: Sequence[Token]) -> dict[str, int]:
+def _find_clauses(tokens: Sequence[Token]) -> dict[str, int]:
     """Where the clauses of the statement itself begin."""
     found: dict[str, int] = {}
-    for at, token in _outside(tokens):
+    for at, token in _top_level_tokens(tokens):
         if token.is_word(*CLAUSES):
             found.setdefault(token.text, at)
     return found
 
 
-def _between_commas(tokens: Sequence[Token], clause: str) -> list[Sequence[Token]]:
+def _split_at_commas(tokens: Sequence[Token], clause: str) -> list[Sequence[Token]]:
     """The items of FROM; any other clause is one piece."""
-    commas = [at for at, token in _outside(tokens) if token.is_mark(",")] if clause == "FROM" else []
+    commas = [at for at, token in _top_level_tokens(tokens) if token.is_mark(",")] if clause == "FROM" else []
     return [tokens[start + 1 : end] for start, end in pairwise([-1, *commas, len(tokens)])]
 
 
-def _outside(tokens: Sequence[Token]) -> list[tuple[int, Token]]:
+def _top_level_tokens(tokens: Sequence[Token]) -> list[tuple[int, Token]]:
     """The tokens that stand in no parentheses, with their places."""
     depth, found = 0, list[tuple[int, Token]]()
     for at, token in enumerate(tokens):

@@ -6,16 +6,16 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from syncd.app.marker_events import Marking
-from syncd.events import BatchesLanded, PassEnded
-from syncd.lake.completion_markers import Marker
+from syncd.app.marker_events import MarkerSink
+from syncd.events import BatchesLoaded, PassEnded
+from syncd.lake.completion_markers import CompletionMarker
 from syncd.lake.keys import latest_marker_key
 from syncd.settings import LakeSettings, Settings, StreamSettings, TargetSettings
 from tests.builders import NOON, ORDERS, at
 from watermarks.batch import BatchId
 from watermarks.document import Stage
 from watermarks.errors import StoreUnavailable
-from watermarks.store import Store, Stored
+from watermarks.store import Store, StoredObject
 from watermarks.stores.memory import MemoryStore
 from watermarks.testing import ManualClock
 
@@ -27,9 +27,9 @@ SETTINGS = Settings(
 )
 
 
-def landed(rows: int) -> BatchesLanded:
+def landed(rows: int) -> BatchesLoaded:
     batch = BatchId(1, 4)
-    return BatchesLanded(stream=ORDERS, first=batch, last=batch, rows=rows, files=1, mark=at(0), seconds=1)
+    return BatchesLoaded(stream=ORDERS, first=batch, last=batch, rows=rows, files=1, mark=at(0), seconds=1)
 
 
 def ended(minutes: float, *, stage: Stage = Stage.LOAD, pending: int = 0) -> PassEnded:
@@ -47,16 +47,16 @@ def ended(minutes: float, *, stage: Stage = Stage.LOAD, pending: int = 0) -> Pas
     )
 
 
-def told(store: Store) -> Marker | None:
+def told(store: Store) -> CompletionMarker | None:
     stored = store.read(latest_marker_key(ORDERS))
-    return None if stored is None else Marker.of_bytes(stored.body, stream=ORDERS)
+    return None if stored is None else CompletionMarker.from_bytes(stored.body, stream=ORDERS)
 
 
-def marking(store: Store, said: list[str], **more: Any) -> Marking:
+def marking(store: Store, said: list[str], **more: Any) -> MarkerSink:
     def say(name: str, message: str, *, level: int = 0, **facts: object) -> None:
         said.append(name)
 
-    return Marking(SETTINGS, store=lambda _lake: store, clock=ManualClock(), say=say, **more)
+    return MarkerSink(SETTINGS, open_store=lambda _lake: store, clock=ManualClock(), report=say, **more)
 
 
 def test_what_is_complete_in_the_target_is_marked_with_its_rows_and_batch() -> None:
@@ -67,7 +67,7 @@ def test_what_is_complete_in_the_target_is_marked_with_its_rows_and_batch() -> N
 
     marker = told(store)
     assert marker is not None
-    assert (marker.complete, marker.batch, marker.rows) == (NOON + timedelta(minutes=5), "1-4", 7)
+    assert (marker.complete_until, marker.batch, marker.rows) == (NOON + timedelta(minutes=5), "1-4", 7)
 
 
 def test_an_extraction_marks_only_what_leaves_nothing_to_load() -> None:
@@ -121,7 +121,7 @@ def test_another_lake_gets_the_markers_of_what_is_in_it_and_the_one_before_no_mo
     def say(*_: object, **__: object) -> None:
         return
 
-    writer = Marking(SETTINGS, store=lambda lake: stores[lake.bucket], clock=ManualClock(), say=say)
+    writer = MarkerSink(SETTINGS, open_store=lambda lake: stores[lake.bucket], clock=ManualClock(), report=say)
     with writer as tell:
         for event in (landed(3), ended(5)):
             tell(event)
@@ -129,9 +129,9 @@ def test_another_lake_gets_the_markers_of_what_is_in_it_and_the_one_before_no_mo
         tell(ended(65))
 
     old, new = told(before), told(after)
-    assert old is None or old.complete == NOON + timedelta(minutes=5)
+    assert old is None or old.complete_until == NOON + timedelta(minutes=5)
     assert new is not None
-    assert (new.complete, new.batch, new.rows) == (NOON + timedelta(minutes=65), None, 0)
+    assert (new.complete_until, new.batch, new.rows) == (NOON + timedelta(minutes=65), None, 0)
 
 
 def test_the_page_lists_every_field_of_a_marker() -> None:
@@ -139,7 +139,7 @@ def test_the_page_lists_every_field_of_a_marker() -> None:
     section = page.split("Both are one JSON document:")[1]
     firsts = re.findall(r"^\| (`[^|]+) \|", section, re.MULTILINE)
 
-    marker = Marker(stream=ORDERS, complete=NOON, proven=True, batch=None, rows=0, at=NOON)
+    marker = CompletionMarker(stream=ORDERS, complete_until=NOON, proven=True, batch=None, rows=0, at=NOON)
     assert set(re.findall(r"`(\w+)`", " ".join(firsts))) == set(re.findall(r'"(\w+)":', marker.to_bytes().decode()))
 
 
@@ -148,7 +148,7 @@ class Away(MemoryStore):
 
     away = True
 
-    def read(self, key: str) -> Stored | None:
+    def read(self, key: str) -> StoredObject | None:
         if self.away:
             raise StoreUnavailable("away")
         return super().read(key)
@@ -163,7 +163,7 @@ class Stuck(MemoryStore):
         self.asked = 0
         self.is_asked = threading.Event()
 
-    def read(self, key: str) -> Stored | None:
+    def read(self, key: str) -> StoredObject | None:
         self.asked += 1
         self.is_asked.set()
         self.answers.wait(60)

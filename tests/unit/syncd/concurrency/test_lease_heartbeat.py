@@ -4,25 +4,25 @@ import threading
 
 import pytest
 
-from syncd.concurrency.lease_heartbeat import BEATS, Heartbeat, next_beat
+from syncd.concurrency.lease_heartbeat import RENEWALS_PER_TTL, Heartbeat, next_beat_at
 from tests.builders import Here
 from watermarks.errors import Misuse, OutcomeUnknown, StoreUnavailable
-from watermarks.lease import Ended, Process
+from watermarks.lease import LeaseEnded, ProcessLease
 from watermarks.store import Revision
 from watermarks.stores.memory import MemoryStore
 
 TTL = 30.0
-PAUSE = TTL / BEATS
+PAUSE = TTL / RENEWALS_PER_TTL
 
 
 def test_a_renewal_that_takes_long_does_not_put_the_next_one_off() -> None:
-    assert next_beat(100.0, now=100.0 + 0.6 * PAUSE, pause=PAUSE) == 100.0 + PAUSE
+    assert next_beat_at(100.0, now=100.0 + 0.6 * PAUSE, pause=PAUSE) == 100.0 + PAUSE
 
 
 def test_beats_that_were_missed_are_not_made_up_for() -> None:
     late = 100.0 + 3.2 * PAUSE
 
-    assert next_beat(100.0, now=late, pause=PAUSE) == late
+    assert next_beat_at(100.0, now=late, pause=PAUSE) == late
 
 
 @pytest.mark.parametrize("hung", [1, 2])
@@ -30,10 +30,10 @@ def test_a_hung_request_or_two_leave_time_for_one_that_is_answered(hung: int) ->
     renewed = due = 100.0
     now = renewed
     for _ in range(hung):
-        due = next_beat(due, now=now, pause=PAUSE)
+        due = next_beat_at(due, now=now, pause=PAUSE)
         now = due + TTL / 6  # how long a request for a lease may wait
 
-    assert next_beat(due, now=now, pause=PAUSE) + TTL / 6 < renewed + TTL
+    assert next_beat_at(due, now=now, pause=PAUSE) + TTL / 6 < renewed + TTL
 
 
 class Refusing(MemoryStore):
@@ -44,10 +44,10 @@ class Refusing(MemoryStore):
         self.errors = list(errors)
         self.beats = threading.Semaphore(0)
 
-    def replace(self, key: str, body: bytes, *, seen: Revision) -> Revision:
+    def replace(self, key: str, body: bytes, *, expected: Revision) -> Revision:
         if self.errors:
             raise self.errors.pop(0)
-        revision = super().replace(key, body, seen=seen)
+        revision = super().replace(key, body, expected=expected)
         self.beats.release()
         return revision
 
@@ -60,7 +60,7 @@ def test_whatever_befalls_one_beat_the_next_one_comes(error: Exception) -> None:
     store = Refusing(error)
     lost: list[str] = []
 
-    with Heartbeat(Process(store, "p1", ttl=0.04, host=Here("p1")), ttl=0.04, lost=lost.append):
+    with Heartbeat(ProcessLease(store, "p1", ttl_seconds=0.04, host=Here("p1")), ttl_seconds=0.04, on_lost=lost.append):
         assert store.beats.acquire(timeout=60)
 
     assert lost == []
@@ -76,16 +76,16 @@ def test_whatever_befalls_one_beat_the_next_one_comes(error: Exception) -> None:
 )
 def test_who_loses_a_lease_says_why_it_was_not_renewed(errors: tuple[Exception, ...], why: str) -> None:
     store = Refusing()
-    process = Process(store, "p1", ttl=0.04, host=Here("p1"))
+    process = ProcessLease(store, "p1", ttl_seconds=0.04, host=Here("p1"))
     lost, over = list[str](), threading.Event()
 
     def told(why: str) -> None:
         lost.append(why)
         over.set()
 
-    with Heartbeat(process, ttl=0.04, lost=told):
+    with Heartbeat(process, ttl_seconds=0.04, on_lost=told):
         assert store.beats.acquire(timeout=60)
-        store.errors = [*errors, Ended("another ended it")]
+        store.errors = [*errors, LeaseEnded("another ended it")]
         assert over.wait(60)
 
     assert len(lost) == 1

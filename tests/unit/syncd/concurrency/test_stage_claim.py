@@ -7,18 +7,18 @@ from datetime import timedelta
 
 import pytest
 
-from syncd.concurrency.stage_claim import GIVEN_BACK_AT_ONCE, Claiming, give_back
+from syncd.concurrency.stage_claim import PARALLEL_RELEASES, ClaimKeeper, release_claims
 from watermarks.clock import SystemClock
 from watermarks.document import Stage, Watermark
 from watermarks.errors import StoreUnavailable
 from watermarks.history import Journal
-from watermarks.lease import Claim, OtherOwner, Process
+from watermarks.lease import Claim, OtherOwner, ProcessLease
 from watermarks.names import StreamName, claim_key
 from watermarks.store import Revision
 from watermarks.stores.memory import MemoryStore
 from watermarks.testing import ManualClock
 
-STREAMS = [StreamName(source="mysql", database="shop", table=f"t{n}") for n in range(GIVEN_BACK_AT_ONCE)]
+STREAMS = [StreamName(source="mysql", database="shop", table=f"t{n}") for n in range(PARALLEL_RELEASES)]
 
 
 @dataclass(slots=True)
@@ -28,12 +28,12 @@ class Crossing(MemoryStore):
     meeting: threading.Barrier | None = None
     mute: str = ""
 
-    def replace(self, key: str, body: bytes, *, seen: Revision) -> Revision:
+    def replace(self, key: str, body: bytes, *, expected: Revision) -> Revision:
         if self.meeting is not None:
             self.meeting.wait(10)
             if key == self.mute:
                 raise StoreUnavailable("no answer")
-        return MemoryStore.replace(self, key, body, seen=seen)
+        return MemoryStore.replace(self, key, body, expected=expected)
 
 
 @dataclass
@@ -42,33 +42,33 @@ class Desk:
 
     def __post_init__(self) -> None:
         journal = Journal(self.store, Watermark)
-        process = Process(self.store, "daemon")
+        process = ProcessLease(self.store, "daemon")
         process.renew()
-        self.claims = [Claiming(stream, Stage.LOAD, journal, clock=SystemClock()) for stream in STREAMS]
+        self.claims = [ClaimKeeper(stream, Stage.LOAD, journal, clock=SystemClock()) for stream in STREAMS]
         for claiming in self.claims:
-            claiming.held(process)
+            claiming.acquire(process)
 
     def released(self, stream: StreamName) -> bool:
         stored = self.store.read(claim_key(stream, Stage.LOAD))
         assert stored is not None
-        return Claim.of_bytes(stored.body, stream=stream, stage=Stage.LOAD).released
+        return Claim.from_bytes(stored.body, stream=stream, stage=Stage.LOAD).is_released
 
 
 def test_many_claims_are_given_back_at_once() -> None:
     desk = Desk()
-    desk.store.meeting = threading.Barrier(GIVEN_BACK_AT_ONCE)
+    desk.store.meeting = threading.Barrier(PARALLEL_RELEASES)
 
-    give_back(desk.claims)
+    release_claims(desk.claims)
 
     assert all(desk.released(stream) for stream in STREAMS)
 
 
 def test_one_that_cannot_be_given_back_keeps_no_other() -> None:
     desk = Desk()
-    desk.store.meeting = threading.Barrier(GIVEN_BACK_AT_ONCE)
+    desk.store.meeting = threading.Barrier(PARALLEL_RELEASES)
     desk.store.mute = claim_key(STREAMS[3], Stage.LOAD)
 
-    give_back(desk.claims)
+    release_claims(desk.claims)
 
     assert [stream for stream in STREAMS if not desk.released(stream)] == [STREAMS[3]]
 
@@ -76,23 +76,23 @@ def test_one_that_cannot_be_given_back_keeps_no_other() -> None:
 def _asked_for(store: MemoryStore, *, pause: Callable[[float], None], clock: ManualClock, patience: int) -> list[str]:
     """What is told meanwhile by somebody who wants what another has."""
     journal = Journal(store, Watermark)
-    other, mine = Process(store, "other", clock=clock), Process(store, "mine", clock=clock)
+    other, mine = ProcessLease(store, "other", clock=clock), ProcessLease(store, "mine", clock=clock)
     other.renew()
     mine.renew()
     other.acquire(STREAMS[0], Stage.LOAD, journal)
     told: list[str] = []
-    claiming = Claiming(
+    claiming = ClaimKeeper(
         STREAMS[0],
         Stage.LOAD,
         journal,
         clock=clock,
-        patience=timedelta(seconds=patience),
+        max_wait=timedelta(seconds=patience),
         pause=pause,
-        tell=told.append,
+        on_wait=told.append,
     )
 
     with pytest.raises(OtherOwner):
-        claiming.held(mine)
+        claiming.acquire(mine)
     return told
 
 

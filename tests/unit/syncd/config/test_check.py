@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from syncd.config.check import check, read_settings
-from syncd.config.yaml_reader import Misconfigured, parse_text, table_names
+from syncd.config.check import build_settings, read_settings
+from syncd.config.yaml_reader import Misconfigured, parse_document, read_table_names
 from syncd.datatypes.columns import Policy
 from syncd.errors import ConfigError
 from syncd.settings import Channel, FirstRun, Secret, Settings, StreamSettings, Tls
@@ -33,7 +33,7 @@ tables:
 
 
 def settings_of(body: str, environ: Mapping[str, str] = ENVIRON) -> Settings:
-    return check(parse_text(body, path="syncd.yaml", environ=environ))
+    return build_settings(parse_document(body, path="syncd.yaml", environ=environ))
 
 
 def mistakes_of(body: str, environ: Mapping[str, str] = ENVIRON) -> list[tuple[int, str]]:
@@ -59,7 +59,7 @@ def test_a_beginning_may_name_the_column_that_tells_it() -> None:
     [("{}", False), ("{first_run: snapshot}", True), ("{first_run: now}", True), ("{start: 2025-01-01}", True)],
 )
 def test_a_stream_knows_whether_its_beginning_was_told(said: str, *, told: bool) -> None:
-    assert stream_of(said).first_run_told is told
+    assert stream_of(said).is_first_run_configured is told
 
 
 def test_the_example_of_the_design_is_read_whole() -> None:
@@ -84,7 +84,7 @@ def test_the_names_of_tables_are_known_before_the_rest_is_right(tmp_path: Path) 
     path = tmp_path / "syncd.yaml"
     path.write_text("tables:\n  orders: {every: !env EVERY, batch_rows: 0x_}\n  lines:\n")
 
-    assert table_names(str(path)) == ["orders", "lines"]
+    assert read_table_names(str(path)) == ["orders", "lines"]
 
 
 def test_three_lines_are_enough() -> None:
@@ -381,7 +381,7 @@ tables:
   countries: {every: "0 3 * * *", zone: Europe/Berlin, after: [shop.orders]}
 """
 
-    settings = check(parse_text(text, path="syncd.yaml", environ={}))
+    settings = build_settings(parse_document(text, path="syncd.yaml", environ={}))
 
     assert settings.daemon.http is None
     assert settings.daemon.token == Secret("hush")

@@ -4,8 +4,8 @@ import pytest
 from pydantic import BaseModel
 
 from syncd.config import model
-from syncd.config.check import check
-from syncd.config.yaml_reader import parse_text
+from syncd.config.check import build_settings
+from syncd.config.yaml_reader import parse_document
 
 DOCS = (Path(__file__).parents[4] / "docs" / "configuration.md").read_text()
 PARTS = (
@@ -35,4 +35,4 @@ def test_the_example_is_accepted() -> None:
 
     environ = {"MYSQL_PASSWORD": "x", "REDSHIFT_PASSWORD": "y"}
 
-    assert len(check(parse_text(example, path="syncd.yaml", environ=environ)).streams) == 2
+    assert len(build_settings(parse_document(example, path="syncd.yaml", environ=environ)).streams) == 2

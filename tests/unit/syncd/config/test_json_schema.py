@@ -10,14 +10,14 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from syncd.config import model
-from syncd.config.check import check
-from syncd.config.json_schema import SHIPPED, schema_of
-from syncd.config.yaml_reader import Misconfigured, Text, parse_text
+from syncd.config.check import build_settings
+from syncd.config.json_schema import SHIPPED_SCHEMA_PATH, build_schema
+from syncd.config.yaml_reader import ConfigDocument, Misconfigured, parse_document
 
 ROOT = Path(__file__).parents[4]
 CORPUS = ROOT / "tests" / "fixtures" / "config"
 ENVIRON = {"MYSQL_PASSWORD": "x", "REDSHIFT_PASSWORD": "y", "SOME": "5"}
-SCHEMA: dict[str, Any] = json.loads(SHIPPED.read_text())
+SCHEMA: dict[str, Any] = json.loads(SHIPPED_SCHEMA_PATH.read_text())
 EDITOR = Draft202012Validator(SCHEMA)
 
 
@@ -40,7 +40,7 @@ def as_an_editor_reads(body: str) -> Any:
 
 def validator_accepts(body: str) -> bool:
     try:
-        check(parse_text(body, path="syncd.yaml", environ=ENVIRON))
+        build_settings(parse_document(body, path="syncd.yaml", environ=ENVIRON))
     except Misconfigured:
         return False
     return True
@@ -49,7 +49,7 @@ def validator_accepts(body: str) -> bool:
 def test_the_schema_is_one_and_is_up_to_date() -> None:
     Draft202012Validator.check_schema(SCHEMA)
 
-    assert schema_of((ROOT / "docs" / "configuration.md").read_text()) == SCHEMA, "make schema"
+    assert build_schema((ROOT / "docs" / "configuration.md").read_text()) == SCHEMA, "make schema"
 
 
 @pytest.mark.parametrize("path", files("good"), ids=lambda path: path.stem)
@@ -84,7 +84,7 @@ LEAST: dict[str, Any] = {
     "warehouse": {"url": "redshift://loader:x@h/dev"},
     "tables": {"orders": {}},
 }
-PLACES: dict[str, tuple[type[model.Part], tuple[str, ...], dict[str, Any]]] = {
+PLACES: dict[str, tuple[type[model.ConfigSection], tuple[str, ...], dict[str, Any]]] = {
     "source": (model.Source, ("source",), {}),
     "tunnel": (model.Tunnel, ("source", "tunnel"), {"host": "h", "user": "u"}),
     "lake": (model.Lake, ("lake",), {}),
@@ -139,7 +139,7 @@ def test_an_odd_value_is_judged_alike(place: str) -> None:
 
 def judges(values: dict[str, Any]) -> bool:
     try:
-        check(Text(path="syncd.yaml", values=values))
+        build_settings(ConfigDocument(path="syncd.yaml", values=values))
     except Misconfigured:
         return False
     return True

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from syncd.config.check import check
-from syncd.config.targets import trouble_of_table
-from syncd.config.yaml_reader import Misconfigured, parse_text
-from syncd.redshift.copy_statement import SCRATCH
-from syncd.settings import Deletes, Note, Settings, TargetSettings, Tls
-from syncd.verify.target_sql import FRESH
+from syncd.config.check import build_settings
+from syncd.config.targets import find_table_name_problem
+from syncd.config.yaml_reader import Misconfigured, parse_document
+from syncd.redshift.copy_statement import SCRATCH_PREFIX
+from syncd.settings import Deletes, MetadataColumn, Settings, TargetSettings, Tls
+from syncd.verify.target_sql import EXCLUDED_KEYS_TABLE
 
 URL = "redshift://loader:${REDSHIFT_PASSWORD}@cluster:5439/dev"
 ENVIRON = {"REDSHIFT_PASSWORD": "p@ss:/word"}
@@ -22,7 +22,7 @@ def body_of(warehouse: str = f"{{url: '{URL}'}}", tables: str = "{orders: {}}", 
 
 
 def settings_of(body: str, environ: Mapping[str, str] = ENVIRON) -> Settings:
-    return check(parse_text(body, path="/etc/syncd/syncd.yaml", environ=environ))
+    return build_settings(parse_document(body, path="/etc/syncd/syncd.yaml", environ=environ))
 
 
 def mistakes_of(body: str) -> list[tuple[str, str]]:
@@ -128,7 +128,7 @@ def test_a_target_is_called_as_its_source_folded() -> None:
     target = target_of("{}")
 
     assert (target.warehouse, target.schema, target.table) == ("redshift", "public", "orders")
-    assert (target.notes, target.deletes) == ((Note.BATCH, Note.LOADED_AT), Deletes.IGNORE)
+    assert (target.notes, target.deletes) == ((MetadataColumn.BATCH, MetadataColumn.LOADED_AT), Deletes.IGNORE)
 
 
 def test_a_target_says_everything() -> None:
@@ -144,7 +144,7 @@ def test_a_target_says_everything() -> None:
         ("placed", "id"),
     )
     assert (target.encode, target.grants) == ({"note": "zstd"}, ("role analysts", "bob"))
-    assert (target.notes, target.deletes) == ((Note.BATCH,), Deletes.SOFT)
+    assert (target.notes, target.deletes) == ((MetadataColumn.BATCH,), Deletes.SOFT)
 
 
 def test_a_target_may_have_no_column_of_ours() -> None:
@@ -190,10 +190,10 @@ def test_a_source_whose_name_no_target_can_have_wants_a_target(name: str) -> Non
     assert (stream.table, stream.target and stream.target.table) == (name, "kept")
 
 
-@pytest.mark.parametrize("name", [f"{SCRATCH}0", FRESH.strip('"')])
+@pytest.mark.parametrize("name", [f"{SCRATCH_PREFIX}0", EXCLUDED_KEYS_TABLE.strip('"')])
 def test_no_target_is_called_as_a_temporary_table_of_ours(name: str) -> None:
     """Redshift finds the temporary one first, and where a statement names both, neither."""
-    assert f"{name} begins with syncd_" in trouble_of_table(name)
+    assert f"{name} begins with syncd_" in find_table_name_problem(name)
 
 
 @pytest.mark.parametrize(

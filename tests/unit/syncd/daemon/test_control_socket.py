@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from syncd.daemon import control_socket
-from syncd.daemon.control_socket import Listening, ask
+from syncd.daemon.control_socket import ControlServer, send_command
 from syncd.errors import ConfigError
 
 
@@ -19,13 +19,13 @@ def told(word: str) -> dict[str, Any]:
 
 
 def test_a_daemon_answers_by_its_file_and_by_no_other(tmp_path: Path) -> None:
-    with Listening(tmp_path / "syncd.yaml", told):
-        assert ask(tmp_path / "syncd.yaml", "reload") == [{"process": os.getpid(), "word": "reload"}]
+    with ControlServer(tmp_path / "syncd.yaml", told):
+        assert send_command(tmp_path / "syncd.yaml", "reload") == [{"process": os.getpid(), "word": "reload"}]
         with pytest.raises(ConfigError, match="no daemon of"):
-            ask(tmp_path / "other.yaml", "reload")
+            send_command(tmp_path / "other.yaml", "reload")
 
     with pytest.raises(ConfigError, match="no daemon of"):
-        ask(tmp_path / "syncd.yaml", "reload")
+        send_command(tmp_path / "syncd.yaml", "reload")
 
 
 def test_a_daemon_is_found_after_links_on_the_way_to_its_file_lead_elsewhere(tmp_path: Path) -> None:
@@ -35,27 +35,27 @@ def test_a_daemon_is_found_after_links_on_the_way_to_its_file_lead_elsewhere(tmp
         (tmp_path / number / "syncd.yaml").touch()
     (tmp_path / "..data").symlink_to("1")
     (tmp_path / "syncd.yaml").symlink_to("..data/syncd.yaml")
-    with Listening(tmp_path / "syncd.yaml", told):
+    with ControlServer(tmp_path / "syncd.yaml", told):
         (tmp_path / "..data").unlink()
         (tmp_path / "..data").symlink_to("2")
 
-        assert len(ask(tmp_path / "syncd.yaml", "reload")) == 1
+        assert len(send_command(tmp_path / "syncd.yaml", "reload")) == 1
 
 
 def test_a_daemon_is_found_by_another_way_to_the_same_file(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "etc").symlink_to("real")
 
-    with Listening(tmp_path / "etc" / "syncd.yaml", told):
-        assert len(ask(tmp_path / "real" / "syncd.yaml", "reload")) == 1
-        assert len(ask(tmp_path / "etc" / "syncd.yaml", "reload")) == 1
-    with Listening(tmp_path / "real" / "syncd.yaml", told):
-        assert len(ask(tmp_path / "etc" / "syncd.yaml", "reload")) == 1
+    with ControlServer(tmp_path / "etc" / "syncd.yaml", told):
+        assert len(send_command(tmp_path / "real" / "syncd.yaml", "reload")) == 1
+        assert len(send_command(tmp_path / "etc" / "syncd.yaml", "reload")) == 1
+    with ControlServer(tmp_path / "real" / "syncd.yaml", told):
+        assert len(send_command(tmp_path / "etc" / "syncd.yaml", "reload")) == 1
 
 
 def test_a_name_is_free_again_at_once(tmp_path: Path) -> None:
     for _ in range(200):
-        with Listening(tmp_path / "syncd.yaml", told):
+        with ControlServer(tmp_path / "syncd.yaml", told):
             pass
 
 
@@ -73,8 +73,8 @@ def test_a_daemon_that_may_open_no_file_for_a_moment_answers_afterwards(
     monkeypatch.setattr(control_socket, "AGAIN_AFTER", 0.01)
     monkeypatch.setattr(socket.socket, "accept", accepted)
 
-    with Listening(tmp_path / "syncd.yaml", told):
-        assert len(ask(tmp_path / "syncd.yaml", "reload")) == 1
+    with ControlServer(tmp_path / "syncd.yaml", told):
+        assert len(send_command(tmp_path / "syncd.yaml", "reload")) == 1
         threads = [one for one in threading.enumerate() if one.name == "control"]
 
     assert len(refused) == 3
@@ -93,8 +93,8 @@ def test_a_daemon_that_lives_and_does_not_answer_is_told_from_one_that_is_not_th
         return told(word)
 
     monkeypatch.setattr(control_socket, "ANSWERED_WITHIN", 0.2)
-    with Listening(tmp_path / "syncd.yaml", busy):
-        [answer] = ask(tmp_path / "syncd.yaml", "reload")
+    with ControlServer(tmp_path / "syncd.yaml", busy):
+        [answer] = send_command(tmp_path / "syncd.yaml", "reload")
         over.set()
 
     assert (answer["process"], answer["pending"]) == (os.getpid(), True)

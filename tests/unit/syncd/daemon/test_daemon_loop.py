@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
-from syncd.app import Pass, stream_of
-from syncd.config.check import check
-from syncd.config.yaml_reader import parse_text
-from syncd.daemon.daemon_loop import Daemon
-from syncd.errors import ConfigError, NotKnownYet, PassStopped, SourceDown
-from syncd.events import BatchExtracted, Event, PassBegan, PassDue, PassEnded, PassHeldBack, Tell
-from syncd.extract.extract_pass import Outcome
+from syncd.app import PassOptions, stream_name_of
+from syncd.config.check import build_settings
+from syncd.config.yaml_reader import parse_document
+from syncd.daemon.daemon_loop import DaemonLoop
+from syncd.errors import ConfigError, HorizonNotKnown, PassStopped, SourceDown
+from syncd.events import BatchExtracted, EventListener, PassBegan, PassDue, PassEnded, PassHeldBack, StreamEvent
+from syncd.extract.extract_pass import ExtractOutcome
 from syncd.load.load_pass import LoadOutcome
 from syncd.settings import Settings, StreamSettings
 from watermarks.batch import BatchId
-from watermarks.cursor import START
+from watermarks.cursor import START_CURSOR
 from watermarks.document import Stage
-from watermarks.lease import Ended, OtherOwner
+from watermarks.lease import LeaseEnded, OtherOwner
 from watermarks.names import StreamName
 
 if TYPE_CHECKING:
@@ -42,16 +42,16 @@ NOON = datetime(2026, 11, 19, 12, tzinfo=UTC)
 
 
 def settings_of(tables: str, *, top: str = TOP) -> Settings:
-    return check(parse_text(f"{top}tables: {{{tables}}}", path="syncd.yaml", environ={}))
+    return build_settings(parse_document(f"{top}tables: {{{tables}}}", path="syncd.yaml", environ={}))
 
 
 @dataclass
 class Scripted:
     """Works whose passes are what a test makes of them."""
 
-    tell: Tell
+    tell: EventListener
     lost: Callable[[], None]
-    extracts: Callable[["Scripted", StreamName], Outcome]
+    extracts: Callable[["Scripted", StreamName], ExtractOutcome]
     loads: Callable[["Scripted", StreamName], LoadOutcome]
     passes: list[tuple[str, str]] = field(default_factory=list)
     ended: list[tuple[str, str]] = field(default_factory=list)
@@ -67,20 +67,20 @@ class Scripted:
     ) -> None:
         self.closed = True
 
-    def extract(self, settings: StreamSettings, wanted: Pass) -> Outcome:
+    def extract(self, settings: StreamSettings, options: PassOptions) -> ExtractOutcome:
         self.passes.append((settings.table, "extract"))
-        return self.extracts(self, stream_of(settings))
+        return self.extracts(self, stream_name_of(settings))
 
-    def load(self, settings: StreamSettings, wanted: Pass) -> LoadOutcome:
+    def load(self, settings: StreamSettings, options: PassOptions) -> LoadOutcome:
         self.passes.append((settings.table, "load"))
-        return self.loads(self, stream_of(settings))
+        return self.loads(self, stream_name_of(settings))
 
-    def end(self, stream: StreamName, stage: Stage, *, why: str, overran: bool) -> bool:
+    def end_pass(self, stream: StreamName, stage: Stage, *, why: str, overran: bool) -> bool:
         self.ended.append((stream.table, f"{stage} overran" if overran else stage))
         self.told_to_end.set()
         return True
 
-    def rest(self) -> None:
+    def release_idle(self) -> None:
         return
 
 
@@ -88,9 +88,9 @@ class Scripted:
 class Play:
     """A daemon at work, its works so far, and what it told."""
 
-    daemon: Daemon
+    daemon: DaemonLoop
     made: list[Scripted]
-    events: list[Event]
+    events: list[StreamEvent]
     said: list[str]
     clean: "Future[bool]"
 
@@ -100,15 +100,15 @@ class Play:
             assert time.monotonic() < deadline, (self.made, self.events, self.said)
             time.sleep(0.01)
 
-    def told(self, kind: type[Event]) -> list[Any]:
+    def told(self, kind: type[StreamEvent]) -> list[Any]:
         return [event for event in list(self.events) if isinstance(event, kind)]
 
     def passes(self, table: str, stage: str = "extract") -> int:
         return sum(made.passes.count((table, stage)) for made in self.made)
 
 
-def idle(_works: Scripted, stream: StreamName) -> Outcome:
-    return Outcome(stream=stream)
+def idle(_works: Scripted, stream: StreamName) -> ExtractOutcome:
+    return ExtractOutcome(stream=stream)
 
 
 def nothing_due(_works: Scripted, stream: StreamName) -> LoadOutcome:
@@ -120,17 +120,19 @@ def at_work() -> Callable[..., Any]:
     @contextmanager
     def running(settings: Settings, **words: Any) -> Iterator[Play]:
         made: list[Scripted] = []
-        events: list[Event] = []
+        events: list[StreamEvent] = []
         said: list[str] = []
         extracts, loads = words.get("extracts", idle), words.get("loads", nothing_due)
 
-        def make(_settings: Settings, tell: Tell, lost: Callable[[], None]) -> Scripted:
+        def make(_settings: Settings, tell: EventListener, lost: Callable[[], None]) -> Scripted:
             made.append(Scripted(tell=tell, lost=lost, extracts=extracts, loads=loads))
             return made[-1]
 
         readers = [*words.get("readers", []), events.append]
         read = words.get("read", lambda: settings)
-        daemon = Daemon(settings, read=read, make=make, readers=readers, say=said.append, ttl=1.0)
+        daemon = DaemonLoop(
+            settings, read_settings=read, make_runner=make, readers=readers, report=said.append, lease_ttl_seconds=1.0
+        )
         clean: Future[bool] = Future()
         thread = threading.Thread(target=lambda: clean.set_result(daemon.run()))
         thread.start()
@@ -156,18 +158,20 @@ def test_each_stream_has_its_passes_and_all_of_it_is_told(at_work: Callable[...,
 
 
 def test_a_batch_wakes_its_loader_and_says_how_fresh_the_target_is(at_work: Callable[..., Any]) -> None:
-    def extracts(works: Scripted, stream: StreamName) -> Outcome:
+    def extracts(works: Scripted, stream: StreamName) -> ExtractOutcome:
         batch = BatchId(1, 1)
         works.tell(
             BatchExtracted(
-                stream=stream, batch=batch, kind="increment", rows=1, files=1, bytes=1, quarantined=0, mark=START,
+                stream=stream, batch=batch, kind="increment", rows=1, files=1, bytes=1, quarantined=0, mark=START_CURSOR,
                 seconds=0.1,
             )
         )  # fmt: skip
-        return Outcome(stream=stream, batches=1, rows=1, last=batch, complete=NOON, proven=True, waiting=1)
+        return ExtractOutcome(
+            stream=stream, batches=1, rows=1, last_batch=batch, complete_before=NOON, proven=True, pending_batches=1
+        )
 
     def loads(works: Scripted, stream: StreamName) -> LoadOutcome:
-        return LoadOutcome(stream=stream, batches=1, last=BatchId(1, 1), complete=NOON)
+        return LoadOutcome(stream=stream, batches=1, last_batch=BatchId(1, 1), complete_before=NOON)
 
     with at_work(settings_of("a: {every: 1h}", top=TOP + WAREHOUSE), extracts=extracts, loads=loads) as some:
         some.until(lambda: some.passes("a", "load") >= 2)
@@ -178,10 +182,10 @@ def test_a_batch_wakes_its_loader_and_says_how_fresh_the_target_is(at_work: Call
 
 
 def test_a_failure_is_told_and_other_streams_go_on(at_work: Callable[..., Any]) -> None:
-    def extracts(_works: Scripted, stream: StreamName) -> Outcome:
+    def extracts(_works: Scripted, stream: StreamName) -> ExtractOutcome:
         if stream.table == "a":
             raise RuntimeError("nobody foresaw this")
-        return Outcome(stream=stream)
+        return ExtractOutcome(stream=stream)
 
     with at_work(settings_of("a: {every: 10ms}, b: {every: 10ms}"), extracts=extracts) as some:
         some.until(lambda: some.passes("b") > 20)
@@ -192,8 +196,8 @@ def test_a_failure_is_told_and_other_streams_go_on(at_work: Callable[..., Any]) 
 
 
 def test_another_owner_is_no_failure(at_work: Callable[..., Any]) -> None:
-    def extracts(_works: Scripted, stream: StreamName) -> Outcome:
-        return Outcome(stream=stream, error=OtherOwner("host-2 has it", owner="host-2"))
+    def extracts(_works: Scripted, stream: StreamName) -> ExtractOutcome:
+        return ExtractOutcome(stream=stream, error=OtherOwner("host-2 has it", owner="host-2"))
 
     with at_work(settings_of("a: {every: 1h}"), extracts=extracts) as some:
         some.until(lambda: bool(some.told(PassHeldBack)))
@@ -205,7 +209,7 @@ def test_another_owner_is_no_failure(at_work: Callable[..., Any]) -> None:
 
 
 def test_a_reader_that_raises_harms_nobody(at_work: Callable[..., Any]) -> None:
-    def broken(_event: Event) -> None:
+    def broken(_event: StreamEvent) -> None:
         raise BrokenPipeError
 
     with at_work(settings_of("a: {every: 10ms}"), readers=[broken]) as some:
@@ -247,9 +251,9 @@ def test_a_reload_that_fails_in_a_way_nobody_foresaw_is_answered_and_changes_not
 def test_other_settings_come_into_force_when_what_is_at_work_has_ended(at_work: Callable[..., Any]) -> None:
     go_on = threading.Event()
 
-    def extracts(_works: Scripted, stream: StreamName) -> Outcome:
+    def extracts(_works: Scripted, stream: StreamName) -> ExtractOutcome:
         go_on.wait(60)
-        return Outcome(stream=stream)
+        return ExtractOutcome(stream=stream)
 
     after = settings_of("b: {every: 10ms}")
     with at_work(settings_of("a: {every: 10ms}"), read=lambda: after, extracts=extracts) as some:
@@ -267,8 +271,8 @@ def test_other_settings_come_into_force_when_what_is_at_work_has_ended(at_work: 
 
 
 def test_a_reload_of_the_same_file_tries_again_what_a_person_had_to_mend(at_work: Callable[..., Any]) -> None:
-    def extracts(_works: Scripted, stream: StreamName) -> Outcome:
-        return Outcome(stream=stream, error=ConfigError("no such column"))
+    def extracts(_works: Scripted, stream: StreamName) -> ExtractOutcome:
+        return ExtractOutcome(stream=stream, error=ConfigError("no such column"))
 
     with at_work(settings_of("a: {every: 10ms}"), extracts=extracts) as some:
         some.until(lambda: len(some.told(PassEnded)) == 1)
@@ -277,10 +281,10 @@ def test_a_reload_of_the_same_file_tries_again_what_a_person_had_to_mend(at_work
 
 
 def test_who_lost_the_lease_goes_on_under_a_new_name(at_work: Callable[..., Any]) -> None:
-    errors = [Ended("too silent")]
+    errors = [LeaseEnded("too silent")]
 
-    def extracts(_works: Scripted, stream: StreamName) -> Outcome:
-        return Outcome(stream=stream, error=errors.pop() if errors else None)
+    def extracts(_works: Scripted, stream: StreamName) -> ExtractOutcome:
+        return ExtractOutcome(stream=stream, error=errors.pop() if errors else None)
 
     with at_work(settings_of("a: {every: 10ms}"), extracts=extracts) as some:
         some.until(lambda: len(some.made) == 2 and some.passes("a") > 3)
@@ -291,9 +295,9 @@ def test_who_lost_the_lease_goes_on_under_a_new_name(at_work: Callable[..., Any]
 
 
 def test_a_pass_that_was_ended_by_a_stop_says_so_and_neither_failed_nor_went_well(at_work: Callable[..., Any]) -> None:
-    def extracts(works: Scripted, stream: StreamName) -> Outcome:
+    def extracts(works: Scripted, stream: StreamName) -> ExtractOutcome:
         works.told_to_end.wait(60)
-        return Outcome(stream=stream, error=PassStopped("extract of a was ended: the daemon stops"))
+        return ExtractOutcome(stream=stream, error=PassStopped("extract of a was ended: the daemon stops"))
 
     with at_work(settings_of("a: {every: 10ms}"), extracts=extracts) as some:
         some.until(lambda: some.passes("a") == 1)
@@ -303,8 +307,8 @@ def test_a_pass_that_was_ended_by_a_stop_says_so_and_neither_failed_nor_went_wel
 
 
 def test_a_pass_that_waits_for_somebody_elses_transaction_was_not_cut(at_work: Callable[..., Any]) -> None:
-    def extracts(_works: Scripted, stream: StreamName) -> Outcome:
-        return Outcome(stream=stream, error=NotKnownYet("held by transaction 4711"))
+    def extracts(_works: Scripted, stream: StreamName) -> ExtractOutcome:
+        return ExtractOutcome(stream=stream, error=HorizonNotKnown("held by transaction 4711"))
 
     with at_work(settings_of("a: {every: 1h}"), extracts=extracts) as some:
         some.until(lambda: bool(some.told(PassHeldBack)))
@@ -316,13 +320,13 @@ def test_what_lost_its_lease_is_gone_from_memory_before_another_is_made() -> Non
     made: list[weakref.ref[Scripted]] = []
     left, again = list[int](), threading.Event()
 
-    def extracts(works: Scripted, stream: StreamName) -> Outcome:
+    def extracts(works: Scripted, stream: StreamName) -> ExtractOutcome:
         if works is made[0]():
-            return Outcome(stream=stream, error=Ended("too silent"))
+            return ExtractOutcome(stream=stream, error=LeaseEnded("too silent"))
         again.set()
-        return Outcome(stream=stream)
+        return ExtractOutcome(stream=stream)
 
-    def make(_settings: Settings, tell: Tell, lost: Callable[[], None]) -> Scripted:
+    def make(_settings: Settings, tell: EventListener, lost: Callable[[], None]) -> Scripted:
         left.append(sum(one() is not None for one in made))
         works = Scripted(tell=tell, lost=lost, extracts=extracts, loads=nothing_due)
         works.opened.append(works)  # as clients of S3 are, it is part of a cycle
@@ -330,7 +334,14 @@ def test_what_lost_its_lease_is_gone_from_memory_before_another_is_made() -> Non
         return works
 
     settings = settings_of("a: {every: 10ms}")
-    daemon = Daemon(settings, read=lambda: settings, make=make, readers=[], say=lambda _: None, ttl=1.0)
+    daemon = DaemonLoop(
+        settings,
+        read_settings=lambda: settings,
+        make_runner=make,
+        readers=[],
+        report=lambda _: None,
+        lease_ttl_seconds=1.0,
+    )
     thread = threading.Thread(target=daemon.run)
     gc.disable()
     thread.start()
@@ -347,17 +358,24 @@ def test_what_lost_its_lease_is_gone_from_memory_before_another_is_made() -> Non
 def test_works_that_cannot_be_made_again_end_it_with_what_was_wrong() -> None:
     made: list[Scripted] = []
 
-    def extracts(_works: Scripted, stream: StreamName) -> Outcome:
-        return Outcome(stream=stream, error=Ended("too silent"))
+    def extracts(_works: Scripted, stream: StreamName) -> ExtractOutcome:
+        return ExtractOutcome(stream=stream, error=LeaseEnded("too silent"))
 
-    def make(_settings: Settings, tell: Tell, lost: Callable[[], None]) -> Scripted:
+    def make(_settings: Settings, tell: EventListener, lost: Callable[[], None]) -> Scripted:
         if made:
             raise ConfigError("the certificate is gone")
         made.append(Scripted(tell=tell, lost=lost, extracts=extracts, loads=nothing_due))
         return made[-1]
 
     settings = settings_of("a: {every: 10ms}")
-    daemon = Daemon(settings, read=lambda: settings, make=make, readers=[], say=lambda _: None, ttl=1.0)
+    daemon = DaemonLoop(
+        settings,
+        read_settings=lambda: settings,
+        make_runner=make,
+        readers=[],
+        report=lambda _: None,
+        lease_ttl_seconds=1.0,
+    )
 
     with pytest.raises(ConfigError, match="the certificate is gone"):
         daemon.run()
@@ -366,12 +384,12 @@ def test_works_that_cannot_be_made_again_end_it_with_what_was_wrong() -> None:
 
 
 def test_a_pass_that_takes_too_long_is_ended_by_name(at_work: Callable[..., Any]) -> None:
-    def extracts(works: Scripted, stream: StreamName) -> Outcome:
+    def extracts(works: Scripted, stream: StreamName) -> ExtractOutcome:
         error: HintedError | None = None
         if stream.table == "a":
             works.told_to_end.wait(60)
             error = SourceDown("the line was cut")
-        return Outcome(stream=stream, error=error)
+        return ExtractOutcome(stream=stream, error=error)
 
     with at_work(settings_of("a: {longest_run: 200ms}, b: {every: 10ms}"), extracts=extracts) as some:
         some.until(lambda: any(one.error for one in some.told(PassEnded)))
@@ -389,11 +407,11 @@ def test_a_stop_waits_for_what_is_at_work_then_ends_it_then_leaves_it(
 ) -> None:
     left = threading.Event()
 
-    def extracts(works: Scripted, stream: StreamName) -> Outcome:
+    def extracts(works: Scripted, stream: StreamName) -> ExtractOutcome:
         works.told_to_end.wait(60)
         if deaf:
             left.wait(60)
-        return Outcome(stream=stream)
+        return ExtractOutcome(stream=stream)
 
     with at_work(settings_of("a: {every: 10ms}"), extracts=extracts) as some:
         some.until(lambda: some.passes("a") == 1)

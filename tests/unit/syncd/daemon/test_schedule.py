@@ -4,14 +4,14 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from syncd.cron import Cron, parse_cron
-from syncd.daemon.schedule import CronTimes, HostClock, interval_of
+from syncd.cron import CronExpression, parse_cron
+from syncd.daemon.schedule import CronTimes, HostClock, jittered_interval_seconds
 
 
 def times(text: str, *, after: datetime, count: int = 3, zone: str = "UTC") -> list[str]:
     cron, found = CronTimes(parse_cron(text), zone), []
     for _ in range(count):
-        due = cron.next(after)
+        due = cron.next_after(after)
         assert due is not None
         after = due
         found.append(f"{due:%a %d.%m. %H:%M}")
@@ -74,15 +74,15 @@ def shown_in(zone: ZoneInfo) -> dict[datetime, list[datetime]]:
     return found
 
 
-def fits(cron: Cron, local: datetime) -> bool:
+def fits(cron: CronExpression, local: datetime) -> bool:
     day, weekday = local.day in cron.days, local.isoweekday() % 7 in cron.weekdays
-    fitting = (day or weekday) if cron.either else (day and weekday)
+    fitting = (day or weekday) if cron.matches_either_day else (day and weekday)
     return fitting and local.month in cron.months and local.hour in cron.hours and local.minute in cron.minutes
 
 
 def all_of(cron: CronTimes, *, since: datetime, upto: datetime) -> list[datetime]:
     found = list[datetime]()
-    while (due := cron.next(since)) is not None and due <= upto:
+    while (due := cron.next_after(since)) is not None and due <= upto:
         found.append(due)
         since = due
     return found
@@ -104,7 +104,7 @@ def all_of(cron: CronTimes, *, since: datetime, upto: datetime) -> list[datetime
     ],
 )
 def test_what_comes_after_the_clocks_were_set_is_not_passed_over(text: str, zone: str, now: str, due: str) -> None:
-    found = CronTimes(parse_cron(text), zone).next(datetime.fromisoformat(now).replace(tzinfo=UTC))
+    found = CronTimes(parse_cron(text), zone).next_after(datetime.fromisoformat(now).replace(tzinfo=UTC))
 
     assert found == datetime.fromisoformat(due).replace(tzinfo=UTC)
 
@@ -115,11 +115,11 @@ def test_a_date_that_seldom_comes_is_waited_for() -> None:
 
 @pytest.mark.parametrize(("chance", "seconds"), [(0.0, 57.0), (0.5, 60.0), (1.0, 63.0)])
 def test_an_interval_is_a_little_more_or_less(chance: float, seconds: float) -> None:
-    assert interval_of(timedelta(minutes=1), chance=lambda: chance) == pytest.approx(seconds)
+    assert jittered_interval_seconds(timedelta(minutes=1), random_fraction=lambda: chance) == pytest.approx(seconds)
 
 
 def test_long_intervals_differ_by_half_a_minute_at_most() -> None:
-    assert interval_of(timedelta(hours=24), chance=lambda: 1.0) == 24 * 3600 + 30
+    assert jittered_interval_seconds(timedelta(hours=24), random_fraction=lambda: 1.0) == 24 * 3600 + 30
 
 
 def test_the_hosts_clock_only_rises() -> None:

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from syncd.config.check import check
-from syncd.config.yaml_reader import parse_text
-from syncd.daemon.scheduler import COMPARED_EVERY, LOOKED_EVERY, Turns
-from syncd.daemon.stage_task import Lane, LaneKey, Now, Passed
-from syncd.errors import ConfigError, LakeDown, NotKnownYet, SchemaDrift, SourceDown, WarehouseDown
+from syncd.config.check import build_settings
+from syncd.config.yaml_reader import parse_document
+from syncd.daemon.scheduler import LEDGER_CHECK_INTERVAL_SECONDS, LOAD_CHECK_INTERVAL_SECONDS, Scheduler
+from syncd.daemon.stage_task import ClockReading, PassResult, StageTask, TaskKey
+from syncd.errors import ConfigError, HorizonNotKnown, LakeDown, SchemaDrift, SourceDown, WarehouseDown
 from syncd.settings import Settings
 from watermarks.document import Stage
 from watermarks.errors import HintedError
-from watermarks.lease import Ended, OtherOwner
+from watermarks.lease import LeaseEnded, OtherOwner
 from watermarks.names import StreamName
-from watermarks.progress import Strategy
+from watermarks.progress import RunStrategy
 
 NOON = datetime(2026, 11, 19, 12, tzinfo=UTC)
 TOP = """
@@ -32,35 +32,35 @@ WAREHOUSE = 'warehouse: {url: "redshift://w:x@h/dev"}\n'
 class Play:
     """Turns, and a clock that passes when it is told to."""
 
-    turns: Turns
+    turns: Scheduler
     mono: float = 0.0
     wall: datetime = NOON
     held: list[str] = field(default_factory=list)
 
     @property
-    def now(self) -> Now:
-        return Now(self.mono, self.wall)
+    def now(self) -> ClockReading:
+        return ClockReading(self.mono, self.wall)
 
     def passes(self, seconds: float) -> None:
         self.mono += seconds
         self.wall += timedelta(seconds=seconds)
 
     def begin(self) -> list[str]:
-        turn = self.turns.turn(self.now)
-        self.held += [f"{hold.lane.name}: {hold.reason}" for hold in turn.holds]
-        return [shown(lane) for lane in turn.begins]
+        turn = self.turns.start_due(self.now)
+        self.held += [f"{hold.task.name}: {hold.reason}" for hold in turn.held]
+        return [shown(lane) for lane in turn.started]
 
-    def lane(self, name: str) -> Lane:
+    def lane(self, name: str) -> StageTask:
         table, _, stage = name.partition(" ")
         return next(
             lane
-            for lane in self.turns.lanes.values()
+            for lane in self.turns.tasks.values()
             if lane.key.stream.table == table and lane.stage == (stage or "extract")
         )
 
-    def end(self, name: str, error: HintedError | None = None, **more: Any) -> Lane:
+    def end(self, name: str, error: HintedError | None = None, **more: Any) -> StageTask:
         lane = self.lane(name)
-        self.turns.ended(lane, Passed(state="extracted", error=error, **more), self.now)
+        self.turns.on_pass_ended(lane, PassResult(state="extracted", error=error, **more), self.now)
         return lane
 
     def all_end(self, *names: str, error: HintedError | None = None) -> None:
@@ -68,16 +68,23 @@ class Play:
             self.end(name, error)
 
 
-def shown(lane: Lane) -> str:
+def shown(lane: StageTask) -> str:
     return lane.key.stream.table if lane.stage is Stage.EXTRACT else f"{lane.key.stream.table} load"
 
 
 def settings_of(tables: str, *, top: str = TOP) -> Settings:
-    return check(parse_text(f"{top}tables: {{{tables}}}", path="syncd.yaml", environ={}))
+    return build_settings(parse_document(f"{top}tables: {{{tables}}}", path="syncd.yaml", environ={}))
 
 
 def play(tables: str, *, top: str = TOP) -> Play:
-    return Play(Turns(settings_of(tables, top=top), now=Now(0.0, NOON), chance=lambda: 0.5, takeover=10.0))
+    return Play(
+        Scheduler(
+            settings_of(tables, top=top),
+            now=ClockReading(0.0, NOON),
+            random_fraction=lambda: 0.5,
+            takeover_seconds=10.0,
+        )
+    )
 
 
 def test_everything_begins_at_once_as_far_as_there_are_places() -> None:
@@ -267,7 +274,7 @@ def test_what_a_person_has_to_mend_is_tried_seldom_or_when_somebody_says_so(erro
     some.passes(600)
     assert some.begin() == []
 
-    some.turns.hurry(some.mono)
+    some.turns.retry_now(some.mono)
 
     assert some.begin() == ["a"]
 
@@ -279,7 +286,7 @@ def test_what_is_well_keeps_to_its_schedule_when_everything_else_is_tried_at_onc
     some.end("b")
     some.passes(600)
 
-    some.turns.hurry(some.mono)
+    some.turns.retry_now(some.mono)
 
     assert some.begin() == []
 
@@ -301,7 +308,7 @@ def test_of_a_source_that_is_down_one_stream_asks_and_all_go_when_it_is_back() -
     some.end(probe)
 
     assert len(some.begin()) == 2
-    assert some.turns.lanes[some.lane("other").key].trouble is None
+    assert some.turns.tasks[some.lane("other").key].failure is None
 
 
 def test_a_source_that_is_back_is_not_kept_from_all_others_by_a_pass_that_lasts() -> None:
@@ -320,7 +327,7 @@ def test_a_source_that_is_back_is_not_kept_from_all_others_by_a_pass_that_lasts(
     some.end(another)
 
     assert len(some.begin()) == 1
-    assert reads_for_hours in {shown(lane) for lane in some.turns.at_work}
+    assert reads_for_hours in {shown(lane) for lane in some.turns.running_tasks}
 
 
 def test_a_stream_whose_questions_alone_have_no_answer_keeps_no_other_from_asking() -> None:
@@ -372,13 +379,13 @@ def test_a_loader_with_nothing_to_do_does_not_show_that_a_warehouse_is_back() ->
 def test_a_loader_is_woken_by_a_batch_and_sees_what_came_while_it_was_at_work() -> None:
     some = play("a: {every: 1h}", top='source: {url: "mysql://s@h/shop"}\nlake: {url: "s3://b"}\n' + WAREHOUSE)
     some.begin()
-    some.turns.woken(some.lane("a").key.stream, some.mono)
+    some.turns.on_batch_extracted(some.lane("a").key.stream, some.mono)
     some.end("a load", batches=1)
     assert some.begin() == ["a load"]
     some.end("a load")
     assert some.begin() == []
 
-    some.turns.woken(some.lane("a").key.stream, some.mono)
+    some.turns.on_batch_extracted(some.lane("a").key.stream, some.mono)
 
     assert some.begin() == ["a load"]
 
@@ -388,7 +395,7 @@ def test_a_loader_that_failed_is_not_woken_before_its_pause_is_over() -> None:
     some.begin()
     some.end("a load", HintedError("it broke"))
 
-    some.turns.woken(some.lane("a").key.stream, some.mono)
+    some.turns.on_batch_extracted(some.lane("a").key.stream, some.mono)
 
     assert some.begin() == []
 
@@ -401,11 +408,11 @@ def test_a_loader_looks_seldom_while_extractions_look_for_it_but_at_the_ledger_e
             looked.append((some.mono, name))
             lane = some.end(name)
             if name == "a":
-                some.turns.seen(lane.key.stream, 0, some.mono)
+                some.turns.on_pending_counted(lane.key.stream, 0, some.mono)
         some.passes(1)
     loads = [at for at, name in looked if name == "a load"]
 
-    assert loads[1] - loads[0] == pytest.approx(COMPARED_EVERY, abs=2)
+    assert loads[1] - loads[0] == pytest.approx(LEDGER_CHECK_INTERVAL_SECONDS, abs=2)
     assert len(loads) == 3
 
 
@@ -414,7 +421,7 @@ def test_a_loader_looks_for_itself_where_nobody_extracts() -> None:
     some.begin()
     some.all_end("a", "a load")
 
-    some.passes(LOOKED_EVERY)
+    some.passes(LOAD_CHECK_INTERVAL_SECONDS)
 
     assert some.begin() == ["a load"]
 
@@ -460,7 +467,7 @@ def test_what_is_not_known_yet_is_looked_at_again_soon() -> None:
     some = play("a: {source: one, every: 5m}")
     some.begin()
 
-    lane = some.end("a", NotKnownYet("not yet"))
+    lane = some.end("a", HorizonNotKnown("not yet"))
 
     assert (lane.due - some.mono, lane.failures) == (5.0, 0)
 
@@ -469,7 +476,7 @@ def test_who_was_ended_goes_on_at_once() -> None:
     some = play("a: {source: one, every: 5m}")
     some.begin()
 
-    lane = some.end("a", Ended("too silent"))
+    lane = some.end("a", LeaseEnded("too silent"))
 
     assert lane.due == some.mono
 
@@ -477,10 +484,10 @@ def test_who_was_ended_goes_on_at_once() -> None:
 def test_a_pass_that_takes_too_long_is_told_once() -> None:
     some = play("a: {source: one, longest_run: 10s}")
     some.begin()
-    assert some.turns.overdue(9.9) == ()
+    assert some.turns.mark_overdue(9.9) == ()
 
-    assert [lane.name for lane in some.turns.overdue(10.0)] == ["shop.a"]
-    assert some.turns.overdue(11.0) == ()
+    assert [lane.name for lane in some.turns.mark_overdue(10.0)] == ["shop.a"]
+    assert some.turns.mark_overdue(11.0) == ()
 
 
 def test_a_cron_is_due_by_the_wall_and_once_for_all_that_was_slept_through() -> None:
@@ -524,7 +531,7 @@ def test_what_was_due_by_the_wall_is_due_still_after_a_reload() -> None:
     new = play('a: {source: one, every: "0 * * * *"}')
     new.mono, new.wall = old.mono, old.wall
 
-    new.turns.take_over(old.turns, old.mono)
+    new.turns.continue_from(old.turns, old.mono)
 
     assert new.begin() == ["a"]
 
@@ -532,17 +539,17 @@ def test_what_was_due_by_the_wall_is_due_still_after_a_reload() -> None:
 def renewed(old: Play, tables: str) -> Play:
     """Other turns after those, as a reload or a lost lease has them."""
     new = play(tables)
-    new.turns = Turns(settings_of(tables), now=old.now, chance=lambda: 0.5, takeover=10.0)
+    new.turns = Scheduler(settings_of(tables), now=old.now, random_fraction=lambda: 0.5, takeover_seconds=10.0)
     new.mono, new.wall = old.mono, old.wall
-    new.turns.take_over(old.turns, old.mono)
+    new.turns.continue_from(old.turns, old.mono)
     return new
 
 
 @pytest.mark.parametrize(
     "error",
     [
-        ConfigError("no"), SchemaDrift("another"), SourceDown("away"), HintedError("it broke"), NotKnownYet("not yet"),
-        OtherOwner("host-1 has it", owner="host-1"), Ended("too silent"),
+        ConfigError("no"), SchemaDrift("another"), SourceDown("away"), HintedError("it broke"), HorizonNotKnown("not yet"),
+        OtherOwner("host-1 has it", owner="host-1"), LeaseEnded("too silent"),
     ],
 )  # fmt: skip
 def test_a_cron_that_waits_for_another_try_is_tried_at_once_after_a_reload(error: HintedError) -> None:
@@ -605,7 +612,7 @@ def test_a_clock_that_is_set_leaves_a_cron_that_looks_again_soon() -> None:
     some = play('a: {source: one, every: "0 * * * *"}')
     some.passes(3600)
     some.begin()
-    some.end("a", NotKnownYet("not yet"))
+    some.end("a", HorizonNotKnown("not yet"))
     some.wall += timedelta(minutes=10)
     assert some.begin() == []
 
@@ -619,10 +626,10 @@ def test_it_rests_until_something_can_be_due() -> None:
     some.begin()
     some.end("a")
 
-    assert some.turns.rest(some.mono) == 3.0
+    assert some.turns.seconds_to_wait(some.mono) == 3.0
     some.passes(3)
     some.begin()
-    assert 0 < some.turns.rest(some.mono) <= 5.0
+    assert 0 < some.turns.seconds_to_wait(some.mono) <= 5.0
 
 
 def test_how_a_pass_works_depends_on_who_else_wants_a_place() -> None:
@@ -632,15 +639,15 @@ def test_how_a_pass_works_depends_on_who_else_wants_a_place() -> None:
     for one in (alone, several, narrow):
         one.begin()
 
-    assert alone.lane("a").strategy is Strategy.SEQUENTIAL
-    assert several.lane("a").strategy is Strategy.INTER_TABLE
-    assert narrow.lane("a").strategy is Strategy.SEQUENTIAL
+    assert alone.lane("a").strategy is RunStrategy.SEQUENTIAL
+    assert several.lane("a").strategy is RunStrategy.INTER_TABLE
+    assert narrow.lane("a").strategy is RunStrategy.SEQUENTIAL
     alone.end("a", more=True)
     alone.begin()
-    assert alone.lane("a").strategy is Strategy.INTRA_TABLE
+    assert alone.lane("a").strategy is RunStrategy.INTRA_TABLE
 
 
 def test_a_key_names_a_lane() -> None:
     some = play("a: {source: one}")
 
-    assert list(some.turns.lanes) == [LaneKey(StreamName(source="one", database="shop", table="a"), Stage.EXTRACT)]
+    assert list(some.turns.tasks) == [TaskKey(StreamName(source="one", database="shop", table="a"), Stage.EXTRACT)]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from syncd.daemon.systemd import Systemd
+from syncd.daemon.systemd import SystemdNoticeSocket
 
 
 class Manager:
@@ -44,28 +44,28 @@ def manager(request: pytest.FixtureRequest) -> Iterator[Manager]:
 
 
 def test_a_service_says_how_it_is(manager: Manager) -> None:
-    systemd = Systemd.of({"NOTIFY_SOCKET": manager.address})
+    systemd = SystemdNoticeSocket.from_environ({"NOTIFY_SOCKET": manager.address})
 
-    systemd.ready("3 tables,\nall well")
+    systemd.notify_ready("3 tables,\nall well")
     assert manager.heard() == ["READY=1", "STATUS=3 tables, all well"]
-    systemd.status("behind")
+    systemd.notify_status("behind")
     assert manager.heard() == ["STATUS=behind"]
-    systemd.reloading()
+    systemd.notify_reloading()
     first, second = manager.heard()
     assert first == "RELOADING=1"
     assert int(second.removeprefix("MONOTONIC_USEC=")) > 0
-    systemd.stopping()
+    systemd.notify_stopping()
     assert manager.heard() == ["STOPPING=1"]
 
 
 def test_the_watchdog_hears_of_a_loop_that_turns_and_only_of_one(manager: Manager) -> None:
-    systemd = Systemd.of({"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "30000000"})
+    systemd = SystemdNoticeSocket.from_environ({"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "30000000"})
 
-    systemd.alive(100.0)
+    systemd.ping_watchdog(100.0)
     assert manager.heard() == ["WATCHDOG=1"]
-    systemd.alive(109.0)
+    systemd.ping_watchdog(109.0)
     assert manager.silent()
-    systemd.alive(110.0)
+    systemd.ping_watchdog(110.0)
     manager.line.settimeout(5)
     assert manager.heard() == ["WATCHDOG=1"]
 
@@ -80,22 +80,22 @@ def test_the_watchdog_hears_of_a_loop_that_turns_and_only_of_one(manager: Manage
     ],
 )
 def test_a_watchdog_that_is_not_meant_for_us_is_not_pinged(environ: dict[str, str], manager: Manager) -> None:
-    systemd = Systemd.of({"NOTIFY_SOCKET": manager.address, **environ}, pid=4711)
+    systemd = SystemdNoticeSocket.from_environ({"NOTIFY_SOCKET": manager.address, **environ}, pid=4711)
 
-    systemd.alive(100.0)
+    systemd.ping_watchdog(100.0)
 
-    assert systemd.pinged_within is None
+    assert systemd.watchdog_timeout_seconds is None
     assert manager.silent()
 
 
 def test_without_systemd_nothing_is_told() -> None:
-    Systemd.of({}).ready("well")
+    SystemdNoticeSocket.from_environ({}).notify_ready("well")
 
 
 def test_a_manager_that_is_gone_or_does_not_listen_makes_nobody_wait(manager: Manager) -> None:
-    systemd = Systemd.of({"NOTIFY_SOCKET": manager.address})
+    systemd = SystemdNoticeSocket.from_environ({"NOTIFY_SOCKET": manager.address})
 
     for _ in range(2000):  # more than its queue holds
-        systemd.status("x" * 1000)
+        systemd.notify_status("x" * 1000)
     manager.line.close()
-    systemd.status("after the end")
+    systemd.notify_status("after the end")

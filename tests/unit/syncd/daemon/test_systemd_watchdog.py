@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from syncd.daemon.systemd import Systemd
-from syncd.daemon.systemd_watchdog import Alive
+from syncd.daemon.systemd import SystemdNoticeSocket
+from syncd.daemon.systemd_watchdog import SystemdNotifier
 from watermarks.clock import SystemClock
 from watermarks.testing import ManualClock
 
@@ -14,8 +14,8 @@ from watermarks.testing import ManualClock
 class Turning:
     """A loop that turns when it is told to."""
 
-    turned_at = 0.0
-    ending = False
+    last_iteration_at = 0.0
+    is_stopping = False
 
 
 @pytest.fixture
@@ -26,8 +26,8 @@ def line() -> Iterator[socket.socket]:
         yield made
 
 
-def systemd(line: socket.socket, **more: str) -> Systemd:
-    return Systemd.of({"NOTIFY_SOCKET": line.getsockname(), **more})
+def systemd(line: socket.socket, **more: str) -> SystemdNoticeSocket:
+    return SystemdNoticeSocket.from_environ({"NOTIFY_SOCKET": line.getsockname(), **more})
 
 
 def heard(line: socket.socket) -> str:
@@ -36,8 +36,10 @@ def heard(line: socket.socket) -> str:
 
 def test_it_is_ready_once_the_loop_has_turned_and_stopping_at_the_end(line: socket.socket) -> None:
     loop = Turning()
-    with Alive(systemd(line), loop, clock=SystemClock(), status=lambda: "3 tables", every=0.01):
-        loop.turned_at = 1.0
+    with SystemdNotifier(
+        systemd(line), loop, clock=SystemClock(), describe_status=lambda: "3 tables", interval_seconds=0.01
+    ):
+        loop.last_iteration_at = 1.0
         assert heard(line) == "READY=1"
         assert heard(line) == "STATUS=3 tables"
     assert heard(line) == "STOPPING=1"
@@ -45,10 +47,10 @@ def test_it_is_ready_once_the_loop_has_turned_and_stopping_at_the_end(line: sock
 
 def test_one_that_was_told_to_stop_says_so_before_it_has_ended_and_once(line: socket.socket) -> None:
     loop = Turning()
-    with Alive(systemd(line), loop, clock=SystemClock(), status=lambda: "", every=0.01):
-        loop.turned_at = 1.0
+    with SystemdNotifier(systemd(line), loop, clock=SystemClock(), describe_status=lambda: "", interval_seconds=0.01):
+        loop.last_iteration_at = 1.0
         assert heard(line) == "READY=1"
-        loop.ending = True
+        loop.is_stopping = True
         assert heard(line) == "STOPPING=1"
     line.settimeout(0.2)
     with pytest.raises(TimeoutError):
@@ -58,8 +60,10 @@ def test_one_that_was_told_to_stop_says_so_before_it_has_ended_and_once(line: so
 def test_a_loop_that_stands_still_is_told_of_no_more(line: socket.socket) -> None:
     loop, clock = Turning(), ManualClock()
     clock.advance(100)
-    with Alive(systemd(line, WATCHDOG_USEC="30000000"), loop, clock=clock, status=lambda: "", every=0.01):
-        loop.turned_at = 100.0
+    with SystemdNotifier(
+        systemd(line, WATCHDOG_USEC="30000000"), loop, clock=clock, describe_status=lambda: "", interval_seconds=0.01
+    ):
+        loop.last_iteration_at = 100.0
         assert [heard(line), heard(line)] == ["READY=1", "WATCHDOG=1"]
         clock.advance(29)
         assert heard(line) == "WATCHDOG=1"
@@ -70,5 +74,7 @@ def test_a_loop_that_stands_still_is_told_of_no_more(line: socket.socket) -> Non
 
 
 def test_without_systemd_nothing_is_started() -> None:
-    with Alive(Systemd.of({}), Turning(), clock=SystemClock(), status=lambda: "") as alive:
+    with SystemdNotifier(
+        SystemdNoticeSocket.from_environ({}), Turning(), clock=SystemClock(), describe_status=lambda: ""
+    ) as alive:
         assert not alive._thread.is_alive()

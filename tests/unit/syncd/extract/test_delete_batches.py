@@ -6,34 +6,34 @@ from datetime import datetime
 
 import pytest
 
-from syncd.datatypes.columns import Passage
-from syncd.datatypes.source_table import Column, Index, Table
-from syncd.extract.delete_batches import Burial, Gone, burial_of
+from syncd.datatypes.columns import ColumnMapping
+from syncd.datatypes.source_table import SourceColumn, SourceIndex, SourceTable
+from syncd.extract.delete_batches import DeleteBatchProducer, DeletedKeys, find_delete_manifest
 from syncd.lake.manifest import Manifest
 from syncd.lake.tombstones import Tombstones
 from syncd.lake.window_reads import Part
 from syncd.settings import StreamSettings
 from tests.builders import NOON, ORDERS, RUN
 from tests.unit.syncd.extract.test_extract_pass import Bench
-from watermarks.batch import BatchId, Filled, Kind, Plan
-from watermarks.cursor import START, Cursor
+from watermarks.batch import BatchId, BatchKind, BatchOutput, Plan
+from watermarks.cursor import START_CURSOR, Cursor
 from watermarks.document import Stage, Watermark
 from watermarks.errors import Misuse
-from watermarks.extraction import Chain, Extraction
+from watermarks.extraction import BatchChain, Extraction
 from watermarks.history import Journal
 
 NIGHT = datetime(2026, 1, 1)  # noqa: DTZ001  # a wall clock's reading
-ID = Column(name="id", data_type="bigint", column_type="bigint(20)", nullable=False, precision=19, scale=0)
-STAMP = Column(name="update_at", data_type="datetime", column_type="datetime(6)", fraction=6)
-TABLE = Table(
+ID = SourceColumn(name="id", data_type="bigint", column_type="bigint(20)", nullable=False, precision=19, scale=0)
+STAMP = SourceColumn(name="update_at", data_type="datetime", column_type="datetime(6)", fraction=6)
+TABLE = SourceTable(
     database="shop",
     name="orders",
     kind="BASE TABLE",
     engine="InnoDB",
     columns=(ID, STAMP),
-    indexes=(Index(name="PRIMARY", columns=("id",), unique=True, whole=True),),
+    indexes=(SourceIndex(name="PRIMARY", columns=("id",), unique=True, whole=True),),
 )
-TOMBSTONES = Tombstones(upto=Cursor.of(NIGHT), gone_at=NOON)
+TOMBSTONES = Tombstones(upto=Cursor.from_values(NIGHT), checked_at=NOON)
 
 
 class Graves(Bench):
@@ -44,39 +44,41 @@ class Graves(Bench):
         self.shop.shown = TABLE
         self.written: list[BatchId] = []
 
-    def bury(self) -> Burial:
-        gone = Gone(table=TABLE, source_identity="server-1", settings=self.settings, tombstones=TOMBSTONES)
-        return Burial(gone=gone, write=self.write, inner=self.run()._producer)
+    def bury(self) -> DeleteBatchProducer:
+        gone = DeletedKeys(table=TABLE, source_identity="server-1", settings=self.settings, tombstones=TOMBSTONES)
+        return DeleteBatchProducer(deleted_keys=gone, write_keys=self.write, executor=self.run()._producer)
 
-    def write(self, batch: BatchId, passages: Sequence[Passage]) -> Sequence[Part]:
+    def write(self, batch: BatchId, passages: Sequence[ColumnMapping]) -> Sequence[Part]:
         assert [passage.name for passage in passages] == ["id"]
         self.written.append(batch)
-        return (Part(key=f"data/keys-{batch}", etag="e", bytes=9, rows=2, sha256="s", low=START, high=START),)
+        return (
+            Part(key=f"data/keys-{batch}", etag="e", bytes=9, rows=2, sha256="s", low=START_CURSOR, high=START_CURSOR),
+        )
 
-    def turn(self, burial: Burial) -> None:
+    def turn(self, burial: DeleteBatchProducer) -> None:
         held = self.process.acquire(ORDERS, Stage.EXTRACT, self.journal)
         try:
-            Extraction(self.journal, held, burial).turn(RUN)
+            Extraction(self.journal, held, burial).extract_next_batch(RUN)
         finally:
             self.process.release(held)
 
     def manifest(self, number: BatchId) -> Manifest:
-        return Manifest.of_link(Chain(self.journal, ORDERS).required(number))
+        return Manifest.from_link(BatchChain(self.journal, ORDERS).require_link(number))
 
 
 def test_keys_become_a_batch_that_moves_no_mark() -> None:
     graves = Graves(5)
     graves.once()
-    mark = graves.state().chain.cursor
+    mark = graves.state().required_extract_progress.cursor
     burial = graves.bury()
 
     graves.turn(burial)
     graves.turn(burial)  # once is enough
 
-    link = Chain(graves.journal, ORDERS).required(BatchId(1, 2))
-    assert (link.kind, link.rows, graves.written) == (Kind.REPAIR, 2, [BatchId(1, 2)])
-    assert graves.state().chain.cursor == mark
-    assert graves.state().chain.seq == 2
+    link = BatchChain(graves.journal, ORDERS).require_link(BatchId(1, 2))
+    assert (link.kind, link.rows, graves.written) == (BatchKind.REPAIR, 2, [BatchId(1, 2)])
+    assert graves.state().required_extract_progress.cursor == mark
+    assert graves.state().required_extract_progress.seq == 2
     assert graves.manifest(BatchId(1, 2)).tombstones == TOMBSTONES
 
 
@@ -97,7 +99,7 @@ def test_what_was_killed_after_its_plan_the_next_pass_finishes(monkeypatch: pyte
     graves.once()
     burial = graves.bury()
 
-    def killed(_plan: Plan) -> Filled:
+    def killed(_plan: Plan) -> BatchOutput:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(burial, "fill", killed)
@@ -119,37 +121,37 @@ def test_a_table_that_was_altered_since_makes_nothing_of_the_plan(monkeypatch: p
 
     graves.turn(burial)
 
-    assert Chain(graves.journal, ORDERS).required(BatchId(1, 2)).kind is Kind.ABANDONED
+    assert BatchChain(graves.journal, ORDERS).require_link(BatchId(1, 2)).kind is BatchKind.ABANDONED
 
 
 def test_a_plan_says_all_that_its_manifest_will() -> None:
     graves = Graves()
-    gone = graves.bury().gone
-    draft = gone.draft(graves_state(graves.journal), graves.write(BatchId(1, 1), gone.passages))
+    gone = graves.bury().deleted_keys
+    draft = gone.draft(graves_state(graves.journal), graves.write(BatchId(1, 1), gone.key_columns))
     plan = Plan(stream=ORDERS, id=BatchId(1, 1), draft=draft, nonce="n", epoch=1, planned_at=NOON)
 
-    read = Plan.of_bytes(plan.to_bytes(), at="here", stream=ORDERS, id=BatchId(1, 1))
+    read = Plan.from_bytes(plan.to_bytes(), location="here", stream=ORDERS, batch=BatchId(1, 1))
 
-    buried = burial_of(read)
+    buried = find_delete_manifest(read)
     assert buried is not None
     assert (buried.tombstones, buried.identity.key, buried.identity.cursor) == (TOMBSTONES, ("id",), "update_at")
-    assert burial_of(replace(plan, draft=replace(draft, body={}))) is None
+    assert find_delete_manifest(replace(plan, draft=replace(draft, body={}))) is None
 
 
 def graves_state(journal: Journal[Watermark]) -> Watermark:
-    return journal.read(ORDERS.stem) or Watermark.new(ORDERS, at=NOON)
+    return journal.read(ORDERS.stem) or Watermark.new(ORDERS, created_at=NOON)
 
 
 @pytest.mark.parametrize(
     ("settings", "upto", "why"),
     [
-        ({"cursor": "none"}, Cursor.of(NIGHT), "read whole"),
-        ({}, START, "want a bound by update_at"),
-        ({}, Cursor.of("text"), "want a bound by update_at"),
+        ({"cursor": "none"}, Cursor.from_values(NIGHT), "read whole"),
+        ({}, START_CURSOR, "want a bound by update_at"),
+        ({}, Cursor.from_values("text"), "want a bound by update_at"),
     ],
 )
 def test_what_cannot_be_bound_is_not_buried(settings: dict[str, str], upto: Cursor, why: str) -> None:
     found = StreamSettings(source="shop", database="shop", table="orders", **settings)  # type: ignore[arg-type]  # texts
 
     with pytest.raises(Misuse, match=why):
-        Gone(table=TABLE, source_identity="s", settings=found, tombstones=Tombstones(upto=upto, gone_at=NOON))
+        DeletedKeys(table=TABLE, source_identity="s", settings=found, tombstones=Tombstones(upto=upto, checked_at=NOON))

@@ -9,52 +9,52 @@ from typing import Any
 
 import pytest
 
-from syncd.cli.exit_codes import Exit, exit_for
-from syncd.concurrency.running_pass import UnderWay
-from syncd.concurrency.stage_claim import Claiming
-from syncd.datatypes.columns import ParquetType, Passage, Physical, Travel
-from syncd.datatypes.source_table import Column, Server, Table
+from syncd.cli.exit_codes import ExitCode, exit_code_for
+from syncd.concurrency.running_pass import RunningPass
+from syncd.concurrency.stage_claim import ClaimKeeper
+from syncd.datatypes.columns import ColumnMapping, ParquetType, PhysicalType, TransferType
+from syncd.datatypes.source_table import ServerInfo, SourceColumn, SourceTable
 from syncd.errors import (
-    AnotherServer,
-    Bug,
+    InternalError,
     LakeDown,
     LakeUnfit,
     PassStopped,
     SchemaDrift,
+    ServerChanged,
     SourceDown,
     SourceReplaced,
     TableAltered,
 )
-from syncd.events import BatchAbandoned, BatchExtracted, Event, OrphansSwept, StreamFailed, TableRemade
+from syncd.events import BatchAbandoned, BatchExtracted, OrphansSwept, StreamEvent, StreamFailed, TableReplaced
 from syncd.extract.batch_producer import ExtractProducer
-from syncd.extract.extract_pass import ExtractRun, Outcome, State
-from syncd.lake.column_history import Earlier
+from syncd.extract.extract_pass import ExtractOutcome, ExtractPass, ExtractState
+from syncd.lake.column_history import EarlierBatches
 from syncd.lake.manifest import Manifest
-from syncd.lake.window_reads import OrderField, Part, Read, Reading, WindowQuery
+from syncd.lake.window_reads import OrderField, Part, ReadRequest, ReadResult, WindowQuery
 from syncd.settings import StreamSettings, TargetSettings
-from syncd.tables.row_identity import Identity
+from syncd.tables.row_identity import RowIdentity
 from tests.builders import NOON, ORDERS, RUN, at, make_increment, make_plan, make_process
-from watermarks.batch import BatchId, Draft, Kind, Plan, World
-from watermarks.cursor import START
+from watermarks.batch import BatchDraft, BatchId, BatchKind, Plan, PlanBasis
+from watermarks.cursor import START_CURSOR
 from watermarks.document import Stage, Watermark
 from watermarks.errors import HintedError, NotOwner, StateUnreadable
-from watermarks.extraction import Chain
+from watermarks.extraction import BatchChain
 from watermarks.history import Fenced, Journal
-from watermarks.lease import Claim, OtherOwner, Process
+from watermarks.lease import Claim, OtherOwner, ProcessLease
 from watermarks.names import claim_key
 from watermarks.stores.memory import MemoryStore
 from watermarks.testing import ManualClock
 
-ID = Passage(
+ID = ColumnMapping(
     column="id",
     name="id",
     select="`id`",
-    travel=Travel.INTEGER,
-    parquet=ParquetType(physical=Physical.INT64),
+    travel=TransferType.INTEGER,
+    parquet=ParquetType(physical=PhysicalType.INT64),
     redshift="BIGINT",
 )
 UPDATE_AT = replace(ID, column="update_at", name="update_at")
-ORDERS_TABLE = Table(database="shop", name="orders", kind="BASE TABLE", engine="InnoDB", columns=(), indexes=())
+ORDERS_TABLE = SourceTable(database="shop", name="orders", kind="BASE TABLE", engine="InnoDB", columns=(), indexes=())
 
 
 @dataclass
@@ -68,28 +68,28 @@ class ScriptedPlanning:
     body: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
-    def waiting(self) -> str:
+    def wait_reason(self) -> str:
         return "held by transaction 7"
 
     @property
-    def complete(self) -> datetime | None:
+    def complete_before(self) -> datetime | None:
         return None
 
-    def propose(self, watermark: Watermark) -> Draft | None:
+    def propose(self, watermark: Watermark) -> BatchDraft | None:
         self.probes += 1
-        end = next((end for end in self.ends if at(end, end) > watermark.chain.cursor), None)
+        end = next((end for end in self.ends if at(end, end) > watermark.required_extract_progress.cursor), None)
         if end is None:
             return None
-        draft = make_increment(watermark.chain.cursor, at(end, end), body=self.body)
-        return replace(draft, world=replace(draft.world, schema=self.source.shown.fingerprint))
+        draft = make_increment(watermark.required_extract_progress.cursor, at(end, end), body=self.body)
+        return replace(draft, basis=replace(draft.basis, schema=self.source.shown.fingerprint))
 
-    def holds(self, plan: Plan) -> bool:
-        return self.stands and plan.draft.world.schema == self.source.shown.fingerprint
+    def is_plan_current(self, plan: Plan) -> bool:
+        return self.stands and plan.draft.basis.schema == self.source.shown.fingerprint
 
-    def queries(self, plan: Plan, passages: Sequence[Passage]) -> tuple[WindowQuery, ...]:
+    def queries(self, plan: Plan, passages: Sequence[ColumnMapping]) -> tuple[WindowQuery, ...]:
         return tuple(WindowQuery(window=window, sql="SELECT 1") for window in plan.draft.windows)
 
-    def order(self, plan: Plan, passages: Sequence[Passage]) -> tuple[OrderField, ...]:
+    def order_fields(self, plan: Plan, passages: Sequence[ColumnMapping]) -> tuple[OrderField, ...]:
         return ()
 
 
@@ -102,16 +102,16 @@ class MemoryLake:
     begun: list[str] = field(default_factory=list)
     """Keys of uploads that nobody has finished."""
 
-    def abandon(self, prefix: str, *, mine: Callable[[str], bool]) -> int:
+    def abort_uploads(self, prefix: str, *, mine: Callable[[str], bool]) -> int:
         ended = [key for key in self.begun if key.startswith(prefix) and mine(key)]
         self.begun = [key for key in self.begun if key not in ended]
         return len(ended)
 
-    def drop(self, keys: Sequence[str]) -> None:
+    def delete_objects(self, keys: Sequence[str]) -> None:
         for key in keys:
             self.kept.pop(key, None)
 
-    def stray(self, prefix: str) -> Sequence[tuple[str, datetime]]:
+    def list_objects(self, prefix: str) -> Sequence[tuple[str, datetime]]:
         return [(key, at) for key, at in self.kept.items() if key.startswith(prefix)]
 
 
@@ -124,25 +124,25 @@ class ScriptedReader:
     error: HintedError = field(default_factory=lambda: SourceDown("MySQL hung up"))
     meanwhile: Callable[[], None] = lambda: None
     prepared: list[bool] = field(default_factory=list)
-    readings: list[Reading] = field(default_factory=list)
+    readings: list[ReadRequest] = field(default_factory=list)
     refused: bool = False
     """Whether each reading puts rows aside."""
 
     def prepare(self, *, little: bool) -> None:
         self.prepared.append(little)
 
-    def read(self, reading: Reading, *, tell: Callable[[int], None] = lambda _rows: None) -> Read:
+    def read(self, reading: ReadRequest, *, tell: Callable[[int], None] = lambda _rows: None) -> ReadResult:
         parts = []
         self.readings.append(reading)
         for number, query in enumerate(reading.queries):
             assert query.window is not None
-            key = f"{reading.prefix}{number:05d}.000-{reading.nonce}.parquet"
+            key = f"{reading.part_prefix}{number:05d}.000-{reading.nonce}.parquet"
             self.lake.kept[key] = self.lake.clock.now()
             window = query.window
             parts.append(Part(key=key, etag="e", bytes=100, rows=10, sha256="s", low=window.high, high=window.high))
         aside = []
         if self.refused:
-            key = f"{reading.quarantine}00000.000-{reading.nonce}.parquet"
+            key = f"{reading.quarantine_prefix}00000.000-{reading.nonce}.parquet"
             self.lake.kept[key] = self.lake.clock.now()
             aside.append(replace(parts[0], key=key))
         tell(10)
@@ -150,33 +150,33 @@ class ScriptedReader:
         if self.failures:
             self.failures -= 1
             raise self.error
-        return Read(parts=tuple(parts), quarantined=tuple(aside), troubles={"zero_dates.null": 2})
+        return ReadResult(parts=tuple(parts), quarantined_parts=tuple(aside), problem_counts={"zero_dates.null": 2})
 
 
 @dataclass
 class Shop:
     """The source, as far as it is asked."""
 
-    shown: Table = ORDERS_TABLE
+    shown: SourceTable = ORDERS_TABLE
     forgotten: Callable[[], None] = lambda: None
     identity: str = "server-1"
 
-    def server(self) -> Server:
-        return Server(identity=self.identity, version=(9, 7, 0), mariadb=False)
+    def get_server_info(self) -> ServerInfo:
+        return ServerInfo(identity=self.identity, version=(9, 7, 0), mariadb=False)
 
-    def table(self, database: str, name: str) -> Table:
+    def describe_table(self, database: str, name: str) -> SourceTable:
         return self.shown
 
-    def created_by(self, database: str, name: str) -> str:
+    def show_create_table(self, database: str, name: str) -> str:
         raise NotImplementedError
 
-    def busy(self) -> str | None:
+    def find_overload(self) -> str | None:
         return None
 
-    def rows(self, sql: str) -> Sequence[tuple[object, ...]]:
+    def fetch_rows(self, sql: str) -> Sequence[tuple[object, ...]]:
         raise NotImplementedError
 
-    def forget(self) -> None:
+    def discard_connections(self) -> None:
         self.forgotten()
 
 
@@ -191,62 +191,64 @@ class Bench:
         self.planning = ScriptedPlanning(ends, self.shop)
         self.lake = MemoryLake(self.clock)
         self.reader = ScriptedReader(self.lake, failures=failures)
-        self.events: list[Event] = []
-        self.heard: Callable[[Event], None] = lambda _event: None
+        self.events: list[StreamEvent] = []
+        self.heard: Callable[[StreamEvent], None] = lambda _event: None
         self.settings = StreamSettings(source="shop", database="shop", table="orders", key=("id",))
         self.asked_for_owner = 0
         self.named: Callable[[HintedError], HintedError] = lambda error: error
         self.process = make_process(self.store, clock=self.clock)
-        self.claiming = Claiming(ORDERS, Stage.EXTRACT, self.journal, clock=self.clock)
+        self.claiming = ClaimKeeper(ORDERS, Stage.EXTRACT, self.journal, clock=self.clock)
         self.nonces = iter(f"n{number}" for number in range(1000))
 
-    def owner(self) -> Process:
+    def owner(self) -> ProcessLease:
         self.asked_for_owner += 1
         return self.process
 
-    def hear(self, event: Event) -> None:
+    def hear(self, event: StreamEvent) -> None:
         self.events.append(event)
         self.heard(event)
 
-    def once(self) -> Outcome:
-        return self.run().once(RUN)
+    def once(self) -> ExtractOutcome:
+        return self.run().execute(RUN)
 
-    def run(self) -> ExtractRun:
+    def run(self) -> ExtractPass:
         producer = ExtractProducer(
             stream=ORDERS,
             settings=self.settings,
             source=self.shop,
-            planning=self.planning,
-            passages=lambda _table, _settings: (ID, UPDATE_AT),
+            planner=self.planning,
+            map_columns=lambda _table, _settings: (ID, UPDATE_AT),
             reader=self.reader,
             parts=self.lake,
-            earlier=Earlier(links=Chain(self.journal, ORDERS), half=lambda: self.state().extracted),
+            earlier_batches=EarlierBatches(
+                links=BatchChain(self.journal, ORDERS), get_progress=lambda: self.state().extract_progress
+            ),
             nonce=lambda: next(self.nonces),
-            tell=self.hear,
+            emit=self.hear,
         )
-        return ExtractRun(
+        return ExtractPass(
             stream=ORDERS,
             journal=self.journal,
-            owner=self.owner,
+            get_process=self.owner,
             producer=producer,
             parts=self.lake,
             clock=self.clock,
-            tell=self.hear,
-            claiming=self.claiming,
-            named=self.named,
+            emit=self.hear,
+            claim_keeper=self.claiming,
+            explain_interruption=self.named,
         )
 
     def given_back(self) -> bool:
         stored = self.store.read(claim_key(ORDERS, Stage.EXTRACT))
         assert stored is not None
-        return Claim.of_bytes(stored.body, stream=ORDERS, stage=Stage.EXTRACT).released
+        return Claim.from_bytes(stored.body, stream=ORDERS, stage=Stage.EXTRACT).is_released
 
     def state(self) -> Watermark:
-        state = self.journal.newest(ORDERS.stem)
+        state = self.journal.read_newest(ORDERS.stem)
         assert state is not None
         return state
 
-    def told(self, kind: type[Event]) -> list[Event]:
+    def told(self, kind: type[StreamEvent]) -> list[StreamEvent]:
         return [event for event in self.events if isinstance(event, kind)]
 
 
@@ -256,15 +258,15 @@ def test_a_pass_extracts_until_nothing_is_due() -> None:
     outcome = bench.once()
 
     assert (outcome.state, outcome.batches, outcome.rows, outcome.files, outcome.bytes) == (
-        State.EXTRACTED,
+        ExtractState.EXTRACTED,
         3,
         30,
         3,
         300,
     )
-    assert (outcome.mark, bench.state().chain.cursor) == (at(3, 3), at(3, 3))
+    assert (outcome.mark, bench.state().required_extract_progress.cursor) == (at(3, 3), at(3, 3))
     assert len(bench.told(BatchExtracted)) == 3
-    assert outcome.reason == "held by transaction 7"
+    assert outcome.wait_reason == "held by transaction 7"
 
 
 def test_a_stream_with_nothing_to_do_is_left_as_it_is() -> None:
@@ -273,7 +275,7 @@ def test_a_stream_with_nothing_to_do_is_left_as_it_is() -> None:
 
     outcome = bench.once()
 
-    assert (outcome.state, bench.asked_for_owner) == (State.WAITING, 0)
+    assert (outcome.state, bench.asked_for_owner) == (ExtractState.WAITING, 0)
     assert bench.reader.prepared == []
     assert list(bench.store.list("")) == before
 
@@ -291,7 +293,7 @@ def test_the_reader_is_told_which_columns_say_what_row_it_is() -> None:
 
     bench.once()
 
-    assert {reading.keys for reading in bench.reader.readings} == {frozenset({"id", "update_at"})}
+    assert {reading.identity_columns for reading in bench.reader.readings} == {frozenset({"id", "update_at"})}
     assert {reading.cursor for reading in bench.reader.readings} == {"update_at"}
 
 
@@ -304,11 +306,11 @@ def test_extraction_waits_while_too_many_batches_are_not_loaded() -> None:
     probes = bench.planning.probes
     second = bench.once()
 
-    assert (first.state, first.batches) == (State.EXTRACTED, 2)
-    assert (second.state, second.batches, bench.planning.probes) == (State.WAITING, 0, probes)
+    assert (first.state, first.batches) == (ExtractState.EXTRACTED, 2)
+    assert (second.state, second.batches, bench.planning.probes) == (ExtractState.WAITING, 0, probes)
     for outcome in (first, second):
-        assert "2 batches or more wait to be loaded" in outcome.reason
-        assert "syncd run -t shop.orders --load-only" in outcome.reason
+        assert "2 batches or more wait to be loaded" in outcome.wait_reason
+        assert "syncd run -t shop.orders --load-only" in outcome.wait_reason
 
 
 def test_without_a_warehouse_nothing_bounds_what_is_extracted() -> None:
@@ -330,20 +332,20 @@ def test_a_look_says_what_would_be_read_and_writes_nothing() -> None:
     bench = Bench(1)
     before = list(bench.store.list(""))
 
-    outcome = bench.run().look()
+    outcome = bench.run().preview()
 
-    assert (outcome.state, bench.asked_for_owner) == (State.PLANNED, 0)
-    assert outcome.planned is not None
-    assert (outcome.planned["kind"], outcome.planned["sealed"]) == ("increment", False)
+    assert (outcome.state, bench.asked_for_owner) == (ExtractState.PLANNED, 0)
+    assert outcome.preview is not None
+    assert (outcome.preview["kind"], outcome.preview["sealed"]) == ("increment", False)
     assert list(bench.store.list("")) == before
 
 
 def test_the_claim_is_kept_from_pass_to_pass_and_given_back_at_the_end() -> None:
     bench = Bench(1, 2)
 
-    assert bench.once().state is State.EXTRACTED
+    assert bench.once().state is ExtractState.EXTRACTED
     bench.planning.ends = (1, 2, 3)
-    assert bench.once().state is State.EXTRACTED
+    assert bench.once().state is ExtractState.EXTRACTED
 
     assert bench.state().epochs[Stage.EXTRACT] == 1
     assert not bench.given_back()
@@ -354,7 +356,7 @@ def test_the_claim_is_kept_from_pass_to_pass_and_given_back_at_the_end() -> None
 def test_a_pass_that_fails_gives_the_claim_back() -> None:
     bench = Bench(1, failures=1)
 
-    assert bench.once().state is State.FAILED
+    assert bench.once().state is ExtractState.FAILED
 
     assert bench.given_back()
 
@@ -364,16 +366,16 @@ def test_a_pass_with_nothing_to_do_writes_nothing_while_the_claim_is_kept() -> N
     bench.once()
     before = {key: bench.store.read(key) for key in bench.store.list("")}
 
-    assert bench.once().state is State.WAITING
+    assert bench.once().state is ExtractState.WAITING
 
     assert {key: bench.store.read(key) for key in bench.store.list("")} == before
 
 
 def test_a_claim_that_another_took_meanwhile_is_asked_for_anew() -> None:
     bench = Bench(1, 2)
-    bench.run().once(RUN)
+    bench.run().execute(RUN)
     bench.planning.ends = (1, 2, 3)
-    bench.process.release(bench.claiming.held(bench.process))
+    bench.process.release(bench.claiming.acquire(bench.process))
     other = make_process(bench.store, "other", clock=bench.clock)
     taken = other.acquire(ORDERS, Stage.EXTRACT, bench.journal)
 
@@ -411,10 +413,10 @@ def test_a_failure_is_told_noted_and_tried_again_with_more_patience() -> None:
     assert isinstance(second.error, SourceDown)
     failure = bench.state().failures[Stage.EXTRACT]
     assert (failure.attempt, failure.message) == (2, "MySQL hung up")
-    assert failure.next_try is not None
-    assert failure.next_try - failure.at == timedelta(seconds=20)
+    assert failure.retry_at is not None
+    assert failure.retry_at - failure.failed_at == timedelta(seconds=20)
     assert len(bench.told(StreamFailed)) == 2
-    assert bench.once().state is State.EXTRACTED
+    assert bench.once().state is ExtractState.EXTRACTED
     assert not bench.state().failures
 
 
@@ -427,12 +429,12 @@ def test_a_bug_fails_its_own_stream_and_is_noted_without_the_values_it_speaks_of
     bench.reader.meanwhile = stumble
     outcome = bench.once()
 
-    assert isinstance(outcome.error, Bug)
+    assert isinstance(outcome.error, InternalError)
     assert re.fullmatch(r"a bug in syncd: KeyError at test_extract_pass\.py:\d+", outcome.error.message)
     assert isinstance(outcome.error.__cause__, KeyError)
     assert "--debug" in outcome.error.hint
     assert bench.state().failures[Stage.EXTRACT].message == outcome.error.message
-    assert (outcome.mark, len(bench.told(StreamFailed))) == (START, 1)
+    assert (outcome.mark, len(bench.told(StreamFailed))) == (START_CURSOR, 1)
 
 
 @pytest.mark.parametrize("overran", [False, True])
@@ -442,8 +444,8 @@ def test_a_bug_fails_its_own_stream_and_is_noted_without_the_values_it_speaks_of
 def test_a_pass_that_was_ended_has_failed_only_by_its_length_or_by_what_no_end_looks_like(
     met: HintedError, *, is_its_end: bool, overran: bool
 ) -> None:
-    bench, now = Bench(1), UnderWay("extract of orders")
-    bench.named = now.named
+    bench, now = Bench(1), RunningPass("extract of orders")
+    bench.named = now.attribute_error
 
     def end() -> None:
         now.end("so it is", overran=overran)
@@ -460,13 +462,13 @@ def test_a_pass_that_was_ended_has_failed_only_by_its_length_or_by_what_no_end_l
 def test_a_bug_before_there_is_a_claim_is_an_outcome_too(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(1)
 
-    def stumble(_watermark: Watermark) -> Draft | None:
+    def stumble(_watermark: Watermark) -> BatchDraft | None:
         raise ZeroDivisionError
 
     monkeypatch.setattr(bench.planning, "propose", stumble)
 
-    assert isinstance(bench.once().error, Bug)
-    assert isinstance(bench.run().look().error, Bug)
+    assert isinstance(bench.once().error, InternalError)
+    assert isinstance(bench.run().preview().error, InternalError)
 
 
 def test_an_interrupt_ends_the_run_and_the_claim_can_be_given_back() -> None:
@@ -493,23 +495,27 @@ def test_a_batch_that_was_left_behind_is_finished_and_its_orphans_go_with_it() -
 
     assert orphan not in bench.lake.kept
     assert bench.told(OrphansSwept) == [OrphansSwept(stream=ORDERS, files=1)]
-    chain = Chain(bench.journal, ORDERS)
-    named = {key for seq in (1, 2) for key in chain.required(BatchId(1, seq)).files}
+    chain = BatchChain(bench.journal, ORDERS)
+    named = {key for seq in (1, 2) for key in chain.require_link(BatchId(1, seq)).files}
     assert named == set(bench.lake.kept)
 
 
 def test_a_clean_run_lists_nothing() -> None:
     bench = Bench(1, 2)
-    bench.lake.stray = None  # type: ignore[assignment,method-assign]  # whoever lists, fails
+    bench.lake.list_objects = None  # type: ignore[assignment,method-assign]  # whoever lists, fails
 
-    assert bench.once().state is State.EXTRACTED
+    assert bench.once().state is ExtractState.EXTRACTED
 
 
 def named(bench: Bench) -> set[str]:
     """Every file that a link names."""
-    chain = Chain(bench.journal, ORDERS)
-    links = [chain.required(BatchId(1, seq)) for seq in range(1, bench.state().chain.seq + 1)]
-    return {key for link in links for key in (*link.files, *(part.key for part in Manifest.of_link(link).quarantined))}
+    chain = BatchChain(bench.journal, ORDERS)
+    links = [chain.require_link(BatchId(1, seq)) for seq in range(1, bench.state().required_extract_progress.seq + 1)]
+    return {
+        key
+        for link in links
+        for key in (*link.files, *(part.key for part in Manifest.from_link(link).quarantined_parts))
+    }
 
 
 def fail_in_batch(bench: Bench, seq: int) -> None:
@@ -530,7 +536,7 @@ def test_orphans_go_with_their_own_batch_whatever_comes_of_the_next() -> None:
 
     outcome = bench.once()
 
-    assert (outcome.state, outcome.batches) == (State.FAILED, 1)
+    assert (outcome.state, outcome.batches) == (ExtractState.FAILED, 1)
     assert orphan not in bench.lake.kept
     assert bench.told(OrphansSwept) == [OrphansSwept(stream=ORDERS, files=1)]
 
@@ -550,7 +556,7 @@ def test_a_pass_that_ended_before_it_swept_leaves_it_to_the_next(
         patch.setattr(bench.lake, "stray", end)
         with suppress(KeyboardInterrupt):
             bench.once()
-    assert (bench.state().chain.seq, orphan in bench.lake.kept) == (1, True)
+    assert (bench.state().required_extract_progress.seq, orphan in bench.lake.kept) == (1, True)
     bench.planning.ends = (1, 2)
     bench.once()
 
@@ -581,7 +587,7 @@ def test_who_lost_a_race_takes_all_its_files_away_those_put_aside_too() -> None:
         written = dict(bench.lake.kept)
         slow.release(slow.acquire(ORDERS, Stage.EXTRACT, bench.journal))
         bench.process = make_process(bench.store, "p2", clock=bench.clock)
-        assert bench.once().state is State.EXTRACTED
+        assert bench.once().state is ExtractState.EXTRACTED
         bench.lake.kept |= written  # as if they had been written only now
 
     bench.reader.meanwhile = overtake
@@ -600,7 +606,7 @@ def test_who_lost_a_race_with_nothing_but_refused_rows_leaves_none_of_them() -> 
         bench.reader.meanwhile = lambda: None
         slow.release(slow.acquire(ORDERS, Stage.EXTRACT, bench.journal))
         bench.process = make_process(bench.store, "p2", clock=bench.clock)
-        assert bench.once().state is State.EXTRACTED
+        assert bench.once().state is ExtractState.EXTRACTED
         bench.lake.kept[left] = NOON
 
     bench.reader.meanwhile = overtake
@@ -618,7 +624,7 @@ def test_a_right_that_only_uploads_need_stops_no_stream(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(bench.lake, "abandon", refuse)
 
-    assert bench.once().state is State.EXTRACTED
+    assert bench.once().state is ExtractState.EXTRACTED
     assert set(bench.lake.kept) == named(bench)
 
 
@@ -628,7 +634,7 @@ def test_parts_of_a_number_without_a_link_are_never_swept() -> None:
         bench.once()
         bench.clock.advance(10**6)
 
-    assert bench.once().state is State.FAILED
+    assert bench.once().state is ExtractState.FAILED
     assert len(bench.lake.kept) == 3
 
 
@@ -637,7 +643,7 @@ def test_a_plan_whose_world_is_gone_is_abandoned_and_made_anew() -> None:
     bench.once()
     bench.planning.stands = False
 
-    def stand_again(event: Event) -> None:
+    def stand_again(event: StreamEvent) -> None:
         bench.planning.stands = bench.planning.stands or isinstance(event, BatchAbandoned)
 
     bench.heard = stand_again
@@ -651,10 +657,10 @@ def test_a_replay_that_was_planned_and_left_is_given_up_and_nothing_of_it_is_rea
     bench = Bench(1, 2)
     bench.planning.ends = (1,)
     bench.once()
-    mark = bench.state().chain
-    world = World(mark=mark.cursor, source_identity="server-1", schema=bench.shop.shown.fingerprint)
-    replay = Draft(kind=Kind.REPLAY, world=world, high=mark.cursor, origin=mark.last)
-    Chain(bench.journal, ORDERS).seal(make_plan(str(mark.next), replay))
+    mark = bench.state().required_extract_progress
+    world = PlanBasis(mark=mark.cursor, source_identity="server-1", schema=bench.shop.shown.fingerprint)
+    replay = BatchDraft(kind=BatchKind.REPLAY, basis=world, high=mark.cursor, origin=mark.last_batch)
+    BatchChain(bench.journal, ORDERS).create_plan(make_plan(str(mark.next_batch), replay))
     bench.planning.ends = (1, 2)
 
     outcome = bench.once()
@@ -662,7 +668,7 @@ def test_a_replay_that_was_planned_and_left_is_given_up_and_nothing_of_it_is_rea
     assert (outcome.batches, outcome.rows, len(bench.told(BatchAbandoned))) == (2, 10, 1)
 
 
-ALTERED_TABLE = replace(ORDERS_TABLE, columns=(Column(name="id", data_type="bigint", column_type="bigint"),))
+ALTERED_TABLE = replace(ORDERS_TABLE, columns=(SourceColumn(name="id", data_type="bigint", column_type="bigint"),))
 
 
 def test_a_table_altered_while_it_is_read_is_planned_anew_at_once() -> None:
@@ -699,7 +705,7 @@ def test_a_table_that_is_altered_all_the_time_stops_its_stream() -> None:
     outcome = bench.once()
 
     assert isinstance(outcome.error, TableAltered)
-    assert outcome.mark == START
+    assert outcome.mark == START_CURSOR
 
 
 def test_a_stage_that_was_taken_over_writes_nothing_more() -> None:
@@ -713,7 +719,7 @@ def test_a_stage_that_was_taken_over_writes_nothing_more() -> None:
     outcome = bench.once()
 
     assert isinstance(outcome.error, NotOwner)
-    assert bench.state().chain.seq == 0
+    assert bench.state().required_extract_progress.seq == 0
     assert not bench.state().failures
 
 
@@ -721,27 +727,27 @@ def test_the_manifest_says_of_each_part_what_the_loader_needs() -> None:
     bench = Bench(1)
     bench.once()
 
-    link = Chain(bench.journal, ORDERS).required(BatchId(1, 1))
-    manifest = Manifest.of_link(link)
+    link = BatchChain(bench.journal, ORDERS).require_link(BatchId(1, 1))
+    manifest = Manifest.from_link(link)
 
-    assert manifest.passages == (ID, UPDATE_AT)
-    assert manifest.identity == Identity(key=("id",), cursor="update_at")
-    assert [str(window) for window in manifest.windows] == [f"({START}, {at(1, 1)}]"]
+    assert manifest.columns == (ID, UPDATE_AT)
+    assert manifest.identity == RowIdentity(key=("id",), cursor="update_at")
+    assert [str(window) for window in manifest.windows] == [f"({START_CURSOR}, {at(1, 1)}]"]
     assert [(part.key, part.etag, part.bytes, part.rows) for part in manifest.parts] == [
         ("data/shop/shop.orders/2026/01/31/1-1/00000.000-n0.parquet", "e", 100, 10)
     ]
-    assert manifest.troubles == {"zero_dates.null": 2}
+    assert manifest.problem_counts == {"zero_dates.null": 2}
     assert manifest.schema == ORDERS_TABLE.fingerprint
 
 
 def test_a_manifest_that_contradicts_its_link_is_refused() -> None:
     bench = Bench(1)
     bench.once()
-    link = Chain(bench.journal, ORDERS).required(BatchId(1, 1))
+    link = BatchChain(bench.journal, ORDERS).require_link(BatchId(1, 1))
 
     for broken in (replace(link, rows=11), replace(link, body={})):
         with pytest.raises(StateUnreadable):
-            Manifest.of_link(broken)
+            Manifest.from_link(broken)
 
 
 def test_a_reading_that_met_another_server_has_all_asked_anew_and_is_planned_anew() -> None:
@@ -761,13 +767,13 @@ def test_a_reading_that_met_another_server_has_all_asked_anew_and_is_planned_ane
 
 def test_two_servers_that_take_turns_stop_a_stream_for_a_while() -> None:
     bench = Bench(1)
-    bench.reader.failures, bench.reader.error = 9, AnotherServer("another server answers than before")
+    bench.reader.failures, bench.reader.error = 9, ServerChanged("another server answers than before")
 
     outcome = bench.once()
 
-    assert isinstance(outcome.error, AnotherServer)
-    assert exit_for(outcome.error) is Exit.SOURCE
-    assert outcome.mark == START
+    assert isinstance(outcome.error, ServerChanged)
+    assert exit_code_for(outcome.error) is ExitCode.SOURCE
+    assert outcome.mark == START_CURSOR
 
 
 def test_an_address_that_leads_to_several_servers_is_for_a_person() -> None:
@@ -793,5 +799,5 @@ def test_another_table_is_told_by_the_extraction_where_nothing_lands(*, lands: b
 
     bench.once()
 
-    told = [str(event.since) for event in bench.told(TableRemade) if isinstance(event, TableRemade)]
+    told = [str(event.since) for event in bench.told(TableReplaced) if isinstance(event, TableReplaced)]
     assert told == ([] if lands else ["1-2"])

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from syncd.errors import SourceDown
-from syncd.extract.extract_pass import Outcome, State
-from syncd.extract.idle_streams import FEW, WHOLE_AGAIN, Rests
-from syncd.extract.planner import Rest
+from syncd.extract.extract_pass import ExtractOutcome, ExtractState
+from syncd.extract.idle_streams import FULL_PASS_INTERVAL_SECONDS, MAX_SINGLE_READS, IdleStreams
+from syncd.extract.planner import IdleState
 from syncd.settings import Schedule, StreamSettings
 from watermarks.batch import BatchId
 from watermarks.names import StreamName, document_key
-from watermarks.store import Revision, Stored
+from watermarks.store import Revision, StoredObject
 from watermarks.stores.memory import MemoryStore
 from watermarks.testing import ManualClock
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 STREAM = StreamName(source="mysql", database="shop", table="orders")
-MANY = tuple(StreamName(source="mysql", database="shop", table=f"t{number}") for number in range(FEW))
+MANY = tuple(StreamName(source="mysql", database="shop", table=f"t{number}") for number in range(MAX_SINGLE_READS))
 """So many that with one more they are not a few."""
-REST = cast("Rest", object())
+REST = cast("IdleState", object())
 
 
 def settings(seconds: float = 60) -> StreamSettings:
@@ -42,7 +42,7 @@ class Asked:
     fails: bool = False
     waiting: str = ""
 
-    def rests(self, rest: Rest) -> bool:
+    def rests(self, rest: IdleState) -> bool:
         assert rest is REST
         self.times += 1
         if self.fails:
@@ -61,11 +61,11 @@ class Desk:
     planner: Asked = field(default_factory=Asked)
 
     def __post_init__(self) -> None:
-        self.rests = Rests(self.read, self.standing, clock=self.clock)
+        self.rests = IdleStreams(self.read, self.standing, clock=self.clock)
         for stream in (STREAM, *MANY):
             self.store.create(document_key(stream.stem), b"read")
 
-    def read(self, key: str) -> Stored | None:
+    def read(self, key: str) -> StoredObject | None:
         return None if key in self.gone else self.store.read(key)
 
     def standing(self, prefix: str) -> dict[str, tuple[int, str]]:
@@ -79,22 +79,22 @@ class Desk:
 
     def change(self, stream: StreamName = STREAM) -> None:
         key = document_key(stream.stem)
-        self.store.replace(key, b"changed", seen=self.revision(key))
+        self.store.replace(key, b"changed", expected=self.revision(key))
 
     def note(
         self,
         *streams: StreamName,
-        rest: Rest | None = REST,
+        rest: IdleState | None = REST,
         wanted: StreamSettings | None = None,
         **outcome: Any,
     ) -> None:
         for stream in streams or (STREAM,):
-            found = Outcome(stream=stream, last=BatchId(1, 4), **outcome)
+            found = ExtractOutcome(stream=stream, last_batch=BatchId(1, 4), **outcome)
             revision = self.revision(document_key(stream.stem))
-            self.rests.note(stream, wanted or settings(), found, rest=rest, revision=revision)
+            self.rests.record_pass(stream, wanted or settings(), found, idle_state=rest, revision=revision)
 
-    def still(self, stream: StreamName = STREAM, wanted: StreamSettings | None = None) -> Outcome | None:
-        return self.rests.still(stream, wanted or settings(), cast("Planner", self.planner))
+    def still(self, stream: StreamName = STREAM, wanted: StreamSettings | None = None) -> ExtractOutcome | None:
+        return self.rests.find_outcome_if_idle(stream, wanted or settings(), cast("Planner", self.planner))
 
 
 def test_a_stream_at_rest_gives_what_its_last_pass_gave_complete_up_to_now() -> None:
@@ -105,7 +105,7 @@ def test_a_stream_at_rest_gives_what_its_last_pass_gave_complete_up_to_now() -> 
     found = desk.still()
 
     assert found is not None
-    assert (found.last, found.complete, found.batches) == (BatchId(1, 4), NOON, 0)
+    assert (found.last_batch, found.complete_before, found.batches) == (BatchId(1, 4), NOON, 0)
 
 
 def test_a_change_of_one_of_a_few_is_seen_at_once_and_nothing_is_listed() -> None:
@@ -179,7 +179,7 @@ def test_other_settings_want_a_pass() -> None:
 def test_after_ten_minutes_of_rest_there_is_a_whole_pass() -> None:
     desk = Desk()
     desk.note()
-    desk.clock.advance(WHOLE_AGAIN + 1)
+    desk.clock.advance(FULL_PASS_INTERVAL_SECONDS + 1)
 
     assert desk.still() is None
 
@@ -192,11 +192,11 @@ def test_what_stands_in_the_way_of_more_is_told_as_it_is_now() -> None:
     found = desk.still()
 
     assert found is not None
-    assert (found.state, found.reason) == (State.WAITING, "held by transaction 8")
+    assert (found.state, found.wait_reason) == (ExtractState.WAITING, "held by transaction 8")
     desk.planner.waiting = ""
     found = desk.still()
     assert found is not None
-    assert (found.state, found.reason) == (State.NOTHING, "")
+    assert (found.state, found.wait_reason) == (ExtractState.NOTHING, "")
 
 
 @pytest.mark.parametrize("outcome", [{"batches": 1}, {"error": SourceDown("away")}, {"rest": None}])

@@ -5,28 +5,28 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from syncd.datatypes.source_table import Column, Index, Server, Table
+from syncd.datatypes.source_table import ServerInfo, SourceColumn, SourceIndex, SourceTable
 from syncd.errors import ValueRefused
-from syncd.extract.index_probes import Path, Prober
-from syncd.mysql.sql import after
+from syncd.extract.index_probes import IndexPath, Prober
+from syncd.mysql.sql import after_condition
 from syncd.settings import StreamSettings
-from syncd.tables.sort_order import Order, order_of
-from watermarks.cursor import START, Cursor
+from syncd.tables.sort_order import StreamOrder, resolve_order
+from watermarks.cursor import START_CURSOR, Cursor
 
-CODE = Column(
+CODE = SourceColumn(
     name="code", data_type="varchar", column_type="varchar(20)", length=20, octets=20, charset="utf8mb4",
     collation="utf8mb4_bin", nullable=False,
 )  # fmt: skip
-UPDATE_AT = Column(name="update_at", data_type="datetime", column_type="datetime", nullable=False)
-TABLE = Table(
+UPDATE_AT = SourceColumn(name="update_at", data_type="datetime", column_type="datetime", nullable=False)
+TABLE = SourceTable(
     database="shop",
     name="codes",
     kind="BASE TABLE",
     engine="InnoDB",
     columns=(CODE, UPDATE_AT),
     indexes=(
-        Index(name="PRIMARY", columns=("code",), unique=True, whole=True),
-        Index(name="by_time", columns=("update_at",), unique=False, whole=True),
+        SourceIndex(name="PRIMARY", columns=("code",), unique=True, whole=True),
+        SourceIndex(name="by_time", columns=("update_at",), unique=False, whole=True),
     ),
 )
 
@@ -38,73 +38,79 @@ class Scripted:
     answers: list[list[tuple[object, ...]]]
     asked: list[str] = field(default_factory=list)
 
-    def server(self) -> Server:
-        return Server(identity="s", version=(11, 4, 0), mariadb=True)
+    def get_server_info(self) -> ServerInfo:
+        return ServerInfo(identity="s", version=(11, 4, 0), mariadb=True)
 
-    def table(self, database: str, name: str) -> Table:
+    def describe_table(self, database: str, name: str) -> SourceTable:
         return TABLE
 
-    def created_by(self, database: str, name: str) -> str:
+    def show_create_table(self, database: str, name: str) -> str:
         raise NotImplementedError
 
-    def busy(self) -> str | None:
+    def find_overload(self) -> str | None:
         return None
 
-    def rows(self, sql: str) -> Sequence[tuple[object, ...]]:
+    def fetch_rows(self, sql: str) -> Sequence[tuple[object, ...]]:
         if sql.startswith("EXPLAIN"):
             return [(1, "SIMPLE", "codes", "range", "PRIMARY", "PRIMARY", "82", None, 5, "Using where")]
         self.asked.append(sql)
         return self.answers.pop(0)
 
-    def forget(self) -> None:
+    def discard_connections(self) -> None:
         raise NotImplementedError
 
 
-def order() -> Order:
-    return order_of(TABLE, StreamSettings(source="s", database="shop", table="codes"))
+def order() -> StreamOrder:
+    return resolve_order(TABLE, StreamSettings(source="s", database="shop", table="codes"))
 
 
 def test_a_window_that_ends_where_it_begins_is_refused() -> None:
-    path = Path.of_key(order())
+    path = IndexPath.from_key(order())
     prober = Prober(source=Scripted([[("?",)]]), windows=1)
 
     with pytest.raises(ValueRefused, match=r"shop\.codes goes no further than"):
-        prober.bounds(path, Cursor.of("?"), lambda low: after(path.columns, low), rows=10)
+        prober.find_bounds(path, Cursor.from_values("?"), lambda low: after_condition(path.columns, low), rows=10)
 
 
 def test_a_batch_that_would_never_end_is_refused() -> None:
-    path = Path.of_key(order())
+    path = IndexPath.from_key(order())
     source = Scripted([[("a",)], [("?",)], [("?",)], [("?",)]])
 
     with pytest.raises(ValueRefused, match="no further"):
-        Prober(source=source, windows=1).every(path, START, lambda low: after(path.columns, low), rows=10)
+        Prober(source=source, windows=1).find_all_bounds(
+            path, START_CURSOR, lambda low: after_condition(path.columns, low), rows=10
+        )
     assert len(source.asked) == 3
 
 
 def test_the_rest_of_the_rows_has_to_lie_behind_what_was_read() -> None:
-    path = Path.of_key(order())
+    path = IndexPath.from_key(order())
 
     with pytest.raises(ValueRefused, match="no further"):
-        Prober(source=Scripted([[], [("?",)]]), windows=1).bounds(
-            path, Cursor.of("?"), lambda low: after(path.columns, low), rows=10
+        Prober(source=Scripted([[], [("?",)]]), windows=1).find_bounds(
+            path, Cursor.from_values("?"), lambda low: after_condition(path.columns, low), rows=10
         )
 
 
 @pytest.mark.parametrize(("answer", "rows"), [([], 50_000), ([("k",)], 500_000)])
 def test_a_batch_of_few_rows_is_known_as_such(answer: list[tuple[object, ...]], rows: int) -> None:
     """By what is left behind a probe of a whole window alone, it could hold half a million: no reader would hurry."""
-    path = Path.of_key(order())
+    path = IndexPath.from_key(order())
     source = Scripted([[], [("z",)], answer])
 
-    found = Prober(source=source, windows=2).bounds(path, START, lambda low: after(path.columns, low), rows=1_000_000)
+    found = Prober(source=source, windows=2).find_bounds(
+        path, START_CURSOR, lambda low: after_condition(path.columns, low), rows=1_000_000
+    )
 
-    assert (found.rows, found.high) == (rows, Cursor.of("z"))
+    assert (found.rows, found.high) == (rows, Cursor.from_values("z"))
 
 
 def test_the_last_window_of_a_batch_of_many_rows_is_not_asked_twice() -> None:
-    path = Path.of_key(order())
+    path = IndexPath.from_key(order())
     source = Scripted([[("m",)], [], [("z",)]])
 
-    found = Prober(source=source, windows=2).bounds(path, START, lambda low: after(path.columns, low), rows=1_000_000)
+    found = Prober(source=source, windows=2).find_bounds(
+        path, START_CURSOR, lambda low: after_condition(path.columns, low), rows=1_000_000
+    )
 
     assert (found.rows, len(source.asked)) == (1_000_000, 3)

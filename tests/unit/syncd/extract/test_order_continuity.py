@@ -6,47 +6,51 @@ from typing import Any
 
 import pytest
 
-from syncd.datatypes.source_table import Column, Index, Table
+from syncd.datatypes.source_table import SourceColumn, SourceIndex, SourceTable
 from syncd.errors import SchemaDrift
 from syncd.extract.order_continuity import require_same_order
-from syncd.extract.plan_rules import Bounds, Ground, beginning, increment
+from syncd.extract.plan_rules import PlanContext, WindowBounds, plan_increment, plan_start
 from syncd.settings import StreamSettings
-from syncd.tables.sort_order import Order, order_of
+from syncd.tables.sort_order import StreamOrder, resolve_order
 from tests.builders import make_plan
-from watermarks.batch import Draft, Plan
-from watermarks.cursor import START, Cursor
+from watermarks.batch import BatchDraft, Plan
+from watermarks.cursor import START_CURSOR, Cursor
 
 SETTINGS = StreamSettings(source="shop", database="shop", table="orders")
-STAMP = Column(name="update_at", data_type="datetime", column_type="datetime(3)", fraction=3)
-TEXT = Column(name="k", data_type="varchar", column_type="varchar(9)", charset="utf8", collation="utf8_general_ci")
-LISTED = Column(name="k", data_type="enum", column_type="enum('a','b')")
-NUMBER = Column(name="k", data_type="decimal", column_type="decimal(9,2)", precision=9, scale=2)
-GROUND = Ground(mark=START, identity="server-1", fingerprint="s1", created=datetime(2026, 1, 31, tzinfo=UTC))
+STAMP = SourceColumn(name="update_at", data_type="datetime", column_type="datetime(3)", fraction=3)
+TEXT = SourceColumn(
+    name="k", data_type="varchar", column_type="varchar(9)", charset="utf8", collation="utf8_general_ci"
+)
+LISTED = SourceColumn(name="k", data_type="enum", column_type="enum('a','b')")
+NUMBER = SourceColumn(name="k", data_type="decimal", column_type="decimal(9,2)", precision=9, scale=2)
+GROUND = PlanContext(
+    mark=START_CURSOR, identity="server-1", fingerprint="s1", created=datetime(2026, 1, 31, tzinfo=UTC)
+)
 
 
-def order(key: Column, stamp: Column = STAMP) -> Order:
+def order(key: SourceColumn, stamp: SourceColumn = STAMP) -> StreamOrder:
     indexes = (
-        Index(name="PRIMARY", columns=(key.name,), unique=True, whole=True),
-        Index(name="by_time", columns=(stamp.name,), unique=False, whole=True),
+        SourceIndex(name="PRIMARY", columns=(key.name,), unique=True, whole=True),
+        SourceIndex(name="by_time", columns=(stamp.name,), unique=False, whole=True),
     )
-    made = Table(
+    made = SourceTable(
         database="shop", name="orders", kind="BASE TABLE", engine="InnoDB", columns=(key, stamp), indexes=indexes
     )
-    return order_of(made, replace(SETTINGS, cursor=stamp.name))
+    return resolve_order(made, replace(SETTINGS, cursor=stamp.name))
 
 
-def read_by(before: Order) -> list[Plan]:
+def read_by(before: StreamOrder) -> list[Plan]:
     """What plans of an increment and of a beginning say, read back from the lake."""
     drafts = (
-        increment(GROUND, before, Bounds(low=START, ends=(Cursor.of(1, 1),))),
-        beginning(GROUND, before, Cursor.of(1)),
+        plan_increment(GROUND, before, WindowBounds(low=START_CURSOR, ends=(Cursor.from_values(1, 1),))),
+        plan_start(GROUND, before, Cursor.from_values(1)),
     )
     return [_read_back(draft) for draft in drafts]
 
 
-def _read_back(draft: Draft) -> Plan:
+def _read_back(draft: BatchDraft) -> Plan:
     made = make_plan(draft=draft)
-    return Plan.of_bytes(made.to_bytes(), at="here", stream=made.stream, id=made.id)
+    return Plan.from_bytes(made.to_bytes(), location="here", stream=made.stream, batch=made.id)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +64,7 @@ def _read_back(draft: Draft) -> Plan:
     ],
     ids=["another name of a charset", "wider", "members behind", "digits", "fractions"],
 )
-def test_what_only_grows_is_the_same_order(before: Column, now: dict[str, Any]) -> None:
+def test_what_only_grows_is_the_same_order(before: SourceColumn, now: dict[str, Any]) -> None:
     after = replace(before, **now)
     was, is_ = (order(NUMBER, one) if before is STAMP else order(one) for one in (before, after))
 
@@ -83,7 +87,7 @@ def test_what_only_grows_is_the_same_order(before: Column, now: dict[str, Any]) 
         (STAMP, {"name": "made_at"}, r"\(made_at, k\) now"),
     ],
 )
-def test_what_moves_rows_about_is_another_order(before: Column, now: dict[str, Any], told: str) -> None:
+def test_what_moves_rows_about_is_another_order(before: SourceColumn, now: dict[str, Any], told: str) -> None:
     after = replace(before, **now)
     was, is_ = (order(NUMBER, one) if before is STAMP else order(one) for one in (before, after))
 

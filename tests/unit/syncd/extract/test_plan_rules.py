@@ -7,58 +7,57 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncd.datatypes.columns import ParquetType, Passage, Physical, Travel
-from syncd.datatypes.source_table import Column, Index, Table
+from syncd.datatypes.columns import ColumnMapping, ParquetType, PhysicalType, TransferType
+from syncd.datatypes.source_table import SourceColumn, SourceIndex, SourceTable
 from syncd.extract.plan_rules import (
     FEWEST_ROWS,
-    Bounds,
-    Ground,
-    Request,
-    Way,
-    ahead_is_due,
-    beginning,
-    chunk,
-    increment,
-    order_fields,
-    queries_of,
-    reaches,
+    ExtractRequest,
+    PlanContext,
+    PlanMode,
+    WindowBounds,
+    build_queries,
+    choose_plan_mode,
+    extend_to_end,
+    is_ahead_due,
+    make_order_fields,
+    may_hold_rows,
+    plan_chunk,
+    plan_increment,
+    plan_start,
+    plan_whole_table,
     rows_left,
-    steps,
-    upto_end,
-    way_of,
-    whole,
+    split_rows,
     window_rows,
 )
-from syncd.mysql.query_plan import judge
+from syncd.mysql.query_plan import find_plan_problem
 from syncd.ports.source import Horizon
 from syncd.settings import Mode, StreamSettings
-from syncd.tables.sort_order import order_of
+from syncd.tables.sort_order import resolve_order
 from tests.builders import make_plan
-from watermarks.batch import Kind, Plan, Snapshot
-from watermarks.cursor import START, Cursor, Value
-from watermarks.cursor import Kind as ValueKind
-from watermarks.progress import Extracted
+from watermarks.batch import BatchKind, Plan, SnapshotProgress
+from watermarks.cursor import START_CURSOR, Cursor, CursorValue, ValueKind
+from watermarks.progress import ExtractProgress
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 WALL = NOON.replace(tzinfo=None)
-ID = Column(name="id", data_type="bigint", column_type="bigint", nullable=False, extra="auto_increment")
-STAMP = Column(name="update_at", data_type="datetime", column_type="datetime(3)", fraction=3, nullable=True)
-PRIMARY = Index(name="PRIMARY", columns=("id",), unique=True, whole=True)
-BY_TIME = Index(name="by_time", columns=("update_at",), unique=False, whole=True)
+ID = SourceColumn(name="id", data_type="bigint", column_type="bigint", nullable=False, extra="auto_increment")
+STAMP = SourceColumn(name="update_at", data_type="datetime", column_type="datetime(3)", fraction=3, nullable=True)
+PRIMARY = SourceIndex(name="PRIMARY", columns=("id",), unique=True, whole=True)
+BY_TIME = SourceIndex(name="by_time", columns=("update_at",), unique=False, whole=True)
 
 
-def table(*indexes: Index, **more: Any) -> Table:
+def table(*indexes: SourceIndex, **more: Any) -> SourceTable:
     told = {"kind": "BASE TABLE", "engine": "InnoDB", "columns": (ID, STAMP), **more}
-    return Table(database="shop", name="orders", indexes=indexes or (PRIMARY, BY_TIME), **told)
+    return SourceTable(database="shop", name="orders", indexes=indexes or (PRIMARY, BY_TIME), **told)
 
 
 def settings(**more: Any) -> StreamSettings:
     return StreamSettings(source="shop", database="shop", table="orders", **more)
 
 
-ORDER = order_of(table(), settings())
-GROUND = Ground(
-    mark=START,
+ORDER = resolve_order(table(), settings())
+GROUND = PlanContext(
+    mark=START_CURSOR,
     identity="server-1",
     fingerprint="s1",
     created=NOON,
@@ -67,17 +66,17 @@ GROUND = Ground(
 
 
 def at(seconds: int, key: int | None = None) -> Cursor:
-    wall = Value(ValueKind.WALL, WALL + timedelta(seconds=seconds))
-    return Cursor.of(wall) if key is None else Cursor.of(wall, key)
+    wall = CursorValue(ValueKind.WALL, WALL + timedelta(seconds=seconds))
+    return Cursor.from_values(wall) if key is None else Cursor.from_values(wall, key)
 
 
-def passage(name: str, select: str) -> Passage:
-    return Passage(
+def passage(name: str, select: str) -> ColumnMapping:
+    return ColumnMapping(
         column=name,
         name=name,
         select=select,
-        travel=Travel.TEXT,
-        parquet=ParquetType(physical=Physical.BYTE_ARRAY),
+        travel=TransferType.TEXT,
+        parquet=ParquetType(physical=PhysicalType.BYTE_ARRAY),
         redshift="VARCHAR",
     )
 
@@ -86,7 +85,7 @@ def passage(name: str, select: str) -> Passage:
 def test_windows_hold_the_batch_and_none_but_the_last_is_small(rows: int, windows: int) -> None:
     each = window_rows(rows, windows)
 
-    sizes = steps(rows, each=each)
+    sizes = split_rows(rows, window_size=each)
 
     assert sum(sizes) == rows
     assert len(sizes) <= windows
@@ -96,21 +95,31 @@ def test_windows_hold_the_batch_and_none_but_the_last_is_small(rows: int, window
 @pytest.mark.parametrize(
     ("chain", "cursor", "way"),
     [
-        (Extracted(), "update_at", Way.BEGIN),
-        (Extracted(), "none", Way.WHOLE),
-        (Extracted(cursor=at(0)), "update_at", Way.FOLLOW),
-        (Extracted(snapshot=Snapshot(horizon=at(0), reached=START, done=False)), "update_at", Way.CHUNKS),
-        (Extracted(snapshot=Snapshot(horizon=at(0), reached=START, done=True), cursor=at(0)), "update_at", Way.FOLLOW),
+        (ExtractProgress(), "update_at", PlanMode.BEGIN),
+        (ExtractProgress(), "none", PlanMode.WHOLE),
+        (ExtractProgress(cursor=at(0)), "update_at", PlanMode.FOLLOW),
+        (
+            ExtractProgress(snapshot=SnapshotProgress(horizon=at(0), reached_key=START_CURSOR, done=False)),
+            "update_at",
+            PlanMode.CHUNKS,
+        ),
+        (
+            ExtractProgress(
+                snapshot=SnapshotProgress(horizon=at(0), reached_key=START_CURSOR, done=True), cursor=at(0)
+            ),
+            "update_at",
+            PlanMode.FOLLOW,
+        ),
     ],
 )
-def test_a_stream_goes_on_from_where_its_chain_stands(chain: Extracted, cursor: str, way: Way) -> None:
-    assert way_of(chain, settings(cursor=cursor)) is way
+def test_a_stream_goes_on_from_where_its_chain_stands(chain: ExtractProgress, cursor: str, way: PlanMode) -> None:
+    assert choose_plan_mode(chain, settings(cursor=cursor)) is way
 
 
 def test_a_limit_counts_what_the_run_has_read() -> None:
     wanted = settings(batch_rows=100)
 
-    assert [rows_left(wanted, Request(limit=250), done=done) for done in (0, 100, 200, 250)] == [100, 100, 50, 0]
+    assert [rows_left(wanted, ExtractRequest(limit=250), done=done) for done in (0, 100, 200, 250)] == [100, 100, 50, 0]
 
 
 @pytest.mark.parametrize(
@@ -128,28 +137,28 @@ def test_rows_come_ahead_when_the_horizon_is_held_too_long(
 ) -> None:
     horizon = Horizon(bound=NOON - timedelta(seconds=held), proven=True, t0=NOON, identity="server-1")
 
-    assert ahead_is_due(horizon, settings(mode=mode), looked=looked) is due
+    assert is_ahead_due(horizon, settings(mode=mode), checked_at=looked) is due
 
 
 def test_only_the_database_rules_out_rows_between_two_texts() -> None:
-    assert reaches(Cursor.of("A"), Cursor.of("b"))
-    assert not reaches(Cursor.of("A"), Cursor.of("A"))
-    assert not reaches(at(1), at(1, 7))
-    assert reaches(at(1, 7), at(1))
+    assert may_hold_rows(Cursor.from_values("A"), Cursor.from_values("b"))
+    assert not may_hold_rows(Cursor.from_values("A"), Cursor.from_values("A"))
+    assert not may_hold_rows(at(1), at(1, 7))
+    assert may_hold_rows(at(1, 7), at(1))
 
 
 def sealed(plan: Plan) -> Plan:
     """The plan as another process finds it."""
-    return Plan.of_bytes(plan.to_bytes(), at="plan", stream=plan.stream, id=plan.id)
+    return Plan.from_bytes(plan.to_bytes(), location="plan", stream=plan.stream, batch=plan.id)
 
 
 def test_a_sealed_plan_alone_says_what_to_read() -> None:
-    draft = increment(GROUND, ORDER, Bounds(low=START, ends=(at(1, 5), at(9, 2)), rows=10))
+    draft = plan_increment(GROUND, ORDER, WindowBounds(low=START_CURSOR, ends=(at(1, 5), at(9, 2)), rows=10))
     passages = (passage("id", "`id`"), passage("update_at", "CAST(`update_at` AS BINARY)"))
 
     plan = sealed(make_plan(draft=draft))
 
-    first, second = queries_of(plan, passages)
+    first, second = build_queries(plan, passages)
     assert first.window
     assert second.window
     assert first.window.abuts(second.window)
@@ -159,7 +168,7 @@ def test_a_sealed_plan_alone_says_what_to_read() -> None:
         " WHERE ((`update_at` < TIMESTAMP'2026-01-31 12:00:01.000')"
         " OR (`update_at` = TIMESTAMP'2026-01-31 12:00:01.000' AND `id` <= 5))"
     )
-    assert [(place.name, place.kind) for place in order_fields(plan, passages)] == [
+    assert [(place.name, place.kind) for place in make_order_fields(plan, passages)] == [
         ("update_at", ValueKind.WALL),
         ("_syncd_order_1", ValueKind.INT),
     ]
@@ -171,58 +180,58 @@ def test_a_sealed_plan_alone_says_what_to_read() -> None:
 @pytest.mark.parametrize(
     ("found", "ends"),
     [
-        (Bounds(low=at(1)), (at(9),)),
-        (Bounds(low=at(1), ends=(at(2, 5), at(8, 2))), (at(2, 5), at(9))),
-        (Bounds(low=at(1), ends=(at(8, 2),), more=True), (at(8, 2),)),
-        (Bounds(low=at(9)), ()),
+        (WindowBounds(low=at(1)), (at(9),)),
+        (WindowBounds(low=at(1), ends=(at(2, 5), at(8, 2))), (at(2, 5), at(9))),
+        (WindowBounds(low=at(1), ends=(at(8, 2),), has_more=True), (at(8, 2),)),
+        (WindowBounds(low=at(9)), ()),
     ],
     ids=["no row", "the last row", "more rows", "all read"],
 )
-def test_a_range_is_read_up_to_its_end_where_no_row_follows(found: Bounds, ends: tuple[Cursor, ...]) -> None:
-    assert upto_end(found, at(9)).ends == ends
+def test_a_range_is_read_up_to_its_end_where_no_row_follows(found: WindowBounds, ends: tuple[Cursor, ...]) -> None:
+    assert extend_to_end(found, at(9)).ends == ends
 
 
 def test_a_chunk_of_the_first_pass_reads_below_its_horizon_and_where_there_is_no_stamp() -> None:
-    bounds = Bounds(low=Cursor.of(5), ends=(Cursor.of(9),), rows=4, more=True)
+    bounds = WindowBounds(low=Cursor.from_values(5), ends=(Cursor.from_values(9),), rows=4, has_more=True)
 
-    plan = sealed(make_plan(draft=chunk(GROUND, ORDER, bounds, at(0), proven=True, nulls=True)))
+    plan = sealed(make_plan(draft=plan_chunk(GROUND, ORDER, bounds, at(0), proven=True, include_nulls=True)))
 
-    [query] = queries_of(plan, ())
+    [query] = build_queries(plan, ())
     assert query.sql.endswith(
         " FROM `shop`.`orders` FORCE INDEX (`PRIMARY`) WHERE ((`id` > 5 AND `id` <= 9))"
         " AND (`update_at` < TIMESTAMP'2026-01-31 12:00:00.000' OR `update_at` IS NULL)"
     )
-    assert plan.draft.high == START
-    assert plan.draft.snapshot == Snapshot(horizon=at(0), reached=Cursor.of(9), done=False)
+    assert plan.draft.high == START_CURSOR
+    assert plan.draft.snapshot == SnapshotProgress(horizon=at(0), reached_key=Cursor.from_values(9), done=False)
 
 
 def test_the_last_chunk_moves_the_mark_to_the_horizon() -> None:
-    draft = chunk(GROUND, ORDER, Bounds(low=Cursor.of(5)), at(0), proven=True, nulls=False)
+    draft = plan_chunk(GROUND, ORDER, WindowBounds(low=Cursor.from_values(5)), at(0), proven=True, include_nulls=False)
 
     assert (draft.high, draft.windows) == (at(0), ())
-    assert queries_of(make_plan(draft=draft), ()) == ()
+    assert build_queries(make_plan(draft=draft), ()) == ()
 
 
 def test_a_start_promises_nothing_of_what_lies_before() -> None:
-    draft = beginning(GROUND, ORDER, at(0))
+    draft = plan_start(GROUND, ORDER, at(0))
 
     assert (draft.high, draft.proven, draft.windows) == (at(0), False, ())
 
 
 def test_a_whole_table_is_one_statement_without_a_window() -> None:
-    plan = sealed(make_plan(draft=whole(GROUND, "shop", "orders", proven=True)))
+    plan = sealed(make_plan(draft=plan_whole_table(GROUND, "shop", "orders", proven=True)))
 
-    [query] = queries_of(plan, (passage("id", "`id`"),))
+    [query] = build_queries(plan, (passage("id", "`id`"),))
 
     assert (query.window, query.sql) == (None, "SELECT `id` AS `id` FROM `shop`.`orders` WHERE TRUE")
-    assert order_fields(plan, ()) == ()
-    assert plan.draft.kind is Kind.SNAPSHOT
+    assert make_order_fields(plan, ()) == ()
+    assert plan.draft.kind is BatchKind.SNAPSHOT
 
 
 def test_a_key_that_holds_the_order_column_is_not_compared_twice() -> None:
-    primary = Index(name="PRIMARY", columns=("update_at", "id"), unique=True, whole=True)
+    primary = SourceIndex(name="PRIMARY", columns=("update_at", "id"), unique=True, whole=True)
 
-    order = order_of(table(primary), settings())
+    order = resolve_order(table(primary), settings())
 
     assert [column.name for column in order.columns] == ["update_at", "id"]
     assert [column.name for column in order.key] == ["update_at", "id"]
@@ -230,10 +239,10 @@ def test_a_key_that_holds_the_order_column_is_not_compared_twice() -> None:
 
 
 def test_the_shortest_index_serves_but_across_partitions_the_one_that_names_the_key() -> None:
-    long = Index(name="a_long", columns=("update_at", "id"), unique=False, whole=True)
+    long = SourceIndex(name="a_long", columns=("update_at", "id"), unique=False, whole=True)
 
-    assert order_of(table(PRIMARY, long, BY_TIME), settings()).index == "by_time"
-    assert order_of(table(PRIMARY, long, BY_TIME, partitioned=True), settings()).index == "a_long"
+    assert resolve_order(table(PRIMARY, long, BY_TIME), settings()).index == "by_time"
+    assert resolve_order(table(PRIMARY, long, BY_TIME, partitioned=True), settings()).index == "a_long"
 
 
 MARIADB_LINE = (1, "SIMPLE", "t", "range", "k", "k", "5", None, 10, "Using where; Using index")
@@ -254,6 +263,6 @@ MYSQL_LINE = (1, "SIMPLE", "t", None, "range", "k", "k", "5", None, 10, 100.0, "
 def test_explain_tells_a_costly_probe(
     line: tuple[object, ...], index: str, trouble: str | None, *, mariadb: bool
 ) -> None:
-    said = judge([line], index=index, mariadb=mariadb)
+    said = find_plan_problem([line], index=index, mariadb=mariadb)
 
     assert said is None if trouble is None else trouble in str(said)

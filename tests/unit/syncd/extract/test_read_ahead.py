@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from syncd.extract.read_ahead import Look, last_look
+from syncd.extract.read_ahead import AheadScan, find_last_scan
 from tests.builders import ORDERS, at, make_increment
-from watermarks.batch import BatchId, Kind, Link, Plan
-from watermarks.cursor import START, instant_text
-from watermarks.progress import Extracted
+from watermarks.batch import BatchId, BatchKind, BatchLink, Plan
+from watermarks.cursor import START_CURSOR, format_instant
+from watermarks.progress import ExtractProgress
 from watermarks.window import Window
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -25,71 +25,73 @@ class Told:
     abandoned: frozenset[int] = frozenset()
     asked: list[int] = field(default_factory=list)
 
-    def add(self, kind: Kind, t0: datetime, *, identity: str = "s", **body: Any) -> "Told":
-        draft = make_increment(START, at(5, 5))
-        moves = kind is Kind.INCREMENT
+    def add(self, kind: BatchKind, t0: datetime, *, identity: str = "s", **body: Any) -> "Told":
+        draft = make_increment(START_CURSOR, at(5, 5))
+        moves = kind is BatchKind.INCREMENT
         draft = replace(
             draft,
             kind=kind,
-            high=draft.high if moves else draft.world.mark,
-            windows=(Window(START, at(5, 5)),),
-            world=replace(draft.world, source_identity=identity),
+            high=draft.high if moves else draft.basis.mark,
+            windows=(Window(START_CURSOR, at(5, 5)),),
+            basis=replace(draft.basis, source_identity=identity),
             proven=False,
-            body={"horizon": {"t0": instant_text(t0)}, **body},
+            body={"horizon": {"t0": format_instant(t0)}, **body},
         )
         number = BatchId(1, len(self.plans) + 1)
         self.plans.append(Plan(stream=ORDERS, id=number, draft=draft, nonce="n", epoch=1, planned_at=NOON))
         return self
 
-    def plan(self, batch: BatchId) -> Plan | None:
+    def read_plan(self, batch: BatchId) -> Plan | None:
         self.asked.append(batch.seq)
         return self.plans[batch.seq - 1]
 
-    def link(self, batch: BatchId) -> Link | None:
+    def read_link(self, batch: BatchId) -> BatchLink | None:
         plan = self.plans[batch.seq - 1]
         common: dict[str, Any] = {"previous": None, "nonce": "n", "epoch": 1, "at": NOON}
-        made = Link.abandoned(plan, "gone", mark=START, **common)
+        made = BatchLink.from_abandoned_plan(plan, "gone", mark=START_CURSOR, **common)
         return made if batch.seq in self.abandoned else replace(made, kind=plan.draft.kind)
 
-    def look(self, *, since: datetime = NOON - 100 * SECOND, now: datetime = NOON, identity: str = "s") -> Look | None:
-        chain = Extracted(seq=len(self.plans))
-        return last_look(chain, self, identity=identity, now=now, since=since)
+    def look(
+        self, *, since: datetime = NOON - 100 * SECOND, now: datetime = NOON, identity: str = "s"
+    ) -> AheadScan | None:
+        chain = ExtractProgress(seq=len(self.plans))
+        return find_last_scan(chain, self, identity=identity, now=now, since=since)
 
 
 def test_without_a_look_there_is_none() -> None:
     assert Told().look() is None
-    assert Told().add(Kind.INCREMENT, NOON - SECOND).look() is None
+    assert Told().add(BatchKind.INCREMENT, NOON - SECOND).look() is None
 
 
 def test_a_look_that_saw_all_says_when_it_began() -> None:
-    told = Told().add(Kind.AHEAD, NOON - 5 * SECOND, more=False, looked=instant_text(NOON - 9 * SECOND))
+    told = Told().add(BatchKind.AHEAD, NOON - 5 * SECOND, more=False, looked=format_instant(NOON - 9 * SECOND))
 
-    assert told.look() == Look(began=NOON - 9 * SECOND, ended=NOON - 5 * SECOND, left=None)
+    assert told.look() == AheadScan(started_at=NOON - 9 * SECOND, last_batch_at=NOON - 5 * SECOND, unread_from=None)
 
 
 def test_a_look_that_left_rows_says_where() -> None:
-    told = Told().add(Kind.AHEAD, NOON - 5 * SECOND, more=True, looked=instant_text(NOON - 9 * SECOND))
+    told = Told().add(BatchKind.AHEAD, NOON - 5 * SECOND, more=True, looked=format_instant(NOON - 9 * SECOND))
 
-    assert told.look() == Look(began=NOON - 9 * SECOND, ended=NOON - 5 * SECOND, left=at(5, 5))
+    assert told.look() == AheadScan(started_at=NOON - 9 * SECOND, last_batch_at=NOON - 5 * SECOND, unread_from=at(5, 5))
 
 
 def test_a_plan_of_an_earlier_version_began_when_it_was_made() -> None:
-    look = Told().add(Kind.AHEAD, NOON - 5 * SECOND, more=False).look()
+    look = Told().add(BatchKind.AHEAD, NOON - 5 * SECOND, more=False).look()
 
     assert look is not None
-    assert look.began == NOON - 5 * SECOND
+    assert look.started_at == NOON - 5 * SECOND
 
 
 def test_increments_between_do_not_hide_it_but_nobody_reads_a_chain_to_its_start() -> None:
     told = Told()
     for age in range(50, 10, -1):
-        told.add(Kind.INCREMENT, NOON - age * SECOND)
-    told.add(Kind.AHEAD, NOON - 9 * SECOND, more=False).add(Kind.INCREMENT, NOON - 8 * SECOND)
+        told.add(BatchKind.INCREMENT, NOON - age * SECOND)
+    told.add(BatchKind.AHEAD, NOON - 9 * SECOND, more=False).add(BatchKind.INCREMENT, NOON - 8 * SECOND)
 
     assert told.look() is not None
     assert told.asked == [42, 41]
 
-    told.add(Kind.INCREMENT, NOON - 7 * SECOND)
+    told.add(BatchKind.INCREMENT, NOON - 7 * SECOND)
     told.plans[40] = told.plans[39]
     told.asked.clear()
     assert told.look(since=NOON - 10 * SECOND) is None
@@ -99,9 +101,9 @@ def test_increments_between_do_not_hide_it_but_nobody_reads_a_chain_to_its_start
 @pytest.mark.parametrize(
     "told",
     [
-        Told(abandoned=frozenset({1})).add(Kind.AHEAD, NOON - 5 * SECOND, more=False),
-        Told().add(Kind.AHEAD, NOON - 5 * SECOND, identity="another", more=False),
-        Told().add(Kind.AHEAD, NOON + 5 * SECOND, more=False),
+        Told(abandoned=frozenset({1})).add(BatchKind.AHEAD, NOON - 5 * SECOND, more=False),
+        Told().add(BatchKind.AHEAD, NOON - 5 * SECOND, identity="another", more=False),
+        Told().add(BatchKind.AHEAD, NOON + 5 * SECOND, more=False),
     ],
 )
 def test_what_was_abandoned_or_is_of_another_server_or_time_is_no_look(told: Told) -> None:

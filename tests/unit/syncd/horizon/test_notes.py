@@ -4,31 +4,35 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from syncd.horizon import Candidate, Notes
-from syncd.horizon.notes import FORMAT, MOST_CANDIDATES, VERSION, thinned
-from syncd.ports.source import Break, TableName
-from watermarks.codec import seal
+from syncd.horizon import HorizonNotes, IdCandidate
+from syncd.horizon.notes import FORMAT, MAX_CANDIDATES, VERSION, thin_candidates
+from syncd.ports.source import ServerTimeBreak, TableName
+from watermarks.codec import encode
 from watermarks.errors import StateUnreadable
 
 T0 = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
 ORDERS = TableName(database="shop", table="orders")
-FULL = Notes(
+FULL = HorizonNotes(
     identity="one",
     t0=T0,
-    running={7: T0, 9: datetime.min.replace(tzinfo=UTC)},
-    writers={"4711": T0, "4712": None},
-    answers={ORDERS: T0},
+    statement_starts={7: T0, 9: datetime.min.replace(tzinfo=UTC)},
+    first_stamps={"4711": T0, "4712": None},
+    proven_bounds={ORDERS: T0},
     tables=frozenset({ORDERS}),
-    candidates={ORDERS: (Candidate(t0=T0, highest=42),)},
-    replaced=True,
-    here=T0 + timedelta(seconds=1),
-    breaks=(Break(id="one, two", other=True), Break(id="two, two", low=T0), Break(id="how far?")),
+    candidates={ORDERS: (IdCandidate(t0=T0, highest=42),)},
+    is_break_open=True,
+    local_time=T0 + timedelta(seconds=1),
+    breaks=(
+        ServerTimeBreak(id="one, two", is_other_server=True),
+        ServerTimeBreak(id="two, two", clock_reset_to=T0),
+        ServerTimeBreak(id="how far?"),
+    ),
 )
 
 
-@pytest.mark.parametrize("notes", [FULL, Notes(identity="one", t0=T0)])
-def test_notes_come_back_as_they_were(notes: Notes) -> None:
-    assert Notes.of_bytes(notes.to_bytes(), at="notes/shop.json") == notes
+@pytest.mark.parametrize("notes", [FULL, HorizonNotes(identity="one", t0=T0)])
+def test_notes_come_back_as_they_were(notes: HorizonNotes) -> None:
+    assert HorizonNotes.from_bytes(notes.to_bytes(), at="notes/shop.json") == notes
 
 
 def test_notes_of_the_first_form_know_of_no_breaks() -> None:
@@ -36,12 +40,14 @@ def test_notes_of_the_first_form_know_of_no_breaks() -> None:
     for name in ("digest", "format", "format_version", "here", "breaks"):
         del fields[name]
 
-    assert Notes.of_bytes(seal(FORMAT, 1, fields), at="notes/shop.json") == replace(FULL, here=None, breaks=())
+    assert HorizonNotes.from_bytes(encode(FORMAT, 1, fields), at="notes/shop.json") == replace(
+        FULL, local_time=None, breaks=()
+    )
 
 
 def test_unknown_writers_are_told() -> None:
-    assert FULL.unknown_writers
-    assert not Notes(identity="one", t0=T0, writers={"1": T0}).unknown_writers
+    assert FULL.has_unknown_writers
+    assert not HorizonNotes(identity="one", t0=T0, first_stamps={"1": T0}).has_unknown_writers
 
 
 @pytest.mark.parametrize(
@@ -65,14 +71,14 @@ def test_notes_of_another_shape_are_damage(field: str, value: object) -> None:
     del fields["digest"], fields["format"], fields["format_version"]
 
     with pytest.raises(StateUnreadable):
-        Notes.of_bytes(seal(FORMAT, VERSION, {**fields, field: value}), at="notes/shop.json")
+        HorizonNotes.from_bytes(encode(FORMAT, VERSION, {**fields, field: value}), at="notes/shop.json")
 
 
 def test_too_many_candidates_lose_every_second_but_not_the_ends() -> None:
-    many = tuple(Candidate(t0=T0 + timedelta(seconds=n), highest=n) for n in range(MOST_CANDIDATES + 1))
+    many = tuple(IdCandidate(t0=T0 + timedelta(seconds=n), highest=n) for n in range(MAX_CANDIDATES + 1))
 
-    left = thinned(many)
+    left = thin_candidates(many)
 
-    assert len(left) < MOST_CANDIDATES
+    assert len(left) < MAX_CANDIDATES
     assert (left[0], left[-1]) == (many[0], many[-1])
-    assert thinned(many[1:]) == many[1:]
+    assert thin_candidates(many[1:]) == many[1:]

@@ -4,11 +4,19 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from syncd.horizon import NO_CLIENT, Notes, Readings, Sight, Thread, Writer, judge
-from syncd.horizon.notes import MOST_BREAKS, MOST_CANDIDATES, joined
-from syncd.horizon.readings import GAP
-from syncd.horizon.rule import PATIENCE
-from syncd.ports.source import Asked, Break, Horizon, TableName
+from syncd.horizon import (
+    NO_CONNECTION,
+    HorizonNotes,
+    HorizonPoll,
+    ServerThread,
+    Visibility,
+    WritingTransaction,
+    compute_horizons,
+)
+from syncd.horizon.notes import MAX_BREAKS, MAX_CANDIDATES, merge_breaks
+from syncd.horizon.readings import STAMP_TO_TIMER_GAP
+from syncd.horizon.rule import FULL_NOTES_RETENTION
+from syncd.ports.source import Horizon, HorizonRequest, ServerTimeBreak, TableName
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ORDERS = TableName(database="shop", table="orders")
@@ -22,7 +30,7 @@ def at(seconds: float) -> datetime:
 
 def listed(seconds: float) -> datetime:
     """The bound of a statement that its server lists as begun then."""
-    return at(seconds) - GAP
+    return at(seconds) - STAMP_TO_TIMER_GAP
 
 
 def thread(
@@ -34,12 +42,12 @@ def thread(
     command: str = "Query",
     user: str = "app",
     whole_seconds: bool = False,
-) -> Thread:
-    return Thread(
+) -> ServerThread:
+    return ServerThread(
         connection=connection,
-        holder=connection + 100,
+        lock_owner=connection + 100,
         command=command,
-        busy=timedelta(seconds=busy),
+        running_for=timedelta(seconds=busy),
         whole_seconds=whole_seconds,
         state=state,
         user=user,
@@ -47,62 +55,73 @@ def thread(
     )
 
 
-def idle(connection: int = 7) -> Thread:
+def idle(connection: int = 7) -> ServerThread:
     return thread(connection, 90, command="Sleep", state="", kind="")
 
 
-def writer(trx_id: str = "4711", connection: int = 7, *, xa: bool = False) -> Writer:
-    return Writer(trx_id=trx_id, connection=connection, holder=connection + 100, xa=xa)
+def writer(trx_id: str = "4711", connection: int = 7, *, xa: bool = False) -> WritingTransaction:
+    return WritingTransaction(trx_id=trx_id, connection=connection, lock_owner=connection + 100, xa=xa)
 
 
-def on(table: TableName, trx_id: str = "4711", connection: int = 7) -> Writer:
-    return Writer(trx_id=trx_id, connection=connection, holder=connection + 100, table=table)
+def on(table: TableName, trx_id: str = "4711", connection: int = 7) -> WritingTransaction:
+    return WritingTransaction(trx_id=trx_id, connection=connection, lock_owner=connection + 100, table=table)
 
 
 def poll(
     seconds: float,
-    *threads: Thread,
-    writers: tuple[Writer, ...] = (),
+    *threads: ServerThread,
+    writers: tuple[WritingTransaction, ...] = (),
     locks: Mapping[int, frozenset[TableName]] | None = None,
     read_only: frozenset[int] = frozenset(),
     identity: str = "one",
     ids: Mapping[TableName, int] | None = None,
-) -> Readings:
-    return Readings(
+) -> HorizonPoll:
+    return HorizonPoll(
         t0=at(seconds),
         identity=identity,
-        sight=Sight.SERVER,
+        visibility=Visibility.SERVER,
         threads=threads,
         writers=writers,
         read_only=read_only,
         locks=locks,
-        ids=ids or {},
+        max_ids=ids or {},
     )
 
 
-def by_table(seconds: float, *writers: Writer, tables: frozenset[TableName] = BOTH, passing: bool = False) -> Readings:
-    return Readings(t0=at(seconds), identity="one", sight=Sight.TABLES, writers=writers, tables=tables, passing=passing)
+def by_table(
+    seconds: float, *writers: WritingTransaction, tables: frozenset[TableName] = BOTH, passing: bool = False
+) -> HorizonPoll:
+    return HorizonPoll(
+        t0=at(seconds),
+        identity="one",
+        visibility=Visibility.TABLES,
+        writers=writers,
+        tables=tables,
+        is_temporary=passing,
+    )
 
 
-def blind(seconds: float, sight: Sight = Sight.BLIND, identity: str = "one") -> Readings:
-    return Readings(t0=at(seconds), identity=identity, sight=sight, trouble="the account lacks the right PROCESS")
+def blind(seconds: float, sight: Visibility = Visibility.BLIND, identity: str = "one") -> HorizonPoll:
+    return HorizonPoll(
+        t0=at(seconds), identity=identity, visibility=sight, problem="the account lacks the right PROCESS"
+    )
 
 
-def asked(table: TableName = ORDERS, mark: datetime | None = None) -> Asked:
-    return Asked(table=table, mark=mark)
+def asked(table: TableName = ORDERS, mark: datetime | None = None) -> HorizonRequest:
+    return HorizonRequest(table=table, mark=mark)
 
 
-def after(*polls: Readings, table: TableName = ORDERS, mark: datetime | None = None) -> Horizon:
+def after(*polls: HorizonPoll, table: TableName = ORDERS, mark: datetime | None = None) -> Horizon:
     """The answer to the last of several polls, each with the notes of the one before."""
     return chain(*polls, table=table, mark=mark)[0]
 
 
 def chain(
-    *polls: Readings, table: TableName = ORDERS, mark: datetime | None = None, notes: Notes | None = None
-) -> tuple[Horizon, Notes | None]:
+    *polls: HorizonPoll, table: TableName = ORDERS, mark: datetime | None = None, notes: HorizonNotes | None = None
+) -> tuple[Horizon, HorizonNotes | None]:
     horizon = None
     for readings in polls:
-        horizons, notes = judge(readings, notes, [asked(table, mark)])
+        horizons, notes = compute_horizons(readings, notes, [asked(table, mark)])
         horizon = horizons[table]
     assert horizon is not None
     return horizon, notes
@@ -135,8 +154,10 @@ def test_whole_seconds_count_from_a_clock_cut_to_the_second_that_may_lag() -> No
 
 
 def test_time_that_the_server_does_not_tell_bounds_nothing() -> None:
-    untold = Thread(connection=7, holder=107, command="Query", busy=None, whole_seconds=True)
-    endless = Thread(connection=7, holder=107, command="Query", busy=timedelta(days=900_000), whole_seconds=True)
+    untold = ServerThread(connection=7, lock_owner=107, command="Query", running_for=None, whole_seconds=True)
+    endless = ServerThread(
+        connection=7, lock_owner=107, command="Query", running_for=timedelta(days=900_000), whole_seconds=True
+    )
 
     for odd in (untold, endless):
         assert after(poll(0, odd)).bound == datetime.min.replace(tzinfo=UTC)
@@ -265,8 +286,8 @@ def test_writer_whose_connection_came_after_the_list_holds_every_table() -> None
     assert after(poll(0), late, table=ORDERS).bound == at(0)
 
 
-@pytest.mark.parametrize("found", [writer(connection=NO_CLIENT), writer(connection=8, xa=True)])
-def test_prepared_transaction_may_be_any_statement_of_the_last_poll_on_any_table(found: Writer) -> None:
+@pytest.mark.parametrize("found", [writer(connection=NO_CONNECTION), writer(connection=8, xa=True)])
+def test_prepared_transaction_may_be_any_statement_of_the_last_poll_on_any_table(found: WritingTransaction) -> None:
     first = poll(0, thread(7, busy=30))
     late = poll(10, idle(8), writers=(found,), locks={108: frozenset({ITEMS})})
 
@@ -276,7 +297,7 @@ def test_prepared_transaction_may_be_any_statement_of_the_last_poll_on_any_table
 
 
 def test_reason_of_a_prepared_transaction_says_where_to_look() -> None:
-    late = poll(10, writers=(writer(connection=NO_CLIENT),))
+    late = poll(10, writers=(writer(connection=NO_CONNECTION),))
 
     assert "XA RECOVER" in after(poll(0), late).reason
 
@@ -382,24 +403,24 @@ def test_another_server_that_shows_nothing_at_first_is_still_another_server() ->
 
 def test_every_break_is_told_to_everyone_who_asks_from_then_on() -> None:
     _, notes = chain(poll(0))
-    replaced, notes = chain(replace(poll(5, identity="two"), here=at(105)), notes=notes)
-    back, notes = chain(replace(poll(4, identity="two"), here=at(106)), notes=notes)
+    replaced, notes = chain(replace(poll(5, identity="two"), local_time=at(105)), notes=notes)
+    back, notes = chain(replace(poll(4, identity="two"), local_time=at(106)), notes=notes)
 
     later, _ = chain(poll(9, identity="two"), notes=notes)
 
-    assert [each.low for each in replaced.breaks] == [None]
-    assert [each.low for each in back.breaks] == [None, at(3)]
+    assert [each.clock_reset_to for each in replaced.breaks] == [None]
+    assert [each.clock_reset_to for each in back.breaks] == [None, at(3)]
     assert later.breaks == back.breaks
     assert len({each.id for each in later.breaks}) == 2
     assert later.proven
 
 
 def test_a_clock_that_went_back_may_have_done_so_as_long_ago_as_we_were_away() -> None:
-    _, notes = chain(replace(poll(0), here=at(1000)))
+    _, notes = chain(replace(poll(0), local_time=at(1000)))
 
-    horizon, _ = chain(replace(poll(-10, idle(), writers=(writer(),)), here=at(1300)), notes=notes, mark=at(-1))
+    horizon, _ = chain(replace(poll(-10, idle(), writers=(writer(),)), local_time=at(1300)), notes=notes, mark=at(-1))
 
-    assert [each.low for each in horizon.breaks] == [at(-310)]
+    assert [each.clock_reset_to for each in horizon.breaks] == [at(-310)]
     assert (horizon.bound, horizon.proven) == (None, False), "what is open may carry stamps of the repeated time"
 
 
@@ -415,19 +436,19 @@ def test_a_clock_that_went_back_may_have_done_so_as_long_ago_as_we_were_away() -
 def test_how_far_a_clock_went_back_is_not_guessed_where_ours_does_not_tell(
     before: datetime | None, here: datetime | None
 ) -> None:
-    _, notes = chain(replace(poll(0), here=before))
+    _, notes = chain(replace(poll(0), local_time=before))
 
-    horizon, _ = chain(replace(poll(-300), here=here), notes=notes, mark=at(-1))
+    horizon, _ = chain(replace(poll(-300), local_time=here), notes=notes, mark=at(-1))
 
-    assert [(each.low, each.unknown) for each in horizon.breaks] == [(None, True)]
+    assert [(each.clock_reset_to, each.is_start_unknown) for each in horizon.breaks] == [(None, True)]
     assert not horizon.proven
 
 
 def test_a_break_is_the_same_one_for_as_long_as_the_notes_cannot_be_renewed() -> None:
     _, notes = chain(poll(0))
 
-    first, notes = chain(blind(5, Sight.NOTHING, identity="two"), notes=notes)
-    second, notes = chain(blind(6, Sight.NOTHING, identity="two"), notes=notes)
+    first, notes = chain(blind(5, Visibility.NOTHING, identity="two"), notes=notes)
+    second, notes = chain(blind(6, Visibility.NOTHING, identity="two"), notes=notes)
     seen, _ = chain(poll(7, identity="two"), notes=notes)
 
     assert first.breaks == second.breaks == seen.breaks
@@ -436,29 +457,29 @@ def test_a_break_is_the_same_one_for_as_long_as_the_notes_cannot_be_renewed() ->
 
 def test_of_many_breaks_the_oldest_hands_on_what_it_demands() -> None:
     breaks = tuple(
-        Break(id=str(number), low=at(-number) if number else None, other=not number)
-        for number in range(MOST_BREAKS + 3)
+        ServerTimeBreak(id=str(number), clock_reset_to=at(-number) if number else None, is_other_server=not number)
+        for number in range(MAX_BREAKS + 3)
     )
 
-    kept = joined(breaks[: MOST_BREAKS + 1], breaks[2:])  # the second and third are in both
+    kept = merge_breaks(breaks[: MAX_BREAKS + 1], breaks[2:])  # the second and third are in both
 
     assert [each.id for each in kept] == [each.id for each in breaks[3:]]
-    assert (kept[0].low, kept[0].other, kept[1].other) == (at(-3), True, False)
-    assert joined((), breaks[:2]) == breaks[:2]
+    assert (kept[0].clock_reset_to, kept[0].is_other_server, kept[1].is_other_server) == (at(-3), True, False)
+    assert merge_breaks((), breaks[:2]) == breaks[:2]
 
 
 # Little or no sight.
 
 
 def test_without_the_right_the_bound_is_a_delay_and_not_proven() -> None:
-    horizon = after(blind(0, Sight.NOTHING))
+    horizon = after(blind(0, Visibility.NOTHING))
 
     assert (horizon.bound, horizon.proven) == (at(-60), False)
     assert "PROCESS" in horizon.reason
 
 
 def test_other_engines_are_not_proven() -> None:
-    horizons, _ = judge(poll(0), None, [Asked(table=ORDERS, transactional=False)])
+    horizons, _ = compute_horizons(poll(0), None, [HorizonRequest(table=ORDERS, transactional=False)])
 
     assert (horizons[ORDERS].bound, horizons[ORDERS].proven) == (at(-60), False)
 
@@ -530,7 +551,7 @@ def test_a_passing_loss_of_sight_keeps_the_fuller_notes() -> None:
 
 
 def test_a_lasting_loss_of_sight_does_not() -> None:
-    late = PATIENCE.total_seconds()
+    late = FULL_NOTES_RETENTION.total_seconds()
     _, full = chain(poll(0))
 
     for readings in (by_table(10), by_table(late, passing=True)):
@@ -543,9 +564,9 @@ def test_a_lasting_loss_of_sight_does_not() -> None:
 
 
 def test_ids_are_complete_once_a_horizon_reached_their_reading() -> None:
-    def step(readings: Readings, notes: Notes | None) -> tuple[int | None, Notes | None]:
-        horizons, notes = judge(readings, notes, [Asked(table=ORDERS, id_column="id")])
-        return horizons[ORDERS].ids, notes
+    def step(readings: HorizonPoll, notes: HorizonNotes | None) -> tuple[int | None, HorizonNotes | None]:
+        horizons, notes = compute_horizons(readings, notes, [HorizonRequest(table=ORDERS, id_column="id")])
+        return horizons[ORDERS].max_complete_id, notes
 
     first, notes = step(poll(0, idle(), writers=(writer(),), ids={ORDERS: 100}), None)
     second, notes = step(poll(10, idle(), writers=(writer(),), ids={ORDERS: 120}), notes)
@@ -555,21 +576,25 @@ def test_ids_are_complete_once_a_horizon_reached_their_reading() -> None:
 
 
 def test_ids_are_complete_at_once_where_nothing_is_open() -> None:
-    horizons, notes = judge(poll(0), None, [])
-    horizons, _ = judge(poll(10, idle(), ids={ORDERS: 120}), notes, [Asked(table=ORDERS, id_column="id")])
+    horizons, notes = compute_horizons(poll(0), None, [])
+    horizons, _ = compute_horizons(
+        poll(10, idle(), ids={ORDERS: 120}), notes, [HorizonRequest(table=ORDERS, id_column="id")]
+    )
 
-    assert horizons[ORDERS].ids == 120
+    assert horizons[ORDERS].max_complete_id == 120
 
 
 def test_ids_that_were_read_before_a_table_was_made_are_of_another_one() -> None:
     """It was emptied, and numbers its rows from one on: one of them is still open."""
-    notes: Notes | None = None
+    notes: HorizonNotes | None = None
 
-    def step(second: float, highest: int, *writers: Writer, made: float) -> int | None:
+    def step(second: float, highest: int, *writers: WritingTransaction, made: float) -> int | None:
         nonlocal notes
         readings = poll(second, idle(), writers=writers, ids={ORDERS: highest})
-        horizons, notes = judge(readings, notes, [Asked(table=ORDERS, id_column="id", made=at(made))])
-        return horizons[ORDERS].ids
+        horizons, notes = compute_horizons(
+            readings, notes, [HorizonRequest(table=ORDERS, id_column="id", table_created_at=at(made))]
+        )
+        return horizons[ORDERS].max_complete_id
 
     before = [step(0, 1000, made=-9), step(5, 1000, made=-9)]
     anew = [step(20, 2, writer(), made=10), step(30, 3, writer(), made=10), step(40, 4, made=10)]
@@ -584,19 +609,19 @@ def test_ids_read_before_the_oldest_writer_began_stay_complete() -> None:
     for second in range(60):
         writers = (writer(),) if second > 20 else ()
         readings = poll(second, idle(), writers=writers, ids={ORDERS: second})
-        horizons, notes = judge(readings, notes, [Asked(table=ORDERS, id_column="id")])
-        told.append(horizons[ORDERS].ids)
-        assert len(notes.candidates[ORDERS]) <= MOST_CANDIDATES + 1 if notes else False
+        horizons, notes = compute_horizons(readings, notes, [HorizonRequest(table=ORDERS, id_column="id")])
+        told.append(horizons[ORDERS].max_complete_id)
+        assert len(notes.candidates[ORDERS]) <= MAX_CANDIDATES + 1 if notes else False
 
     assert told[20] == 20
     assert set(told[21:]) == {20}
 
 
 def test_of_many_breaks_one_of_which_nothing_is_known_is_not_forgotten() -> None:
-    unknown = Break(id="unknown")
-    breaks = (unknown, *(Break(id=str(number), low=at(number)) for number in range(MOST_BREAKS)))
+    unknown = ServerTimeBreak(id="unknown")
+    breaks = (unknown, *(ServerTimeBreak(id=str(number), clock_reset_to=at(number)) for number in range(MAX_BREAKS)))
 
-    kept = joined(breaks, (Break(id="newest", low=at(99)),))
+    kept = merge_breaks(breaks, (ServerTimeBreak(id="newest", clock_reset_to=at(99)),))
 
-    assert len(kept) == MOST_BREAKS
-    assert (kept[0].unknown, kept[1].unknown) == (True, False)
+    assert len(kept) == MAX_BREAKS
+    assert (kept[0].is_start_unknown, kept[1].is_start_unknown) == (True, False)

@@ -1,11 +1,11 @@
 import pytest
 
-from syncd.datatypes.source_table import Column
-from syncd.horizon import Stamp, bypassed, stamp_of, triggers_of, unstamped
+from syncd.datatypes.source_table import SourceColumn
+from syncd.horizon import StampKind, find_bypassing_trigger, find_stamp_kind, find_unstamped_change, parse_triggers
 
 
-def column(data_type: str, default: str | None, extra: str, fraction: int = 0) -> Column:
-    return Column(
+def column(data_type: str, default: str | None, extra: str, fraction: int = 0) -> SourceColumn:
+    return SourceColumn(
         name="update_at", data_type=data_type, column_type=data_type, default=default, extra=extra, fraction=fraction
     )
 
@@ -23,8 +23,8 @@ def column(data_type: str, default: str | None, extra: str, fraction: int = 0) -
     ],
 )
 def test_what_the_server_stamps_is_proven(default: str, extra: str, fraction: int) -> None:
-    assert stamp_of(column("datetime", default, extra, fraction)) is Stamp.WALL
-    assert stamp_of(column("timestamp", default, extra, fraction)) is Stamp.INSTANT
+    assert find_stamp_kind(column("datetime", default, extra, fraction)) is StampKind.WALL
+    assert find_stamp_kind(column("timestamp", default, extra, fraction)) is StampKind.INSTANT
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_what_the_server_stamps_is_proven(default: str, extra: str, fraction: in
     ],
 )
 def test_what_is_left_to_others_is_not(data_type: str, default: str | None, extra: str, fraction: int) -> None:
-    assert stamp_of(column(data_type, default, extra, fraction)) is None
+    assert find_stamp_kind(column(data_type, default, extra, fraction)) is None
 
 
 CREATED = """CREATE TABLE `orders` (
@@ -67,13 +67,13 @@ CREATED = """CREATE TABLE `orders` (
 def test_a_foreign_key_that_changes_rows_is_told_by_name(actions: str, told: str) -> None:
     key = "CONSTRAINT `fk ``1` FOREIGN KEY (`on delete set null`) REFERENCES `on update cascade` (`id`)"
 
-    assert unstamped(CREATED.format(constraint=key + actions)) == told
+    assert find_unstamped_change(CREATED.format(constraint=key + actions)) == told
 
 
 def test_a_period_is_told_and_versions_that_the_server_keeps_are_not() -> None:
-    assert "FOR PORTION OF" in unstamped(CREATED.format(constraint="PERIOD FOR `p` (`s`, `e`)"))
-    assert not unstamped(CREATED.format(constraint="PERIOD FOR SYSTEM_TIME (`s`, `e`)"))
-    assert not unstamped(CREATED.format(constraint="`PERIOD FOR p` int"))
+    assert "FOR PORTION OF" in find_unstamped_change(CREATED.format(constraint="PERIOD FOR `p` (`s`, `e`)"))
+    assert not find_unstamped_change(CREATED.format(constraint="PERIOD FOR SYSTEM_TIME (`s`, `e`)"))
+    assert not find_unstamped_change(CREATED.format(constraint="`PERIOD FOR p` int"))
 
 
 SETS_STAMP = "trigger x sets update_at"
@@ -100,7 +100,7 @@ def test_a_trigger_that_writes_past_the_stamp_is_told_by_name(
     event: str, statement: str, mysql: str, mariadb: str
 ) -> None:
     stamp = column("datetime", "CURRENT_TIMESTAMP(6)", "on update current_timestamp(6)", 6)
-    triggers = triggers_of([("x", event.encode(), statement)])
+    triggers = parse_triggers([("x", event.encode(), statement)])
 
-    assert bypassed(triggers, stamp, mariadb=False) == mysql
-    assert bypassed(triggers, stamp, mariadb=True) == mariadb
+    assert find_bypassing_trigger(triggers, stamp, mariadb=False) == mysql
+    assert find_bypassing_trigger(triggers, stamp, mariadb=True) == mariadb

@@ -6,8 +6,8 @@ from syncd.horizon.statements import (
     is_replication,
     is_write_lock,
     is_xa,
-    kind_of_event,
-    kind_of_text,
+    kind_from_event,
+    kind_from_text,
 )
 
 
@@ -33,12 +33,12 @@ from syncd.horizon.statements import (
     ],
 )
 def test_kind_is_told_by_the_first_words(text: str | None, kind: str) -> None:
-    assert kind_of_text(text) == kind
+    assert kind_from_text(text) == kind
 
 
 def test_kind_is_the_last_part_of_an_event() -> None:
-    assert kind_of_event("statement/sql/insert_select") == "insert_select"
-    assert kind_of_event(None) == ""
+    assert kind_from_event("statement/sql/insert_select") == "insert_select"
+    assert kind_from_event(None) == ""
 
 
 @pytest.mark.parametrize("kind", ["drop_table", "alter", "alter_table", "truncate", "rename_table", "optimize"])
@@ -53,7 +53,7 @@ def test_what_may_stamp_is_no_ddl(kind: str) -> None:
 
 def test_a_function_that_drops_its_temporary_table_leaves_the_outer_statement_in_sight() -> None:
     # MariaDB shows the inner statement's text while the outer INSERT has stamped already.
-    assert not is_ddl(kind_of_text("DROP TEMPORARY TABLE IF EXISTS seen"))
+    assert not is_ddl(kind_from_text("DROP TEMPORARY TABLE IF EXISTS seen"))
 
 
 def test_states_are_known_in_either_spelling() -> None:

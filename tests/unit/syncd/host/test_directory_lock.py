@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from syncd.host.directory_lock import held
-from syncd.host.host_errors import Busy
+from syncd.host.directory_lock import hold_lock
+from syncd.host.host_errors import DirectoryBusy
 
 HOLDER = """
 import sys
@@ -18,7 +18,7 @@ with held(Path(sys.argv[1])):
 
 
 def test_a_second_command_waits_and_then_says_who_is_in_the_way(tmp_path: Path) -> None:
-    with held(tmp_path), pytest.raises(Busy, match="another command"), held(tmp_path, within=0.1):
+    with hold_lock(tmp_path), pytest.raises(DirectoryBusy, match="another command"), hold_lock(tmp_path, within=0.1):
         pass
 
 
@@ -31,5 +31,5 @@ def test_the_lock_of_a_killed_command_is_free(tmp_path: Path) -> None:
 
         holder.kill()
 
-        with held(tmp_path, within=10):
+        with hold_lock(tmp_path, within=10):
             pass

@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
-from syncd.lake.completion_markers import MOST_HOURS, Marker, NoMarker
+from syncd.lake.completion_markers import MAX_CATCH_UP_HOURS, CompletionMarker, MarkerUnreadable
 from syncd.lake.keys import hour_marker_key, latest_marker_key
-from syncd.load.marker_writer import Markers
+from syncd.load.marker_writer import MarkerStore
 from tests.builders import NOON, ORDERS
 from watermarks.errors import StoreUnavailable
 from watermarks.store import Revision, Store
@@ -14,41 +14,41 @@ from watermarks.stores.memory import MemoryStore
 HOUR = timedelta(hours=1)
 
 
-def marker(hours: float, **more: Any) -> Marker:
+def marker(hours: float, **more: Any) -> CompletionMarker:
     """A marker of so many hours after noon."""
     fields: dict[str, Any] = {"proven": True, "batch": "1-4", "rows": 3, "at": NOON}
-    return Marker(stream=ORDERS, complete=NOON + hours * HOUR, **(fields | more))
+    return CompletionMarker(stream=ORDERS, complete_until=NOON + hours * HOUR, **(fields | more))
 
 
 def keys(store: Store) -> list[str]:
     return [key.removeprefix("markers/shop/shop.orders/") for key in store.list("markers/")]
 
 
-def latest(store: Store) -> Marker:
+def latest(store: Store) -> CompletionMarker:
     stored = store.read(latest_marker_key(ORDERS))
     assert stored is not None
-    return Marker.of_bytes(stored.body, stream=ORDERS)
+    return CompletionMarker.from_bytes(stored.body, stream=ORDERS)
 
 
-def hour(store: Store, hours: int) -> Marker:
+def hour(store: Store, hours: int) -> CompletionMarker:
     stored = store.read(hour_marker_key(ORDERS, NOON + hours * HOUR))
     assert stored is not None
-    return Marker.of_bytes(stored.body, stream=ORDERS)
+    return CompletionMarker.from_bytes(stored.body, stream=ORDERS)
 
 
 def test_the_first_marker_tells_of_no_hour_but_the_last_one() -> None:
     store = MemoryStore()
 
-    assert Markers(store).write(marker(3.5))
+    assert MarkerStore(store).write(marker(3.5))
 
     assert keys(store) == ["2026-01-31T15.json", "latest.json"]
     assert latest(store) == marker(3.5)
-    assert hour(store, 3).complete == NOON + 3 * HOUR
+    assert hour(store, 3).complete_until == NOON + 3 * HOUR
 
 
 def test_every_hour_that_went_by_gets_its_marker_once() -> None:
     store = MemoryStore()
-    markers = Markers(store)
+    markers = MarkerStore(store)
     markers.write(marker(0.1))
 
     markers.write(marker(3.1, rows=7))
@@ -59,10 +59,10 @@ def test_every_hour_that_went_by_gets_its_marker_once() -> None:
 
 def test_another_process_goes_on_where_the_last_one_was() -> None:
     store = MemoryStore()
-    Markers(store).write(marker(0.1))
+    MarkerStore(store).write(marker(0.1))
 
-    Markers(store).write(marker(0.2, rows=2, batch=None))
-    Markers(store).write(marker(1.2, rows=1))
+    MarkerStore(store).write(marker(0.2, rows=2, batch=None))
+    MarkerStore(store).write(marker(1.2, rows=1))
 
     assert keys(store) == ["2026-01-31T12.json", "2026-01-31T13.json", "latest.json"]
     assert (latest(store).rows, latest(store).batch) == (1, "1-4")
@@ -70,7 +70,7 @@ def test_another_process_goes_on_where_the_last_one_was() -> None:
 
 def test_within_an_hour_rows_add_up() -> None:
     store = MemoryStore()
-    markers = Markers(store)
+    markers = MarkerStore(store)
 
     for minute in range(3):
         markers.write(marker(0.1 + minute / 60))
@@ -80,7 +80,7 @@ def test_within_an_hour_rows_add_up() -> None:
 
 def test_what_is_no_news_costs_no_request() -> None:
     store = MemoryStore()
-    markers = Markers(store)
+    markers = MarkerStore(store)
     markers.write(marker(0.51))
 
     assert not markers.write(marker(0.51))
@@ -91,7 +91,7 @@ def test_what_is_no_news_costs_no_request() -> None:
 
 def test_two_owners_never_turn_the_newest_back() -> None:
     store = MemoryStore()
-    old, new = Markers(store), Markers(store)
+    old, new = MarkerStore(store), MarkerStore(store)
     old.write(marker(0.1))
     new.write(marker(5.1))
 
@@ -102,7 +102,7 @@ def test_two_owners_never_turn_the_newest_back() -> None:
 
 def test_a_store_that_fails_in_between_leaves_nothing_out() -> None:
     store = Failing()
-    markers = Markers(store)
+    markers = MarkerStore(store)
     markers.write(marker(0.1))
     store.left = 1
 
@@ -115,13 +115,13 @@ def test_a_store_that_fails_in_between_leaves_nothing_out() -> None:
 
 
 def test_catching_up_is_bounded() -> None:
-    assert len(list(marker(10_000).hours(marker(0)))) == MOST_HOURS
+    assert len(list(marker(10_000).hourly_markers(marker(0)))) == MAX_CATCH_UP_HOURS
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", marker(0).to_bytes().replace(b'version": 1', b'version": 2')])
 def test_what_is_no_marker_is_not_taken_for_one(body: bytes) -> None:
-    with pytest.raises(NoMarker):
-        Marker.of_bytes(body, stream=ORDERS)
+    with pytest.raises(MarkerUnreadable):
+        CompletionMarker.from_bytes(body, stream=ORDERS)
 
 
 class Failing(MemoryStore):

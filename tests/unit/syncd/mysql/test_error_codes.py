@@ -7,7 +7,7 @@ import pytest
 from pymysql.constants import CR, ER
 
 from syncd.errors import SourceDown, SourceUnfit
-from syncd.mysql.connection import error_of, mapped
+from syncd.mysql.connection import map_driver_errors, map_error
 from syncd.settings import Secret, SourceSettings
 from watermarks.errors import HintedError
 
@@ -28,7 +28,7 @@ def every_class(root: type[Exception]) -> Iterator[type[Exception]]:
 
 @pytest.mark.parametrize(("name", "code"), sorted(set(every_code())))
 def test_every_number_that_the_driver_knows_has_a_group(name: str, code: int) -> None:
-    error = error_of(pymysql.err.OperationalError(code, "told"), SETTINGS)
+    error = map_error(pymysql.err.OperationalError(code, "told"), SETTINGS)
 
     assert isinstance(error, (SourceDown, SourceUnfit)), name
     assert error.facts["code"] == code
@@ -95,12 +95,12 @@ def test_no_password_is_told() -> None:
 
 
 def test_what_is_no_error_of_the_driver_passes_untouched() -> None:
-    with pytest.raises(ZeroDivisionError), mapped(SETTINGS):
+    with pytest.raises(ZeroDivisionError), map_driver_errors(SETTINGS):
         raise ZeroDivisionError
 
 
 def grouped(error: Exception) -> HintedError:
-    with pytest.raises(HintedError) as caught, mapped(SETTINGS):
+    with pytest.raises(HintedError) as caught, map_driver_errors(SETTINGS):
         raise error
     assert caught.value.__cause__ is error
     return caught.value

@@ -6,18 +6,18 @@ from typing import Any, Self, cast
 
 import pytest
 
-from syncd.datatypes.source_table import Server
+from syncd.datatypes.source_table import ServerInfo
 from syncd.errors import SourceUnfit
 from syncd.mysql.connection import Connection
-from syncd.mysql.replica import Replication, channels_of, replication_of, require_follows
-from syncd.mysql.throttle import reason_to_wait
+from syncd.mysql.replica import Replication, read_channels, read_replication, require_channel_to
+from syncd.mysql.throttle import find_throttle_reason
 from syncd.settings import Secret, SourceSettings
 
 SETTINGS = SourceSettings(
     name="shop", host="db", user="sync", password=Secret(""), max_replica_lag=timedelta(seconds=60)
 )
-MYSQL = Server(identity="r", version=(9, 7, 0), mariadb=False)
-MARIADB = Server(identity="r", version=(11, 4, 0), mariadb=True)
+MYSQL = ServerInfo(identity="r", version=(9, 7, 0), mariadb=False)
+MARIADB = ServerInfo(identity="r", version=(11, 4, 0), mariadb=True)
 
 
 class Shown:
@@ -76,8 +76,8 @@ def as_connection(shown: Shown) -> Connection:
     return cast("Connection", shown)
 
 
-def whole(*rows: Mapping[str, Any], server: Server = MYSQL) -> Replication | None:
-    return replication_of(as_connection(Shown(*rows)), server, SETTINGS)
+def whole(*rows: Mapping[str, Any], server: ServerInfo = MYSQL) -> Replication | None:
+    return read_replication(as_connection(Shown(*rows)), server, SETTINGS)
 
 
 def test_the_longest_lag_counts() -> None:
@@ -96,7 +96,7 @@ def test_a_channel_that_stands_still_is_behind_for_ever(still: int) -> None:
 
     assert found is not None
     assert (found.lag, found.running, found.host) == (None, False, "west:3306")
-    reason = reason_to_wait(as_connection(Shown(*rows)), MYSQL, SETTINGS)
+    reason = find_throttle_reason(as_connection(Shown(*rows)), MYSQL, SETTINGS)
     assert reason == "the replica db does not know how far behind it is"
 
 
@@ -112,18 +112,18 @@ def test_a_server_without_channels_follows_nobody() -> None:
 
 
 def test_the_primary_is_found_among_several() -> None:
-    channels = channels_of(as_connection(Shown(mysql_row("east"), mysql_row("west"))), MYSQL, SETTINGS)
+    channels = read_channels(as_connection(Shown(mysql_row("east"), mysql_row("west"))), MYSQL, SETTINGS)
 
-    assert require_follows(channels, primary="uuid of west", settings=SETTINGS).channel == "west"
+    assert require_channel_to(channels, primary_id="uuid of west", settings=SETTINGS).channel == "west"
     with pytest.raises(SourceUnfit, match="follows east:3306, west:3306, which is not"):
-        require_follows(channels, primary="uuid of south", settings=SETTINGS)
+        require_channel_to(channels, primary_id="uuid of south", settings=SETTINGS)
 
 
 def test_mariadb_is_asked_for_all_its_connections() -> None:
     shown = Shown(mariadb_row("", 1), mariadb_row("west", 2, lag=None))
 
-    channels = channels_of(as_connection(shown), MARIADB, SETTINGS)
+    channels = read_channels(as_connection(shown), MARIADB, SETTINGS)
 
     assert shown.asked == ["SHOW ALL SLAVES STATUS"]
-    assert [(each.channel, each.primary) for each in channels] == [("", "1"), ("west", "2")]
-    assert require_follows(channels, primary="2", settings=SETTINGS).channel == "west"
+    assert [(each.channel, each.primary_id) for each in channels] == [("", "1"), ("west", "2")]
+    assert require_channel_to(channels, primary_id="2", settings=SETTINGS).channel == "west"

@@ -6,15 +6,15 @@ from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from syncd.concurrency.resource_pool import NOBODY, Places
-from syncd.concurrency.running_pass import beside
+from syncd.concurrency.resource_pool import NO_PASS, ResourcePool
+from syncd.concurrency.running_pass import run_in_thread
 from syncd.errors import SourceDown
-from syncd.horizon import Readings, Sight
+from syncd.horizon import HorizonPoll, Visibility
 from syncd.mysql.connection import Connection
 from syncd.mysql.horizon_poll import Poller
-from syncd.mysql.shared_horizon import POLLS, ServerHorizons
-from syncd.ports.source import Asked, Horizon, TableName
-from syncd.s3.note_store import StoredNotes
+from syncd.mysql.shared_horizon import POLLER_KIND, ServerHorizons
+from syncd.ports.source import Horizon, HorizonRequest, TableName
+from syncd.s3.note_store import StoredHorizonNotes
 from syncd.settings import Secret, SourceSettings
 from tests.services.clients import eventually
 from watermarks.stores.memory import MemoryStore
@@ -23,7 +23,7 @@ from watermarks.testing import ManualClock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from syncd.mysql.connection_pool import Connections
+    from syncd.mysql.connection_pool import SourceConnectionPool
 
 BEGAN = datetime(2026, 11, 19, tzinfo=UTC)
 
@@ -37,13 +37,13 @@ class Scripted(Poller):
         self.broken = False
         self.opened_at = 0.0
 
-    def poll(self, tables: AbstractSet[TableName], *, ids: Mapping[TableName, str]) -> Readings:
+    def poll(self, tables: AbstractSet[TableName], *, ids: Mapping[TableName, str]) -> HorizonPoll:
         self.polled.append(frozenset(tables))
         t0 = BEGAN + timedelta(seconds=len(self.polled))
         self.meanwhile()
         if self.broken:
             raise SourceDown("nobody answers")
-        return Readings(t0=t0, identity="server-1", sight=Sight.SERVER, ids=dict.fromkeys(ids, 7))
+        return HorizonPoll(t0=t0, identity="server-1", visibility=Visibility.SERVER, max_ids=dict.fromkeys(ids, 7))
 
     def close(self) -> None:
         """Nothing is open."""
@@ -54,18 +54,18 @@ class Shared:
 
     def __init__(self, *, shared_for: float = 0.0) -> None:
         self.poller, self.clock = Scripted(), ManualClock()
-        places: Connections = Places(1)
-        places.take(NOBODY, kind=POLLS)
-        places.park(self.poller, kind=POLLS)
+        places: SourceConnectionPool = ResourcePool(1)
+        places.acquire(NO_PASS, kind=POLLER_KIND)
+        places.put_idle(self.poller, kind=POLLER_KIND)
         settings = SourceSettings(name="shop", host="127.0.0.1", user="sync", password=Secret(""))
-        notes = StoredNotes(MemoryStore(), "shop")
+        notes = StoredHorizonNotes(MemoryStore(), "shop")
         self.horizons = ServerHorizons(
-            settings, _no_other, notes, clock=self.clock, shared_for=shared_for, places=places
+            settings, _no_other, notes, clock=self.clock, shared_seconds=shared_for, pool=places
         )
 
     def of(self, *names: str) -> Horizon:
-        asked = [Asked(table=table(name)) for name in names]
-        return self.horizons.of(asked)[asked[0].table]
+        asked = [HorizonRequest(table=table(name)) for name in names]
+        return self.horizons.get_horizons(asked)[asked[0].table]
 
     @property
     def asking(self) -> int:
@@ -88,9 +88,9 @@ def test_who_asks_during_a_poll_is_answered_by_the_next_one_and_by_one_for_all()
         go_on.wait(10)
 
     shared.poller.meanwhile = wait
-    first = beside(lambda: shared.of("orders"), name="first")
+    first = run_in_thread(lambda: shared.of("orders"), name="first")
     assert polling.wait(10)
-    later = [beside(lambda name=name: shared.of(name), name=name) for name in ("a", "b", "c")]  # type: ignore[misc]
+    later = [run_in_thread(lambda name=name: shared.of(name), name=name) for name in ("a", "b", "c")]  # type: ignore[misc]
     assert eventually(lambda: shared.asking == 4)
     go_on.set()
 
@@ -126,10 +126,10 @@ def test_a_server_that_is_away_is_waited_for_once_by_all_who_asked_meanwhile() -
         go_on.wait(10)
 
     shared.poller.meanwhile = wait
-    first = beside(lambda: shared.of("orders"), name="first")
+    first = run_in_thread(lambda: shared.of("orders"), name="first")
     assert polling.wait(10)
     shared.poller.broken = True
-    later = [beside(lambda name=name: shared.of(name), name=name) for name in ("a", "b", "c")]  # type: ignore[misc]
+    later = [run_in_thread(lambda name=name: shared.of(name), name=name) for name in ("a", "b", "c")]  # type: ignore[misc]
     assert eventually(lambda: shared.asking == 4)
     go_on.set()
 
@@ -142,6 +142,6 @@ def test_an_order_of_ids_is_answered_by_a_poll_that_asked_for_them() -> None:
     shared = Shared(shared_for=0.1)
     shared.of("orders")
 
-    shared.horizons.of([Asked(table=table("orders"), id_column="id")])
+    shared.horizons.get_horizons([HorizonRequest(table=table("orders"), id_column="id")])
 
     assert len(shared.poller.polled) == 2

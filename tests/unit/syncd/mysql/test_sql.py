@@ -7,24 +7,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncd.datatypes.columns import Travel
+from syncd.datatypes.columns import TransferType
 from syncd.errors import ConfigError
-from syncd.mysql.sql import after, cuts_short, is_on, own_rows, read_rows, within
+from syncd.mysql.sql import (
+    after_condition,
+    custom_query_source,
+    has_row_limit,
+    is_read_only_setting,
+    select_rows_sql,
+    window_condition,
+)
 from syncd.tables.order_column import OrderColumn
-from watermarks.cursor import START, Cursor, Kind, Value
+from watermarks.cursor import START_CURSOR, Cursor, CursorValue, ValueKind
 from watermarks.window import Window
 
 NAMES = "abc"
 
 
-def columns(*kinds: Kind) -> tuple[OrderColumn, ...]:
+def columns(*kinds: ValueKind) -> tuple[OrderColumn, ...]:
     return tuple(
-        OrderColumn(name=name, kind=kind, travel=Travel.INTEGER, select=f"`{name}`")
+        OrderColumn(name=name, kind=kind, travel=TransferType.INTEGER, select=f"`{name}`")
         for name, kind in zip(NAMES, kinds, strict=False)
     )
 
 
-INTS = columns(Kind.INT, Kind.INT, Kind.INT)
+INTS = columns(ValueKind.INT, ValueKind.INT, ValueKind.INT)
 
 
 def holds(condition: str, row: tuple[int, ...]) -> bool:
@@ -35,10 +42,10 @@ def holds(condition: str, row: tuple[int, ...]) -> bool:
 
 
 def cursor(*values: int) -> Cursor:
-    return Cursor.of(*values)
+    return Cursor.from_values(*values)
 
 
-few = st.lists(st.integers(0, 3), max_size=3).map(lambda numbers: Cursor.of(*numbers))
+few = st.lists(st.integers(0, 3), max_size=3).map(lambda numbers: Cursor.from_values(*numbers))
 rows = st.tuples(*[st.integers(0, 3)] * 3)
 
 
@@ -47,20 +54,22 @@ def test_a_condition_means_the_rows_of_its_window(one: Cursor, other: Cursor, ro
     low, high = sorted([one, other])
     window = Window(low, high)
 
-    assert holds(within(INTS, window), row) is (Cursor.of(*row) in window)
+    assert holds(window_condition(INTS, window), row) is (Cursor.from_values(*row) in window)
 
 
 @given(few, rows)
 def test_what_stands_behind_a_cursor_is_every_later_row(low: Cursor, row: tuple[int, ...]) -> None:
-    assert holds(after(INTS, low), row) is (low < Cursor.of(*row))
+    assert holds(after_condition(INTS, low), row) is (low < Cursor.from_values(*row))
 
 
 @given(st.lists(few, min_size=2, max_size=6), rows)
 def test_abutting_windows_hold_each_row_once(points: list[Cursor], row: tuple[int, ...]) -> None:
     bounds = sorted(points)
-    conditions = [within(INTS, Window(low, high)) for low, high in pairwise(bounds)]
+    conditions = [window_condition(INTS, Window(low, high)) for low, high in pairwise(bounds)]
 
-    assert sum(holds(condition, row) for condition in conditions) == (Cursor.of(*row) in Window(bounds[0], bounds[-1]))
+    assert sum(holds(condition, row) for condition in conditions) == (
+        Cursor.from_values(*row) in Window(bounds[0], bounds[-1])
+    )
 
 
 @given(few, few, rows)
@@ -68,13 +77,13 @@ def test_ranges_never_overlap(one: Cursor, other: Cursor, row: tuple[int, ...]) 
     """An index would read a row of two ranges twice."""
     low, high = sorted([one, other])
 
-    ranges = re.findall(r"\(([^()]+)\)", within(INTS, Window(low, high)))
+    ranges = re.findall(r"\(([^()]+)\)", window_condition(INTS, Window(low, high)))
 
     assert sum(holds(term, row) for term in ranges) <= 1
 
 
 def test_a_window_is_ranges_that_are_equal_on_the_first_columns() -> None:
-    assert within(INTS, Window(cursor(1, 2, 3), cursor(5, 6, 7))) == (
+    assert window_condition(INTS, Window(cursor(1, 2, 3), cursor(5, 6, 7))) == (
         "((`a` = 1 AND `b` = 2 AND `c` > 3) OR (`a` = 1 AND `b` > 2)"
         " OR (`a` > 1 AND `a` < 5)"
         " OR (`a` = 5 AND `b` < 6) OR (`a` = 5 AND `b` = 6 AND `c` <= 7))"
@@ -84,24 +93,24 @@ def test_a_window_is_ranges_that_are_equal_on_the_first_columns() -> None:
 @pytest.mark.parametrize(
     ("low", "high", "said"),
     [
-        (START, cursor(5), "((`a` < 5))"),
+        (START_CURSOR, cursor(5), "((`a` < 5))"),
         (cursor(1), cursor(5), "((`a` >= 1 AND `a` < 5))"),
         (cursor(1, 2), cursor(1, 2, 3), "((`a` = 1 AND `b` = 2 AND `c` <= 3))"),
         (cursor(1), cursor(1, 2), "((`a` = 1 AND `b` < 2))"),
         (cursor(1, 2), cursor(1, 2), "FALSE"),
-        (START, START, "FALSE"),
+        (START_CURSOR, START_CURSOR, "FALSE"),
     ],
 )
 def test_a_shorter_cursor_stands_before_all_that_begin_with_it(low: Cursor, high: Cursor, said: str) -> None:
-    assert within(INTS, Window(low, high)) == said
+    assert window_condition(INTS, Window(low, high)) == said
 
 
 def test_texts_of_a_collation_are_bounded_at_both_ends_at_once() -> None:
     """To it both can be one text, and its ties would be read from the first to the last."""
-    collated = columns(Kind.COLLATED, Kind.INT)
-    low, high = Cursor.of("a", 5), Cursor.of("A", 9)
+    collated = columns(ValueKind.COLLATED, ValueKind.INT)
+    low, high = Cursor.from_values("a", 5), Cursor.from_values("A", 9)
 
-    said = within(collated, Window(low, high))
+    said = window_condition(collated, Window(low, high))
 
     assert said == (
         "((`a` = _utf8mb4 X'61' AND `b` > 5 AND `a` < _utf8mb4 X'41')"
@@ -113,18 +122,18 @@ def test_texts_of_a_collation_are_bounded_at_both_ends_at_once() -> None:
 
 def test_a_cursor_of_another_order_makes_no_sql() -> None:
     with pytest.raises(Exception, match="no position in column a"):
-        after(INTS, Cursor((Value(Kind.TEXT, "1 OR 1=1"),)))
+        after_condition(INTS, Cursor((CursorValue(ValueKind.TEXT, "1 OR 1=1"),)))
 
 
 def test_own_sql_needs_a_place_for_the_window() -> None:
     with pytest.raises(ConfigError, match=r"no \$\{window\}"):
-        own_rows("SELECT * FROM orders", "TRUE")
+        custom_query_source("SELECT * FROM orders", "TRUE")
 
 
 def test_own_sql_is_read_as_a_table() -> None:
-    own = own_rows("SELECT id FROM orders WHERE ${window}; ", "(`id` > 1)")
+    own = custom_query_source("SELECT id FROM orders WHERE ${window}; ", "(`id` > 1)")
 
-    assert read_rows([("`id`", "id")], own, "TRUE") == (
+    assert select_rows_sql([("`id`", "id")], own, "TRUE") == (
         "SELECT `id` AS `id` FROM (SELECT id FROM orders WHERE (`id` > 1)\n) AS own WHERE TRUE"
     )
 
@@ -140,7 +149,7 @@ def test_own_sql_is_read_as_a_table() -> None:
     ],
 )
 def test_own_sql_that_leaves_rows_of_a_window_out_is_seen(query: str) -> None:
-    assert cuts_short(query)
+    assert has_row_limit(query)
 
 
 @pytest.mark.parametrize(
@@ -153,14 +162,14 @@ def test_own_sql_that_leaves_rows_of_a_window_out_is_seen(query: str) -> None:
     ],
 )
 def test_own_sql_that_gives_every_row_of_a_window_is_let_pass(query: str) -> None:
-    assert not cuts_short(query)
+    assert not has_row_limit(query)
 
 
 @pytest.mark.parametrize("value", [0, "0", "OFF"])
 def test_a_server_that_takes_rows_says_so_in_numbers_or_words(value: object) -> None:
-    assert not is_on(value)
+    assert not is_read_only_setting(value)
 
 
 @pytest.mark.parametrize("value", [1, "1", "ON", "NO_LOCK", "NO_LOCK_NO_ADMIN"])
 def test_a_server_that_bars_writing_says_so_in_numbers_or_words(value: object) -> None:
-    assert is_on(value)
+    assert is_read_only_setting(value)

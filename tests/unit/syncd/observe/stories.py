@@ -3,15 +3,15 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-from syncd.events import BatchesLanded, BatchExtracted, Event, PassBegan, PassDue, PassEnded, PassHeldBack
+from syncd.events import BatchesLoaded, BatchExtracted, PassBegan, PassDue, PassEnded, PassHeldBack, StreamEvent
 from syncd.observe.board import Board
-from syncd.observe.stream_state import Listed
+from syncd.observe.stream_state import ConfiguredStream
 from tests.builders import NOON, ORDERS, at
 from watermarks.batch import BatchId
-from watermarks.cursor import START
+from watermarks.cursor import START_CURSOR
 from watermarks.document import Stage
 from watermarks.names import StreamName
-from watermarks.progress import Strategy
+from watermarks.progress import RunStrategy
 from watermarks.testing import ManualClock
 
 EXTRACT, LOAD = Stage.EXTRACT, Stage.LOAD
@@ -22,12 +22,12 @@ def stream_named(table: str) -> StreamName:
 
 
 def make_board(clock: ManualClock | None = None, *, target: str = "public.orders", **more: Any) -> Board:
-    listed = Listed(stream=ORDERS, target=target, every="every 1m", **more)
+    listed = ConfiguredStream(stream=ORDERS, target=target, schedule="every 1m", **more)
     return Board([listed], clock=clock or ManualClock(NOON))
 
 
 def began(stage: Stage, *, stream: StreamName = ORDERS) -> PassBegan:
-    return PassBegan(stream=stream, stage=stage, strategy=Strategy.INTER_TABLE)
+    return PassBegan(stream=stream, stage=stage, strategy=RunStrategy.INTER_TABLE)
 
 
 def due(stage: Stage, moment: datetime, *, stream: StreamName = ORDERS) -> PassDue:
@@ -46,7 +46,7 @@ def ended(stage: Stage, *, stream: StreamName = ORDERS, behind: float | None = N
         "batches": 0,
         "rows": 0,
         "seconds": 0.5,
-        "mark": START,
+        "mark": START_CURSOR,
         "complete": None if behind is None else NOON - timedelta(seconds=behind),
         "proven": True,
         "pending": 0,
@@ -69,13 +69,13 @@ def extracted(seq: int, *, stream: StreamName = ORDERS, **more: Any) -> BatchExt
     return BatchExtracted(stream=stream, batch=BatchId(1, seq), **told)
 
 
-def landed(first: int, last: int, *, stream: StreamName = ORDERS, **more: Any) -> BatchesLanded:
+def landed(first: int, last: int, *, stream: StreamName = ORDERS, **more: Any) -> BatchesLoaded:
     told: dict[str, Any] = {"rows": 100, "files": 2, "mark": at(last, last), "seconds": 2.0, **more}
-    return BatchesLanded(
+    return BatchesLoaded(
         stream=stream, first=BatchId(1, first), last=BatchId(1, last), batches=last - first + 1, **told
     )
 
 
-def tell(board: Board, *events: Event) -> None:
+def tell(board: Board, *events: StreamEvent) -> None:
     for event in events:
         board(event)

@@ -9,14 +9,14 @@ import pytest
 from syncd.errors import WarehouseDown
 from syncd.events import ColumnIncomplete
 from syncd.observe.board import Board
-from syncd.observe.dashboard.formatting import ahead, amount, position, span
-from syncd.observe.dashboard.history_page import history_page, no_history_page
+from syncd.observe.dashboard.formatting import format_cursor, format_duration, format_number, format_time_until
+from syncd.observe.dashboard.history_page import history_error_page, history_page
 from syncd.observe.dashboard.markup import Markup, tag
-from syncd.observe.dashboard.overview_page import overview
-from syncd.observe.dashboard.sparkline import spark
+from syncd.observe.dashboard.overview_page import overview_page
+from syncd.observe.dashboard.sparkline import sparkline
 from syncd.observe.dashboard.stream_page import stream_page
-from syncd.observe.event_text import size
-from syncd.observe.stream_state import Listed
+from syncd.observe.event_text import format_bytes
+from syncd.observe.stream_state import ConfiguredStream
 from tests.builders import NOON, ORDERS, at
 from tests.services.board_story import ODD, Story
 from tests.unit.syncd.observe.stories import EXTRACT, LOAD, ended, extracted, held_back, make_board, tell
@@ -68,7 +68,7 @@ def test_a_stream_in_trouble_says_why_and_what_would_help() -> None:
     board = make_board(promised=timedelta(seconds=30))
     tell(board, ended(EXTRACT, behind=4), held_back(EXTRACT, "no place is free", until=NOON), ended(LOAD, error=DOWN))
 
-    page = Reader(overview(board.view()))
+    page = Reader(overview_page(board.view()))
 
     assert "load failed at 12:00:00: away" in page.text
     assert "Is it up?" in page.text
@@ -81,7 +81,7 @@ def test_what_is_not_proven_is_said() -> None:
     board = make_board()
     tell(board, ended(EXTRACT, behind=4, proven=False))
 
-    assert "not proven" in Reader(overview(board.view())).text
+    assert "not proven" in Reader(overview_page(board.view())).text
     assert "not proven" in Reader(stream_page(board.view().streams[0], now=NOON)).text
 
 
@@ -90,20 +90,20 @@ def test_what_is_not_proven_is_said() -> None:
 )
 def test_no_word_of_others_becomes_markup(evil: str) -> None:
     stream = StreamName(source="main", database=evil, table=evil)
-    board = Board([Listed(stream=stream, target=evil, every=evil)], clock=ManualClock(NOON))
+    board = Board([ConfiguredStream(stream=stream, target=evil, schedule=evil)], clock=ManualClock(NOON))
     error = WarehouseDown(evil, hint=evil)
     incomplete = ColumnIncomplete(stream=stream, column=evil, since=BatchId(1, 1), why=evil, hint=evil)
-    mark = Cursor.of(NOON, evil)
+    mark = Cursor.from_values(NOON, evil)
     tell(board, extracted(1, stream=stream, kind=evil, mark=mark), held_back(EXTRACT, evil, stream=stream), incomplete)
     tell(board, ended(LOAD, stream=stream, error=error, mark=mark, reason=evil, state=evil))
     seen = board.view()
 
     pages = (
-        overview(seen, find=evil),
-        overview(seen),
+        overview_page(seen, search=evil),
+        overview_page(seen),
         stream_page(seen.streams[0], now=NOON),
         history_page(stream, Story(ManualClock(NOON)).history(stream, 3, None), now=NOON),
-        no_history_page(stream, evil, evil),
+        history_error_page(stream, evil, evil),
     )
 
     for page in pages:
@@ -118,7 +118,7 @@ def test_no_word_of_others_becomes_markup(evil: str) -> None:
 def test_every_page_works_without_a_script() -> None:
     board = make_board()
 
-    for page in (overview(board.view()), stream_page(board.view().streams[0], now=NOON)):
+    for page in (overview_page(board.view()), stream_page(board.view().streams[0], now=NOON)):
         read = Reader(page)
         assert {"http-equiv": "refresh", "content": "10"} in read.elements("meta")
         assert read.elements("html") == [{"lang": "en"}]
@@ -128,7 +128,7 @@ def test_every_page_works_without_a_script() -> None:
 def test_every_field_has_a_label_and_every_drawing_a_title() -> None:
     story = Story(ManualClock(NOON))
     story.play(22)
-    read = Reader(overview(story.board.view()))
+    read = Reader(overview_page(story.board.view()))
 
     labels = {attributes.get("for") for attributes in read.elements("label")}
     assert all(attributes["id"] in labels for attributes in read.elements("input"))
@@ -143,7 +143,7 @@ def test_a_stream_is_found_by_name_and_by_state() -> None:
     seen = story.board.view()
 
     def found(words: str) -> list[str | None]:
-        return [one["id"] for one in Reader(overview(seen, find=words)).elements("tbody") if one.get("id")]
+        return [one["id"] for one in Reader(overview_page(seen, search=words)).elements("tbody") if one.get("id")]
 
     assert found("FAILED pric") == ["stream main/shop.prices"]
     assert len(found("order")) == 2
@@ -156,14 +156,14 @@ def test_five_hundred_streams_are_one_page_that_is_quickly_made() -> None:
     seen = story.board.view()
 
     began = time.process_time()
-    page = overview(seen)
+    page = overview_page(seen)
 
     assert time.process_time() - began < 2.0
     assert len([one for one in Reader(page).elements("tbody") if one.get("id")]) == 500
 
 
 def test_a_line_of_lag_has_gaps_and_never_leaves_its_frame() -> None:
-    drawn = spark([None, 1.0, 2.0, None, 500.0], room=60, promised=60.0, width=120, height=28)
+    drawn = sparkline([None, 1.0, 2.0, None, 500.0], points=60, promised=60.0, width=120, height=28)
 
     paths = [one["d"] or "" for one in Reader(drawn).elements("path")]
     numbers = [float(part) for path in paths for part in path.strip("MZ").replace("L", " ").split()]
@@ -172,7 +172,7 @@ def test_a_line_of_lag_has_gaps_and_never_leaves_its_frame() -> None:
 
 
 def test_a_stream_of_which_nothing_is_known_has_no_line() -> None:
-    assert "<svg" not in spark([None, None], room=60)
+    assert "<svg" not in sparkline([None, None], points=60)
 
 
 @pytest.mark.parametrize(
@@ -180,14 +180,19 @@ def test_a_stream_of_which_nothing_is_known_has_no_line() -> None:
     [(0, "0 s"), (0.44, "0.4 s"), (8, "8 s"), (59.4, "59 s"), (200, "3 min 20 s"), (7_500, "2 h 5 min"), (-5, "0 s")],
 )
 def test_spans_are_said_as_people_say_them(seconds: float, said: str) -> None:
-    assert span(seconds) == said
+    assert format_duration(seconds) == said
 
 
 def test_amounts_are_said_as_people_say_them() -> None:
-    assert (amount(1_234_567), size(0), size(999), size(12_345_678)) == ("1,234,567", "0 B", "999 B", "12.3 MB")
-    assert ahead(NOON + timedelta(seconds=70), now=NOON) == "in 1 min 10 s"
-    assert ahead(NOON - timedelta(seconds=70), now=NOON) == "now"
-    assert position(at(1, 7)) == "2026-01-31 12:00:01Z, 7"
+    assert (format_number(1_234_567), format_bytes(0), format_bytes(999), format_bytes(12_345_678)) == (
+        "1,234,567",
+        "0 B",
+        "999 B",
+        "12.3 MB",
+    )
+    assert format_time_until(NOON + timedelta(seconds=70), now=NOON) == "in 1 min 10 s"
+    assert format_time_until(NOON - timedelta(seconds=70), now=NOON) == "now"
+    assert format_cursor(at(1, 7)) == "2026-01-31 12:00:01Z, 7"
 
 
 def test_only_markup_of_ours_passes_as_it_is() -> None:
@@ -198,7 +203,7 @@ def test_only_markup_of_ours_passes_as_it_is() -> None:
 
 
 def test_a_stream_without_a_target_says_so() -> None:
-    board = Board([Listed(stream=ORDERS)], clock=ManualClock(NOON))
+    board = Board([ConfiguredStream(stream=ORDERS)], clock=ManualClock(NOON))
     tell(board, ended(EXTRACT, behind=1))
 
     assert "to the lake alone" in Reader(stream_page(board.view().streams[0], now=NOON)).text

@@ -6,18 +6,26 @@ from typing import Any
 
 import pytest
 
-from syncd.errors import Collided, SchemaDrift, SourceDown, SourceUnfit, WarehouseDown
-from syncd.events import Event, LandingRetried, PassBegan, PassEnded, PassHeldBack
-from syncd.observe.causes import SENTENCES, Cause, of_error, of_reason, party_of
-from syncd.observe.incidents import Change, Incident, Key, Trouble, Turn, Watch, Watched
-from syncd.observe.notifications import TOLD_AGAIN, Reminders, body_of, document
+from syncd.errors import SchemaDrift, SourceDown, SourceUnfit, TransactionConflict, WarehouseDown
+from syncd.events import LoadRetried, PassBegan, PassEnded, PassHeldBack, StreamEvent
+from syncd.observe.causes import CAUSE_SENTENCES, IncidentCause, affected_party, classify_error, classify_reason
+from syncd.observe.incidents import (
+    Incident,
+    IncidentDetector,
+    IncidentKey,
+    IncidentKind,
+    IncidentState,
+    IncidentUpdate,
+    WatchedStream,
+)
+from syncd.observe.notifications import UNDELIVERED_RETRY_SECONDS, ReminderSchedule, encode_notice, notice_document
 from syncd.settings import Channel
 from tests.builders import NOON, at
 from watermarks.document import Stage
 from watermarks.errors import HintedError, NotOwner
 from watermarks.lease import OtherOwner
 from watermarks.names import StreamName
-from watermarks.progress import Strategy
+from watermarks.progress import RunStrategy
 from watermarks.testing import ManualClock
 
 ORDERS, EVENTS, OTHER = (StreamName(source="shop", database="shop", table=name) for name in ("orders", "events", "x"))
@@ -46,18 +54,18 @@ class Room:
     def __init__(self, *streams: StreamName, within: float | None = None, warehouse: str = "dwh") -> None:
         self.clock = ManualClock(NOON)
         promise = None if within is None else timedelta(seconds=within)
-        self.watch = Watch(
-            [Watched(stream=one, warehouse=warehouse, within=promise) for one in streams], clock=self.clock
+        self.watch = IncidentDetector(
+            [WatchedStream(stream=one, warehouse=warehouse, promised_lag=promise) for one in streams], clock=self.clock
         )
 
-    def after(self, seconds: float, *events: Event) -> list[tuple[str, str]]:
+    def after(self, seconds: float, *events: StreamEvent) -> list[tuple[str, str]]:
         self.clock.advance(seconds)
         for event in events:
-            self.watch.heard(event)
-        return [(change.turn.value, str(change.incident.key)) for change in self.watch.judged()]
+            self.watch.on_event(event)
+        return [(change.state.value, str(change.incident.key)) for change in self.watch.detect_changes()]
 
     def open(self) -> Incident:
-        (one,) = self.watch.open
+        (one,) = self.watch.open_incidents
         return one
 
 
@@ -69,7 +77,7 @@ def test_what_needs_a_person_is_an_incident_at_once_and_over_with_the_next_good_
     assert room.after(10, ended(error=DRIFTED)) == []
     assert room.open().hint == "Reset it."
     assert room.after(10, ended()) == [("closed", key)]
-    assert room.watch.open == ()
+    assert room.watch.open_incidents == ()
 
 
 def test_what_may_pass_by_itself_is_no_incident_for_a_minute() -> None:
@@ -89,7 +97,7 @@ def test_a_pass_that_was_cut_leaves_what_fails_as_it_was() -> None:
     cut = ended(cut=True, state="waiting", reason="extract of orders was ended: the daemon stops")
     assert room.after(30, cut, ended(EVENTS, cut=True, state="waiting")) == []
     assert room.after(30) == [("opened", "failing/source_down/source shop")]
-    assert len(room.watch.open) == 2
+    assert len(room.watch.open_incidents) == 2
 
 
 def test_a_pass_that_was_cut_mends_no_promise() -> None:
@@ -170,7 +178,7 @@ def test_of_a_stream_that_is_configured_no_more_nothing_is_open() -> None:
     room = Room(ORDERS)
     room.after(0, ended(error=DRIFTED))
 
-    room.watch.watch([Watched(stream=EVENTS)])
+    room.watch.set_streams([WatchedStream(stream=EVENTS)])
 
     assert room.after(1) == [("closed", "failing/schema_drift/shop/shop.orders")]
     assert room.after(1, ended(error=DRIFTED)) == []
@@ -183,7 +191,7 @@ def test_a_promise_is_broken_when_it_is_due_and_kept_again_by_a_pass() -> None:
     assert room.after(10, ended(stage=Stage.LOAD, complete=0)) == []
     assert room.after(590) == []
     assert room.after(1) == [("opened", key)]
-    assert (room.open().complete, room.open().since) == (NOON, NOON + timedelta(seconds=600))
+    assert (room.open().complete_upto, room.open().since) == (NOON, NOON + timedelta(seconds=600))
     assert room.after(1, ended(stage=Stage.LOAD, complete=595)) == [("closed", key)]
 
 
@@ -220,7 +228,7 @@ def test_a_step_of_the_clock_breaks_no_promise() -> None:
 
 
 HELD = "held by transaction 4711, user app, 40 s"
-CAUSES: list[tuple[str, list[Event], str]] = [
+CAUSES: list[tuple[str, list[StreamEvent], str]] = [
     ("held transaction", [ended(complete=0, reason=HELD, state="waiting")], "held_transaction/source shop"),
     (
         "unknown hold",
@@ -236,7 +244,7 @@ CAUSES: list[tuple[str, list[Event], str]] = [
     ),
     (
         "reading does not keep up",
-        [ended(complete=0), PassBegan(stream=ORDERS, stage=Stage.EXTRACT, strategy=Strategy.SEQUENTIAL)],
+        [ended(complete=0), PassBegan(stream=ORDERS, stage=Stage.EXTRACT, strategy=RunStrategy.SEQUENTIAL)],
         "extract_queue/source shop",
     ),
     ("load queue", [ended(complete=595, pending=3)], "load_queue/warehouse dwh"),
@@ -247,10 +255,14 @@ CAUSES: list[tuple[str, list[Event], str]] = [
     ),
     (
         "warehouse locked",
-        [ended(complete=595, pending=3), LandingRetried(stream=ORDERS, error="deadlock detected", seconds=1)],
+        [ended(complete=595, pending=3), LoadRetried(stream=ORDERS, error="deadlock detected", seconds=1)],
         "warehouse_locked/warehouse dwh",
     ),
-    ("lost to another", [ended(stage=Stage.LOAD, error=Collided("could not lock"))], "warehouse_locked/warehouse dwh"),
+    (
+        "lost to another",
+        [ended(stage=Stage.LOAD, error=TransactionConflict("could not lock"))],
+        "warehouse_locked/warehouse dwh",
+    ),
     ("source down", [ended(error=DOWN)], "source_down/source shop"),
     ("drift", [ended(error=DRIFTED)], "schema_drift/shop/shop.orders"),
     ("unknown", [ended(complete=0)], "unknown/shop/shop.orders"),
@@ -258,7 +270,7 @@ CAUSES: list[tuple[str, list[Event], str]] = [
 
 
 @pytest.mark.parametrize(("events", "key"), [each[1:] for each in CAUSES], ids=[each[0] for each in CAUSES])
-def test_a_broken_promise_names_what_keeps_it_from_being_kept(events: list[Event], key: str) -> None:
+def test_a_broken_promise_names_what_keeps_it_from_being_kept(events: list[StreamEvent], key: str) -> None:
     room = Room(ORDERS, within=600)
     room.after(599, *events)
 
@@ -282,7 +294,7 @@ def test_a_promise_that_another_process_has_to_keep_is_named_so_once_it_was_brok
 
     assert room.after(601, ended(error=DOWN)) == [("opened", "stale/source_down/source shop")]
     assert room.after(1, ended(error=NotOwner("that one's"))) == []
-    assert SENTENCES[Cause.OTHER_OWNER] in room.open().message
+    assert CAUSE_SENTENCES[IncidentCause.OTHER_OWNER] in room.open().message
 
 
 def test_a_broken_promise_stays_one_incident_whatever_comes_in_the_way_next() -> None:
@@ -298,8 +310,8 @@ def test_a_broken_promise_stays_one_incident_whatever_comes_in_the_way_next() ->
 
 
 def test_every_cause_has_a_sentence_and_a_party() -> None:
-    assert set(SENTENCES) == set(Cause)
-    assert {party_of(cause, source="a", warehouse="b", stream="c") for cause in Cause} == {
+    assert set(CAUSE_SENTENCES) == set(IncidentCause)
+    assert {affected_party(cause, source="a", warehouse="b", stream="c") for cause in IncidentCause} == {
         "source a",
         "warehouse b",
         "lake",
@@ -309,12 +321,12 @@ def test_every_cause_has_a_sentence_and_a_party() -> None:
 
 
 def test_an_error_without_a_group_is_a_bug() -> None:
-    assert of_error(HintedError("what?")) is Cause.BUG
-    assert of_reason("another server answers; its last rows are read again once they are complete") is None
+    assert classify_error(HintedError("what?")) is IncidentCause.BUG
+    assert classify_reason("another server answers; its last rows are read again once they are complete") is None
 
 
 def incident(**more: Any) -> Incident:
-    key = Key(trouble=Trouble.FAILING, cause=Cause.SOURCE_DOWN, party="source shop")
+    key = IncidentKey(kind=IncidentKind.FAILING, cause=IncidentCause.SOURCE_DOWN, party="source shop")
     fields: dict[str, Any] = {
         "key": key,
         "since": NOON,
@@ -325,40 +337,50 @@ def incident(**more: Any) -> Incident:
     return Incident(**(fields | more))
 
 
-def change(turn: Turn, **more: Any) -> Change:
-    return Change(turn=turn, incident=incident(**more), at=NOON)
+def change(turn: IncidentState, **more: Any) -> IncidentUpdate:
+    return IncidentUpdate(state=turn, incident=incident(**more), at=NOON)
 
 
 def test_each_incident_is_told_once_and_again_only_after_a_while() -> None:
-    reminders = Reminders(timedelta(hours=4))
+    reminders = ReminderSchedule(timedelta(hours=4))
     open_ = [incident()]
 
-    assert [each.turn for each in reminders.due([change(Turn.OPENED)], open_, at=NOON, now=0)] == [Turn.OPENED]
-    assert reminders.due([], open_, at=NOON, now=4 * 3600 - 1) == []
-    assert [each.turn for each in reminders.due([], open_, at=NOON, now=4 * 3600)] == [Turn.STILL_OPEN]
-    assert reminders.due([], open_, at=NOON, now=4 * 3600 + 1) == []
-    assert [each.turn for each in reminders.due([change(Turn.CLOSED)], [], at=NOON, now=5 * 3600)] == [Turn.CLOSED]
-    assert reminders.due([change(Turn.CLOSED)], [], at=NOON, now=5 * 3600) == []
+    assert [
+        each.state for each in reminders.take_due([change(IncidentState.OPENED)], open_, at=NOON, monotonic_now=0)
+    ] == [IncidentState.OPENED]
+    assert reminders.take_due([], open_, at=NOON, monotonic_now=4 * 3600 - 1) == []
+    assert [each.state for each in reminders.take_due([], open_, at=NOON, monotonic_now=4 * 3600)] == [
+        IncidentState.STILL_OPEN
+    ]
+    assert reminders.take_due([], open_, at=NOON, monotonic_now=4 * 3600 + 1) == []
+    assert [
+        each.state for each in reminders.take_due([change(IncidentState.CLOSED)], [], at=NOON, monotonic_now=5 * 3600)
+    ] == [IncidentState.CLOSED]
+    assert reminders.take_due([change(IncidentState.CLOSED)], [], at=NOON, monotonic_now=5 * 3600) == []
 
 
 def test_what_did_not_arrive_is_due_before_long_and_only_while_it_is_open() -> None:
-    reminders = Reminders(timedelta(hours=4))
+    reminders = ReminderSchedule(timedelta(hours=4))
     open_ = [incident()]
-    reminders.due([change(Turn.OPENED)], open_, at=NOON, now=0)
+    reminders.take_due([change(IncidentState.OPENED)], open_, at=NOON, monotonic_now=0)
 
-    reminders.unheard(change(Turn.OPENED), now=120)
+    reminders.on_undelivered(change(IncidentState.OPENED), monotonic_now=120)
 
-    assert reminders.due([], open_, at=NOON, now=120 + TOLD_AGAIN - 1) == []
-    assert [each.turn for each in reminders.due([], open_, at=NOON, now=120 + TOLD_AGAIN)] == [Turn.OPENED]
-    reminders.unheard(change(Turn.STILL_OPEN), now=300)
-    assert [each.turn for each in reminders.due([], open_, at=NOON, now=300 + TOLD_AGAIN)] == [Turn.STILL_OPEN]
-    reminders.due([change(Turn.CLOSED)], [], at=NOON, now=400)
-    reminders.unheard(change(Turn.STILL_OPEN), now=400)
-    assert reminders.due([], [], at=NOON, now=500) == []
+    assert reminders.take_due([], open_, at=NOON, monotonic_now=120 + UNDELIVERED_RETRY_SECONDS - 1) == []
+    assert [
+        each.state for each in reminders.take_due([], open_, at=NOON, monotonic_now=120 + UNDELIVERED_RETRY_SECONDS)
+    ] == [IncidentState.OPENED]
+    reminders.on_undelivered(change(IncidentState.STILL_OPEN), monotonic_now=300)
+    assert [
+        each.state for each in reminders.take_due([], open_, at=NOON, monotonic_now=300 + UNDELIVERED_RETRY_SECONDS)
+    ] == [IncidentState.STILL_OPEN]
+    reminders.take_due([change(IncidentState.CLOSED)], [], at=NOON, monotonic_now=400)
+    reminders.on_undelivered(change(IncidentState.STILL_OPEN), monotonic_now=400)
+    assert reminders.take_due([], [], at=NOON, monotonic_now=500) == []
 
 
 def test_the_document_of_a_webhook_says_everything() -> None:
-    sent = json.loads(body_of(change(Turn.OPENED), Channel.WEBHOOK))
+    sent = json.loads(encode_notice(change(IncidentState.OPENED), Channel.WEBHOOK))
 
     assert sent == {
         "format": "syncd-incident",
@@ -379,7 +401,7 @@ def test_the_document_of_a_webhook_says_everything() -> None:
 
 
 def test_a_text_for_slack_names_tables_and_calls_nobody() -> None:
-    sent = json.loads(body_of(change(Turn.OPENED, streams=(ORDERS, *[OTHER] * 21)), Channel.SLACK))
+    sent = json.loads(encode_notice(change(IncidentState.OPENED, streams=(ORDERS, *[OTHER] * 21)), Channel.SLACK))
 
     assert set(sent) == {"text"}
     head, tables, since, message = sent["text"].split("\n")
@@ -396,8 +418,8 @@ PAGE = (Path(__file__).parents[4] / "docs" / "incidents.md").read_text()
 def test_the_page_lists_every_field_of_the_document_and_every_cause() -> None:
     fields, causes = (set(re.findall(r"`(\w+)`", " ".join(firsts(title)))) for title in ("The document", "Causes"))
 
-    assert fields == set(document(change(Turn.OPENED)))
-    assert causes == set(Cause)
+    assert fields == set(notice_document(change(IncidentState.OPENED)))
+    assert causes == set(IncidentCause)
 
 
 def firsts(title: str) -> list[str]:

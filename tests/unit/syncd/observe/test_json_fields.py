@@ -5,12 +5,12 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from syncd.observe.json_fields import board_fields, one_fields
-from syncd.observe.mark_history import moves_of
+from syncd.observe.json_fields import board_to_json, stream_detail_to_json
+from syncd.observe.mark_history import read_mark_history
 from tests.builders import NOON, ORDERS, make_chain, make_watermark
 from tests.services.board_story import Story
 from watermarks.document import Watermark
-from watermarks.history import Change, Journal, Note
+from watermarks.history import ChangeKind, ChangeNote, Journal
 from watermarks.stores.memory import MemoryStore
 from watermarks.testing import ManualClock
 
@@ -41,7 +41,7 @@ def keys(told: Any) -> set[str]:
 
 
 def test_all_fields_of_the_list_are_documented_and_no_others() -> None:
-    told = board_fields(story().board.view())
+    told = board_to_json(story().board.view())
     stream = told["streams"][0]
 
     assert keys(told) <= documented("streams")
@@ -55,7 +55,7 @@ def test_all_fields_of_one_stream_are_documented() -> None:
     seen = story().board.view()
     one = seen.find("orders")
     assert one is not None
-    told = one_fields(one, at=seen.at)
+    told = stream_detail_to_json(one, at=seen.at)
 
     assert keys(told) <= documented("stream")
     assert keys(told["runs"][0]) <= documented("run")
@@ -66,15 +66,18 @@ def test_all_fields_of_one_stream_are_documented() -> None:
 def test_history_is_read_newest_first_with_the_fields_of_the_command() -> None:
     journal = Journal(MemoryStore(), Watermark, clock=ManualClock(NOON))
     for count in (1, 2, 3):
-        note = Note(change=Change.EXTRACT, who="me", stage="extract", epoch=1)
+        note = ChangeNote(change=ChangeKind.EXTRACT, author="me", stage="extract", epoch=1)
         journal.commit(ORDERS.stem, partial(stood, count), note)
 
     newest, older = (
-        moves_of(journal, ORDERS, limit=2, before=None),
-        moves_of(journal, ORDERS, limit=5, before=2),
+        read_mark_history(journal, ORDERS, limit=2, before=None),
+        read_mark_history(journal, ORDERS, limit=5, before=2),
     )
 
-    assert [(move.revision, move.extracted, move.loaded) for move in newest] == [(3, "1-3", "1-2"), (2, "1-2", "1-1")]
+    assert [(move.revision, move.last_extracted, move.last_loaded) for move in newest] == [
+        (3, "1-3", "1-2"),
+        (2, "1-2", "1-1"),
+    ]
     assert [move.revision for move in older] == [1]
-    assert keys(newest[0].fields()) <= documented("entry")
-    assert moves_of(journal, ORDERS.at("other"), limit=5, before=None) == []
+    assert keys(newest[0].to_json()) <= documented("entry")
+    assert read_mark_history(journal, ORDERS.with_target("other"), limit=5, before=None) == []

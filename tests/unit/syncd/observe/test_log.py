@@ -17,27 +17,27 @@ from syncd import events as told
 from syncd.errors import SourceDown
 from syncd.events import (
     BatchAbandoned,
-    BatchesLanded,
+    BatchesLoaded,
     BatchExtracted,
     BatchPlanned,
     ColumnIncomplete,
-    Event,
-    LandingRetried,
     LedgerBehind,
+    LoadRetried,
     OrphansSwept,
     PassBegan,
     PassDue,
     PassEnded,
     PassHeldBack,
     RowsArrived,
-    RowsPutAside,
+    RowsQuarantined,
+    StreamEvent,
     StreamFailed,
     StreamWaited,
-    TableRemade,
+    TableReplaced,
 )
-from syncd.observe.event_text import sentence
-from syncd.observe.log import fields_of, level_of, open_log, secrets_in
-from syncd.observe.log_sink import Sink
+from syncd.observe.event_text import describe_event
+from syncd.observe.log import collect_secrets, event_fields, level_for, open_log
+from syncd.observe.log_sink import LineWriter
 from syncd.settings import (
     DaemonSettings,
     LakeSettings,
@@ -49,7 +49,7 @@ from syncd.settings import (
 from tests.builders import NOON, ORDERS, at
 from watermarks.batch import BatchId
 from watermarks.document import Stage
-from watermarks.progress import Strategy
+from watermarks.progress import RunStrategy
 from watermarks.testing import ManualClock
 
 DOCS = Path(__file__).parents[4] / "docs" / "log.md"
@@ -72,25 +72,25 @@ def ended(**more: Any) -> PassEnded:
     return PassEnded(stream=ORDERS, **(fields | more))
 
 
-SAMPLES: tuple[Event, ...] = (
+SAMPLES: tuple[StreamEvent, ...] = (
     BatchPlanned(stream=ORDERS, batch=FIRST, kind="increment", windows=2, high=at(1, 7)),
     RowsArrived(stream=ORDERS, batch=FIRST, rows=1),
     BatchExtracted(
         stream=ORDERS, batch=FIRST, kind="increment", rows=3, files=1, bytes=10, quarantined=1, mark=at(1, 7), seconds=1
     ),
-    BatchesLanded(stream=ORDERS, first=FIRST, last=SECOND, rows=3, files=2, mark=at(1, 7), seconds=0.5),
+    BatchesLoaded(stream=ORDERS, first=FIRST, last=SECOND, rows=3, files=2, mark=at(1, 7), seconds=0.5),
     LedgerBehind(stream=ORDERS, batches=3),
-    RowsPutAside(stream=ORDERS, batch=FIRST, rows=2, reason="too long"),
+    RowsQuarantined(stream=ORDERS, batch=FIRST, rows=2, reason="too long"),
     ColumnIncomplete(stream=ORDERS, column="note", since=FIRST, why="its default is computed", hint="Read again."),
-    TableRemade(stream=ORDERS, since=FIRST, hint="Compare."),
-    LandingRetried(stream=ORDERS, error="deadlock", seconds=0.5),
+    TableReplaced(stream=ORDERS, since=FIRST, hint="Compare."),
+    LoadRetried(stream=ORDERS, error="deadlock", seconds=0.5),
     BatchAbandoned(stream=ORDERS, batch=FIRST),
     OrphansSwept(stream=ORDERS, files=4),
     StreamWaited(stream=ORDERS, reason="too busy"),
     StreamFailed(stream=ORDERS, error="no answer", hint="Look."),
     PassDue(stream=ORDERS, stage=Stage.EXTRACT, at=NOON),
     PassHeldBack(stream=ORDERS, stage=Stage.LOAD, reason="no session is free", until=NOON),
-    PassBegan(stream=ORDERS, stage=Stage.EXTRACT, strategy=Strategy.INTER_TABLE),
+    PassBegan(stream=ORDERS, stage=Stage.EXTRACT, strategy=RunStrategy.INTER_TABLE),
     ended(),
 )
 
@@ -109,15 +109,15 @@ def documented(heading: str) -> dict[str, tuple[set[str], set[str]]]:
 def test_every_event_there_is_has_a_sample() -> None:
     kinds = {type(one).__name__ for one in SAMPLES}
 
-    assert kinds == {kind.__name__ for kind in told._NAMES} == {kind.__name__ for kind in Event.__subclasses__()}
+    assert kinds == {kind.__name__ for kind in told._NAMES} == {kind.__name__ for kind in StreamEvent.__subclasses__()}
 
 
 @pytest.mark.parametrize("event", SAMPLES, ids=lambda event: event.name)
-def test_the_page_lists_every_field_and_level_of_an_event(event: Event) -> None:
+def test_the_page_lists_every_field_and_level_of_an_event(event: StreamEvent) -> None:
     levels, own = documented("Events of streams")[event.name]
 
-    assert own == set(fields_of(event)) - {"stream", "table"}
-    assert logging.getLevelName(level_of(event)).lower() in levels
+    assert own == set(event_fields(event)) - {"stream", "table"}
+    assert logging.getLevelName(level_for(event)).lower() in levels
 
 
 def test_the_page_lists_no_event_that_does_not_happen() -> None:
@@ -125,23 +125,23 @@ def test_the_page_lists_no_event_that_does_not_happen() -> None:
 
 
 @pytest.mark.parametrize("event", SAMPLES, ids=lambda event: event.name)
-def test_every_event_says_something_on_one_line(event: Event) -> None:
-    said = sentence(event)
+def test_every_event_says_something_on_one_line(event: StreamEvent) -> None:
+    said = describe_event(event)
 
     assert said != event.name
     assert "\n" not in said
-    assert "object at" not in json.dumps(fields_of(event), default=lambda value: pytest.fail(repr(value)))
+    assert "object at" not in json.dumps(event_fields(event), default=lambda value: pytest.fail(repr(value)))
 
 
 def test_a_failed_pass_is_an_error_with_its_hint_and_one_that_found_nothing_is_quiet() -> None:
     failed = ended(state="failed", batches=0, rows=0, error=DOWN)
     nothing = ended(state="nothing new", batches=0, rows=0)
 
-    assert level_of(failed) == logging.ERROR
-    assert {"error": "db does not answer", "error_class": "SourceDown", "hint": "Is it up?"}.items() <= fields_of(
+    assert level_for(failed) == logging.ERROR
+    assert {"error": "db does not answer", "error_class": "SourceDown", "hint": "Is it up?"}.items() <= event_fields(
         failed
     ).items()
-    assert level_of(nothing) == logging.DEBUG
+    assert level_for(nothing) == logging.DEBUG
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_a_failed_pass_is_an_error_with_its_hint_and_one_that_found_nothing_is_q
     ],
 )
 def test_a_pass_ends_with_a_line_that_tells_its_story(event: PassEnded, said: str) -> None:
-    assert sentence(event) == said
+    assert describe_event(event) == said
 
 
 class Piped:
@@ -180,11 +180,11 @@ def test_off_a_terminal_each_line_is_one_json_document() -> None:
     with open_log(piped.stream, clock=ManualClock(NOON), environ={}) as log:
         for event in SAMPLES:
             log(event)
-        log.say("daemon.stopped", "the end", seconds=1.23456)
+        log.report("daemon.stopped", "the end", seconds=1.23456)
 
     lines = piped.lines()
     assert [line["event"] for line in lines] == [
-        *(event.name for event in SAMPLES if level_of(event) > logging.DEBUG),
+        *(event.name for event in SAMPLES if level_for(event) > logging.DEBUG),
         "daemon.stopped",
     ]
     assert all(line["timestamp"] == "2026-01-31T12:00:00.000000Z" for line in lines)
@@ -251,9 +251,9 @@ def test_no_secret_that_was_configured_is_written_wherever_it_would_stand() -> N
     )
     piped = Piped()
 
-    with open_log(piped.stream, clock=ManualClock(), environ={}, secrets=secrets_in(settings)) as log:
+    with open_log(piped.stream, clock=ManualClock(), environ={}, secrets=collect_secrets(settings)) as log:
         log(StreamFailed(stream=ORDERS, error="mysql://sync:p%40ss%20word%2F1@db", hint="t-0123456789"))
-        log.say("notice.lost", "https://hooks.example/T0/abc is gone", what="p@ss word/1")
+        log.report("notice.lost", "https://hooks.example/T0/abc is gone", what="p@ss word/1")
 
     lines = piped.lines()
     assert [line["message"] for line in lines] == ["failed: mysql://sync:***@db", "*** is gone"]
@@ -275,10 +275,10 @@ def test_a_pipe_that_closes_takes_nobody_down_and_is_not_tried_again() -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no disk that is always full")
 def test_a_full_disk_costs_lines_and_the_next_one_that_passes_says_how_many(tmp_path: Path) -> None:
     target = os.open("/dev/full", os.O_WRONLY)
-    with Sink(target, lost=lambda number: f"{number} lost") as sink:
+    with LineWriter(target, format_lost_lines=lambda number: f"{number} lost") as sink:
         for number in range(3):
             sink.write(f"line {number}")
-        until(lambda: sink.lost == 3)
+        until(lambda: sink.lost_lines == 3)
         with (tmp_path / "log").open("w") as file:
             os.dup2(file.fileno(), target)
         sink.write("line 3")
@@ -289,14 +289,14 @@ def test_a_full_disk_costs_lines_and_the_next_one_that_passes_says_how_many(tmp_
 
 def test_a_reader_that_stands_still_makes_nobody_wait() -> None:
     reader, writer = os.pipe()
-    sink = Sink(writer, lost=lambda number: f"{number} lost", most=10)
+    sink = LineWriter(writer, format_lost_lines=lambda number: f"{number} lost", max_queued=10)
 
     with sink:
         began = time.monotonic()
         for _ in range(100):
             sink.write("x" * 10_000)
         took = time.monotonic() - began
-        assert sink.lost >= 80
+        assert sink.lost_lines >= 80
         drained = threading.Thread(target=drain, args=(reader,))
         drained.start()
 
@@ -311,7 +311,7 @@ def test_a_pipe_that_does_not_block_is_waited_for_until_the_line_is_whole() -> N
     got = io.BytesIO()
     drained = threading.Thread(target=drain, args=(reader, got))
 
-    with Sink(writer, lost=str) as sink:
+    with LineWriter(writer, format_lost_lines=str) as sink:
         sink.write("x" * 1_000_000)
         drained.start()
     os.close(writer)
@@ -337,4 +337,4 @@ def until(holds: Any, *, within: timedelta = timedelta(seconds=60)) -> None:
 
 def test_every_field_of_an_event_is_written() -> None:
     for event in SAMPLES:
-        assert {each.name for each in fields(event)} <= set(fields_of(event))
+        assert {each.name for each in fields(event)} <= set(event_fields(event))

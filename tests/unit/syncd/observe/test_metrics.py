@@ -7,12 +7,18 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from syncd.errors import WarehouseDown
-from syncd.events import BatchAbandoned, LandingRetried, LedgerBehind, OrphansSwept, RowsPutAside
-from syncd.observe.metric_table import MEASURES, Shape
+from syncd.events import BatchAbandoned, LedgerBehind, LoadRetried, OrphansSwept, RowsQuarantined
+from syncd.observe.metric_table import ALL_METRICS, MetricType
 from syncd.observe.metrics import Metrics
-from syncd.observe.metrics_page import page
-from syncd.observe.stream_state import Listed
-from syncd.ports.request_stats import Asking, HorizonHeld, LakeAsked, SourceAsked, WarehouseAsked
+from syncd.observe.metrics_page import render_page
+from syncd.observe.stream_state import ConfiguredStream
+from syncd.ports.request_stats import (
+    HorizonLagMeasured,
+    LakeRequested,
+    SourceQueried,
+    SourceQueryPurpose,
+    WarehouseQueried,
+)
 from tests.builders import NOON, ORDERS
 from tests.unit.syncd.observe.stories import EXTRACT, LOAD, began, ended, extracted, landed, make_board
 from watermarks.batch import BatchId
@@ -23,9 +29,9 @@ DOCS = Path(__file__).parents[4] / "docs" / "metrics.md"
 
 def samples(metrics: Metrics) -> dict[str, float]:
     """Every sample by its name and the values of its labels, in the order of the table."""
-    order = [label for one in MEASURES for label in one.labels]
+    order = [label for one in ALL_METRICS for label in one.labels]
     found: dict[str, float] = {}
-    for family in text_string_to_metric_families(metrics.text().decode()):
+    for family in text_string_to_metric_families(metrics.render().decode()):
         for one in family.samples:
             values = [one.labels[label] for label in sorted(set(one.labels) & set(order), key=order.index)]
             found[" ".join((one.name, *values))] = one.value
@@ -36,15 +42,15 @@ def make_metrics(clock: ManualClock | None = None) -> Metrics:
     """Metrics that heard of everything once."""
     clock = clock or ManualClock(NOON)
     board = make_board(clock, promised=timedelta(seconds=60))
-    metrics = Metrics(board, clock=clock, age=lambda: 0.25)
+    metrics = Metrics(board, clock=clock, heartbeat_age=lambda: 0.25)
     for event in (
         began(EXTRACT),
         extracted(1, quarantined=2),
         ended(EXTRACT, batches=1, rows=100, state="extracted", behind=3),
         landed(1, 3),
         ended(LOAD, error=WarehouseDown("away")),
-        RowsPutAside(stream=ORDERS, batch=BatchId(1, 1), rows=5, reason="too long"),
-        LandingRetried(stream=ORDERS, error="collided", seconds=1.0),
+        RowsQuarantined(stream=ORDERS, batch=BatchId(1, 1), rows=5, reason="too long"),
+        LoadRetried(stream=ORDERS, error="collided", seconds=1.0),
         LedgerBehind(stream=ORDERS, batches=4),
         OrphansSwept(stream=ORDERS, files=6),
         BatchAbandoned(stream=ORDERS, batch=BatchId(1, 2)),
@@ -52,13 +58,13 @@ def make_metrics(clock: ManualClock | None = None) -> Metrics:
         board(event)
         metrics(event)
     for call in (
-        LakeAsked(operation="PutObject", status=200),
-        SourceAsked(source="shop", about=Asking.PLAN, seconds=0.01),
-        HorizonHeld(source="shop", seconds=40.0),
-        WarehouseAsked(warehouse="main", statement="copy", seconds=3.0),
-        WarehouseAsked(warehouse="main", statement="commit", seconds=1.0),
+        LakeRequested(operation="PutObject", status=200),
+        SourceQueried(source="shop", purpose=SourceQueryPurpose.PLAN, seconds=0.01),
+        HorizonLagMeasured(source="shop", seconds=40.0),
+        WarehouseQueried(warehouse="main", statement="copy", seconds=3.0),
+        WarehouseQueried(warehouse="main", statement="commit", seconds=1.0),
     ):
-        metrics.measure(call)
+        metrics.on_call(call)
     return metrics
 
 
@@ -100,27 +106,27 @@ def test_what_the_board_shows_is_read_at_the_scrape() -> None:
 
 
 def test_names_and_labels_follow_the_conventions() -> None:
-    assert len({one.name for one in MEASURES}) == len(MEASURES)
-    for one in MEASURES:
+    assert len({one.name for one in ALL_METRICS}) == len(ALL_METRICS)
+    for one in ALL_METRICS:
         assert re.fullmatch(r"syncd_[a-z0-9_]+", one.name), one.name
-        assert one.name.endswith("_total") is (one.shape is Shape.COUNTER), one.name
+        assert one.name.endswith("_total") is (one.metric_type is MetricType.COUNTER), one.name
         assert set(one.labels) <= {
             "stream", "stage", "state", "source", "about", "warehouse", "statement", "operation", "status", "version",
         }, one.name  # fmt: skip
 
 
 def test_every_metric_is_there_and_no_other() -> None:
-    told = make_metrics().text().decode()
+    told = make_metrics().render().decode()
 
     families = {family.name for family in text_string_to_metric_families(told)}
     own = {name for name in families if name.startswith("syncd_") and not name.endswith("_created")}
-    assert own == {one.name.removesuffix("_total") for one in MEASURES}
+    assert own == {one.name.removesuffix("_total") for one in ALL_METRICS}
 
 
 def test_a_stream_that_is_gone_takes_its_series_along() -> None:
     metrics = make_metrics()
 
-    metrics.keep([])
+    metrics.set_streams([])
 
     counted = [name for name in samples(metrics) if str(ORDERS) in name and "_total" in name]
     assert not counted
@@ -130,7 +136,7 @@ def test_a_stream_that_is_listed_is_counted_from_0() -> None:
     """Prometheus sees a rise only where it has seen what it rises from."""
     metrics = Metrics(make_board(), clock=ManualClock(NOON))
 
-    metrics.keep([Listed(stream=ORDERS, target="public.orders")])
+    metrics.set_streams([ConfiguredStream(stream=ORDERS, target="public.orders")])
 
     assert {
         name: count for name, count in samples(metrics).items() if name.startswith("syncd_") and "_total" in name
@@ -149,7 +155,7 @@ def test_a_stream_that_is_listed_is_counted_from_0() -> None:
 def test_a_stream_without_a_target_is_counted_for_what_it_has() -> None:
     metrics = Metrics(make_board(target=""), clock=ManualClock(NOON))
 
-    metrics.keep([Listed(stream=ORDERS)])
+    metrics.set_streams([ConfiguredStream(stream=ORDERS)])
     found = samples(metrics)
 
     assert found[f"syncd_rows_total {ORDERS} extract"] == 0
@@ -159,7 +165,7 @@ def test_a_stream_without_a_target_is_counted_for_what_it_has() -> None:
 def test_what_was_counted_of_a_stream_that_stays_is_kept() -> None:
     metrics = make_metrics()
 
-    metrics.keep([Listed(stream=ORDERS, target="public.orders")])
+    metrics.set_streams([ConfiguredStream(stream=ORDERS, target="public.orders")])
 
     assert samples(metrics)[f"syncd_relanded_batches_total {ORDERS}"] == 4
 
@@ -179,9 +185,9 @@ def test_a_poll_is_forgotten_when_nobody_has_polled_for_long() -> None:
 
 def test_a_source_that_is_gone_takes_its_poll_along() -> None:
     metrics = make_metrics()
-    metrics.measure(HorizonHeld(source="other", seconds=900.0))
+    metrics.on_call(HorizonLagMeasured(source="other", seconds=900.0))
 
-    metrics.keep([Listed(stream=ORDERS, target="public.orders")])
+    metrics.set_streams([ConfiguredStream(stream=ORDERS, target="public.orders")])
 
     assert {name for name in samples(metrics) if "horizon_held" in name} == {"syncd_horizon_held_seconds shop"}
 
@@ -196,4 +202,4 @@ def test_two_of_them_share_nothing() -> None:
 def test_docs_metrics_is_made_from_the_table() -> None:
     hint = "python -m syncd.observe.metrics_page > docs/metrics.md"
 
-    assert DOCS.read_text() == page(), hint
+    assert DOCS.read_text() == render_page(), hint

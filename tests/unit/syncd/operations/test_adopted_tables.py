@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from syncd.operations.adopted_tables import NotInFiles, files_begin, require_in_files
+from syncd.operations.adopted_tables import RowsNotInLake, find_files_start, require_rows_in_lake
 from tests.builders import ORDERS, at, extract, hold, make_process
-from watermarks.cursor import START
+from watermarks.cursor import START_CURSOR
 from watermarks.document import Watermark
 from watermarks.history import Journal
-from watermarks.operator import Operator, Takeover
+from watermarks.operator import ImportedPosition, Operator
 from watermarks.stores.memory import MemoryStore
 from watermarks.testing import ManualClock
 
@@ -23,23 +23,23 @@ class Desk:
 
     def __post_init__(self) -> None:
         self.journal = Journal(self.store, Watermark, clock=ManualClock())
-        self.person = Operator(journal=self.journal, who="ann", why="adopted")
+        self.person = Operator(journal=self.journal, author="ann", reason="adopted")
 
     def take_over(self) -> None:
-        self.person.take_over(ORDERS, Takeover(cursor=at(7)))
+        self.person.import_position(ORDERS, ImportedPosition(cursor=at(7)))
 
     def extract(self) -> None:
         extract(self.journal, hold(make_process(self.store), self.journal), at(8, 1), at(9, 1))
 
     @property
     def state(self) -> Watermark:
-        state = self.journal.newest(ORDERS.stem)
+        state = self.journal.read_newest(ORDERS.stem)
         assert state
         return state
 
     def change(self, act: Callable[[Operator], Watermark]) -> None:
         before = self.state
-        require_in_files(self.journal, before, act(self.person))
+        require_rows_in_lake(self.journal, before, act(self.person))
 
 
 @pytest.mark.parametrize("batches", [True, False])
@@ -49,7 +49,7 @@ def test_the_entry_before_the_first_batch_tells_of_a_takeover(*, batches: bool) 
     if batches:
         desk.extract()
 
-    assert files_begin(desk.journal, desk.state) == at(7)
+    assert find_files_start(desk.journal, desk.state) == at(7)
 
 
 def test_a_stream_that_began_by_itself_was_not_taken_over() -> None:
@@ -57,7 +57,7 @@ def test_a_stream_that_began_by_itself_was_not_taken_over() -> None:
     desk.extract()
     desk.person.set_extracted(ORDERS, at(3))
 
-    assert files_begin(desk.journal, desk.state) == START
+    assert find_files_start(desk.journal, desk.state) == START_CURSOR
     desk.change(lambda person: person.reset_loaded(ORDERS))
 
 
@@ -66,7 +66,7 @@ def test_a_takeover_that_was_undone_is_none() -> None:
     desk.take_over()
     desk.person.undo(ORDERS)
 
-    assert files_begin(desk.journal, desk.state) == START
+    assert find_files_start(desk.journal, desk.state) == START_CURSOR
 
 
 def test_a_loaded_half_alone_is_not_reset() -> None:
@@ -74,7 +74,7 @@ def test_a_loaded_half_alone_is_not_reset() -> None:
     desk.take_over()
     desk.extract()
 
-    with pytest.raises(NotInFiles, match="in no file"):
+    with pytest.raises(RowsNotInLake, match="in no file"):
         desk.change(lambda person: person.reset_loaded(ORDERS))
 
 
@@ -85,7 +85,7 @@ def test_both_halves_are_and_after_that_the_loaded_one_too() -> None:
 
     desk.change(lambda person: person.reset_marks(ORDERS))
 
-    assert files_begin(desk.journal, desk.state) == START
+    assert find_files_start(desk.journal, desk.state) == START_CURSOR
     desk.change(lambda person: person.reset_loaded(ORDERS))
 
 

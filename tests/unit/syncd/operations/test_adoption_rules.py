@@ -6,31 +6,30 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from syncd.datatypes.columns import Travel
+from syncd.datatypes.columns import TransferType
 from syncd.errors import ConfigError
 from syncd.operations.adoption_rules import (
-    By,
-    Closed,
-    Differs,
-    Found,
-    Inherited,
-    Limit,
-    behind,
-    can_stand_lower,
-    lowest,
-    require_adoptable,
+    ImportCheck,
+    LegacyDocument,
+    MarkBasis,
+    MarkLimit,
+    SourceBound,
+    TargetDiffers,
+    can_lower_mark,
+    limit_from_document,
+    lowest_limit,
+    mark_after,
     require_equal,
-    said_by,
+    require_importable,
 )
 from syncd.settings import Mode, StreamSettings, TargetSettings
-from syncd.tables.order_clock import Clock
+from syncd.tables.order_clock import OrderClock
 from syncd.tables.order_column import OrderColumn
-from syncd.tables.sort_order import Order
-from syncd.verify.result import Difference, Kind, Verdict
-from watermarks.cursor import Cursor
-from watermarks.cursor import Kind as ValueKind
+from syncd.tables.sort_order import StreamOrder
+from syncd.verify.result import ComparisonResult, Difference, DifferenceKind
+from watermarks.cursor import Cursor, ValueKind
 from watermarks.errors import Misuse
-from watermarks.legacy import read_legacy, read_legacy_text
+from watermarks.legacy import read_legacy_system_watermark, read_legacy_watermark
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 BERLIN = timezone(timedelta(hours=1))
@@ -40,32 +39,32 @@ ORDERS = StreamSettings(
     table="orders",
     target=TargetSettings(warehouse="dw", schema="public", table="orders"),
 )
-ID = OrderColumn(name="id", kind=ValueKind.INT, travel=Travel.INTEGER, select="id")
-STAMP = OrderColumn(name="update_at", kind=ValueKind.WALL, travel=Travel.TEXT, select="update_at")
+ID = OrderColumn(name="id", kind=ValueKind.INT, travel=TransferType.INTEGER, select="id")
+STAMP = OrderColumn(name="update_at", kind=ValueKind.WALL, travel=TransferType.TEXT, select="update_at")
 
 
-def order(clock: Clock | None) -> Order:
+def order(clock: OrderClock | None) -> StreamOrder:
     columns = (ID,) if clock is None else (replace(STAMP, kind=clock.kind), ID)
-    return Order(
+    return StreamOrder(
         database="shop", table="orders", key=(ID,), key_index="PRIMARY", columns=columns, index="i", clock=clock
     )
 
 
-def wall(per_second: int = 1) -> Clock:
+def wall(per_second: int = 1) -> OrderClock:
     """Of writers in another zone than the document's, which kept what the column showed."""
-    return Clock(kind=ValueKind.WALL, per_second=per_second, zone=BERLIN)
+    return OrderClock(kind=ValueKind.WALL, steps_per_second=per_second, zone=BERLIN)
 
 
-def told(text: str) -> Inherited:
-    return Inherited(at="old", legacy=read_legacy_text(text.encode(), at="old"))
+def told(text: str) -> LegacyDocument:
+    return LegacyDocument(location="old", legacy=read_legacy_system_watermark(text.encode(), location="old"))
 
 
-def by_key(key: int | None) -> Inherited:
+def by_key(key: int | None) -> LegacyDocument:
     body = (
         b'{"version": "2.0", "table_name": "shop.orders", "mysql_state": {"last_id": %s}, "redshift_state": {}}'
         % str(key or "null").encode()
     )
-    return Inherited(at="old", legacy=read_legacy(body, at="old"))
+    return LegacyDocument(location="old", legacy=read_legacy_watermark(body, location="old"))
 
 
 @pytest.mark.parametrize(
@@ -76,83 +75,90 @@ def by_key(key: int | None) -> Inherited:
         ("2026-01-31 12:00:00.123456", wall(1_000_000), ["wall:2026-01-31T12:00:00.123457"]),
         (
             "2026-01-31 12:00:00",
-            Clock(kind=ValueKind.INSTANT, per_second=1_000),
+            OrderClock(kind=ValueKind.INSTANT, steps_per_second=1_000),
             ["instant:2026-01-31T12:00:00.001000Z"],
         ),
-        ("2026-01-31 12:00:00", Clock(kind=ValueKind.INT, per_second=1), ["int:1769860801"]),
+        ("2026-01-31 12:00:00", OrderClock(kind=ValueKind.INT, steps_per_second=1), ["int:1769860801"]),
     ],
 )
 def test_a_documents_time_stands_for_all_rows_of_its_instant_as_the_column_shows_it(
-    text: str, clock: Clock, mark: list[str]
+    text: str, clock: OrderClock, mark: list[str]
 ) -> None:
-    assert said_by(order(clock), told(text)).cursor.texts() == mark
+    assert limit_from_document(order(clock), told(text)).cursor.to_texts() == mark
 
 
 def test_a_documents_key_stands_for_itself_where_the_table_is_read_by_it() -> None:
-    assert said_by(order(None), by_key(7)) == Limit(cursor=Cursor.of(7), by=By.DOCUMENT)
+    assert limit_from_document(order(None), by_key(7)) == MarkLimit(
+        cursor=Cursor.from_values(7), basis=MarkBasis.DOCUMENT
+    )
 
 
 @pytest.mark.parametrize(
     ("clock", "document"), [(None, told("2026-01-31 12:00:00")), (wall(), by_key(7)), (None, by_key(None))]
 )
-def test_a_document_that_says_nothing_of_the_order_is_refused(clock: Clock | None, document: Inherited) -> None:
+def test_a_document_that_says_nothing_of_the_order_is_refused(
+    clock: OrderClock | None, document: LegacyDocument
+) -> None:
     with pytest.raises(Misuse, match="old says no"):
-        said_by(order(clock), document)
+        limit_from_document(order(clock), document)
 
 
 def test_the_lowest_bound_decides() -> None:
-    limits = [Limit(cursor=Cursor.of(9), by=By.HORIZON), Limit(cursor=Cursor.of(7), by=By.DOCUMENT)]
+    limits = [
+        MarkLimit(cursor=Cursor.from_values(9), basis=MarkBasis.HORIZON),
+        MarkLimit(cursor=Cursor.from_values(7), basis=MarkBasis.DOCUMENT),
+    ]
 
-    assert lowest(limits).by is By.DOCUMENT
-    assert lowest(limits[:1]).by is By.HORIZON
+    assert lowest_limit(limits).basis is MarkBasis.DOCUMENT
+    assert lowest_limit(limits[:1]).basis is MarkBasis.HORIZON
 
 
 @pytest.mark.parametrize(
     ("clock", "last", "mark"),
     [
-        (wall(), Cursor.of(NOON.replace(tzinfo=None), 7), ["wall:2026-01-31T12:00:00.000000", "int:7"]),
-        (wall(), Cursor.of(NOON.replace(tzinfo=None)), ["wall:2026-01-31T12:00:01.000000"]),
-        (wall(1_000), Cursor.of(NOON.replace(tzinfo=None)), ["wall:2026-01-31T12:00:00.001000"]),
-        (Clock(kind=ValueKind.INT, per_second=1), Cursor.of(7), ["int:8"]),
+        (wall(), Cursor.from_values(NOON.replace(tzinfo=None), 7), ["wall:2026-01-31T12:00:00.000000", "int:7"]),
+        (wall(), Cursor.from_values(NOON.replace(tzinfo=None)), ["wall:2026-01-31T12:00:01.000000"]),
+        (wall(1_000), Cursor.from_values(NOON.replace(tzinfo=None)), ["wall:2026-01-31T12:00:00.001000"]),
+        (OrderClock(kind=ValueKind.INT, steps_per_second=1), Cursor.from_values(7), ["int:8"]),
     ],
 )
 def test_a_mark_stands_at_the_last_row_or_behind_all_of_its_instant(
-    clock: Clock, last: Cursor, mark: list[str]
+    clock: OrderClock, last: Cursor, mark: list[str]
 ) -> None:
-    assert behind(order(clock), last).texts() == mark
+    assert mark_after(order(clock), last).to_texts() == mark
 
 
-def found(*differences: Difference, kept: bool = True, proven: bool = True, since: Cursor | None = None) -> Found:
+def found(*differences: Difference, kept: bool = True, proven: bool = True, since: Cursor | None = None) -> ImportCheck:
     counts = Counter(one.kind for one in differences)
-    verdict = Verdict(rows=300, counts=counts, differences=differences if kept else ())
-    closed = Closed(cursor=Cursor.of(NOON), proven=proven, reason="", source_identity="server-1")
-    return Found(
+    verdict = ComparisonResult(rows=300, counts=counts, differences=differences if kept else ())
+    closed = SourceBound(cursor=Cursor.from_values(NOON), proven=proven, reason="", source_identity="server-1")
+    return ImportCheck(
         run="import-1",
-        at=NOON,
+        checked_at=NOON,
         target="public.orders",
-        mark=Cursor.of(NOON, 7),
-        by=By.TARGET,
+        mark=Cursor.from_values(NOON, 7),
+        basis=MarkBasis.TARGET,
         since=since,
-        closed=closed,
-        verdict=verdict,
-        lowest=NOON if can_stand_lower(verdict) else None,
+        source_bound=closed,
+        comparison=verdict,
+        earliest_difference=NOON if can_lower_mark(verdict) else None,
     )
 
 
-LOST = Difference(kind=Kind.LOST, key={"id": 1}, position=Cursor.of(1))
-GHOST = Difference(kind=Kind.GHOST, key={"id": 2})
+LOST = Difference(kind=DifferenceKind.LOST, key={"id": 1}, position=Cursor.from_values(1))
+GHOST = Difference(kind=DifferenceKind.GHOST, key={"id": 2})
 
 
 def test_what_is_equal_is_proven_where_its_horizon_is_and_nothing_was_left_out() -> None:
     assert found().proven
     assert not found(proven=False).proven
     assert not found(LOST).proven
-    assert not found(since=Cursor.of(NOON)).proven
+    assert not found(since=Cursor.from_values(NOON)).proven
 
 
 def test_rows_that_a_run_would_read_again_may_be_left_to_a_lower_mark() -> None:
     with pytest.raises(
-        Differs, match=r"public.orders is not what shop.orders is at the source: 1 lost, among 300"
+        TargetDiffers, match=r"public.orders is not what shop.orders is at the source: 1 lost, among 300"
     ) as e:
         require_equal(found(LOST), ORDERS)
 
@@ -161,17 +167,17 @@ def test_rows_that_a_run_would_read_again_may_be_left_to_a_lower_mark() -> None:
 
 
 @pytest.mark.parametrize("differs", [found(LOST, GHOST), found(LOST, kept=False)], ids=["a ghost", "not all known"])
-def test_rows_that_no_lower_mark_would_mend_are_for_a_repair_alone(differs: Found) -> None:
-    with pytest.raises(Differs) as e:
+def test_rows_that_no_lower_mark_would_mend_are_for_a_repair_alone(differs: ImportCheck) -> None:
+    with pytest.raises(TargetDiffers) as e:
         require_equal(differs, ORDERS)
 
     assert "--timestamp" not in e.value.hint
 
 
 def test_the_proof_tells_what_was_compared_up_to_where_by_which_run() -> None:
-    proof = found(LOST).proof
+    proof = found(LOST).proof_fields
 
-    assert (proof["run"], proof["rows"], proof["mark"]) == ("import-1", 300, Cursor.of(NOON, 7).texts())
+    assert (proof["run"], proof["rows"], proof["mark"]) == ("import-1", 300, Cursor.from_values(NOON, 7).to_texts())
     assert (proof["differences"], proof["closed_is_proven"]) == ({"lost": 1}, True)
 
 
@@ -185,7 +191,7 @@ def test_the_proof_tells_what_was_compared_up_to_where_by_which_run() -> None:
     ids=["no warehouse", "read whole", "history"],
 )
 def test_what_has_no_mark_or_no_versions_of_its_own_is_not_taken_over(settings: StreamSettings) -> None:
-    require_adoptable(ORDERS)
+    require_importable(ORDERS)
 
     with pytest.raises(ConfigError):
-        require_adoptable(settings)
+        require_importable(settings)

@@ -6,16 +6,16 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from syncd.lake.removal_records import Cleaned
-from syncd.operations.mark_change import ChangedMeanwhile, Preview, done, preview
-from syncd.operations.reloadable_files import FilesGone
+from syncd.lake.removal_records import RemovalRecord
+from syncd.operations.mark_change import ChangedMeanwhile, ChangePreview, apply_change, preview_change
+from syncd.operations.reloadable_files import ReloadFilesMissing
 from tests.builders import NOON, ORDERS, RUN, at, extract, hold, make_process
 from watermarks.document import Watermark
-from watermarks.history import Change, Journal, Note
+from watermarks.history import ChangeKind, ChangeNote, Journal
 from watermarks.names import document_key
 from watermarks.operator import Operator
 from watermarks.stores.memory import MemoryStore
-from watermarks.testing import Fault, FaultyStore, ManualClock, Verb, on
+from watermarks.testing import FaultyStore, ManualClock, StoreFault, StoreOperation, script_faults
 
 Act = Callable[[Operator], Watermark]
 
@@ -33,13 +33,13 @@ class Files:
     """A lake of files whose names are all that counts, and the records of those that somebody removes."""
 
     standing_: set[str]
-    records: list[Cleaned] = field(default_factory=list[Cleaned])
+    records: list[RemovalRecord] = field(default_factory=list[RemovalRecord])
 
-    def standing(self, prefix: str) -> Mapping[str, tuple[int, str]]:
+    def list_files(self, prefix: str) -> Mapping[str, tuple[int, str]]:
         del prefix
         return dict.fromkeys(self.standing_, (1, "tag"))
 
-    def stray(self, prefix: str) -> Sequence[tuple[str, datetime]]:
+    def list_objects(self, prefix: str) -> Sequence[tuple[str, datetime]]:
         return [(record.key, record.at) for record in self.records if record.key.startswith(prefix)]
 
     def read(self, key: str) -> bytes:
@@ -49,7 +49,7 @@ class Files:
     def record(self, seconds: int, *names: str) -> None:
         """As a cleaner does before it looks at the marks once more."""
         moment, files = NOON + timedelta(seconds=seconds), dict.fromkeys(names, 1)
-        self.records.append(Cleaned(stream=ORDERS, at=moment, who="ben", why="old", nonce="n", files=files))
+        self.records.append(RemovalRecord(stream=ORDERS, at=moment, who="ben", why="old", nonce="n", files=files))
 
 
 class Desk:
@@ -59,16 +59,19 @@ class Desk:
         self.store = MemoryStore()
         self.journal = Journal(self.store, Watermark, clock=ManualClock())
         extraction = extract(self.journal, hold(make_process(self.store), self.journal), at(1, 1), at(2, 2))
-        links = [extraction.chain.required(batch) for batch in self.state.chain.ids(after=self.state.loaded.last)]
+        links = [
+            extraction.chain.require_link(batch)
+            for batch in self.state.required_extract_progress.batch_ids(after=self.state.load_progress.last_batch)
+        ]
         for link in links:
             self.commit(lambda state, link=link: state.with_landed(link, rows=3, run=RUN, at=NOON))  # type: ignore[misc]
         self.names = [name for link in links for name in link.files]
         self.files = Files(set(self.names))
-        self.person = Operator(journal=self.journal, who="ann", why="again")
+        self.person = Operator(journal=self.journal, author="ann", reason="again")
 
     @property
     def state(self) -> Watermark:
-        state = self.journal.newest(ORDERS.stem)
+        state = self.journal.read_newest(ORDERS.stem)
         assert state
         return state
 
@@ -81,22 +84,29 @@ class Desk:
             assert state
             return change(state)
 
-        self.journal.commit(ORDERS.stem, changed, Note(change=Change.LOAD, who="p1"))
+        self.journal.commit(ORDERS.stem, changed, ChangeNote(change=ChangeKind.LOAD, author="p1"))
 
     def lagging(self, act: Act) -> Watermark:
         """A change by a person whose document was never written, though its entry was."""
-        lost = FaultyStore(self.store, on(Verb.REPLACE, document_key(ORDERS.stem), Fault.DOWN))
+        lost = FaultyStore(
+            self.store, script_faults(StoreOperation.REPLACE, document_key(ORDERS.stem), StoreFault.DOWN)
+        )
         return act(replace(self.person, journal=Journal(lost, Watermark, clock=ManualClock())))
 
-    def preview(self, act: Act) -> Preview:
-        return preview(self.journal, self.files, ORDERS, self.person, act)
+    def preview(self, act: Act) -> ChangePreview:
+        return preview_change(self.journal, self.files, ORDERS, self.person, act)
 
-    def done(self, seen: Preview, act: Act) -> Watermark:
-        return done(seen, self.person, act)
+    def done(self, seen: ChangePreview, act: Act) -> Watermark:
+        return apply_change(seen, self.person, act)
 
 
 def positions(state: Watermark) -> tuple[object, ...]:
-    return state.chain.cursor, state.chain.generation, state.loaded.last, state.loaded.load_generation
+    return (
+        state.required_extract_progress.cursor,
+        state.required_extract_progress.generation,
+        state.load_progress.last_batch,
+        state.load_progress.load_generation,
+    )
 
 
 @pytest.mark.parametrize(
@@ -129,7 +139,7 @@ def test_files_that_go_before_the_answer_keep_the_change_from_being_made() -> No
     desk.files.record(60, desk.names[0])
     desk.files.standing_.discard(desk.names[0])
 
-    with pytest.raises(FilesGone, match="it was cleaned by ben"):
+    with pytest.raises(ReloadFilesMissing, match="it was cleaned by ben"):
         desk.done(seen, load_again)
 
     assert desk.state == before
@@ -148,13 +158,16 @@ def test_a_change_whose_files_go_while_it_is_made_is_taken_back(how: str) -> Non
             desk.files.record(60, desk.names[1])
         return made
 
-    with pytest.raises(FilesGone):
+    with pytest.raises(ReloadFilesMissing):
         desk.done(seen, meanwhile)
 
-    entry = desk.journal.entry(ORDERS.stem, desk.state.revision)
+    entry = desk.journal.read_entry(ORDERS.stem, desk.state.revision)
     assert entry is not None
-    assert (entry.note.change, entry.note.why.startswith("taken back: ")) == (Change.UNDO, True)
-    assert (desk.state.loaded.last, desk.state.set_at) == (before.loaded.last, before.revision + 2)
+    assert (entry.note.change, entry.note.reason.startswith("taken back: ")) == (ChangeKind.UNDO, True)
+    assert (desk.state.load_progress.last_batch, desk.state.last_manual_revision) == (
+        before.load_progress.last_batch,
+        before.revision + 2,
+    )
 
 
 def test_files_that_somebody_is_about_to_remove_count_as_gone() -> None:
@@ -163,7 +176,7 @@ def test_files_that_somebody_is_about_to_remove_count_as_gone() -> None:
     seen, before = desk.preview(load_again), desk.state
     desk.files.record(60, *desk.names)
 
-    with pytest.raises(FilesGone, match="it was cleaned by ben"):
+    with pytest.raises(ReloadFilesMissing, match="it was cleaned by ben"):
         desk.done(seen, load_again)
 
     assert desk.state == before
@@ -175,13 +188,13 @@ def test_files_that_a_cleaner_recorded_and_left_are_there() -> None:
 
     made = desk.done(desk.preview(load_again), load_again)
 
-    assert made.loaded.load_generation == 2
+    assert made.load_progress.load_generation == 2
 
 
 def test_what_another_person_did_since_is_not_taken_back() -> None:
     desk = Desk()
     seen = desk.preview(load_again)
-    ben = replace(desk.person, who="ben")
+    ben = replace(desk.person, author="ben")
 
     def meanwhile(person: Operator) -> Watermark:
         made = load_again(person)
@@ -190,11 +203,11 @@ def test_what_another_person_did_since_is_not_taken_back() -> None:
             ben.set_extracted(ORDERS, at(9))
         return made
 
-    with pytest.raises(FilesGone, match="could not be taken back"):
+    with pytest.raises(ReloadFilesMissing, match="could not be taken back"):
         desk.done(seen, meanwhile)
 
-    assert desk.state.chain.cursor == at(9)
-    assert desk.state.loaded.load_generation == 2
+    assert desk.state.required_extract_progress.cursor == at(9)
+    assert desk.state.load_progress.load_generation == 2
 
 
 def test_what_somebody_else_did_before_the_answer_is_told() -> None:

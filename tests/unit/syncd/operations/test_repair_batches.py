@@ -6,33 +6,33 @@ from typing import Any
 
 import pytest
 
-from syncd.cli.exit_codes import Exit, exit_for
-from syncd.datatypes.columns import Passage
-from syncd.datatypes.source_table import Index
-from syncd.errors import AnotherServer
-from syncd.extract.delete_batches import burial_of
-from syncd.extract.extract_pass import Outcome
+from syncd.cli.exit_codes import ExitCode, exit_code_for
+from syncd.datatypes.columns import ColumnMapping
+from syncd.datatypes.source_table import SourceIndex
+from syncd.errors import ServerChanged
+from syncd.extract.delete_batches import find_delete_manifest
+from syncd.extract.extract_pass import ExtractOutcome
 from syncd.lake.window_reads import Part
-from syncd.operations.repair_batches import Grave, MendingProducer, Repair, repair_of
+from syncd.operations.repair_batches import DeletedRowGroup, RepairPlan, RepairProducer, plan_repair
 from syncd.settings import Deletes, StreamSettings, TargetSettings
-from syncd.verify.result import Difference, Kind, Verdict
+from syncd.verify.result import ComparisonResult, Difference, DifferenceKind
 from tests.builders import NOON, ORDERS, RUN, at
 from tests.unit.syncd.extract.test_delete_batches import TABLE
 from tests.unit.syncd.extract.test_extract_pass import Bench
 from watermarks.batch import BatchId
-from watermarks.cursor import START, Cursor
-from watermarks.extraction import Chain
+from watermarks.cursor import START_CURSOR, Cursor
+from watermarks.extraction import BatchChain
 
 TARGET = TargetSettings(warehouse="redshift", schema="public", table="orders", deletes=Deletes.HARD)
 SETTINGS = StreamSettings(source="shop", database="shop", table="orders", target=TARGET)
 STAMPED = replace(
     TABLE,
-    indexes=(*TABLE.indexes, Index(name="update_at", columns=("update_at", "id"), unique=False, whole=True)),
+    indexes=(*TABLE.indexes, SourceIndex(name="update_at", columns=("update_at", "id"), unique=False, whole=True)),
 )
 
 
 def ghost(key: int, upto: Cursor) -> Difference:
-    return Difference(kind=Kind.GHOST, key={"id": key}, file_key={"id": key}, upto=upto)
+    return Difference(kind=DifferenceKind.GHOST, key={"id": key}, file_key={"id": key}, judged_mark=upto)
 
 
 def keys_of(*ids: int) -> tuple[Mapping[str, Any], ...]:
@@ -49,22 +49,32 @@ class Mended(Bench):
         self.written: dict[BatchId, Sequence[Mapping[str, Any]]] = {}
         assert self.once().error is None
 
-    def mend(self, repair: Repair) -> Outcome:
+    def mend(self, repair: RepairPlan) -> ExtractOutcome:
         run = self.run()
-        run._producer = MendingProducer(
-            inner=run._producer, source=self.shop, settings=self.settings, repair=repair, write=self.write
+        run._producer = RepairProducer(
+            executor=run._producer, source=self.shop, settings=self.settings, repair=repair, write=self.write
         )
-        return run.once(RUN)
+        return run.execute(RUN)
 
     def write(
-        self, keys: Sequence[Mapping[str, Any]], *, batch: BatchId, passages: Sequence[Passage]
+        self, keys: Sequence[Mapping[str, Any]], *, batch: BatchId, passages: Sequence[ColumnMapping]
     ) -> Sequence[Part]:
         self.written[batch] = keys
-        return (Part(key=f"data/keys-{batch}", etag="e", bytes=9, rows=len(keys), sha256="s", low=START, high=START),)
+        return (
+            Part(
+                key=f"data/keys-{batch}",
+                etag="e",
+                bytes=9,
+                rows=len(keys),
+                sha256="s",
+                low=START_CURSOR,
+                high=START_CURSOR,
+            ),
+        )
 
     def upto(self, batch: BatchId) -> Cursor:
-        plan = Chain(self.journal, ORDERS).plan(batch)
-        buried = burial_of(plan) if plan else None
+        plan = BatchChain(self.journal, ORDERS).read_plan(batch)
+        buried = find_delete_manifest(plan) if plan else None
         assert buried is not None
         assert buried.tombstones is not None
         return buried.tombstones.upto
@@ -74,26 +84,29 @@ def test_ghosts_of_one_bound_share_a_grave() -> None:
     """Whatever came back since stands above the bound of its ghost, though perhaps below that of another."""
     found = (ghost(7, at(0, 3)), ghost(8, at(300, 1)), ghost(9, at(0, 3)))
 
-    repair = repair_of(Verdict(differences=found, mark=at(0, 3)), SETTINGS, at=NOON)
+    repair = plan_repair(ComparisonResult(differences=found, mark=at(0, 3)), SETTINGS, compared_at=NOON)
 
-    assert repair.graves == (Grave(keys=keys_of(7, 9), upto=at(0)), Grave(keys=keys_of(8), upto=at(300)))
-    assert repair.gone == 3
+    assert repair.deleted_groups == (
+        DeletedRowGroup(keys=keys_of(7, 9), upto=at(0)),
+        DeletedRowGroup(keys=keys_of(8), upto=at(300)),
+    )
+    assert repair.deleted_count == 3
 
 
 def test_a_table_that_is_read_by_its_key_has_no_stamps_to_bound_ghosts_by() -> None:
     by_key = replace(SETTINGS, cursor="id")
-    found = (ghost(7, Cursor.of(9)), ghost(8, Cursor.of(12)))
+    found = (ghost(7, Cursor.from_values(9)), ghost(8, Cursor.from_values(12)))
 
-    repair = repair_of(Verdict(differences=found, mark=Cursor.of(9)), by_key, at=NOON)
+    repair = plan_repair(ComparisonResult(differences=found, mark=Cursor.from_values(9)), by_key, compared_at=NOON)
 
-    assert repair.graves == (Grave(keys=keys_of(7, 8), upto=START),)
+    assert repair.deleted_groups == (DeletedRowGroup(keys=keys_of(7, 8), upto=START_CURSOR),)
 
 
 def test_each_grave_becomes_a_batch_with_its_own_bound() -> None:
     stream = Mended()
-    graves = (Grave(keys=keys_of(7, 9), upto=at(0)), Grave(keys=keys_of(8), upto=at(300)))
+    graves = (DeletedRowGroup(keys=keys_of(7, 9), upto=at(0)), DeletedRowGroup(keys=keys_of(8), upto=at(300)))
 
-    outcome = stream.mend(Repair(graves=graves, at=NOON))
+    outcome = stream.mend(RepairPlan(deleted_groups=graves, compared_at=NOON))
 
     assert (outcome.error, outcome.batches, outcome.rows) == (None, 2, 3)
     assert stream.written == {BatchId(1, 2): keys_of(7, 9), BatchId(1, 3): keys_of(8)}
@@ -101,13 +114,13 @@ def test_each_grave_becomes_a_batch_with_its_own_bound() -> None:
 
 
 REPAIRS = [
-    Repair(keys=(Cursor.of(7),), at=NOON),
-    Repair(graves=(Grave(keys=keys_of(7), upto=at(0)),), at=NOON),
+    RepairPlan(reread_keys=(Cursor.from_values(7),), compared_at=NOON),
+    RepairPlan(deleted_groups=(DeletedRowGroup(keys=keys_of(7), upto=at(0)),), compared_at=NOON),
 ]
 
 
 @pytest.mark.parametrize("repair", REPAIRS, ids=["read again", "buried"])
-def test_before_the_stream_has_read_another_servers_time_again_nothing_is_mended(repair: Repair) -> None:
+def test_before_the_stream_has_read_another_servers_time_again_nothing_is_mended(repair: RepairPlan) -> None:
     """The newest link is all that tells that another server answers, where nobody keeps notes of it."""
     stream = Mended()
     stream.shop.identity = "server-2"
@@ -115,11 +128,11 @@ def test_before_the_stream_has_read_another_servers_time_again_nothing_is_mended
 
     outcome = stream.mend(repair)
 
-    assert isinstance(outcome.error, AnotherServer)
-    assert exit_for(outcome.error) is Exit.SOURCE
+    assert isinstance(outcome.error, ServerChanged)
+    assert exit_code_for(outcome.error) is ExitCode.SOURCE
     assert "syncd run -t shop.orders" in outcome.error.hint
     assert list(stream.store.list("")) == before
-    assert stream.state().chain.source_identity == "server-1"
+    assert stream.state().required_extract_progress.source_identity == "server-1"
 
 
 def test_a_server_that_takes_over_during_a_repair_stays_a_stranger() -> None:
@@ -129,8 +142,8 @@ def test_a_server_that_takes_over_during_a_repair_stays_a_stranger() -> None:
         stream.shop.identity = "server-2"
 
     stream.reader.meanwhile = moved
-    outcome = stream.mend(replace(REPAIRS[1], keys=REPAIRS[0].keys))
+    outcome = stream.mend(replace(REPAIRS[1], reread_keys=REPAIRS[0].reread_keys))
 
-    assert isinstance(outcome.error, AnotherServer)
+    assert isinstance(outcome.error, ServerChanged)
     assert (outcome.batches, stream.written) == (1, {})
-    assert stream.state().chain.source_identity == "server-1"
+    assert stream.state().required_extract_progress.source_identity == "server-1"

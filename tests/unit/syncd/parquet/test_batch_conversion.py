@@ -7,36 +7,38 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from syncd.datatypes.columns import Passage, Policies, Policy
-from syncd.datatypes.source_table import Column, Table
+from syncd.datatypes.columns import ColumnMapping, Policies, Policy
+from syncd.datatypes.source_table import SourceColumn, SourceTable
 from syncd.errors import ValueRefused
-from syncd.parquet.batch_conversion import REASON, Conversion, Converted, file_schema
-from syncd.parquet.column_values import TRAVELS, make
+from syncd.parquet.batch_conversion import REASON_COLUMN, Conversion, Converted, file_schema
+from syncd.parquet.column_values import SOURCE_ARROW_TYPES, make_typed_column
 from syncd.settings import StreamSettings
-from syncd.tables.column_mapping import passages
+from syncd.tables.column_mapping import map_columns
 
 
-def column(name: str, column_type: str, *, boolean: bool = False, **more: Any) -> Passage:
+def column(name: str, column_type: str, *, boolean: bool = False, **more: Any) -> ColumnMapping:
     data_type = column_type.partition("(")[0].split()[0]
-    only = Column(name=name, data_type=data_type, column_type=column_type, **more)
-    table = Table(database="shop", name="t", kind="BASE TABLE", engine="InnoDB", columns=(only,), indexes=())
+    only = SourceColumn(name=name, data_type=data_type, column_type=column_type, **more)
+    table = SourceTable(database="shop", name="t", kind="BASE TABLE", engine="InnoDB", columns=(only,), indexes=())
     settings = StreamSettings(source="main", database="shop", table="t", boolean=(name,) if boolean else ())
-    return passages(table, settings)[0]
+    return map_columns(table, settings)[0]
 
 
-def text(name: str = "c", length: int = 40_000) -> Passage:
+def text(name: str = "c", length: int = 40_000) -> ColumnMapping:
     return column(name, "varchar", length=length, charset="utf8mb4")
 
 
 ID = column("id", "bigint(20)")
 
 
-def batch(**columns: tuple[Passage, Sequence[Any]]) -> pa.RecordBatch:
-    arrays = [pa.array(values, TRAVELS[way.travel]) for way, values in columns.values()]
+def batch(**columns: tuple[ColumnMapping, Sequence[Any]]) -> pa.RecordBatch:
+    arrays = [pa.array(values, SOURCE_ARROW_TYPES[way.travel]) for way, values in columns.values()]
     return pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
 
-def converted(way: Passage, values: Sequence[Any], *, keys: frozenset[str] = frozenset(), **given: Policy) -> Converted:
+def converted(
+    way: ColumnMapping, values: Sequence[Any], *, keys: frozenset[str] = frozenset(), **given: Policy
+) -> Converted:
     """One column beside an id that counts from 1."""
     travelled = batch(id=(ID, range(1, len(values) + 1)), **{way.name: (way, values)})
     return Conversion((ID, way), Policies(**given), keys).convert(travelled)
@@ -44,7 +46,7 @@ def converted(way: Passage, values: Sequence[Any], *, keys: frozenset[str] = fro
 
 def reasons(done: Converted) -> dict[int, str]:
     assert done.refused is not None
-    return dict(zip(done.refused["id"].to_pylist(), done.refused[REASON].to_pylist(), strict=True))
+    return dict(zip(done.refused["id"].to_pylist(), done.refused[REASON_COLUMN].to_pylist(), strict=True))
 
 
 @pytest.mark.parametrize(
@@ -82,7 +84,7 @@ def reasons(done: Converted) -> dict[int, str]:
     ],
     ids=str,
 )
-def test_value_becomes_exactly_what_it_was(way: Passage, given: list[Any], made: list[Any]) -> None:
+def test_value_becomes_exactly_what_it_was(way: ColumnMapping, given: list[Any], made: list[Any]) -> None:
     done = converted(way, given)
 
     assert done.batch["c"].to_pylist() == made
@@ -131,7 +133,7 @@ def test_zero_dates_are_null_and_counted() -> None:
 def test_zero_dates_in_quarantine_keep_what_they_were() -> None:
     done = converted(column("c", "datetime"), DATES, zero_dates=Policy.QUARANTINE)
 
-    assert done.batch["id"].to_pylist() == done.travelled["id"].to_pylist() == [4, 5]
+    assert done.batch["id"].to_pylist() == done.source_batch["id"].to_pylist() == [4, 5]
     assert done.refused is not None
     assert done.refused["c"].to_pylist() == DATES[:3]
     assert reasons(done) == dict.fromkeys((1, 2, 3), "c: zero_dates")
@@ -159,7 +161,7 @@ def test_policy_fail_names_column_trouble_and_row() -> None:
     ],
     ids=str,
 )
-def test_value_beyond_its_target_is_refused_and_its_row_alone(way: Passage, values: list[Any]) -> None:
+def test_value_beyond_its_target_is_refused_and_its_row_alone(way: ColumnMapping, values: list[Any]) -> None:
     done = converted(way, values)
 
     assert done.batch["id"].to_pylist() == [2]
@@ -206,10 +208,10 @@ def test_a_nul_character_stops_the_stream_unless_told_otherwise() -> None:
 def test_a_slice_is_searched_for_nul_characters_within_its_own_rows() -> None:
     whole = pa.array([b"a\0", b"b", b"c", b"\0d"], pa.binary())
 
-    made = make(text(), whole.slice(1, 2))
+    made = make_typed_column(text(), whole.slice(1, 2))
 
     assert (made.array.to_pylist(), made.troubles) == (["b", "c"], ())
-    assert make(text(), whole.slice(2, 2)).array.to_pylist() == ["c", None]
+    assert make_typed_column(text(), whole.slice(2, 2)).array.to_pylist() == ["c", None]
 
 
 def test_text_is_measured_in_bytes() -> None:
@@ -269,7 +271,7 @@ def test_fields_without_a_passage_are_kept_for_the_check_and_not_written() -> No
 
     done = Conversion((ID,)).convert(travelled)
 
-    assert (done.batch.schema.names, done.travelled.schema.names) == (["id"], ["id", "order_1"])
+    assert (done.batch.schema.names, done.source_batch.schema.names) == (["id"], ["id", "order_1"])
 
 
 def test_conversion_reaches_a_task() -> None:

@@ -6,25 +6,25 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from syncd.datatypes.columns import Meaning, Passage, Physical
-from syncd.datatypes.source_table import Column, Table
+from syncd.datatypes.columns import ColumnMapping, LogicalType, PhysicalType
+from syncd.datatypes.source_table import SourceColumn, SourceTable
 from syncd.datatypes.types_page import EXAMPLES
-from syncd.parquet.batch_conversion import REASON, Conversion, file_schema, refused_schema
+from syncd.parquet.batch_conversion import REASON_COLUMN, Conversion, file_schema, refused_schema
 from syncd.parquet.part_writer import PartWriter
-from syncd.parquet.window_check import Span
+from syncd.parquet.window_check import PositionSpan
 from syncd.settings import StreamSettings
-from syncd.tables.column_mapping import passages
-from watermarks.cursor import START, Cursor
+from syncd.tables.column_mapping import map_columns
+from watermarks.cursor import START_CURSOR, Cursor
 
 
-def ways(*columns: Column) -> tuple[Passage, ...]:
-    table = Table(database="shop", name="t", kind="BASE TABLE", engine="InnoDB", columns=columns, indexes=())
-    return passages(table, StreamSettings(source="main", database="shop", table="t"))
+def ways(*columns: SourceColumn) -> tuple[ColumnMapping, ...]:
+    table = SourceTable(database="shop", name="t", kind="BASE TABLE", engine="InnoDB", columns=columns, indexes=())
+    return map_columns(table, StreamSettings(source="main", database="shop", table="t"))
 
 
-ID = Column(name="id", data_type="bigint", column_type="bigint(20)")
-NAME = Column(name="Name", data_type="varchar", column_type="varchar(99)", length=99, charset="utf8mb4")
-BLOB = Column(name="raw", data_type="blob", column_type="blob", octets=65_535)
+ID = SourceColumn(name="id", data_type="bigint", column_type="bigint(20)")
+NAME = SourceColumn(name="Name", data_type="varchar", column_type="varchar(99)", length=99, charset="utf8mb4")
+BLOB = SourceColumn(name="raw", data_type="blob", column_type="blob", octets=65_535)
 
 
 def people(first: int, count: int) -> pa.RecordBatch:
@@ -37,7 +37,7 @@ def people(first: int, count: int) -> pa.RecordBatch:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda column: column.column_type)
-def test_file_has_the_physical_type_of_the_table(example: Column) -> None:
+def test_file_has_the_physical_type_of_the_table(example: SourceColumn) -> None:
     (way,) = ways(example)
     sink = io.BytesIO()
     writer = PartWriter(sink, (way,), batch=1_000000000042)
@@ -49,13 +49,13 @@ def test_file_has_the_physical_type_of_the_table(example: Column) -> None:
     assert leaf.physical_type == way.parquet.physical
     assert leaf.converted_type == way.parquet.meaning
     assert leaf.max_definition_level == 1
-    if way.parquet.physical is Physical.FIXED:
+    if way.parquet.physical is PhysicalType.FIXED:
         assert (leaf.precision, leaf.scale, leaf.length) == (
             way.parquet.precision,
             way.parquet.scale,
             way.parquet.length,
         )
-    if way.parquet.meaning is Meaning.TIMESTAMP_MICROS:
+    if way.parquet.meaning is LogicalType.TIMESTAMP_MICROS:
         assert "isAdjustedToUTC=true" in str(leaf.logical_type)
 
 
@@ -76,14 +76,14 @@ def test_file_is_of_the_oldest_format_with_encodings_that_every_reader_knows() -
 def test_writer_tells_all_that_a_manifest_wants() -> None:
     sink = io.BytesIO()
     writer = PartWriter(sink, ways(ID, NAME, BLOB), batch=1_000000000042)
-    writer.write(people(0, 5), Span(Cursor.of(0), Cursor.of(4)))
-    writer.write(people(5, 3), Span(Cursor.of(5), Cursor.of(7)))
+    writer.write(people(0, 5), PositionSpan(Cursor.from_values(0), Cursor.from_values(4)))
+    writer.write(people(5, 3), PositionSpan(Cursor.from_values(5), Cursor.from_values(7)))
 
     written = writer.close()
 
     assert (written.rows, written.bytes) == (8, len(sink.getvalue()))
     assert written.sha256 == hashlib.sha256(sink.getvalue()).hexdigest()
-    assert (written.low, written.high) == (Cursor.of(0), Cursor.of(7))
+    assert (written.low, written.high) == (Cursor.from_values(0), Cursor.from_values(7))
     assert written.widths == {"name": 8}
 
 
@@ -117,7 +117,7 @@ def test_part_without_rows_is_a_file_without_rows() -> None:
 
     written = PartWriter(sink, ways(ID), batch=1_000000000042).close()
 
-    assert (written.rows, written.low, written.high) == (0, START, START)
+    assert (written.rows, written.low, written.high) == (0, START_CURSOR, START_CURSOR)
     assert pq.read_table(io.BytesIO(sink.getvalue())).num_rows == 0
 
 
@@ -133,7 +133,7 @@ def test_refused_rows_have_a_file_of_their_own() -> None:
 
     read = pq.read_table(io.BytesIO(sink.getvalue()))
     assert read.schema == refused_schema((way,))
-    assert read.to_pylist() == [{"name": b"x" * 500, REASON: "Name: oversize"}]
+    assert read.to_pylist() == [{"name": b"x" * 500, REASON_COLUMN: "Name: oversize"}]
 
 
 class Fragile:

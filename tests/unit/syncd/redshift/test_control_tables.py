@@ -1,6 +1,6 @@
 import pytest
 
-from syncd.redshift.control_tables import Controls, Ledgers
+from syncd.redshift.control_tables import ControlTables, LedgerTables
 from watermarks.names import StreamName
 
 STREAM = StreamName(source="shop", database="shop", table="orders")
@@ -9,13 +9,13 @@ OWN = "syncd_ledger_d9510135dbd0e9e7"
 SERIALIZABLE, SNAPSHOT = "Serializable", "Snapshot Isolation"
 
 
-def of_stream(level: str, *names: str) -> Controls:
-    return Ledgers.told("public", level=level, names=names).of_stream(STREAM, lake=LAKE)
+def of_stream(level: str, *names: str) -> ControlTables:
+    return LedgerTables.from_answers("public", level=level, names=names).for_stream(STREAM, lake=LAKE)
 
 
 def test_whoever_makes_controls_has_to_say_which_ledger_the_stream_has() -> None:
     with pytest.raises(TypeError, match="apart"):
-        Controls(lake=LAKE, stream=STREAM, schema="public")  # type: ignore[call-arg]  # that is the point
+        ControlTables(lake=LAKE, stream=STREAM, schema="public")  # type: ignore[call-arg]  # that is the point
 
 
 def test_the_name_of_a_ledger_never_changes() -> None:
@@ -42,6 +42,8 @@ def test_a_stream_has_its_own_where_the_database_is_serializable_or_was(
 
 
 def test_what_is_only_called_nearly_so_is_no_ledger() -> None:
-    ledgers = Ledgers.told("etl", level=SNAPSHOT, names=["syncd_ledger_backup", f"{OWN}_old", "syncd_ledgers", OWN])
+    ledgers = LedgerTables.from_answers(
+        "etl", level=SNAPSHOT, names=["syncd_ledger_backup", f"{OWN}_old", "syncd_ledgers", OWN]
+    )
 
     assert [str(table) for table in ledgers.tables] == ["etl.syncd_ledger", f"etl.{OWN}"]

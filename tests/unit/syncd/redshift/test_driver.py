@@ -5,29 +5,29 @@ from collections.abc import Iterator
 
 import pytest
 
-from syncd.redshift.driver import LONGEST_MESSAGE, LineLost, Wire
+from syncd.redshift.driver import MAX_MESSAGE_BYTES, ConnectionEnded, DriverSocket
 
 
 @pytest.fixture
-def ends() -> Iterator[tuple[Wire, socket.socket]]:
+def ends() -> Iterator[tuple[DriverSocket, socket.socket]]:
     near, far = socket.socketpair()
-    wire = Wire(near)
+    wire = DriverSocket(near)
     yield wire, far
     wire.close()
     far.close()
 
 
 @pytest.mark.parametrize("sent", [b"", b"C", b"COMMI"])
-def test_a_line_that_ends_in_the_middle_is_lost(ends: tuple[Wire, socket.socket], sent: bytes) -> None:
+def test_a_line_that_ends_in_the_middle_is_lost(ends: tuple[DriverSocket, socket.socket], sent: bytes) -> None:
     wire, far = ends
     far.sendall(sent)
     far.close()
 
-    with pytest.raises(LineLost, match="ended the connection"):
+    with pytest.raises(ConnectionEnded, match="ended the connection"):
         wire.read(6)
 
 
-def test_what_comes_in_pieces_is_read_whole(ends: tuple[Wire, socket.socket]) -> None:
+def test_what_comes_in_pieces_is_read_whole(ends: tuple[DriverSocket, socket.socket]) -> None:
     wire, far = ends
     for piece in (b"COM", b"MIT"):
         far.sendall(piece)
@@ -35,15 +35,15 @@ def test_what_comes_in_pieces_is_read_whole(ends: tuple[Wire, socket.socket]) ->
     assert wire.read(6) == b"COMMIT"
 
 
-@pytest.mark.parametrize("size", [-1, LONGEST_MESSAGE + 1])
-def test_a_length_that_cannot_be_is_not_waited_for(ends: tuple[Wire, socket.socket], size: int) -> None:
-    with pytest.raises(LineLost, match="not how Redshift speaks"):
+@pytest.mark.parametrize("size", [-1, MAX_MESSAGE_BYTES + 1])
+def test_a_length_that_cannot_be_is_not_waited_for(ends: tuple[DriverSocket, socket.socket], size: int) -> None:
+    with pytest.raises(ConnectionEnded, match="not how Redshift speaks"):
         ends[0].read(size)
 
 
-def test_a_line_that_is_shut_wakes_whoever_reads(ends: tuple[Wire, socket.socket]) -> None:
+def test_a_line_that_is_shut_wakes_whoever_reads(ends: tuple[DriverSocket, socket.socket]) -> None:
     wire, _ = ends
-    wire.shut()
+    wire.end_connection()
 
-    with pytest.raises(LineLost):
+    with pytest.raises(ConnectionEnded):
         wire.read(1)

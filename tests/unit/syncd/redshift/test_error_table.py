@@ -9,13 +9,20 @@ from typing import Any
 import pytest
 from redshift_connector import error as driver_errors
 
-from syncd.errors import Collided, CommitUnknown, FileRefused, RowRefused, WarehouseDown, WarehouseUnfit
+from syncd.errors import CommitUnknown, FileRefused, RowRefused, TransactionConflict, WarehouseDown, WarehouseUnfit
 from syncd.redshift import session as session_module
-from syncd.redshift.error_table import Refusal, Site, key_of, masked, meaning_of, refused
-from syncd.redshift.session import Session
+from syncd.redshift.error_table import (
+    ServerError,
+    SessionAddress,
+    classify_error,
+    map_server_error,
+    mask_secrets,
+    object_key,
+)
+from syncd.redshift.session import WarehouseSession
 from watermarks.errors import HintedError
 
-SITE = Site(host="cluster", port=5439, database="dev", user="loader")
+SITE = SessionAddress(host="cluster", port=5439, database="dev", user="loader")
 FILE = "https://s3.eu-west-1.amazonaws.com/acme-lake/syncd/data/shop.orders/0-1/0-ab.parquet"
 
 
@@ -41,24 +48,30 @@ def told(message: str, detail: str = "", state: str = "XX000") -> dict[str, str]
 SCHEMA = f"File '{FILE}' has an incompatible Parquet schema for column 's3://acme-lake/syncd/da"
 KNOWN: tuple[tuple[dict[str, str], type[HintedError]], ...] = (
     # The transaction again.
-    (told("1023", "Serializable isolation violation on table in Redshift"), Collided),
+    (told("1023", "Serializable isolation violation on table in Redshift"), TransactionConflict),
     (
         told("1023", "Serializable isolation violation on table - 14411, transactions forming the cycle are: 1, 2"),
-        Collided,
+        TransactionConflict,
     ),
-    (told("Relation does not exist", block(1018, "Relation does not exist", "1018")), Collided),
-    (told("deadlock detected", state="40P01"), Collided),
-    (told("deadlock detected"), Collided),
-    (told("Query (150) canceled on user's request", state="57014"), Collided),
-    (told("Query (150) cancelled on user's request"), Collided),
-    (told("terminating connection due to administrator command", state="57P01"), Collided),
-    (told("Spectrum Scan Error: Retries exceeded", block(15001, "Retries exceeded")), Collided),
-    (told("Spectrum Scan Error", block(15001, "No more data to read")), Collided),
-    (told("S3ServiceException:Please reduce your request rate.,Status 503,Error SlowDown", block(8001, "")), Collided),
-    (told("current transaction is aborted, commands ignored until end of transaction block", state="25P02"), Collided),
-    (told('relation "orders" already exists', state="42P07"), Collided),
-    (told("could not open relation with OID 12345"), Collided),
-    (told("cached plan must not change result type", state="34510"), Collided),
+    (told("Relation does not exist", block(1018, "Relation does not exist", "1018")), TransactionConflict),
+    (told("deadlock detected", state="40P01"), TransactionConflict),
+    (told("deadlock detected"), TransactionConflict),
+    (told("Query (150) canceled on user's request", state="57014"), TransactionConflict),
+    (told("Query (150) cancelled on user's request"), TransactionConflict),
+    (told("terminating connection due to administrator command", state="57P01"), TransactionConflict),
+    (told("Spectrum Scan Error: Retries exceeded", block(15001, "Retries exceeded")), TransactionConflict),
+    (told("Spectrum Scan Error", block(15001, "No more data to read")), TransactionConflict),
+    (
+        told("S3ServiceException:Please reduce your request rate.,Status 503,Error SlowDown", block(8001, "")),
+        TransactionConflict,
+    ),
+    (
+        told("current transaction is aborted, commands ignored until end of transaction block", state="25P02"),
+        TransactionConflict,
+    ),
+    (told('relation "orders" already exists', state="42P07"), TransactionConflict),
+    (told("could not open relation with OID 12345"), TransactionConflict),
+    (told("cached plan must not change result type", state="34510"), TransactionConflict),
     # Wait.
     (told("Disk Full", block(1016, "node: 0", "Disk Full")), WarehouseDown),
     (told("too many connections for user", state="53300"), WarehouseDown),
@@ -138,7 +151,7 @@ KNOWN: tuple[tuple[dict[str, str], type[HintedError]], ...] = (
     ("fields", "means"), KNOWN, ids=lambda found: found.get("M") if isinstance(found, dict) else ""
 )
 def test_every_known_error_means_one_thing(fields: dict[str, str], means: type[HintedError]) -> None:
-    assert type(refused(fields, SITE)) is means
+    assert type(map_server_error(fields, SITE)) is means
 
 
 @pytest.mark.parametrize(
@@ -156,21 +169,24 @@ def test_every_known_error_means_one_thing(fields: dict[str, str], means: type[H
     ],
 )
 def test_what_a_person_mends_is_told_as_a_line_to_paste(fields: dict[str, str], hint: str) -> None:
-    assert hint in refused(fields, SITE).hint
+    assert hint in map_server_error(fields, SITE).hint
 
 
 def test_users_of_iam_are_quoted_in_what_is_pasted() -> None:
-    site = Site(host="c", port=1, database="dev", user="IAM:bob")
+    site = SessionAddress(host="c", port=1, database="dev", user="IAM:bob")
 
-    assert 'TO "IAM:bob";' in refused(told("permission denied for schema shop"), site).hint
+    assert 'TO "IAM:bob";' in map_server_error(told("permission denied for schema shop"), site).hint
 
 
 @pytest.mark.parametrize("name", ["deadlock", "access denied", "disk full", "slowdown", "1023"])
 def test_a_file_called_after_an_error_is_none(name: str) -> None:
     context = f"File not found: https://s3.r.amazonaws.com/b/{name.replace(' ', '%20')}/x.parquet"
 
-    assert meaning_of(Refusal.of(told("Spectrum Scan Error", block(15007, context)))) is FileRefused
-    assert meaning_of(Refusal.of(told(f'relation "{name}" does not exist', state="42P01"))) is WarehouseUnfit
+    assert classify_error(ServerError.from_fields(told("Spectrum Scan Error", block(15007, context)))) is FileRefused
+    assert (
+        classify_error(ServerError.from_fields(told(f'relation "{name}" does not exist', state="42P01")))
+        is WarehouseUnfit
+    )
 
 
 def test_a_value_too_wide_names_file_column_and_both_sizes() -> None:
@@ -178,14 +194,14 @@ def test_a_value_too_wide_names_file_column_and_both_sizes() -> None:
         "The length of the data column note is longer than the length defined in the table."
         f" Table: 65535, Data: 70000, File name: {FILE}"
     )
-    error = refused(told("Spectrum Scan Error", block(15007, context)), SITE, sql="COPY x FROM ...")
+    error = map_server_error(told("Spectrum Scan Error", block(15007, context)), SITE, sql="COPY x FROM ...")
 
     assert error.facts["file"] == "syncd/data/shop.orders/0-1/0-ab.parquet"
     assert (error.facts["column"], error.facts["size"], error.facts["width"]) == ("note", 70000, 65535)
 
 
 def test_a_name_that_the_server_cut_is_told_as_none() -> None:
-    error = refused(told("Spectrum Scan Error", block(15007, SCHEMA.replace(".parquet'", ""))), SITE)
+    error = map_server_error(told("Spectrum Scan Error", block(15007, SCHEMA.replace(".parquet'", ""))), SITE)
 
     assert "file" not in error.facts
     assert "column" not in error.facts
@@ -200,7 +216,7 @@ def test_a_name_that_the_server_cut_is_told_as_none() -> None:
     ],
 )
 def test_addresses_of_files_become_keys(address: str, key: str) -> None:
-    assert key_of(address) == key
+    assert object_key(address) == key
 
 
 SECRET = "wJalrXUtnFEMI/K7MDENG"
@@ -215,14 +231,14 @@ SECRET = "wJalrXUtnFEMI/K7MDENG"
 )
 def test_no_secret_of_a_copy_is_in_what_is_told(sql: str) -> None:
     for message in (f'syntax error at or near "{SECRET}"', sql, f"'{SECRET}' tokentoken AKIAIOSFODNN7"):
-        error = refused(told(message, state="42601"), SITE, sql=sql)
+        error = map_server_error(told(message, state="42601"), SITE, sql=sql)
 
         shown = error.message + error.hint + str(error.facts)
         assert not any(secret in shown for secret in (SECRET, "tokentoken", "AKIAIOSFODNN7"))
 
 
 def test_signatures_of_addresses_are_masked() -> None:
-    assert "sig" not in masked("https://s3.r.amazonaws.com/b/k?X-Amz-Signature=sig&X-Amz-Security-Token=sig2")
+    assert "sig" not in mask_secrets("https://s3.r.amazonaws.com/b/k?X-Amz-Signature=sig&X-Amz-Security-Token=sig2")
 
 
 class Broken:
@@ -255,8 +271,8 @@ class Loose:
     def close(self) -> None: ...
 
 
-def session_with(error: BaseException) -> Session:
-    return Session(Broken(error), Loose(), site=SITE, silence=timedelta(seconds=5))  # type: ignore[arg-type]
+def session_with(error: BaseException) -> WarehouseSession:
+    return WarehouseSession(Broken(error), Loose(), address=SITE, silence=timedelta(seconds=5))  # type: ignore[arg-type]
 
 
 def every_error_of_the_driver() -> Iterator[type[Exception]]:
@@ -277,7 +293,7 @@ def test_every_error_of_the_driver_is_mapped_by_what_it_holds(kind: type[Excepti
         session = session_with(error)
         with pytest.raises(HintedError) as caught:
             session.run("select 1")
-        assert (type(caught.value), session.alive) == (means, lives)
+        assert (type(caught.value), session.is_alive) == (means, lives)
 
 
 STRANGE = (
@@ -297,12 +313,12 @@ def test_what_is_no_answer_ends_the_session(error: Exception) -> None:
     session = session_with(error)
     with pytest.raises(WarehouseDown):
         session.run("select 1")
-    assert not session.alive
+    assert not session.is_alive
 
     session = session_with(error)
     with pytest.raises(CommitUnknown):
         session.commit()
-    assert not session.alive
+    assert not session.is_alive
 
 
 def test_a_fault_of_ours_passes_for_nothing_else() -> None:
@@ -311,8 +327,8 @@ def test_a_fault_of_ours_passes_for_nothing_else() -> None:
     with pytest.raises(TypeError):
         session.run("select 1")
 
-    assert not session.alive
+    assert not session.is_alive
 
 
 def test_what_the_driver_lets_through_is_all_that_is_caught() -> None:
-    assert driver_errors.Error in session_module._FOREIGN
+    assert driver_errors.Error in session_module._DRIVER_ERRORS

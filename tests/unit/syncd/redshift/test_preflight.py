@@ -4,8 +4,8 @@ from typing import Any, cast
 
 import pytest
 
-from syncd.ports.preflight import Sheet, Side, State
-from syncd.redshift.preflight import look_at_case
+from syncd.ports.preflight import CheckedSide, CheckSheet, CheckStatus
+from syncd.redshift.preflight import check_collation
 
 
 class Database:
@@ -21,11 +21,11 @@ class Database:
         return [] if self.tells_case else [("a",)]
 
 
-@pytest.mark.parametrize(("tells_case", "state"), [(True, State.PASS), (False, State.FAIL)])
-def test_a_database_that_compares_texts_without_their_case_is_found(tells_case: bool, state: State) -> None:  # noqa: FBT001  # a parameter
-    sheet = Sheet(side=Side.WAREHOUSE)
+@pytest.mark.parametrize(("tells_case", "state"), [(True, CheckStatus.PASS), (False, CheckStatus.FAIL)])
+def test_a_database_that_compares_texts_without_their_case_is_found(tells_case: bool, state: CheckStatus) -> None:  # noqa: FBT001  # a parameter
+    sheet = CheckSheet(side=CheckedSide.WAREHOUSE)
 
-    look_at_case(cast("Any", Database(tells_case=tells_case)), sheet)
+    check_collation(cast("Any", Database(tells_case=tells_case)), sheet)
 
-    [finding] = sheet.findings
-    assert (finding.check, finding.state) == ("collation", state)
+    [finding] = sheet.results
+    assert (finding.check, finding.status) == ("collation", state)

@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from syncd.datatypes.source_table import Column, Table
+from syncd.datatypes.source_table import SourceColumn, SourceTable
 from syncd.errors import SchemaDrift
 from syncd.lake.manifest import Manifest
-from syncd.lake.quarantine import replay_fields
-from syncd.redshift.casts import cast
+from syncd.lake.quarantine import replay_plan_fields
+from syncd.redshift.casts import cast_sql
 from syncd.redshift.column_types import TargetType
-from syncd.redshift.ddl_preview import ddl_for
+from syncd.redshift.ddl_preview import preview_ddl
 from syncd.redshift.quoting import TableRef
-from syncd.redshift.target_table import Found, FoundColumn, create_statements
+from syncd.redshift.target_table import ExistingColumn, ExistingTable, create_table_statements
 from syncd.settings import Mode, StreamSettings, TargetSettings
-from syncd.tables.column_mapping import passages
+from syncd.tables.column_mapping import map_columns
 from watermarks.batch import BatchId
 
 TABLE = TableRef(schema="public", name="orders")
@@ -35,7 +35,7 @@ TABLE = TableRef(schema="public", name="orders")
 def test_whoever_may_read_is_named_whatever_the_name(whom: str, said: str) -> None:
     settings = TargetSettings(warehouse="redshift", schema="public", table="orders", grants=(whom,))
 
-    *_, statement = create_statements(TABLE, (), settings, about="")
+    *_, statement = create_table_statements(TABLE, (), settings, comment="")
 
     assert statement == f'GRANT SELECT ON "public"."orders" TO {said}'
 
@@ -52,31 +52,33 @@ def test_whoever_may_read_is_named_whatever_the_name(whom: str, said: str) -> No
     ],
 )
 def test_a_value_of_another_type_is_converted_and_never_cut(was: str, to: str, said: str) -> None:
-    assert cast("v", TargetType.of_text(was), TargetType.of_text(to)) == said
+    assert cast_sql("v", TargetType.from_text(was), TargetType.from_text(to)) == said
 
 
-WAS = Column(name="amount", data_type="int", column_type="int", precision=10, scale=0)
-IS = Column(name="amount", data_type="varchar", column_type="varchar(9)", length=9, octets=36, charset="utf8mb4")
+WAS = SourceColumn(name="amount", data_type="int", column_type="int", precision=10, scale=0)
+IS = SourceColumn(name="amount", data_type="varchar", column_type="varchar(9)", length=9, octets=36, charset="utf8mb4")
 STREAM = StreamSettings(source="shop", database="shop", table="orders")
-STANDS = Found(columns={"amount": FoundColumn(type=TargetType.of_text("varchar(36)"))})
+STANDS = ExistingTable(columns={"amount": ExistingColumn(type=TargetType.from_text("varchar(36)"))})
 SETTINGS = TargetSettings(warehouse="redshift", schema="public", table="orders", notes=())
 
 
-def manifest(column: Column, **more: Any) -> Manifest:
-    table = Table(database="shop", name="orders", kind="BASE TABLE", engine="InnoDB", columns=(column,), indexes=())
-    return Manifest(schema="", passages=passages(table, STREAM), parts=(), **more)
+def manifest(column: SourceColumn, **more: Any) -> Manifest:
+    table = SourceTable(
+        database="shop", name="orders", kind="BASE TABLE", engine="InnoDB", columns=(column,), indexes=()
+    )
+    return Manifest(schema="", columns=map_columns(table, STREAM), parts=(), **more)
 
 
-REPLAY = manifest(WAS, plan=replay_fields(BatchId(1, 1), ()))
+REPLAY = manifest(WAS, plan=replay_plan_fields(BatchId(1, 1), ()))
 
 
 @pytest.mark.parametrize("files", [(manifest(WAS), manifest(IS)), (manifest(IS), REPLAY)], ids=["older", "replay"])
 def test_what_a_run_would_do_to_a_target_that_has_followed_its_source_is_nothing(files: Sequence[Manifest]) -> None:
-    assert ddl_for(TABLE, STANDS, files, SETTINGS, Mode.UPSERT, about="") == ()
+    assert preview_ddl(TABLE, STANDS, files, SETTINGS, Mode.UPSERT, comment="") == ()
 
 
 def test_what_a_run_would_do_to_a_target_that_has_not_is_told_with_its_statements() -> None:
-    stands = Found(columns={"amount": FoundColumn(type=TargetType.of_text("integer"))})
+    stands = ExistingTable(columns={"amount": ExistingColumn(type=TargetType.from_text("integer"))})
 
     with pytest.raises(SchemaDrift, match=r"is INTEGER, and the source's column is VARCHAR\(36\) now"):
-        ddl_for(TABLE, stands, (manifest(WAS), manifest(IS)), SETTINGS, Mode.UPSERT, about="")
+        preview_ddl(TABLE, stands, (manifest(WAS), manifest(IS)), SETTINGS, Mode.UPSERT, comment="")

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from syncd.app import TTL, Service, open_store
-from syncd.concurrency.lease_heartbeat import BEATS
-from syncd.s3.lake_client import Lake
+from syncd.app import LEASE_TTL_SECONDS, StageService, open_store
+from syncd.concurrency.lease_heartbeat import RENEWALS_PER_TTL
+from syncd.s3.lake_client import S3Lake
 from syncd.s3.lease_store import LeaseStore
 from syncd.settings import LakeSettings, Settings
 from tests.builders import Here
 from tests.services.mute import Mute
 from watermarks.errors import OutcomeUnknown, StoreUnavailable
-from watermarks.lease import Process
+from watermarks.lease import ProcessLease
 from watermarks.stores.memory import MemoryStore
 
 
@@ -31,8 +31,10 @@ def settings(mute: Mute) -> LakeSettings:
 
 
 def test_a_renewal_gives_a_dead_connection_up_at_once_and_sends_nothing_twice(mute: Mute) -> None:
-    quick = Lake.quick(settings(mute), within=0.2, attempts=1)
-    process = Process(LeaseStore(quick=open_store(quick), patient=MemoryStore()), "p1", ttl=1.2, host=Here("p1"))
+    quick = S3Lake.from_settings_with_timeout(settings(mute), timeout_seconds=0.2, attempts=1)
+    process = ProcessLease(
+        LeaseStore(quick=open_store(quick), patient=MemoryStore()), "p1", ttl_seconds=1.2, host=Here("p1")
+    )
 
     with pytest.raises((OutcomeUnknown, StoreUnavailable)):
         process.renew()
@@ -44,13 +46,13 @@ def test_leases_have_a_client_of_their_own_whose_waits_are_short(mute: Mute) -> 
     def never(event: object) -> None:
         raise AssertionError(event)
 
-    with Service(Settings(sources=(), lake=settings(mute), streams=()), environ={}, tell=never) as service:
+    with StageService(Settings(sources=(), lake=settings(mute), streams=()), environ={}, emit=never) as service:
         config: Any = service.lease_lake.client.meta.config  # its stubs leave out what it was made with
 
         assert service.lease_lake.client is not service.lake.client
-        assert max(config.connect_timeout, config.read_timeout) <= TTL / 6
+        assert max(config.connect_timeout, config.read_timeout) <= LEASE_TTL_SECONDS / 6
         assert config.retries["total_max_attempts"] == 1
-        assert TTL / BEATS + TTL / 6 < TTL / 2
+        assert LEASE_TTL_SECONDS / RENEWALS_PER_TTL + LEASE_TTL_SECONDS / 6 < LEASE_TTL_SECONDS / 2
 
 
 def test_claims_are_as_patient_as_all_other_documents() -> None:
@@ -58,7 +60,7 @@ def test_claims_are_as_patient_as_all_other_documents() -> None:
     store = LeaseStore(quick=quick, patient=patient)
 
     revision = store.create("owners/p1.json", b"1")
-    store.replace("owners/p1.json", b"2", seen=revision)
+    store.replace("owners/p1.json", b"2", expected=revision)
     store.create("claims/shop/orders/extract.json", b"3")
 
     assert list(quick.list("")) == ["owners/p1.json"]

@@ -3,47 +3,47 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from syncd.horizon import Notes
-from syncd.ports.source import Break
-from syncd.s3.note_store import StoredNotes
+from syncd.horizon import HorizonNotes
+from syncd.ports.source import ServerTimeBreak
+from syncd.s3.note_store import StoredHorizonNotes
 from watermarks.errors import OutcomeUnknown, StateUnreadable, StoreUnavailable
-from watermarks.store import Revision, Stored
+from watermarks.store import Revision, StoredObject
 from watermarks.stores.memory import MemoryStore
 
 T0 = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-def notes(seconds: int) -> Notes:
-    return Notes(identity="one", t0=T0 + timedelta(seconds=seconds))
+def notes(seconds: int) -> HorizonNotes:
+    return HorizonNotes(identity="one", t0=T0 + timedelta(seconds=seconds))
 
 
 def test_what_was_kept_is_loaded_by_the_next_process() -> None:
     store = MemoryStore()
-    first = StoredNotes(store=store, source="shop")
+    first = StoredHorizonNotes(store=store, source="shop")
     assert first.load() is None
 
-    first.keep(notes(1))
-    first.keep(notes(2))
+    first.save(notes(1))
+    first.save(notes(2))
 
-    assert StoredNotes(store=store, source="shop").load() == notes(2)
+    assert StoredHorizonNotes(store=store, source="shop").load() == notes(2)
     assert list(store.list("")) == ["notes/shop.json"]
 
 
 def test_names_of_sources_are_escaped() -> None:
-    assert StoredNotes(store=MemoryStore(), source="a/b").key == "notes/a%2Fb.json"
+    assert StoredHorizonNotes(store=MemoryStore(), source="a/b").key == "notes/a%2Fb.json"
 
 
 def test_losing_to_another_process_is_silent_and_does_not_last() -> None:
     store = MemoryStore()
-    mine, theirs = StoredNotes(store=store, source="shop"), StoredNotes(store=store, source="shop")
+    mine, theirs = StoredHorizonNotes(store=store, source="shop"), StoredHorizonNotes(store=store, source="shop")
     assert mine.load() is theirs.load() is None
-    theirs.keep(notes(1))
+    theirs.save(notes(1))
 
-    mine.keep(notes(2))
+    mine.save(notes(2))
     lost = mine.load()
-    theirs.keep(notes(3))
-    mine.keep(notes(4))
-    mine.keep(notes(5))
+    theirs.save(notes(3))
+    mine.save(notes(4))
+    mine.save(notes(5))
 
     assert lost == notes(1)
     assert mine.load() == notes(5)
@@ -51,15 +51,15 @@ def test_losing_to_another_process_is_silent_and_does_not_last() -> None:
 
 def test_a_break_that_one_process_saw_outlives_the_notes_of_another() -> None:
     store = MemoryStore()
-    mine, theirs = StoredNotes(store=store, source="shop"), StoredNotes(store=store, source="shop")
+    mine, theirs = StoredHorizonNotes(store=store, source="shop"), StoredHorizonNotes(store=store, source="shop")
     mine.load()
     theirs.load()
-    seen, also = Break(id="a", other=True), Break(id="b", low=T0)
-    theirs.keep(replace(notes(1), breaks=(seen,)))
+    seen, also = ServerTimeBreak(id="a", is_other_server=True), ServerTimeBreak(id="b", clock_reset_to=T0)
+    theirs.save(replace(notes(1), breaks=(seen,)))
 
-    mine.keep(replace(notes(2), breaks=(also,)))
-    theirs.keep(notes(3))
-    theirs.keep(notes(4))
+    mine.save(replace(notes(2), breaks=(also,)))
+    theirs.save(notes(3))
+    theirs.save(notes(4))
 
     kept = mine.load()
     assert kept is not None
@@ -69,8 +69,8 @@ def test_a_break_that_one_process_saw_outlives_the_notes_of_another() -> None:
 class Ailing(MemoryStore):
     """Takes what it is given, or not, and gives no answer."""
 
-    def replace(self, key: str, body: bytes, *, seen: Revision) -> Revision:
-        super().replace(key, body, seen=seen)
+    def replace(self, key: str, body: bytes, *, expected: Revision) -> Revision:
+        super().replace(key, body, expected=expected)
         raise OutcomeUnknown("no answer")
 
     def create(self, key: str, body: bytes) -> Revision:
@@ -78,9 +78,9 @@ class Ailing(MemoryStore):
 
 
 def test_a_store_that_fails_does_not_stop_a_poll() -> None:
-    kept = StoredNotes(store=Ailing(), source="shop")
+    kept = StoredHorizonNotes(store=Ailing(), source="shop")
 
-    kept.keep(notes(1))
+    kept.save(notes(1))
 
     assert kept.load() is None
 
@@ -88,10 +88,10 @@ def test_a_store_that_fails_does_not_stop_a_poll() -> None:
 def test_an_unknown_outcome_is_looked_at_again() -> None:
     store = Ailing()
     MemoryStore.create(store, "notes/shop.json", notes(1).to_bytes())
-    kept = StoredNotes(store=store, source="shop")
+    kept = StoredHorizonNotes(store=store, source="shop")
 
-    kept.keep(notes(2))
-    kept.keep(notes(3))
+    kept.save(notes(2))
+    kept.save(notes(3))
 
     assert kept.load() == notes(3)
 
@@ -101,14 +101,14 @@ def test_something_else_in_their_place_is_refused() -> None:
     store.create("notes/shop.json", b"{}")
 
     with pytest.raises(StateUnreadable):
-        StoredNotes(store=store, source="shop").load()
+        StoredHorizonNotes(store=store, source="shop").load()
 
 
 def test_stored_is_what_the_store_says() -> None:
     store = MemoryStore()
-    StoredNotes(store=store, source="shop").keep(notes(1))
+    StoredHorizonNotes(store=store, source="shop").save(notes(1))
 
     there = store.read("notes/shop.json")
 
-    assert isinstance(there, Stored)
-    assert Notes.of_bytes(there.body, at="notes/shop.json") == notes(1)
+    assert isinstance(there, StoredObject)
+    assert HorizonNotes.from_bytes(there.body, at="notes/shop.json") == notes(1)

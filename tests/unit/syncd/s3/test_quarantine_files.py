@@ -11,29 +11,29 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from syncd.datatypes.columns import Passage, Policies, Policy, Travel, Trouble
-from syncd.datatypes.source_table import Column, Table
+from syncd.datatypes.columns import ColumnMapping, Policies, Policy, TransferType, ValueProblem
+from syncd.datatypes.source_table import SourceColumn, SourceTable
 from syncd.datatypes.types_page import EXAMPLES
-from syncd.lake.batch_number import COLUMN
-from syncd.lake.manifest import Manifest, part_of
-from syncd.lake.quarantine import Aside
-from syncd.lake.restorer import Restoring
+from syncd.lake.batch_number import BATCH_COLUMN
+from syncd.lake.manifest import Manifest, part_from_fields
+from syncd.lake.quarantine import QuarantinedFile
+from syncd.lake.restorer import RestoreRequest
 from syncd.lake.window_reads import Part
-from syncd.parquet.batch_conversion import REASON, Conversion, file_schema
-from syncd.parquet.column_values import TRAVELS
-from syncd.redshift.split_file import Refused, Sifted, divide
-from syncd.s3.lake_client import Stood
+from syncd.parquet.batch_conversion import REASON_COLUMN, Conversion, file_schema
+from syncd.parquet.column_values import SOURCE_ARROW_TYPES
+from syncd.redshift.split_file import FileRefusals, RefusedFileRow, split_file
+from syncd.s3.lake_client import WrittenObject
 from syncd.s3.part_files import PartsWriter
-from syncd.s3.quarantine_files import LakeRestorer
-from syncd.s3.ranged_file import opened
+from syncd.s3.quarantine_files import LakeQuarantineRestorer
+from syncd.s3.ranged_file import open_part
 from syncd.settings import StreamSettings
-from syncd.tables.column_mapping import passages
-from syncd.tables.row_identity import Identity
+from syncd.tables.column_mapping import map_columns
+from syncd.tables.row_identity import RowIdentity
 from watermarks.batch import BatchId
-from watermarks.cursor import START
+from watermarks.cursor import START_CURSOR
 from watermarks.document import Stage
 
-NOTE = Column(
+NOTE = SourceColumn(
     name="note", data_type="longtext", column_type="longtext", length=2**32 - 1, octets=2**32 - 1, charset="utf8mb4"
 )
 LONG = b"x" * 70_000
@@ -69,39 +69,41 @@ class HeldObject:
         self.written += data
         return len(data)
 
-    def finish(self) -> Stood:
+    def finish(self) -> WrittenObject:
         self.lake.objects[self.key] = bytes(self.written)
-        return Stood(etag="e", bytes=len(self.written))
+        return WrittenObject(etag="e", bytes=len(self.written))
 
     def abort(self) -> None:
         self.written.clear()
 
 
-def ways() -> tuple[Passage, ...]:
+def ways() -> tuple[ColumnMapping, ...]:
     """A column of every type that the table knows, and a long text."""
-    columns = tuple(Column(**{**_fields(column), "name": f"c{number}"}) for number, column in enumerate(EXAMPLES))
-    table = Table(database="shop", name="t", kind="BASE TABLE", engine="InnoDB", columns=(*columns, NOTE), indexes=())
-    return passages(table, StreamSettings(source="shop", database="shop", table="t", key=("c0",)))
+    columns = tuple(SourceColumn(**{**_fields(column), "name": f"c{number}"}) for number, column in enumerate(EXAMPLES))
+    table = SourceTable(
+        database="shop", name="t", kind="BASE TABLE", engine="InnoDB", columns=(*columns, NOTE), indexes=()
+    )
+    return map_columns(table, StreamSettings(source="shop", database="shop", table="t", key=("c0",)))
 
 
-def _fields(column: Column) -> dict[str, Any]:
-    return {name: getattr(column, name) for name in Column.__slots__}
+def _fields(column: SourceColumn) -> dict[str, Any]:
+    return {name: getattr(column, name) for name in SourceColumn.__slots__}
 
 
-def sent(way: Passage, row: int) -> Any:
+def sent(way: ColumnMapping, row: int) -> Any:
     """A value of the type, as it travels; NULL in every third row."""
     if way.name == "note":
         return LONG if row % 2 else b"n%d" % row
     return None if row % 3 == 2 else plain(way, row)
 
 
-def plain(way: Passage, row: int) -> Any:
+def plain(way: ColumnMapping, row: int) -> Any:
     match way.travel, way.redshift:
-        case Travel.INTEGER, _:
+        case TransferType.INTEGER, _:
             found: Any = row % 2
-        case Travel.DOUBLE, _:
+        case TransferType.DOUBLE, _:
             found = row + 0.5
-        case Travel.BYTES, kind:
+        case TransferType.BYTES, kind:
             found = b"[]" if kind == "SUPER" else b"a"
         case _, "DATE":
             found = "2026-01-02"
@@ -114,7 +116,7 @@ def plain(way: Passage, row: int) -> Any:
 
 def travelling(rows: int = 9) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(
-        {way.name: pa.array([sent(way, row) for row in range(rows)], TRAVELS[way.travel]) for way in ways()}
+        {way.name: pa.array([sent(way, row) for row in range(rows)], SOURCE_ARROW_TYPES[way.travel]) for way in ways()}
     )
 
 
@@ -128,7 +130,7 @@ def written(lake: HeldLake, key: str, batch: pa.RecordBatch, *, refused: bool) -
     )  # fmt: skip
     writer.write(batch, None)
     [told] = writer.finish()
-    return part_of(told)
+    return part_from_fields(told)
 
 
 def read(lake: HeldLake, part: Part) -> pa.Table:
@@ -137,15 +139,15 @@ def read(lake: HeldLake, part: Part) -> pa.Table:
     return pq.read_table(io.BytesIO(body))
 
 
-def restoring(lake: HeldLake, *asides: Aside) -> Restoring:
-    manifest = Manifest(schema="s", passages=ways(), parts=(), identity=Identity(key=("c0",)))
-    return Restoring(
-        asides=asides,
+def restoring(lake: HeldLake, *asides: QuarantinedFile) -> RestoreRequest:
+    manifest = Manifest(schema="s", columns=ways(), parts=(), identity=RowIdentity(key=("c0",)))
+    return RestoreRequest(
+        files=asides,
         manifest=manifest,
         policies=TRUNCATE,
-        prefix="data/",
-        quarantine="q/",
-        batch=10**12 + 1,
+        part_prefix="data/",
+        quarantine_prefix="q/",
+        batch_number=10**12 + 1,
         nonce="n",
     )
 
@@ -156,8 +158,8 @@ def test_rows_that_travelled_of_every_type_come_back_as_they_would_have_passed()
     first = Conversion(ways()).convert(batch)
     assert first.refused is not None
     part = written(lake, "aside", first.refused, refused=True)
-    aside = Aside(batch=BatchId(1, 1), stage=Stage.EXTRACT, part=part)
-    restorer = LakeRestorer(lake)  # type: ignore[arg-type]  # a lake in memory
+    aside = QuarantinedFile(batch=BatchId(1, 1), stage=Stage.EXTRACT, part=part)
+    restorer = LakeQuarantineRestorer(lake)  # type: ignore[arg-type]  # a lake in memory
 
     restored = restorer.restore(restoring(lake, aside))
 
@@ -165,32 +167,39 @@ def test_rows_that_travelled_of_every_type_come_back_as_they_would_have_passed()
     rows = np.arange(batch.num_rows) % 2 == 1
     expected = Conversion(ways(), TRUNCATE).convert(batch).batch.filter(pa.array(rows))
     found = read(lake, made)
-    assert found.column(COLUMN).to_pylist() == [10**12 + 1] * int(rows.sum())
-    assert found.drop_columns([COLUMN]).to_pylist() == expected.to_pylist()
-    assert file_schema(ways()).equals(found.drop_columns([COLUMN]).schema)
-    assert (restored.quarantined, restored.troubles) == ((), {f"{Trouble.OVERSIZE}.truncate": int(rows.sum())})
+    assert found.column(BATCH_COLUMN).to_pylist() == [10**12 + 1] * int(rows.sum())
+    assert found.drop_columns([BATCH_COLUMN]).to_pylist() == expected.to_pylist()
+    assert file_schema(ways()).equals(found.drop_columns([BATCH_COLUMN]).schema)
+    assert (restored.quarantined_parts, restored.problem_counts) == (
+        (),
+        {f"{ValueProblem.OVERSIZE}.truncate": int(rows.sum())},
+    )
 
 
 def test_rows_that_the_warehouse_refused_of_every_type_come_back_as_they_are() -> None:
     lake = HeldLake()
     typed = Conversion(ways(), TRUNCATE).convert(travelling()).batch
     part = written(lake, "part", typed, refused=False)
-    sifted = Sifted(part, (Refused(1, "note: bad"), Refused(4, "note: worse"), Refused(5, "c3: bad")))
-    divided = divide(lake, sifted, ways(), kept="kept", refused="refused")  # type: ignore[arg-type]  # as above
-    aside = Aside(batch=BatchId(1, 1), stage=Stage.LOAD, part=divided.refused)
-    restorer = LakeRestorer(lake)  # type: ignore[arg-type]  # as above
+    sifted = FileRefusals(
+        part, (RefusedFileRow(1, "note: bad"), RefusedFileRow(4, "note: worse"), RefusedFileRow(5, "c3: bad"))
+    )
+    divided = split_file(lake, sifted, ways(), accepted_key="kept", refused_key="refused")  # type: ignore[arg-type]  # as above
+    aside = QuarantinedFile(batch=BatchId(1, 1), stage=Stage.LOAD, part=divided.refused)
+    restorer = LakeQuarantineRestorer(lake)  # type: ignore[arg-type]  # as above
 
     restored = restorer.restore(restoring(lake, aside))
 
-    assert divided.kept
+    assert divided.accepted
     whole = typed.to_pylist()
-    assert read(lake, divided.kept).drop_columns([COLUMN]).to_pylist() == [
+    assert read(lake, divided.accepted).drop_columns([BATCH_COLUMN]).to_pylist() == [
         row for place, row in enumerate(whole) if place not in {1, 4, 5}
     ]
-    assert read(lake, divided.refused).column(REASON).to_pylist() == ["note: bad", "note: worse", "c3: bad"]
-    assert read(lake, restored.parts[0]).drop_columns([COLUMN]).to_pylist() == [whole[place] for place in (1, 4, 5)]
-    shown = list(restorer.shown(aside, restoring(lake).manifest))
-    assert [(row.place, row.troubles[0].column, row.troubles[0].size) for row in shown] == [
+    assert read(lake, divided.refused).column(REASON_COLUMN).to_pylist() == ["note: bad", "note: worse", "c3: bad"]
+    assert read(lake, restored.parts[0]).drop_columns([BATCH_COLUMN]).to_pylist() == [
+        whole[place] for place in (1, 4, 5)
+    ]
+    shown = list(restorer.read_refused_rows(aside, restoring(lake).manifest))
+    assert [(row.row_number, row.reasons[0].column, row.reasons[0].size) for row in shown] == [
         (0, "note", 65_535), (1, "note", 2), (2, "c3", None),
     ]  # fmt: skip
 
@@ -201,13 +210,13 @@ def test_after_an_error_nothing_of_a_restoration_stands() -> None:
     assert first.refused is not None
     part = written(lake, "aside", first.refused, refused=True)
     asides = [
-        Aside(batch=BatchId(1, 1), stage=Stage.EXTRACT, part=one)
-        for one in (part, Part(key="gone", etag="", bytes=99, rows=1, sha256="", low=START, high=START))
+        QuarantinedFile(batch=BatchId(1, 1), stage=Stage.EXTRACT, part=one)
+        for one in (part, Part(key="gone", etag="", bytes=99, rows=1, sha256="", low=START_CURSOR, high=START_CURSOR))
     ]
     before = set(lake.objects)
 
     with pytest.raises(KeyError):
-        LakeRestorer(lake).restore(restoring(lake, *asides))  # type: ignore[arg-type]  # as above
+        LakeQuarantineRestorer(lake).restore(restoring(lake, *asides))  # type: ignore[arg-type]  # as above
 
     assert set(lake.objects) == before
 
@@ -219,9 +228,11 @@ def test_a_file_is_read_by_what_is_asked_for() -> None:
     sink = io.BytesIO()
     pq.write_table(table, sink, row_group_size=40_000)
     lake.objects["k"] = sink.getvalue()
-    part = Part(key="k", etag="", bytes=len(sink.getvalue()), rows=400_000, sha256="", low=START, high=START)
+    part = Part(
+        key="k", etag="", bytes=len(sink.getvalue()), rows=400_000, sha256="", low=START_CURSOR, high=START_CURSOR
+    )
 
-    file = opened(lake, part)  # type: ignore[arg-type]  # as above
+    file = open_part(lake, part)  # type: ignore[arg-type]  # as above
     group = file.read_row_group(7)
 
     assert group.equals(table.slice(280_000, 40_000))

@@ -1,29 +1,29 @@
 from typing import Any
 
-from syncd.events import BatchesLanded, BatchExtracted, PassBegan, PassEnded
-from syncd.sandbox.demo.drain import Drain
+from syncd.events import BatchesLoaded, BatchExtracted, PassBegan, PassEnded
+from syncd.sandbox.demo.drain import DrainMonitor
 from syncd.settings import Mode, StreamSettings
 from watermarks.batch import BatchId
-from watermarks.cursor import START
+from watermarks.cursor import START_CURSOR
 from watermarks.document import Stage
 from watermarks.names import StreamName
-from watermarks.progress import Strategy
+from watermarks.progress import RunStrategy
 
 STREAM = StreamName(source="mysql", database="shop", table="orders")
 
 
-def drain(mode: Mode = Mode.UPSERT) -> Drain:
-    return Drain([StreamSettings(source="mysql", database="shop", table="orders", mode=mode)])
+def drain(mode: Mode = Mode.UPSERT) -> DrainMonitor:
+    return DrainMonitor([StreamSettings(source="mysql", database="shop", table="orders", mode=mode)])
 
 
-def passes(some: Drain, *, batch: int = 0, reason: str = "") -> None:
+def passes(some: DrainMonitor, *, batch: int = 0, reason: str = "") -> None:
     """One pass of the extract stage, with a batch or none."""
-    some(PassBegan(stream=STREAM, stage=Stage.EXTRACT, strategy=Strategy.SEQUENTIAL))
+    some(PassBegan(stream=STREAM, stage=Stage.EXTRACT, strategy=RunStrategy.SEQUENTIAL))
     finds(some, batch, reason=reason)
 
 
-def finds(some: Drain, batch: int, *, reason: str = "") -> None:
-    told: dict[str, Any] = {"stream": STREAM, "mark": START, "seconds": 0.1}
+def finds(some: DrainMonitor, batch: int, *, reason: str = "") -> None:
+    told: dict[str, Any] = {"stream": STREAM, "mark": START_CURSOR, "seconds": 0.1}
     if batch:
         some(
             BatchExtracted(
@@ -41,61 +41,63 @@ def finds(some: Drain, batch: int, *, reason: str = "") -> None:
     some(PassEnded(**told, stage=Stage.EXTRACT, reason=reason, **ended))
 
 
-def lands(some: Drain, batch: int) -> None:
+def lands(some: DrainMonitor, batch: int) -> None:
     last = BatchId(1, batch)
-    some(BatchesLanded(stream=STREAM, first=last, last=last, batches=1, rows=1, files=1, mark=START, seconds=0.1))
+    some(
+        BatchesLoaded(stream=STREAM, first=last, last=last, batches=1, rows=1, files=1, mark=START_CURSOR, seconds=0.1)
+    )
 
 
 def test_two_passes_that_find_nothing_after_the_last_write_are_the_end() -> None:
     some = drain()
     passes(some)
-    some.begin()
+    some.start()
     passes(some)
-    assert not some.done
+    assert not some.is_drained
 
     passes(some)
 
-    assert some.done
+    assert some.is_drained
 
 
 def test_a_pass_that_began_before_the_last_write_does_not_count() -> None:
     some = drain()
-    some(PassBegan(stream=STREAM, stage=Stage.EXTRACT, strategy=Strategy.SEQUENTIAL))
-    some.begin()
+    some(PassBegan(stream=STREAM, stage=Stage.EXTRACT, strategy=RunStrategy.SEQUENTIAL))
+    some.start()
     finds(some, 0)
     passes(some)
 
-    assert not some.done
+    assert not some.is_drained
 
 
 def test_what_is_extracted_has_to_land() -> None:
     some = drain()
-    some.begin()
+    some.start()
     passes(some, batch=1)
     passes(some)
     passes(some)
-    assert not some.done
+    assert not some.is_drained
 
     lands(some, 1)
 
-    assert some.done
+    assert some.is_drained
 
 
 def test_what_waits_for_something_is_not_at_its_end() -> None:
     some = drain()
-    some.begin()
+    some.start()
     passes(some)
     passes(some, reason="held by a transaction")
 
-    assert not some.done
+    assert not some.is_drained
 
 
 def test_a_table_that_is_read_whole_is_read_once_more() -> None:
     some = drain(Mode.REPLACE)
-    some.begin()
+    some.start()
     passes(some, batch=1)
-    assert not some.done
+    assert not some.is_drained
 
     lands(some, 1)
 
-    assert some.done
+    assert some.is_drained

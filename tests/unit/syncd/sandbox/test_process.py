@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from syncd.concurrency.polling import until
+from syncd.concurrency.polling import wait_until
 from syncd.sandbox.process import ProcessId, find_marked, launch
 
 STUBBORN = (
@@ -19,55 +19,55 @@ PATIENT = "import signal; print('ready', flush=True); signal.pause()"
 def started(program: str, tmp_path: Path, marker: str = "test@nowhere") -> ProcessId:
     log = tmp_path / "log"
     process = launch([sys.executable, "-c", program], environ=os.environ, log=log, marker=marker)
-    assert until(lambda: log.read_text().startswith("ready"), within=120)
+    assert wait_until(lambda: log.read_text().startswith("ready"), timeout_seconds=120)
     return process
 
 
 def test_this_process_is_alive_by_its_identity() -> None:
-    me = ProcessId.of(os.getpid())
+    me = ProcessId.from_pid(os.getpid())
 
     assert me is not None
-    assert me.alive()
+    assert me.is_alive()
 
 
 @pytest.mark.parametrize("change", [{"started": "1"}, {"boot": "another boot"}])
 def test_a_later_process_of_the_same_number_is_another_one(change: dict[str, str]) -> None:
-    me = ProcessId.of(os.getpid())
+    me = ProcessId.from_pid(os.getpid())
     assert me is not None
 
     stale = replace(me, **change)  # type: ignore[arg-type]
 
-    assert not stale.alive()
+    assert not stale.is_alive()
 
 
 def test_a_signal_to_a_stale_identity_reaches_nobody() -> None:
-    me = ProcessId.of(os.getpid())
+    me = ProcessId.from_pid(os.getpid())
     assert me is not None
 
     replace(me, started="1").send(signal.SIGKILL)
 
-    assert me.alive()
+    assert me.is_alive()
 
 
 def test_end_lets_a_process_go_by_itself(tmp_path: Path) -> None:
     process = started(PATIENT, tmp_path)
 
-    process.end(patience=10)
+    process.terminate(timeout_seconds=10)
 
-    assert not process.alive()
+    assert not process.is_alive()
 
 
 def test_end_kills_what_does_not_go(tmp_path: Path) -> None:
     process = started(STUBBORN, tmp_path)
 
-    process.end(patience=0.2)
+    process.terminate(timeout_seconds=0.2)
 
-    assert not process.alive()
+    assert not process.is_alive()
 
 
 def test_a_process_that_nobody_reaped_is_not_alive() -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as child:
-        assert until(lambda: ProcessId.of(child.pid) is None, within=60)
+        assert wait_until(lambda: ProcessId.from_pid(child.pid) is None, timeout_seconds=60)
 
 
 def test_marked_processes_are_found_with_their_children(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_marked_processes_are_found_with_their_children(tmp_path: Path) -> None:
     log = tmp_path / "log"
     launch([sys.executable, "-c", child], environ=os.environ, log=log, marker=marker)
     try:
-        assert until(lambda: log.read_text().startswith("ready"), within=120)
+        assert wait_until(lambda: log.read_text().startswith("ready"), timeout_seconds=120)
 
         found = list(find_marked(f"@{tmp_path}"))
 

@@ -2,19 +2,19 @@ from pathlib import Path
 
 import pytest
 
-from syncd.host.cache_dirs import find_cache, make_writable, sweep
+from syncd.host.cache_dirs import find_cache, make_writable, remove_leftovers
 from syncd.host.host_errors import NotWritable
-from syncd.sandbox.sandbox_dirs import find_places
+from syncd.sandbox.sandbox_dirs import find_paths
 
 
 def test_the_xdg_directories_decide() -> None:
-    places = find_places({"XDG_STATE_HOME": "/s", "XDG_CACHE_HOME": "/c", "HOME": "/h"})
+    places = find_paths({"XDG_STATE_HOME": "/s", "XDG_CACHE_HOME": "/c", "HOME": "/h"})
 
     assert (places.directory, places.cache) == (Path("/s/syncd/sandbox"), Path("/c/syncd"))
 
 
 def test_without_them_the_home_directory_does() -> None:
-    places = find_places({"HOME": "/h"})
+    places = find_paths({"HOME": "/h"})
 
     assert (places.directory, places.cache) == (Path("/h/.local/state/syncd/sandbox"), Path("/h/.cache/syncd"))
 
@@ -24,7 +24,7 @@ def test_a_relative_xdg_directory_is_ignored() -> None:
 
 
 def test_a_directory_asked_for_wins() -> None:
-    assert find_places({"HOME": "/h"}, directory=Path("/d")).directory == Path("/d")
+    assert find_paths({"HOME": "/h"}, directory=Path("/d")).directory == Path("/d")
 
 
 def test_a_cache_asked_for_wins() -> None:
@@ -33,7 +33,7 @@ def test_a_cache_asked_for_wins() -> None:
 
 def test_no_home_at_all_is_said() -> None:
     with pytest.raises(NotWritable, match="neither HOME nor XDG_STATE_HOME"):
-        find_places({})
+        find_paths({})
 
 
 def test_a_new_directory_is_its_owners_alone(tmp_path: Path) -> None:
@@ -57,6 +57,6 @@ def test_sweep_removes_what_a_kill_left_and_nothing_else(tmp_path: Path) -> None
     (tmp_path / "fetching-1" / "deep").mkdir(parents=True)
     (tmp_path / "kept.jar").write_text("")
 
-    sweep(tmp_path, "fetching-")
+    remove_leftovers(tmp_path, "fetching-")
 
     assert [path.name for path in tmp_path.iterdir()] == ["kept.jar"]

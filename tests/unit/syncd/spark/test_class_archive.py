@@ -12,14 +12,14 @@ def test_an_archive_is_made_by_the_first_run_and_used_by_the_next(tmp_path: Path
     jar.touch()
     first = find_archive(tmp_path / "cache", java=str(java), class_path=[jar])
     assert first is not None
-    draft = next(each for each in first.options if "ArchiveClassesAtExit" in each).partition("=")[2]
+    draft = next(each for each in first.java_options if "ArchiveClassesAtExit" in each).partition("=")[2]
 
-    subprocess.run(first.wrapped(["sh", "-c", f"echo classes > {draft}"]), check=True)
+    subprocess.run(first.wrap_command(["sh", "-c", f"echo classes > {draft}"]), check=True)
 
     second = find_archive(tmp_path / "cache", java=str(java), class_path=[jar])
     assert second is not None
-    assert f"-XX:SharedArchiveFile={second.path}" in second.options
-    assert second.wrapped(["java"]) == ["java"]
+    assert f"-XX:SharedArchiveFile={second.path}" in second.java_options
+    assert second.wrap_command(["java"]) == ["java"]
     assert [each.name for each in second.path.parent.iterdir()] == [second.path.name]
 
 
@@ -28,9 +28,9 @@ def test_a_run_that_fails_leaves_no_archive(tmp_path: Path) -> None:
     java.touch()
     archive = find_archive(tmp_path / "cache", java=str(java), class_path=[])
     assert archive is not None
-    draft = next(each for each in archive.options if "ArchiveClassesAtExit" in each).partition("=")[2]
+    draft = next(each for each in archive.java_options if "ArchiveClassesAtExit" in each).partition("=")[2]
 
-    ended = subprocess.run(archive.wrapped(["sh", "-c", f"echo half > {draft}; kill -9 $$"]), check=False)
+    ended = subprocess.run(archive.wrap_command(["sh", "-c", f"echo half > {draft}; kill -9 $$"]), check=False)
 
     assert ended.returncode != 0
     assert list(archive.path.parent.iterdir()) == []

@@ -6,7 +6,7 @@ import pytest
 
 from syncd.errors import ReaderDown
 from syncd.settings import Secret, SourceSettings
-from syncd.spark.failures import error_of, is_too_wide
+from syncd.spark.failures import is_row_too_wide, map_spark_error
 
 SETTINGS = SourceSettings(name="mysql", host="db", user="sync", password=Secret("hunter2"), database="shop")
 
@@ -23,6 +23,6 @@ class Told(Exception):
 
 
 def test_an_error_of_a_jvm_that_ended_since_is_no_bug() -> None:
-    assert not is_too_wide(Told())
+    assert not is_row_too_wide(Told())
     with pytest.raises(ReaderDown, match="ended in the middle"):
-        raise error_of(Told(), SETTINGS)
+        raise map_spark_error(Told(), SETTINGS)

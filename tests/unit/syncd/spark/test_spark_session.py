@@ -8,7 +8,7 @@ import pytest
 from syncd.errors import ReaderDown
 from syncd.settings import SparkSettings
 from syncd.spark import spark_session as module
-from syncd.spark.spark_session import CLUSTER, Session
+from syncd.spark.spark_session import CLUSTER_HINT, WarmSparkSession
 
 
 @pytest.mark.parametrize("when", ["before this one's job ends", "between two questions of this one"])
@@ -16,17 +16,17 @@ def test_whoever_hears_second_that_spark_ended_its_session_says_so_too(
     monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     """PySpark is told of one end alone: a session of its own would end this process's."""
-    session = Session(SparkSettings())
+    session = WarmSparkSession(SparkSettings())
     context = SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: SimpleNamespace(isStopped=lambda: True)))
     spark = cast("Any", SimpleNamespace(sparkContext=context))
     context.addJobTag = lambda _tag: None
     jvm = SimpleNamespace(ended=False, ran_full=False, ends=lambda _within: False, end=lambda: None, said="")
     session._spark, session._jvm = spark, cast("Any", jvm)
     monkeypatch.setattr(module, "_forget", lambda *_, **__: setattr(context, "_jsc", None))
-    lost = session._lost
+    lost = session._stop_if_lost
 
     def other_hears() -> None:
-        assert session._was_ended_by_spark(spark)
+        assert session._is_stopped_by_spark(spark)
 
     def asked(found: Any, *, within: float) -> bool:
         told = lost(found, within=within)
@@ -44,4 +44,4 @@ def test_whoever_hears_second_that_spark_ended_its_session_says_so_too(
     with pytest.raises(ReaderDown, match="ended its session") as told:
         session.run(job, within=5)
 
-    assert told.value.hint == CLUSTER
+    assert told.value.hint == CLUSTER_HINT

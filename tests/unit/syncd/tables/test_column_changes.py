@@ -5,19 +5,25 @@ from typing import Any
 
 import pytest
 
-from syncd.datatypes.source_table import Column, Table
+from syncd.datatypes.source_table import SourceColumn, SourceTable
 from syncd.lake.manifest import Manifest
 from syncd.settings import StreamSettings
-from syncd.tables.column_changes import Redeclared, declaration, declarations, may_change_values, redeclared
-from syncd.tables.column_mapping import passages
+from syncd.tables.column_changes import (
+    RedeclaredColumn,
+    describe_column,
+    describe_columns,
+    may_change_values,
+    merge_redeclared,
+)
+from syncd.tables.column_mapping import map_columns
 from watermarks.batch import BatchId
 
 FIRST, SECOND, THIRD = (BatchId(1, number) for number in (1, 2, 3))
 UTF8, UTF8_3, LATIN, ASCII = (f" character set {name}" for name in ("utf8mb4", "utf8mb3", "latin1", "ascii"))
 
 
-def column(kind: str, **more: Any) -> Column:
-    return Column(name="C", data_type=kind.partition("(")[0], column_type=kind, **more)
+def column(kind: str, **more: Any) -> SourceColumn:
+    return SourceColumn(name="C", data_type=kind.partition("(")[0], column_type=kind, **more)
 
 
 @pytest.mark.parametrize(
@@ -132,57 +138,59 @@ def test_a_change_that_may_have_changed_values(was: str, now: str) -> None:
 def test_a_declaration_says_what_values_depend_on() -> None:
     text = column("varchar(50)", charset="utf8mb4", collation="utf8mb4_bin", default="x", nullable=False)
 
-    assert declaration(text) == f"varchar(50){UTF8} not null"
-    assert declaration(replace(text, collation="utf8mb4_general_ci", default=None)) == declaration(text)
-    assert declaration(column("int", extra="default_generated")) == "int"
-    assert declaration(column("int", extra="stored generated")) == "int generated"
+    assert describe_column(text) == f"varchar(50){UTF8} not null"
+    assert describe_column(replace(text, collation="utf8mb4_general_ci", default=None)) == describe_column(text)
+    assert describe_column(column("int", extra="default_generated")) == "int"
+    assert describe_column(column("int", extra="stored generated")) == "int generated"
 
 
 def test_a_declaration_goes_by_the_name_in_files() -> None:
-    table = Table(database="shop", name="t", kind="BASE TABLE", engine=None, columns=(column("int(11)"),), indexes=())
-    ways = passages(table, StreamSettings(source="shop", database="shop", table="t"))
+    table = SourceTable(
+        database="shop", name="t", kind="BASE TABLE", engine=None, columns=(column("int(11)"),), indexes=()
+    )
+    ways = map_columns(table, StreamSettings(source="shop", database="shop", table="t"))
 
-    assert declarations(table, ways) == {"c": "int(11)"}
+    assert describe_columns(table, ways) == {"c": "int(11)"}
 
 
 def test_what_a_batch_says_every_later_one_says_again() -> None:
-    said = redeclared({"c": "datetime(6)"}, {"c": "datetime"}, {}, batch=SECOND)
+    said = merge_redeclared({"c": "datetime(6)"}, {"c": "datetime"}, {}, batch=SECOND)
 
-    assert said == {"c": Redeclared(since=SECOND, was="datetime(6)", now="datetime")}
-    assert redeclared({"c": "datetime"}, {"c": "datetime(3)"}, said, batch=THIRD) == said
+    assert said == {"c": RedeclaredColumn(since=SECOND, before="datetime(6)", after="datetime")}
+    assert merge_redeclared({"c": "datetime"}, {"c": "datetime(3)"}, said, batch=THIRD) == said
 
 
 def test_a_later_change_takes_the_place_of_an_earlier_one() -> None:
-    said = {"c": Redeclared(since=SECOND, was="datetime(6)", now="datetime(3)")}
+    said = {"c": RedeclaredColumn(since=SECOND, before="datetime(6)", after="datetime(3)")}
 
-    found = redeclared({"c": "datetime(3)"}, {"c": "datetime"}, said, batch=THIRD)
+    found = merge_redeclared({"c": "datetime(3)"}, {"c": "datetime"}, said, batch=THIRD)
 
-    assert found == {"c": Redeclared(since=THIRD, was="datetime(3)", now="datetime")}
+    assert found == {"c": RedeclaredColumn(since=THIRD, before="datetime(3)", after="datetime")}
 
 
 def test_a_column_that_went_or_came_is_no_changed_one() -> None:
-    said = {"c": Redeclared(since=SECOND, was="int", now="year")}
+    said = {"c": RedeclaredColumn(since=SECOND, before="int", after="year")}
 
-    assert redeclared({"c": "year"}, {}, said, batch=THIRD) == {}
-    assert redeclared({}, {"c": "int"}, said, batch=THIRD) == {}
+    assert merge_redeclared({"c": "year"}, {}, said, batch=THIRD) == {}
+    assert merge_redeclared({}, {"c": "int"}, said, batch=THIRD) == {}
 
 
 def test_of_a_long_list_of_members_the_beginning_is_said() -> None:
     long = "enum(" + ",".join(f"'{number:05}'" for number in range(9000)) + ")"
 
-    [one] = redeclared({"c": long}, {"c": "enum('a')"}, {}, batch=SECOND).values()
+    [one] = merge_redeclared({"c": long}, {"c": "enum('a')"}, {}, batch=SECOND).values()
 
-    assert one.why.startswith("it was declared enum('00000',")
-    assert one.why.endswith("..., and is enum('a')")
-    assert len(one.why) < 200
+    assert one.reason.startswith("it was declared enum('00000',")
+    assert one.reason.endswith("..., and is enum('a')")
+    assert len(one.reason) < 200
 
 
 def test_a_manifest_keeps_it_and_one_of_before_knows_nothing() -> None:
-    said = {"c": Redeclared(since=SECOND, was="datetime(6)", now="datetime")}
-    manifest = Manifest(schema="s", passages=(), parts=(), declared={"c": "datetime"}, redeclared=said)
-    fields = manifest.fields()
+    said = {"c": RedeclaredColumn(since=SECOND, before="datetime(6)", after="datetime")}
+    manifest = Manifest(schema="s", columns=(), parts=(), declarations={"c": "datetime"}, redeclared_columns=said)
+    fields = manifest.to_fields()
 
-    assert Manifest.of_fields(fields) == manifest
+    assert Manifest.from_fields(fields) == manifest
     del fields["declared"], fields["redeclared"]
-    old = Manifest.of_fields(fields)
-    assert redeclared(old.declared, manifest.declared, old.redeclared, batch=SECOND) == {}
+    old = Manifest.from_fields(fields)
+    assert merge_redeclared(old.declarations, manifest.declarations, old.redeclared_columns, batch=SECOND) == {}

@@ -2,24 +2,26 @@ from pathlib import Path
 
 import pytest
 
-from syncd.datatypes.columns import Meaning, Policies, Policy, Travel
-from syncd.datatypes.source_table import Column, Table
-from syncd.datatypes.type_table import RULES, rule_of
-from syncd.datatypes.types_page import EXAMPLES, page
+from syncd.datatypes.columns import LogicalType, Policies, Policy, TransferType
+from syncd.datatypes.source_table import SourceColumn, SourceTable
+from syncd.datatypes.type_table import TYPE_RULES, find_type_rule
+from syncd.datatypes.types_page import EXAMPLES, render_page
 from syncd.errors import ConfigError, SourceUnfit
 from syncd.settings import StreamSettings
-from syncd.tables.column_mapping import passages
+from syncd.tables.column_mapping import map_columns
 
 DOCS = Path(__file__).parents[4] / "docs"
 
 
-def column(name: str, column_type: str = "int(11)", *, length: int | None = None, charset: str | None = None) -> Column:
+def column(
+    name: str, column_type: str = "int(11)", *, length: int | None = None, charset: str | None = None
+) -> SourceColumn:
     data_type = column_type.partition("(")[0].split()[0]
-    return Column(name=name, data_type=data_type, column_type=column_type, length=length, charset=charset)
+    return SourceColumn(name=name, data_type=data_type, column_type=column_type, length=length, charset=charset)
 
 
-def table(*columns: Column) -> Table:
-    return Table(database="shop", name="t", kind="BASE TABLE", engine="InnoDB", columns=columns, indexes=())
+def table(*columns: SourceColumn) -> SourceTable:
+    return SourceTable(database="shop", name="t", kind="BASE TABLE", engine="InnoDB", columns=columns, indexes=())
 
 
 def settings(*boolean: str) -> StreamSettings:
@@ -28,15 +30,15 @@ def settings(*boolean: str) -> StreamSettings:
 
 def test_page_of_types_is_current() -> None:
     hint = "python -m syncd.datatypes.types_page > docs/types.md"
-    assert (DOCS / "types.md").read_text() == page(), hint
+    assert (DOCS / "types.md").read_text() == render_page(), hint
 
 
 def test_every_rule_has_an_example() -> None:
-    assert {rule_of(example) for example in EXAMPLES} == set(RULES)
+    assert {find_type_rule(example) for example in EXAMPLES} == set(TYPE_RULES)
 
 
 def test_names_are_folded_as_redshift_folds_them() -> None:
-    found = passages(table(column("Order"), column("SELECT"), column("ÉTÉ"), column("a`b c.d")), settings())
+    found = map_columns(table(column("Order"), column("SELECT"), column("ÉTÉ"), column("a`b c.d")), settings())
 
     assert [one.name for one in found] == ["order", "select", "ÉtÉ", "a`b c.d"]
     assert found[3].select == "CAST(`a``b c.d` AS SIGNED)"
@@ -56,7 +58,7 @@ def test_names_are_folded_as_redshift_folds_them() -> None:
 )
 def test_name_that_cannot_be_a_column_is_refused_by_name(names: tuple[str, ...]) -> None:
     with pytest.raises(SourceUnfit) as refused:
-        passages(table(*map(column, names)), settings())
+        map_columns(table(*map(column, names)), settings())
 
     assert names[-1] in str(refused.value)
     assert "in a view of" in refused.value.hint
@@ -65,27 +67,27 @@ def test_name_that_cannot_be_a_column_is_refused_by_name(names: tuple[str, ...])
 def test_longest_name_that_fits_is_kept() -> None:
     name = "ü" * 63
 
-    assert passages(table(column(name)), settings())[0].name == name
+    assert map_columns(table(column(name)), settings())[0].name == name
 
 
 def test_hundreds_of_columns_keep_their_order() -> None:
-    found = passages(table(*(column(f"c{i}") for i in range(300))), settings())
+    found = map_columns(table(*(column(f"c{i}") for i in range(300))), settings())
 
     assert [one.name for one in found] == [f"c{i}" for i in range(300)]
 
 
 def test_more_columns_than_redshift_has_are_refused() -> None:
     with pytest.raises(SourceUnfit, match="1601 columns"):
-        passages(table(*(column(f"c{i}") for i in range(1601))), settings())
+        map_columns(table(*(column(f"c{i}") for i in range(1601))), settings())
 
 
 def test_unknown_type_is_refused_by_name() -> None:
     with pytest.raises(SourceUnfit, match=r"shop\.t\.doc is of type xmltype"):
-        passages(table(column("doc", "xmltype")), settings())
+        map_columns(table(column("doc", "xmltype")), settings())
 
 
 def test_boolean_is_asked_for_by_name_whatever_its_case() -> None:
-    (found,) = passages(table(column("Paid", "tinyint(1)")), settings("PAID"))
+    (found,) = map_columns(table(column("Paid", "tinyint(1)")), settings("PAID"))
 
     assert found.redshift == "BOOLEAN"
 
@@ -93,7 +95,7 @@ def test_boolean_is_asked_for_by_name_whatever_its_case() -> None:
 @pytest.mark.parametrize("name", ["absent", "wide"])
 def test_column_that_cannot_be_boolean_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=name):
-        passages(table(column("wide", "tinyint(4)")), settings(name))
+        map_columns(table(column("wide", "tinyint(4)")), settings(name))
 
 
 @pytest.mark.parametrize(
@@ -114,16 +116,16 @@ def test_column_that_cannot_be_boolean_is_refused(name: str) -> None:
     ],
 )
 def test_width_is_in_bytes(column_type: str, length: int | None, charset: str | None, redshift: str) -> None:
-    (found,) = passages(table(column("c", column_type, length=length, charset=charset)), settings())
+    (found,) = map_columns(table(column("c", column_type, length=length, charset=charset)), settings())
 
     assert found.redshift == redshift
     assert f"({found.limit})" in redshift
 
 
 def test_text_travels_as_bytes_so_that_no_driver_decodes_it() -> None:
-    (found,) = passages(table(column("c", "varchar(9)", length=9, charset="utf8mb4")), settings())
+    (found,) = map_columns(table(column("c", "varchar(9)", length=9, charset="utf8mb4")), settings())
 
-    assert (found.travel, found.parquet.meaning) == (Travel.BYTES, Meaning.UTF8)
+    assert (found.travel, found.parquet.meaning) == (TransferType.BYTES, LogicalType.UTF8)
 
 
 @pytest.mark.parametrize(

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from syncd.datatypes.columns import Travel
-from syncd.datatypes.mysql_quoting import quoted
-from syncd.datatypes.source_table import Column
+from syncd.datatypes.columns import TransferType
+from syncd.datatypes.mysql_quoting import quote_name
+from syncd.datatypes.source_table import SourceColumn
 from syncd.errors import SourceUnfit, ValueRefused
-from syncd.tables.order_column import OrderColumn, order_column
+from syncd.tables.order_column import OrderColumn, make_order_column
 from tests.cursors import plain_of
-from watermarks.cursor import Kind, Value
+from watermarks.cursor import CursorValue, ValueKind
 
 
 def column(kind: str, **more: Any) -> OrderColumn:
-    return order_column(Column(name="k", data_type=kind, column_type=more.pop("whole", kind), **more))
+    return make_order_column(SourceColumn(name="k", data_type=kind, column_type=more.pop("whole", kind), **more))
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def column(kind: str, **more: Any) -> OrderColumn:
     ],
 )
 def test_a_literal_is_of_its_columns_type(of: OrderColumn, plain: Any, literal: str) -> None:
-    assert of.literal(Value(of.kind, plain)) == literal
+    assert of.literal(CursorValue(of.kind, plain)) == literal
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_literal_is_of_its_columns_type(of: OrderColumn, plain: Any, literal: 
     ],
 )
 def test_a_value_is_what_travelled(of: OrderColumn, raw: object, plain: Any) -> None:
-    assert of.value(raw) == Value(of.kind, plain)
+    assert of.parse_value(raw) == CursorValue(of.kind, plain)
 
 
 @pytest.mark.parametrize(
@@ -88,23 +88,23 @@ def test_a_value_is_what_travelled(of: OrderColumn, raw: object, plain: Any) -> 
 )
 def test_what_is_no_position_is_refused_by_its_column(of: OrderColumn, raw: object) -> None:
     with pytest.raises(ValueRefused, match="column k holds"):
-        of.value(raw)
+        of.parse_value(raw)
 
 
 SJIS = column("varchar", charset="sjis", collation="sjis_bin")
 
 
 def test_a_text_that_no_literal_can_name_is_no_position() -> None:
-    assert SJIS.value("表".encode()) == SJIS.value("表") == Value(Kind.COLLATED, "表")
-    assert SJIS.value(b"\xc3\xbf").plain == "\xff"
+    assert SJIS.parse_value("表".encode()) == SJIS.parse_value("表") == CursorValue(ValueKind.COLLATED, "表")
+    assert SJIS.parse_value(b"\xc3\xbf").raw == "\xff"
 
     with pytest.raises(ValueRefused, match="whose k has the bytes F040 in sjis") as refused:
-        SJIS.value(b"\xff\xf0\x40")
+        SJIS.parse_value(b"\xff\xf0\x40")
     assert "another k" in refused.value.hint
 
 
 def test_a_probe_asks_whether_the_literal_stands_where_the_row_does() -> None:
-    assert "`k` = CONVERT(CONVERT(`k` USING utf8mb4) USING sjis) COLLATE sjis_bin" in SJIS.probed
+    assert "`k` = CONVERT(CONVERT(`k` USING utf8mb4) USING sjis) COLLATE sjis_bin" in SJIS.probe_sql
     assert SJIS.select == "CONVERT(`k` USING utf8mb4)", "what is read row by row is not asked"
 
 
@@ -112,7 +112,7 @@ def test_a_probe_asks_whether_the_literal_stands_where_the_row_does() -> None:
 def test_where_a_conversion_loses_nothing_a_probe_asks_nothing_more(charset: str) -> None:
     of = column("varchar", charset=charset, collation=f"{charset}_bin")
 
-    assert of.probed == of.select
+    assert of.probe_sql == of.select
 
 
 @pytest.mark.parametrize("kind", ["json", "geometry", "blob", "longtext"])
@@ -124,28 +124,30 @@ def test_a_type_without_an_order_is_refused(kind: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "collation", "expected"),
     [
-        ("varchar", "utf8mb4_0900_bin", Kind.TEXT),
-        ("varchar", "utf8mb4_nopad_bin", Kind.TEXT),
-        ("char", "utf8mb4_0900_bin", Kind.COLLATED),
-        ("varchar", "utf8mb4_bin", Kind.COLLATED),
-        ("varchar", "latin1_nopad_bin", Kind.COLLATED),
-        ("varchar", "utf8mb4_0900_ai_ci", Kind.COLLATED),
+        ("varchar", "utf8mb4_0900_bin", ValueKind.TEXT),
+        ("varchar", "utf8mb4_nopad_bin", ValueKind.TEXT),
+        ("char", "utf8mb4_0900_bin", ValueKind.COLLATED),
+        ("varchar", "utf8mb4_bin", ValueKind.COLLATED),
+        ("varchar", "latin1_nopad_bin", ValueKind.COLLATED),
+        ("varchar", "utf8mb4_0900_ai_ci", ValueKind.COLLATED),
     ],
 )
-def test_only_what_neither_pads_nor_folds_is_ordered_by_code_points(kind: str, collation: str, expected: Kind) -> None:
+def test_only_what_neither_pads_nor_folds_is_ordered_by_code_points(
+    kind: str, collation: str, expected: ValueKind
+) -> None:
     assert column(kind, collation=collation, charset=collation.split("_", maxsplit=1)[0]).kind is expected
 
 
 def test_a_column_comes_back_from_a_plan() -> None:
     of = column("varchar", charset="latin1", collation="latin1_bin")
 
-    assert OrderColumn.of_fields(of.fields()) == of
-    assert of.travel is Travel.TEXT
+    assert OrderColumn.from_fields(of.to_fields()) == of
+    assert of.travel is TransferType.TEXT
 
 
 def test_a_name_may_hold_anything() -> None:
-    assert quoted("a`b` OR 1") == "`a``b`` OR 1`"
+    assert quote_name("a`b` OR 1") == "`a``b`` OR 1`"
 
 
 def test_every_kind_has_a_literal() -> None:
-    assert set(plain_of) == set(Kind)
+    assert set(plain_of) == set(ValueKind)

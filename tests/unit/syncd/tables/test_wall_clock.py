@@ -3,8 +3,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from syncd.errors import ConfigError
-from syncd.horizon import floor_to, wall_bound, zone_of
-from syncd.tables.wall_clock import wall_end
+from syncd.horizon import lowest_wall_time, parse_zone, truncate_to_fraction
+from syncd.tables.wall_clock import wall_time_after
 
 HOURS = range(30)
 
@@ -38,7 +38,7 @@ def utc(text: str) -> datetime:
     ],
 )
 def test_bound_is_the_lowest_reading_from_the_instant_on(zone: str, instant: str, bound: str) -> None:
-    assert wall_bound(utc(instant), zone_of(zone)) == datetime.fromisoformat(bound)
+    assert lowest_wall_time(utc(instant), parse_zone(zone)) == datetime.fromisoformat(bound)
 
 
 @pytest.mark.parametrize(
@@ -59,20 +59,22 @@ def test_bound_is_the_lowest_reading_from_the_instant_on(zone: str, instant: str
     ],
 )
 def test_end_is_above_all_readings_before_the_instant(zone: str, instant: str, end: str) -> None:
-    assert wall_end(utc(instant), zone_of(zone)) == datetime.fromisoformat(end)
+    assert wall_time_after(utc(instant), parse_zone(zone)) == datetime.fromisoformat(end)
 
 
 def test_bound_of_the_last_day_of_all_is_its_reading() -> None:
-    assert wall_bound(utc("9999-12-31 23:59:59"), zone_of("UTC")) == datetime.fromisoformat("9999-12-31 23:59:59")
+    assert lowest_wall_time(utc("9999-12-31 23:59:59"), parse_zone("UTC")) == datetime.fromisoformat(
+        "9999-12-31 23:59:59"
+    )
 
 
 def test_a_zone_that_went_back_by_almost_a_day_is_looked_at_far_enough() -> None:
-    zone = zone_of("Pacific/Kwajalein")  # in 1969, by 23 hours
+    zone = parse_zone("Pacific/Kwajalein")  # in 1969, by 23 hours
     for hour in range(48):
         instant = utc("1969-09-29 00:00:00") + timedelta(hours=hour)
         stamps = [(instant + timedelta(minutes=n)).astimezone(zone).replace(tzinfo=None) for n in range(60 * 48)]
 
-        assert wall_bound(instant, zone) <= min(stamps)
+        assert lowest_wall_time(instant, zone) <= min(stamps)
 
 
 @pytest.mark.parametrize(
@@ -84,19 +86,24 @@ def test_no_later_stamp_lies_below_the_bound(zone: str) -> None:
             for hour in HOURS:
                 instant = datetime(2026, month, day, 0, 17, tzinfo=UTC) + timedelta(hours=hour)
                 stamps = [
-                    (instant + timedelta(minutes=10 * n)).astimezone(zone_of(zone)).replace(tzinfo=None)
+                    (instant + timedelta(minutes=10 * n)).astimezone(parse_zone(zone)).replace(tzinfo=None)
                     for n in range(6 * 4)
                 ]
-                assert wall_bound(instant, zone_of(zone)) <= min(stamps)
+                assert lowest_wall_time(instant, parse_zone(zone)) <= min(stamps)
 
 
 @pytest.mark.parametrize("name", ["Europe/Berlyn", "", "+25:00", "../etc/passwd", "SYSTEM", "CEST?"])
 def test_a_name_of_no_zone_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="no time zone"):
-        zone_of(name)
+        parse_zone(name)
 
 
 def test_bound_is_cut_as_the_column_cuts_its_stamps() -> None:
     moment = datetime(2026, 1, 1, 0, 0, 0, 987654, tzinfo=UTC)
 
-    assert [floor_to(moment, digits).microsecond for digits in (0, 1, 3, 6)] == [0, 900_000, 987_000, 987_654]
+    assert [truncate_to_fraction(moment, digits).microsecond for digits in (0, 1, 3, 6)] == [
+        0,
+        900_000,
+        987_000,
+        987_654,
+    ]

@@ -13,7 +13,7 @@ import pytest
 
 from watermarks.errors import AlreadyExists, Misuse, OutcomeUnknown, StaleRevision, StoreUnavailable
 from watermarks.store import Revision
-from watermarks.stores.local import HIDDEN, LocalStore
+from watermarks.stores.local import HIDDEN_DIRECTORY, LocalStore
 
 REPLACE_FOREVER = """
 import sys
@@ -41,7 +41,7 @@ sys.stdin.readline()
 
 @pytest.fixture
 def store(tmp_path: Path) -> LocalStore:
-    return LocalStore(tmp_path / "documents", patience=0.05)
+    return LocalStore(tmp_path / "documents", lock_timeout_seconds=0.05)
 
 
 def failing(code: int) -> Callable[..., None]:
@@ -52,7 +52,7 @@ def failing(code: int) -> Callable[..., None]:
 
 
 def lock_of(store: LocalStore, key: str) -> Path:
-    return store.root / HIDDEN / f"{hashlib.sha256(key.encode()).hexdigest()[:2]}.lock"
+    return store.root / HIDDEN_DIRECTORY / f"{hashlib.sha256(key.encode()).hexdigest()[:2]}.lock"
 
 
 def scratch_of(store: LocalStore, key: str) -> Path:
@@ -93,21 +93,21 @@ def test_two_objects_on_one_directory_are_one_store(store: LocalStore) -> None:
     other = LocalStore(store.root)
     seen = store.create("doc", b"first")
 
-    other.replace("doc", b"second", seen=seen)
+    other.replace("doc", b"second", expected=seen)
 
     with pytest.raises(StaleRevision):
-        store.replace("doc", b"third", seen=seen)
+        store.replace("doc", b"third", expected=seen)
 
 
 def test_the_hidden_folder_is_neither_listed_nor_written(store: LocalStore) -> None:
     store.create("doc", b"x")
     store.create(".storefront", b"x")
 
-    assert (store.root / HIDDEN).is_dir()
+    assert (store.root / HIDDEN_DIRECTORY).is_dir()
     assert [*store.list("")] == [".storefront", "doc"]
-    assert [*store.list(HIDDEN)] == [".storefront"]
-    assert [*store.list(f"{HIDDEN}/")] == []
-    for key in (HIDDEN, f"{HIDDEN}/00.lock"):
+    assert [*store.list(HIDDEN_DIRECTORY)] == [".storefront"]
+    assert [*store.list(f"{HIDDEN_DIRECTORY}/")] == []
+    for key in (HIDDEN_DIRECTORY, f"{HIDDEN_DIRECTORY}/00.lock"):
         with pytest.raises(Misuse, match="keeps its locks"):
             store.create(key, b"x")
         with pytest.raises(Misuse, match="keeps its locks"):
@@ -118,7 +118,7 @@ def test_writing_leaves_a_bounded_number_of_hidden_files(store: LocalStore) -> N
     for number in range(300):
         store.create(f"history/{number}", b"x")
 
-    hidden = [path.name for path in (store.root / HIDDEN).iterdir()]
+    hidden = [path.name for path in (store.root / HIDDEN_DIRECTORY).iterdir()]
 
     assert len(hidden) <= 256
     assert {name.rpartition(".")[2] for name in hidden} == {"lock"}
@@ -168,7 +168,7 @@ def test_a_folder_of_documents_is_no_document(store: LocalStore) -> None:
     with pytest.raises(Misuse, match="both a document and a folder"):
         store.create("a", b"x")
     with pytest.raises(StaleRevision):
-        store.replace("a", b"x", seen=seen)
+        store.replace("a", b"x", expected=seen)
 
 
 def test_a_document_is_no_folder_of_documents(store: LocalStore) -> None:
@@ -233,13 +233,13 @@ def test_what_fails_before_publishing_has_written_nothing(
         with pytest.raises(StoreUnavailable) as created:
             store.create("a/other", b"x")
         with pytest.raises(StoreUnavailable) as replaced:
-            store.replace("doc", b"second", seen=seen)
+            store.replace("doc", b"second", expected=seen)
 
     assert hint in created.value.hint
     assert hint in replaced.value.hint
     assert [*store.list("")] == ["a/doc", "doc"]
     assert not scratch_of(store, "doc").exists()
-    assert store.replace("doc", b"second", seen=seen)
+    assert store.replace("doc", b"second", expected=seen)
 
 
 def test_a_write_that_the_kernel_cuts_off_leaves_nothing(store: LocalStore) -> None:
@@ -248,7 +248,7 @@ def test_a_write_that_the_kernel_cuts_off_leaves_nothing(store: LocalStore) -> N
     resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, hard))
     try:
         with pytest.raises(StoreUnavailable, match="too large") as caught:
-            store.replace("doc", b"x" * 1_000_000, seen=seen)
+            store.replace("doc", b"x" * 1_000_000, expected=seen)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
@@ -279,7 +279,7 @@ def test_a_publication_is_refused_or_in_doubt(
     monkeypatch.setattr(Path, "replace", failing(code))
 
     with pytest.raises(expected):
-        store.create("new", b"x") if verb == "link" else store.replace("doc", b"second", seen=seen)
+        store.create("new", b"x") if verb == "link" else store.replace("doc", b"second", expected=seen)
 
 
 @pytest.mark.parametrize("verb", ["create", "replace"])
@@ -296,7 +296,7 @@ def test_a_name_that_may_not_last_is_in_doubt(store: LocalStore, monkeypatch: py
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", fail_for_folders)
         with pytest.raises(OutcomeUnknown, match="in place"):
-            store.create("new", b"x") if verb == "create" else store.replace("doc", b"second", seen=seen)
+            store.create("new", b"x") if verb == "create" else store.replace("doc", b"second", expected=seen)
 
     there = store.read("new" if verb == "create" else "doc")
     assert there is not None
@@ -322,7 +322,7 @@ def test_every_byte_and_every_name_is_forced_before_the_answer(
     assert forced.index(scratch) < forced.index(root / "a/b")
 
     forced.clear()
-    store.replace("a/b/doc", b"second", seen=seen)
+    store.replace("a/b/doc", b"second", expected=seen)
 
     assert forced == [scratch, root / "a/b"]
 
@@ -357,7 +357,7 @@ def test_a_scratch_file_that_is_a_document_already_is_not_written_over(store: Lo
 
     scratch_of(store, "doc").hardlink_to(store.root / "doc")
     reader = (store.root / "doc").open("rb")
-    store.replace("doc", b"third", seen=seen)
+    store.replace("doc", b"third", expected=seen)
 
     with reader:
         assert reader.read() == b"first"
@@ -370,14 +370,14 @@ def test_a_lock_held_elsewhere_is_waited_for_and_then_named(store: LocalStore) -
     with lock_of(store, "doc").open("r+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(StoreUnavailable, match=r"held the lock for 0\.05 s"):
-            store.replace("doc", b"second", seen=seen)
+            store.replace("doc", b"second", expected=seen)
         assert store.read("doc") is not None
 
-    store.replace("doc", b"second", seen=seen)
+    store.replace("doc", b"second", expected=seen)
 
 
 def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
-    store = LocalStore(tmp_path, patience=20)
+    store = LocalStore(tmp_path, lock_timeout_seconds=20)
     seen = store.create("doc", b"first")
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD_THE_LOCK, str(lock_of(store, "doc"))],
@@ -391,7 +391,7 @@ def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
         written = threading.Event()
 
         def write() -> None:
-            store.replace("doc", b"second", seen=seen)
+            store.replace("doc", b"second", expected=seen)
             written.set()
 
         writer = threading.Thread(target=write)
@@ -416,9 +416,9 @@ def test_a_child_that_was_forked_does_not_keep_the_lock(store: LocalStore, monke
 
     with monkeypatch.context() as patched:
         patched.setattr(fcntl, "flock", take_and_copy)
-        seen = store.replace("doc", b"second", seen=seen)
+        seen = store.replace("doc", b"second", expected=seen)
 
-    store.replace("doc", b"third", seen=seen)
+    store.replace("doc", b"third", expected=seen)
     for copy in copies:
         os.close(copy)
     assert len(copies) == 1
@@ -431,7 +431,7 @@ def test_a_revision_is_the_digest_of_the_content(store: LocalStore) -> None:
 def test_a_kill_at_any_point_leaves_whole_documents_and_no_lock(tmp_path: Path) -> None:
     """Forty lives, each killed so many writes and a little while after it began."""
     size = 20_000
-    store = LocalStore(tmp_path, patience=5)
+    store = LocalStore(tmp_path, lock_timeout_seconds=5)
     store.create("doc", b"00000000" * size)
     number = 0
     for turn in range(40):
@@ -442,7 +442,7 @@ def test_a_kill_at_any_point_leaves_whole_documents_and_no_lock(tmp_path: Path) 
         assert int(there.body[:8]) - (said or number) in (0, 1)
         number = int(there.body[:8]) + 1
         assert there.body == f"{number - 1:08}".encode() * size
-        store.replace("doc", f"{number:08}".encode() * size, seen=there.revision)
+        store.replace("doc", f"{number:08}".encode() * size, expected=there.revision)
 
     kept = {key: store.read(key) for key in store.list("kept/")}
     assert kept

@@ -21,7 +21,7 @@ from watermarks.errors import (
     StoreUnavailable,
 )
 from watermarks.store import Revision
-from watermarks.stores.s3 import CONFLICT_PAUSES, S3Store, s3_client
+from watermarks.stores.s3 import CONFLICT_PAUSES_SECONDS, S3Store, create_s3_client
 
 if TYPE_CHECKING:
     from botocore.awsrequest import AWSPreparedRequest
@@ -50,7 +50,7 @@ class Case:
     """A store whose requests get the given answers, in turn, the last one again and again."""
 
     def __init__(self, *, attempts: int = 1, prefix: str = "") -> None:
-        client = s3_client(region="eu-west-1", attempts=attempts)
+        client = create_s3_client(region="eu-west-1", max_attempts=attempts)
         client.meta.events.register("before-send.s3", self._answer)  # type: ignore[arg-type] # this event takes an answer
         self.paused: list[float] = []
         self.asked = 0
@@ -114,7 +114,7 @@ def create(case: Case) -> object:
 
 
 def replace(case: Case) -> object:
-    return case.store.replace("doc", b"{}", seen=SEEN)
+    return case.store.replace("doc", b"{}", expected=SEEN)
 
 
 def read(case: Case) -> object:
@@ -318,7 +318,7 @@ def test_a_conflict_is_sent_again(environment: None, act: Act, code: str) -> Non
 
     assert act(case) == Revision('"4567"')
 
-    assert case.paused == [*CONFLICT_PAUSES[:2]]
+    assert case.paused == [*CONFLICT_PAUSES_SECONDS[:2]]
 
 
 @pytest.mark.parametrize(("act", "expected"), [(create, AlreadyExists), (replace, StaleRevision)])
@@ -335,8 +335,8 @@ def test_a_conflict_without_end_is_given_up(environment: None) -> None:
     with pytest.raises(StoreUnavailable, match="ConditionalRequestConflict"):
         create(case)
 
-    assert case.paused == [*CONFLICT_PAUSES]
-    assert case.asked == len(CONFLICT_PAUSES) + 1
+    assert case.paused == [*CONFLICT_PAUSES_SECONDS]
+    assert case.asked == len(CONFLICT_PAUSES_SECONDS) + 1
 
 
 def test_a_write_whose_answer_names_no_etag_is_in_doubt(case: Case) -> None:
@@ -414,7 +414,7 @@ def test_documents_are_json_and_conditional(environment: None) -> None:
 
 
 def test_every_wait_of_a_client_ends(environment: None) -> None:
-    config: Any = s3_client(region="eu-west-1", connect_timeout=1, read_timeout=2, connections=3).meta.config
+    config: Any = create_s3_client(region="eu-west-1", connect_timeout=1, read_timeout=2, max_connections=3).meta.config
 
     assert (config.connect_timeout, config.read_timeout, config.max_pool_connections) == (1, 2, 3)
     assert config.retries == {"mode": "standard", "total_max_attempts": 4}
@@ -423,7 +423,7 @@ def test_every_wait_of_a_client_ends(environment: None) -> None:
 
 
 def test_a_server_of_ones_own_gets_plain_requests(environment: None) -> None:
-    config: Any = s3_client(endpoint="http://127.0.0.1:9000").meta.config
+    config: Any = create_s3_client(endpoint="http://127.0.0.1:9000").meta.config
 
     assert config.s3 == {"addressing_style": "path", "payload_signing_enabled": True}
     assert config.request_checksum_calculation == "when_required"
@@ -432,4 +432,4 @@ def test_a_server_of_ones_own_gets_plain_requests(environment: None) -> None:
 @pytest.mark.parametrize(("region", "endpoint"), [("no region!", None), (None, "no url")])
 def test_a_client_that_cannot_be_is_a_misuse(environment: None, region: str | None, endpoint: str | None) -> None:
     with pytest.raises(Misuse, match="no client of S3"):
-        s3_client(region=region, endpoint=endpoint)
+        create_s3_client(region=region, endpoint=endpoint)
