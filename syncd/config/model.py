@@ -22,6 +22,7 @@ from syncd.config.value_parsers import (
     parse_duration,
     parse_interval_or_cron,
     parse_lenient_instant,
+    parse_listen_address,
     parse_positive_duration,
     parse_url,
 )
@@ -157,7 +158,7 @@ class Tunnel(ConfigSection):
 
 
 class Source(ConfigSection):
-    url: Annotated[str, BeforeValidator(_check_source_url), WithJsonSchema(schema_patterns.SOURCE_URL)]
+    url: Annotated[str, BeforeValidator(_check_source_url), WithJsonSchema(schema_patterns.SOURCE_URL_SCHEMA)]
     tls: Tls | None = None
     ca: ConfigRelativePath | None = None
     zone: NonEmptyText | None = None
@@ -173,7 +174,7 @@ class Source(ConfigSection):
 
 
 class Lake(ConfigSection):
-    url: Annotated[str, BeforeValidator(_check_lake_url), WithJsonSchema(schema_patterns.LAKE_URL)]
+    url: Annotated[str, BeforeValidator(_check_lake_url), WithJsonSchema(schema_patterns.LAKE_URL_SCHEMA)]
     region: NonEmptyText | None = None
     endpoint: NonEmptyText | None = None
 
@@ -193,7 +194,7 @@ class Iam(ConfigSection):
 
 
 class Warehouse(ConfigSection):
-    url: Annotated[str, BeforeValidator(_check_warehouse_url), WithJsonSchema(schema_patterns.WAREHOUSE_URL)]
+    url: Annotated[str, BeforeValidator(_check_warehouse_url), WithJsonSchema(schema_patterns.WAREHOUSE_URL_SCHEMA)]
     tls: Literal["disable", "verify"] | None = None
     ca: ConfigRelativePath | None = None
     schema_: NonEmptyText = Field(default="public", alias="schema")
@@ -226,15 +227,17 @@ def _expand_notify_urls(value: object) -> object:
 
 
 class Notify(ConfigSection):
-    url: Annotated[str, BeforeValidator(_check_web_url), WithJsonSchema(schema_patterns.WEB_URL)]
+    url: Annotated[str, BeforeValidator(_check_web_url), WithJsonSchema(schema_patterns.WEB_URL_SCHEMA)]
     channel: Channel = Channel.WEBHOOK
     again: PositiveDuration = timedelta(hours=4)
 
 
 class Daemon(ConfigSection):
-    http: Annotated[ListenAddress | None, BeforeValidator(listening), WithJsonSchema(schema_patterns.LISTENING)] = (
-        ListenAddress(host="127.0.0.1", port=8080)
-    )
+    http: Annotated[
+        ListenAddress | None,
+        BeforeValidator(parse_listen_address),
+        WithJsonSchema(schema_patterns.LISTEN_ADDRESS_SCHEMA),
+    ] = ListenAddress(host="127.0.0.1", port=8080)
     token: NonEmptyText | None = None
     stop_timeout: Duration = timedelta(seconds=60)
     notify: Annotated[tuple[Notify, ...], BeforeValidator(_expand_notify_urls)] = ()
