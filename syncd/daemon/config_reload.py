@@ -42,7 +42,7 @@ class ReloadResult:
 def reload_pending(*, waited_seconds: float, is_stopping: bool = False) -> ReloadResult:
     """The answer where the loop has not come to it; it is done as soon as the loop is free, unless that is `ending`."""
     return ReloadResult(
-        error=f"the file is not read again yet: the daemon was asked {waited_seconds:g} s ago, and is at something else",
+        error=f"the daemon has not read the file yet: it was asked {waited_seconds:g} s ago and is busy",
         hint="It stops: the next start reads the file."
         if is_stopping
         else "It reads the file as soon as that is over, and its log says what came of it, as `syncd reload` does then."

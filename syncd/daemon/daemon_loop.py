@@ -219,8 +219,9 @@ class DaemonLoop:
             return result
         longest = task.settings.schedule.longest_run
         assert task.running_since is not None
+        took = timedelta(seconds=round(now.monotonic - task.running_since))
         error = PassTooLong(
-            f"the pass took {timedelta(seconds=round(now.monotonic - task.running_since))} and was ended: longest_run is {longest}",
+            f"the pass took {took} and was ended: longest_run is {longest}",
             hint=f"See what it waited for ({result.error.message}); give it more time with longest_run, or less to"
             " do at once with batch_rows.",
         )

@@ -98,7 +98,7 @@ def test_an_end_waits_for_a_lake_that_does_not_answer_no_longer_than_last_words_
     tables = [replace(ORDERS, table=f"t{number}") for number in range(12)]
     settings = replace(SETTINGS, streams=tuple(replace(SETTINGS.streams[0], table=one.table) for one in tables))
     store, said = Stuck(), list[str]()
-    writer = marking(store, said, last_words=0.2)
+    writer = marking(store, said, flush_seconds=0.2)
     writer.reconfigure(settings)
 
     began = time.monotonic()

@@ -162,8 +162,8 @@ def test_a_batch_wakes_its_loader_and_says_how_fresh_the_target_is(at_work: Call
         batch = BatchId(1, 1)
         works.tell(
             BatchExtracted(
-                stream=stream, batch=batch, kind="increment", rows=1, files=1, bytes=1, quarantined=0, mark=START_CURSOR,
-                seconds=0.1,
+                stream=stream, batch=batch, kind="increment", rows=1, files=1, bytes=1, quarantined=0,
+                mark=START_CURSOR, seconds=0.1,
             )
         )  # fmt: skip
         return ExtractOutcome(

@@ -129,7 +129,7 @@ def test_a_backlog_goes_on_at_once_after_those_who_wait_for_their_turn() -> None
     for _ in range(5):
         [name] = some.begin()
         order.append(name)
-        some.end(name, more=name == "a")
+        some.end(name, has_more=name == "a")
 
     assert order == ["a", "b", "c", "a", "a"]
 
@@ -138,7 +138,7 @@ def test_a_backlog_does_not_lose_its_regular_turn() -> None:
     some = play("a: {source: one, priority: 9, every: 1m}, b: {source: one, every: 1s}")
     assert some.begin() == ["a"]
     some.passes(61)
-    some.end("a", more=True)
+    some.end("a", has_more=True)
 
     assert some.begin() == ["a"]
 
@@ -170,7 +170,7 @@ def began_in(seconds: int, some: Play, *, takes: dict[str, int], more: bool = Fa
     for _ in range(seconds):
         for name in [name for name, at in until.items() if at <= some.mono]:
             del until[name]
-            some.end(name, more=more and name == "a")
+            some.end(name, has_more=more and name == "a")
         for name in some.begin():
             began[name] += 1
             until[name] = some.mono + takes[name]
@@ -212,7 +212,7 @@ def test_one_pass_of_a_predecessor_is_waited_for_and_no_second_one() -> None:
     assert some.begin() == ["a"]
     some.passes(70)
     assert some.begin() == []
-    some.end("a", more=True)
+    some.end("a", has_more=True)
 
     assert sorted(some.begin()) == ["a", "b"]
 
@@ -548,8 +548,8 @@ def renewed(old: Play, tables: str) -> Play:
 @pytest.mark.parametrize(
     "error",
     [
-        ConfigError("no"), SchemaDrift("another"), SourceDown("away"), HintedError("it broke"), HorizonNotKnown("not yet"),
-        OtherOwner("host-1 has it", owner="host-1"), LeaseEnded("too silent"),
+        ConfigError("no"), SchemaDrift("another"), SourceDown("away"), HintedError("it broke"),
+        HorizonNotKnown("not yet"), OtherOwner("host-1 has it", owner="host-1"), LeaseEnded("too silent"),
     ],
 )  # fmt: skip
 def test_a_cron_that_waits_for_another_try_is_tried_at_once_after_a_reload(error: HintedError) -> None:
@@ -642,7 +642,7 @@ def test_how_a_pass_works_depends_on_who_else_wants_a_place() -> None:
     assert alone.lane("a").strategy is RunStrategy.SEQUENTIAL
     assert several.lane("a").strategy is RunStrategy.INTER_TABLE
     assert narrow.lane("a").strategy is RunStrategy.SEQUENTIAL
-    alone.end("a", more=True)
+    alone.end("a", has_more=True)
     alone.begin()
     assert alone.lane("a").strategy is RunStrategy.INTRA_TABLE
 

@@ -139,7 +139,7 @@ def test_a_target_is_never_said_to_fall_back() -> None:
 
 def test_a_broken_promise_makes_a_stream_late() -> None:
     clock = ManualClock(NOON)
-    board = make_board(clock, promised=timedelta(seconds=60))
+    board = make_board(clock, promised_lag=timedelta(seconds=60))
     tell(board, ended(EXTRACT, behind=1))
 
     before = orders(board).state

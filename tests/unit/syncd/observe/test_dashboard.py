@@ -65,7 +65,7 @@ class Reader(HTMLParser):
 
 
 def test_a_stream_in_trouble_says_why_and_what_would_help() -> None:
-    board = make_board(promised=timedelta(seconds=30))
+    board = make_board(promised_lag=timedelta(seconds=30))
     tell(board, ended(EXTRACT, behind=4), held_back(EXTRACT, "no place is free", until=NOON), ended(LOAD, error=DOWN))
 
     page = Reader(overview_page(board.view()))

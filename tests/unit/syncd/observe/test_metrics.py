@@ -41,7 +41,7 @@ def samples(metrics: Metrics) -> dict[str, float]:
 def make_metrics(clock: ManualClock | None = None) -> Metrics:
     """Metrics that heard of everything once."""
     clock = clock or ManualClock(NOON)
-    board = make_board(clock, promised=timedelta(seconds=60))
+    board = make_board(clock, promised_lag=timedelta(seconds=60))
     metrics = Metrics(board, clock=clock, heartbeat_age=lambda: 0.25)
     for event in (
         began(EXTRACT),
