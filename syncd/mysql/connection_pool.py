@@ -16,7 +16,7 @@ QUERY_KIND: Final = "questions"
 MAX_CONNECTION_AGE_SECONDS: Final = 300.0
 """Seconds for which a connection is used: its server may live on, long after its address leads to another one."""
 
-SourceConnectionPool: TypeAlias = "ResourcePool[MySqlSource | Poller]"
+SourceConnectionPool: TypeAlias = ResourcePool[MySqlSource | Poller]
 """The places at one server, and what is open there."""
 
 

@@ -45,8 +45,8 @@ def find_files_start(journal: Journal[Watermark], state: Watermark) -> Cursor:
     """
     at = _state_reader(journal, state.stem)
     first = bisect_left(
-        range(1, state.revision + 1), True, key=lambda revision: _has_batches(at(revision).required_extract_progress)
-    )  # what is searched for
+        range(1, state.revision + 1), 1, key=lambda revision: int(_has_batches(at(revision).required_extract_progress))
+    )
     if first == 0:
         return START_CURSOR
     last = at(first)

@@ -200,7 +200,7 @@ def commit_unknown(address: SessionAddress, reason: str) -> CommitUnknown:
     )
 
 
-_SECRET_KEYS: Final = (
+_SECRET_KEYS: Final = (  # noqa: S105  # names of secrets, not a secret
     r"\b(?:aws_secret_access_key|secret_access_key|aws_access_key_id|access_key_id|session_token|token|password)\b"
 )
 _SECRET_IN_SQL: Final = re.compile(rf"{_SECRET_KEYS}\s*(?:=\s*'?([^\s;,'\"&]+)|'([^']*)')", re.IGNORECASE)

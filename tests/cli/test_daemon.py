@@ -71,7 +71,7 @@ def test_a_daemon_that_is_busy_was_asked_and_is_not_done_yet(
         document = CliRunner().invoke(command, ["reload", "-c", str(config), "--json"])
 
     assert (told.exit_code, told.stdout) == (5, f"process {os.getpid()}: asked, and not done yet\n")
-    assert "error: the file is not read again yet" in told.stderr
+    assert "error: the daemon has not read the file yet" in told.stderr
     assert hint in told.stderr
     [answer] = json.loads(document.stdout)["daemons"]
     assert (document.exit_code, answer["pending"], answer["changed"]) == (5, True, False)
