@@ -200,10 +200,10 @@ def commit_unknown(address: SessionAddress, reason: str) -> CommitUnknown:
     )
 
 
-_SECRET_KEYS: Final = (  # noqa: S105  # names of secrets, not a secret
+_CREDENTIAL_NAMES: Final = (  # names of secrets, not a secret
     r"\b(?:aws_secret_access_key|secret_access_key|aws_access_key_id|access_key_id|session_token|token|password)\b"
 )
-_SECRET_IN_SQL: Final = re.compile(rf"{_SECRET_KEYS}\s*(?:=\s*'?([^\s;,'\"&]+)|'([^']*)')", re.IGNORECASE)
+_SECRET_IN_SQL: Final = re.compile(rf"{_CREDENTIAL_NAMES}\s*(?:=\s*'?([^\s;,'\"&]+)|'([^']*)')", re.IGNORECASE)
 _SECRET_IN_URL: Final = re.compile(r"(X-Amz-(?:Signature|Security-Token|Credential)=)[^&\s'\"]+", re.IGNORECASE)
 _MIN_SECRET_LENGTH: Final = 6
 """What is shorter is a word, and no secret."""
