@@ -207,7 +207,7 @@ class Watermark:
         half = self.extract_progress
         tally = half.counts if half else self.load_progress.counts
         return {
-            "table_name": f"{self.stream.database}.{self.stream.table}",
+            "table_name": self.stream.table_name,
             "mysql_status": self.stage_status(Stage.EXTRACT) if half else None,
             "redshift_status": self.stage_status(Stage.LOAD),
             "last_error": self.last_error,

@@ -67,7 +67,7 @@ class LegacyWatermark:
     def matches_stream(self, stream: StreamName) -> bool:
         """Whether it may be this table's: it names it, perhaps between a connection and a target, or names none."""
         names = (self.table or "").lower().split(":")
-        return not self.table or f"{stream.database}.{stream.table}".lower() in names
+        return not self.table or f"{stream.table_name}".lower() in names
 
     def require_table(self, stream: StreamName) -> None:
         """Make sure that it is this table's.

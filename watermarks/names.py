@@ -79,7 +79,12 @@ class StreamName:
 
     def __str__(self) -> str:
         at = f"@{self.target}" if self.target else ""
-        return f"{self.source}/{self.database}.{self.table}{at}"
+        return f"{self.source}/{self.table_name}{at}"
+
+    @property
+    def table_name(self) -> str:
+        """`database.table`, as operators write it."""
+        return f"{self.database}.{self.table}"
 
     @property
     def stem(self) -> str:

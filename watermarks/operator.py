@@ -292,7 +292,7 @@ def _with_manual_strategy(state: Watermark) -> ExtractProgress | None:
 
 
 def _table_name(stream: StreamName) -> str:
-    return f"{stream.database}.{stream.table}"
+    return stream.table_name
 
 
 def _undo_change(state: Watermark, earlier: Watermark) -> Watermark:

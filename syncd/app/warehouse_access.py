@@ -129,7 +129,7 @@ class WarehouseResources(ResourceOwner):
         table = TableRef(schema=target.schema, name=target.table)
         found = parse_existing_table(sessions.session().rows(columns_query(table)))
         if found is not None and BATCH_COLUMN not in found:
-            raise missing_batch_number_error(f"{settings.database}.{settings.table}")
+            raise missing_batch_number_error(settings.name)
 
     def make_target(
         self, stream: StreamName, settings: StreamSettings, target: TargetSettings, sessions: PassSessions

@@ -28,7 +28,7 @@ class LineProgress:
     def __call__(self, event: StreamEvent) -> None:
         line = summarize_event(event)
         if line:
-            click.echo(f"{event.stream.database}.{event.stream.table}: {line}", err=True)
+            click.echo(f"{event.stream.table_name}: {line}", err=True)
 
     def say(self, line: str) -> None:
         """A word that is about no event."""
@@ -61,7 +61,7 @@ class LiveProgress:
                 self._stop()
                 line = summarize_event(event)
                 if line:
-                    click.echo(f"{event.stream.database}.{event.stream.table}: {line}", err=True)
+                    click.echo(f"{event.stream.table_name}: {line}", err=True)
 
     def say(self, line: str) -> None:
         """A word that is about no event, above what is drawn; from any thread."""
@@ -85,7 +85,7 @@ class LiveProgress:
         )
         self._progress = Progress(*columns, console=Console(file=sys.stderr), transient=True)
         self._batch_started_at = time.monotonic()
-        name = f"{event.stream.database}.{event.stream.table} {event.kind} {event.batch}"
+        name = f"{event.stream.table_name} {event.kind} {event.batch}"
         self._task = self._progress.add_task(name, total=None, rate="")
         self._progress.start()
 

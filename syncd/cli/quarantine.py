@@ -188,6 +188,6 @@ def _exit_with_errors(errors: "Sequence[tuple[StreamSettings, HintedError]]", *,
     codes = [ExitCode.DOUBT] if doubt else [ExitCode.DONE]
     for stream, error in errors:
         codes.append(exit_code_for(error))
-        print_error(f"{stream.database}.{stream.table}", error, debug=debug)
+        print_error(stream.name, error, debug=debug)
     if (code := worst_exit_code(codes)) is not ExitCode.DONE:
         sys.exit(code)

@@ -102,7 +102,7 @@ def _check_options(options: dict[str, Any]) -> None:
 
 
 def require_warehouses(streams: "Sequence[StreamSettings]") -> None:
-    without = [f"{stream.database}.{stream.table}" for stream in streams if stream.target is None]
+    without = [stream.name for stream in streams if stream.target is None]
     if without:
         raise click.UsageError(
             f"{', '.join(without)}: there is no warehouse to load into:"

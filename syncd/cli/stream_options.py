@@ -34,7 +34,7 @@ class SelectedStream:
 
     @property
     def name(self) -> str:
-        return f"{self.stream.database}.{self.stream.table}"
+        return self.stream.table_name
 
     def require_settings(self) -> "StreamSettings":
         """Its settings.

@@ -243,7 +243,7 @@ def _backlog_reason(watermark: Watermark, settings: StreamSettings) -> str:
         return ""
     return (
         f"{most:,} batches or more wait to be loaded, and max_pending allows no more:"
-        f" syncd run -t {settings.database}.{settings.table} --load-only"
+        f" syncd run -t {settings.name} --load-only"
     )
 
 

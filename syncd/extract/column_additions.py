@@ -144,7 +144,7 @@ def incomplete_column_events(
             continue
         if remade is not None and after < remade <= link.id:
             again = _refill_hint(stream, link, timed=True, appends=appends, why="another table")
-            find = f"To find and mend them: syncd verify -t {stream.database}.{stream.table} --repair --yes."
+            find = f"To find and mend them: syncd verify -t {stream.table_name} --repair --yes."
             yield TableReplaced(stream=stream, since=remade, hint=f"{find} {again}")
         manifest = Manifest.from_link(link)
         timed = manifest.identity.cursor is not None
@@ -167,7 +167,7 @@ def remade_table_events(plan: Plan) -> Iterator[TableReplaced]:
 
 
 def _refill_hint(stream: StreamName, link: BatchLink, *, timed: bool, appends: bool, why: str) -> str:
-    table = f"{stream.database}.{stream.table}"
+    table = stream.table_name
     lost = ", which takes out older versions, and what is gone at the source" if appends else ""
     if timed:
         return _reread_hint(stream, link.made_at, lost=lost)
@@ -176,5 +176,5 @@ def _refill_hint(stream: StreamName, link: BatchLink, *, timed: bool, appends: b
 
 def _reread_hint(stream: StreamName, upto: datetime, *, lost: str = "") -> str:
     until = upto + timedelta(seconds=1)  # it is said in whole ones
-    table = f"{stream.database}.{stream.table}"
+    table = stream.table_name
     return f"To read them again{lost}: syncd run -t {table} --from 1970-01-01 --until {until:%Y-%m-%dT%H:%M:%SZ}"

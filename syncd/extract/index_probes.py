@@ -104,7 +104,7 @@ class Prober:
         if self.source.fetch_rows(any_null_sql(order)):
             name = order.columns[0].name
             raise ValueRefused(
-                f"{order.database}.{order.table} has rows whose {name} is NULL, and `null_cursor` is fail",
+                f"{order.table_name} has rows whose {name} is NULL, and `null_cursor` is fail",
                 hint=f"Give {name} a value in these rows, or set `null_cursor: snapshot_only`.",
             )
 
@@ -136,7 +136,7 @@ class Prober:
         if trouble is not None:
             columns = ", ".join(column.sql for column in path.columns)
             raise SourceUnfit(
-                f"{order.database}.{order.table} cannot be read by its index {path.index}: {trouble}",
+                f"{order.table_name} cannot be read by its index {path.index}: {trouble}",
                 hint=f"CREATE INDEX syncd_order ON {quote_table(order.database, order.table)} ({columns})",
                 statement=sql,
             )
@@ -149,7 +149,7 @@ def _require_progress(path: IndexPath, begin: Cursor, end: Cursor) -> None:
         order = path.order
         columns = ", ".join(column.name for column in path.columns)
         raise ValueRefused(
-            f"{order.database}.{order.table} goes no further than {begin}: the next of its rows says {end}",
+            f"{order.table_name} goes no further than {begin}: the next of its rows says {end}",
             hint=f"Which row is next by {columns}, and what does it hold there? Name another unique key of the table in"
             " the stream's `key`.",
         )

@@ -30,7 +30,7 @@ def require_valid_positions(order: StreamOrder, mark: Cursor, reached: Cursor) -
         if kinds != [column.kind for column in columns[: len(kinds)]]:
             raise _schema_drift(
                 order,
-                f"{cursor} is no position of {order.database}.{order.table} by ({_join_names(columns)}):"
+                f"{cursor} is no position of {order.table_name} by ({_join_names(columns)}):"
                 " its order column or key has changed",
             )
 
@@ -44,7 +44,7 @@ def require_same_order(order: StreamOrder, before: Plan) -> None:
     body = before.draft.body
     was, now = _recorded_columns(body), _current_columns(order, body)
     if change := next(_describe_changes(was, now), None):
-        raise _schema_drift(order, f"{order.database}.{order.table} was read by ({_join_names(was)}), and {change}")
+        raise _schema_drift(order, f"{order.table_name} was read by ({_join_names(was)}), and {change}")
 
 
 def records_order(plan: Plan) -> bool:
@@ -103,5 +103,5 @@ def _schema_drift(order: StreamOrder, message: str) -> SchemaDrift:
     return SchemaDrift(
         message,
         hint="Take the change back, or begin a new generation: syncd watermark reset "
-        f"-t {order.database}.{order.table} --mysql-only --reason 'the order changed'",
+        f"-t {order.table_name} --mysql-only --reason 'the order changed'",
     )

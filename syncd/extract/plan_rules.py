@@ -192,7 +192,7 @@ def require_no_bounds(request: ExtractRequest, settings: StreamSettings) -> None
     """
     if request != ExtractRequest():
         raise ConfigError(
-            f"{settings.database}.{settings.table} is read whole each time, and no part of it means anything",
+            f"{settings.name} is read whole each time, and no part of it means anything",
             hint="Leave out --limit, --from and --until for a stream with `cursor: none`.",
         )
 
@@ -206,7 +206,7 @@ def require_no_time_range(request: ExtractRequest, settings: StreamSettings) -> 
     if request.since is None and request.until is None:
         return
     raise ConfigError(
-        f"{settings.database}.{settings.table} is read by its key, which tells no time",
+        f"{settings.name} is read by its key, which tells no time",
         hint="Leave out --from and --until; to begin at a key: syncd watermark set --id",
     )
 

@@ -47,7 +47,7 @@ class CompletionMarker:
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
             "stream": str(self.stream),
-            "table": f"{self.stream.database}.{self.stream.table}",
+            "table": self.stream.table_name,
             "complete": format_instant(self.complete_until),
             "proven": self.proven,
             "batch": self.batch,

@@ -344,7 +344,7 @@ class LoadPass:
         """Count and tell the rows that are not in the target by this landing, whoever sifted them out of its files."""
         for batch, brought in landed.refused_by_batch.items():
             self._so_far = replace(self._so_far, quarantined=self._so_far.quarantined + brought.refused_rows)
-            look = f"syncd quarantine show -t {self._stream.database}.{self._stream.table} --batch {batch}"
+            look = f"syncd quarantine show -t {self._stream.table_name} --batch {batch}"
             reason = brought.reason or f"an earlier attempt was refused ({look})"
             self._emit(RowsQuarantined(stream=self._stream, batch=batch, rows=brought.refused_rows, reason=reason))
 

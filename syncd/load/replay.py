@@ -34,7 +34,7 @@ def require_replayable(settings: StreamSettings) -> None:
     Raises:
         ConfigError: it is such a stream.
     """
-    name = f"{settings.database}.{settings.table}"
+    name = settings.name
     if settings.mode is Mode.REPLACE:
         raise ConfigError(
             f"{name} is replaced as a whole, and so are its rows in quarantine: nothing of them is brought back",

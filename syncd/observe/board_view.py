@@ -168,7 +168,7 @@ class StreamView:
     @property
     def name(self) -> str:
         """The table, as people call it."""
-        return f"{self.stream.database}.{self.stream.table}"
+        return self.stream.table_name
 
     @property
     def last_stage(self) -> StageView:

@@ -231,7 +231,7 @@ def _broken_promise_message(
         if cause in {IncidentCause.HELD_TRANSACTION, IncidentCause.THROTTLED} and facts.extract_reason
         else CAUSE_SENTENCES[cause]
     )
-    table = f"{watched.stream.database}.{watched.stream.table}"
+    table = watched.stream.table_name
     where = (
         f"{table} is complete up to {clock_text(upto)}" if upto else f"of {table} nothing is known to be complete yet"
     )

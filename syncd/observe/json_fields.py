@@ -53,7 +53,7 @@ def stream_to_json(stream: StreamView) -> dict[str, Any]:
 
 
 def stream_name_to_json(stream: StreamName) -> dict[str, Any]:
-    return {"name": str(stream), "table": f"{stream.database}.{stream.table}", "source": stream.source}
+    return {"name": str(stream), "table": stream.table_name, "source": stream.source}
 
 
 def _stage_to_json(stage: StageView) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def event_fields(event: StreamEvent) -> dict[str, object]:
     """The fields of an event as JSON has them; their names are a contract, listed in docs/log.md."""
     told: dict[str, object] = {
         "stream": str(event.stream),
-        "table": f"{event.stream.database}.{event.stream.table}",
+        "table": event.stream.table_name,
     }
     for each in fields(event):
         if each.name != "stream":

@@ -105,7 +105,7 @@ def notice_text(update: IncidentUpdate) -> str:
     incident = update.incident
     what = "not fresh" if incident.key.kind is IncidentKind.STALE else "failing"
     head = f"syncd: {incident.key.party}: {what}, {CAUSE_SENTENCES[incident.key.cause]} ({_STATE_WORDS[update.state]})"
-    names = [f"{stream.database}.{stream.table}" for stream in incident.streams]
+    names = [stream.table_name for stream in incident.streams]
     more = f" and {len(names) - MAX_NAMED_STREAMS} more" if len(names) > MAX_NAMED_STREAMS else ""
     tables = f"{format_count(len(names), 'table')}: {', '.join(names[:MAX_NAMED_STREAMS])}{more}"
     lines = [head, tables, f"since {clock_text(incident.since)}"]

@@ -30,7 +30,7 @@ def require_rows_in_lake(journal: Journal[Watermark], before: Watermark, after: 
         return
     if find_files_start(journal, before) == START_CURSOR:
         return
-    table = f"{before.stream.database}.{before.stream.table}"
+    table = before.stream.table_name
     raise RowsNotInLake(
         f"{before.stream} was taken over from what loaded it before: those rows are in no file, and cannot land again",
         hint=f"Read the table again, and land all of it: syncd watermark reset -t {table}",

@@ -148,7 +148,7 @@ def limit_from_document(order: StreamOrder, document: LegacyDocument) -> MarkLim
         Misuse: it says nothing of the order of this stream.
     """
     legacy, clock = document.legacy, order.clock
-    table = f"{order.database}.{order.table}"
+    table = order.table_name
     alone = f"Without it the target's own last row decides: syncd watermark import -t {table}"
     if clock is None:
         if legacy.last_id is None or [column.kind for column in order.columns] != [ValueKind.INT]:

@@ -143,7 +143,7 @@ class Audit:
         stored = self.journal.store.read(document_key(self.stream.stem))
         if entry is not None and stored is not None and stored.body != entry.document_bytes():
             key = document_key(self.stream.stem)
-            rebuild = f"syncd watermark rebuild -t {self.stream.database}.{self.stream.table}"
+            rebuild = f"syncd watermark rebuild -t {self.stream.table_name}"
             yield Inconsistency(
                 about="document", message=f"{key} is not what entry {state.revision} says", remedy=rebuild
             )

@@ -99,7 +99,7 @@ class MarkCheck:
 
     @property
     def _table_name(self) -> str:
-        return f"{self.stream.database}.{self.stream.table}"
+        return self.stream.table_name
 
     @staticmethod
     def _chain_length(state: Watermark) -> int:

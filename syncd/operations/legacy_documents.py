@@ -71,7 +71,7 @@ def _find_below(lake: "S3Lake", prefix: str, stream: StreamName) -> LegacyDocume
     fit = [one for key, one in found if _belongs_to(one.legacy, key, stream)]
     if len(fit) == 1:
         return fit[0]
-    table = f"{stream.database}.{stream.table}"
+    table = stream.table_name
     if not fit:
         raise Misuse(
             f"{lake.address_of(prefix)} holds no document of {table}",
@@ -84,7 +84,7 @@ def _find_below(lake: "S3Lake", prefix: str, stream: StreamName) -> LegacyDocume
 def _may_belong_to(key: str, stream: StreamName) -> bool:
     """Whether an object's name may be this table's: with its connection before it, and its target behind."""
     *folders, name = key.lower().split("/")
-    words = _normalize_name(f"{stream.database}.{stream.table}")
+    words = _normalize_name(stream.table_name)
     return (
         name.endswith(".json")
         and _IGNORED_FOLDERS.isdisjoint(folders)
@@ -94,7 +94,7 @@ def _may_belong_to(key: str, stream: StreamName) -> bool:
 
 def _belongs_to(legacy: LegacyWatermark, key: str, stream: StreamName) -> bool:
     """Whether a document is this table's: as it says, or, where it says nothing, as its name ends."""
-    words = _normalize_name(f"{stream.database}.{stream.table}")
+    words = _normalize_name(stream.table_name)
     return legacy.matches_stream(stream) and (
         legacy.table is not None or _normalize_name(key.removesuffix(".json")).endswith(words)
     )

@@ -122,7 +122,7 @@ def _undo_after_missing_files(operator: Operator, made: Watermark, missing: Relo
         return ReloadFilesMissing(
             f"{missing.message}; the change was made as revision {made.last_manual_revision}, and could not be taken back:"
             f" {error.message}",
-            hint=f"See what stands: syncd watermark history -t {made.stream.database}.{made.stream.table}. {missing.hint}",
+            hint=f"See what stands: syncd watermark history -t {made.stream.table_name}. {missing.hint}",
             **missing.facts,
         )
     return missing

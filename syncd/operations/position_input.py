@@ -85,6 +85,6 @@ def require_settable_position(settings: StreamSettings) -> None:
     """
     if settings.cursor == CURSOR_NONE:
         raise Misuse(
-            f"{settings.database}.{settings.table} is read whole each time, and has no position to read on from",
+            f"{settings.name} is read whole each time, and has no position to read on from",
             hint="To land its newest reading again: syncd watermark reset --redshift-only",
         )

@@ -75,7 +75,7 @@ class ReloadableFiles:
         stream, last = self.chain.stream, max(missing)
         removed = find_removal_records(self.file_listing, stream, set(missing[last]))
         why = next((f": {record.description}" for record in removed.values()), "")
-        table = f"{stream.database}.{stream.table}"
+        table = stream.table_name
         return ReloadFilesMissing(
             f"{len(missing)} of the batches that are to land again have no files any more,"
             f" the last of them {last}{why}",

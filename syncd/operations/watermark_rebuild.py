@@ -142,7 +142,7 @@ def _advance_loaded_mark(
 def _require_same_manifest(link: BatchLink, evidence: LedgerRecord | None) -> None:
     """Make sure that a batch is the one that landed under its number; of one that was left out nothing tells."""
     if evidence is not None and evidence.manifest != link.digest:
-        table = f"{link.stream.database}.{link.stream.table}"
+        table = link.stream.table_name
         raise LedgerOfAnotherChain(
             f"{link.stream}: the ledger holds {link.id} of another chain than the lake does",
             hint="Was the lake restored, or begun anew? Then its rows are not those of this chain: DROP TABLE"

@@ -315,7 +315,7 @@ def _discard_outdated_rows(landing: LoadSqlBuilder, *, versions: bool) -> Iterat
         raise SchemaDrift(
             f"{landing.table} has no column {batch_number.BATCH_COLUMN}: nothing tells which of two versions is newer",
             hint=f"ALTER TABLE {landing.table.sql} ADD COLUMN {BATCH_COLUMN} BIGINT;  Then, to number the rows that stand:"
-            f" syncd watermark reset -t {stream.database}.{stream.table} --redshift-only",
+            f" syncd watermark reset -t {stream.table_name} --redshift-only",
         )
     older = [(load, "=", link.rank) for load, link in replays]
     if landing.reloaded_upto and ranked:

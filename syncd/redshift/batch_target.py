@@ -127,7 +127,7 @@ class RedshiftTarget:
         explained: HintedError = error
         if attempt.is_copying:  # of other statements the warehouse keeps no such errors
             keys = [object_key(self._lake_files.address_of(part.key)) for load in attempt.loads for part in load.parts]
-            table = f"{self._control_tables.stream.database}.{self._control_tables.stream.table}"
+            table = self._control_tables.stream.table_name
             explained = LoadErrorReader(session).explain(error, table=table, keys=keys)
         if not isinstance(explained, RowRefused) or not attempt.loads:
             raise explained from error

@@ -351,7 +351,7 @@ class LoadTransaction:
         found = self._previous = self._read_table()
         ledger.require_same_table(place.table, exists=found is not None)
         if found is None:
-            about = f"{self._cycle.stream.database}.{self._cycle.stream.table}, kept equal by syncd"
+            about = f"{self._cycle.stream.table_name}, kept equal by syncd"
             for statement in create_table_statements(place.table, wanted, place.settings, comment=about):
                 self._run(statement)
             return self._require_table()

@@ -94,7 +94,7 @@ class RefusedRowFinder:
     def _not_quarantined_error(self, error: RowRefused, found: str, *, or_else: str = "") -> RowRefused:
         """What to tell where nothing is put aside: it is more than some rows that is wrong."""
         stream = self._target.control_tables.stream
-        table = f"{stream.database}.{stream.table}"
+        table = stream.table_name
         return RowRefused(
             f"{error.message}; {found}, and nothing was put aside",
             hint=f"Compare the target with its files (syncd plan -t {table}) and mend it{or_else}, then: syncd run -t"
@@ -183,7 +183,7 @@ class RefusedRowFinder:
         if isinstance(error, RowRefused):
             return error
         stream = self._target.control_tables.stream
-        return LoadErrorReader(session).explain(error, table=f"{stream.database}.{stream.table}", keys=[key])
+        return LoadErrorReader(session).explain(error, table=stream.table_name, keys=[key])
 
     def _quarantine_rows(self, link: BatchLink, parts: Sequence[FileRefusals]) -> None:
         """Write the rows that land and those that do not to files of their own, and say so in an amendment."""

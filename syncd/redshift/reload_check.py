@@ -36,7 +36,7 @@ class ReloadCheck:
             self._intact.clear()
 
     def _require_files(self, link: BatchLink, lost: Sequence[BatchId]) -> None:
-        table = f"{link.stream.database}.{link.stream.table}"
+        table = link.stream.table_name
         for part in Manifest.from_link(link).parts if link.kind is not BatchKind.ABANDONED else ():
             if not self._lake_files.has_part(part):
                 removed = find_removal_records(self._lake_files, link.stream, {part.key}).get(part.key)

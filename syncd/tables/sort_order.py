@@ -38,6 +38,10 @@ class StreamOrder:
     """Whether the server itself numbers the key."""
 
     @property
+    def table_name(self) -> str:
+        return f"{self.database}.{self.table}"
+
+    @property
     def time_column(self) -> OrderColumn | None:
         """The order column, where there is one."""
         return self.columns[0] if self.clock else None
@@ -183,12 +187,12 @@ def _resolve_clock(stamp: SourceColumn, settings: StreamSettings, zone: tzinfo) 
     if column.kind is ValueKind.INT and stamp.data_type.endswith("int"):
         if settings.cursor_unit is None:
             raise ConfigError(
-                f"cursor {stamp.name} of {settings.database}.{settings.table} is a number, and its unit is not said",
+                f"cursor {stamp.name} of {settings.name} is a number, and its unit is not said",
                 hint="Set `cursor_unit: s`, `ms` or `us` for this stream.",
             )
         return OrderClock(kind=ValueKind.INT, steps_per_second=STEPS_PER_SECOND[settings.cursor_unit])
     raise ConfigError(
-        f"cursor {stamp.name} of {settings.database}.{settings.table} is of type {stamp.column_type}, "
+        f"cursor {stamp.name} of {settings.name} is of type {stamp.column_type}, "
         "which tells no time",
         hint="An order column is a DATETIME, a TIMESTAMP, or an integer that counts s, ms or us since 1970.",
     )

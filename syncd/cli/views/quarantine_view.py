@@ -61,7 +61,7 @@ def _errors_to_json(errors: "Sequence[StreamFailure]") -> list[dict[str, object]
 
 
 def _stream_name(stream: "StreamSettings") -> str:
-    return f"{stream.database}.{stream.table}"
+    return stream.name
 
 
 def _file_state(aside: "QuarantinedFile") -> str:

@@ -70,7 +70,7 @@ def _table_row(status: "StatusResult") -> tuple[object, ...]:
 
 
 def _stream_name(status: "StatusResult") -> str:
-    return f"{status.request.name.database}.{status.request.name.table}"
+    return status.request.name.table_name
 
 
 def _describe_next_run(status: "StatusResult") -> str:

@@ -15,7 +15,7 @@ HISTORY_COLUMNS = ("revision", "at (UTC)", "change", "extracted", "mark", "loade
 
 def history_page(stream: StreamName, entries: Sequence[MarkHistoryEntry], *, now: datetime) -> str:
     """The page of some entries, the newest first."""
-    path, name = stream_path(stream), f"{stream.database}.{stream.table}"
+    path, name = stream_path(stream), stream.table_name
     head = tag("h1", tag("a", "syncd", href="/"), " / ", tag("a", name, href=path), " / history")
     older = None
     if entries and entries[-1].revision > 1:

@@ -12,4 +12,4 @@ def stream_path(stream: StreamName) -> str:
 
 
 def stream_link(stream: StreamName) -> Markup:
-    return tag("a", f"{stream.database}.{stream.table}", href=stream_path(stream))
+    return tag("a", stream.table_name, href=stream_path(stream))
