@@ -134,9 +134,7 @@ class _WarehouseCheck:
         found = discover_ledgers(self._session, self._settings.schema)
         used = [found.for_stream(stream, lake=lake) for stream in streams]
         checks = {table: "ledger" for one in used for table in one.ledgers}
-        checks |= {
-            one.ledger: f"ledger of {one.stream.table_name}" for one in used if one.has_own_ledger
-        }
+        checks |= {one.ledger: f"ledger of {one.stream.table_name}" for one in used if one.has_own_ledger}
         written = {one.ledger for one in used}
         stand = [table for table in found.tables if table in checks and self._table_exists(table)]
         before = len(self._sheet.results)

@@ -192,8 +192,7 @@ def _resolve_clock(stamp: SourceColumn, settings: StreamSettings, zone: tzinfo) 
             )
         return OrderClock(kind=ValueKind.INT, steps_per_second=STEPS_PER_SECOND[settings.cursor_unit])
     raise ConfigError(
-        f"cursor {stamp.name} of {settings.name} is of type {stamp.column_type}, "
-        "which tells no time",
+        f"cursor {stamp.name} of {settings.name} is of type {stamp.column_type}, which tells no time",
         hint="An order column is a DATETIME, a TIMESTAMP, or an integer that counts s, ms or us since 1970.",
     )
 
