@@ -236,9 +236,13 @@ class Prepared:
         state = self.journal.read_newest(self.stream.stem)
         assert state
         plan = Plan(
-            stream=self.stream, id=state.required_extract_progress.next_batch, draft=draft, nonce=f"p{next(numbers)}", epoch=1,
+            stream=self.stream,
+            id=state.required_extract_progress.next_batch,
+            draft=draft,
+            nonce=f"p{next(numbers)}",
+            epoch=1,
             planned_at=moment(0),
-        )  # fmt: skip
+        )
         return BatchChain(self.journal, self.stream).create_plan(plan)
 
     def write(self, plan: Plan, rows: Sequence[Row], parts: int) -> Iterator[Part]:
@@ -276,10 +280,10 @@ class _Defaults:
     def __getattr__(self, name: str) -> Any:
         raise NotImplementedError(name)
 
-    def server(self) -> ServerInfo:
+    def get_server_info(self) -> ServerInfo:
         return ServerInfo(identity="server-1", version=(9, 7, 0), mariadb=False)
 
-    def rows(self, sql: str) -> Sequence[tuple[object, ...]]:
+    def fetch_rows(self, sql: str) -> Sequence[tuple[object, ...]]:
         asked = dict.fromkeys(re.findall(r"DEFAULT\(`(\w+)`\)", sql))  # a long text is named twice
         return [tuple(self.known[name] for name in asked)]
 

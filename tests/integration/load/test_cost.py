@@ -222,7 +222,7 @@ def test_a_ledger_that_lost_much_is_asked_for_one_row_a_transaction_and_each_lin
         return found
 
     with requests(loader) as told, statements() as done, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(StreamLedger, "_asked", counting)
+        patch.setattr(StreamLedger, "_query_entries", counting)
         assert run.execute(RUN, compare=True).error is None
 
     lost = len(batches.read) - 3

@@ -248,7 +248,7 @@ def test_a_file_is_sifted_and_divided_row_group_by_row_group(
     def never(_lake: S3Lake, key: str) -> bytes:
         raise AssertionError(f"{key} was read whole")
 
-    monkeypatch.setattr(S3Lake, "piece", counted)
+    monkeypatch.setattr(S3Lake, "read_range", counted)
     monkeypatch.setattr(S3Lake, "read", never)
     outcome = loader.load(orders)
     monkeypatch.undo()

@@ -313,7 +313,7 @@ def test_without_the_right_to_see_numbers_the_time_of_making_is_all_there_is(
             raise SourceUnfit("Access denied; you need (at least one of) the PROCESS privilege(s)")
         return real(self, sql)
 
-    monkeypatch.setattr(MySqlSource, "rows", without_process)
+    monkeypatch.setattr(MySqlSource, "fetch_rows", without_process)
     versioned(server, rows=200)
     lab = ended(stream(server))
     last = lab.watermark.required_extract_progress.last_batch
@@ -348,7 +348,7 @@ def test_its_numbers_are_asked_for_now_and_then(server: Server, read: Stream, mo
         asked.append(sql)
         return real(self, sql)
 
-    monkeypatch.setattr(MySqlSource, "rows", counted)
+    monkeypatch.setattr(MySqlSource, "fetch_rows", counted)
     read.horizons.bound = LATER + timedelta(minutes=5)
     bump(server, "2026-01-02 00:02:00", "id < 200")
     read.run()

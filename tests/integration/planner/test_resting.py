@@ -56,7 +56,7 @@ def test_it_is_told_by_two_questions_and_complete_up_to_the_horizon_of_now(
         asked.append(sql)
         return real(self, sql, database)
 
-    monkeypatch.setattr(MySqlSource, "_ask", counted)
+    monkeypatch.setattr(MySqlSource, "_query", counted)
     planner = resting.planner
 
     assert planner.is_still_idle(resting.rest)

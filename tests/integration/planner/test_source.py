@@ -108,10 +108,11 @@ def test_the_server_says_what_it_is_and_does_not_waver(server: Server) -> None:
 
 def test_the_identity_is_one_expression_for_any_connection(server: Server) -> None:
     mariadb = server.name == "mariadb"
+    identity = server.source().get_server_info().identity
     with server.admin() as connection:
         [(told,)] = rows_of(
             connection,
-            f"SELECT 1 FROM DUAL WHERE {identity_sql(mariadb=mariadb)} = '{server.source().get_server_info().identity}'",
+            f"SELECT 1 FROM DUAL WHERE {identity_sql(mariadb=mariadb)} = '{identity}'",
         )
     assert told == 1
 

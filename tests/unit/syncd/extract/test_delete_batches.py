@@ -102,7 +102,7 @@ def test_what_was_killed_after_its_plan_the_next_pass_finishes(monkeypatch: pyte
     def killed(_plan: Plan) -> BatchOutput:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(burial, "fill", killed)
+    monkeypatch.setattr(burial, "write_files", killed)
     with pytest.raises(KeyboardInterrupt):
         graves.turn(burial)
 
@@ -117,7 +117,7 @@ def test_a_table_that_was_altered_since_makes_nothing_of_the_plan(monkeypatch: p
     graves = Graves(5)
     graves.once()
     burial = graves.bury()
-    monkeypatch.setattr(burial, "holds", lambda _plan: False)
+    monkeypatch.setattr(burial, "is_plan_current", lambda _plan: False)
 
     graves.turn(burial)
 

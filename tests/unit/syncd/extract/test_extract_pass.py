@@ -553,7 +553,7 @@ def test_a_pass_that_ended_before_it_swept_leaves_it_to_the_next(
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(bench.lake, "stray", end)
+        patch.setattr(bench.lake, "list_objects", end)
         with suppress(KeyboardInterrupt):
             bench.once()
     assert (bench.state().required_extract_progress.seq, orphan in bench.lake.kept) == (1, True)
@@ -622,7 +622,7 @@ def test_a_right_that_only_uploads_need_stops_no_stream(monkeypatch: pytest.Monk
     def refuse(_prefix: str, *, mine: Callable[[str], bool]) -> int:
         raise LakeUnfit("403 AccessDenied")
 
-    monkeypatch.setattr(bench.lake, "abandon", refuse)
+    monkeypatch.setattr(bench.lake, "abort_uploads", refuse)
 
     assert bench.once().state is ExtractState.EXTRACTED
     assert set(bench.lake.kept) == named(bench)

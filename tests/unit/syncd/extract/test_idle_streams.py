@@ -37,12 +37,12 @@ class Asked:
     """A planner that tells whether its stream is at rest, and how often it was asked."""
 
     rest: bool = True
-    complete: datetime | None = NOON
+    complete_before: datetime | None = NOON
     times: int = 0
     fails: bool = False
-    waiting: str = ""
+    wait_reason: str = ""
 
-    def rests(self, rest: IdleState) -> bool:
+    def is_still_idle(self, rest: IdleState) -> bool:
         assert rest is REST
         self.times += 1
         if self.fails:
@@ -186,14 +186,14 @@ def test_after_ten_minutes_of_rest_there_is_a_whole_pass() -> None:
 
 def test_what_stands_in_the_way_of_more_is_told_as_it_is_now() -> None:
     desk = Desk()
-    desk.note(reason="held by transaction 7")
-    desk.planner.waiting = "held by transaction 8"
+    desk.note(wait_reason="held by transaction 7")
+    desk.planner.wait_reason = "held by transaction 8"
 
     found = desk.still()
 
     assert found is not None
     assert (found.state, found.wait_reason) == (ExtractState.WAITING, "held by transaction 8")
-    desk.planner.waiting = ""
+    desk.planner.wait_reason = ""
     found = desk.still()
     assert found is not None
     assert (found.state, found.wait_reason) == (ExtractState.NOTHING, "")

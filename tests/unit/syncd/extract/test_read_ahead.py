@@ -47,7 +47,7 @@ class Told:
 
     def read_link(self, batch: BatchId) -> BatchLink | None:
         plan = self.plans[batch.seq - 1]
-        common: dict[str, Any] = {"previous": None, "nonce": "n", "epoch": 1, "at": NOON}
+        common: dict[str, Any] = {"previous": None, "nonce": "n", "epoch": 1, "made_at": NOON}
         made = BatchLink.from_abandoned_plan(plan, "gone", mark=START_CURSOR, **common)
         return made if batch.seq in self.abandoned else replace(made, kind=plan.draft.kind)
 
