@@ -245,14 +245,14 @@ class Broken:
     """A driver whose statements end as a test wants; what it stands on is elsewhere tried with a real one."""
 
     pid = 7
-    status = b"T"
-    tag = ""
-    last_word = None
+    transaction_status = b"T"
+    command_tag = ""
+    pending_error = None
 
     def __init__(self, error: BaseException) -> None:
         self._error = error
 
-    def forget(self) -> None: ...
+    def reset_statement(self) -> None: ...
 
     def close(self) -> None: ...
 
@@ -266,7 +266,7 @@ class Broken:
 class Loose:
     closed = False
 
-    def shut(self) -> None: ...
+    def end_connection(self) -> None: ...
 
     def close(self) -> None: ...
 

@@ -137,7 +137,7 @@ def digits_of(key: int) -> str:
 
 def compare(here: Rows, there: Rows, *, fresh: frozenset[int] = frozenset(), **words: object) -> ComparisonResult:
     pairs = Pairs(HereSide(here, fresh), ThereSide(there))
-    given = {"deletes": Deletes.HARD, "by_range": True, "range_rows": 50, "leaf_rows": 4, "stride": 3, **words}
+    given = {"deletes": Deletes.HARD, "by_range": True, "range_rows": 50, "leaf_rows": 4, "ranges_per_snapshot": 3, **words}
     given = {"bounds": lambda: BOUNDS, **given}
     return Verification(pairs=pairs, **given).run()  # type: ignore[arg-type]  # words of the test
 
@@ -209,7 +209,7 @@ def test_every_difference_is_found_and_nothing_else(
 def test_equal_tables_cost_a_sum_a_range(*, by_range: bool) -> None:
     rows = {key: [mixed(key)] for key in range(20_000)}
 
-    verdict = compare(rows, rows, by_range=by_range, range_rows=1_024, leaf_rows=64, stride=64)
+    verdict = compare(rows, rows, by_range=by_range, range_rows=1_024, leaf_rows=64, ranges_per_snapshot=64)
 
     assert (verdict.state, verdict.rows) == (ComparisonState.EQUAL, 20_000)
     assert verdict.fetched_count < 100 if by_range else verdict.fetched_count <= 2 * 16**3
@@ -219,7 +219,7 @@ def test_many_ghosts_where_the_source_has_nothing_are_divided_by_their_own_keys(
     here = {key: [mixed(key)] for key in range(10)}
     there = here | {key: [mixed(key)] for key in range(1_000, 2_000)}
 
-    verdict = compare(here, there, most=10_000)
+    verdict = compare(here, there, max_differences=10_000)
 
     assert verdict.counts == Counter({DifferenceKind.GHOST: 1_000})
 
@@ -244,7 +244,7 @@ def test_where_deletes_are_ignored_ghosts_are_counted_apart() -> None:
 
 def test_a_sample_picks_whole_ranges_and_the_same_ones_by_the_same_seed() -> None:
     here = {key: [mixed(key)] for key in range(2_000)}
-    some = [compare(here, {}, sample=Sample(share=0.2, seed=seed), most=10_000) for seed in (1, 1, 2)]
+    some = [compare(here, {}, sample=Sample(share=0.2, seed=seed), max_differences=10_000) for seed in (1, 1, 2)]
 
     assert some[0].differences == some[1].differences != some[2].differences
     assert 0 < some[0].compared_ranges < some[0].ranges == 41
