@@ -137,7 +137,14 @@ def digits_of(key: int) -> str:
 
 def compare(here: Rows, there: Rows, *, fresh: frozenset[int] = frozenset(), **words: object) -> ComparisonResult:
     pairs = Pairs(HereSide(here, fresh), ThereSide(there))
-    given = {"deletes": Deletes.HARD, "by_range": True, "range_rows": 50, "leaf_rows": 4, "ranges_per_snapshot": 3, **words}
+    given = {
+        "deletes": Deletes.HARD,
+        "by_range": True,
+        "range_rows": 50,
+        "leaf_rows": 4,
+        "ranges_per_snapshot": 3,
+        **words,
+    }
     given = {"bounds": lambda: BOUNDS, **given}
     return Verification(pairs=pairs, **given).run()  # type: ignore[arg-type]  # words of the test
 
