@@ -52,7 +52,7 @@ class Busy:
     """A daemon whose loop comes to nothing for now."""
 
     def __init__(self, *, ending: bool) -> None:
-        self.ending = ending
+        self.is_stopping = ending
 
     def reload(self) -> "Future[ReloadResult]":
         return Future()
