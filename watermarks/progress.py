@@ -292,7 +292,7 @@ class LoadProgress:
         again = self.base < self.last_batch < earlier.last_batch
         if again and any(self.last_batch < span.up_to for span in earlier.skipped_batches):
             raise BatchOutOfOrder(
-                f"batches up to {self.last_batch} of {earlier.last_batch} have landed again, and behind them some were left out",
+                f"batches up to {self.last_batch} of {earlier.last_batch} are loaded again, and later ones were skipped",
                 hint="Let it land to where they begin, by syncd run --load-only --limit, and leave them out again.",
             )
         base = self.last_batch if again else earlier.last_batch

@@ -13,12 +13,12 @@ ENTER = """
 import sys
 from pathlib import Path
 from watermarks.stores.local import LocalStore
-from watermarks.testing import enter
+from watermarks.testing import append_lines
 
 store, writer, times = LocalStore(Path(sys.argv[1])), sys.argv[2], int(sys.argv[3])
 print("ready", flush=True)
 sys.stdin.readline()
-enter(store, "a/book", writer=writer, times=times)
+append_lines(store, "a/book", writer=writer, times=times)
 """
 
 

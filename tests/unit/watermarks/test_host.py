@@ -28,7 +28,7 @@ import dataclasses, json, pathlib, sys
 from watermarks.host import LocalHost
 if name := bytes.fromhex(sys.argv[1]):
     pathlib.Path("/proc/self/comm").write_bytes(name)
-print(json.dumps(dataclasses.asdict(LocalHost().here())), flush=True)
+print(json.dumps(dataclasses.asdict(LocalHost().locate_process())), flush=True)
 input()
 """
 on_linux = pytest.mark.skipif(not PROC.joinpath("self/stat").exists(), reason="no /proc here")

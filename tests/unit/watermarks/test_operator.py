@@ -122,7 +122,7 @@ def test_a_mark_can_be_set_before_the_first_run() -> None:
     )
 
 
-@pytest.mark.parametrize("what", ["set_loaded", "skip"])
+@pytest.mark.parametrize("what", ["set_loaded", "skip_batches"])
 def test_only_batches_of_the_chain_can_be_named(what: str) -> None:
     desk = Desk()
 
@@ -197,7 +197,7 @@ def test_both_halves_are_reset_by_one_entry() -> None:
     ]
 
 
-@pytest.mark.parametrize("words", [{}, {"extracted": False, "loaded": False}])
+@pytest.mark.parametrize("words", [{}, {"reset_extract": False, "reset_load": False}])
 def test_a_change_of_nothing_is_refused(words: dict[str, bool]) -> None:
     desk = Desk()
 

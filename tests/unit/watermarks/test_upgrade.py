@@ -17,7 +17,7 @@ def add_zone(fields: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture
 def two_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upgrade, "STEPS", {1: rename_job, 2: add_zone})
+    monkeypatch.setattr(upgrade, "UPGRADE_STEPS", {1: rename_job, 2: add_zone})
 
 
 def test_a_current_document_is_left_as_it_is() -> None:

@@ -26,7 +26,7 @@ number, seen = int(there.body[:8]), there.revision
 print("ready", flush=True)
 while True:
     number += 1
-    seen = store.replace("doc", f"{number:08}".encode() * size, seen=seen)
+    seen = store.replace("doc", f"{number:08}".encode() * size, expected=seen)
     store.create(f"kept/{number}", str(number).encode())
     print(number, flush=True)
 """
@@ -330,7 +330,7 @@ def test_every_byte_and_every_name_is_forced_before_the_answer(
 def test_a_taken_name_is_forced_before_its_refusal(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """The caller may find its own document there, published by a life that was killed before it could force it."""
     store.create("a/doc", b"first")
-    monkeypatch.setattr("watermarks.stores.local._force", failing(errno.EIO))
+    monkeypatch.setattr("watermarks.stores.local._sync_folder", failing(errno.EIO))
 
     with pytest.raises(OutcomeUnknown):
         store.create("a/doc", b"first")
