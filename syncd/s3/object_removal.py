@@ -79,7 +79,7 @@ class LakeRemover:
             if not page.get("IsTruncated"):
                 return
             if "NextKeyMarker" not in page:
-                raise LakeDown(f"{self._lake.at(prefix)}: the listing goes on, but does not say where")
+                raise LakeDown(f"{self._lake.address_of(prefix)}: the listing goes on, but does not say where")
             further = {"KeyMarker": page["NextKeyMarker"], "VersionIdMarker": page.get("NextVersionIdMarker", "")}
 
     def _delete_objects(self, objects: Sequence[dict[str, str]], permission: str) -> Iterator[UnremovedObject]:

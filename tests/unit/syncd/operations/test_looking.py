@@ -36,11 +36,11 @@ class Refusing(Script):
 class Shelves:
     """A lake with one file in quarantine."""
 
-    def lying(self, prefix: str) -> Sequence[ListedObject]:
+    def list_objects_with_size(self, prefix: str) -> Sequence[ListedObject]:
         return [ListedObject(key=ASIDE, bytes=10, at=OLD)] if ASIDE.startswith(prefix) else []
 
-    def stray(self, prefix: str) -> list[tuple[str, datetime]]:
-        return [(file.key, file.at) for file in self.lying(prefix)]
+    def list_objects(self, prefix: str) -> list[tuple[str, datetime]]:
+        return [(file.key, file.at) for file in self.list_objects_with_size(prefix)]
 
 
 def lagging() -> Journal[Watermark]:

@@ -26,7 +26,7 @@ def batch(text: str) -> BatchId:
 
 
 def sighting(text: str = "1-2", **more: Any) -> RowVersion:
-    given: dict[str, Any] = {"batch": batch(text), "rank": batch(text), "file": "s3://f", "row": 7, "made_at": "then"}
+    given: dict[str, Any] = {"batch": batch(text), "first_read_by": batch(text), "file": "s3://f", "row": 7, "planned_at": "then"}
     return RowVersion(**{**given, **more})
 
 
@@ -52,7 +52,7 @@ FACTS = RowFacts(
     loaded_at="12:00",
 )
 REFUSED = QuarantinedVersion(batch=batch("1-2"), stage="load", file="s3://q", reason="name: too long")
-NOT_SEEN: dict[str, Any] = {"sightings": (), "target": target(rows=0)}
+NOT_SEEN: dict[str, Any] = {"versions": (), "target": target(rows=0)}
 
 CASES: dict[str, tuple[dict[str, Any], RowStatus, str, str]] = {
     "loaded": ({}, RowStatus.LOADED, "batch 1-2 read it, row 7 of s3://f, and it landed at 12:00", "nothing"),
@@ -64,14 +64,14 @@ CASES: dict[str, tuple[dict[str, Any], RowStatus, str, str]] = {
     ),
     "overwritten": ({"target": target("1-3")}, RowStatus.LOADED, "a newer version, read by batch 1-3", "nothing"),
     "in a file": (
-        {"half": LoadProgress(last_batch=batch("1-1"))},
+        {"load_progress": LoadProgress(last_batch=batch("1-1"))},
         RowStatus.IN_FILE,
         "the batch waits to be loaded",
         "--load-only",
     ),
     "left out": (
         {
-            "half": LoadProgress(
+            "load_progress": LoadProgress(
                 last_batch=batch("1-3"), skipped_batches=(SkippedBatches(after=batch("1-1"), up_to=batch("1-2")),)
             )
         },
@@ -110,43 +110,43 @@ CASES: dict[str, tuple[dict[str, Any], RowStatus, str, str]] = {
         "syncd run",
     ),
     "read ahead of the mark": (
-        {"source": source(11), "sightings": (sighting(cursor=format_cursor_value(at(11, 42).values[0].raw)),)},
+        {"source": source(11), "versions": (sighting(cursor=format_cursor_value(at(11, 42).values[0].raw)),)},
         RowStatus.LOADED,
         "it landed",
         "nothing",
     ),
     "held": (
-        {**NOT_SEEN, "source": source(11), "held": "held by transaction 4711"},
+        {**NOT_SEEN, "source": source(11), "hold_reason": "held by transaction 4711"},
         RowStatus.HELD,
         "held by transaction 4711",
         "nothing",
     ),
     "quarantined": (
-        {"refused": (REFUSED,)},
+        {"quarantined": (REFUSED,)},
         RowStatus.QUARANTINED,
         "put it aside: name: too long",
         "quarantine replay",
     ),
     "quarantined before, good since": (
-        {"refused": (replace(REFUSED, batch=batch("1-1")),)},
+        {"quarantined": (replace(REFUSED, batch=batch("1-1")),)},
         RowStatus.LOADED,
         "it landed",
         "nothing",
     ),
     "brought back": (
-        {"refused": (replace(REFUSED, replayed_by=batch("1-3")),)},
+        {"quarantined": (replace(REFUSED, replayed_by=batch("1-3")),)},
         RowStatus.LOADED,
         "it landed",
         "nothing",
     ),
     "deleted and buried": (
-        {"source": source(None), "buried": batch("1-3"), "target": target(rows=0)},
+        {"source": source(None), "deleted_by": batch("1-3"), "target": target(rows=0)},
         RowStatus.DELETED,
         "batch 1-3 buried it",
         "nothing",
     ),
     "deleted, and not buried yet": (
-        {"source": source(None), "buried": batch("1-4")},
+        {"source": source(None), "deleted_by": batch("1-4")},
         RowStatus.DELETED,
         "waits to be loaded",
         "--load-only",
@@ -164,7 +164,7 @@ CASES: dict[str, tuple[dict[str, Any], RowStatus, str, str]] = {
         "nothing",
     ),
     "buried, inserted again, and gone again": (
-        {"source": source(None), "buried": batch("1-1")},
+        {"source": source(None), "deleted_by": batch("1-1")},
         RowStatus.LOADED,
         "MySQL has no such row any more, and the target keeps it",
         "syncd verify",
@@ -177,20 +177,20 @@ CASES: dict[str, tuple[dict[str, Any], RowStatus, str, str]] = {
     ),
     "no such row": ({**NOT_SEEN, "source": source(None)}, RowStatus.NEVER_SEEN, "nobody has ever read it", "key"),
     "before the start": (
-        {**NOT_SEEN, "source": source(2), "began": at(3)},
+        {**NOT_SEEN, "source": source(2), "stream_start": at(3)},
         RowStatus.BEFORE_START,
         "the stream begins at",
         "--from",
     ),
     "at or below the mark, and nowhere": ({**NOT_SEEN}, RowStatus.IN_DOUBT, "at or below the mark", "syncd verify"),
     "nowhere among the newest": (
-        {**NOT_SEEN, "whole": False},
+        {**NOT_SEEN, "all_files_checked": False},
         RowStatus.UNKNOWN,
         "only the newest files",
         "--all-files",
     ),
     "nowhere, and files are cleaned": (
-        {**NOT_SEEN, "gone": 3},
+        {**NOT_SEEN, "missing_files": 3},
         RowStatus.UNKNOWN,
         "3 files are not there any more",
         "look",
@@ -202,7 +202,7 @@ CASES: dict[str, tuple[dict[str, Any], RowStatus, str, str]] = {
         "MySQL",
     ),
     "in the target alone": (
-        {"sightings": (), "target": target("1-1"), "gone": 1},
+        {"versions": (), "target": target("1-1"), "missing_files": 1},
         RowStatus.LOADED,
         "read by batch 1-1; its file is cleaned",
         "nothing",

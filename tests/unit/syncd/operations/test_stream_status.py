@@ -85,17 +85,19 @@ def test_conditions_have_an_order_and_a_reason() -> None:
     done = make_watermark(*make_chain(2), landed=2)
     assert done.extract_progress
     chunk = SnapshotProgress(horizon=at(9), reached_key=Cursor.from_values(41), done=False)
-    cases = [
+    waiting, refused = make_watermark(*make_chain(3)), QuarantineCount(rows=2, files=1)
+    beginning = replace(done, extract_progress=replace(done.extract_progress, snapshot=chunk))
+    manual = replace(done, extract_progress=replace(done.extract_progress, strategy=RunStrategy.MANUAL))
+    cases: list[tuple[Watermark | None, StreamSettings, dict[str, object], StreamCondition, str]] = [
         (failing(done), ORDERS, {}, StreamCondition.FAILED, "extract failed, attempt 3: away"),
-        (make_watermark(*make_chain(3)), replace(ORDERS, max_pending=3), {}, StreamCondition.BLOCKED, "no more are read"),
-        (done, ORDERS, {"aside": QuarantineCount(rows=2, files=1)}, StreamCondition.QUARANTINED, "2 rows wait in quarantine"),
+        (waiting, replace(ORDERS, max_pending=3), {}, StreamCondition.BLOCKED, "no more are read"),
+        (done, ORDERS, {"quarantined": refused}, StreamCondition.QUARANTINED, "2 rows wait in quarantine"),
         (None, ORDERS, {}, StreamCondition.NEW, "never read"),
         (make_watermark(), ORDERS, {}, StreamCondition.NEW, "never read"),
-        (replace(done, extract_progress=replace(done.extract_progress, snapshot=chunk)), ORDERS, {}, StreamCondition.BEGINNING, "key 41"),
+        (beginning, ORDERS, {}, StreamCondition.BEGINNING, "key 41"),
         (make_watermark(*make_chain(2)), ORDERS, {}, StreamCondition.LOADING, "2 batches wait"),
-        (replace(done, extract_progress=replace(done.extract_progress, strategy=RunStrategy.MANUAL)), ORDERS, {}, StreamCondition.CURRENT,
-         "set by hand"),
-    ]  # fmt: skip
+        (manual, ORDERS, {}, StreamCondition.CURRENT, "set by hand"),
+    ]
     found = [stands(state, settings, **more) for state, settings, more, _, _ in cases]
 
     for standing, (_, _, _, condition, reason) in zip(found, cases, strict=True):

@@ -47,14 +47,14 @@ class HeldLake:
     objects: dict[str, bytes] = field(default_factory=dict)
     pieces: list[int] = field(default_factory=list)
 
-    def new(self, key: str) -> "HeldObject":
+    def new_object(self, key: str) -> "HeldObject":
         return HeldObject(self, key)
 
-    def piece(self, key: str, first: int, end: int) -> bytes:
+    def read_range(self, key: str, first: int, end: int) -> bytes:
         self.pieces.append(end - first)
         return self.objects[key][first:end]
 
-    def drop(self, keys: Sequence[str]) -> None:
+    def delete_objects(self, keys: Sequence[str]) -> None:
         for key in keys:
             self.objects.pop(key, None)
 
