@@ -26,7 +26,13 @@ def batch(text: str) -> BatchId:
 
 
 def sighting(text: str = "1-2", **more: Any) -> RowVersion:
-    given: dict[str, Any] = {"batch": batch(text), "first_read_by": batch(text), "file": "s3://f", "row": 7, "planned_at": "then"}
+    given: dict[str, Any] = {
+        "batch": batch(text),
+        "first_read_by": batch(text),
+        "file": "s3://f",
+        "row": 7,
+        "planned_at": "then",
+    }
     return RowVersion(**{**given, **more})
 
 
