@@ -1,9 +1,9 @@
-"""Operating: what only a person does to a watermark: set, reset, skip, undo, and the system-wide default.
+"""Changes that only a person makes to a watermark: set, reset, skip, undo and import; and the system-wide default.
 
-Each is an entry of history like any other, with a name and a reason. A change
-of the extracted half opens a new generation and closes the old one where it
-stands; a change of the loaded half opens a new load generation. Changing one
-half leaves the other as it is, and stages meet the change at their next entry.
+Each change is an entry of the history with a name and a reason. A change of the
+extract progress opens a new generation and closes the old one where it stands; a
+change of the load progress opens a new load generation. A change of one leaves
+the other as it is. Stages see the change at their next entry.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,49 +26,49 @@ _NO_EVIDENCE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class NothingToUndo(Misuse):
-    """No person has changed this watermark yet."""
+    """No person has changed this watermark."""
 
 
 class NotLatestChange(Misuse):
-    """A person has changed the watermark since the change that was to be taken back."""
+    """A person has changed the watermark after the change that was to be undone."""
 
 
 class StreamAlreadyExtracted(Misuse):
-    """The stream has batches of its own: where it stands is known, and nobody else knows better."""
+    """The stream has batches of its own, so its position is known and cannot be imported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedPosition:
-    """A table that somebody else has loaded, as the caller found it."""
+    """Position of a table that another tool has loaded, as the caller found it."""
 
     cursor: Cursor
-    """What lies at or below it need not be read any more."""
+    """Rows at or below it need not be read again."""
     first_cursor: Cursor | None = None
-    """Where its rows begin, if that is not with the first."""
+    """Start of the table's rows, if that is not the first row of the table."""
     proven: bool = False
-    """Whether all of that is in the target, and none of it can still be committed."""
+    """True if all those rows are in the target and none of them can still be committed."""
     source_identity: str | None = None
-    """The server that it was compared with."""
+    """Server that the target was compared with."""
     legacy: LegacyWatermark | None = None
-    """What the earlier tool's document said."""
+    """Document of the earlier tool."""
     proof: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What was compared, and what came of it."""
+    """What was compared, and the result."""
 
     @property
     def evidence(self) -> Mapping[str, Any]:
-        told = {"form": self.legacy.form, "document": self.legacy.text} if self.legacy else {}
-        return {**told, **({"proof": dict(self.proof)} if self.proof else {})}
+        document = {"form": self.legacy.form, "document": self.legacy.text} if self.legacy else {}
+        return {**document, **({"proof": dict(self.proof)} if self.proof else {})}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """A person at the controls: whatever they change carries their name and their reason."""
+    """A person who changes watermarks; each change carries the name and the reason."""
 
     journal: Journal[Watermark]
     author: str
     reason: str
     retry_of: CommitAttempt | None = None
-    """A change that was sent before and not answered: it is not made twice."""
+    """An earlier attempt at this change without an answer; the change is not made twice."""
 
     def set_marks(
         self,
@@ -78,147 +78,122 @@ class Operator:
         load_after: BatchId | None = None,
         load_cursor: Cursor = START_CURSOR,
     ) -> Watermark:
-        """Set one half or both, in one entry that one undo takes back; the half of which nothing is said stays.
+        """Set one mark or both in one entry, which one undo takes back. A mark that is not given stays.
 
-        Read on from the cursor `extracted`; land what comes behind the batch `after`, where `loaded` is
-        what that batch had reached.
+        Extraction continues after `extract_cursor`; targets load what was extracted before first. Loading
+        continues after the batch `load_after`, which had reached `load_cursor`: earlier batches are left out,
+        later ones are loaded even if they were loaded before.
 
         Raises:
-            Misuse: there is nothing to set, or `after` is no batch of the chain.
+            Misuse: neither mark is given, or `load_after` is no batch of the chain.
         """
         if extract_cursor is None and load_after is None:
-            raise Misuse(
-                f"nothing of {stream} is to be set", hint="Say where to read on, or which batch to land after."
-            )
+            raise Misuse(f"no mark of {stream} was given", hint="Name a cursor to read from, or a batch to load after.")
         if load_after is not None and load_after != BEFORE_FIRST_BATCH:
             self._require_link(stream, load_after)
 
-        def wanted(state: Watermark) -> Watermark:
+        def update(state: Watermark) -> Watermark:
+            extract, load = state.extract_progress, state.load_progress
             if load_after is not None:
-                state = replace(
-                    state,
-                    load_progress=state.load_progress.with_new_generation(load_after, cursor=load_cursor),
-                    extract_progress=_with_manual_strategy(state),
-                )
-            return (
-                state
-                if extract_cursor is None
-                else replace(
-                    state, extract_progress=_with_extract_cursor(state.required_extract_progress, extract_cursor)
-                )
-            )
+                load = load.with_new_generation(load_after, cursor=load_cursor)
+                # Until the next batch is extracted, the document says that a person set a mark.
+                extract = replace(extract, strategy=RunStrategy.MANUAL) if extract else None
+            if extract_cursor is not None:
+                extract = state.required_extract_progress.with_new_generation(extract_cursor, snapshot=None)
+            return replace(state, extract_progress=extract, load_progress=load)
 
-        return self._change(stream, ChangeKind.SET, wanted)
+        return self._change(stream, ChangeKind.SET, update)
 
     def reset_marks(self, stream: StreamName, *, reset_extract: bool = True, reset_load: bool = True) -> Watermark:
-        """Read everything again, or land the whole chain again from its files, or both in one entry.
+        """Extract every row again, load the whole chain again from its files, or both in one entry.
 
         Raises:
-            Misuse: the stream has never run, or nothing is to be reset.
+            Misuse: the stream has never run, or neither mark is to be reset.
         """
         self._require_state(stream)
         if not (reset_extract or reset_load):
-            raise Misuse(f"nothing of {stream} is to be reset", hint="Name a half, or both.")
+            raise Misuse(f"no mark of {stream} was given", hint="Name the extracted mark, the loaded mark, or both.")
 
-        def wanted(state: Watermark) -> Watermark:
+        def update(state: Watermark) -> Watermark:
+            extract, load = state.extract_progress, state.load_progress
             if reset_load:
-                state = replace(
-                    state,
-                    load_progress=state.load_progress.with_new_generation(BEFORE_FIRST_BATCH, cursor=START_CURSOR),
-                )
-            return (
-                replace(state, extract_progress=_with_extract_cursor(state.required_extract_progress, START_CURSOR))
-                if reset_extract
-                else state
-            )
+                load = load.with_new_generation(BEFORE_FIRST_BATCH, cursor=START_CURSOR)
+            if reset_extract:
+                extract = state.required_extract_progress.with_new_generation(START_CURSOR, snapshot=None)
+            return replace(state, extract_progress=extract, load_progress=load)
 
-        return self._change(stream, ChangeKind.RESET, wanted)
-
-    def set_extracted(self, stream: StreamName, cursor: Cursor) -> Watermark:
-        """Read from another position on. Targets land what was read so far first."""
-        return self.set_marks(stream, extract_cursor=cursor)
-
-    def reset_extracted(self, stream: StreamName) -> Watermark:
-        """Read everything again, as on the first run."""
-        return self.reset_marks(stream, reset_load=False)
-
-    def set_loaded(self, stream: StreamName, after: BatchId, *, cursor: Cursor = START_CURSOR) -> Watermark:
-        """Land what comes after a batch: earlier ones are left out, later ones land although they may have before."""
-        return self.set_marks(stream, load_after=after, load_cursor=cursor)
-
-    def reset_loaded(self, stream: StreamName) -> Watermark:
-        """Land the whole chain again from its files."""
-        return self.reset_marks(stream, reset_extract=False)
+        return self._change(stream, ChangeKind.RESET, update)
 
     def skip_batches(self, stream: StreamName, up_to: BatchId) -> Watermark:
-        """Leave out batches that are due, up to and including one, for ever."""
+        """Leave out pending batches, up to and including one, for good."""
         self._require_link(stream, up_to)
-        return self._change(
-            stream,
-            ChangeKind.SKIP,
-            lambda state: replace(state, load_progress=state.load_progress.with_batches_skipped(up_to)),
-        )
+
+        def update(state: Watermark) -> Watermark:
+            return replace(state, load_progress=state.load_progress.with_batches_skipped(up_to))
+
+        return self._change(stream, ChangeKind.SKIP, update)
 
     def undo(self, stream: StreamName, *, revision: int | None = None) -> Watermark:
-        """Take back the last change by a person: positions become what they were, in new generations.
+        """Take back the last change by a person: restore its positions, in new generations.
 
-        With a `revision` only the change that was made as this one is taken back.
+        With a `revision`, take back only the change that was made as this revision.
 
         Raises:
-            NothingToUndo: there was none.
-            NotTheLast: another change by a person has come since.
+            NothingToUndo: no person has changed the watermark.
+            NotLatestChange: a person has changed it after that revision.
         """
 
-        def undone(state: Watermark) -> Watermark:
+        def update(state: Watermark) -> Watermark:
             if revision is not None and state.last_manual_revision != revision:
-                raise NotLatestChange(f"somebody has changed {stream} since, as revision {state.last_manual_revision}")
-            earlier = self._read_state_before_change(state)
-            return _undo_change(state, earlier)
+                raise NotLatestChange(f"{stream} was changed again, as revision {state.last_manual_revision}")
+            return _undo_change(state, self._read_state_before_change(state))
 
-        return self._change(stream, ChangeKind.UNDO, undone)
+        return self._change(stream, ChangeKind.UNDO, update)
 
     def import_position(self, stream: StreamName, position: ImportedPosition) -> Watermark:
-        """Go on where somebody else stood, in both halves: from a cursor that the caller has checked.
+        """Continue where another tool stood, in both stages, from a cursor that the caller has checked.
 
         Raises:
             Misuse: the document is another table's.
-            OwnChain: the stream has read something itself.
+            StreamAlreadyExtracted: the stream has extracted batches itself.
         """
         if position.legacy is not None:
             position.legacy.require_table(stream)
 
-        def wanted(state: Watermark) -> Watermark:
-            if next(state.required_extract_progress.batch_ids(after=BEFORE_FIRST_BATCH), None) is not None:
+        def update(state: Watermark) -> Watermark:
+            extract = state.required_extract_progress
+            if next(extract.batch_ids(after=BEFORE_FIRST_BATCH), None) is not None:
                 raise StreamAlreadyExtracted(
-                    f"{stream} has a chain of its own, up to batch {state.required_extract_progress.last_batch}",
-                    hint=f"It needs nobody's marks: syncd watermark get -t {_table_name(stream)}",
+                    f"{stream} has a chain of its own, up to batch {extract.last_batch}",
+                    hint=f"It needs no imported marks: syncd watermark get -t {_table_name(stream)}",
                 )
             return replace(
                 state,
-                extract_progress=_with_imported_extract(state.required_extract_progress, position),
-                load_progress=_with_imported_load(state.load_progress, position),
+                extract_progress=_with_imported_position(extract, position),
+                # In a load generation of its own, so that `undo` takes back both marks.
+                load_progress=state.load_progress.with_new_generation(BEFORE_FIRST_BATCH, cursor=position.cursor),
             )
 
-        return self._change(stream, ChangeKind.IMPORT, wanted, position.evidence)
+        return self._change(stream, ChangeKind.IMPORT, update, position.evidence)
 
     def _read_state_before_change(self, state: Watermark) -> Watermark:
-        """The state that the last change by a person found."""
+        """Return the state before the last change by a person."""
         if state.last_manual_revision == 0:
             raise NothingToUndo(
-                f"nobody has changed {state.stream} by hand",
+                f"{state.stream} was never changed by hand",
                 hint=f"See: syncd watermark history -t {_table_name(state.stream)}",
             )
         if state.last_manual_revision == 1:
             return Watermark.new(state.stream, created_at=state.created_at)
         entry = self.journal.read_entry(state.stem, state.last_manual_revision - 1)
         if entry is None:
-            raise StateMissing(f"entry {state.last_manual_revision - 1} of {state.stream} is gone")
+            raise StateMissing(f"entry {state.last_manual_revision - 1} of {state.stream} is missing")
         return Watermark.from_bytes(entry.document_bytes(), location="history", stem=state.stem)
 
     def _require_link(self, stream: StreamName, batch: BatchId) -> None:
         chain = self._require_state(stream.default_stream).required_extract_progress
-        opened = batch.seq == 0 and batch.generation in {*chain.closed_generations, chain.generation}
-        if not (opened or chain.has_batch(batch)):
+        starts_generation = batch.seq == 0 and batch.generation in {*chain.closed_generations, chain.generation}
+        if not (starts_generation or chain.has_batch(batch)):
             raise Misuse(f"{batch} is no batch of {stream}", hint=f"The chain ends at {chain.last_batch}.")
 
     def _require_state(self, stream: StreamName) -> Watermark:
@@ -234,86 +209,66 @@ class Operator:
         update: Callable[[Watermark], Watermark],
         evidence: Mapping[str, Any] = _NO_EVIDENCE,
     ) -> Watermark:
-        def changed(state: Watermark | None) -> Watermark:
+        def change_state(state: Watermark | None) -> Watermark:
             state = state or Watermark.new(stream, created_at=self.journal.clock.now())
             return replace(update(state), last_manual_revision=state.revision + 1)
 
-        done = self.journal.commit(
-            stream.stem,
-            changed,
-            ChangeNote(change=change, author=self.author, reason=self.reason, evidence=evidence),
-            retry_of=self.retry_of,
-        )
-        assert done is not None
-        return done
+        note = ChangeNote(change=change, author=self.author, reason=self.reason, evidence=evidence)
+        watermark = self.journal.commit(stream.stem, change_state, note, retry_of=self.retry_of)
+        assert watermark is not None
+        return watermark
 
 
 def set_system_default(
     journal: Journal[SystemDefault], start: datetime | None, *, author: str, reason: str
 ) -> SystemDefault:
-    """Set the instant from which streams start that were told no other; None takes it away."""
+    """Set the instant from which streams without one of their own start; None removes it."""
 
-    def changed(state: SystemDefault | None) -> SystemDefault:
+    def update(state: SystemDefault | None) -> SystemDefault:
         now = journal.clock.now()
         return replace(state or SystemDefault(start=None, created_at=now, updated_at=now), start=start)
 
-    done = journal.commit(SYSTEM_STEM, changed, ChangeNote(change=ChangeKind.SET, author=author, reason=reason))
-    assert done is not None
-    return done
+    default = journal.commit(SYSTEM_STEM, update, ChangeNote(change=ChangeKind.SET, author=author, reason=reason))
+    assert default is not None
+    return default
 
 
-def _with_extract_cursor(progress: ExtractProgress, cursor: Cursor) -> ExtractProgress:
-    return progress.with_new_generation(cursor, snapshot=None)
-
-
-def _with_imported_extract(progress: ExtractProgress, position: ImportedPosition) -> ExtractProgress:
-    began = (
-        None
-        if position.first_cursor is None
-        else SnapshotProgress(horizon=position.first_cursor, reached_key=START_CURSOR, done=True)
-    )
+def _with_imported_position(progress: ExtractProgress, position: ImportedPosition) -> ExtractProgress:
+    first = position.first_cursor
+    snapshot = SnapshotProgress(horizon=first, reached_key=START_CURSOR, done=True) if first is not None else None
     return replace(
-        progress.with_new_generation(position.cursor, snapshot=began),
-        # What is proven later proves all of it only if nothing before is in doubt.
+        progress.with_new_generation(position.cursor, snapshot=snapshot),
+        # A later proof covers all rows only if none of the earlier ones is in doubt.
         generation_start=position.cursor if position.proven else START_CURSOR,
         proven=position.proven,
         source_identity=position.source_identity,
     )
 
 
-def _with_imported_load(progress: LoadProgress, position: ImportedPosition) -> LoadProgress:
-    """In a load generation of its own, so that `undo` takes both halves back."""
-    return progress.with_new_generation(BEFORE_FIRST_BATCH, cursor=position.cursor)
-
-
-def _with_manual_strategy(state: Watermark) -> ExtractProgress | None:
-    """The extracted half, saying that a person set a mark: until the next batch is read, as ever."""
-    return replace(state.extract_progress, strategy=RunStrategy.MANUAL) if state.extract_progress else None
-
-
 def _table_name(stream: StreamName) -> str:
-    return stream.table_name
+    return f"{stream.database}.{stream.table}"
 
 
 def _undo_change(state: Watermark, earlier: Watermark) -> Watermark:
-    if (
-        state.extract_progress
-        and earlier.extract_progress
-        and state.extract_progress.generation != earlier.extract_progress.generation
-    ):
-        was = earlier.extract_progress
-        half = state.extract_progress.with_new_generation(was.cursor, snapshot=was.snapshot)
-        # The positions are those of before, and so is what is proven of them, and from where on.
-        half = replace(half, strategy=was.strategy, proven=was.proven, generation_start=was.generation_start)
-        state = replace(state, extract_progress=half)
-    elif state.extract_progress and earlier.extract_progress and state.extract_progress.strategy is RunStrategy.MANUAL:
-        state = replace(
-            state, extract_progress=replace(state.extract_progress, strategy=earlier.extract_progress.strategy)
+    extract, load = state.extract_progress, state.load_progress
+    if extract and earlier.extract_progress:
+        extract = _restore_extract(extract, earlier.extract_progress)
+    if _is_manual_change(load, earlier.load_progress):
+        load = load.with_rollback_to(earlier.load_progress)
+    return replace(state, extract_progress=extract, load_progress=load)
+
+
+def _restore_extract(progress: ExtractProgress, earlier: ExtractProgress) -> ExtractProgress:
+    if progress.generation != earlier.generation:
+        # The earlier positions come back, with what is proven of them and their start.
+        return replace(
+            progress.with_new_generation(earlier.cursor, snapshot=earlier.snapshot),
+            strategy=earlier.strategy,
+            proven=earlier.proven,
+            generation_start=earlier.generation_start,
         )
-    if state.load_progress != earlier.load_progress and _is_manual_change(state.load_progress, earlier.load_progress):
-        state = replace(state, load_progress=state.load_progress.with_rollback_to(earlier.load_progress))
-    return state
+    return replace(progress, strategy=earlier.strategy) if progress.strategy is RunStrategy.MANUAL else progress
 
 
-def _is_manual_change(now: LoadProgress, earlier: LoadProgress) -> bool:
-    return now.load_generation != earlier.load_generation or now.skipped_batches != earlier.skipped_batches
+def _is_manual_change(progress: LoadProgress, earlier: LoadProgress) -> bool:
+    return progress.load_generation != earlier.load_generation or progress.skipped_batches != earlier.skipped_batches

@@ -53,7 +53,7 @@ def open_store(lake: "S3Lake") -> Store:
 
 def open_overlay_store(lake: "S3Lake") -> Store:
     """The store of a look: what a run would leave there, such as notes of the horizon, is left nowhere."""
-    from syncd.operations.overlay_store import OverlayStore  # noqa: PLC0415  # only those who look need it
+    from watermarks.stores.overlay import OverlayStore  # noqa: PLC0415  # only those who look need it
 
     return OverlayStore(open_store(lake))
 

@@ -6,7 +6,6 @@ from typing import Final
 
 from syncd.operations.adopted_tables import require_rows_in_lake
 from syncd.operations.change_impact import ChangeImpact, measure_impact
-from syncd.operations.overlay_store import OverlayStore
 from syncd.operations.reloadable_files import ReloadableFiles, ReloadFilesMissing
 from syncd.ports.evidence import FileListing
 from watermarks.document import Watermark
@@ -14,6 +13,7 @@ from watermarks.errors import HintedError, Misuse, OutcomeUnknown
 from watermarks.history import CommitAttempt, Journal
 from watermarks.names import StreamName
 from watermarks.operator import Operator
+from watermarks.stores.overlay import OverlayStore
 
 MarkChange = Callable[[Operator], Watermark]
 """What a person does."""

@@ -1,9 +1,9 @@
 import pytest
 
-from syncd.operations.overlay_store import OverlayStore
 from watermarks.errors import AlreadyExists, StaleRevision
 from watermarks.store import Store
 from watermarks.stores.memory import MemoryStore
+from watermarks.stores.overlay import OverlayStore
 from watermarks.testing import StoreContract
 
 

@@ -451,12 +451,14 @@ class Life:
             mark = (self.chance.randint(8, self.reached.mark[0]), -1)
             self._log("set extracted", str(mark))
             cursor = cursor_of(mark)
-            self._move(lambda s: self.person.set_extracted(s.stream, cursor), Reached(mark=mark))
+            self._move(lambda s: self.person.set_marks(s.stream, extract_cursor=cursor), Reached(mark=mark))
 
     def reset_extracted(self) -> None:
         if self.reached.mark:
             self._log("reset extracted")
-            self._move(lambda s: self.person.reset_extracted(s.stream), Reached(horizon=self.source.second))
+            self._move(
+                lambda s: self.person.reset_marks(s.stream, reset_load=False), Reached(horizon=self.source.second)
+            )
 
     def _move(self, change: Callable[[Prepared], object], reached: Reached) -> None:
         before = self.reached
@@ -474,7 +476,7 @@ class Life:
             self._reset_loaded()
 
     def _reset_loaded(self) -> None:
-        self.person.reset_loaded(self.apart.stream)
+        self.person.reset_marks(self.apart.stream, reset_extract=False)
         self.undo_of = lambda: self.person.undo(self.apart.stream)
 
     def set_loaded(self) -> None:
@@ -484,7 +486,7 @@ class Life:
         if landed:
             after = self.chance.choice(landed)
             self._log("set loaded", f"after {after}")
-            self.person.set_loaded(self.apart.stream, after)
+            self.person.set_marks(self.apart.stream, load_after=after)
             self.undo_of = lambda: self.person.undo(self.apart.stream)
 
     def undo(self) -> None:

@@ -384,14 +384,14 @@ class World:
                 case "undo":
                     person.undo(STREAM)
                 case "reload":
-                    person.reset_loaded(STREAM)
+                    person.reset_marks(STREAM, reset_extract=False)
                 case "reload second":
-                    person.reset_loaded(SECOND)
+                    person.reset_marks(SECOND, reset_extract=False)
                 case "undo second":
                     person.undo(SECOND)
                 case "again" | "again second":
                     stream = STREAM if what == "again" else SECOND
-                    person.set_loaded(stream, self._landed(stream, chance))
+                    person.set_marks(stream, load_after=self._landed(stream, chance))
                 case "import":
                     legacy = read_legacy_watermark(LEGACY, location="old")
                     person.import_position(STREAM, ImportedPosition(cursor=Cursor.from_values(0), legacy=legacy))

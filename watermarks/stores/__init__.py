@@ -1,1 +1,1 @@
-"""Stores that keep documents: in memory, in a directory, on S3."""
+"""Stores for documents: in memory, in a directory, on S3."""

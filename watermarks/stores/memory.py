@@ -1,4 +1,4 @@
-"""The store in memory: for tests, and as the plainest reading of the contract."""
+"""Store in memory, for tests; the simplest implementation of the contract."""
 
 import threading
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from watermarks.stores.keys import check_key
 
 @dataclass(slots=True)
 class MemoryStore:
-    """A dictionary under a lock; every write gets a revision that never comes back."""
+    """Dictionary under a lock. Every write gets a revision that is never used again."""
 
     _objects: dict[str, StoredObject] = field(default_factory=dict[str, StoredObject])
     _writes: int = 0
@@ -32,9 +32,9 @@ class MemoryStore:
     def replace(self, key: str, body: bytes, *, expected: Revision) -> Revision:
         check_key(key)
         with self._lock:
-            there = self._objects.get(key)
-            if there is None or there.revision != expected:
-                raise StaleRevision(f"{key} is not the one that was read")
+            stored = self._objects.get(key)
+            if stored is None or stored.revision != expected:
+                raise StaleRevision(f"{key} was changed or removed since it was read")
             return self._write(key, body)
 
     def list(self, prefix: str) -> Iterator[str]:

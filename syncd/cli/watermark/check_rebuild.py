@@ -169,8 +169,8 @@ def rebuild(**options: Any) -> None:  # noqa: ANN401  # as above
 def _rebuild_stream(
     context: "OperatorContext", selected: SelectedStream, options: dict[str, Any], *, write: bool
 ) -> RebuildOutcome:
-    from syncd.operations.overlay_store import OverlayStore
     from syncd.operations.watermark_rebuild import read_history_state
+    from watermarks.stores.overlay import OverlayStore
 
     store = context.store if write else OverlayStore(context.store)
     journal = Journal(store, Watermark, clock=context.clock)

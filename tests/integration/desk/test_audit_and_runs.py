@@ -162,7 +162,7 @@ def test_only_a_deep_look_finds_what_a_tag_does_not_tell(syncd: Make, two_landed
 
 def test_what_a_person_did_and_what_was_cleaned_is_no_finding(syncd: Make, two_landed: Prepared) -> None:
     person = Operator(journal=two_landed.journal, author="ann", reason="again")
-    person.reset_extracted(two_landed.stream)
+    person.reset_marks(two_landed.stream, reset_load=False)
     two_landed.increment(row(5, 5))
     made = syncd(two_landed)
     made("s3clean", "clean", "--older-than", "0s", "--yes")

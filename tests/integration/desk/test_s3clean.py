@@ -199,7 +199,7 @@ def test_orphans_of_a_closed_generation_go_once_their_number_is_closed(syncd: Ma
     left = [part.key for part in two_landed.write(plan, [row(9, 9)], 1)]
     made = syncd(two_landed)
     working = told(made("s3clean", "list", "--orphans", *NOW, "--json").out)
-    Operator(journal=two_landed.journal, author="ann", reason="again").reset_extracted(two_landed.stream)
+    Operator(journal=two_landed.journal, author="ann", reason="again").reset_marks(two_landed.stream, reset_load=False)
 
     seen = told(made("s3clean", "clean", "--orphans", *NOW, "--json").out)
     untouched = BatchChain(two_landed.journal, two_landed.stream).read_link(plan.id)
@@ -252,7 +252,9 @@ def test_rows_that_wait_in_quarantine_stay(syncd: Make, prepared: Prepare, loade
 
 def test_marks_that_a_person_moves_meanwhile_stop_it(two_landed: Prepared) -> None:
     seen = proposal(two_landed, RemovalReason.LOADED)
-    Operator(journal=two_landed.journal, author="ben", reason="again").reset_loaded(two_landed.stream)
+    Operator(journal=two_landed.journal, author="ben", reason="again").reset_marks(
+        two_landed.stream, reset_extract=False
+    )
 
     removed = removal(two_landed).run(seen)
 

@@ -28,7 +28,7 @@ def keyed_anew(orders: Prepared, loader: Loader) -> None:
     """The key has a column more, and a person has begun a new generation, as the hint says."""
     orders.columns = (*orders.columns, TENANT) if TENANT not in orders.columns else orders.columns
     orders.key, orders.defaults = ("tenant", "id"), {"tenant": 1}
-    person(loader).reset_extracted(orders.stream)
+    person(loader).reset_marks(orders.stream, reset_load=False)
 
 
 def person(loader: Loader) -> Operator:
@@ -45,7 +45,7 @@ def test_batches_of_two_keys_land_in_one_pass(prepared: Prepare, loader: Loader,
     loader.load(orders)
 
     assert warehouse.rows(orders, SHOWN) == [(1, 1, "row 1"), (1, 2, "row 2"), (2, 2, "other")]
-    person(loader).reset_loaded(orders.stream)
+    person(loader).reset_marks(orders.stream, reset_extract=False)
     loader.load(orders)
     assert warehouse.rows(orders, SHOWN) == [(1, 1, "row 1"), (1, 2, "row 2"), (2, 2, "other")]
 
@@ -69,10 +69,10 @@ def test_batches_of_two_order_columns_land_again(prepared: Prepare, loader: Load
     orders = prepared()
     orders.increment(row(1, 1), row(2, 2))
     orders.columns, orders.cursor = (*orders.columns, SEEN_AT), "seen_at"
-    person(loader).reset_extracted(orders.stream)
+    person(loader).reset_marks(orders.stream, reset_load=False)
     orders.increment(row(2, 3, name="newer", seen_at=row(9, 9)["update_at"]))
     loader.load(orders)
-    person(loader).reset_loaded(orders.stream)
+    person(loader).reset_marks(orders.stream, reset_extract=False)
 
     loader.load(orders)
 
@@ -98,7 +98,7 @@ def test_a_key_that_became_a_text_is_the_same_key_in_files_from_before(
     orders.bury(3, upto=Cursor.from_values(moment(4).replace(tzinfo=None)))
     land(loader, orders)
     orders.columns = (CODE, NAME, UPDATE_AT)
-    person(loader).reset_extracted(orders.stream)
+    person(loader).reset_marks(orders.stream, reset_load=False)
     orders.increment({**row(1, 5), "id": "1"}, {**row(1, 6), "id": "A-1"})
     with pytest.raises(SchemaDrift) as drifted:
         loader.load(orders)
@@ -106,7 +106,7 @@ def test_a_key_that_became_a_text_is_the_same_key_in_files_from_before(
         warehouse.client.run(statement)
     land(loader, orders)
     before = warehouse.rows(orders, shown, "1, 3")
-    person(loader).reset_loaded(orders.stream)
+    person(loader).reset_marks(orders.stream, reset_extract=False)
 
     land(loader, orders, **({"limit": limit} if limit else {}))
 

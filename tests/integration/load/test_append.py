@@ -33,11 +33,11 @@ def at(second: int, *key: int) -> Cursor:
 
 
 def set_back(loader: Loader, stream: Prepared, to: Cursor) -> None:
-    Operator(journal=loader.journal, author="ann", reason="a test").set_extracted(stream.stream, to)
+    Operator(journal=loader.journal, author="ann", reason="a test").set_marks(stream.stream, extract_cursor=to)
 
 
 def reset(loader: Loader, stream: Prepared) -> None:
-    Operator(journal=loader.journal, author="ann", reason="a test").reset_loaded(stream.stream)
+    Operator(journal=loader.journal, author="ann", reason="a test").reset_marks(stream.stream, reset_extract=False)
 
 
 def land(loader: Loader, stream: Prepared, limit: int | None) -> None:

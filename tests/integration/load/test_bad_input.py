@@ -376,7 +376,9 @@ def test_a_table_that_is_not_the_one_that_was_loaded_stops_its_stream_alone(
 
     goes_on(loader, other, warehouse)
     assert len(warehouse.ledger(orders.prepared)) == 3
-    Operator(journal=loader.journal, author="ann", reason="as the hint says").reset_loaded(orders.prepared.stream)
+    Operator(journal=loader.journal, author="ann", reason="as the hint says").reset_marks(
+        orders.prepared.stream, reset_extract=False
+    )
     loader.load(orders.prepared)
     assert warehouse.rows(orders.prepared, "id, update_at, name") == orders.content
 
@@ -568,7 +570,9 @@ def test_batches_of_a_lake_that_was_begun_anew_are_not_taken_for_those_that_land
     loader.end()
     [dropped] = re.findall(r"DROP TABLE [^;]+", doubt.hint)
     warehouse.client.run(dropped)
-    Operator(journal=loader.journal, author="ann", reason="the lake was begun anew").reset_loaded(anew.prepared.stream)
+    Operator(journal=loader.journal, author="ann", reason="the lake was begun anew").reset_marks(
+        anew.prepared.stream, reset_extract=False
+    )
     loader.load(anew.prepared)
 
     assert warehouse.rows(anew.prepared) == [(key, "anew") for key in (1, 2, 3, 4)]
@@ -611,7 +615,7 @@ def test_of_a_table_that_was_taken_over_only_numbers_that_come_again_stand_in_th
     before, after = prepared(), prepared()
     before.increment(row(1, 1))
     if again:
-        Operator(journal=loader.journal, author="ann", reason="a test").reset_extracted(before.stream)
+        Operator(journal=loader.journal, author="ann", reason="a test").reset_marks(before.stream, reset_load=False)
         before.increment(row(1, 1))
     loader.load(before)
     taken = ImportedPosition(cursor=Cursor.from_values(moment(1).replace(tzinfo=None), 1))

@@ -62,7 +62,9 @@ class Life:
             case "load one":
                 self.load(limit=1)
             case "reset":
-                Operator(journal=self.loader.journal, author="ann", reason="a test").reset_loaded(self.prepared.stream)
+                Operator(journal=self.loader.journal, author="ann", reason="a test").reset_marks(
+                    self.prepared.stream, reset_extract=False
+                )
             case _:
                 self.replay()
 

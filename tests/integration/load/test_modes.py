@@ -103,7 +103,9 @@ def test_append_keeps_every_version_and_a_range_read_again_does_not_double(
     events = prepared(mode=Mode.APPEND, cursor="id")
     events.increment(row(1, 1), row(2, 1), row(3, 1))
     loader.load(events)
-    Operator(journal=loader.journal, author="ann", reason="a test").set_extracted(events.stream, Cursor.from_values(1))
+    Operator(journal=loader.journal, author="ann", reason="a test").set_marks(
+        events.stream, extract_cursor=Cursor.from_values(1)
+    )
     events.increment(row(2, 1, name="again"), row(3, 1), row(4, 2))
 
     loader.load(events)
@@ -134,7 +136,7 @@ def test_a_range_that_lands_again_leaves_what_a_later_batch_read_of_it(
         BatchKind.REPAIR, row(2, 1, name="read later"), window=Window(Cursor.from_values(1), Cursor.from_values(3))
     )
     loader.load(events)
-    Operator(journal=loader.journal, author="ann", reason="a test").reset_loaded(events.stream)
+    Operator(journal=loader.journal, author="ann", reason="a test").reset_marks(events.stream, reset_extract=False)
 
     for _ in range(2):  # one batch at a time
         loader.load(events, limit=1)
@@ -231,7 +233,7 @@ def test_history_that_was_ended_wrongly_is_right_once_it_has_landed_again(
     loader.load(prices)
     before = warehouse.rows(prices, shown)
     warehouse.client.run(f'update "{prices.table}" set _syncd_valid_to = update_at')
-    Operator(journal=loader.journal, author="ann", reason="a test").reset_loaded(prices.stream)
+    Operator(journal=loader.journal, author="ann", reason="a test").reset_marks(prices.stream, reset_extract=False)
 
     loader.load(prices)
 
@@ -447,7 +449,7 @@ def test_history_has_one_open_version_of_a_row_whose_position_became_null(
     nullable = SourceColumn(name="update_at", data_type="datetime", column_type="datetime(6)", fraction=6)
     prices = prepared(mode=Mode.HISTORY, columns=(ID, NAME, nullable))
     prices.increment(row(1, 1, name="first"))
-    Operator(journal=loader.journal, author="ann", reason="a test").reset_extracted(prices.stream)
+    Operator(journal=loader.journal, author="ann", reason="a test").reset_marks(prices.stream, reset_load=False)
     horizon = Cursor.from_values(moment(9).replace(tzinfo=None))
     prices.chunk({"id": 1, "name": "second", "update_at": None}, horizon=horizon, done=True)
 
@@ -471,7 +473,7 @@ def test_what_a_table_that_appended_kept_goes_by_what_the_documentation_says(
     events.mode = Mode.UPSERT
 
     if way == "a reset":
-        Operator(journal=loader.journal, author="ann", reason="a test").reset_loaded(events.stream)
+        Operator(journal=loader.journal, author="ann", reason="a test").reset_marks(events.stream, reset_extract=False)
         while loader.load(events, limit=limit).pending_batches:
             pass
     else:

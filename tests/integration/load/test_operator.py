@@ -85,11 +85,11 @@ class Life:
         ids = [link.id for link, _ in self.read]
         match what:
             case "reset loaded":
-                self.person.reset_loaded(stream)
+                self.person.reset_marks(stream, reset_extract=False)
                 self.half = Half(half.load_generation + 1)
             case "set loaded":
                 after = self.chance.choice([BEFORE_FIRST_BATCH, *ids])
-                self.person.set_loaded(stream, after)
+                self.person.set_marks(stream, load_after=after)
                 self.half = Half(half.load_generation + 1, after)
             case "skip":
                 self.person.skip_batches(stream, ids[-1])
@@ -104,10 +104,10 @@ class Life:
                     self.half = Half(half.load_generation + 1, earlier.last)
             case "set extracted":
                 self.mark = self.chance.choice([START_CURSOR, *(position(found) for found in self.source.values())])
-                self.person.set_extracted(stream, self.mark)
+                self.person.set_marks(stream, extract_cursor=self.mark)
             case _:
                 self.mark = START_CURSOR
-                self.person.reset_extracted(stream)
+                self.person.reset_marks(stream, reset_load=False)
 
     def judge(self) -> None:
         """Every landing that was asked for is in the ledger once, and nothing else; the rows are what came of it."""

@@ -175,7 +175,9 @@ def test_who_reads_all_of_it_anew_is_not_told_to(prepared: Prepare, loader: Load
     orders.increment(row(1, 1))
     loader.load(orders)
     orders.columns = (ID, SHORT, UPDATE_AT)
-    Operator(journal=loader.journal, author="ann", reason="altered").set_extracted(orders.stream, START_CURSOR)
+    Operator(journal=loader.journal, author="ann", reason="altered").set_marks(
+        orders.stream, extract_cursor=START_CURSOR
+    )
 
     orders.increment(row(1, 1), row(2, 2))
 

@@ -158,7 +158,7 @@ def test_tombstones_that_land_again_do_what_they_did(
     stream.increment(row(3, 4))
     loader.load(stream)
     before = warehouse.rows(stream)
-    Operator(journal=loader.journal, author="ann", reason="a test").reset_loaded(stream.stream)
+    Operator(journal=loader.journal, author="ann", reason="a test").reset_marks(stream.stream, reset_extract=False)
 
     for _ in range(3):
         loader.load(stream, limit=1)
@@ -183,7 +183,7 @@ def test_tombstones_that_land_again_mark_no_older_version(
     assert warehouse.rows(stream, shown, "update_at") == once
 
     for _ in range(2):
-        Operator(journal=loader.journal, author="ann", reason="a test").reset_loaded(stream.stream)
+        Operator(journal=loader.journal, author="ann", reason="a test").reset_marks(stream.stream, reset_extract=False)
         while loader.load(stream, limit=limit).pending_batches:
             pass
 
@@ -201,7 +201,7 @@ def test_history_with_tombstones_is_what_it_was_when_it_lands_again_in_a_table_t
     loader.load(stream)
     before = warehouse.rows(stream, "name, _syncd_valid_to, _syncd_deleted_at, _syncd_batch")
     warehouse.client.run(f'delete from "{stream.table}"')
-    Operator(journal=loader.journal, author="ann", reason="a test").reset_loaded(stream.stream)
+    Operator(journal=loader.journal, author="ann", reason="a test").reset_marks(stream.stream, reset_extract=False)
 
     loader.load(stream)
 
@@ -363,7 +363,7 @@ def test_a_mark_that_is_set_back_before_the_tombstones_that_emptied_the_table_is
     first = stream.increment(row(1, 1))
     stream.bury(1, upto=upto(5))
     loader.load(stream)
-    Operator(journal=loader.journal, author="ann", reason="a test").set_loaded(stream.stream, first.id)
+    Operator(journal=loader.journal, author="ann", reason="a test").set_marks(stream.stream, load_after=first.id)
     stream.increment(row(2, 9))
 
     loader.load(stream)
@@ -420,7 +420,7 @@ def test_history_knows_a_version_that_came_back_with_its_stamp_however_it_lands(
 
     _land(loader, stream, None if how == "together" else 1)
     if how != "together":
-        Operator(journal=loader.journal, author="ann", reason="a test").reset_loaded(stream.stream)
+        Operator(journal=loader.journal, author="ann", reason="a test").reset_marks(stream.stream, reset_extract=False)
         _land(loader, stream, 1 if how == "again one by one" else None)
 
     assert warehouse.rows(stream, VERSIONS, "update_at") == [("first", second(2), False), ("second", None, False)]
@@ -438,7 +438,7 @@ def test_history_ends_no_older_version_by_tombstones_from_before_the_newest(
     _land(loader, stream, 1)
 
     if how != "once":
-        Operator(journal=loader.journal, author="ann", reason="a test").reset_loaded(stream.stream)
+        Operator(journal=loader.journal, author="ann", reason="a test").reset_marks(stream.stream, reset_extract=False)
         _land(loader, stream, 1 if how == "again one by one" else None)
 
     found = warehouse.rows(stream, VERSIONS, "update_at")
@@ -496,7 +496,7 @@ def test_a_version_that_had_come_back_before_the_tombstones_is_no_ghost_when_it_
 
     _land(loader, stream, None if "one pass" in how else 1)
     if how.startswith("again"):
-        Operator(journal=loader.journal, author="ann", reason="a test").reset_loaded(stream.stream)
+        Operator(journal=loader.journal, author="ann", reason="a test").reset_marks(stream.stream, reset_extract=False)
         _land(loader, stream, None if "one pass" in how else 1)
 
     now = present(warehouse, stream, Deletes.SOFT)

@@ -34,7 +34,7 @@ def test_a_row_that_was_gone_stays_gone(prepared: Prepare, loader: Loader, wareh
     stream.bury(1, upto=Cursor.from_values(moment(3).replace(tzinfo=None)))
     land(loader, stream)
     before = warehouse.rows(stream)
-    person(loader).reset_loaded(stream.stream)
+    person(loader).reset_marks(stream.stream, reset_extract=False)
     loader.load(stream, limit=1)
     person(loader).undo(stream.stream)
     land(loader, stream)
@@ -50,7 +50,7 @@ def test_a_range_that_was_emptied_stays_empty(prepared: Prepare, loader: Loader,
     events.increment(row(1, 1), row(2, 1), row(3, 1))
     events.beside(BatchKind.REPAIR, row(1, 1), row(3, 1), window=Window(Cursor.from_values(0), Cursor.from_values(3)))
     land(loader, events)
-    person(loader).reset_loaded(events.stream)
+    person(loader).reset_marks(events.stream, reset_extract=False)
     loader.load(events, limit=1)
     person(loader).undo(events.stream)
 
@@ -67,7 +67,7 @@ def test_what_was_left_out_does_not_land_by_an_undo(prepared: Prepare, loader: L
     person(loader).skip_batches(stream.stream, left_out.id)
     stream.increment(row(3, 3))
     land(loader, stream)
-    person(loader).reset_loaded(stream.stream)
+    person(loader).reset_marks(stream.stream, reset_extract=False)
     loader.load(stream, limit=1)
 
     with pytest.raises(BatchOutOfOrder, match="some were left out"):

@@ -188,7 +188,7 @@ def test_a_stream_that_somebody_else_changed_meanwhile_keeps_no_other_from_its_c
     made = marks(orders, others)
     made.said = "y\n"
     other = Operator(journal=orders.journal, author="bob", reason="was first")
-    made.meanwhile = lambda: other.reset_loaded(orders.stream)
+    made.meanwhile = lambda: other.reset_marks(orders.stream, reset_extract=False)
 
     done = made("reset", "--all", "--redshift-only", "--json")
 
@@ -203,7 +203,7 @@ def test_nothing_to_undo_is_told(marks: Make, orders: Prepared) -> None:
     done = marks(orders)("undo", "-t", orders.table, "--yes")
 
     assert done.code == 2
-    assert "nobody has changed" in done.err
+    assert "was never changed by hand" in done.err
     assert f"syncd watermark history -t shop.{orders.table}" in done.err
 
 

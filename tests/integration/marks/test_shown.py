@@ -130,7 +130,7 @@ def test_a_stream_that_is_not_configured_any_more_is_reached_by_its_whole_name(
 
 def test_history_tells_who_and_why(marks: Make, two_landed: Prepared) -> None:
     person = Operator(journal=two_landed.journal, author="ann@desk", reason="read again")
-    person.reset_extracted(two_landed.stream)
+    person.reset_marks(two_landed.stream, reset_load=False)
     made = marks(two_landed)
 
     [told] = json.loads(made("history", "-t", two_landed.table, "--json", "--limit", "3").out)["streams"]

@@ -331,8 +331,8 @@ def test_a_person_who_has_compared_sets_the_mark_where_it_stands_and_it_is_prove
 ) -> None:
     swapped(server)
     goes_on(read, server)
-    Operator(journal=read.journal, author="ann", reason="compared").set_extracted(
-        read.chain.stream, read.watermark.required_extract_progress.cursor
+    Operator(journal=read.journal, author="ann", reason="compared").set_marks(
+        read.chain.stream, extract_cursor=read.watermark.required_extract_progress.cursor
     )
 
     goes_on(read, server, hours=2)

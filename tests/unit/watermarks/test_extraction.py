@@ -292,7 +292,7 @@ def test_a_reset_during_a_turn_wins_and_the_batch_is_left_behind() -> None:
     @dataclass
     class Interrupted(Script):
         def write_files(self, plan: Plan) -> BatchOutput:
-            Operator(journal=lake.journal, author="ann", reason="again").reset_extracted(ORDERS)
+            Operator(journal=lake.journal, author="ann", reason="again").reset_marks(ORDERS, reset_load=False)
             return super().write_files(plan)
 
     lake.extraction(Interrupted(drafts=[upto(at(1, 1))])).extract_next_batch(RUN)

@@ -112,7 +112,7 @@ def test_a_change_is_taken_back_although_the_document_lags_behind_it() -> None:
         Watermark,
         clock=ManualClock(),
     )
-    Operator(journal=lossy, author="ann", reason="x").set_extracted(STREAM, Cursor.from_values(50))
+    Operator(journal=lossy, author="ann", reason="x").set_marks(STREAM, extract_cursor=Cursor.from_values(50))
 
     after = Operator(journal=journal, author="ann", reason="x").undo(STREAM)
 

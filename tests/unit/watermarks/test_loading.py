@@ -317,7 +317,7 @@ def test_a_reset_lands_everything_again_although_the_ledger_remembers() -> None:
     lake = Lake()
     lake.turn()
 
-    lake.person.reset_loaded(ORDERS)
+    lake.person.reset_marks(ORDERS, reset_extract=False)
     lake.turn()
 
     assert lake.ledger.order == ["1-1", "1-2", "1-3"] * 2
@@ -329,7 +329,7 @@ def test_a_mark_that_a_person_set_meanwhile_stays() -> None:
     land = lake.ledger.load
 
     def reset_first(cycle: LoadCycle) -> Mapping[BatchId, BatchLoadResult]:
-        lake.person.reset_loaded(ORDERS)
+        lake.person.reset_marks(ORDERS, reset_extract=False)
         return land(cycle)
 
     lake.ledger.load = reset_first  # type: ignore[method-assign]  # a person is faster
@@ -353,7 +353,7 @@ def test_a_mark_set_forward_leaves_batches_out_and_says_so() -> None:
     lake = Lake()
     lake.turn(most=1)
 
-    lake.person.set_loaded(ORDERS, BatchId(1, 2))
+    lake.person.set_marks(ORDERS, load_after=BatchId(1, 2))
     lake.turn(compare=True)
 
     assert lake.ledger.order == ["1-1", "1-3"]
@@ -366,7 +366,7 @@ def test_a_closed_generation_lands_before_the_next() -> None:
     lake = Lake()
     lake.turn(most=1)
 
-    lake.person.set_extracted(ORDERS, at(0))
+    lake.person.set_marks(ORDERS, extract_cursor=at(0))
     lake.extraction(4)
     lake.turn()
 

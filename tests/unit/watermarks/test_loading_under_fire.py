@@ -71,7 +71,7 @@ def test_a_target_is_not_set_to_a_generation_that_never_was(after: BatchId) -> N
     journal, _ = extraction(store, batches=2)
 
     with pytest.raises(Misuse):
-        Operator(journal=journal, author="ann", reason="x").set_loaded(STREAM, after)
+        Operator(journal=journal, author="ann", reason="x").set_marks(STREAM, load_after=after)
 
 
 class Asked(Collection[LedgerKey]):
@@ -119,10 +119,10 @@ def restored(what: str) -> list[str]:
         case "nothing":
             pass
         case "reset and undo":
-            person.reset_loaded(STREAM)
+            person.reset_marks(STREAM, reset_extract=False)
             person.undo(STREAM)
         case "set back by one":
-            person.set_loaded(STREAM, BatchId(1, 5))
+            person.set_marks(STREAM, load_after=BatchId(1, 5))
             drain(load)
     twin.ledger = backup
     twin.landed.clear()
@@ -145,7 +145,7 @@ def test_files_are_counted_again_after_a_reset_was_taken_back() -> None:
     assert before
     assert before.load_progress.file_count == 3
 
-    person.reset_loaded(STREAM)
+    person.reset_marks(STREAM, reset_extract=False)
     after = person.undo(STREAM)
 
     assert (after.load_progress.last_batch, after.load_progress.file_count) == (before.load_progress.last_batch, 3)

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -65,7 +66,7 @@ class Desk:
 def test_a_set_mark_opens_a_generation_and_closes_the_old_one() -> None:
     desk = Desk()
 
-    state = desk.person.set_extracted(ORDERS, at(1))
+    state = desk.person.set_marks(ORDERS, extract_cursor=at(1))
 
     half = state.required_extract_progress
     assert (half.generation, half.seq, half.cursor, half.generation_start) == (2, 0, at(1), at(1))
@@ -76,13 +77,13 @@ def test_a_set_mark_opens_a_generation_and_closes_the_old_one() -> None:
 
 def test_an_undo_of_one_change_takes_back_no_other() -> None:
     desk = Desk()
-    mine = desk.person.reset_loaded(ORDERS)
-    desk.person.set_extracted(ORDERS, at(9))
+    mine = desk.person.reset_marks(ORDERS, reset_extract=False)
+    desk.person.set_marks(ORDERS, extract_cursor=at(9))
 
     with pytest.raises(NotLatestChange):
         desk.person.undo(ORDERS, revision=mine.last_manual_revision)
     desk.person.undo(ORDERS)
-    after = desk.person.set_extracted(ORDERS, at(9))
+    after = desk.person.set_marks(ORDERS, extract_cursor=at(9))
 
     assert (
         desk.person.undo(ORDERS, revision=after.last_manual_revision).last_manual_revision
@@ -93,7 +94,7 @@ def test_an_undo_of_one_change_takes_back_no_other() -> None:
 def test_a_change_by_a_person_carries_name_and_reason() -> None:
     desk = Desk()
 
-    state = desk.person.reset_extracted(ORDERS)
+    state = desk.person.reset_marks(ORDERS, reset_load=False)
 
     entry = desk.journal.read_entry(ORDERS.stem, state.revision)
     assert entry
@@ -103,7 +104,7 @@ def test_a_change_by_a_person_carries_name_and_reason() -> None:
 def test_a_reset_begins_as_on_the_first_run() -> None:
     desk = Desk()
 
-    half = desk.person.reset_extracted(ORDERS).required_extract_progress
+    half = desk.person.reset_marks(ORDERS, reset_load=False).required_extract_progress
 
     assert (half.cursor, half.snapshot, half.seq) == (START_CURSOR, None, 0)
     assert list(half.batch_ids(after=BatchId(1, 2))) == [BatchId(1, 3)]
@@ -113,7 +114,7 @@ def test_a_mark_can_be_set_before_the_first_run() -> None:
     store = MemoryStore()
     journal = Journal(store, Watermark, clock=ManualClock())
 
-    state = Operator(journal=journal, author="ann", reason="start here").set_extracted(ORDERS, at(0))
+    state = Operator(journal=journal, author="ann", reason="start here").set_marks(ORDERS, extract_cursor=at(0))
 
     assert (state.revision, state.required_extract_progress.generation, state.required_extract_progress.cursor) == (
         1,
@@ -122,12 +123,19 @@ def test_a_mark_can_be_set_before_the_first_run() -> None:
     )
 
 
-@pytest.mark.parametrize("what", ["set_loaded", "skip_batches"])
-def test_only_batches_of_the_chain_can_be_named(what: str) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda person, batch: person.set_marks(ORDERS, load_after=batch),
+        lambda person, batch: person.skip_batches(ORDERS, batch),
+    ],
+    ids=["set_marks", "skip_batches"],
+)
+def test_only_batches_of_the_chain_can_be_named(change: Callable[[Operator, BatchId], Watermark]) -> None:
     desk = Desk()
 
     with pytest.raises(Misuse, match="1-9 is no batch of"):
-        getattr(desk.person, what)(ORDERS, BatchId(1, 9))
+        change(desk.person, BatchId(1, 9))
 
 
 def test_of_a_stream_that_never_ran_nothing_can_be_skipped() -> None:
@@ -140,7 +148,7 @@ def test_of_a_stream_that_never_ran_nothing_can_be_skipped() -> None:
 def test_a_loaded_mark_set_back_lands_again_what_comes_after() -> None:
     desk = Desk()
 
-    half = desk.person.set_loaded(ORDERS, BatchId(1, 1), cursor=at(1, 1)).load_progress
+    half = desk.person.set_marks(ORDERS, load_after=BatchId(1, 1), load_cursor=at(1, 1)).load_progress
 
     assert (half.load_generation, half.base, half.last_batch, half.cursor) == (
         2,
@@ -155,7 +163,7 @@ def test_setting_the_loaded_mark_leaves_the_extracted_half() -> None:
     desk = Desk()
     before = desk.state().extract_progress
 
-    assert desk.person.reset_loaded(ORDERS).extract_progress == before
+    assert desk.person.reset_marks(ORDERS, reset_extract=False).extract_progress == before
 
 
 def test_both_halves_are_set_by_one_entry_and_taken_back_by_one_undo() -> None:
@@ -201,7 +209,7 @@ def test_both_halves_are_reset_by_one_entry() -> None:
 def test_a_change_of_nothing_is_refused(words: dict[str, bool]) -> None:
     desk = Desk()
 
-    with pytest.raises(Misuse, match="nothing of"):
+    with pytest.raises(Misuse, match="no mark of"):
         desk.person.reset_marks(ORDERS, **words) if words else desk.person.set_marks(ORDERS)
 
     assert desk.state().last_manual_revision == 0
@@ -210,7 +218,7 @@ def test_a_change_of_nothing_is_refused(words: dict[str, bool]) -> None:
 def test_a_loaded_mark_set_by_a_person_is_manual_until_the_next_extraction() -> None:
     desk = Desk()
 
-    state = desk.person.set_loaded(ORDERS, BatchId(1, 1), cursor=at(1, 1))
+    state = desk.person.set_marks(ORDERS, load_after=BatchId(1, 1), load_cursor=at(1, 1))
 
     assert state.to_fields()["backup_strategy"] == "manual_cli"
     desk.land(2)
@@ -222,7 +230,7 @@ def test_a_loaded_mark_set_by_a_person_is_manual_until_the_next_extraction() -> 
 @pytest.mark.parametrize("lands_between", [False, True])
 def test_undo_of_a_loaded_mark_takes_back_that_it_is_manual(*, lands_between: bool) -> None:
     desk = Desk()
-    desk.person.set_loaded(ORDERS, BatchId(1, 1))
+    desk.person.set_marks(ORDERS, load_after=BatchId(1, 1))
     if lands_between:
         desk.land(1)
 
@@ -231,8 +239,8 @@ def test_undo_of_a_loaded_mark_takes_back_that_it_is_manual(*, lands_between: bo
 
 def test_undo_of_a_loaded_mark_leaves_a_mark_that_was_manual_before() -> None:
     desk = Desk()
-    desk.person.set_extracted(ORDERS, at(1))
-    desk.person.set_loaded(ORDERS, BatchId(1, 1))
+    desk.person.set_marks(ORDERS, extract_cursor=at(1))
+    desk.person.set_marks(ORDERS, load_after=BatchId(1, 1))
 
     state = desk.person.undo(ORDERS)
 
@@ -247,16 +255,17 @@ def test_what_a_person_left_out_stays_left_out_across_a_new_generation(change: s
     """Only what comes after the instant lands: the rest was skipped, whatever becomes of the other half."""
     desk = Desk()
     if change == "undo":
-        desk.person.set_extracted(ORDERS, at(1))
+        desk.person.set_marks(ORDERS, extract_cursor=at(1))
         desk.land(1)
         desk.person.undo(ORDERS)
         extract(desk.journal, desk.held, at(4, 4))
     left_out = desk.state().required_extract_progress.last_batch
-    skipped = desk.person.set_loaded(ORDERS, left_out).load_progress.skipped_batches
+    skipped = desk.person.set_marks(ORDERS, load_after=left_out).load_progress.skipped_batches
 
-    {"set": lambda: desk.person.set_extracted(ORDERS, at(1)), "reset": lambda: desk.person.reset_extracted(ORDERS)}.get(
-        change, lambda: desk.person.set_extracted(ORDERS, at(2))
-    )()
+    {
+        "set": lambda: desk.person.set_marks(ORDERS, extract_cursor=at(1)),
+        "reset": lambda: desk.person.reset_marks(ORDERS, reset_load=False),
+    }.get(change, lambda: desk.person.set_marks(ORDERS, extract_cursor=at(2)))()
     extract(desk.journal, desk.held, at(9, 9))
 
     state = desk.state()
@@ -271,7 +280,7 @@ def test_a_manual_mark_of_a_further_target_leaves_the_chain_alone() -> None:
     desk = Desk()
     before = desk.state()
 
-    state = desk.person.set_loaded(ORDERS.with_target("second"), BatchId(1, 2))
+    state = desk.person.set_marks(ORDERS.with_target("second"), load_after=BatchId(1, 2))
 
     assert (state.extract_progress, state.load_progress.skipped_batches) == (
         None,
@@ -282,7 +291,7 @@ def test_a_manual_mark_of_a_further_target_leaves_the_chain_alone() -> None:
 
 def test_undo_takes_back_a_set_of_the_extracted_mark() -> None:
     desk = Desk()
-    desk.person.set_extracted(ORDERS, at(1))
+    desk.person.set_marks(ORDERS, extract_cursor=at(1))
 
     half = desk.person.undo(ORDERS).required_extract_progress
 
@@ -313,7 +322,7 @@ def test_undo_brings_back_what_was_proven_up_to_the_mark_and_from_where(*, prove
 
 def test_undo_of_an_undo_brings_the_change_back() -> None:
     desk = Desk()
-    desk.person.set_extracted(ORDERS, at(1))
+    desk.person.set_marks(ORDERS, extract_cursor=at(1))
     desk.person.undo(ORDERS)
 
     half = desk.person.undo(ORDERS).required_extract_progress
@@ -323,7 +332,7 @@ def test_undo_of_an_undo_brings_the_change_back() -> None:
 
 def test_undo_takes_back_a_reset_of_the_loaded_mark() -> None:
     desk = Desk()
-    desk.person.reset_loaded(ORDERS)
+    desk.person.reset_marks(ORDERS, reset_extract=False)
 
     half = desk.person.undo(ORDERS).load_progress
 
@@ -348,7 +357,7 @@ def test_undo_takes_back_a_skip() -> None:
 
 def test_undo_keeps_what_stages_did_since_to_the_other_half() -> None:
     desk = Desk()
-    desk.person.set_extracted(ORDERS, at(1))
+    desk.person.set_marks(ORDERS, extract_cursor=at(1))
     desk.land(1)
 
     state = desk.person.undo(ORDERS)
@@ -359,18 +368,18 @@ def test_undo_keeps_what_stages_did_since_to_the_other_half() -> None:
 def test_undo_of_the_very_first_change_begins_anew() -> None:
     journal = Journal(MemoryStore(), Watermark, clock=ManualClock())
     person = Operator(journal=journal, author="ann", reason="a test")
-    person.set_extracted(ORDERS, at(0))
+    person.set_marks(ORDERS, extract_cursor=at(0))
 
     assert person.undo(ORDERS).required_extract_progress.cursor == START_CURSOR
 
 
 def test_undo_brings_a_first_pass_back_to_where_it_was() -> None:
     desk = Desk()
-    desk.person.reset_extracted(ORDERS)
+    desk.person.reset_marks(ORDERS, reset_load=False)
     script = Script(drafts=[a_chunk(10, horizon=at(9))])
     Extraction(desk.journal, desk.held, script).extract_next_batch(RUN)
     snapshot = desk.state().required_extract_progress.snapshot
-    desk.person.set_extracted(ORDERS, at(1))
+    desk.person.set_marks(ORDERS, extract_cursor=at(1))
 
     half = desk.person.undo(ORDERS).required_extract_progress
 
@@ -454,7 +463,7 @@ def test_what_is_proven_after_a_takeover_is_so_only_if_it_was(*, proven: bool) -
 def test_a_change_without_an_answer_is_recognised_when_it_is_asked_again(arrives: str, others: int) -> None:
     """An undo made twice would be no undo."""
     desk = Desk()
-    desk.person.set_extracted(ORDERS, at(1))
+    desk.person.set_marks(ORDERS, extract_cursor=at(1))
     key = history_key(ORDERS.stem, desk.state().revision + 1)
     fault = {"never": StoreFault.LOST_REQUEST, "at once": StoreFault.LOST_ANSWER, "late": StoreFault.LATE}[arrives]
     line = FaultyStore(
@@ -503,7 +512,7 @@ def test_the_system_wide_default_is_set_and_taken_away() -> None:
 
 def test_stages_meet_a_change_at_their_next_entry() -> None:
     desk = Desk()
-    desk.person.set_extracted(ORDERS, at(1))
+    desk.person.set_marks(ORDERS, extract_cursor=at(1))
 
     extract(desk.journal, desk.held, at(2, 2))
 

@@ -55,10 +55,10 @@ def test_the_entry_before_the_first_batch_tells_of_a_takeover(*, batches: bool) 
 def test_a_stream_that_began_by_itself_was_not_taken_over() -> None:
     desk = Desk()
     desk.extract()
-    desk.person.set_extracted(ORDERS, at(3))
+    desk.person.set_marks(ORDERS, extract_cursor=at(3))
 
     assert find_files_start(desk.journal, desk.state) == START_CURSOR
-    desk.change(lambda person: person.reset_loaded(ORDERS))
+    desk.change(lambda person: person.reset_marks(ORDERS, reset_extract=False))
 
 
 def test_a_takeover_that_was_undone_is_none() -> None:
@@ -75,7 +75,7 @@ def test_a_loaded_half_alone_is_not_reset() -> None:
     desk.extract()
 
     with pytest.raises(RowsNotInLake, match="in no file"):
-        desk.change(lambda person: person.reset_loaded(ORDERS))
+        desk.change(lambda person: person.reset_marks(ORDERS, reset_extract=False))
 
 
 def test_both_halves_are_and_after_that_the_loaded_one_too() -> None:
@@ -86,7 +86,7 @@ def test_both_halves_are_and_after_that_the_loaded_one_too() -> None:
     desk.change(lambda person: person.reset_marks(ORDERS))
 
     assert find_files_start(desk.journal, desk.state) == START_CURSOR
-    desk.change(lambda person: person.reset_loaded(ORDERS))
+    desk.change(lambda person: person.reset_marks(ORDERS, reset_extract=False))
 
 
 def test_an_undo_of_the_takeover_is_no_reset_of_one_half() -> None:

@@ -25,7 +25,7 @@ def undo(person: Operator) -> Watermark:
 
 
 def load_again(person: Operator) -> Watermark:
-    return person.reset_loaded(ORDERS)
+    return person.reset_marks(ORDERS, reset_extract=False)
 
 
 @dataclass
@@ -111,15 +111,19 @@ def positions(state: Watermark) -> tuple[object, ...]:
 
 @pytest.mark.parametrize(
     "act",
-    [undo, lambda person: person.reset_extracted(ORDERS), lambda person: person.set_extracted(ORDERS, at(9))],
+    [
+        undo,
+        lambda person: person.reset_marks(ORDERS, reset_load=False),
+        lambda person: person.set_marks(ORDERS, extract_cursor=at(9)),
+    ],
     ids=["undo", "reset", "set"],
 )
 @pytest.mark.parametrize("earlier", [0, 1])
 def test_what_is_shown_is_made_where_the_document_lags_behind(act: Act, earlier: int) -> None:
     desk = Desk()
     for number in range(earlier):
-        desk.person.set_extracted(ORDERS, at(20 + number))
-    changed = desk.lagging(lambda person: person.set_extracted(ORDERS, at(30)))
+        desk.person.set_marks(ORDERS, extract_cursor=at(20 + number))
+    changed = desk.lagging(lambda person: person.set_marks(ORDERS, extract_cursor=at(30)))
     document = desk.journal.read(ORDERS.stem)
     assert document is not None
     assert document.revision < changed.revision
@@ -200,7 +204,7 @@ def test_what_another_person_did_since_is_not_taken_back() -> None:
         made = load_again(person)
         if person.journal is desk.journal:
             desk.files.standing_.clear()
-            ben.set_extracted(ORDERS, at(9))
+            ben.set_marks(ORDERS, extract_cursor=at(9))
         return made
 
     with pytest.raises(ReloadFilesMissing, match="could not be taken back"):
@@ -213,7 +217,7 @@ def test_what_another_person_did_since_is_not_taken_back() -> None:
 def test_what_somebody_else_did_before_the_answer_is_told() -> None:
     desk = Desk()
     seen = desk.preview(load_again)
-    desk.person.set_extracted(ORDERS, at(9))
+    desk.person.set_marks(ORDERS, extract_cursor=at(9))
 
     with pytest.raises(ChangedMeanwhile):
         desk.done(seen, load_again)

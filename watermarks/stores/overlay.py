@@ -1,4 +1,4 @@
-"""A store that can be written to without a trace: what a change would do is seen by doing it here."""
+"""Store that keeps writes in memory above another store, to try a change without making it."""
 
 import threading
 from collections.abc import Iterator
@@ -8,9 +8,9 @@ from watermarks.store import Revision, Store, StoredObject
 
 
 class OverlayStore:
-    """Lies over a store: what is written here is read again here, and nowhere else.
+    """In-memory layer above a store. Its writes are visible only here.
 
-    Conditions are judged by both: what stands in the store is in the way of a write here as it would be there.
+    Both layers judge a condition: an object of the store below refuses a write as the store itself would.
     """
 
     def __init__(self, store: Store) -> None:
@@ -30,14 +30,14 @@ class OverlayStore:
 
     def replace(self, key: str, body: bytes, *, expected: Revision) -> Revision:
         with self._lock:
-            there = self.read(key)
-            if there is None or there.revision != expected:
-                raise StaleRevision(f"{key} is not the one that was read")
+            stored = self.read(key)
+            if stored is None or stored.revision != expected:
+                raise StaleRevision(f"{key} was changed or removed since it was read")
             return self._write(key, body)
 
     def list(self, prefix: str) -> Iterator[str]:
-        here = (key for key in tuple(self._written) if key.startswith(prefix))
-        yield from sorted({*here, *self._store.list(prefix)})
+        written = (key for key in tuple(self._written) if key.startswith(prefix))
+        yield from sorted({*written, *self._store.list(prefix)})
 
     def _write(self, key: str, body: bytes) -> Revision:
         self._writes += 1
