@@ -95,7 +95,7 @@ def read_log_position(primary: Connection, server: ServerInfo, settings: SourceS
             hint="Turn log_bin on there, or read from the primary itself.",
         )
     gtid = _query_one(primary, "SELECT @@GLOBAL.gtid_binlog_pos AS gtid", server, settings) if server.mariadb else None
-    return LogPosition(file=found["File"], offset=found["LogPosition"], gtid=gtid["gtid"] if gtid else "")
+    return LogPosition(file=found["File"], offset=found["Position"], gtid=gtid["gtid"] if gtid else "")
 
 
 def read_channels(connection: Connection, server: ServerInfo, settings: SourceSettings) -> tuple[Replication, ...]:

@@ -201,7 +201,7 @@ def _delayed_horizon(
 ) -> Horizon:
     behind = lag + asked.settle
     reason = (
-        f"not proven: rows are stamped on {replication.host}, and this is its replica, {lag.total_seconds():.0f} s behind it;"
-        f" stays {behind.total_seconds():.0f} s behind; {PRIMARY_SETTING_HINT}"
+        f"not proven: rows are stamped on {replication.host}, and this is its replica, {lag.total_seconds():.0f} s behind"
+        f" it; stays {behind.total_seconds():.0f} s behind; {PRIMARY_SETTING_HINT}"
     )
     return Horizon(bound=t0 - behind, proven=False, t0=t0, identity=identity, reason=reason)

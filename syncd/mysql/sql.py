@@ -179,7 +179,8 @@ def new_rows_check_sql(order: StreamOrder, low: Cursor, *, identity: str) -> str
     """Reads which server answers, when the table was made, and whether any row stands behind a cursor."""
     where = f"TABLE_SCHEMA = {text_literal(order.database)} AND TABLE_NAME = {text_literal(order.table)}"
     made = f"(SELECT CREATE_TIME FROM information_schema.TABLES WHERE {where})"
-    rows = f"SELECT 1 FROM {force_index(order.database, order.table, order.index)} WHERE {after_condition(order.columns, low)}"
+    table = force_index(order.database, order.table, order.index)
+    rows = f"SELECT 1 FROM {table} WHERE {after_condition(order.columns, low)}"
     return f"SELECT {identity_expression(identity)}, {made}, EXISTS({rows})"
 
 

@@ -125,7 +125,8 @@ def start_jvm(conf: Mapping[str, str], *, environ: Mapping[str, str], cache: Pat
     if not up or not told.exists():
         jvm.kill()
         raise ReaderDown(
-            f"the JVM of Spark {'ended' if up else 'did not listen'} before it could be asked: {jvm.output_tail or 'no word'}",
+            f"the JVM of Spark {'ended' if up else 'did not listen'} before it could be asked:"
+            f" {jvm.output_tail or 'no word'}",
             hint="Is there enough memory for spark.driver_memory, and does SPARK_CONF_DIR hold what it should?",
         )
     jvm.port, jvm.secret = _read_port(told)

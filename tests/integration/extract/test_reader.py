@@ -119,7 +119,7 @@ def test_wide_rows_among_narrow_ones_are_read_and_from_then_on_all_are_weighed(
         began.append(spark)
         return narrow_row_session(spark)
 
-    monkeypatch.setattr(reader_module, "unweighed", counted)
+    monkeypatch.setattr(reader_module, "narrow_row_session", counted)
     reading = orders.reading(nonce, queries=(replace(query, sql=statement),))
 
     found = rows_of(lake, reader.read(reading).parts)

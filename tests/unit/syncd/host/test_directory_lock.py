@@ -10,8 +10,8 @@ from syncd.host.host_errors import DirectoryBusy
 HOLDER = """
 import sys
 from pathlib import Path
-from syncd.host.directory_lock import held
-with held(Path(sys.argv[1])):
+from syncd.host.directory_lock import hold_lock
+with hold_lock(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
 """

@@ -20,7 +20,9 @@ def test_whoever_hears_second_that_spark_ended_its_session_says_so_too(
     context = SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: SimpleNamespace(isStopped=lambda: True)))
     spark = cast("Any", SimpleNamespace(sparkContext=context))
     context.addJobTag = lambda _tag: None
-    jvm = SimpleNamespace(ended=False, ran_full=False, ends=lambda _within: False, end=lambda: None, said="")
+    jvm = SimpleNamespace(
+        has_ended=False, ran_out_of_memory=False, wait_for_exit=lambda _within: False, stop=lambda: None
+    )
     session._spark, session._jvm = spark, cast("Any", jvm)
     monkeypatch.setattr(module, "_forget", lambda *_, **__: setattr(context, "_jsc", None))
     lost = session._stop_if_lost
@@ -39,7 +41,7 @@ def test_whoever_hears_second_that_spark_ended_its_session_says_so_too(
             other_hears()
         raise RuntimeError("Job 1 cancelled because SparkContext was shut down")
 
-    monkeypatch.setattr(session, "_lost", asked)
+    monkeypatch.setattr(session, "_stop_if_lost", asked)
 
     with pytest.raises(ReaderDown, match="ended its session") as told:
         session.run(job, within=5)

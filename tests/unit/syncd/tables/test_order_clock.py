@@ -18,9 +18,9 @@ clocks = st.one_of(
     st.builds(
         OrderClock,
         kind=st.sampled_from([ValueKind.INSTANT, ValueKind.WALL]),
-        per_second=st.sampled_from([10**n for n in range(7)]),
+        steps_per_second=st.sampled_from([10**n for n in range(7)]),
     ),
-    st.builds(OrderClock, kind=st.just(ValueKind.INT), per_second=st.sampled_from([1, 1000, 1_000_000])),
+    st.builds(OrderClock, kind=st.just(ValueKind.INT), steps_per_second=st.sampled_from([1, 1000, 1_000_000])),
 )
 
 
