@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from syncd.datatypes.columns import Policies
+from watermarks.names import StreamName
 
 DEFAULT_MAX_REFUSED_ROWS: Final = 200
 """Rows of one file, where nothing else is said. Each is found by some twenty trials."""
@@ -280,6 +281,11 @@ class StreamSettings:
     @property
     def name(self) -> str:
         return f"{self.database}.{self.table}"
+
+    @property
+    def stream_name(self) -> StreamName:
+        """The stream's name in the default target."""
+        return StreamName(source=self.source, database=self.database, table=self.table)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

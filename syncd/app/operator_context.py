@@ -4,7 +4,7 @@ import getpass
 import os
 import socket
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property
 from types import TracebackType
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from syncd.concurrency.response_monitor import ResponseMonitor
 from syncd.errors import ConfigError, SourceDown
+from syncd.operations.operator_access import SourceAnswer
 from syncd.settings import Settings, SourceSettings, StreamSettings, WarehouseSettings
 from watermarks.clock import Clock, SystemClock
 from watermarks.document import Stage, Watermark
@@ -40,17 +41,6 @@ if TYPE_CHECKING:
 MAX_LAKE_CONNECTIONS: Final = 16
 MYSQL_ANSWER_TIMEOUT: Final = timedelta(seconds=5)
 """How long MySQL may take for an answer that can be done without."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceAnswer:
-    """What MySQL said of a stream; nothing, where it could not be asked."""
-
-    order: "StreamOrder | None" = None
-    problem: str = ""
-    """Why there is no order."""
-    rows_behind: int | None = None
-    """About how many rows stand behind the cursor that was asked about."""
 
 
 class OperatorContext:

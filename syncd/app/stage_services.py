@@ -30,10 +30,10 @@ from syncd.lake.column_history import EarlierBatches
 from syncd.load.load_pass import LoadOutcome, LoadPass
 from syncd.load.quarantine_listing import Quarantine
 from syncd.load.replay import ReplayProducer
-from syncd.operations.adoption_rules import SourceBound
-from syncd.operations.completeness import latest_known, mark_to_instant
 from syncd.operations.repair_batches import RepairPlan, RepairProducer
+from syncd.operations.stream_status import latest_known, mark_to_instant
 from syncd.ports.request_stats import CallObserver, ignore_call
+from syncd.ports.source import SourceBound
 from syncd.s3.lease_store import LeaseStore
 from syncd.s3.note_store import StoredGrowthNotes
 from syncd.settings import Mode, Settings, StreamSettings, TargetSettings

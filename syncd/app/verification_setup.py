@@ -77,14 +77,12 @@ class StreamVerifier(ResourceOwner):
         """Compare one stream; whatever stands in its way is part of the verdict, and stops no other stream."""
         return self._run_timed(lambda: self._verify(settings, options))
 
-    def compare(
-        self, subject: ComparisonSubject, options: ComparisonOptions, bounds: ComparisonBounds
-    ) -> ComparisonResult:
+    def compare(self, subject: ComparisonSubject, bounds: ComparisonBounds) -> ComparisonResult:
         """Compare a target that somebody else loaded, up to a position that the caller names; see `verify`."""
 
         def compared() -> ComparisonResult:
             with self.source_connection(subject.settings) as connection:
-                return self._compare(subject, options, connection, lambda: bounds)
+                return self._compare(subject, ComparisonOptions(), connection, lambda: bounds)
 
         return self._run_timed(compared)
 
@@ -143,10 +141,10 @@ class StreamVerifier(ResourceOwner):
             with suppress(OSError):
                 connection.close()
 
-    def comparison_subject(self, settings: StreamSettings, found: ExistingTable) -> ComparisonSubject:
+    def comparison_subject(self, settings: StreamSettings, existing: ExistingTable) -> ComparisonSubject:
         """What is compared of a stream, whose target was found to have these columns."""
         with self.source_connection(settings) as connection:
-            return self._comparison_subject(settings, connection, lambda: found)
+            return self._comparison_subject(settings, connection, lambda: existing)
 
     def _comparison_subject(
         self, settings: StreamSettings, connection: "Connection", found: Callable[[], ExistingTable]

@@ -29,14 +29,14 @@ def explain(table: str, key: tuple[str, ...], **options: Any) -> None:  # noqa: 
 
     Exit 7: the row is in doubt.
     """
-    from syncd.operations.row_explainer import RowExplainer
+    from syncd.app.preview import build_row_explainer
     from syncd.operations.row_status import RowStatus, explain_row
 
     pairs = _parse_key(key)
     with open_operator_context(options["config"], read_only=True) as desk:
         [named] = select_streams(desk, [table], all_=False)
-        explainer = RowExplainer(
-            context=desk, settings=named.require_settings(), environ=os.environ, search_all_files=options["all_files"]
+        explainer = build_row_explainer(
+            desk, named.require_settings(), os.environ, search_all_files=options["all_files"]
         )
         facts = explainer.collect_facts(pairs)
     said = explain_row(facts)

@@ -20,8 +20,7 @@ from syncd.observe.event_text import format_bytes
 from watermarks.errors import HintedError
 
 if TYPE_CHECKING:
-    from syncd.operations.forecast import Forecast
-    from syncd.operations.run_forecast import RunForecaster
+    from syncd.operations.run_forecast import Forecast, RunForecaster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +45,8 @@ def plan(**options: Any) -> None:  # noqa: ANN401  # options of click arrive by 
 
     Rows beyond the next batch are the server's guess; sizes and times are what past runs of the table took.
     """
+    from syncd.app.preview import open_run_forecaster
     from syncd.config.value_parsers import parse_duration
-    from syncd.operations.run_forecast import RunForecaster
 
     try:
         wait = parse_duration(options["wait"])
@@ -55,7 +54,7 @@ def plan(**options: Any) -> None:  # noqa: ANN401  # options of click arrive by 
         raise click.BadParameter(str(error), param_hint="--wait") from error
     with (
         open_operator_context(options["config"], read_only=True) as desk,
-        RunForecaster(desk, environ=os.environ, horizon_wait=wait) as foreteller,
+        open_run_forecaster(desk, os.environ, horizon_wait=wait) as foreteller,
     ):
         named = select_streams(desk, options["tables"], all_=not options["tables"])
         looked = [_forecast_stream(foreteller, one, limit=options["limit"]) for one in named]

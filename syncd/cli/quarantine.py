@@ -53,14 +53,14 @@ def quarantine() -> None:
 @contextmanager
 def _open_read_only_service(settings: "Settings") -> "Iterator[StageService]":
     from syncd.app.operator_context import OperatorContext
-    from syncd.app.preview import open_preview_service
+    from syncd.app.preview import open_previewer
     from syncd.concurrency.response_monitor import ResponseMonitor
 
     with (
         OperatorContext(settings, read_only=True, response_monitor=ResponseMonitor(print_message)) as desk,
-        open_preview_service(desk, os.environ) as service,
+        open_previewer(desk, os.environ) as previewer,
     ):
-        yield service
+        yield previewer.service
 
 
 def _common_options(command: Command) -> Command:

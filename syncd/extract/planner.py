@@ -43,8 +43,15 @@ from syncd.mysql.sql import (
     parse_identity,
     window_condition,
 )
-from syncd.operations.adoption_rules import SourceBound
-from syncd.ports.source import Horizon, HorizonProvider, HorizonRequest, ServerTimeBreak, SourceDatabase, TableName
+from syncd.ports.source import (
+    Horizon,
+    HorizonProvider,
+    HorizonRequest,
+    ServerTimeBreak,
+    SourceBound,
+    SourceDatabase,
+    TableName,
+)
 from syncd.settings import FirstRun, Mode, NullCursor, StreamSettings
 from syncd.tables.order_clock import OrderClock
 from syncd.tables.sort_order import StreamOrder, must_check_nulls, resolve_order

@@ -9,6 +9,8 @@ from syncd.settings import NullCursor
 from watermarks.cursor import Cursor, ValueKind
 from watermarks.window import Window
 
+PART_BYTES: Final = 128 << 20
+"""Approximate size at which a part is full."""
 NULL_CURSOR_COUNT: Final = f"null_cursor.{NullCursor.SNAPSHOT_ONLY}"
 """Under this name the rows are counted whose order column is NULL."""
 
@@ -55,8 +57,7 @@ class ReadRequest:
     """The field that holds the order column, where rows have one: those in which it is NULL are counted."""
     is_small: bool = False
     """Whether few rows are to be read, as far as is known."""
-    part_bytes: int = 128 << 20
-    """About how large a part grows before the next one begins."""
+    part_bytes: int = PART_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from syncd.errors import ConfigError
+from syncd.ports.source import SourceBound
 from syncd.settings import Mode, StreamSettings
 from syncd.tables.order_clock import OrderClock
 from syncd.tables.sort_order import CURSOR_BY_KEY, CURSOR_NONE, StreamOrder
@@ -47,17 +48,6 @@ class MarkLimit:
 
     cursor: Cursor
     basis: MarkBasis
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceBound:
-    """Below which position a table is complete at the source, by one poll of its server."""
-
-    cursor: Cursor
-    proven: bool
-    reason: str
-    """What holds it there, or keeps it from being proven."""
-    source_identity: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

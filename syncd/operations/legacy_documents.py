@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from syncd.app.operator_context import OperatorContext
 from syncd.operations.adoption_rules import LegacyDocument
 from watermarks.errors import Misuse
 from watermarks.legacy import LegacyWatermark, read_legacy_system_watermark, read_legacy_watermark
@@ -30,7 +29,7 @@ def is_document_address(address: str) -> bool:
     return not address.endswith(("/", _TEXT_SUFFIX)) and (match is None or bool(match[2]))
 
 
-def find_legacy_document(context: OperatorContext, stream: StreamName, address: str) -> LegacyDocument:
+def find_legacy_document(lake: "S3Lake", stream: StreamName, address: str) -> LegacyDocument:
     """What the earlier tool says of a table: in one object or file, or in whichever below an address with `/` behind.
 
     Raises:
@@ -42,16 +41,10 @@ def find_legacy_document(context: OperatorContext, stream: StreamName, address: 
     if match is None:
         return _read_file(Path(address), stream)
     bucket, key = match[1], match[2] or ""
-    lake = _lake_of_bucket(context, bucket)
+    lake = replace(lake, settings=replace(lake.settings, bucket=bucket, prefix=""))
     if key and not key.endswith("/"):
         return _parse_document(lake.read(key), at=address, stream=stream)
     return _find_below(lake, key, stream)
-
-
-def _lake_of_bucket(context: OperatorContext, bucket: str) -> "S3Lake":
-    from syncd.s3.lake_client import S3Lake  # noqa: PLC0415  # boto3 takes long to load
-
-    return S3Lake(replace(context.settings.lake, bucket=bucket, prefix=""), context.lake.client)
 
 
 def _read_file(path: Path, stream: StreamName) -> LegacyDocument:

@@ -1,15 +1,13 @@
 """What MySQL, the lake and the warehouse say of one row; whoever is away is left out, and that is told."""
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from syncd.app import PassOptions
-from syncd.app.operator_context import OperatorContext, stream_name_of
-from syncd.app.preview import open_preview_service
 from syncd.datatypes.columns import ColumnMapping
 from syncd.errors import ConfigError
 from syncd.lake.keys import data_prefix
@@ -17,6 +15,7 @@ from syncd.lake.manifest import Manifest
 from syncd.load.quarantine_listing import Quarantine
 from syncd.operations.change_impact import PARALLEL_REQUESTS, read_links
 from syncd.operations.mark_change import require_known_stream
+from syncd.operations.operator_access import OperatorAccess, PassPreviewer
 from syncd.operations.row_status import (
     QuarantinedVersion,
     RowFacts,
@@ -61,9 +60,9 @@ class _FileHits:
 class RowExplainer:
     """Asks all sides about rows of one stream; nothing is written anywhere."""
 
-    context: OperatorContext
+    access: OperatorAccess
     settings: StreamSettings
-    environ: Mapping[str, str]
+    open_previewer: Callable[[], AbstractContextManager[PassPreviewer]]
     search_all_files: bool = False
 
     def collect_facts(self, key: Mapping[str, str]) -> RowFacts:
@@ -73,8 +72,8 @@ class RowExplainer:
             Misuse: the stream has never run, or these are not the columns of its key.
             LakeDown, LakeUnfit: the lake cannot be asked.
         """
-        stream = stream_name_of(self.settings)
-        state = require_known_stream(self.context.journal.read_newest(stream.stem), stream)
+        stream = self.settings.stream_name
+        state = require_known_stream(self.access.journal.read_newest(stream.stem), stream)
         named = self._target_key(state, key)
         source = self._query_source(key)
         target = self._query_target(named)
@@ -132,7 +131,7 @@ class RowExplainer:
         """
         if not state.load_progress.cursor:
             raise Misuse(f"{self.settings.name} has no batch yet", hint=f"First: syncd run -t {self.settings.name}")
-        table = self.context.read_source_table(self.settings)
+        table = self.access.read_source_table(self.settings)
         ways = map_columns(table, self.settings)
         return ways, resolve_identity(table, self.settings, ways)
 
@@ -141,7 +140,7 @@ class RowExplainer:
         ids = state.required_extract_progress.batch_ids_newest_first(
             up_to=state.required_extract_progress.last_batch, after=BEFORE_FIRST_BATCH
         )
-        chain = BatchChain(self.context.journal, state.stream)
+        chain = BatchChain(self.access.journal, state.stream)
         while some := list(islice(ids, PARALLEL_REQUESTS)):
             yield from read_links(chain, some)
 
@@ -149,7 +148,7 @@ class RowExplainer:
 
     def _query_source(self, key: Mapping[str, str]) -> SourceRow:
         try:
-            found = self.context.find_source_row(self.settings, key)
+            found = self.access.find_source_row(self.settings, key)
         except ConfigError:
             raise
         except HintedError as error:
@@ -163,13 +162,13 @@ class RowExplainer:
 
     def _find_hold(self, source: SourceRow) -> tuple[str, Cursor | None]:
         """What holds the horizon below the row now, and up to where the next batch would read."""
-        with open_preview_service(self.context, self.environ) as service:
-            seen = service.extract(self.settings, PassOptions(horizon_wait=timedelta(0), dry_run=True))
+        with self.open_previewer() as previewer:
+            seen = previewer.preview_extract(self.settings, horizon_wait=timedelta(0))
         planned: Mapping[str, Any] | None = seen.preview
         if seen.error is not None:
             return "", None
         at = cursor_to_instant(
-            source.cursor or START_CURSOR, self.settings, zone=self.context.writer_time_zone(self.settings)
+            source.cursor or START_CURSOR, self.settings, zone=self.access.writer_time_zone(self.settings)
         )
         if planned is None:
             return seen.wait_reason or _explain_unsettled(at, seen.complete_before), None
@@ -193,7 +192,7 @@ class RowExplainer:
 
     def _query_target(self, target_key: Mapping[str, str]) -> TargetRow:
         try:
-            return self.context.find_target_row(self.settings, target_key)
+            return self.access.find_target_row(self.settings, target_key)
         except ConfigError:
             raise
         except HintedError as error:
@@ -205,19 +204,19 @@ class RowExplainer:
             return ""
 
         def has(revision: int) -> bool:
-            entry = self.context.journal.read_entry(state.stem, revision)
+            entry = self.access.journal.read_entry(state.stem, revision)
             after = entry.after if entry else {}
             return (after.get("loaded_generation", 0), after.get("loaded_seq", 0)) >= (batch.generation, batch.seq)
 
         revision = bisect_left(range(1, state.revision + 1), True, key=has) + 1  # noqa: FBT003  # what is looked for
-        entry = self.context.journal.read_entry(state.stem, revision)
+        entry = self.access.journal.read_entry(state.stem, revision)
         return f"{entry.recorded_at:%Y-%m-%d %H:%M:%S} UTC" if entry else ""
 
     # The lake.
 
     def _search_files(self, state: Watermark, target_key: Mapping[str, str]) -> _FileHits:
         """The newest file that has the row, or all that do."""
-        standing = self.context.lake.list_files(data_prefix(state.stream))
+        standing = self.access.lake.list_files(data_prefix(state.stream))
         found = _FileHits()
         for link in self._links_newest_first(state):
             manifest = Manifest.from_link(link) if link.kind is not BatchKind.ABANDONED else None
@@ -239,7 +238,7 @@ class RowExplainer:
         self, link: BatchLink, manifest: Manifest, part: "Part", target_key: Mapping[str, str], hits: _FileHits
     ) -> None:
         cursor = manifest.identity.cursor
-        for hit in LakeKeyFinder(self.context.lake).find_key(
+        for hit in LakeKeyFinder(self.access.lake).find_key(
             part, target_key, extra_columns=(cursor,) if cursor else ()
         ):
             if manifest.tombstones is not None:
@@ -250,7 +249,7 @@ class RowExplainer:
                 RowVersion(
                     batch=link.id,
                     first_read_by=link.rank,
-                    file=self.context.lake.address_of(part.key),
+                    file=self.access.lake.address_of(part.key),
                     row=hit.row_number,
                     planned_at=f"{link.made_at:%Y-%m-%d %H:%M:%S} UTC",
                     cursor=None if at is None else format_cursor_value(at),
@@ -259,8 +258,8 @@ class RowExplainer:
 
     def _find_quarantined(self, state: Watermark, target_key: Mapping[str, str]) -> Iterator[QuarantinedVersion]:
         """Its versions in quarantine, the newest first."""
-        quarantine = Quarantine(stream=state.stream, journal=self.context.journal, parts=self.context.lake)
-        files = LakeKeyFinder(self.context.lake)
+        quarantine = Quarantine(stream=state.stream, journal=self.access.journal, parts=self.access.lake)
+        files = LakeKeyFinder(self.access.lake)
         asides = quarantine.list_files(extracted=state.required_extract_progress).files
         for aside in sorted(asides, key=lambda one: one.batch, reverse=True):
             for hit in (
@@ -269,7 +268,7 @@ class RowExplainer:
                 yield QuarantinedVersion(
                     batch=aside.batch,
                     stage=str(aside.stage),
-                    file=self.context.lake.address_of(aside.part.key),
+                    file=self.access.lake.address_of(aside.part.key),
                     reason=str(hit.values.get(REASON_COLUMN, "")),
                     replayed_by=aside.replayed_by,
                 )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from enum import StrEnum
 from typing import Final, Self
 
@@ -16,7 +16,6 @@ from watermarks.progress import RunStrategy
 
 NEVER_READ: Final = "it has never read anything"
 IMPORTED_NOT_READ: Final = "it was taken over from what loaded it before, and has read nothing since"
-_MICROSECONDS: Final = 1_000_000
 OVERDUE_AFTER_INTERVALS: Final = 2
 """So many intervals, and"""
 OVERDUE_GRACE: Final = timedelta(minutes=1)
@@ -148,11 +147,21 @@ def cursor_to_instant(mark: Cursor, settings: StreamSettings, *, zone: tzinfo | 
     first = mark.values[0]
     if first.kind is ValueKind.INT and settings.cursor_unit is not None:
         return OrderClock(kind=first.kind, steps_per_second=STEPS_PER_SECOND[settings.cursor_unit]).to_instant(first)
-    if first.kind is ValueKind.INSTANT:
-        return OrderClock(kind=first.kind, steps_per_second=_MICROSECONDS).to_instant(first)
-    if first.kind is ValueKind.WALL and zone is not None:
-        return OrderClock(kind=first.kind, steps_per_second=_MICROSECONDS, zone=zone).to_instant(first)
-    return None
+    return mark_to_instant(mark, zone=zone)
+
+
+def mark_to_instant(mark: Cursor, *, zone: tzinfo | None) -> datetime | None:
+    """Return the instant of a mark; None if its first value is no time, or a wall clock's of an unknown zone."""
+    raw = mark.values[0].raw if mark.values else None
+    if not isinstance(raw, datetime):
+        return None
+    if mark.values[0].kind is ValueKind.INSTANT:
+        return raw
+    return None if zone is None else raw.replace(tzinfo=zone).astimezone(UTC)
+
+
+def latest_known(*instants: datetime | None) -> datetime | None:
+    return max((instant for instant in instants if instant is not None), default=None)
 
 
 def _is_overdue(

@@ -8,6 +8,7 @@ from typing import Protocol
 from syncd.datatypes.source_table import ServerInfo, SourceTable
 from syncd.lake.removal_records import RemovalRecordReader
 from syncd.lake.window_reads import Part, ReadRequest, ReadResult
+from watermarks.cursor import Cursor
 
 
 class SourceDatabase(Protocol):
@@ -121,6 +122,17 @@ class Horizon:
     """Where an id column was asked for: rows with ids up to this one are complete."""
     breaks: tuple[ServerTimeBreak, ...] = ()
     """Every break in the server's time that is known of, oldest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceBound:
+    """Position below which a table is complete at the source, by one poll of its server."""
+
+    cursor: Cursor
+    proven: bool
+    reason: str
+    """What holds the position, or why it is not proven."""
+    source_identity: str
 
 
 class HorizonProvider(Protocol):

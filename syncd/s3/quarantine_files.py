@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 
@@ -21,15 +21,13 @@ from syncd.lake.quarantine import (
     unchangeable_columns,
 )
 from syncd.lake.restorer import RestoreRequest
-from syncd.lake.window_reads import Part, ReadResult
+from syncd.lake.window_reads import PART_BYTES, Part, ReadResult
 from syncd.parquet.batch_conversion import REASON_COLUMN, Conversion
 from syncd.s3.lake_client import S3Lake
 from syncd.s3.part_files import PartsWriter
 from syncd.s3.ranged_file import open_part
 from watermarks.document import Stage
 from watermarks.errors import HintedError
-
-PART_BYTES: Final = 128 << 20
 
 
 class LakeQuarantineRestorer:

@@ -59,14 +59,15 @@ def import_(**options: Any) -> None:  # noqa: ANN401  # options of click arrive 
     run reads what is newer. Where they differ, nothing is set, and the exit code is 7.
     """
     from syncd.app.operator_context import current_operator
-    from syncd.operations.import_tables import ImportInspector, ImportRequest
+    from syncd.app.preview import open_import_inspector
+    from syncd.operations.import_tables import ImportRequest
 
     wait = _parse_wait(options["wait"])
     with open_operator_context(options["config"]) as desk:
         named = select_streams(desk, options["tables"], all_=options["all_"])
         _check_options(options, named)
         wish = ImportRequest(timestamp=options["timestamp"], key=options["key"])
-        with ImportInspector(desk, environ=os.environ, horizon_wait=wait) as adopter:
+        with open_import_inspector(desk, os.environ, horizon_wait=wait) as adopter:
             found = [_compare_table(desk, adopter, one, wish, options) for one in named]
         person = Operator(journal=desk.journal, author=current_operator(), reason=options["reason"])
         found = [_preview_import(desk, one, person) for one in found]
@@ -114,7 +115,7 @@ def _compare_table(
     try:
         settings = selected.require_settings()
         if options["place"] is not None:
-            inherited = find_legacy_document(context, selected.stream, options["place"])
+            inherited = find_legacy_document(context.lake, selected.stream, options["place"])
             adoption = replace(adoption, legacy_document=inherited)
             wish = replace(wish, inherited=inherited)
         if not options["as_json"]:

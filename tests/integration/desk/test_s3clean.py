@@ -314,7 +314,7 @@ def test_versions_stay_unless_told_and_pages_are_read_to_their_end(monkeypatch: 
         bin_ = LakeRemover(lake)
         first = removal(orders).run(seen)
         left = bin_.versions(keys)
-        second = removal(orders, versions=True).run(seen)
+        second = removal(orders, include_versions=True).run(seen)
 
         assert sorted(file.key for file in seen.removable) == keys
         assert (bin_.keeps_versions(), first.files, len(left)) == (

@@ -31,9 +31,9 @@ TABLES = 60
 DEFAULTS = ResponseMonitor.__init__.__kwdefaults__ or {}
 WITHIN = 0.5
 """Seconds that a side which keeps silent may take for an answer here; the others have as long as ever."""
-LAKE = "syncd.s3.lake_client.LOOKED_WITHIN"
-SOURCE = "syncd.mysql.connection.GREETED_WITHIN"
-WAREHOUSE = "syncd.redshift.connection.GREETED_WITHIN"
+LAKE = "syncd.s3.lake_client.READ_ONLY_TIMEOUT_SECONDS"
+SOURCE = "syncd.mysql.connection.GREETING_TIMEOUT_SECONDS"
+WAREHOUSE = "syncd.redshift.connection.GREETING_TIMEOUT_SECONDS"
 
 
 class Cut(Marks):

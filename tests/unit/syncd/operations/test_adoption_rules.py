@@ -13,7 +13,6 @@ from syncd.operations.adoption_rules import (
     LegacyDocument,
     MarkBasis,
     MarkLimit,
-    SourceBound,
     TargetDiffers,
     can_lower_mark,
     limit_from_document,
@@ -22,6 +21,7 @@ from syncd.operations.adoption_rules import (
     require_equal,
     require_importable,
 )
+from syncd.ports.source import SourceBound
 from syncd.settings import Mode, StreamSettings, TargetSettings
 from syncd.tables.order_clock import OrderClock
 from syncd.tables.order_column import OrderColumn
