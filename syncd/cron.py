@@ -1,4 +1,4 @@
-"""Five fields of cron: what they mean, and what is wrong with them; when that is, the daemon's schedule computes."""
+"""Parser of five-field cron expressions. The daemon's schedule computes the instants."""
 
 import re
 from dataclasses import dataclass
@@ -15,35 +15,35 @@ _PART: Final = re.compile(r"(?:(?P<any>\*)|(?P<low>\w+)(?:-(?P<high>\w+))?)(?:/(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CronExpression:
-    """When something is due, each field as the values that it allows."""
+    """Parsed cron expression: the allowed values of each field."""
 
     minutes: tuple[int, ...]
     hours: tuple[int, ...]
     days: tuple[int, ...]
     months: tuple[int, ...]
     weekdays: tuple[int, ...]
-    """From Sunday, which is 0."""
+    """0 is Sunday."""
     matches_either_day: bool = False
-    """Whether a day fits that fits one of the two fields for days: so cron has it where neither begins with a star."""
+    """True where a day matches if either day field does: cron's rule where neither field begins with a star."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FieldRange:
-    """The values that a field may have, and the names of some."""
+    """Allowed values of one field, and their names."""
 
     title: str
     low: int
     high: int
     names: tuple[str, ...] = ()
     first: int = 0
-    """The value of the first name."""
+    """Value of the first name."""
 
     def parse_value(self, word: str) -> int:
         if word.lower() in self.names:
             return self.names.index(word.lower()) + self.first
         if not word.isdecimal() or not self.low <= int(word) <= self.high:
             names = f", or {self.names[0]} to {self.names[-1]}" if self.names else ""
-            raise ValueError(f"{word!r} is no {self.title}: write {self.low} to {self.high}{names}")
+            raise ValueError(f"{word!r} is not a valid {self.title}: write {self.low} to {self.high}{names}")
         return int(word)
 
 
@@ -57,15 +57,15 @@ _RANGES: Final = (
 
 
 def parse_cron(text: str) -> CronExpression:
-    """The meaning of `minute hour day month weekday`.
+    """Parse `minute hour day month weekday`.
 
     Raises:
-        ValueError: it has none; the message names the field.
+        ValueError: a field is not valid; the message names it.
     """
     words = text.split()
     if len(words) != len(CRON_FIELDS):
         raise ValueError(f"cron has five fields ({', '.join(CRON_FIELDS)}), these are {len(words)}")
-    minutes, hours, days, months, weekdays = (_parse_field(word, one) for word, one in zip(words, _RANGES, strict=True))
+    minutes, hours, days, months, weekdays = map(_parse_field, words, _RANGES)
     weekdays = tuple(sorted({day % _SUNDAY_AS_SEVEN for day in weekdays}))
     either = not words[2].startswith("*") and not words[4].startswith("*")
     if not either and min(days) > max(_MONTH_DAYS[month - 1] for month in months):
@@ -82,15 +82,15 @@ def _parse_field(word: str, field_range: _FieldRange) -> tuple[int, ...]:
 def _parse_part(part: str, field_range: _FieldRange) -> range:
     match = _PART.fullmatch(part)
     if match is None:
-        raise ValueError(f"{part!r} is no {field_range.title}: write a number, a-b, *, */n, or several with commas")
+        raise ValueError(f"{part!r} is not a valid {field_range.title}: write a number, a-b, *, */n, or a list of them")
     step = int(match["step"] or 1)
     if step == 0:
-        raise ValueError(f"{part!r} is no {field_range.title}: its step is 0")
+        raise ValueError(f"{part!r} is not a valid {field_range.title}: the step is 0")
     if match["any"]:
         return range(field_range.low, field_range.high + 1, step)
     low = field_range.parse_value(match["low"])
     end = field_range.high if match["step"] else low
     high = field_range.parse_value(match["high"]) if match["high"] else end
     if high < low:
-        raise ValueError(f"{part!r} is no {field_range.title}: it ends before it begins")
+        raise ValueError(f"{part!r} is not a valid {field_range.title}: the range ends before it begins")
     return range(low, high + 1, step)

@@ -1,4 +1,4 @@
-"""The settings of one run, whole and checked: what `config` makes of the file and the environment."""
+"""Checked settings, as `config` builds them from the file and the environment. Every default stands here alone."""
 
 import re
 from collections.abc import Mapping
@@ -12,12 +12,14 @@ from syncd.datatypes.columns import Policies
 from watermarks.names import StreamName
 
 DEFAULT_MAX_REFUSED_ROWS: Final = 200
-"""Rows of one file, where nothing else is said. Each is found by some twenty trials."""
+"""Refused rows of one file. To find each takes about twenty trial loads."""
+DEFAULT_INTERVAL: Final = timedelta(minutes=5)
+"""Time between two runs of a table."""
 _LOCAL: Final = re.compile(r"local(?:\[(\*|[1-9]\d*)(?:,\d+)?\])?")
 
 
 class Tls(StrEnum):
-    """How far a connection is encrypted, and how far the other side is believed."""
+    """Encryption of a connection, and verification of the server."""
 
     DISABLE = "disable"
     PREFER = "prefer"
@@ -27,7 +29,7 @@ class Tls(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A text that no log, plan or error may show."""
+    """Text that no log, plan or error may show."""
 
     value: str = field(repr=False)
 
@@ -37,7 +39,7 @@ class Secret:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunnelSettings:
-    """A way to the source through a bastion."""
+    """SSH tunnel through a bastion host."""
 
     host: str
     user: str
@@ -59,27 +61,27 @@ class SourceSettings:
     tls: Tls = Tls.VERIFY
     ca: Path | None = None
     zone: str | None = None
-    """The session zone of those who write; needed where DATETIME stamps are to be proven."""
+    """Session time zone of the writers. Without it, marks on DATETIME columns cannot be proven complete."""
     max_connections: int = 4
     tunnel: TunnelSettings | None = None
     primary: "SourceSettings | None" = None
-    """Where rows are stamped, when this server is a replica."""
+    """Server on which rows get their time stamps, when this one is a replica."""
     silence: timedelta = timedelta(seconds=60)
-    """How long the server may send nothing."""
+    """Time for which the server may send nothing."""
     longest_read: timedelta = timedelta(hours=1)
-    """How long one statement, and so one snapshot, may live."""
+    """Maximum duration of one statement, and so of one snapshot."""
     max_threads_running: int | None = None
     max_replica_lag: timedelta | None = None
     reread: timedelta = timedelta(minutes=10)
-    """How far before a mark to read again after another server took this one's place, or its clock went back: the
-    greatest difference of the clocks and the longest transaction together."""
+    """Range before the mark that is read again after a failover, or after the server's clock was set back: the largest
+    clock difference plus the longest transaction."""
     catch_up: timedelta = timedelta(seconds=60)
-    """How long to wait until a replica has applied what its primary has committed."""
+    """Maximum wait for a replica to apply what its primary has committed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakeSettings:
-    """One bucket and prefix."""
+    """Bucket and prefix of the lake."""
 
     bucket: str
     prefix: str = ""
@@ -88,25 +90,25 @@ class LakeSettings:
 
     @property
     def address(self) -> str:
-        """By which the warehouse tells lakes apart; names of tables are made of it, so that it never changes."""
+        """Address by which the warehouse tells lakes apart. Table names are derived from it, so its form never changes."""
         return f"s3://{self.bucket}/{self.prefix.strip('/')}".rstrip("/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkSettings:
-    """The Spark that reads."""
+    """Spark session that reads the source."""
 
     master: str = "local[*]"
     driver_memory: str = "1g"
     idle_stop: timedelta = timedelta(minutes=10)
     driver: str = "mysql"
-    """Which JDBC driver: `mysql` (Connector/J) or `mariadb`."""
+    """JDBC driver: `mysql` (Connector/J) or `mariadb`."""
     conf: dict[str, str] = field(default_factory=dict[str, str])
 
     def window_parallelism(self, connections: int, *, cores: int) -> int:
-        """How many windows are read at once over so many connections; no more than there are slots, if that is known.
+        """Return how many windows to read at once: one per connection, but no more than Spark has slots, if known.
 
-        More would be read in waves, of which each waits for the slowest of its windows.
+        More windows would run in waves, and each wave waits for its slowest window.
         """
         local = _LOCAL.fullmatch(self.master)
         if local is None:
@@ -117,18 +119,18 @@ class SparkSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IamLogin:
-    """A login by IAM: a password that is asked for and lives some minutes."""
+    """IAM login: a password that AWS issues for some minutes."""
 
     cluster: str | None = None
-    """The name of a provisioned cluster."""
+    """Name of a provisioned cluster."""
     workgroup: str | None = None
-    """The name of a serverless workgroup."""
+    """Name of a serverless workgroup."""
     region: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarehouseSettings:
-    """One Redshift."""
+    """One Redshift cluster or workgroup."""
 
     name: str
     host: str
@@ -138,25 +140,25 @@ class WarehouseSettings:
     password: Secret | None = None
     iam: IamLogin | None = None
     secret: str | None = None
-    """The name or ARN of a secret of AWS Secrets Manager that holds user and password."""
+    """Name or ARN of the AWS Secrets Manager secret with user and password."""
     tls: Tls = Tls.VERIFY
-    """`disable` or `verify`: its driver knows no honest mode between."""
+    """`disable` or `verify`: the driver has no other mode that does what its name says."""
     ca: Path | None = None
     tunnel: TunnelSettings | None = None
     schema: str = "public"
     iam_role: str | None = None
-    """By which COPY reads the lake: `default`, or ARNs; without it the credentials of the lake stand in the SQL."""
+    """Role with which COPY reads the lake: `default`, or ARNs. Without it, the SQL holds the lake's credentials."""
     query_group: str | None = None
     max_sessions: int = 2
-    """How many sessions a daemon lands over at once."""
+    """Sessions that a daemon uses for loads at once."""
     silence: timedelta = timedelta(seconds=60)
-    """How long a short answer may take."""
+    """Maximum duration of a short statement."""
     longest_statement: timedelta = timedelta(hours=1)
-    """How long COPY, a change of rows or the wait for a lock may take."""
+    """Maximum duration of a COPY, of a change of rows, or of the wait for a lock."""
 
 
 class FirstRun(StrEnum):
-    """Where a stream begins."""
+    """Starting point of a stream."""
 
     SNAPSHOT = "snapshot"
     FROM = "from"
@@ -164,14 +166,14 @@ class FirstRun(StrEnum):
 
 
 class NullCursor(StrEnum):
-    """What becomes of rows whose order column is NULL."""
+    """Treatment of rows whose order column is NULL."""
 
     SNAPSHOT_ONLY = "snapshot_only"
     FAIL = "fail"
 
 
 class EpochUnit(StrEnum):
-    """What an integer order column counts."""
+    """Unit of an integer order column."""
 
     SECONDS = "s"
     MILLISECONDS = "ms"
@@ -179,7 +181,7 @@ class EpochUnit(StrEnum):
 
 
 class Mode(StrEnum):
-    """How rows are applied in the warehouse."""
+    """Way in which rows are applied in the warehouse."""
 
     UPSERT = "upsert"
     APPEND = "append"
@@ -188,59 +190,60 @@ class Mode(StrEnum):
 
 
 class Deletes(StrEnum):
-    """What becomes of rows in the warehouse that are gone at the source."""
+    """Treatment of warehouse rows that were deleted at the source."""
 
     IGNORE = "ignore"
     SOFT = "soft"
-    """They stay, and say since when they are gone."""
+    """The rows stay, with the time of their deletion."""
     HARD = "hard"
 
 
 class MetadataColumn(StrEnum):
-    """Columns of our own in a target."""
+    """Columns that syncd adds to a target."""
 
     BATCH = "batch"
-    """`_syncd_batch`: the batch that read the row."""
+    """`_syncd_batch`: the batch that extracted the row."""
     LOADED_AT = "loaded_at"
-    """`_syncd_loaded_at`: when it was landed."""
+    """`_syncd_loaded_at`: the time of its load."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetSettings:
-    """One table in a warehouse, as it shall be; the layout counts only when it is created."""
+    """Target table of a stream. The layout applies only when the table is created."""
 
     warehouse: str
     schema: str
     table: str
     distkey: str | None = None
-    """A column of the source; none: Redshift chooses."""
+    """Column of the source; with None, Redshift chooses."""
     sortkey: tuple[str, ...] = ()
     encode: Mapping[str, str] = field(default_factory=dict[str, str])
     grants: tuple[str, ...] = ()
-    """Whom to let read it: `role analysts`, `group bi`, `someone`."""
+    """Roles, groups and users that may read it: `role analysts`, `group bi`, `someone`."""
     notes: tuple[MetadataColumn, ...] = (MetadataColumn.BATCH, MetadataColumn.LOADED_AT)
     deletes: Deletes = Deletes.IGNORE
     max_refused: int = DEFAULT_MAX_REFUSED_ROWS
-    """Rows of one file that are put aside, where the warehouse refuses them; where more are, it is not the rows."""
+    """Rows of one file that may go to quarantine because the warehouse refuses them. Where more are refused, the cause is
+    not in the rows, and the load fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """When the daemon reads a table, and what it owes to whoever waits for it."""
+    """Schedule by which the daemon runs a table, and its limits."""
 
-    every: timedelta | None = timedelta(minutes=5)
-    """None where `cron` says when."""
+    every: timedelta | None = DEFAULT_INTERVAL
+    """None where `cron` is set."""
     cron: str | None = None
     zone: str = "UTC"
-    """Of the cron."""
+    """Time zone of `cron`."""
     after: tuple[str, ...] = ()
-    """Tables, as `database.table`, whose pass comes first where both are due."""
+    """Tables, as `database.table`, that run before this one where both are due."""
     priority: int = 0
-    """Of two streams that wait for the same slot, the one with the higher goes first."""
+    """Of two streams that wait for the same slot, the one with the higher priority runs first."""
     longest_run: timedelta = timedelta(hours=6)
-    """A pass that takes longer is ended: its Spark job cancelled, its connections closed."""
+    """Maximum duration of a pass. Then its Spark job is cancelled and its connections are closed."""
     fresh_within: timedelta | None = None
-    """How far the target may be behind the source before somebody is told."""
+    """Lag of the target behind the source above which the daemon sends a notification."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,29 +254,29 @@ class StreamSettings:
     database: str
     table: str
     cursor: str = "update_at"
-    """The order column, or `id` (the key of a table that only grows), or `none` (the whole table each time)."""
+    """Order column, or `id` (the key of an insert-only table), or `none` (each run reads the whole table)."""
     cursor_unit: EpochUnit | None = None
     key: tuple[str, ...] = ()
-    """Where the table declares none."""
+    """Key columns, where the table declares none."""
     query: str | None = None
-    """SQL of one's own, with `${window}` where the window's condition goes."""
+    """SQL to read instead of the table, with `${window}` in place of the window's condition."""
     mode: Mode = Mode.UPSERT
     batch_rows: int = 1_000_000
     max_pending: int = 1_000
-    """So many batches may wait to be loaded; with more the extraction waits. Only where there is a target."""
+    """Batches that may wait for their load before the extraction pauses. Only with a target."""
     settle: timedelta = timedelta(seconds=60)
     ahead_after: timedelta = timedelta(seconds=30)
     first_run: FirstRun = FirstRun.SNAPSHOT
     is_first_run_configured: bool = True
-    """Whether the configuration says so; where it is silent, the system-wide default comes first."""
+    """False where the configuration has no `first_run`: then the system-wide default takes precedence."""
     start: datetime | None = None
-    """With `first_run: from`."""
+    """Instant of `first_run: from`."""
     start_by: str | None = None
-    """With `cursor: id` too: the column that tells when a row was born, where it is not the only one that may."""
+    """With `cursor: id`: the column with the creation time of a row, where several columns may hold it."""
     null_cursor: NullCursor = NullCursor.SNAPSHOT_ONLY
     policies: Policies = field(default_factory=Policies)
     boolean: tuple[str, ...] = ()
-    """Columns of TINYINT(1) that hold nothing but 0 and 1, and are to be BOOLEAN."""
+    """TINYINT(1) columns that hold only 0 and 1, and become BOOLEAN."""
     target: TargetSettings | None = None
     """None where no warehouse is configured."""
     schedule: Schedule = field(default_factory=Schedule)
@@ -290,49 +293,49 @@ class StreamSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenAddress:
-    """Where to listen."""
+    """Address on which the HTTP server listens."""
 
     host: str
     port: int
 
 
 class Channel(StrEnum):
-    """How somebody is told."""
+    """Format of a notification."""
 
     WEBHOOK = "webhook"
-    """One JSON document."""
+    """JSON document."""
     SLACK = "slack"
-    """A text, as Slack and its like take it."""
+    """Text message in the form of Slack and compatible services."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotifySettings:
-    """Whom to tell of incidents."""
+    """Receiver of incident notifications."""
 
     url: Secret
-    """It may hold a token."""
+    """The URL may hold a token."""
     channel: Channel = Channel.WEBHOOK
     again: timedelta = timedelta(hours=4)
-    """How often to say that an incident is still open."""
+    """Interval of reminders while an incident is open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonSettings:
-    """The daemon as a whole."""
+    """Settings of the daemon."""
 
     http: ListenAddress | None = ListenAddress(host="127.0.0.1", port=8080)
-    """None: no HTTP."""
+    """None: no HTTP server."""
     token: Secret | None = None
-    """What a reader of it has to show; without one, whoever reaches the address may read."""
+    """Token that HTTP clients must send. Without one, every client that reaches the address may read."""
     stop_timeout: timedelta = timedelta(seconds=60)
     notify: tuple[NotifySettings, ...] = ()
     markers: bool = False
-    """Whether each pass that leaves a stream complete says so by an object in the lake."""
+    """True: each pass that leaves a stream complete writes a marker object into the lake."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Everything that was configured."""
+    """All settings of one configuration."""
 
     sources: tuple[SourceSettings, ...]
     lake: LakeSettings

@@ -13,7 +13,7 @@ from syncd.cli.output import print_message, show_json
 from syncd.cli.stream_options import DEFAULT_CONFIG_PATH
 
 if TYPE_CHECKING:
-    from syncd.config.yaml_reader import ConfigMistake
+    from syncd.config.mistakes import ConfigMistake
     from syncd.settings import Settings
 
 
@@ -50,7 +50,7 @@ def check(path: Path, as_json: bool) -> None:
     No server is asked: that is `syncd doctor`. The variables that the file refers to have to be set.
     """
     from syncd.config.check import read_settings
-    from syncd.config.yaml_reader import Misconfigured
+    from syncd.config.mistakes import Misconfigured
 
     try:
         settings = read_settings(path, os.environ)

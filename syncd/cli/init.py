@@ -120,7 +120,8 @@ def _check_proposal(proposal: "TableProposal", sides: object) -> "TableProposal"
 
     from syncd.config.check import build_settings
     from syncd.config.first_file import ConfigAddresses, render_config
-    from syncd.config.yaml_reader import Misconfigured, parse_document
+    from syncd.config.mistakes import Misconfigured
+    from syncd.config.yaml_reader import parse_document
 
     if proposal.omitted_reason:
         return proposal

@@ -1,4 +1,4 @@
-"""The JSON Schema of `syncd.yaml`, for editors: made from the model, and from what the documentation says of each key.
+"""JSON Schema of `syncd.yaml`, for editors: built from the model, with the descriptions of the documentation.
 
 python -m syncd.config.json_schema docs/configuration.md > syncd/config/syncd.schema.json
 """
@@ -8,19 +8,17 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from pydantic.json_schema import models_json_schema
 
 from syncd.config.model import Defaults, File, Table
+from syncd.config.schema_patterns import REFERENCE_PATTERN, JsonSchema
 from syncd.config.schema_rules import add_key_constraints
 
-JsonSchema: TypeAlias = dict[str, Any]
-
 SHIPPED_SCHEMA_PATH: Final = Path(__file__).with_name("syncd.schema.json")
-"""The schema as it is shipped."""
-REFERENCE_SCHEMA: Final = {"type": "string", "pattern": r"\$\{(?!window\})[^}]*\}"}
-"""A value that the environment or a file fills in: nobody knows it before."""
+_REFERENCE_SCHEMA: Final = {"type": "string", "pattern": rf"{REFERENCE_PATTERN}[^}}]*\}}"}
+"""A value that the environment or a file provides, so that the schema cannot check it."""
 _REFERENCE_LINK: Final = {"$ref": "#/$defs/Reference"}
 _PARTS: Final = {
     "source": ("Source",),
@@ -30,19 +28,19 @@ _PARTS: Final = {
     "daemon": ("Daemon",),
     "tables": ("Defaults", "Table"),
 }
-"""Which parts a section of the documentation tells of."""
+"""Parts of the model by the section of the documentation that describes them."""
 _SECTION: Final = re.compile(r"^## `(\w+)`.*?$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _ROW: Final = re.compile(r"^\| (`\w+`(?:, `\w+`)*) \| (.*?) \| (.*?) ?\|$", re.MULTILINE)
 _OMITTED_KEYS: Final = frozenset({"title", "default", "description"})
-"""What pydantic adds for readers of Python."""
+"""Keys that pydantic adds for readers of Python."""
 
 
 def build_schema(page: str) -> JsonSchema:
-    """The schema, with the sentences of a page that documents the keys."""
-    _, made = models_json_schema([(File, "validation"), (Table, "validation")])
-    parts = _simplify(made)["$defs"]
-    found: JsonSchema = {**parts.pop("File"), "$defs": parts}
-    parts["Reference"] = REFERENCE_SCHEMA
+    """Build the schema with the descriptions from a page that documents the keys."""
+    _, generated = models_json_schema([(File, "validation"), (Table, "validation")])
+    parts = _simplify(generated)["$defs"]
+    schema: JsonSchema = {**parts.pop("File"), "$defs": parts}
+    parts["Reference"] = _REFERENCE_SCHEMA
     parts["Defaults"] = {
         **parts["Table"],
         "properties": {key: parts["Table"]["properties"][key] for key in Defaults.model_fields},
@@ -50,21 +48,21 @@ def build_schema(page: str) -> JsonSchema:
     for part, key, sentence in _parse_key_descriptions(page):
         if key in parts[part]["properties"]:
             parts[part]["properties"][key] = {**parts[part]["properties"][key], "description": sentence}
-    add_key_constraints(found)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "syncd.yaml", **found}
+    add_key_constraints(schema)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "syncd.yaml", **schema}
 
 
-def _simplify(schema: Any) -> Any:  # noqa: ANN401  # whatever JSON holds
-    """The schema without what is for readers of Python; a reference may take the place of each plain value."""
+def _simplify(schema: Any) -> Any:  # noqa: ANN401  # any JSON value
+    """Drop the keys for readers of Python, and allow a reference in place of each plain value."""
     match schema:
         case list():
-            return [_simplify(one) for one in schema]
+            return [_simplify(item) for item in schema]
         case {"type": "string" | "integer" | "boolean" as kind}:
             kept = {key: value for key, value in schema.items() if key not in _OMITTED_KEYS}
             return {"anyOf": [kept, *_text_alternatives(kind, kept), _REFERENCE_LINK]}
         case dict():
             return {
-                key: {name: _simplify(one) for name, one in value.items()}
+                key: {name: _simplify(inner) for name, inner in value.items()}
                 if key in {"properties", "$defs"}
                 else _simplify(value)
                 for key, value in schema.items()
@@ -75,7 +73,7 @@ def _simplify(schema: Any) -> Any:  # noqa: ANN401  # whatever JSON holds
 
 
 def _text_alternatives(kind: str, schema: JsonSchema) -> Iterator[JsonSchema]:
-    """How a value may be written as text, too."""
+    """Yield the forms in which a value may also be written as text."""
     if kind == "integer":
         yield {"type": "string", "pattern": "^0*[1-9][0-9]*$" if "exclusiveMinimum" in schema else "^-?[0-9]+$"}
     if kind == "boolean":
@@ -83,12 +81,12 @@ def _text_alternatives(kind: str, schema: JsonSchema) -> Iterator[JsonSchema]:
 
 
 def _parse_key_descriptions(page: str) -> Iterator[tuple[str, str, str]]:
-    """Part, key and what the page says of it."""
+    """Yield part, key and description from the tables of the page."""
     for section, body in _SECTION.findall(page):
-        for keys, default, text in _ROW.findall(body):
-            said = f"{text[:1].upper()}{text[1:]}".replace("`", "")
-            unless = f"Default: {default.replace('`', '')}" if default else ""
-            sentence = ". ".join(part for part in (said.rstrip("."), unless) if part)
+        for keys, default_text, text in _ROW.findall(body):
+            meaning = f"{text[:1].upper()}{text[1:]}".replace("`", "")
+            default = f"Default: {default_text.replace('`', '')}" if default_text else ""
+            sentence = ". ".join(part for part in (meaning.rstrip("."), default) if part)
             yield from ((part, key, sentence) for part in _PARTS.get(section, ()) for key in re.findall(r"\w+", keys))
 
 

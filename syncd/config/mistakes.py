@@ -1,66 +1,80 @@
-"""What pydantic finds wrong, in our words and at the place where a person would mend it."""
+"""Mistakes of the configuration: their places, their texts, and how much of a value they may show."""
 
 import re
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Self, TypeAlias
 
-from pydantic import BaseModel
+from syncd.errors import ConfigError
 
-from syncd.suggestions import closest_name
+KeyPath: TypeAlias = tuple[str | int, ...]
+"""Place of a value in the document: keys and list positions from the top."""
 
-_MEMBER: Final = re.compile(r"<\w+\.\w+: ('[^']*')>")
-_QUOTED: Final = re.compile(r"'([^']*)'")
-
-
-def strip_alternatives(key_path: tuple[str | int, ...]) -> tuple[str | int, ...]:
-    """The place without what pydantic adds to it: the names of alternatives."""
-    return tuple(part for part in key_path if not _is_alternative(part))
-
-
-def _is_alternative(part: str | int) -> bool:
-    return isinstance(part, str) and part.startswith(("literal[", "function-", "From"))
+_MAX_SHOWN_CHARACTERS: Final = 60
+_SHORT_SECRET_CHARACTERS: Final = 4
+"""Shorter secrets are masked in quotes only, because they may be part of any word."""
+_SECRET_KEY_PATTERN: Final = re.compile(r"token|passw|secret|credential|access.?key", re.IGNORECASE)
+_SECRET_SECTIONS: Final = frozenset({"notify", "conf"})
+"""Sections whose values may hold a token."""
+_SCHEME: Final = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]*://)")
 
 
-def describe_mistake(error: Any, model: type[BaseModel]) -> tuple[str, str]:  # noqa: ANN401, PLR0911  # a TypedDict of pydantic's core; a case each
-    """One mistake of pydantic's in our words, and what would mend it."""
-    last = str((strip_alternatives(error["loc"]) or ("",))[-1])
-    match error["type"]:
-        case "extra_forbidden":
-            close = closest_name(last, _known_keys(model, error["loc"][:-1]))
-            return "is not a key that is known here", f"Do you mean `{close}`?" if close else "Remove it."
-        case "missing":
-            return "is missing", ""
-        case "literal_error" if last == "first_run":
-            close = closest_name(str(error["input"]), ("snapshot", "now"))
-            return "must be snapshot, now or {from: INSTANT}", f"Do you mean `{close}`?" if close else ""
-        case "enum" | "literal_error":
-            expected = _MEMBER.sub(r"\1", str(error["ctx"]["expected"]))
-            close = closest_name(str(error["input"]), _QUOTED.findall(expected))
-            return f"must be {expected}", f"Do you mean `{close}`?" if close else ""
-        case "model_type" | "dict_type" | "dataclass_type":
-            return "must have keys of its own, such as {key: value}", ""
-        case "int_parsing" | "int_type" | "int_from_float":
-            return "must be a whole number", ""
-        case "greater_than":
-            return f"must be greater than {error['ctx']['gt']}", ""
-        case "value_error":
-            return str(error["ctx"]["error"]), ""
-        case _:
-            return str(error["msg"])[:1].lower() + str(error["msg"])[1:], ""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigMistake:
+    """One mistake of the configuration, and how to correct it."""
+
+    line: int
+    column: int = 1
+    key: str
+    message: str
+    value: str = ""
+    """The value as written; empty where there is none, or none that may be shown."""
+    remedy: str = ""
+
+    @property
+    def description(self) -> str:
+        """The mistake without its place."""
+        value = f"; found {self.value!r}" if self.value and repr(self.value) not in self.message else ""
+        remedy = f" ({self.remedy})" if self.remedy else ""
+        return f"{self.message}{value}{remedy}"
+
+    def format_with_location(self, path: str) -> str:
+        """Return the mistake in one line, with its place in the form that editors and terminals open."""
+        key = f"{self.key}: " if self.key else ""
+        return f"{path}:{self.line}:{self.column}: {key}{self.description}"
 
 
-def _known_keys(model_type: type[BaseModel], key_path: tuple[str | int, ...]) -> list[str]:
-    """The keys that may stand at a place of a model."""
-    for part in key_path:
-        inner = model_type.model_fields.get(str(part))
-        model = next(_model_types(inner.annotation), None) if inner is not None else None
-        if model is None:
-            break
-        model_type = model
-    return [field.alias or name for name, field in model_type.model_fields.items()]
+class Misconfigured(ConfigError):
+    """All mistakes of one configuration file."""
+
+    mistakes: tuple[ConfigMistake, ...] = ()
+
+    @classmethod
+    def from_mistakes(cls, path: str, mistakes: Sequence[ConfigMistake]) -> Self:
+        """Build the error that lists the mistakes of a file in the order of their lines."""
+        ordered = tuple(sorted(mistakes, key=lambda mistake: (mistake.line, mistake.column)))
+        lines = [mistake.format_with_location(path) for mistake in ordered]
+        error = cls(lines[0] if len(lines) == 1 else "\n  ".join((f"{len(lines)} mistakes", *lines)))
+        error.mistakes = ordered
+        return error
 
 
-def _model_types(annotation: Any) -> Iterator[type[BaseModel]]:  # noqa: ANN401  # whatever typing made
-    for one in (annotation, *getattr(annotation, "__args__", ())):
-        if isinstance(one, type) and issubclass(one, BaseModel):
-            yield one
+def redact_value(key_path: KeyPath, written: str) -> str:
+    """Return a value as written, cut where it is long; empty where it may hold a secret.
+
+    Of an address with a user only the scheme is shown: in a malformed address, any part may be the password.
+    """
+    keys = [part for part in key_path if isinstance(part, str)]
+    if not keys or _SECRET_KEY_PATTERN.search(keys[-1]) or _SECRET_SECTIONS & set(keys[:2]):
+        return ""
+    scheme = _SCHEME.match(written)
+    rest = written[scheme.end() :] if scheme else written
+    if "@" in rest or ((scheme or keys[-1] == "url") and {":", "?"} & set(rest)):
+        return f"{scheme[1]}..." if scheme else ""
+    line = written.strip().partition("\n")[0]
+    return line if len(line) <= _MAX_SHOWN_CHARACTERS else f"{line[:_MAX_SHOWN_CHARACTERS]}..."
+
+
+def mask_secret(secret: str, text: str) -> str:
+    text = text.replace(repr(secret), "***")
+    return text if len(secret) < _SHORT_SECRET_CHARACTERS else text.replace(secret, "***")

@@ -1,5 +1,6 @@
-"""The keys of `syncd.yaml`: what may stand where, and what each is when it is left out."""
+"""Model of `syncd.yaml`: the keys of each section and their types. Defaults are those of `syncd.settings`."""
 
+from dataclasses import fields
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -26,29 +27,51 @@ from syncd.config.value_parsers import (
     parse_positive_duration,
     parse_url,
 )
-from syncd.datatypes.columns import Policy
+from syncd.datatypes.columns import Policies, Policy
 from syncd.mysql.sql import has_row_limit
 from syncd.settings import (
-    DEFAULT_MAX_REFUSED_ROWS,
+    DEFAULT_INTERVAL,
     Channel,
+    DaemonSettings,
     Deletes,
     EpochUnit,
     FirstRun,
     ListenAddress,
     MetadataColumn,
     Mode,
+    NotifySettings,
     NullCursor,
+    Schedule,
+    Secret,
+    SourceSettings,
+    SparkSettings,
+    StreamSettings,
+    TargetSettings,
     Tls,
+    TunnelSettings,
+    WarehouseSettings,
 )
+
+SOURCE_DEFAULTS: Final = SourceSettings(name="", host="", user="", password=Secret(""))
+WAREHOUSE_DEFAULTS: Final = WarehouseSettings(name="", host="", database="", user="")
+SCHEDULE_DEFAULTS: Final = Schedule()
+_TUNNEL_DEFAULTS: Final = TunnelSettings(host="", user="")
+_SPARK_DEFAULTS: Final[Any] = SparkSettings()  # Any: the file allows two drivers only
+_NOTIFY_DEFAULTS: Final = NotifySettings(url=Secret(""))
+_DAEMON_DEFAULTS: Final = DaemonSettings()
+_STREAM_DEFAULTS: Final = StreamSettings(source="", database="", table="")
+_FIRST_RUN_DEFAULT: Final[Any] = _STREAM_DEFAULTS.first_run.value  # Any: the file writes `from` in another form
+_TARGET_DEFAULTS: Final = TargetSettings(warehouse="", schema="", table="")
+_POLICY_DEFAULTS: Final[Any] = Policies()  # Any: a key may allow fewer policies than the settings
 
 Duration = Annotated[timedelta, BeforeValidator(parse_duration), WithJsonSchema(schema_patterns.DURATION_SCHEMA)]
 PositiveDuration = Annotated[
     timedelta, BeforeValidator(parse_positive_duration), WithJsonSchema(schema_patterns.POSITIVE_DURATION_SCHEMA)
 ]
-"""Of zero, nothing would ever come to its end."""
+"""Timeout or interval; zero would end every wait at once."""
 Instant = Annotated[datetime, BeforeValidator(parse_lenient_instant), WithJsonSchema(schema_patterns.INSTANT_SCHEMA)]
 IntervalOrCron = Annotated[
-    str, BeforeValidator(parse_interval_or_cron), WithJsonSchema(schema_patterns.INTERVAL_OR_CRON_SCHEMA)
+    timedelta | str, BeforeValidator(parse_interval_or_cron), WithJsonSchema(schema_patterns.INTERVAL_OR_CRON_SCHEMA)
 ]
 NonEmptyText = Annotated[str, Field(min_length=1)]
 
@@ -57,11 +80,11 @@ def _expand_home(path: Path) -> Path:
     try:
         return path.expanduser()
     except RuntimeError as error:
-        raise ValueError("nobody of this name has a home here: write the whole path") from error
+        raise ValueError("no user of this name has a home directory here: write the full path") from error
 
 
 ConfigRelativePath = Annotated[Path, AfterValidator(_expand_home)]
-"""A file, from where the configuration lies, or from somebody's home."""
+"""Path of a file, relative to the directory of the configuration; `~` is a home directory."""
 
 
 def _check_source_url(text: object) -> object:
@@ -79,7 +102,7 @@ def _check_warehouse_url(text: object) -> object:
 
 def _check_lake_url(text: object) -> object:
     if parse_url(text, "s3").netloc == PLACEHOLDER_BUCKET:
-        raise ValueError(f"{PLACEHOLDER_BUCKET} is what `syncd init` puts where the name of your bucket belongs")
+        raise ValueError(f"{PLACEHOLDER_BUCKET} is the placeholder of `syncd init`: write the name of your bucket")
     return text
 
 
@@ -95,9 +118,9 @@ NameList = Annotated[
 
 
 def _parse_grantee(text: object) -> object:
-    words = text.split() if isinstance(text, str) else []
-    if len(words) == 1 or (len(words) == len(("role", "name")) and words[0] in {"role", "group"}):
-        return " ".join(words)
+    match text.split() if isinstance(text, str) else []:
+        case [_] | ["role" | "group", _] as words:
+            return " ".join(words)
     raise ValueError("write `role NAME`, `group NAME`, or the name of a user")
 
 
@@ -105,12 +128,12 @@ def _parse_encoding(text: object) -> object:
     if isinstance(text, str) and text.lower() in COLUMN_ENCODINGS:
         return text.lower()
     if isinstance(text, str) and text.lower() in {"text255", "text32k"}:
-        raise ValueError("a text of this encoding cannot be widened later: take lzo or zstd")
+        raise ValueError("a column of this encoding cannot be widened later: use lzo or zstd")
     raise ValueError(f"must be one of {', '.join(COLUMN_ENCODINGS)}")
 
 
 def _parse_policy(text: object) -> object:
-    return Policy.NULL if text is None else text  # a bare null of YAML is meant as the word
+    return Policy.NULL if text is None else text  # an unquoted null of YAML means the policy
 
 
 ValuePolicy = Annotated[
@@ -123,7 +146,7 @@ NoTruncatePolicy = Annotated[
         schema_patterns.nullable(schema_patterns.enum_of(policy for policy in Policy if policy is not Policy.TRUNCATE))
     ),
 ]
-"""Only what is too long can be cut."""
+"""Policy for values that cannot be truncated: all but those that are too long."""
 COLUMN_ENCODINGS: Final = tuple("raw az64 bytedict delta delta32k lzo mostly8 mostly16 mostly32 runlength zstd".split())
 Grantee = Annotated[str, BeforeValidator(_parse_grantee), WithJsonSchema(schema_patterns.GRANTEE_SCHEMA)]
 Grantees = Annotated[
@@ -144,33 +167,38 @@ Encoding = Annotated[
 
 
 class ConfigSection(BaseModel):
-    """Any part of the file: a key that is not known is a mistake."""
+    """Base of all sections; an unknown key is a mistake."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    def values_for(self, settings: type[Any]) -> dict[str, Any]:
+        """Return the values of the keys that a settings class has under the same name."""
+        names = {field.name for field in fields(settings)}
+        return {name: getattr(self, name) for name in type(self).model_fields if name in names}
 
 
 class Tunnel(ConfigSection):
     host: NonEmptyText
     user: NonEmptyText
-    port: PositiveInt = 22
-    key_file: ConfigRelativePath | None = None
-    known_hosts: ConfigRelativePath | None = None
+    port: PositiveInt = _TUNNEL_DEFAULTS.port
+    key_file: ConfigRelativePath | None = _TUNNEL_DEFAULTS.key_file
+    known_hosts: ConfigRelativePath | None = _TUNNEL_DEFAULTS.known_hosts
 
 
 class Source(ConfigSection):
     url: Annotated[str, BeforeValidator(_check_source_url), WithJsonSchema(schema_patterns.SOURCE_URL_SCHEMA)]
     tls: Tls | None = None
-    ca: ConfigRelativePath | None = None
-    zone: NonEmptyText | None = None
-    max_connections: PositiveInt = 4
+    ca: ConfigRelativePath | None = SOURCE_DEFAULTS.ca
+    zone: NonEmptyText | None = SOURCE_DEFAULTS.zone
+    max_connections: PositiveInt = SOURCE_DEFAULTS.max_connections
     tunnel: Tunnel | None = None
     primary: "Source | None" = None
-    silence: PositiveDuration = timedelta(seconds=60)
-    longest_read: PositiveDuration = timedelta(hours=1)
-    max_threads_running: PositiveInt | None = None
-    max_replica_lag: Duration | None = None
-    reread: Duration = timedelta(minutes=10)
-    catch_up: Duration = timedelta(seconds=60)
+    silence: PositiveDuration = SOURCE_DEFAULTS.silence
+    longest_read: PositiveDuration = SOURCE_DEFAULTS.longest_read
+    max_threads_running: PositiveInt | None = SOURCE_DEFAULTS.max_threads_running
+    max_replica_lag: Duration | None = SOURCE_DEFAULTS.max_replica_lag
+    reread: Duration = SOURCE_DEFAULTS.reread
+    catch_up: Duration = SOURCE_DEFAULTS.catch_up
 
 
 class Lake(ConfigSection):
@@ -180,8 +208,6 @@ class Lake(ConfigSection):
 
 
 class Iam(ConfigSection):
-    """A login that IAM lends."""
-
     cluster: NonEmptyText | None = None
     workgroup: NonEmptyText | None = None
     region: NonEmptyText | None = None
@@ -196,23 +222,23 @@ class Iam(ConfigSection):
 class Warehouse(ConfigSection):
     url: Annotated[str, BeforeValidator(_check_warehouse_url), WithJsonSchema(schema_patterns.WAREHOUSE_URL_SCHEMA)]
     tls: Literal["disable", "verify"] | None = None
-    ca: ConfigRelativePath | None = None
-    schema_: NonEmptyText = Field(default="public", alias="schema")
-    iam_role: NonEmptyText | None = None
+    ca: ConfigRelativePath | None = WAREHOUSE_DEFAULTS.ca
+    schema_: NonEmptyText = Field(default=WAREHOUSE_DEFAULTS.schema, alias="schema")
+    iam_role: NonEmptyText | None = WAREHOUSE_DEFAULTS.iam_role
     iam: Iam | None = None
-    secret: NonEmptyText | None = None
+    secret: NonEmptyText | None = WAREHOUSE_DEFAULTS.secret
     tunnel: Tunnel | None = None
-    query_group: NonEmptyText | None = None
-    max_sessions: PositiveInt = 2
-    silence: PositiveDuration = timedelta(seconds=60)
-    longest_statement: PositiveDuration = timedelta(hours=1)
+    query_group: NonEmptyText | None = WAREHOUSE_DEFAULTS.query_group
+    max_sessions: PositiveInt = WAREHOUSE_DEFAULTS.max_sessions
+    silence: PositiveDuration = WAREHOUSE_DEFAULTS.silence
+    longest_statement: PositiveDuration = WAREHOUSE_DEFAULTS.longest_statement
 
 
 class Spark(ConfigSection):
-    master: NonEmptyText = "local[*]"
-    driver_memory: Annotated[str, Field(pattern=r"^\d+[mg]$")] = "1g"
-    driver: Literal["mysql", "mariadb"] = "mysql"
-    idle_stop: Duration = timedelta(minutes=10)
+    master: NonEmptyText = _SPARK_DEFAULTS.master
+    driver_memory: Annotated[str, Field(pattern=r"^\d+[mg]$")] = _SPARK_DEFAULTS.driver_memory
+    driver: Literal["mysql", "mariadb"] = _SPARK_DEFAULTS.driver
+    idle_stop: Duration = _SPARK_DEFAULTS.idle_stop
     conf: dict[str, str] = Field(default_factory=dict)
 
 
@@ -222,14 +248,16 @@ def _check_web_url(text: object) -> object:
 
 
 def _expand_notify_urls(value: object) -> object:
-    """Whom to tell, where one address, or a list of them, says no more than that."""
-    return [{"url": one} if isinstance(one, str) else one for one in value] if isinstance(value, list) else value
+    """Expand plain addresses to entries with a `url`."""
+    return (
+        [{"url": entry} if isinstance(entry, str) else entry for entry in value] if isinstance(value, list) else value
+    )
 
 
 class Notify(ConfigSection):
     url: Annotated[str, BeforeValidator(_check_web_url), WithJsonSchema(schema_patterns.WEB_URL_SCHEMA)]
-    channel: Channel = Channel.WEBHOOK
-    again: PositiveDuration = timedelta(hours=4)
+    channel: Channel = _NOTIFY_DEFAULTS.channel
+    again: PositiveDuration = _NOTIFY_DEFAULTS.again
 
 
 class Daemon(ConfigSection):
@@ -237,11 +265,11 @@ class Daemon(ConfigSection):
         ListenAddress | None,
         BeforeValidator(parse_listen_address),
         WithJsonSchema(schema_patterns.LISTEN_ADDRESS_SCHEMA),
-    ] = ListenAddress(host="127.0.0.1", port=8080)
+    ] = _DAEMON_DEFAULTS.http
     token: NonEmptyText | None = None
-    stop_timeout: Duration = timedelta(seconds=60)
+    stop_timeout: Duration = _DAEMON_DEFAULTS.stop_timeout
     notify: Annotated[tuple[Notify, ...], BeforeValidator(_expand_notify_urls)] = ()
-    markers: bool = False
+    markers: bool = _DAEMON_DEFAULTS.markers
 
 
 class From(ConfigSection):
@@ -252,32 +280,32 @@ class From(ConfigSection):
 
 
 class Defaults(ConfigSection):
-    """What a table may say, and what all tables may say at once."""
+    """Keys of a table that `defaults` may set for all tables."""
 
-    every: IntervalOrCron = "5m"
-    priority: int = 0
-    longest_run: PositiveDuration = timedelta(hours=6)
-    batch_rows: PositiveInt = 1_000_000
-    max_pending: PositiveInt = 1_000
-    max_refused: PositiveInt = DEFAULT_MAX_REFUSED_ROWS
-    mode: Mode = Mode.UPSERT
-    first_run: Literal["snapshot", "now"] | From = "snapshot"
-    start: Instant | None = None
-    settle: Duration = timedelta(seconds=60)
-    ahead_after: Duration = timedelta(seconds=30)
-    deletes: Deletes = Deletes.IGNORE
-    metadata: MetadataColumns = (MetadataColumn.BATCH, MetadataColumn.LOADED_AT)
-    grants: Grantees = ()
-    fresh_within: PositiveDuration | None = None
-    null_cursor: NullCursor = NullCursor.SNAPSHOT_ONLY
-    zero_dates: NoTruncatePolicy = Policy.NULL
-    oversize: ValuePolicy = Policy.QUARANTINE
-    out_of_range: NoTruncatePolicy = Policy.QUARANTINE
-    invalid_text: NoTruncatePolicy = Policy.FAIL
+    every: IntervalOrCron = DEFAULT_INTERVAL
+    priority: int = SCHEDULE_DEFAULTS.priority
+    longest_run: PositiveDuration = SCHEDULE_DEFAULTS.longest_run
+    batch_rows: PositiveInt = _STREAM_DEFAULTS.batch_rows
+    max_pending: PositiveInt = _STREAM_DEFAULTS.max_pending
+    max_refused: PositiveInt = _TARGET_DEFAULTS.max_refused
+    mode: Mode = _STREAM_DEFAULTS.mode
+    first_run: Literal["snapshot", "now"] | From = _FIRST_RUN_DEFAULT
+    start: Instant | None = _STREAM_DEFAULTS.start
+    settle: Duration = _STREAM_DEFAULTS.settle
+    ahead_after: Duration = _STREAM_DEFAULTS.ahead_after
+    deletes: Deletes = _TARGET_DEFAULTS.deletes
+    metadata: MetadataColumns = _TARGET_DEFAULTS.notes
+    grants: Grantees = _TARGET_DEFAULTS.grants
+    fresh_within: PositiveDuration | None = SCHEDULE_DEFAULTS.fresh_within
+    null_cursor: NullCursor = _STREAM_DEFAULTS.null_cursor
+    zero_dates: NoTruncatePolicy = _POLICY_DEFAULTS.zero_dates
+    oversize: ValuePolicy = _POLICY_DEFAULTS.oversize
+    out_of_range: NoTruncatePolicy = _POLICY_DEFAULTS.out_of_range
+    invalid_text: NoTruncatePolicy = _POLICY_DEFAULTS.invalid_text
 
     @model_validator(mode="before")
     @classmethod
-    def _require_one_start(cls, values: Any) -> Any:  # noqa: ANN401  # whatever the file holds
+    def _require_one_start(cls, values: Any) -> Any:  # noqa: ANN401  # any YAML value
         if isinstance(values, dict) and "start" in values and "first_run" in values:
             raise ValueError("`start` is short for `first_run: {from: ...}`: keep one of the two")
         return values
@@ -288,7 +316,7 @@ class Defaults(ConfigSection):
 
     @property
     def first_run_and_start(self) -> tuple[FirstRun, datetime | None]:
-        """How the stream begins, and from when."""
+        """How the stream begins, and the instant of `from`."""
         if self.start is not None:
             return FirstRun.FROM, self.start
         if isinstance(self.first_run, From):
@@ -297,12 +325,12 @@ class Defaults(ConfigSection):
 
 
 class Table(Defaults):
-    """One table: what it says itself, and what `defaults` says where it is silent."""
+    """One table, with the values of `defaults` for the keys that it leaves out."""
 
     source: NonEmptyText | None = None
     to: NonEmptyText | None = None
     target: NonEmptyText | None = None
-    cursor: NonEmptyText = "update_at"
+    cursor: NonEmptyText = _STREAM_DEFAULTS.cursor
     cursor_unit: EpochUnit | None = None
     key: NameList = ()
     query: NonEmptyText | None = None
@@ -317,20 +345,20 @@ class Table(Defaults):
     @model_validator(mode="after")
     def _require_consistent_keys(self) -> "Table":
         if self.cursor == "none" and self.mode is not Mode.REPLACE:
-            raise ValueError("a table without a cursor is read whole each time: set `mode: replace`")
+            raise ValueError("a table without a cursor is read completely by each run: set `mode: replace`")
         if self.mode is Mode.REPLACE and self.cursor != "none":
-            raise ValueError("`mode: replace` reads the whole table each time: set `cursor: none`")
+            raise ValueError("`mode: replace` reads the whole table in each run: set `cursor: none`")
         if self.mode is Mode.HISTORY and self.cursor == "id":
-            raise ValueError("`mode: history` needs a cursor that tells when a row changed, not `id`")
+            raise ValueError("`mode: history` needs a cursor that changes with the row, not `id`")
         if self.query is not None and "${window}" not in self.query:
-            raise ValueError("`query` has no ${window}, the place of the condition that picks a batch's rows")
+            raise ValueError("`query` has no ${window}, the place of the condition that selects the rows of a batch")
         if self.query is not None and self.cursor != "none" and has_row_limit(self.query):
-            raise ValueError("`query` has a LIMIT: the rows of a window that it leaves out would count as read")
+            raise ValueError("`query` has a LIMIT: rows of a window beyond it would count as read")
         return self
 
 
 class File(ConfigSection):
-    """The whole file."""
+    """The file as a whole."""
 
     source: Source | None = None
     sources: dict[NonEmptyText, Source] = Field(default_factory=dict)

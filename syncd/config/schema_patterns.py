@@ -1,10 +1,14 @@
-"""How the values of the configuration look, for editors: what `words.py` reads, as far as a pattern can tell."""
+"""JSON Schema patterns for the values that `value_parsers` reads, as far as a regular expression can check them."""
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from syncd.config.value_parsers import DURATION_PATTERN
 
+JsonSchema: TypeAlias = dict[str, Any]
+
+REFERENCE_PATTERN: Final = r"\$\{(?!window\})"
+"""Start of a reference such as `${NAME}`. `${window}` is none: in a `query` it is the place of a batch's condition."""
 _PORT: Final = "0*([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 _HOST: Final = rf"(\[[0-9A-Fa-f:.]+\]|[^/?#@:\[\]\s]+)(:{_PORT})?"
 _USER: Final = r"[^/?#@:]+(:[^/?#]*)?@"
@@ -53,14 +57,13 @@ GRANTEE_SCHEMA: Final = {
 }
 
 
-def one_or_list(schema: dict[str, Any]) -> dict[str, Any]:
-    """One of these, or a list of them."""
+def one_or_list(schema: JsonSchema) -> JsonSchema:
     return {"anyOf": [schema, {"type": "array", "items": schema}]}
 
 
-def enum_of(words: Iterable[str]) -> dict[str, Any]:
+def enum_of(words: Iterable[str]) -> JsonSchema:
     return {"type": "string", "enum": [str(word) for word in words]}
 
 
-def nullable(schema: dict[str, Any]) -> dict[str, Any]:
+def nullable(schema: JsonSchema) -> JsonSchema:
     return {"anyOf": [schema, {"type": "null"}]}

@@ -1,26 +1,23 @@
-"""What the keys of the configuration say of each other, as far as a JSON Schema can tell it."""
+"""Constraints between keys of the configuration, as far as a JSON Schema can express them."""
 
-from typing import Any, Final, TypeAlias
+from typing import Final
 
-from syncd.config.schema_patterns import WEB_URL_SCHEMA
+from syncd.config.schema_patterns import REFERENCE_PATTERN, WEB_URL_SCHEMA, JsonSchema
 from syncd.config.value_parsers import SYSTEM_SCHEMA_PREFIXES
 
-JsonSchema: TypeAlias = dict[str, Any]
-
-_URL_WITH_PASSWORD: Final = r"^redshift://[^/?#]*:[^/?#@][^/?#]*@"  # noqa: S105  # where one would stand
-_REFERENCE_PATTERN: Final = r"\$\{(?!window\})"
+_URL_WITH_PASSWORD: Final = r"^redshift://[^/?#]*:[^/?#@][^/?#]*@"  # noqa: S105  # a pattern, not a password
 _URL_WITHOUT_USER: Final = r"^redshift://(:[^@]*@|[^@/?#]+[/?#])"
 _RESERVED: Final = "({})".format(
     "|".join("".join(f"[{c}{c.upper()}]" if c.isalpha() else c for c in word) for word in SYSTEM_SCHEMA_PREFIXES)
 )
-"""In either case: the patterns of JavaScript know no flag for it."""
+"""Matches in either case, because patterns of JSON Schema have no flag for it."""
 _NAME: Final = r"[^.#\s][^.]*"
 SCHEMA_NAME_PATTERN: Final = rf"^(?!{_RESERVED})[^.\s][^.]*$"
 TARGET_NAME_PATTERN: Final = rf"^((?!{_RESERVED})[^.\s][^.]*\.)?(?![sS][yY][nN][cC][dD]_){_NAME}$"
 
 
 def add_key_constraints(schema: JsonSchema) -> None:
-    """Add to a schema of keys what they say of each other."""
+    """Add the constraints between keys to a schema of keys."""
     parts = schema["$defs"]
     parts["Iam"] |= {"oneOf": [_key_is_set("cluster"), _key_is_set("workgroup")]}
     parts["Warehouse"] |= {"allOf": list(_login_rules())}
@@ -32,8 +29,8 @@ def add_key_constraints(schema: JsonSchema) -> None:
     both = {"not": {"required": ["start", "first_run"]}}
     parts["Defaults"] |= both
     parts["Table"] |= {"allOf": [both, *(_cursor_rule_for_mode(mode, {"required": ["mode"]}) for mode in _MODES)]}
-    told = parts["Daemon"]["properties"]["notify"]
-    told["items"] = {"anyOf": [WEB_URL_SCHEMA, {"$ref": "#/$defs/Reference"}, told["items"]]}
+    notify = parts["Daemon"]["properties"]["notify"]
+    notify["items"] = {"anyOf": [WEB_URL_SCHEMA, {"$ref": "#/$defs/Reference"}, notify["items"]]}
     keys = schema["properties"]
     keys["defaults"] = {**keys["defaults"], "$ref": "#/$defs/Defaults"}
     for loose in ("type", "additionalProperties"):
@@ -66,17 +63,17 @@ def _key_matches(key: str, pattern: str) -> JsonSchema:
 
 
 def _with_pattern(pattern: str, schema: JsonSchema) -> JsonSchema:
-    """A text that has to look like this, unless it is filled in or none."""
+    """Require a text to match the pattern, unless it holds a reference."""
     rule = {
-        "if": {"type": "string", "not": {"pattern": r"\$\{(?!window\})"}},
+        "if": {"type": "string", "not": {"pattern": REFERENCE_PATTERN}},
         "then": {"type": "string", "pattern": pattern},
     }
     return {**schema, **rule}
 
 
 def _login_rules() -> list[JsonSchema]:
-    """One way in, and somebody who goes it."""
-    password, unknown = _key_matches("url", _URL_WITH_PASSWORD), _key_matches("url", _REFERENCE_PATTERN)
+    """Require one login, and a user for it."""
+    password, unknown = _key_matches("url", _URL_WITH_PASSWORD), _key_matches("url", REFERENCE_PATTERN)
     iam, secret = _key_is_set("iam"), _key_is_set("secret")
     workgroup = {"required": ["iam"], "properties": {"iam": {"type": "object", **_key_is_set("workgroup")}}}
     return [
@@ -87,7 +84,7 @@ def _login_rules() -> list[JsonSchema]:
 
 
 def _cursor_rule_for_mode(mode: str, condition: JsonSchema) -> JsonSchema:
-    """What a table of this mode may have as its cursor; `told` is how one knows its mode."""
+    """Restrict the cursor of the tables of one mode, where `condition` holds."""
     known = {**condition, "properties": {"mode": {"const": mode}}}
     return {"if": known, "then": _cursor_schema(mode)}
 
@@ -97,7 +94,7 @@ def _cursor_schema(mode: str) -> JsonSchema:
     if mode == "replace":
         cursor = {
             "required": ["cursor"],
-            "properties": {"cursor": {"anyOf": [{"const": "none"}, {"pattern": _REFERENCE_PATTERN}]}},
+            "properties": {"cursor": {"anyOf": [{"const": "none"}, {"pattern": REFERENCE_PATTERN}]}},
         }
     if mode == "history":
         cursor = {"properties": {"cursor": {"not": {"enum": ["none", "id"]}}}}
@@ -105,15 +102,15 @@ def _cursor_schema(mode: str) -> JsonSchema:
 
 
 def _cursor_rule_for_default_mode(mode: str) -> JsonSchema:
-    """The same of tables that say no mode, where the defaults say this one, or say none."""
-    says: JsonSchema = {
+    """Restrict the cursor of the tables that leave `mode` to `defaults`, where that is this mode."""
+    by_default: JsonSchema = {
         "required": ["defaults"],
         "properties": {"defaults": {"required": ["mode"], "properties": {"mode": {"const": mode}}}},
     }
     if mode == "upsert":
-        silent = {"not": {"required": ["defaults"], "properties": {"defaults": {"required": ["mode"]}}}}
-        says = {"anyOf": [says, silent]}
+        unset = {"not": {"required": ["defaults"], "properties": {"defaults": {"required": ["mode"]}}}}
+        by_default = {"anyOf": [by_default, unset]}
     table: JsonSchema = {"if": {"type": "object", "not": {"required": ["mode"]}}, "then": _cursor_schema(mode)}
     if mode == "replace":
-        table = {"allOf": [table, {"type": "object"}]}  # a table that says nothing has a cursor
-    return {"if": says, "then": {"properties": {"tables": {"additionalProperties": table}}}}
+        table = {"allOf": [table, {"type": "object"}]}  # an empty table has a cursor
+    return {"if": by_default, "then": {"properties": {"tables": {"additionalProperties": table}}}}

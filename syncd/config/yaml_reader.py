@@ -1,89 +1,49 @@
-"""The text of `syncd.yaml` as plain values, each with its place; secrets filled in from the environment and files."""
+"""Reader of `syncd.yaml`: plain values with their places, and references replaced from the environment and files."""
 
 import re
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote
 
 import yaml
 from yaml.error import MarkedYAMLError
 
-from syncd.config.redaction import KeyPath, format_key_path, mask_secret, redact_value
+from syncd.config.mistakes import ConfigMistake, KeyPath, Misconfigured, mask_secret, redact_value
+from syncd.config.schema_patterns import REFERENCE_PATTERN
 from syncd.errors import ConfigError
 
-_REFERENCE_PATTERN: Final = re.compile(r"\$\{(?!window\})(file:)?([^}]*)\}")
-"""`${window}` is no reference: in a `query` it is the place of a batch's condition."""
+_REFERENCE: Final = re.compile(rf"{REFERENCE_PATTERN}(file:)?([^}}]*)\}}")
 _MAX_DEPTH: Final = 50
-"""How many lists and groups may lie within each other, twice and more what anything here needs."""
-_TOO_DEEP_MESSAGE: Final = f"lies more than {_MAX_DEPTH} lists and groups deep"
+"""Levels of nesting, more than twice what any configuration needs."""
+_TOO_DEEP_MESSAGE: Final = f"is nested more than {_MAX_DEPTH} levels deep"
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigMistake:
-    """One thing wrong with the configuration, and what would mend it."""
-
-    line: int
-    column: int = 1
-    key: str
-    message: str
-    value: str = ""
-    """What stands there, as it is written; empty: nothing, or nothing that may be shown."""
-    remedy: str = ""
-
-    @property
-    def description(self) -> str:
-        """The mistake in words, without its place."""
-        found = f"; found {self.value!r}" if self.value and repr(self.value) not in self.message else ""
-        remedy = f" ({self.remedy})" if self.remedy else ""
-        return f"{self.message}{found}{remedy}"
-
-    def format_with_location(self, path: str) -> str:
-        """The mistake in one line, with its place as editors and terminals know to open it."""
-        key = f"{self.key}: " if self.key else ""
-        return f"{path}:{self.line}:{self.column}: {key}{self.description}"
-
-
 class FilePosition(NamedTuple):
-    """A place in the file as editors count: from 1."""
+    """Position in the file, counted from 1 as editors do."""
 
     line: int
     column: int
 
 
-class Misconfigured(ConfigError):
-    """Every mistake of the file at once."""
-
-    mistakes: tuple[ConfigMistake, ...] = ()
-
-    @classmethod
-    def from_mistakes(cls, path: str, mistakes: Sequence[ConfigMistake]) -> Self:
-        """The error that tells these mistakes of a file, in the order of their lines."""
-        ordered = tuple(sorted(mistakes, key=lambda mistake: (mistake.line, mistake.column)))
-        lines = [mistake.format_with_location(path) for mistake in ordered]
-        error = cls(lines[0] if len(lines) == 1 else "\n  ".join((f"{len(lines)} mistakes", *lines)))
-        error.mistakes = ordered
-        return error
-
-
 @dataclass(slots=True, kw_only=True)
 class ConfigDocument:
-    """A document as values, where each of them stands, and what could not be read."""
+    """Values of a document with their places, and the collector of its mistakes."""
 
     path: str
     values: Any = None
     key_positions: dict[KeyPath, FilePosition] = field(default_factory=dict[KeyPath, FilePosition])
-    """Where each key stands, and each item of a list."""
+    """Position of each key and of each list item."""
     scalars: dict[KeyPath, tuple[FilePosition, str]] = field(default_factory=dict[KeyPath, tuple[FilePosition, str]])
-    """Where each plain value stands, and how it is written: with its references, not what fills them in."""
+    """Position of each plain value, and its text as written, with references unreplaced."""
     secrets: dict[KeyPath, tuple[str, ...]] = field(default_factory=dict[KeyPath, tuple[str, ...]])
-    """What was filled in at a place."""
+    """Values that replaced the references of a place."""
     mistakes: list[ConfigMistake] = field(default_factory=list[ConfigMistake])
 
     def find_position(self, key_path: KeyPath, *, key: bool = False) -> FilePosition:
-        """Where the value of a place stands (or its key), or the nearest one around it that is written down."""
+        """Return the position of a value (or of its key), or of the nearest section around it that is written."""
         if not key and key_path in self.scalars:
             return self.scalars[key_path][0]
         while key_path and key_path not in self.key_positions:
@@ -91,29 +51,40 @@ class ConfigDocument:
         return self.key_positions.get(key_path, FilePosition(1, 1))
 
     def make_mistake(self, key_path: KeyPath, message: str, remedy: str = "", *, key: bool = False) -> ConfigMistake:
-        """What is wrong with the value at a place, or with its key; no secret is repeated."""
+        """Build a mistake of the value at a place, or of its key; secrets are masked."""
         line, column = self.find_position(key_path, key=key)
         written = "" if key or key_path not in self.scalars else self.scalars[key_path][1]
         for secret in self.secrets.get(key_path, ()):
             message, remedy = mask_secret(secret, message), mask_secret(secret, remedy)
-        value = redact_value(key_path, written)
-        return ConfigMistake(
-            line=line, column=column, key=format_key_path(key_path), message=message, value=value, remedy=remedy
-        )
+        name, value = ".".join(map(str, key_path)), redact_value(key_path, written)
+        return ConfigMistake(line=line, column=column, key=name, message=message, value=value, remedy=remedy)
+
+    def report_mistake(self, key_path: KeyPath, message: str, remedy: str = "", *, key: bool = False) -> None:
+        """Add a mistake, unless its place has one already: later ones follow from the first."""
+        mistake = self.make_mistake(key_path, message, remedy, key=key)
+        if all((known.line, known.key) != (mistake.line, mistake.key) for known in self.mistakes):
+            self.mistakes.append(mistake)
+
+    def to_error(self) -> Misconfigured:
+        return Misconfigured.from_mistakes(self.path, self.mistakes)
+
+    def resolve_path(self, path: Path | None) -> Path | None:
+        """Return a path relative to the directory of the configuration."""
+        return None if path is None else Path(self.path).parent / path
 
 
 def read_document(path: Path, environ: Mapping[str, str]) -> ConfigDocument:
-    """The file's values and their places.
+    """Read the values of a file with their places.
 
     Raises:
-        ConfigError: there is no such file, or it is not YAML.
+        ConfigError: the file does not exist, cannot be read, or is not YAML.
     """
     try:
         body = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
         raise ConfigError(
-            f"{path} is not there",
-            hint="Name another file: --config FILE or SYNCD_CONFIG. To write one: syncd init MYSQL_URL",
+            f"configuration file {path} does not exist",
+            hint="Name another file with --config or SYNCD_CONFIG, or write one: syncd init MYSQL_URL",
         ) from error
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
@@ -121,7 +92,7 @@ def read_document(path: Path, environ: Mapping[str, str]) -> ConfigDocument:
 
 
 def read_table_names(path: str) -> list[str]:
-    """The tables that a file names, as far as it can be read; no secret is asked for."""
+    """Return the tables that a file names, as far as it can be read, without resolving references."""
     try:
         root = _compose_yaml(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
@@ -132,31 +103,31 @@ def read_table_names(path: str) -> list[str]:
 
 
 def parse_document(body: str, *, path: str, environ: Mapping[str, str]) -> ConfigDocument:
-    """The values of a text of YAML, each scalar with its references filled in."""
+    """Parse YAML into values, with the references of each scalar replaced."""
     try:
         root = _compose_yaml(body)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        told = getattr(error, "problem", None) or "not YAML"
-        wrong = ConfigMistake(line=line, column=column, key="", message=f"cannot be read as YAML: {told}")
-        raise Misconfigured.from_mistakes(path, [wrong]) from error
-    text = ConfigDocument(path=path)
+        problem = getattr(error, "problem", None) or "not YAML"
+        mistake = ConfigMistake(line=line, column=column, key="", message=f"cannot be read as YAML: {problem}")
+        raise Misconfigured.from_mistakes(path, [mistake]) from error
+    document = ConfigDocument(path=path)
     if root is None:
         raise Misconfigured.from_mistakes(
             path, [ConfigMistake(line=1, key="", message="the file is empty", remedy="See: syncd init")]
         )
-    text.values = _NodeReader(text, environ).read_value(root, ())
-    return text
+    document.values = _NodeReader(document, environ).read_value(root, ())
+    return document
 
 
 def _compose_yaml(body: str) -> yaml.Node | None:
-    found: yaml.Node | None = yaml.compose(body, Loader=_Loader)
-    return found
+    root: yaml.Node | None = yaml.compose(body, Loader=_Loader)
+    return root
 
 
 class _Loader(yaml.SafeLoader):
-    """Gives up what lies deeper than anything here does, before Python itself gives up."""
+    """Loader that refuses deep nesting before Python reaches its recursion limit."""
 
     _depth = 0
 
@@ -164,77 +135,70 @@ class _Loader(yaml.SafeLoader):
         self._depth += 1
         if parent is not None and self._depth > _MAX_DEPTH:
             raise MarkedYAMLError(problem=_TOO_DEEP_MESSAGE, problem_mark=parent.start_mark)
-        found: yaml.Node | None = super().compose_node(parent, index)
+        node: yaml.Node | None = super().compose_node(parent, index)
         self._depth -= 1
-        return found
+        return node
 
 
 class _NodeReader:
-    """Walks the nodes of one document."""
+    """Recursive reader of the nodes of one document."""
 
     def __init__(self, document: ConfigDocument, environ: Mapping[str, str]) -> None:
         self._document = document
-        self._fill_references = _make_reference_filler(environ)
+        self._environ = environ
         self._scalar_loader = yaml.SafeLoader("")
         self._open_node_ids: set[int] = set()
 
-    def read_value(self, node: yaml.Node, key_path: KeyPath) -> Any:  # noqa: ANN401  # whatever the file holds
+    def read_value(self, node: yaml.Node, key_path: KeyPath) -> Any:  # noqa: ANN401  # any YAML value
         self._document.key_positions.setdefault(key_path, _position_of(node))
         if id(node) in self._open_node_ids:
-            self._add_mistake(key_path, "holds itself", "Write it out.")
+            self._add_mistake(key_path, "contains itself", "Write it out without an alias.")
             return None
-        if len(key_path) >= _MAX_DEPTH:  # by names that stand for others
-            self._add_mistake(key_path, _TOO_DEEP_MESSAGE, "Write it out.")
+        if len(key_path) >= _MAX_DEPTH:  # aliases can nest deeper than the text
+            self._add_mistake(key_path, _TOO_DEEP_MESSAGE, "Write it out without an alias.")
             return None
-        match node:
-            case yaml.MappingNode() | yaml.SequenceNode():
-                self._open_node_ids.add(id(node))
-                found = (
-                    self._read_mapping(node, key_path)
-                    if isinstance(node, yaml.MappingNode)
-                    else self._read_list(node, key_path)
-                )
-                self._open_node_ids.remove(id(node))
-                return found
-            case _:
-                return self._read_scalar(node, key_path)
-
-    def _read_list(self, node: yaml.SequenceNode, key_path: KeyPath) -> list[Any]:
-        return [self.read_value(inner, (*key_path, at)) for at, inner in enumerate(node.value)]
+        if not isinstance(node, yaml.MappingNode | yaml.SequenceNode):
+            return self._read_scalar(node, key_path)
+        self._open_node_ids.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            value: Any = self._read_mapping(node, key_path)
+        else:
+            value = [self.read_value(inner, (*key_path, at)) for at, inner in enumerate(node.value)]
+        self._open_node_ids.remove(id(node))
+        return value
 
     def _read_mapping(self, node: yaml.MappingNode, key_path: KeyPath) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for key_node, value_node in node.value:
             key = str(key_node.value)
-            twice = key in found
             self._document.key_positions[*key_path, key] = _position_of(key_node)
-            if twice:
-                self._add_mistake((*key_path, key), "stands here twice", "Keep one of the two.", key=True)
-            found[key] = self.read_value(value_node, (*key_path, key))
-        return found
+            if key in values:
+                self._add_mistake((*key_path, key), "is given twice", "Keep one of the two.", key=True)
+            values[key] = self.read_value(value_node, (*key_path, key))
+        return values
 
     def _read_scalar(self, node: yaml.Node, key_path: KeyPath) -> Hashable:
         written = str(node.value)
         self._document.scalars[key_path] = (_position_of(node), written)
-        if _REFERENCE_PATTERN.search(written):
-            return self._read_filled(written, key_path)
+        if _REFERENCE.search(written):
+            return self._replace_references(written, key_path)
         if node.tag.endswith(":timestamp"):
-            return written  # instants are ours to read, not YAML's
+            return written  # the value parsers read instants, not YAML
         try:
             return self._scalar_loader.construct_object(node)  # type: ignore[no-any-return]  # PyYAML tells no types
-        except (yaml.YAMLError, ValueError, LookupError, ArithmeticError):  # each kind of value fails in its own way
+        except (yaml.YAMLError, ValueError, LookupError, ArithmeticError):  # the error depends on the type of the value
             kind = node.tag.rpartition(":")[2]
-            self._add_mistake(key_path, f"cannot be read as {kind}", "Put it in quotes, or leave the tag out.")
+            self._add_mistake(key_path, f"cannot be read as {kind}", "Put it in quotes, or remove the tag.")
             return None
 
-    def _read_filled(self, written: str, key_path: KeyPath) -> str:
+    def _replace_references(self, written: str, key_path: KeyPath) -> str:
         try:
-            filled = self._fill_references(written)
+            value = "".join(_replaced_pieces(written, self._environ))
         except ConfigError as error:
             self._add_mistake(key_path, error.message, error.hint)
             return written
-        self._document.secrets[key_path] = tuple(piece for piece in (filled, unquote(filled)) if piece)
-        return filled
+        self._document.secrets[key_path] = tuple(piece for piece in (value, unquote(value)) if piece)
+        return value
 
     def _add_mistake(self, key_path: KeyPath, message: str, remedy: str, *, key: bool = False) -> None:
         self._document.mistakes.append(self._document.make_mistake(key_path, message, remedy, key=key))
@@ -244,17 +208,10 @@ def _position_of(node: yaml.Node) -> FilePosition:
     return FilePosition(node.start_mark.line + 1, node.start_mark.column + 1)
 
 
-def _make_reference_filler(environ: Mapping[str, str]) -> Callable[[str], str]:
-    def fill(written: str) -> str:
-        return "".join(_filled_pieces(written, environ))
-
-    return fill
-
-
-def _filled_pieces(written: str, environ: Mapping[str, str]) -> Iterator[str]:
-    """The text with each reference replaced; inside the user part of a URL as percent escapes."""
+def _replaced_pieces(written: str, environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield the text with each reference replaced; in the user part of a URL the value is percent-escaped."""
     done = 0
-    for match in _REFERENCE_PATTERN.finditer(written):
+    for match in _REFERENCE.finditer(written):
         yield written[done : match.start()]
         secret = _read_secret_file(match[2]) if match[1] else _read_variable(match[2], environ)
         yield quote(secret, safe="") if _is_in_user_part(written, match.start(), match.end()) else secret
@@ -264,25 +221,23 @@ def _filled_pieces(written: str, environ: Mapping[str, str]) -> Iterator[str]:
 
 def _read_variable(name: str, environ: Mapping[str, str]) -> str:
     if not _NAME.fullmatch(name):
-        raise ConfigError(f"${{{name}}} is no reference", hint="Write ${NAME} or ${file:/path}.")
+        raise ConfigError(f"${{{name}}} is not a valid reference", hint="Write ${NAME} or ${file:/path}.")
     if name not in environ:
-        raise ConfigError(f"the environment has no {name}", hint=f"Set it: export {name}=..., or in the unit file.")
-    if not _is_text(environ[name]):
-        raise ConfigError(f"what the environment has as {name} is no text", hint="Write it in UTF-8.")
+        raise ConfigError(
+            f"environment variable {name} is not set", hint=f"Set it: export {name}=..., or in the unit file."
+        )
+    # Bytes that are not UTF-8 come from the environment as lone surrogates, which no server accepts.
+    if any("\ud800" <= character <= "\udfff" for character in environ[name]):
+        raise ConfigError(f"environment variable {name} is not valid text", hint="Write it in UTF-8.")
     return environ[name]
-
-
-def _is_text(value: str) -> bool:
-    """Whether it is; bytes that are not come from the environment as characters that nobody can write."""
-    return not any("\ud800" <= character <= "\udfff" for character in value)
 
 
 def _read_secret_file(name: str) -> str:
     try:
         return Path(name).read_text(encoding="utf-8").rstrip("\r\n")
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text, or no file has such a name"
-        raise ConfigError(f"{name} cannot be read: {why}", hint="May this user read the file?") from error
+        cause = error.strerror if isinstance(error, OSError) else "its content is not UTF-8, or its name is not valid"
+        raise ConfigError(f"{name} cannot be read: {cause}", hint="Check that this user may read the file.") from error
 
 
 def _is_in_user_part(written: str, start: int, end: int) -> bool:

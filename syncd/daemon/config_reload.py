@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from syncd.config.yaml_reader import ConfigMistake, Misconfigured
+from syncd.config.mistakes import ConfigMistake, Misconfigured
 from syncd.errors import to_hinted_error
 from syncd.settings import DaemonSettings, Settings
 

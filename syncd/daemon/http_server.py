@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
-from syncd.config.value_parsers import is_loopback
 from syncd.daemon.auth import RequestAuth
 from syncd.daemon.http_connection import ConnectionPhase, render_response, serve_connection
 from syncd.daemon.routes import Routes, error_response
 from syncd.errors import ConfigError
+from syncd.ports.preflight import is_loopback_host
 from syncd.settings import DaemonSettings, ListenAddress
 
 MAX_CONNECTIONS: Final = 32
@@ -215,10 +215,10 @@ def run_http_server(
         yield None
         return
     host = settings.http.host
-    gate = RequestAuth(token=settings.token, is_loopback_only=is_loopback(host))
+    gate = RequestAuth(token=settings.token, is_loopback_only=is_loopback_host(host))
     with closing(open_listener(settings.http)) as listener:
         server = HttpServer(listener, routes, gate, limits or ConnectionLimits())
-        if settings.token is None and not is_loopback(host):
+        if settings.token is None and not is_loopback_host(host):
             report(f"whoever reaches {server.url} may read it: set `daemon.token`")
         thread = threading.Thread(target=server.run, name="http-listener", daemon=True)
         thread.start()

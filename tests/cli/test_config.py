@@ -36,7 +36,7 @@ def test_mistakes_are_the_result(tmp_path: Path) -> None:
     assert (code, err) == (ExitCode.USAGE, "error: /syncd.yaml has 2 mistakes\n")
     assert out.splitlines() == [
         "/syncd.yaml:3:25: tables.orders.mode: must be " + MODES + "; found 'upset' (Do you mean `upsert`?)",
-        "/syncd.yaml:3:32: tables.orders.password: is not a key that is known here (Remove it.)",
+        "/syncd.yaml:3:32: tables.orders.password: is not a known key (Remove it.)",
     ]
 
 
@@ -59,7 +59,7 @@ def test_a_file_that_is_not_there_is_a_mistake_of_usage(tmp_path: Path, monkeypa
 
     done = CliRunner().invoke(syncd, ["config", "check"])
 
-    assert "syncd.yaml is not there" in str(done.exception)
+    assert "syncd.yaml does not exist" in str(done.exception)
 
 
 def test_the_schema_is_printed_as_it_is() -> None:

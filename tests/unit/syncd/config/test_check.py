@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from syncd.config.check import build_settings, read_settings
-from syncd.config.yaml_reader import Misconfigured, parse_document, read_table_names
+from syncd.config.mistakes import Misconfigured
+from syncd.config.yaml_reader import parse_document, read_table_names
 from syncd.datatypes.columns import Policy
 from syncd.errors import ConfigError
 from syncd.settings import Channel, FirstRun, Secret, Settings, StreamSettings, Tls
@@ -136,8 +137,10 @@ tables:
     told = refused.value.message.splitlines()
     assert told[0] == "6 mistakes"
     assert "syncd.yaml:2:13: lake.url: write an address such as s3://...; found 'http://acme'" in told[2]
-    assert "syncd.yaml:1:39: source.tsl: is not a key that is known here (Do you mean `tls`?)" in told[1]
-    assert any("syncd.yaml:4:12: tables.orders.curso: is not a key" in line and "`cursor`" in line for line in told)
+    assert "syncd.yaml:1:39: source.tsl: is not a known key (Do you mean `tls`?)" in told[1]
+    assert any(
+        "syncd.yaml:4:12: tables.orders.curso: is not a known key" in line and "`cursor`" in line for line in told
+    )
     assert any("syncd.yaml:4:29: tables.orders.mode: must be 'upsert', 'append'" in line for line in told)
     assert any("syncd.yaml:6:12: tables.events.every: write a duration such as 5m" in line for line in told)
     assert any("syncd.yaml:7:16: tables.events.first_run: must be snapshot, now or" in line for line in told)
@@ -362,7 +365,7 @@ def test_paths_are_meant_from_where_the_file_lies(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="is not there"):
+    with pytest.raises(ConfigError, match="does not exist"):
         read_settings(tmp_path / "none.yaml", {})
 
 

@@ -12,7 +12,8 @@ from jsonschema import Draft202012Validator
 from syncd.config import model
 from syncd.config.check import build_settings
 from syncd.config.json_schema import SHIPPED_SCHEMA_PATH, build_schema
-from syncd.config.yaml_reader import ConfigDocument, Misconfigured, parse_document
+from syncd.config.mistakes import Misconfigured
+from syncd.config.yaml_reader import ConfigDocument, parse_document
 
 ROOT = Path(__file__).parents[4]
 CORPUS = ROOT / "tests" / "fixtures" / "config"

@@ -25,9 +25,13 @@ def test_what_is_no_duration_is_refused(text: object) -> None:
         parse_duration(text)
 
 
-@pytest.mark.parametrize("text", ["5m", "0 3 * * *", "*/5 8-18 * * 1-5"])
-def test_an_interval_or_a_cron_is_kept_as_written(text: str) -> None:
+@pytest.mark.parametrize("text", ["0 3 * * *", "*/5 8-18 * * 1-5"])
+def test_a_cron_is_kept_as_written(text: str) -> None:
     assert parse_interval_or_cron(text) == text
+
+
+def test_an_interval_is_a_duration() -> None:
+    assert parse_interval_or_cron("5m") == timedelta(minutes=5)
 
 
 @pytest.mark.parametrize("text", ["36501d", "99999999999999d", f"{'9' * 400}s"])
