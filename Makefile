@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 MINIO := v0.0.0-20260212201848-7aac2a2c5b7c
 export HYPOTHESIS_STORAGE_DIRECTORY ?= .cache/hypothesis
 
-.PHONY: help setup demo check test test-services test-stage test-sessions test-long test-live bench-watermarks bench-sandbox bench-standin bench-extract bench-start bench-load bench-convert bench-daemon bench-latency bench-status bench-verify tour real-mysql format schema man constraints clean
+.PHONY: help setup demo check test test-services test-stage test-sessions test-long test-live bench-watermarks bench-sandbox bench-standin bench-extract bench-start bench-load bench-convert bench-daemon bench-latency bench-status bench-verify tour real-mysql format docs reference schema man constraints clean
 
 help:           ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 20
@@ -18,22 +18,23 @@ $(READY): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "error: $(PYTHON) is not on PATH"; echo "hint: install Python 3.11 or newer, or name another: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
 	@if command -v uv >/dev/null; then \
 	  uv venv --quiet --allow-existing --python $(PYTHON) $(VENV) && \
-	  uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[sandbox,dev]'; \
+	  uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[sandbox,dev,docs]'; \
 	else \
 	  $(PYTHON) -m venv $(VENV) && \
-	  $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[sandbox,dev]'; \
+	  $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[sandbox,dev,docs]'; \
 	fi
 	@touch $@
 
 demo: $(READY)  ## the whole system on this machine, proven equal at the end; FOR=60s ends by itself
 	@$(BIN)/syncd demo $(if $(FOR),--for $(FOR))
 
-check: $(READY) ## format, lint, types, direction of imports
+check: $(READY) ## format, lint, types, direction of imports, links of the docs
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
+	@$(MAKE) --no-print-directory docs
 
 test: $(READY)  ## what every change must pass, under ten minutes
 	$(BIN)/pytest -n 2 --dist worksteal --cov --cov-report= -m 'not long and not simulation' tests/unit/watermarks tests/contracts
@@ -110,9 +111,14 @@ format: $(READY) ## lay the code out and mend what can be mended
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
+docs: $(READY)  ## build the site of docs/ into .cache/site; a dead link or anchor is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+reference: $(READY) ## renew the parts of docs/ that are generated from code
+	$(BIN)/python -m docs.generate.reference
+
 schema: $(READY) ## renew the JSON Schema of the configuration from its model and its documentation
-	$(BIN)/python -m syncd.config.json_schema docs/configuration.md > schema.new
-	@mv schema.new syncd/config/syncd.schema.json
+	$(BIN)/python -m syncd.config.json_schema docs/reference/configuration.md > schema.new
 
 man: $(READY)   ## renew the manual page from the commands
 	@mkdir -p docs/man
@@ -121,7 +127,7 @@ man: $(READY)   ## renew the manual page from the commands
 
 tour: $(READY)  ## play the first hour on the sandbox, and renew the page that shows it
 	$(BIN)/python -m tests.journeys.tour > tour.new
-	@mv tour.new docs/tour.md
+	@mv tour.new docs/tutorial/tour.md
 
 constraints:    ## renew constraints.txt from pyproject.toml (needs uv)
 	@{ head -1 constraints.txt; uv pip compile --quiet --upgrade --all-extras --python-version 3.11 --no-header --no-annotate pyproject.toml; } > constraints.new

@@ -146,7 +146,7 @@ def _next_steps(config: Path) -> Iterator[str]:
         (f"{_program_name()} sandbox up --dir {place}", "the same servers again; `status`, `down`"),
         (f"export {keys}", "the sandbox's S3 takes any"),
         (f"{_program_name()} run --all -c {place}/{config.name}", "one pass over every table; try --dry-run"),
-        (f"less {place}/{config.name}", "put your own servers there: docs/configuration.md"),
+        (f"less {place}/{config.name}", "put your own servers there: docs/reference/configuration.md"),
     ):
         yield f"  {command}"
         yield f"      {what}"

@@ -12,7 +12,7 @@ _COLUMN_GAP = "  "
 
 
 def show_json(result: Mapping[str, object]) -> None:
-    """One document on stdout; its fields are listed in docs/cli-json.md and only grow."""
+    """One document on stdout; its fields are listed in docs/reference/cli-json.md and only grow."""
     click.echo(json.dumps(result, indent=2, default=str))
 
 

@@ -33,7 +33,7 @@ def _lines(
     addresses: ConfigAddresses, proposals: Sequence[TableProposal], oldest_transaction_seconds: int | None
 ) -> Iterator[str]:
     yield "# Proposed by `syncd init` from the live schema. Every line is yours to change; then: syncd config check"
-    yield "# All keys: docs/configuration.md.  For editors: syncd config schema > syncd.schema.json"
+    yield "# All keys: docs/reference/configuration.md.  For editors: syncd config schema > syncd.schema.json"
     yield "# yaml-language-server: $schema=syncd.schema.json"
     yield ""
     yield "source:"

@@ -1,6 +1,6 @@
 """JSON Schema of `syncd.yaml`, for editors: built from the model, with the descriptions of the documentation.
 
-python -m syncd.config.json_schema docs/configuration.md > syncd/config/syncd.schema.json
+python -m syncd.config.json_schema docs/reference/configuration.md > syncd/config/syncd.schema.json
 """
 
 import json

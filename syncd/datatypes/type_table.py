@@ -1,7 +1,7 @@
 """The table of types: every type of MySQL and MariaDB, how it is selected, stored and declared.
 
 The first rule that fits a column is its way. Nothing else in the code knows a type of
-the source by name, and `docs/types.md` is printed from these rules.
+the source by name, and `docs/reference/types.md` is printed from these rules.
 """
 
 import re

@@ -2,7 +2,7 @@
 
 Each statement that runs and each transaction that changed rows gets a lower bound of the stamps that it can
 still bring; the horizon of a table is the lowest of those that may write to it. Why that is sound, and in which
-order the readings must be taken, is argued in `docs/horizon.md`.
+order the readings must be taken, is argued in `docs/explanation/horizon.md`.
 """
 
 from collections.abc import Mapping, Sequence

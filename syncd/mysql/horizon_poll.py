@@ -1,6 +1,6 @@
 """One poll of a server: t0, the statements (A), the locks (C1), the writers (B), the locks again (C2).
 
-The order is the proof (`docs/horizon.md`): a statement that ended before A was read has its transaction in B,
+The order is the proof (`docs/explanation/horizon.md`): a statement that ended before A was read has its transaction in B,
 and one that had its locks when A was read has them in C1, or in C2 if C1 met a lock on the move.
 """
 

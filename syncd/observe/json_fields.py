@@ -1,4 +1,4 @@
-"""What the API tells of streams, as JSON has it; the fields are listed in docs/http.md, and only grow."""
+"""What the API tells of streams, as JSON has it; the fields are listed in docs/reference/http.md, and only grow."""
 
 from datetime import datetime
 from typing import Any

@@ -59,7 +59,7 @@ def level_for(event: StreamEvent) -> int:
 
 
 def event_fields(event: StreamEvent) -> dict[str, object]:
-    """The fields of an event as JSON has them; their names are a contract, listed in docs/log.md."""
+    """The fields of an event as JSON has them; their names are a contract, listed in docs/reference/log.md."""
     told: dict[str, object] = {
         "stream": str(event.stream),
         "table": event.stream.table_name,

@@ -80,7 +80,7 @@ def encode_notice(update: IncidentUpdate, channel: Channel) -> bytes:
 
 
 def notice_document(update: IncidentUpdate) -> dict[str, object]:
-    """The document of the channel `webhook`; its fields are listed in docs/incidents.md, and only grow."""
+    """The document of the channel `webhook`; its fields are listed in docs/how-to/incidents.md, and only grow."""
     incident = update.incident
     return {
         "format": FORMAT,

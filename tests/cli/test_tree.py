@@ -15,7 +15,7 @@ from syncd.cli.main import COMMANDS, syncd
 from syncd.cli.manual import render_manual
 
 ROOT = Path(__file__).parents[2]
-PAGES = "\n".join(page.read_text() for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")))
+PAGES = "\n".join(page.read_text() for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")))
 HELPERS = {"help", "version"}
 
 

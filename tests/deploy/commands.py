@@ -1,4 +1,4 @@
-"""The commands of docs/operations.md, and whether words are a command of `syncd`, as the command line reads them."""
+"""The commands of docs/how-to/operations.md, and whether the command line accepts given words."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ import click
 from syncd.cli.main import syncd
 
 ROOT: Final = Path(__file__).parents[2]
-PAGE: Final = (ROOT / "docs" / "operations.md").read_text()
+PAGE: Final = (ROOT / "docs" / "how-to" / "operations.md").read_text()
 
 
 def commands() -> list[str]:

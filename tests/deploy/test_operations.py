@@ -1,4 +1,4 @@
-"""Every command of docs/operations.md is one: `syncd` takes its words, others name programs and files there are."""
+"""Every command of docs/how-to/operations.md exists: `syncd` accepts its words, others name existing programs."""
 
 import re
 import shlex
@@ -48,7 +48,7 @@ def test_every_alert_leads_to_a_section_of_the_page() -> None:
         for title in re.findall(r"^#+ (.+)$", PAGE, re.MULTILINE)
     }
 
-    led = set(re.findall(r"docs/operations\.md#([a-z0-9-]+)", alerts))
+    led = set(re.findall(r"docs/how-to/operations\.md#([a-z0-9-]+)", alerts))
     assert led
     assert led <= sections
 

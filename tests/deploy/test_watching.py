@@ -27,7 +27,7 @@ from tests.unit.syncd.observe.stories import EXTRACT, LOAD, ended
 from watermarks.testing import ManualClock
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
-PAGE = (DEPLOY.parent / "docs" / "metrics.md").read_text()
+PAGE = (DEPLOY.parent / "docs" / "reference" / "metrics.md").read_text()
 MEASURES = {one.name: one for one in (*EVENT_METRICS, *CALL_METRICS, *BOARD_METRICS)}
 ALERTS = [
     rule

@@ -2,24 +2,23 @@
 
 from collections.abc import Iterable, Mapping
 
-from tests.journeys.normal import COLUMNS, RULES, normal
+from tests.journeys.normal import normal
 from tests.journeys.playing import Played
 from tests.journeys.script import BEFORE, AtSource, Killed
 
 _AFTER = """\
-## What differs each time
+## Placeholders
 
-These words stand for what is another in every run; all else is as it was printed.
-
-| What | Stands as |
-|---|---|
+Values that differ in every run are replaced by placeholders: instants of the run (`YYYY-MM-DD hh:mm:ss`), file names
+(`/YYYY/MM/DD/`, `ATTEMPT`), durations, sizes and lags (`N.N s`, `N.N kB`, `Ns`), estimates (`about N`), processes
+(`HOST-PID-NONCE`), the user (`you@host`), versions, ports and directories. Everything else is printed unchanged.
 """
 
 
 def page(played: Iterable[Played | str], *, places: Mapping[str, str]) -> str:
     """The whole page; a text among the steps is a heading."""
     parts = [f"## {one}\n" if isinstance(one, str) else _shown(one, places) for one in played]
-    return "\n".join([BEFORE, *parts, _AFTER + _rules(places)])
+    return "\n".join([BEFORE, *parts, _AFTER])
 
 
 def _shown(one: Played, places: Mapping[str, str]) -> str:
@@ -33,10 +32,3 @@ def _shown(one: Played, places: Mapping[str, str]) -> str:
         printed += "Killed\n"
     code = f"$ echo $?\n{one.exits}\n" if one.exits else ""
     return f"{step.why}\n\n```console\n$ {typed}\n{printed}{code}```\n"
-
-
-def _rules(places: Mapping[str, str]) -> str:
-    told = [(rule.what, rule.word.replace("\\1", " ")) for rule in RULES]
-    told += [(f"in tables, the column `{name}`", word) for name, word in COLUMNS.items()]
-    told.append(("ports and directories of this machine", ", ".join(sorted(set(places.values())))))
-    return "".join(f"| {what} | `{word}` |\n" for what, word in told)

@@ -1,4 +1,4 @@
-"""The first hour with `syncd`: what is typed, what one wants to know before it, and how both sides stand after it."""
+"""The first hour with `syncd`: the commands, the reason for each, and how both sides differ after it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -46,75 +46,74 @@ Step = Typed | Killed | AtSource
 BEFORE: Final = """\
 # The first hour
 
-This is a session with `syncd` as somebody has it who sees it for the first time: from an empty directory to tables that
-are kept equal, and on to rows that were deleted behind its back, a run that is killed in its middle, and a change of
-mind.
+A complete session with `syncd`: from an empty directory to tables that are kept equal, then deleted rows, a killed
+run, and a change that is taken back.
 
-Nobody wrote what is printed here. `tests/journeys` types these commands into a shell, one after the other, holds every
-word of the answers against this page, and after each step both sides against each other, value by value. `make tour`
-writes the page anew.
+All output is real. `tests/journeys` types these commands into a shell, compares every answer with this page, and after
+each step compares both sides value by value. `make tour` renews the page.
 
-The source is MariaDB with the small shop of the sandbox in it; S3 and Redshift are the sandbox's too
-([stand-in.md](stand-in.md)), and Spark is Spark. Do it yourself with `syncd sandbox up`, which prints the addresses, or
-with servers of yours. Passwords are in the environment: `MYSQL_PASSWORD`, `REDSHIFT_PASSWORD`, and what AWS looks for;
-with `AWS_ENDPOINT_URL_S3`, since this S3 is not Amazon's. The terminal is 120 columns wide.
+The source is MariaDB with the sandbox's shop; S3 and Redshift are the sandbox's too
+([stand-in](../explanation/stand-in.md)). To follow, run `syncd sandbox up`, which prints the addresses, or use your own
+servers. The passwords are in the environment: `MYSQL_PASSWORD`, `REDSHIFT_PASSWORD`, the AWS variables, and
+`AWS_ENDPOINT_URL_S3`, because this S3 is not Amazon's. The terminal is 120 columns wide.
 """
 
 STEPS: Final[tuple[Step | str, ...]] = (
     "From nothing to the first rows",
     Typed(
-        why="What is there to be copied, and how? `init` reads the schema, and no table whole.",
+        why="`init` reads the schema and proposes how to copy each table. It reads no table completely.",
         typed="syncd init 'mysql://syncd:${MYSQL_PASSWORD}@{mysql}/shop' --zone UTC --lake s3://lake/syncd"
         " --warehouse 'redshift://loader:${REDSHIFT_PASSWORD}@{redshift}/dev'",
         truth=None,
     ),
     Typed(
-        why="It has written down why it proposes what it proposes. This is the entry of one table:",
+        why="Each entry has the reasons for its lines:",
         typed="sed -n '/1,000 rows/,/sortkey/p' syncd.yaml",
         truth=None,
     ),
     Typed(
-        why="Rows that are deleted at the source shall go from the warehouse too, and batches shall be small, so that"
-        " one hour shows several. Two lines for all tables:",
+        why="Deletes at the source shall also delete in the warehouse, and small batches make this session show "
+        "several. Two lines for all tables:",
         typed="printf 'defaults:\\n  deltes: hard\\n  batch_rows: 1500\\n' >> syncd.yaml",
         truth=None,
     ),
     Typed(
-        why="Is the file right? All mistakes are told at once, each with its place.",
+        why="`config check` reports all mistakes at once, each with its place.",
         typed="syncd config check",
         exits=2,
         truth=None,
     ),
     Typed(
-        why="A slip of the fingers. Mended, and looked at again:",
+        why="Correct the typing error and check again:",
         typed="sed -i 's/deltes/deletes/' syncd.yaml; syncd config check",
         truth=None,
     ),
     Typed(
-        why="Is everything fit for it: this machine, MySQL, S3, Redshift? What is not comes with what to paste.",
+        why="`doctor` checks this machine, MySQL, S3 and Redshift. Each warning or failure comes with a remedy to"
+        " paste.",
         typed="syncd doctor",
         truth=None,
     ),
     Typed(
-        why="What would a run do? This writes nothing anywhere.",
+        why="`plan` shows what a run would do and writes nothing.",
         typed="syncd plan",
         truth=None,
     ),
     Typed(
-        why="Then let it. The progress goes to stderr, the table at the end to stdout, and `--json` is for programs.",
+        why="Run it. Progress goes to stderr, the final table to stdout; `--json` is for programs.",
         typed="syncd run --all",
     ),
     Typed(
-        why="How do the tables stand, and up to when are they complete?",
+        why="`status` shows up to when each table is complete.",
         typed="syncd status",
     ),
     Typed(
-        why="And where is order 42?",
+        why="`explain` shows where one row is.",
         typed="syncd explain orders id=42",
     ),
-    "The source changes",
+    "Changes at the source",
     AtSource(
-        why="Somebody adds a column to a table, and fills it for some of the rows.",
+        why="An application adds a column and fills it for some rows.",
         statements=(
             "ALTER TABLE orders ADD COLUMN channel VARCHAR(20) NOT NULL DEFAULT 'web'",
             "UPDATE orders SET channel = 'app' WHERE id % 10 = 0",
@@ -122,16 +121,16 @@ STEPS: Final[tuple[Step | str, ...]] = (
         truth={"orders": (1000, 0, 0)},
     ),
     Typed(
-        why="What does that mean for the next run? A hundred rows, and one statement of DDL:",
+        why="The next run needs to read a hundred rows and run one DDL statement:",
         typed="syncd plan",
         truth={"orders": (1000, 0, 0)},
     ),
     Typed(
-        why="The column comes, and the rows of before get its default, which nobody has to read again.",
+        why="The run adds the column. Older rows get its default without being read again.",
         typed="syncd run --all",
     ),
     AtSource(
-        why="Somebody deletes rows, and mends two others by hand without touching their stamp. No cursor sees either.",
+        why="Some rows are deleted, and two others are changed without a new stamp. No cursor sees either.",
         statements=(
             "DELETE FROM orders WHERE id BETWEEN 7 AND 9",
             "UPDATE customers SET name = 'Zoë', update_at = update_at WHERE id IN (5, 6)",
@@ -139,29 +138,29 @@ STEPS: Final[tuple[Step | str, ...]] = (
         truth={"orders": (0, 3, 0), "customers": (0, 0, 2)},
     ),
     Typed(
-        why="Is the warehouse what the source is? Both add up digests of their rows, and only what differs is fetched."
-        " It ends with 7, as whatever is in doubt does.",
+        why="`verify` compares digests of both sides and fetches only what differs. Exit code 7 means that data "
+        "is in doubt.",
         typed="syncd verify --all",
         exits=7,
         truth={"orders": (0, 3, 0), "customers": (0, 0, 2)},
     ),
     Typed(
-        why="What became of order 8?",
+        why="What happened to order 8?",
         typed="syncd explain orders id=8",
         truth={"orders": (0, 3, 0), "customers": (0, 0, 2)},
     ),
     Typed(
-        why="Let it be mended: what differs is read again, what is gone is buried, and then both sides are compared"
-        " once more.",
+        why="Repair it: the differing rows are read again, the deletes are applied, and both sides are compared "
+        "once more.",
         typed="syncd verify --all --repair --yes",
     ),
     Typed(
-        why="And order 8 now?",
+        why="Order 8 now:",
         typed="syncd explain orders id=8",
     ),
-    "Killed in the middle",
+    "A killed run",
     AtSource(
-        why="An import brings five times as many orders at once, all with the same stamp.",
+        why="An import adds five times as many orders at once, all with the same stamp.",
         statements=(
             """\
 INSERT INTO orders (customer_id, status, total, currency, is_gift, flags, placed_at, details)
@@ -170,54 +169,54 @@ INSERT INTO orders (customer_id, status, total, currency, is_gift, flags, placed
         truth={"orders": (4985, 0, 0)},
     ),
     Killed(
-        why="A run begins to read them. While its third batch is on its way to S3, files written and not yet named, the"
-        " process is killed with SIGKILL from another terminal.",
+        why="A run begins to read them. SIGKILL ends the process while the third batch is on its way to S3: its "
+        "files are written but no manifest names them yet.",
         typed="syncd run -t orders",
         manifest="syncd/batches/mysql/shop.orders/1-6.json",
         truth={"orders": (4985, 0, 0)},
     ),
     Typed(
-        why="What does it look like now?",
+        why="The state after the kill:",
         typed="syncd status -t orders",
         truth={"orders": (4985, 0, 0)},
     ),
     Typed(
-        why="Nothing has to be cleaned up by hand. The next run goes on where that one was: the batches that are whole"
-        " are not read again, and what was left lying is removed.",
+        why="No clean-up by hand is needed. The next run continues: it does not read complete batches again, and "
+        "removes leftover files.",
         typed="syncd run -t orders",
     ),
-    "Taken back",
+    "A change taken back",
     Typed(
-        why="What would it mean to read a table all over again? It shows that, and asks; here nobody answers.",
+        why="What would reading the table again mean? `reset` shows it and asks; here there is no terminal to answer.",
         typed="syncd watermark reset -t orders --reason 'to see what happens'",
         exits=2,
     ),
     Typed(
-        why="Then without asking.",
+        why="Confirm with `--yes`:",
         typed="syncd watermark reset -t orders --reason 'to see what happens' --yes",
     ),
     Typed(
-        why="How does the table stand? Nothing has happened to a single row.",
+        why="The marks have moved; no row has changed yet.",
         typed="syncd status -t orders",
     ),
     Typed(
-        why="That was not wanted after all.",
+        why="Take it back:",
         typed="syncd watermark undo -t orders --reason 'it was only to see' --yes",
     ),
     Typed(
-        why="Who did what to it, and why? All of it stays; these are the newest five.",
+        why="The history keeps every change, with its author and reason. The newest five:",
         typed="syncd watermark history -t orders --limit 5",
     ),
     Typed(
-        why="All is as it was:",
+        why="The tables are as before:",
         typed="syncd status",
     ),
     Typed(
-        why="and both sides are equal,",
+        why="Both sides are equal:",
         typed="syncd verify --all",
     ),
     Typed(
-        why="and so says an audit that reads the lake alone, every byte of it, from the first batch on.",
+        why="An audit reads the lake alone, every byte from the first batch on, and agrees:",
         typed="syncd audit --deep",
     ),
 )

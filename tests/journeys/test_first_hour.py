@@ -8,7 +8,7 @@ import pytest
 from tests.journeys.page import page
 from tests.journeys.playing import play_all, stage
 
-PAGE = Path(__file__).parents[2] / "docs" / "tour.md"
+PAGE = Path(__file__).parents[2] / "docs" / "tutorial" / "tour.md"
 
 pytestmark = pytest.mark.services
 

@@ -5,7 +5,7 @@
     SYNCD_LIVE_IAM_ROLE=arn:aws:iam::...    or `default`; what COPY reads the bucket with
 
 Everything happens in a schema of its own, dropped at the end. A case marked `stricter` may come out otherwise
-there: it is reported as xfailed or xpassed, and its line in docs/stand-in.md wants the answer.
+there: it is reported as xfailed or xpassed, and its line in docs/explanation/stand-in.md wants the answer.
 """
 
 import os

@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from docs.generate.type_tables import EXAMPLES
 from syncd.datatypes.columns import ColumnMapping, LogicalType, PhysicalType
 from syncd.datatypes.source_table import SourceColumn, SourceTable
-from syncd.datatypes.types_page import EXAMPLES
 from syncd.parquet.batch_conversion import file_schema
 from syncd.parquet.part_writer import PartWriter
 from syncd.settings import StreamSettings

@@ -101,7 +101,7 @@ def _describe_outcome(outcome: VerifyOutcome, limit: int) -> "Sequence[str]":
         found.append(
             "was `mode` append, and is upsert now? Then doubled rows are versions that it kept. To land all files anew,"
             f" which leaves one of each: syncd watermark reset -t {outcome.stream.name} --redshift-only; or see"
-            ' "When append becomes upsert" in docs/drift.md'
+            ' "When append becomes upsert" in docs/how-to/drift.md'
         )
     if verdict.seed is not None:
         found.append(f"a sample, picked by --seed {verdict.seed}")

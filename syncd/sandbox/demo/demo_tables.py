@@ -33,7 +33,7 @@ DEMO_TABLES: Final = (
 )
 _HEADER: Final = """\
 # Written by `syncd demo`. The same file with your servers in it is all that `syncd run` needs;
-# write passwords as ${NAME} there. Every key: docs/configuration.md
+# write passwords as ${NAME} there. Every key: docs/reference/configuration.md
 """
 
 

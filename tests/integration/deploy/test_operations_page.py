@@ -1,4 +1,4 @@
-"""Every `syncd` command of docs/operations.md is carried out, on a table whose batches were made without a JVM."""
+"""Every `syncd` command of docs/how-to/operations.md runs, on a table whose batches were made without a JVM."""
 
 import shlex
 from collections.abc import Callable

@@ -14,7 +14,7 @@ from tests.integration.doctor.conftest import PASSWORD, Ward
 
 pytestmark = pytest.mark.services
 
-DOCS = (Path(__file__).parents[3] / "docs" / "cli-json.md").read_text()
+DOCS = (Path(__file__).parents[3] / "docs" / "reference" / "cli-json.md").read_text()
 LAKE = {
     "bucket", "clock", "region", "write", "create once", "replace if unchanged", "unfinished uploads", "remove",
 }  # fmt: skip

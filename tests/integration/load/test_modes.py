@@ -478,7 +478,7 @@ def test_what_a_table_that_appended_kept_goes_by_what_the_documentation_says(
             pass
     else:
         warehouse.client.run(f"update \"{events.table}\" set _syncd_batch = null where id = 2 and name = 'row 2'")
-        told = (Path(__file__).parents[3] / "docs" / "drift.md").read_text()
+        told = (Path(__file__).parents[3] / "docs" / "how-to" / "drift.md").read_text()
         [statements] = [block.partition("```")[0] for block in told.split("```sql\n")[1:]]
         for statement in filter(str.strip, statements.split(";")):
             warehouse.client.run(statement.replace("shop.events", f"public.{events.table}"))

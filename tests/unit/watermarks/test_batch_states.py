@@ -16,7 +16,7 @@ from watermarks.batch_states import (
 )
 from watermarks.errors import Misuse
 
-ARCHITECTURE = Path(__file__).parents[3] / "docs" / "architecture.md"
+ARCHITECTURE = Path(__file__).parents[3] / "docs" / "explanation" / "architecture.md"
 LEGAL = {
     ("planned", "claim"): "claimed",
     ("claimed", "finish"): "done",

@@ -10,7 +10,7 @@ from syncd.sandbox.redshift.sql.statement_editor import StatementRewriter, postg
 from syncd.sandbox.redshift.sql.tokens import TokenKind, TokenReader
 from syncd.sandbox.redshift.statement_context import StatementContext
 
-SOURCE_READS_TARGET_MESSAGE = "Source view/subquery in MergeStatement statement cannot reference target table."
+SOURCE_READS_TARGET_MESSAGE = "Source view/subquery in Merge statement cannot reference target table."
 TWO_PARTS = 2
 
 

@@ -7,7 +7,7 @@ from syncd.config import model
 from syncd.config.check import build_settings
 from syncd.config.yaml_reader import parse_document
 
-DOCS = (Path(__file__).parents[4] / "docs" / "configuration.md").read_text()
+DOCS = (Path(__file__).parents[4] / "docs" / "reference" / "configuration.md").read_text()
 PARTS = (
     model.Source,
     model.Tunnel,

@@ -50,7 +50,7 @@ def validator_accepts(body: str) -> bool:
 def test_the_schema_is_one_and_is_up_to_date() -> None:
     Draft202012Validator.check_schema(SCHEMA)
 
-    assert build_schema((ROOT / "docs" / "configuration.md").read_text()) == SCHEMA, "make schema"
+    assert build_schema((ROOT / "docs" / "reference" / "configuration.md").read_text()) == SCHEMA, "make schema"
 
 
 @pytest.mark.parametrize("path", files("good"), ids=lambda path: path.stem)

@@ -412,7 +412,7 @@ def test_a_text_for_slack_names_tables_and_calls_nobody() -> None:
     assert message == "db &lt;!channel&gt;"
 
 
-PAGE = (Path(__file__).parents[4] / "docs" / "incidents.md").read_text()
+PAGE = (Path(__file__).parents[4] / "docs" / "how-to" / "incidents.md").read_text()
 
 
 def test_the_page_lists_every_field_of_the_document_and_every_cause() -> None:

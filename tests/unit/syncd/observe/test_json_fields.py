@@ -1,4 +1,4 @@
-"""What the API tells: its fields are those that docs/http.md lists, and are all there."""
+"""What the API tells: its fields are those that docs/reference/http.md lists, and are all there."""
 
 import re
 from functools import cache, partial
@@ -14,7 +14,7 @@ from watermarks.history import ChangeKind, ChangeNote, Journal
 from watermarks.stores.memory import MemoryStore
 from watermarks.testing import ManualClock
 
-DOCS = (Path(__file__).parents[4] / "docs" / "http.md").read_text()
+DOCS = (Path(__file__).parents[4] / "docs" / "reference" / "http.md").read_text()
 
 
 def documented(name: str) -> set[str]:

@@ -52,7 +52,7 @@ from watermarks.document import Stage
 from watermarks.progress import RunStrategy
 from watermarks.testing import ManualClock
 
-DOCS = Path(__file__).parents[4] / "docs" / "log.md"
+DOCS = Path(__file__).parents[4] / "docs" / "reference" / "log.md"
 FIRST, SECOND = BatchId(1, 4), BatchId(1, 5)
 DOWN = SourceDown("db does not answer", hint="Is it up?")
 

@@ -2,7 +2,6 @@
 
 import re
 from datetime import timedelta
-from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -10,7 +9,6 @@ from syncd.errors import WarehouseDown
 from syncd.events import BatchAbandoned, LedgerBehind, LoadRetried, OrphansSwept, RowsQuarantined
 from syncd.observe.metric_table import ALL_METRICS, MetricType
 from syncd.observe.metrics import Metrics
-from syncd.observe.metrics_page import render_page
 from syncd.observe.stream_state import ConfiguredStream
 from syncd.ports.request_stats import (
     HorizonLagMeasured,
@@ -23,8 +21,6 @@ from tests.builders import NOON, ORDERS
 from tests.unit.syncd.observe.stories import EXTRACT, LOAD, began, ended, extracted, landed, make_board
 from watermarks.batch import BatchId
 from watermarks.testing import ManualClock
-
-DOCS = Path(__file__).parents[4] / "docs" / "metrics.md"
 
 
 def samples(metrics: Metrics) -> dict[str, float]:
@@ -197,9 +193,3 @@ def test_two_of_them_share_nothing() -> None:
 
     assert "syncd_rows_total shop/shop.orders extract" in samples(first)
     assert "syncd_rows_total shop/shop.orders extract" not in samples(second)
-
-
-def test_docs_metrics_is_made_from_the_table() -> None:
-    hint = "python -m syncd.observe.metrics_page > docs/metrics.md"
-
-    assert DOCS.read_text() == render_page(), hint

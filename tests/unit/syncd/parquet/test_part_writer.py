@@ -6,9 +6,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from docs.generate.type_tables import EXAMPLES
 from syncd.datatypes.columns import ColumnMapping, LogicalType, PhysicalType
 from syncd.datatypes.source_table import SourceColumn, SourceTable
-from syncd.datatypes.types_page import EXAMPLES
 from syncd.parquet.batch_conversion import REASON_COLUMN, Conversion, file_schema, refused_schema
 from syncd.parquet.part_writer import PartWriter
 from syncd.parquet.window_check import PositionSpan

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from docs.generate.type_tables import EXAMPLES
 from syncd.datatypes.columns import ColumnMapping, Policies, Policy, TransferType, ValueProblem
 from syncd.datatypes.source_table import SourceColumn, SourceTable
-from syncd.datatypes.types_page import EXAMPLES
 from syncd.lake.batch_number import BATCH_COLUMN
 from syncd.lake.manifest import Manifest, part_from_fields
 from syncd.lake.quarantine import QuarantinedFile

@@ -1,16 +1,12 @@
-from pathlib import Path
-
 import pytest
 
+from docs.generate.type_tables import EXAMPLES
 from syncd.datatypes.columns import LogicalType, Policies, Policy, TransferType
 from syncd.datatypes.source_table import SourceColumn, SourceTable
 from syncd.datatypes.type_table import TYPE_RULES, find_type_rule
-from syncd.datatypes.types_page import EXAMPLES, render_page
 from syncd.errors import ConfigError, SourceUnfit
 from syncd.settings import StreamSettings
 from syncd.tables.column_mapping import map_columns
-
-DOCS = Path(__file__).parents[4] / "docs"
 
 
 def column(
@@ -26,11 +22,6 @@ def table(*columns: SourceColumn) -> SourceTable:
 
 def settings(*boolean: str) -> StreamSettings:
     return StreamSettings(source="main", database="shop", table="t", boolean=boolean)
-
-
-def test_page_of_types_is_current() -> None:
-    hint = "python -m syncd.datatypes.types_page > docs/types.md"
-    assert (DOCS / "types.md").read_text() == render_page(), hint
 
 
 def test_every_rule_has_an_example() -> None:

@@ -1,0 +1,1 @@
+"""Generators for the parts of the documentation that come from code."""

@@ -1,0 +1,25 @@
+"""Generated parts of the documentation are current."""
+
+import re
+
+import pytest
+
+from docs.generate.blocks import BlockMissing, replace_block
+from docs.generate.reference import DOCS, PAGES, renew
+from syncd.cli.exit_codes import ExitCode
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_generated_blocks_of_a_page_are_current(page: str) -> None:
+    assert (DOCS / page).read_text(encoding="utf-8") == renew(page), "make reference"
+
+
+def test_every_exit_code_has_a_meaning() -> None:
+    page = (DOCS / "reference" / "exit-codes.md").read_text(encoding="utf-8")
+
+    assert {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)} == {*ExitCode}
+
+
+def test_a_page_without_its_block_is_refused() -> None:
+    with pytest.raises(BlockMissing, match="moves"):
+        replace_block("# A page", "moves", "text")
