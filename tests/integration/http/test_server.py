@@ -85,7 +85,7 @@ def test_no_answer_lets_a_browser_do_what_it_should_not(server: HttpServer) -> N
     assert found.headers["X-Frame-Options"] == "DENY"
     assert found.headers["Referrer-Policy"] == "no-referrer"
     assert found.headers["Cache-Control"] == "no-store"
-    assert found.headers["HttpServer"] == "syncd"
+    assert found.headers["Server"] == "syncd"
     assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//""", found.text), "nothing from anywhere else"
     assert " style=" not in found.text
     assert not re.search(r" on[a-z]+=", found.text)
