@@ -76,7 +76,8 @@ class CopyLog:
 
     def remember_name(self, short: str, long: str) -> None:
         self._write(
-            f"INSERT INTO pg_catalog.redshift_names VALUES ({quote_literal(short)}, {quote_literal(long)}) ON CONFLICT DO NOTHING"
+            f"INSERT INTO pg_catalog.redshift_names VALUES ({quote_literal(short)}, {quote_literal(long)})"
+            " ON CONFLICT DO NOTHING"
         )
 
     def _write(self, sql: str) -> None:

@@ -42,7 +42,8 @@ def read_target_columns(context: StatementContext, table: str) -> list[TargetCol
         " coalesce(pg_get_expr(d.adbin, d.adrelid), ''), a.attidentity"
         " FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid"
         " LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum"
-        f" WHERE a.attrelid = {quote_literal(table)}::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"
+        f" WHERE a.attrelid = {quote_literal(table)}::regclass AND a.attnum > 0 AND NOT a.attisdropped"
+        " ORDER BY a.attnum"
     )
     return [_make_column(context, [value or "" for value in row]) for row in rows]
 

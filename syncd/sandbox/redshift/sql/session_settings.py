@@ -85,7 +85,8 @@ def plan_show(reader: TokenReader, _: LongNames) -> StatementPlan:
     reader.expect_end()
     if name in REDSHIFT_SETTINGS:
         default = quote_literal(REDSHIFT_SETTINGS[name])
-        sql = f"SELECT coalesce(nullif(current_setting('{_postgres_setting(name)}', true), ''), {default})::varchar AS {name}"
+        current = f"nullif(current_setting('{_postgres_setting(name)}', true), '')"
+        sql = f"SELECT coalesce({current}, {default})::varchar AS {name}"
         return StatementPlan(sql=sql, tag="SHOW")
     if name == "server_version":
         return StatementPlan(sql=f"SELECT {quote_literal(SERVER_VERSION)}::varchar AS server_version", tag="SHOW")
