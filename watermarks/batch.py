@@ -1,13 +1,13 @@
-"""Batches: the numbered links of a stream's chain, their sealed plans, and the links themselves."""
+"""Batches of a stream: their numbers, write-once plans, and the links of the chain."""
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, Self
 
-from watermarks.codec import FieldReader, ForeignDocument, decode, document_digest, encode, raise_as_damaged
+from watermarks.codec import FieldReader, ForeignDocument, document_digest, encode, read_document
 from watermarks.cursor import Cursor, format_instant, parse_instant
 from watermarks.errors import DataInDoubt, Misuse
 from watermarks.names import StreamName
@@ -21,7 +21,7 @@ _ID: Final = re.compile(r"([1-9]\d{0,17})-(0|[1-9]\d{0,17})", re.ASCII)
 
 
 class BadBatch(Misuse):
-    """A number, plan or link that contradicts itself."""
+    """A batch number, plan or link that contradicts itself."""
 
 
 class ChainBroken(DataInDoubt):
@@ -29,7 +29,7 @@ class ChainBroken(DataInDoubt):
 
 
 class BatchKind(StrEnum):
-    """What a batch is for. Only an increment, and the last chunk of a snapshot, move the mark's cursor."""
+    """Purpose of a batch. Only an increment and the last chunk of a snapshot move the mark's cursor."""
 
     INCREMENT = "increment"
     SNAPSHOT = "snapshot"
@@ -41,7 +41,7 @@ class BatchKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class BatchId:
-    """The number of a batch; the order of numbers is the order of reading. Seq 0 stands before the first."""
+    """Number of a batch. Numbers are ordered as batches are extracted; seq 0 is before the first batch."""
 
     generation: int
     seq: int
@@ -67,12 +67,12 @@ class BatchId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotProgress:
-    """How far the first pass over a table has come."""
+    """Progress of the first pass over a table."""
 
     horizon: Cursor
-    """H0, fixed once by the first chunk: the mark when the pass is done."""
+    """H0, fixed by the first chunk: the mark once the pass is done."""
     reached_key: Cursor
-    """The key up to which chunks were read."""
+    """Key up to which chunks were read."""
     done: bool
 
     def to_fields(self) -> dict[str, Any]:
@@ -82,19 +82,17 @@ class SnapshotProgress:
     def from_fields(cls, fields: dict[str, Any] | None, *, location: str) -> "SnapshotProgress | None":
         if fields is None:
             return None
-        read = FieldReader(fields, location=location)
-        snapshot = cls(
-            horizon=Cursor.from_texts(read.items("horizon")),
-            reached_key=Cursor.from_texts(read.items("reached")),
-            done=read.flag("done"),
-        )
-        read.require_all_read()
-        return snapshot
+        with FieldReader(fields, location=location) as read:
+            return cls(
+                horizon=Cursor.from_texts(read.items("horizon")),
+                reached_key=Cursor.from_texts(read.items("reached")),
+                done=read.flag("done"),
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanBasis:
-    """What a plan was made for; when any of it no longer holds, the plan is abandoned."""
+    """State that a plan was made for; a plan whose basis changed is abandoned."""
 
     mark: Cursor
     source_identity: str
@@ -105,33 +103,31 @@ class PlanBasis:
 
     @classmethod
     def from_fields(cls, fields: dict[str, Any], *, location: str) -> Self:
-        read = FieldReader(fields, location=location)
-        world = cls(
-            mark=Cursor.from_texts(read.items("mark")),
-            source_identity=read.text("source_identity"),
-            schema=read.text("schema"),
-        )
-        read.require_all_read()
-        return world
+        with FieldReader(fields, location=location) as read:
+            return cls(
+                mark=Cursor.from_texts(read.items("mark")),
+                source_identity=read.text("source_identity"),
+                schema=read.text("schema"),
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchDraft:
-    """What a batch should move, before it has a number."""
+    """Content of a batch before it has a number."""
 
     kind: BatchKind
     basis: PlanBasis
     windows: tuple[Window, ...] = ()
     high: Cursor
-    """The mark's cursor once the batch is done."""
+    """Cursor of the mark once the batch is done."""
     snapshot: SnapshotProgress | None = None
-    """How far the first pass is once the batch is done; a chunk of it only."""
+    """Progress of the first pass once the batch is done; only of a chunk of that pass."""
     origin: BatchId | None = None
-    """Of a replay: the batch that first read its rows."""
+    """Batch that first read the rows of a replay."""
     proven: bool = False
-    """Whether nothing at or below `high` can still be committed."""
+    """True if no row at or below `high` can still be committed."""
     body: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What the maker of the plan needs to know again; opaque here."""
+    """Data of the planner, opaque here."""
 
     def __post_init__(self) -> None:
         match self.kind:
@@ -140,17 +136,17 @@ class BatchDraft:
                     raise BadBatch(f"an increment covers ({self.basis.mark}, {self.high}], not {self.windows}")
             case BatchKind.SNAPSHOT:
                 if self.snapshot is None:
-                    raise BadBatch("a chunk of a snapshot says how far the snapshot is")
-                due = self.snapshot.horizon if self.snapshot.done else self.basis.mark
-                if self.high != due:
-                    raise BadBatch(f"this chunk leaves the mark at {due}, not at {self.high}")
+                    raise BadBatch("a chunk of a snapshot needs the progress of the snapshot")
+                mark = self.snapshot.horizon if self.snapshot.done else self.basis.mark
+                if self.high != mark:
+                    raise BadBatch(f"this chunk leaves the mark at {mark}, not at {self.high}")
             case _:
                 if self.high != self.basis.mark:
                     raise BadBatch(f"a batch of kind {self.kind} does not move the mark")
         if (self.kind is BatchKind.REPLAY) is (self.origin is None):
-            raise BadBatch("a replay, and nothing else, names the batch that first read its rows")
+            raise BadBatch("a replay, and no other kind of batch, names the batch that first read its rows")
         if self.snapshot is not None and self.kind is not BatchKind.SNAPSHOT:
-            raise BadBatch(f"a batch of kind {self.kind} is no part of a snapshot")
+            raise BadBatch(f"a batch of kind {self.kind} does not belong to a snapshot")
 
     def to_fields(self) -> dict[str, Any]:
         return {
@@ -181,7 +177,7 @@ class BatchDraft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A draft with a number, sealed: write-once, so that two writers cannot both own the number."""
+    """A draft with a number. It is written once, so that two writers cannot both own the number."""
 
     stream: StreamName
     id: BatchId
@@ -205,20 +201,19 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        """The digest by which a link names its plan: the one that stands in the plan itself."""
+        """Digest in the plan's own document, by which a link names its plan."""
         return document_digest(PLAN_FORMAT, FORMAT_VERSION, self._to_fields())
 
     @classmethod
-    def from_bytes(cls, body: bytes, *, location: str, stream: StreamName, batch: BatchId) -> Self:  # its name
-        """The plan in the bytes.
+    def from_bytes(cls, body: bytes, *, location: str, stream: StreamName, batch: BatchId) -> Self:
+        """Decode a plan.
 
         Raises:
-            StateUnreadable: there is none, or it is another batch's.
+            StateUnreadable: it is no plan, or another batch's.
         """
-        read = FieldReader(decode(body, PLAN_FORMAT, FORMAT_VERSION, location=location), location=location)
-        _require_identity(read, stream, batch, location=location)
-        with raise_as_damaged(location):
-            plan = cls(
+        with read_document(body, PLAN_FORMAT, FORMAT_VERSION, location=location) as read:
+            _require_identity(read, stream, batch, location=location)
+            return cls(
                 stream=stream.default_stream,
                 id=batch,
                 nonce=read.text("nonce"),
@@ -226,23 +221,21 @@ class Plan:
                 planned_at=parse_instant(read.text("planned_at")),
                 draft=BatchDraft.from_fields(read, location=location),
             )
-        read.require_all_read()
-        return plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchOutput:
-    """What came of carrying out a plan: its files stand, nobody knows of them yet."""
+    """Files that were written for a plan and that no link names yet."""
 
     rows: int
     files: tuple[str, ...]
     body: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What the maker wants to know of each file; opaque here, and part of the chain."""
+    """Data of the producer on each file, opaque here and part of the chain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLink:
-    """One batch as it is for ever: what it holds, and the digest of the link before it."""
+    """One finished batch of the chain, never changed; it holds the digest of the link before it."""
 
     stream: StreamName
     id: BatchId
@@ -273,40 +266,39 @@ class BatchLink:
     def from_completed_plan(
         cls, plan: Plan, output: BatchOutput, *, previous: str | None, nonce: str, epoch: int, made_at: datetime
     ) -> Self:
-        """The link of a plan that was carried out."""
+        """Make the link of a plan that was carried out."""
         draft = plan.draft
         return cls(
+            stream=plan.stream,
+            id=plan.id,
             kind=draft.kind,
+            nonce=nonce,
+            epoch=epoch,
+            made_at=made_at,
+            plan=plan.digest,
+            previous=previous,
             high=draft.high,
             snapshot=draft.snapshot,
             origin=draft.origin,
             proven=draft.proven,
+            source_identity=draft.basis.source_identity,
             rows=output.rows,
             files=output.files,
             body=output.body,
-            **_shared_link_fields(plan, previous=previous, nonce=nonce, epoch=epoch, made_at=made_at),
         )
 
     @classmethod
     def from_abandoned_plan(
         cls, plan: Plan, reason: str, *, mark: Cursor, previous: str | None, nonce: str, epoch: int, made_at: datetime
     ) -> Self:
-        """The link of a plan whose world is gone; it stands where the real one would, so only one of both can be."""
-        return cls(
-            kind=BatchKind.ABANDONED,
-            high=mark,
-            snapshot=None,
-            origin=None,
-            proven=True,
-            rows=0,
-            files=(),
-            body={"why": reason},
-            **_shared_link_fields(plan, previous=previous, nonce=nonce, epoch=epoch, made_at=made_at),
-        )
+        """Make the link of a plan whose basis changed. It takes the place of the real one, so only one can exist."""
+        empty = BatchOutput(rows=0, files=(), body={"why": reason})
+        link = cls.from_completed_plan(plan, empty, previous=previous, nonce=nonce, epoch=epoch, made_at=made_at)
+        return replace(link, kind=BatchKind.ABANDONED, high=mark, snapshot=None, origin=None, proven=True)
 
     @property
     def rank(self) -> BatchId:
-        """What its rows rank by: the batch that first read them. The higher rank is the newer version."""
+        """Batch that first read its rows. Of two versions of a row, the one of the higher rank is newer."""
         return self.origin or self.id
 
     def to_bytes(self) -> bytes:
@@ -334,21 +326,20 @@ class BatchLink:
 
     @property
     def digest(self) -> str:
-        """The digest by which the next link names this one: the one that stands in the link itself."""
+        """Digest in the link's own document, by which the next link names this one."""
         return document_digest(LINK_FORMAT, FORMAT_VERSION, self._to_fields())
 
     @classmethod
-    def from_bytes(cls, body: bytes, *, location: str, stream: StreamName, batch: BatchId) -> Self:  # its name
-        """The link in the bytes.
+    def from_bytes(cls, body: bytes, *, location: str, stream: StreamName, batch: BatchId) -> Self:
+        """Decode a link.
 
         Raises:
-            StateUnreadable: there is none, or it is another batch's.
+            StateUnreadable: it is no link, or another batch's.
         """
-        read = FieldReader(decode(body, LINK_FORMAT, FORMAT_VERSION, location=location), location=location)
-        _require_identity(read, stream, batch, location=location)
-        with raise_as_damaged(location):
+        with read_document(body, LINK_FORMAT, FORMAT_VERSION, location=location) as read:
+            _require_identity(read, stream, batch, location=location)
             origin = read.optional_text("origin")
-            link = cls(
+            return cls(
                 stream=stream.default_stream,
                 id=batch,
                 kind=BatchKind(read.text("kind")),
@@ -366,26 +357,9 @@ class BatchLink:
                 files=read.texts("files"),
                 body=read.mapping("body"),
             )
-        read.require_all_read()
-        return link
-
-
-def _shared_link_fields(
-    plan: Plan, *, previous: str | None, nonce: str, epoch: int, made_at: datetime
-) -> dict[str, Any]:
-    return {
-        "stream": plan.stream,
-        "id": plan.id,
-        "plan": plan.digest,
-        "source_identity": plan.draft.basis.source_identity,
-        "previous": previous,
-        "nonce": nonce,
-        "epoch": epoch,
-        "made_at": made_at,
-    }
 
 
 def _require_identity(reader: FieldReader, stream: StreamName, batch: BatchId, *, location: str) -> None:
-    found = reader.text("stream"), reader.text("id")
-    if found != (stream.chain_stem, str(batch)):
-        raise ForeignDocument(f"{location} is batch {found[1]} of {found[0]}", hint="Was it copied or moved by hand?")
+    owner, number = reader.text("stream"), reader.text("id")
+    if (owner, number) != (stream.chain_stem, str(batch)):
+        raise ForeignDocument(f"{location} is batch {number} of {owner}", hint="Was it copied or moved by hand?")

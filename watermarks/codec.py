@@ -1,47 +1,52 @@
-"""Sealed texts: what makes bytes a document of ours, and refuses every other.
+"""Encoding and decoding of documents.
 
-A sealed text is a JSON object in UTF-8 with sorted keys that names its format
-and version and carries the SHA-256 of its own content. Whatever is damaged,
-foreign, newer or cut short is refused by name; nothing is ever filled in.
+A document is a JSON object in UTF-8 with sorted keys that names its format and
+version and carries the SHA-256 of its own content. Decoding refuses a document
+that is damaged, foreign, newer or cut short, each by its own error; it never
+fills in a value.
 """
 
 import hashlib
 import json
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
-from typing import Any, Final, NoReturn, TypeVar, cast
+from typing import Any, Final, NoReturn, Self, TypeVar, cast
 
 from watermarks.errors import DataInDoubt, Misuse, StateUnreadable
 
 JsonObject = Mapping[str, Any]
-"""A JSON object, as `json` gives it."""
+"""JSON object as `json` returns it."""
 
 T = TypeVar("T")
 
 _DIGEST: Final = "digest"
-REBUILD_HINT: Final = "Its history can tell what it was: syncd watermark rebuild"
-RESTORE_HINT: Final = "Restore it from the bucket's versions; nothing else knows what it said."
+REBUILD_HINT: Final = "Rebuild it from its history: syncd watermark rebuild"
+RESTORE_HINT: Final = "Restore it from the bucket's versions; no other copy exists."
 
 
 class DamagedDocument(StateUnreadable):
-    """Not whole: empty, cut, no JSON, edited, or with a digest that does not fit."""
+    """A document that is empty, cut, edited, no JSON, or does not match its digest."""
 
 
 class ForeignDocument(StateUnreadable):
-    """Whole, but something else than what was to be here."""
+    """A whole document that is not the one expected here."""
 
 
 class DocumentTooNew(StateUnreadable):
-    """Written by a later version of this library."""
+    """A document written by a later version of this library."""
 
 
 def hint_for_key(location: str) -> str:
-    """What can be done about the object at this key: only a watermark can be told from its history."""
+    """Return the hint for the object at this key: only a watermark can be rebuilt from its history."""
     return REBUILD_HINT if location.startswith("watermarks/") else RESTORE_HINT
 
 
+def _damaged(location: str, message: str) -> DamagedDocument:
+    return DamagedDocument(message, hint=hint_for_key(location))
+
+
 def compute_digest(fields: JsonObject) -> str:
-    """The digest of an object's content, whatever its layout."""
+    """Return the digest of an object's content, independent of its layout."""
     return _hash_encoded(_encode_fields(fields))
 
 
@@ -51,7 +56,7 @@ def _hash_encoded(encoded: Mapping[str, str]) -> str:
 
 
 def _encode_fields(fields: JsonObject) -> dict[str, str]:
-    """The fields in order, names and values each in the one compact form that counts for the digest."""
+    """Return names and values, sorted by name, in the compact form that the digest covers."""
     return {_ENCODE_JSON(name): _ENCODE_JSON(fields[name]) for name in sorted(fields)}
 
 
@@ -61,12 +66,12 @@ _ENCODE_JSON: Final = json.JSONEncoder(
 
 
 def document_digest(form: str, version: int, fields: JsonObject) -> str:
-    """The digest that stands in the document which `seal` makes of the same."""
+    """Return the digest that `encode` writes into the document of these fields."""
     return compute_digest({**fields, "format": form, "format_version": version})
 
 
 def encode(form: str, version: int, fields: JsonObject) -> bytes:
-    """The bytes of a document of this format: one field a line, so that a person can read it."""
+    """Return the bytes of a document of this format, one field a line so that a person can read it."""
     encoded = _encode_fields({**fields, "format": form, "format_version": version})
     encoded[_ENCODE_JSON(_DIGEST)] = _ENCODE_JSON(_hash_encoded(encoded))
     lines = ",\n".join(f"{name}: {encoded[name]}" for name in sorted(encoded))
@@ -74,46 +79,45 @@ def encode(form: str, version: int, fields: JsonObject) -> bytes:
 
 
 MAX_TEXT_CHARACTERS: Final = 2_000
-"""Characters that a text of people or drivers may have in a document: it is there to be read, not to fill it."""
+"""Limit for a text by a person or a driver in a document."""
 
 
 def to_printable(text: str) -> str:
-    """The text as a document can hold it: Unicode, and cut where it is endless."""
-    whole = text.encode(errors="backslashreplace").decode()
-    return whole if len(whole) <= MAX_TEXT_CHARACTERS else whole[:MAX_TEXT_CHARACTERS] + "…"
+    """Return the text as a document can hold it: valid Unicode of limited length."""
+    printable = text.encode(errors="backslashreplace").decode()
+    return printable if len(printable) <= MAX_TEXT_CHARACTERS else printable[:MAX_TEXT_CHARACTERS] + "…"
 
 
 def decode(body: bytes, form: str, version: int, *, location: str) -> dict[str, Any]:
-    """The content of a document, whose format, version and digest were found right.
+    """Return the content of a document, after checking its format, version and digest.
 
-    `format_version` stays inside, for whoever upgrades older ones.
+    `format_version` stays in the content, for upgrades of older versions.
 
     Raises:
-        Damaged, Foreign, TooNew: it is not such a document; `at` says where.
+        DamagedDocument, ForeignDocument, DocumentTooNew: it is no such document; `location` says where.
     """
     fields = parse_json_object(body, location=location)
     if fields.get("format") != form:
         raise ForeignDocument(
             f"{location} is of format {fields.get('format')!r:.60}, not {form!r}",
-            hint="A document of an earlier tool is taken over by: syncd watermark import",
+            hint="Import a document of the earlier tool with: syncd watermark import",
         )
-    found = fields.get("format_version")
-    if type(found) is not int or found < 1:
-        raise DamagedDocument(f"{location} has no format version", hint=hint_for_key(location))
-    if found > version:
+    found_version = fields.get("format_version")
+    if type(found_version) is not int or found_version < 1:
+        raise _damaged(location, f"{location} has no format version")
+    if found_version > version:
         raise DocumentTooNew(
-            f"{location} has version {found} of its format, this library knows up to {version}", hint="Upgrade syncd."
+            f"{location} has version {found_version} of its format, this library knows up to {version}",
+            hint="Upgrade syncd.",
         )
     claimed = fields.pop(_DIGEST, None)
     if claimed is None or claimed != _try_compute_digest(fields):
-        raise DamagedDocument(
-            f"{location} does not fit its digest: it was damaged, or edited by hand", hint=hint_for_key(location)
-        )
+        raise _damaged(location, f"{location} does not match its digest: it was damaged or edited by hand")
     return fields
 
 
 def _try_compute_digest(fields: JsonObject) -> str | None:
-    """The digest, or None for what we never write: lone surrogates, numbers without end."""
+    """Return the digest, or None for content that is never written: lone surrogates, infinite numbers."""
     try:
         return compute_digest(fields)
     except (ValueError, RecursionError):
@@ -121,28 +125,28 @@ def _try_compute_digest(fields: JsonObject) -> str | None:
 
 
 def parse_json_object(body: bytes, *, location: str) -> dict[str, Any]:
-    """The JSON object in the bytes; one with a key twice is not one.
+    """Return the JSON object in the bytes; refuse one that has a key twice.
 
     Raises:
-        Damaged: there is none.
+        DamagedDocument: the bytes hold no such object.
     """
     try:
-        found: object = json.loads(
+        value: object = json.loads(
             body.decode(), object_pairs_hook=_reject_duplicate_keys, parse_constant=_reject_constant
         )
     except (ValueError, RecursionError) as error:
-        what = "is empty" if not body.strip() else f"is no JSON of ours ({error})"
-        raise DamagedDocument(f"{location} {what}", hint=hint_for_key(location)) from error
-    if not isinstance(found, dict):
-        raise DamagedDocument(f"{location} is no JSON object", hint=hint_for_key(location))
-    return cast("dict[str, Any]", found)
+        problem = "is empty" if not body.strip() else f"is not valid JSON ({error})"
+        raise _damaged(location, f"{location} {problem}") from error
+    if not isinstance(value, dict):
+        raise _damaged(location, f"{location} is no JSON object")
+    return cast("dict[str, Any]", value)
 
 
 def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key stands twice")
-    return found
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise ValueError("it has a key twice")
+    return fields
 
 
 def _reject_constant(text: str) -> NoReturn:
@@ -150,10 +154,10 @@ def _reject_constant(text: str) -> NoReturn:
 
 
 class FieldReader:
-    """Typed reading of an unsealed object: a field that is absent or of another type is damage.
+    """Typed reader of a decoded object; an absent field or a wrong type is damage.
 
-    `known()` at the end refuses what nobody asked for, so that a field which
-    means something to another version is never dropped in silence.
+    As a context manager it refuses fields that were not read, so that a field
+    with a meaning to another version is never dropped in silence.
     """
 
     __slots__ = ("_location", "_unread")
@@ -162,15 +166,22 @@ class FieldReader:
         self._unread = dict(fields)
         self._location = location
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.require_all_read()
+
     def text(self, name: str) -> str:
         return self._read(name, str)
 
     def number(self, name: str) -> int:
-        """A count, a sequence number or a generation: never negative."""
-        found = self._read(name, int)
-        if found < 0:
-            raise DamagedDocument(f"{self._location}: {name} is {found}", hint=hint_for_key(self._location))
-        return found
+        """Return a count, a sequence number or a generation; these are never negative."""
+        number = self._read(name, int)
+        if number < 0:
+            raise self._damaged(f": {name} is {number}")
+        return number
 
     def flag(self, name: str) -> bool:
         return self._read(name, bool)
@@ -179,13 +190,11 @@ class FieldReader:
         return cast("list[Any]", self._read(name, list))
 
     def texts(self, name: str) -> tuple[str, ...]:
-        found = self.items(name)
-        for item in found:
+        items = self.items(name)
+        for item in items:
             if not isinstance(item, str):
-                raise DamagedDocument(
-                    f"{self._location}: {name} holds {str(item)[:60]!r}, not text", hint=hint_for_key(self._location)
-                )
-        return tuple(found)
+                raise self._damaged(f": {name} holds {str(item)[:60]!r}, not text")
+        return tuple(items)
 
     def mapping(self, name: str) -> dict[str, Any]:
         return cast("dict[str, Any]", self._read(name, dict))
@@ -197,48 +206,56 @@ class FieldReader:
         return cast("dict[str, Any] | None", self._read_optional(name, dict))
 
     def ignore(self, names: Iterable[str]) -> None:
-        """Pass over fields that only repeat others."""
+        """Skip fields that only repeat others."""
         for name in names:
             self._unread.pop(name, None)
 
     def require_all_read(self) -> None:
-        """Refuse fields that nobody read.
+        """Refuse fields that were not read.
 
         Raises:
-            Damaged: there are some.
+            DamagedDocument: there are some.
         """
-        left = sorted(self._unread.keys() - {"format", "format_version"})
-        if left:
-            raise DamagedDocument(
-                f"{self._location} has fields that are not known: {', '.join(left)}", hint="Upgrade syncd."
-            )
+        unknown = sorted(self._unread.keys() - {"format", "format_version"})
+        if unknown:
+            raise DamagedDocument(f"{self._location} has unknown fields: {', '.join(unknown)}", hint="Upgrade syncd.")
 
     def _read(self, name: str, kind: type[T]) -> T:
-        found = self._read_optional(name, kind)
-        if found is None:
-            raise DamagedDocument(f"{self._location}: {name} is null", hint=hint_for_key(self._location))
-        return found
+        value = self._read_optional(name, kind)
+        if value is None:
+            raise self._damaged(f": {name} is null")
+        return value
 
     def _read_optional(self, name: str, kind: type[T]) -> T | None:
         if name not in self._unread:
-            raise DamagedDocument(f"{self._location} lacks {name}", hint=hint_for_key(self._location))
-        found = self._unread.pop(name)
-        if found is not None and type(found) is not kind:
-            raise DamagedDocument(
-                f"{self._location}: {name} is {str(found)[:60]!r}, not {kind.__name__}",
-                hint=hint_for_key(self._location),
-            )
-        return found
+            raise self._damaged(f" lacks {name}")
+        value = self._unread.pop(name)
+        if value is not None and type(value) is not kind:
+            raise self._damaged(f": {name} is {str(value)[:60]!r}, not {kind.__name__}")
+        return value
+
+    def _damaged(self, problem: str) -> DamagedDocument:
+        return _damaged(self._location, self._location + problem)
 
 
 @contextmanager
 def raise_as_damaged(location: str) -> Generator[None]:
-    """Turn what a value says of a wrong content into damage of the document that held it."""
+    """Turn the error of a value that refuses its content into damage of the document that held it."""
     try:
         yield
     except StateUnreadable:
         raise
     except (Misuse, DataInDoubt, ValueError) as error:
-        raise DamagedDocument(
-            f"{location} holds a value that cannot be: {error}", hint=hint_for_key(location)
-        ) from error
+        raise _damaged(location, f"{location} holds an invalid value: {error}") from error
+
+
+@contextmanager
+def read_document(body: bytes, form: str, version: int, *, location: str) -> Generator[FieldReader]:
+    """Give a reader of a document's content; at the end, refuse fields that were not read.
+
+    Raises:
+        StateUnreadable: it is no such document, or holds invalid values; `location` says where.
+    """
+    fields = decode(body, form, version, location=location)
+    with raise_as_damaged(location), FieldReader(fields, location=location) as reader:
+        yield reader

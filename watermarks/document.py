@@ -1,6 +1,6 @@
-"""The watermark: the document that says where one stream stands, in both its halves."""
+"""Watermark: the document with the extracted and the loaded mark of one stream."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -30,25 +30,28 @@ from watermarks.progress import (
     RunStrategy,
     SkippedBatches,
 )
-from watermarks.upgrade import upgrade_fields
 
 WATERMARK_FORMAT_NAME: Final = "watermarks/watermark"
 FORMAT_VERSION: Final = 1
 
+UPGRADE_STEPS: Final[Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]]] = {}
+"""Upgrade from version N to N + 1; version 1 is the first. Documents of other tools are no older versions:
+`legacy` reads those, for an import only, so that a damaged current document never passes for an old one."""
+
 
 class InconsistentMarks(DataInDoubt):
-    """More is loaded than was ever extracted."""
+    """A loaded mark beyond the extracted one, or marks that cannot belong together."""
 
 
 class Stage(StrEnum):
-    """One of the two steps of a stream."""
+    """One of the two stages of a stream."""
 
     EXTRACT = "extract"
     LOAD = "load"
 
 
 class StageStatus(StrEnum):
-    """How a stage stands, in the words that users of the earlier tool know."""
+    """Status of a stage, in the words of the earlier tool."""
 
     PENDING = "pending"
     IN_PROGRESS = "in_progress"
@@ -58,7 +61,7 @@ class StageStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureRecord:
-    """Why a stage does not go on, how often it was tried, and when it will be again."""
+    """Failure of a stage: the reason, the number of attempts, and the time of the next one."""
 
     message: str
     attempt: int
@@ -66,51 +69,40 @@ class FailureRecord:
     retry_at: datetime | None
 
 
-NOTHING_LOADED_YET: Final = LoadProgress()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watermark:
-    """Where one stream stands. The document of a further target has no extracted half."""
+    """Both marks of one stream. The document of a further target has no extract progress."""
 
     stream: StreamName
     revision: int = 0
     extract_progress: ExtractProgress | None
-    load_progress: LoadProgress = NOTHING_LOADED_YET
+    load_progress: LoadProgress = field(default_factory=LoadProgress)
     epochs: Mapping[Stage, int] = field(default_factory=dict[Stage, int])
     failures: Mapping[Stage, FailureRecord] = field(default_factory=dict[Stage, FailureRecord])
     last_manual_revision: int = 0
-    """The revision of the last change by a person: what `undo` takes back."""
+    """Revision of the last change by a person, which `undo` takes back."""
     created_at: datetime
     updated_at: datetime
 
     def __post_init__(self) -> None:
-        if bool(self.stream.target) is not (self.extract_progress is None):
+        extract, load = self.extract_progress, self.load_progress
+        last = load.last_batch
+        if bool(self.stream.target) is not (extract is None):
             raise InconsistentMarks(
-                f"{self.stream}: the document of the default target, and no other, has an extracted half"
+                f"{self.stream}: only the document of the default target has extract progress, and it must have it"
             )
-        last = self.load_progress.last_batch
-        if (
-            self.extract_progress
-            and len(self.extract_progress.closed_generations) != self.extract_progress.generation - 1
-        ):
+        if extract and len(extract.closed_generations) != extract.generation - 1:
             raise InconsistentMarks(
-                f"{self.stream}: generation {self.extract_progress.generation} follows others that are not closed"
+                f"{self.stream}: generation {extract.generation} follows generations that are not closed"
             )
-        if self.load_progress.base > last:
-            raise InconsistentMarks(
-                f"{self.stream}: batch {last} is loaded, what is loaded begins at {self.load_progress.base}"
-            )
-        if self.extract_progress and (
-            last > self.extract_progress.last_batch or last.seq > self.extract_progress.last_seq_of(last.generation)
-        ):
-            raise InconsistentMarks(
-                f"{self.stream}: batch {last} is loaded, the chain ends at {self.extract_progress.last_batch}"
-            )
+        if load.base > last:
+            raise InconsistentMarks(f"{self.stream}: batch {last} is loaded, but loading began at {load.base}")
+        if extract and (last > extract.last_batch or last.seq > extract.last_seq_of(last.generation)):
+            raise InconsistentMarks(f"{self.stream}: batch {last} is loaded, the chain ends at {extract.last_batch}")
 
     @classmethod
     def new(cls, stream: StreamName, *, created_at: datetime) -> Self:
-        """The watermark of a stream that has never run."""
+        """Make the watermark of a stream that has never run."""
         extracted = None if stream.target else ExtractProgress()
         return cls(stream=stream, extract_progress=extracted, created_at=created_at, updated_at=created_at)
 
@@ -120,17 +112,17 @@ class Watermark:
 
     @property
     def required_extract_progress(self) -> ExtractProgress:
-        """The extracted half, where it must be.
+        """Extract progress of a default target.
 
         Raises:
-            MarksCrossed: this is the document of a further target.
+            InconsistentMarks: this is the document of a further target.
         """
         if self.extract_progress is None:
             raise InconsistentMarks(f"{self.stream} is a further target: its chain is {self.stream.default_stream}'s")
         return self.extract_progress
 
     def with_revision(self, revision: int, *, updated_at: datetime) -> Self:
-        """This content as a revision of the document."""
+        """Return this content as a revision of the document."""
         return replace(self, revision=revision, updated_at=updated_at)
 
     def with_link(self, link: BatchLink, *, run: Run, now: datetime) -> Self:
@@ -150,11 +142,11 @@ class Watermark:
         )
 
     def with_epoch(self, stage: Stage, epoch: int) -> Self:
-        """Note that a process took the stage over."""
+        """Record that a process took the stage over."""
         return replace(self, epochs=MappingProxyType({**self.epochs, stage: epoch}))
 
     def with_failure(self, stage: Stage, failure: FailureRecord) -> Self:
-        """Note that a stage failed. No position moves."""
+        """Record that a stage failed. No mark moves."""
         kept = replace(failure, message=to_printable(failure.message))
         return replace(self, failures=MappingProxyType({**self.failures, stage: kept}))
 
@@ -164,23 +156,23 @@ class Watermark:
         return self._load_status() if stage is Stage.LOAD else self._extract_status()
 
     def _extract_status(self) -> StageStatus:
-        half = self.extract_progress
-        if half is None or half.counts.batches == 0 or (half.seq == 0 and half.strategy is RunStrategy.MANUAL):
+        extract = self.extract_progress
+        if extract is None or extract.counts.batches == 0:
             return StageStatus.PENDING
-        return StageStatus.IN_PROGRESS if half.snapshot and not half.snapshot.done else StageStatus.SUCCESS
+        if extract.seq == 0 and extract.strategy is RunStrategy.MANUAL:
+            return StageStatus.PENDING
+        return StageStatus.IN_PROGRESS if extract.snapshot and not extract.snapshot.done else StageStatus.SUCCESS
 
     def _load_status(self) -> StageStatus:
-        if self.load_progress.loaded_at is None or self.load_progress.last_batch == self.load_progress.base:
+        load = self.load_progress
+        if load.loaded_at is None or load.last_batch == load.base:
             return StageStatus.PENDING
-        behind = (
-            self.extract_progress is not None
-            and next(self.extract_progress.batch_ids(after=self.load_progress.last_batch), None) is not None
-        )
-        return StageStatus.IN_PROGRESS if behind else StageStatus.SUCCESS
+        pending = self.extract_progress.batch_ids(after=load.last_batch) if self.extract_progress else iter(())
+        return StageStatus.SUCCESS if next(pending, None) is None else StageStatus.IN_PROGRESS
 
     @property
     def last_error(self) -> str | None:
-        """The newest failure that still stands."""
+        """Message of the newest failure that was not resolved."""
         newest = max(self.failures.values(), key=lambda failure: failure.failed_at, default=None)
         return newest.message if newest else None
 
@@ -188,7 +180,7 @@ class Watermark:
         return encode(WATERMARK_FORMAT_NAME, FORMAT_VERSION, self.to_fields())
 
     def to_fields(self) -> dict[str, Any]:
-        """The content in the document's own words."""
+        """Return the content under the names of the document."""
         return {
             "stream": self.stream.stem,
             "revision": self.revision,
@@ -203,39 +195,31 @@ class Watermark:
         }
 
     def _derived_fields(self) -> dict[str, Any]:
-        """What readers of the earlier tool look for, and what says nothing new: never read back."""
-        half = self.extract_progress
-        tally = half.counts if half else self.load_progress.counts
+        """Return fields for readers of the earlier tool. They repeat others, and are never read back."""
+        extract, load = self.extract_progress, self.load_progress
+        counts = extract.counts if extract else load.counts
+        milliseconds = counts.milliseconds + (load.counts.milliseconds if extract else 0)
         return {
-            "table_name": self.stream.table_name,
-            "mysql_status": self.stage_status(Stage.EXTRACT) if half else None,
+            "table_name": f"{self.stream.database}.{self.stream.table}",
+            "mysql_status": self.stage_status(Stage.EXTRACT) if extract else None,
             "redshift_status": self.stage_status(Stage.LOAD),
             "last_error": self.last_error,
             "metadata": {
-                "manual_watermark": half is not None and half.strategy is RunStrategy.MANUAL,
-                "total_processing_time_seconds": (
-                    tally.milliseconds + (self.load_progress.counts.milliseconds if half else 0)
-                )
-                / 1000,
-                "average_batch_size": tally.rows // tally.batches if tally.batches else 0,
+                "manual_watermark": extract is not None and extract.strategy is RunStrategy.MANUAL,
+                "total_processing_time_seconds": milliseconds / 1000,
+                "average_batch_size": counts.rows // counts.batches if counts.batches else 0,
             },
         }
 
     @classmethod
     def from_bytes(cls, body: bytes, *, location: str, stem: str) -> Self:
-        """The watermark in the bytes of a current document.
+        """Decode the watermark of a current document.
 
         Raises:
-            StateUnreadable: there is none, it is another stream's, or of an older tool (`legacy` reads those).
+            StateUnreadable: it is no watermark, another stream's, or of an older tool (`legacy` reads those).
         """
         fields = upgrade_fields(decode(body, WATERMARK_FORMAT_NAME, FORMAT_VERSION, location=location))
-        return cls.from_fields(fields, location=location, stem=stem)
-
-    @classmethod
-    def from_fields(cls, fields: Mapping[str, Any], *, location: str, stem: str) -> Self:
-        """The watermark with this content."""
-        read = FieldReader(fields, location=location)
-        with raise_as_damaged(location):
+        with raise_as_damaged(location), FieldReader(fields, location=location) as read:
             stream = StreamName.from_stem(read.text("stream"))
             if stream.stem != stem:
                 raise ForeignDocument(
@@ -252,9 +236,15 @@ class Watermark:
                 extract_progress=None if stream.target else _extract_progress_from_fields(read),
                 load_progress=_load_progress_from_fields(read),
             )
-        read.ignore(watermark._derived_fields())
-        read.require_all_read()
+            read.ignore(watermark._derived_fields())
         return watermark
+
+
+def upgrade_fields(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the content under the names of the current version."""
+    while step := UPGRADE_STEPS.get(fields["format_version"]):
+        fields = step(fields) | {"format_version": fields["format_version"] + 1}
+    return fields
 
 
 def _without_stage(failures: Mapping[Stage, FailureRecord], stage: Stage) -> Mapping[Stage, FailureRecord]:
@@ -270,7 +260,7 @@ def _parse_optional_instant(text: str | None) -> datetime | None:
 
 
 def _cursor_to_fields(cursor: Cursor, side: str) -> dict[str, Any]:
-    """A cursor as time and key apart, for that is how people read it: the time first where it is one."""
+    """Return a cursor as time and key, as people read it; the time is null if the order column holds none."""
     values = cursor.values
     timed = bool(values) and values[0].kind in {ValueKind.INSTANT, ValueKind.WALL}
     return {
@@ -368,7 +358,7 @@ def _load_progress_to_fields(progress: LoadProgress) -> dict[str, Any]:
         **_cursor_to_fields(progress.cursor, "redshift"),
         "skipped_batches": [[str(span.after), str(span.up_to)] for span in progress.skipped_batches],
         "last_redshift_load_time": _format_optional_instant(progress.loaded_at),
-        "processed_s3_files": [],  # in order, so whatever is landed is folded
+        "processed_s3_files": [],  # batches load in order, so all files are folded
         "processed_s3_files_folded": {"through": str(progress.last_batch), "files": progress.file_count},
         **_counts_to_fields(progress.counts, *_REDSHIFT),
     }
@@ -376,11 +366,10 @@ def _load_progress_to_fields(progress: LoadProgress) -> dict[str, Any]:
 
 def _load_progress_from_fields(reader: FieldReader) -> LoadProgress:
     last = BatchId(reader.number("loaded_generation"), reader.number("loaded_seq"))
-    fold = FieldReader(reader.mapping("processed_s3_files_folded"), location="processed_s3_files_folded")
-    files = fold.number("files")
-    if fold.text("through") != str(last) or reader.items("processed_s3_files"):
-        raise DamagedDocument("processed_s3_files does not end where the loaded mark stands", hint=REBUILD_HINT)
-    fold.require_all_read()
+    with FieldReader(reader.mapping("processed_s3_files_folded"), location="processed_s3_files_folded") as fold:
+        file_count, through = fold.number("files"), fold.text("through")
+    if through != str(last) or reader.items("processed_s3_files"):
+        raise DamagedDocument("processed_s3_files does not end at the loaded mark", hint=REBUILD_HINT)
     return LoadProgress(
         load_generation=reader.number("load_generation"),
         base=BatchId.from_text(reader.text("load_base")),
@@ -389,12 +378,12 @@ def _load_progress_from_fields(reader: FieldReader) -> LoadProgress:
         cursor=_cursor_from_fields(reader, "redshift"),
         skipped_batches=tuple(_skipped_batches_from_json(span) for span in reader.items("skipped_batches")),
         loaded_at=_parse_optional_instant(reader.optional_text("last_redshift_load_time")),
-        file_count=files,
+        file_count=file_count,
         counts=_counts_from_fields(reader, *_REDSHIFT),
     )
 
 
-def _earlier_loads_from_json(span: Any) -> EarlierLoads:  # noqa: ANN401  # whatever JSON gave
+def _earlier_loads_from_json(span: Any) -> EarlierLoads:  # noqa: ANN401  # any JSON value
     match span:
         case [int(generation), str(after), str(upto)] if type(generation) is int:
             return EarlierLoads(
@@ -404,7 +393,7 @@ def _earlier_loads_from_json(span: Any) -> EarlierLoads:  # noqa: ANN401  # what
             raise DamagedDocument(f"earlier_landings holds {str(span)[:60]!r}", hint=REBUILD_HINT)
 
 
-def _skipped_batches_from_json(span: Any) -> SkippedBatches:  # noqa: ANN401  # whatever JSON gave
+def _skipped_batches_from_json(span: Any) -> SkippedBatches:  # noqa: ANN401  # any JSON value
     match span:
         case [str(after), str(upto)]:
             return SkippedBatches(after=BatchId.from_text(after), up_to=BatchId.from_text(upto))
@@ -425,14 +414,13 @@ def _failures_from_fields(fields: Mapping[str, Any], *, location: str) -> Mappin
     failures: dict[Stage, FailureRecord] = {}
     by_stage = FieldReader(fields, location=location)
     for stage in fields:
-        read = FieldReader(by_stage.mapping(stage), location=location)
-        failures[Stage(stage)] = FailureRecord(
-            message=read.text("message"),
-            attempt=read.number("attempt"),
-            failed_at=parse_instant(read.text("at")),
-            retry_at=_parse_optional_instant(read.optional_text("next_try")),
-        )
-        read.require_all_read()
+        with FieldReader(by_stage.mapping(stage), location=location) as read:
+            failures[Stage(stage)] = FailureRecord(
+                message=read.text("message"),
+                attempt=read.number("attempt"),
+                failed_at=parse_instant(read.text("at")),
+                retry_at=_parse_optional_instant(read.optional_text("next_try")),
+            )
     return MappingProxyType(failures)
 
 

@@ -1,10 +1,10 @@
-"""The system-wide default: the instant from which streams start that were told no other."""
+"""System-wide default: the instant from which streams without one of their own start."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Self
 
-from watermarks.codec import FieldReader, ForeignDocument, decode, encode, raise_as_damaged
+from watermarks.codec import ForeignDocument, encode, read_document
 from watermarks.cursor import format_instant, parse_instant
 from watermarks.names import SYSTEM_STEM
 
@@ -14,7 +14,7 @@ FORMAT_VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemDefault:
-    """One document for the whole lake; it moves no stream that has begun."""
+    """The one document of this kind in a lake. It does not move a stream that has begun."""
 
     revision: int = 0
     start: datetime | None
@@ -26,14 +26,14 @@ class SystemDefault:
         return SYSTEM_STEM
 
     def with_revision(self, revision: int, *, updated_at: datetime) -> Self:
-        """This content as a revision of the document."""
+        """Return this content as a revision of the document."""
         return replace(self, revision=revision, updated_at=updated_at)
 
     def to_bytes(self) -> bytes:
         return encode(SYSTEM_DEFAULT_FORMAT_NAME, FORMAT_VERSION, self.to_fields())
 
     def to_fields(self) -> dict[str, Any]:
-        """The content in the document's own words."""
+        """Return the content under the names of the document."""
         return {
             "revision": self.revision,
             "last_run_timestamp": format_instant(self.start) if self.start else None,
@@ -43,23 +43,18 @@ class SystemDefault:
 
     @classmethod
     def from_bytes(cls, body: bytes, *, location: str, stem: str) -> Self:
-        """The default in the bytes.
+        """Decode the default.
 
         Raises:
-            StateUnreadable: there is none.
+            StateUnreadable: it is no such document.
         """
         if stem != SYSTEM_STEM:
             raise ForeignDocument(f"{location} cannot be the system-wide default")
-        read = FieldReader(
-            decode(body, SYSTEM_DEFAULT_FORMAT_NAME, FORMAT_VERSION, location=location), location=location
-        )
-        with raise_as_damaged(location):
+        with read_document(body, SYSTEM_DEFAULT_FORMAT_NAME, FORMAT_VERSION, location=location) as read:
             start = read.optional_text("last_run_timestamp")
-            default = cls(
+            return cls(
                 revision=read.number("revision"),
                 start=parse_instant(start) if start else None,
                 created_at=parse_instant(read.text("created_at")),
                 updated_at=parse_instant(read.text("updated_at")),
             )
-        read.require_all_read()
-        return default

@@ -2,9 +2,8 @@ from typing import Any
 
 import pytest
 
-from watermarks import upgrade
-from watermarks.document import FORMAT_VERSION
-from watermarks.upgrade import upgrade_fields
+from watermarks import document
+from watermarks.document import FORMAT_VERSION, upgrade_fields
 
 
 def rename_job(fields: dict[str, Any]) -> dict[str, Any]:
@@ -17,7 +16,7 @@ def add_zone(fields: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture
 def two_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upgrade, "UPGRADE_STEPS", {1: rename_job, 2: add_zone})
+    monkeypatch.setattr(document, "UPGRADE_STEPS", {1: rename_job, 2: add_zone})
 
 
 def test_a_current_document_is_left_as_it_is() -> None:
@@ -28,7 +27,7 @@ def test_a_current_document_is_left_as_it_is() -> None:
 
 def test_every_older_version_has_a_step_and_no_step_leads_beyond_the_current_one() -> None:
     """Forgotten, it would leave documents that no version can read."""
-    assert set(upgrade.UPGRADE_STEPS) == set(range(1, FORMAT_VERSION))
+    assert set(document.UPGRADE_STEPS) == set(range(1, FORMAT_VERSION))
 
 
 @pytest.mark.usefixtures("two_steps")
