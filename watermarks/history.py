@@ -1,9 +1,9 @@
-"""History: every change of a document is an entry first; the document is the newest entry's cache.
+"""History: every change of a document is an entry first; the document is a cache of the newest entry.
 
-An entry is created at its revision's key if nothing stands there. That is the
-commit point: two writers cannot both own a revision, and whoever finds the
-next entry already there rolls the document forward before anything else. So a
-crash between entry and document is seen by nobody who matters.
+An entry is created at the key of its revision if no entry exists there. That is
+the commit point: two writers cannot both own a revision. A writer that finds the
+next entry already there rolls the document forward first, so a crash between
+entry and document has no effect.
 """
 
 import re
@@ -18,12 +18,10 @@ from watermarks.clock import Clock, SystemClock
 from watermarks.codec import (
     REBUILD_HINT,
     DamagedDocument,
-    FieldReader,
     ForeignDocument,
-    decode,
     encode,
     parse_json_object,
-    raise_as_damaged,
+    read_document,
     to_printable,
 )
 from watermarks.cursor import format_instant, parse_instant
@@ -34,25 +32,26 @@ from watermarks.store import PutResult, Revision, Store, put_once
 HISTORY_ENTRY_FORMAT_NAME: Final = "watermarks/entry"
 FORMAT_VERSION: Final = 1
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,17}")
-RESTORE_HISTORY_HINT: Final = "Restore history/ from the bucket's versions; never begin anew over traces."
+RESTORE_HISTORY_HINT: Final = "Restore history/ from the bucket's versions; do not start over while traces exist."
+AUDIT_HINT: Final = "Audit the history: syncd audit"
 MAX_COMMIT_ATTEMPTS: Final = 50
-"""How often a change starts over because others were first; far more than any real crowd needs."""
+"""Limit for retries of a change because other writers came first; far more than any real load needs."""
 
 
 class StateMissing(StateUnreadable):
-    """A document is gone although it was there: never a reason to begin anew."""
+    """A document that existed is missing. This is never a reason to start from zero."""
 
 
 class TooMuchContention(Stale):
-    """Others changed the document again and again meanwhile."""
+    """Other writers changed the document during every attempt."""
 
 
 class Fenced(NotOwner):
-    """Another process has taken the stage over since."""
+    """Another process has taken the stage over."""
 
 
 class ChangeKind(StrEnum):
-    """What an entry did."""
+    """Kind of a change."""
 
     TAKE = "take"
     EXTRACT = "extract"
@@ -69,11 +68,11 @@ class ChangeKind(StrEnum):
 MANUAL_CHANGES: Final = frozenset(
     {ChangeKind.SET, ChangeKind.RESET, ChangeKind.SKIP, ChangeKind.UNDO, ChangeKind.IMPORT}
 )
-"""Changes that only a person makes, with a reason, and can take back."""
+"""Changes that only a person makes, with a reason, and that undo takes back."""
 
 
 class Document(Protocol):
-    """What a journal keeps: a value with a revision that can be written and read."""
+    """Value with a revision that a journal reads and writes."""
 
     @property
     def revision(self) -> int: ...
@@ -90,7 +89,7 @@ D = TypeVar("D", bound=Document)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeNote:
-    """Who changes a document, what for and why; of a stage also with which epoch."""
+    """Author, kind and reason of a change; for a change by a stage also its epoch."""
 
     change: ChangeKind
     author: str
@@ -98,12 +97,12 @@ class ChangeNote:
     stage: str | None = None
     epoch: int = 0
     evidence: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What an import was made from, word by word."""
+    """Source of an import, verbatim."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryEntry:
-    """One change of one document, for ever."""
+    """One change of one document; it is never changed."""
 
     document: str
     revision: int
@@ -111,9 +110,9 @@ class HistoryEntry:
     recorded_at: datetime
     note: ChangeNote
     before: Mapping[str, Any]
-    """Revision and digest of what was changed."""
+    """Revision and digest of the document before the change."""
     after: Mapping[str, Any]
-    """The whole document as it became: from here it is rebuilt."""
+    """The whole document after the change; a rebuild reads it."""
 
     def to_bytes(self) -> bytes:
         return encode(HISTORY_ENTRY_FORMAT_NAME, FORMAT_VERSION, {
@@ -133,20 +132,18 @@ class HistoryEntry:
 
     @classmethod
     def from_bytes(cls, body: bytes, *, location: str, stem: str, revision: int) -> Self:
-        """The entry in the bytes.
+        """Decode an entry.
 
         Raises:
-            StateUnreadable: there is none, or it is another document's or revision's.
+            StateUnreadable: it is no entry, or another document's or revision's.
         """
-        read = FieldReader(
-            decode(body, HISTORY_ENTRY_FORMAT_NAME, FORMAT_VERSION, location=location), location=location
-        )
-        if (found := (read.text("document"), read.number("revision"))) != (stem, revision):
-            raise ForeignDocument(
-                f"{location} is entry {found[1]} of {found[0]}", hint="Was it copied or moved by hand?"
-            )
-        with raise_as_damaged(location):
-            entry = cls(
+        with read_document(body, HISTORY_ENTRY_FORMAT_NAME, FORMAT_VERSION, location=location) as read:
+            document, number = read.text("document"), read.number("revision")
+            if (document, number) != (stem, revision):
+                raise ForeignDocument(
+                    f"{location} is entry {number} of {document}", hint="Was it copied or moved by hand?"
+                )
+            return cls(
                 document=stem,
                 revision=revision,
                 nonce=read.text("nonce"),
@@ -162,23 +159,19 @@ class HistoryEntry:
                 before=read.mapping("from"),
                 after=read.mapping("to"),
             )
-        read.require_all_read()
-        return entry
 
     def document_bytes(self) -> bytes:
-        """The document of this revision, byte for byte as its writer would have written it."""
+        """Return the document of this revision, byte for byte as its writer would have written it."""
         fields = {name: value for name, value in self.after.items() if name != "digest"}
         form, version = fields.pop("format", None), fields.pop("format_version", None)
         if not isinstance(form, str) or not isinstance(version, int):
-            raise DamagedDocument(
-                f"entry {self.revision} of {self.document} holds no document", hint="Audit the history: syncd audit"
-            )
+            raise DamagedDocument(f"entry {self.revision} of {self.document} holds no document", hint=AUDIT_HINT)
         return encode(form, version, fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentVersion(Generic[D]):
-    """A document as it stood, and under which revision of the store."""
+    """A document as it was read, with its revision in the store."""
 
     state: D
     body: bytes
@@ -187,7 +180,7 @@ class DocumentVersion(Generic[D]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitAttempt:
-    """A change of which nobody knows whether it happened: by this it is recognised."""
+    """Identity of a change with an unknown outcome, by which a retry recognises its own entry."""
 
     revision: int
     nonce: str
@@ -198,7 +191,7 @@ def new_nonce() -> str:
 
 
 class Journal(Generic[D]):
-    """Reads and changes the documents of one type, entry first."""
+    """Reader and writer of the documents of one type; it writes the entry before the document."""
 
     def __init__(
         self,
@@ -214,36 +207,36 @@ class Journal(Generic[D]):
         self._document_type = document_type
 
     def read(self, stem: str) -> D | None:
-        """The document as it stands; it may lag behind its newest entry. None only for one that never was.
+        """Return the document; it may lag behind its newest entry. None only for one that never existed.
 
         Raises:
-            StateUnreadable: it is there and cannot be trusted, or was there and is gone.
+            StateUnreadable: it cannot be trusted, or existed and is missing.
         """
         seen = self.read_version(stem)
         return seen.state if seen else None
 
     def read_newest(self, stem: str) -> D | None:
-        """The document as its newest entry has it; writes nothing."""
+        """Return the document as of its newest entry; write nothing."""
         state = self.read(stem)
         while entry := self.read_entry(stem, (state.revision if state else 0) + 1):
             state = self._parse_state(entry)
         return state
 
     def read_entry(self, stem: str, revision: int) -> HistoryEntry | None:
-        """One entry; None where there is none.
+        """Return one entry, or None.
 
         Raises:
-            StateUnreadable: it is there and cannot be trusted.
+            StateUnreadable: it exists and cannot be trusted.
         """
         key = history_key(stem, revision)
         stored = self.store.read(key)
         return HistoryEntry.from_bytes(stored.body, location=key, stem=stem, revision=revision) if stored else None
 
     def read_entries(self, stem: str, *, newest_revision: int) -> Iterator[HistoryEntry]:
-        """The entries from a revision back to the first.
+        """Yield the entries from a revision back to the first.
 
         Raises:
-            StateMissing: one of them is gone.
+            StateMissing: one of them is missing.
         """
         for revision in range(newest_revision, 0, -1):
             yield self._require_entry(stem, revision)
@@ -257,20 +250,18 @@ class Journal(Generic[D]):
         retry_of: CommitAttempt | None = None,
         last_seen: DocumentVersion[D] | None = None,
     ) -> D | None:
-        """Change a document: the entry first, then the document. Three requests when nobody is in the way.
+        """Change a document: write the entry, then the document. It takes three requests without contention.
 
-        `change` gets the state as it is and gives the state as it should be,
-        or None where nothing is to be done; it may be called again, for
-        another state, when others come first. The state that holds is returned.
-        `since` is what the caller has just seen of the document, and spares one request;
-        where it is not the newest any more, it counts for nothing.
+        `update` receives the state and returns the wanted state, or None if nothing is to be done. It is called
+        again, with another state, when other writers come first. The state that holds at the end is returned.
+        `last_seen` is the document as the caller has just read it, and saves one request; it is ignored
+        where it is not the newest.
 
         Raises:
             StateUnreadable: the document cannot be trusted; nothing was changed.
-            OutcomeUnknown: the entry was sent and no answer came. Its `attempt`
-                among the facts is what to give as `again`: then an entry that
-                got through after all is found, and not made twice.
-            Contended: others were always first.
+            OutcomeUnknown: the entry was sent and no answer came. Pass `attempt` of its facts as `retry_of`
+                in the next try: an entry that was written after all is then found and not made twice.
+            TooMuchContention: other writers came first each time.
         """
         nonce = retry_of.nonce if retry_of else self.make_nonce()
         if retry_of and self._is_own_entry(stem, retry_of.revision, nonce):
@@ -280,22 +271,24 @@ class Journal(Generic[D]):
             try:
                 wanted = update(seen.state if seen else None)
             except HintedError:
-                # Only the newest state may refuse: a document that lags behind its entries knows too little.
+                # Only the newest state may refuse; a document that lags behind its entries may refuse wrongly.
                 if not self._roll_forward_if_behind(stem, seen):
                     raise
                 continue
             if wanted is None:
                 return seen.state if seen else None
             entry = self._make_entry(wanted, seen, note, nonce)
-            kept = self._write_entry(entry)
-            if kept.is_ours:
+            put = self._write_entry(entry)
+            if put.is_ours:
                 self._write_document(seen, entry)
                 return self._parse_state(entry)
-            self._roll_forward(stem, seen, entry.revision, kept.body)
+            at = history_key(stem, entry.revision)
+            self._roll_forward(seen, HistoryEntry.from_bytes(put.body, location=at, stem=stem, revision=entry.revision))
             if retry_of and self._is_own_entry(stem, entry.revision, nonce):
                 return self.read_newest(stem)
         raise TooMuchContention(
-            f"{stem}: others changed it {MAX_COMMIT_ATTEMPTS} times meanwhile", hint="Try again in a moment."
+            f"{stem}: other writers changed it during each of {MAX_COMMIT_ATTEMPTS} attempts",
+            hint="Try again in a moment.",
         )
 
     def _write_entry(self, entry: HistoryEntry) -> PutResult:
@@ -306,53 +299,52 @@ class Journal(Generic[D]):
             raise OutcomeUnknown(error.message, hint=error.hint, attempt=attempt) from error
 
     def _is_own_entry(self, stem: str, revision: int, nonce: str) -> bool:
-        """Whether an entry of ours stands there."""
         entry = self.read_entry(stem, revision)
         return entry is not None and entry.nonce == nonce
 
     def rebuild(self, stem: str) -> D:
-        """Write the document anew from its history alone, whatever stands in its place.
+        """Rewrite the document from its history alone, whatever the document holds.
 
         Raises:
-            StateMissing: there is no history.
+            StateMissing: there is no history, or it ends before the document.
         """
         key = document_key(stem)
-        there = self.store.read(key)  # first: what is written meanwhile makes the replacement fail, and is not undone
+        stored = self.store.read(key)  # read first: a concurrent write then makes the replacement fail and is kept
         newest = self.last_revision(stem)
         if newest == 0:
-            raise StateMissing(f"{stem} has no history", hint="Nothing can be rebuilt from nothing.")
+            raise StateMissing(f"{stem} has no history", hint="Without history nothing can be rebuilt.")
         entry = self._require_entry(stem, newest)
         state, body = self._parse_state(entry), entry.document_bytes()
-        if there is None:
+        if stored is None:
             put_once(self.store, key, body)
-        elif there.body != body:
-            self._require_not_newer(stem, there.body, newest)
-            self.store.replace(key, body, expected=there.revision)
+        elif stored.body != body:
+            self._require_not_newer(stem, stored.body, newest)
+            self.store.replace(key, body, expected=stored.revision)
         return state
 
     def _require_not_newer(self, stem: str, body: bytes, newest: int) -> None:
         key = document_key(stem)
         try:
-            found = self._document_type.from_bytes(body, location=key, stem=stem).revision
+            revision = self._document_type.from_bytes(body, location=key, stem=stem).revision
         except StateUnreadable:
             return
-        if found > newest:
+        if revision > newest:
             raise StateMissing(
-                f"{key} is whole at revision {found}, its history ends at {newest}",
+                f"{key} is at revision {revision}, its history ends at {newest}",
                 hint="Restore history/ from the bucket's versions.",
             )
 
     def last_revision(self, stem: str) -> int:
-        """The number of the newest entry, whatever is missing before it; 0 when there is none. It lists."""
+        """Return the number of the newest entry, even if earlier ones are missing, or 0. It lists keys."""
         prefix = history_prefix(stem)
         numbers = (key.removeprefix(prefix).removesuffix(".json") for key in self.store.list(prefix))
         return max((int(number) for number in numbers if _NUMBER.fullmatch(number)), default=0)
 
     def read_version(self, stem: str) -> DocumentVersion[D] | None:
-        """The document as it stands, with what it takes to change it; as `read`.
+        """Return the document with its revision in the store; see `read`.
 
         Raises:
-            StateUnreadable: it is there and cannot be trusted, or was there and is gone.
+            StateUnreadable: it cannot be trusted, or existed and is missing.
         """
         key = document_key(stem)
         stored = self.store.read(key)
@@ -362,15 +354,15 @@ class Journal(Generic[D]):
         return DocumentVersion(state=state, body=stored.body, revision=stored.revision)
 
     def _recover_missing(self, stem: str) -> DocumentVersion[D] | None:
-        """A document that is not there: never begun, begun and not written yet, or lost."""
+        """Handle a missing document: it never existed, its first write did not happen, or it was lost."""
         key = document_key(stem)
         first = self.read_entry(stem, 1)
-        # Whatever but the first entry is a trace was written by someone who had read the document.
+        # Any trace except the first entry was written by a process that had read the document.
         if (trace := self._find_trace(stem)) is not None:
             if self.store.read(key) is not None:
                 return self.read_version(stem)
             raise StateMissing(
-                f"{key} {'is' if first else 'and its first entry are'} gone, yet {trace} is there",
+                f"{key} {'is' if first else 'and its first entry are'} missing, but {trace} exists",
                 hint=f"{REBUILD_HINT} -t {stem}" if first else RESTORE_HISTORY_HINT,
             )
         if first is None:
@@ -407,26 +399,23 @@ class Journal(Generic[D]):
         at = history_key(entry.document, entry.revision)
         state = self._document_type.from_bytes(entry.document_bytes(), location=at, stem=entry.document)
         if state.revision != entry.revision:
-            raise DamagedDocument(f"{at} holds revision {state.revision}", hint="Audit the history: syncd audit")
+            raise DamagedDocument(f"{at} holds revision {state.revision}", hint=AUDIT_HINT)
         return state
 
     def _roll_forward_if_behind(self, stem: str, seen: DocumentVersion[D] | None) -> bool:
-        """Whether a newer entry stood, to which the document was now brought forward."""
+        """Bring the document forward by one entry, if there is a newer one; return True then."""
         entry = self.read_entry(stem, (seen.state.revision if seen else 0) + 1)
         if entry is None:
             return False
-        self._parse_state(entry)
-        self._write_document(seen, entry)
+        self._roll_forward(seen, entry)
         return True
 
-    def _roll_forward(self, stem: str, seen: DocumentVersion[D] | None, revision: int, body: bytes) -> None:
-        at = history_key(stem, revision)
-        entry = HistoryEntry.from_bytes(body, location=at, stem=stem, revision=revision)
+    def _roll_forward(self, seen: DocumentVersion[D] | None, entry: HistoryEntry) -> None:
         self._parse_state(entry)
         self._write_document(seen, entry)
 
     def _write_document(self, seen: DocumentVersion[D] | None, entry: HistoryEntry) -> None:
-        """Bring the document up to an entry that stands. What fails here, the next writer does."""
+        """Write the document of an existing entry. If this fails, the next writer does it."""
         key, body = document_key(entry.document), entry.document_bytes()
         try:
             if seen is None:
@@ -434,11 +423,13 @@ class Journal(Generic[D]):
             else:
                 self.store.replace(key, body, expected=seen.revision)
         except (Stale, OutcomeUnknown, Transient):
-            # The entry is the truth: whoever reads this document next meets it and rolls forward.
+            # The entry is committed: the next writer finds it and rolls the document forward.
             return
 
     def _require_entry(self, stem: str, revision: int) -> HistoryEntry:
         entry = self.read_entry(stem, revision)
         if entry is None:
-            raise StateMissing(f"{history_key(stem, revision)} is gone", hint="Restore it from the bucket's versions.")
+            raise StateMissing(
+                f"{history_key(stem, revision)} is missing", hint="Restore it from the bucket's versions."
+            )
         return entry

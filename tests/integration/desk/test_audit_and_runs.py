@@ -213,4 +213,4 @@ def test_a_history_with_a_hole_is_told(syncd: Make, two_landed: Prepared) -> Non
     done = syncd(two_landed)("runs")
 
     assert done.code == ExitCode.STATE
-    assert "/3.json is gone" in done.err
+    assert "/3.json is missing" in done.err

@@ -160,7 +160,7 @@ def test_a_history_is_told_as_far_as_it_can_be_read_and_stops_no_other(
     one, two = json.loads(done.out)["streams"]
     assert ([entry["revision"] for entry in one["entries"]], one["error"]["exit"]) == ([3], 12)
     assert (len(two["entries"]) > 3, two["error"]) == (True, None)
-    assert f"error: shop.{holed.table}: history/{holed.stream.stem}/2.json is gone" in done.err
+    assert f"error: shop.{holed.table}: history/{holed.stream.stem}/2.json is missing" in done.err
 
 
 def test_an_export_holds_the_documents_as_they_are(marks: Make, two_landed: Prepared, tmp_path: Path) -> None:

@@ -418,7 +418,7 @@ def test_an_entry_that_is_gone_is_named() -> None:
     store, journal = begun(revisions=3)
     remove(store, history_key(STEM, 2))
 
-    with pytest.raises(StateMissing, match=r"2\.json is gone"):
+    with pytest.raises(StateMissing, match=r"2\.json is missing"):
         list(journal.read_entries(STEM, newest_revision=3))
 
 

@@ -298,7 +298,7 @@ def test_the_horizon_of_a_first_pass_is_fixed_by_its_first_chunk() -> None:
     half = grown(ExtractProgress(), make_chunk(START_CURSOR, horizon=at(100), reached=at(7)))
     link = next_link(half, make_chunk(START_CURSOR, horizon=at(101), reached=at(9), done=True))
 
-    with pytest.raises(DataInDoubt, match="its first pass began with"):
+    with pytest.raises(DataInDoubt, match="its snapshot has"):
         half.with_link(link, run=FIRST_RUN, now=NOON)
 
 
@@ -459,7 +459,7 @@ def test_rows_count_as_the_ledger_has_them() -> None:
 def test_a_landed_batch_is_not_landed_again(batch: BatchId) -> None:
     half = landed(LoadProgress(), BatchId(1, 1), BatchId(1, 2))
 
-    with pytest.raises(BatchOutOfOrder, match=f"batch {batch} is landed already, 1-2 is the last"):
+    with pytest.raises(BatchOutOfOrder, match=f"batch {batch} is already loaded, 1-2 is the last"):
         half.with_loaded_batch(make_link(make_plan(id=batch)), rows=3, run=FIRST_RUN, now=NOON)
 
 
@@ -527,7 +527,7 @@ def test_the_last_that_landed_lies_before_all_that_was_skipped_since() -> None:
 
 @pytest.mark.parametrize("upto", [BatchId(1, 1), BatchId(1, 2)], ids=str)
 def test_what_is_landed_is_not_skipped(upto: BatchId) -> None:
-    with pytest.raises(BatchOutOfOrder, match=f"batch {upto} is landed already"):
+    with pytest.raises(BatchOutOfOrder, match=f"batch {upto} is already loaded"):
         landed(LoadProgress(), BatchId(1, 1), BatchId(1, 2)).with_batches_skipped(upto)
 
 
