@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from syncd.app.lake_access import new_nonce, open_quick_lake
 from syncd.ports.preflight import CheckedSide, CheckResult, CheckSheet, CheckStatus
-from syncd.redshift.copy_statement import copy_manifest_body, role_clause
+from syncd.redshift.scratch_tables import copy_manifest_body, role_clause
 from syncd.settings import Settings, WarehouseSettings
 
 if TYPE_CHECKING:

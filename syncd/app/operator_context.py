@@ -151,8 +151,8 @@ class OperatorContext:
             SchemaDrift: something stands in the way that only a person should change.
             WarehouseDown, WarehouseUnfit: the target cannot be looked at.
         """
-        from syncd.redshift.ddl_preview import preview_ddl  # noqa: PLC0415  # as above
         from syncd.redshift.quoting import TableRef  # noqa: PLC0415  # as above
+        from syncd.redshift.target_resolver import preview_ddl  # noqa: PLC0415  # as above
         from syncd.redshift.target_table import columns_query, parse_existing_table  # noqa: PLC0415  # as above
 
         target = settings.target
@@ -165,7 +165,7 @@ class OperatorContext:
 
     def _open_session(self, name: str) -> "WarehouseSession":
         if name not in self._sessions:
-            from syncd.redshift.connection_factory import connection_to  # noqa: PLC0415  # its driver takes long to load
+            from syncd.redshift.connection import connection_to  # noqa: PLC0415  # its driver takes long to load
 
             way = self._stack.enter_context(
                 connection_to(self._warehouse_settings(name), monitor=self.response_monitor.watch_or_skip)
@@ -177,9 +177,9 @@ class OperatorContext:
 
     def _ledgers_for(self, name: str) -> "LedgerTables":
         if name not in self._ledgers:
-            from syncd.redshift.ledger_discovery import discover_ledgers  # noqa: PLC0415  # as above
+            from syncd.redshift.control_tables import LedgerTables  # noqa: PLC0415  # as above
 
-            self._ledgers[name] = discover_ledgers(self._open_session(name), self._warehouse_settings(name).schema)
+            self._ledgers[name] = LedgerTables.discover(self._open_session(name), self._warehouse_settings(name).schema)
         return self._ledgers[name]
 
     def _warehouse_settings(self, name: str) -> WarehouseSettings:

@@ -261,7 +261,7 @@ class StreamVerifier(ResourceOwner):
         return next(one for one in self._settings.warehouses if one.name == name)
 
     def warehouse_session(self, settings: StreamSettings) -> "WarehouseSession":
-        from syncd.redshift.connection_factory import connection_to  # noqa: PLC0415  # its driver takes long to load
+        from syncd.redshift.connection import connection_to  # noqa: PLC0415  # its driver takes long to load
 
         warehouse = self.warehouse_settings(settings)
         known = self._sessions.get(warehouse.name)

@@ -10,8 +10,8 @@ from syncd.concurrency.once import locked_cached_property
 from syncd.concurrency.running_pass import StageSlot
 from syncd.lake.batch_number import BATCH_COLUMN
 from syncd.load.replay import missing_batch_number_error
-from syncd.redshift.copy_statement import role_clause
 from syncd.redshift.quoting import TableRef
+from syncd.redshift.scratch_tables import role_clause
 from syncd.redshift.target_table import columns_query, parse_existing_table
 from syncd.settings import (
     StreamSettings,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from syncd.concurrency.running_pass import RunningPass
     from syncd.redshift.aws import LakeCredentials
     from syncd.redshift.control_tables import ControlTables, LedgerTables
-    from syncd.redshift.ledger_cache import LedgerCache
+    from syncd.redshift.ledger_reader import LedgerCache
     from syncd.redshift.refused_row_finder import RefusedRowFinder
     from syncd.redshift.session import WarehouseSession
     from syncd.redshift.session_pool import ReusableSession, SessionPool
@@ -75,7 +75,7 @@ class WarehouseResources(ResourceOwner):
 
     @locked_cached_property
     def _session_pool(self) -> "SessionPool":
-        from syncd.redshift.connection_factory import connection_to  # noqa: PLC0415  # as above
+        from syncd.redshift.connection import connection_to  # noqa: PLC0415  # as above
         from syncd.redshift.session_pool import SessionOpener, SessionPool  # noqa: PLC0415  # only those who land need it
 
         way = self._stack.enter_context(
@@ -93,7 +93,7 @@ class WarehouseResources(ResourceOwner):
 
     @locked_cached_property
     def _ledger_cache(self) -> "LedgerCache":
-        from syncd.redshift.ledger_cache import LedgerCache  # noqa: PLC0415  # as above
+        from syncd.redshift.ledger_reader import LedgerCache  # noqa: PLC0415  # as above
 
         return LedgerCache()
 
@@ -106,11 +106,11 @@ class WarehouseResources(ResourceOwner):
         return ledgers.for_stream(stream, lake=self._service.lake.settings.address)
 
     def _discover_ledgers(self, sessions: PassSessions) -> "LedgerTables":
-        from syncd.redshift.ledger_discovery import discover_ledgers  # noqa: PLC0415  # as above
+        from syncd.redshift.control_tables import LedgerTables  # noqa: PLC0415  # as above
 
         session = sessions.session()  # before the guard: who has it waits for nobody
         with self._ledgers_lock:
-            self._ledgers = self._ledgers or discover_ledgers(session, self.settings.schema)
+            self._ledgers = self._ledgers or LedgerTables.discover(session, self.settings.schema)
             return self._ledgers
 
     @locked_cached_property

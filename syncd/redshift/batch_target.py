@@ -1,16 +1,17 @@
-"""Where batches land: one transaction in Redshift for all that is due, under the lock of the stream's fence."""
+"""Load target in Redshift: one transaction for all due batches, under the lock of the stream's fence."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from syncd.errors import FileRefused, RowRefused, SchemaDrift, TransactionConflict, WarehouseUnfit
 from syncd.ports.source import CopyLake
 from syncd.redshift.amendments import Amendments
 from syncd.redshift.error_table import object_key
+from syncd.redshift.load_batches import ReloadCheck
 from syncd.redshift.load_errors import LoadErrorReader
-from syncd.redshift.load_transaction import ColumnsTooNarrow, ControlTablesMissing, LoadTarget, LoadTransaction
-from syncd.redshift.reload_check import ReloadCheck
-from syncd.redshift.session import WarehouseSession
+from syncd.redshift.load_transaction import ControlTablesMissing, LoadTarget, LoadTransaction
+from syncd.redshift.session import SessionProvider, WarehouseSession
+from syncd.redshift.target_resolver import ColumnsTooNarrow
 from syncd.settings import Mode
 from watermarks.batch import BatchId, BatchLink
 from watermarks.loading import BatchLoadResult, LoadCycle
@@ -20,23 +21,11 @@ if TYPE_CHECKING:
     from watermarks.errors import HintedError
 
 MAX_ATTEMPTS: Final = 8
-"""Of one cycle: each but the last finds columns to widen, or tables of our own to make."""
-
-
-class SessionProvider(Protocol):
-    """Whoever keeps a connection to the warehouse."""
-
-    def session(self) -> WarehouseSession:
-        """A living session; another one than before where that was lost.
-
-        Raises:
-            WarehouseDown, WarehouseUnfit: there is none to be had.
-        """
-        ...
+"""Attempts of one cycle: each but the last finds columns to widen, or control tables to create."""
 
 
 class RedshiftTarget:
-    """One stream's table; see `watermarks.loading.Target` for what is promised."""
+    """Table of one stream; its contract is `watermarks.loading.Target`."""
 
     def __init__(
         self,
@@ -48,7 +37,7 @@ class RedshiftTarget:
         make_finder: "Callable[[], RefusedRowFinder]",
         nonce: Callable[[], str],
     ) -> None:
-        """Prepare; a sieve is made only where rows are refused."""
+        """Prepare; a finder is made only where rows are refused."""
         self._load_target = load_target
         self._control_tables = load_target.control_tables
         self._sessions = sessions
@@ -59,47 +48,48 @@ class RedshiftTarget:
         self._nonce = nonce
         self._reload_check = ReloadCheck(lake_files)
         self._has_loaded = False
-        """Whether this process has landed anything here."""
+        """Whether this process has loaded anything here."""
         self._last_session: WarehouseSession | None = None
-        """The session that was here last."""
 
     def load(self, cycle: LoadCycle) -> Mapping[BatchId, BatchLoadResult]:
-        refused: TransactionConflict | ControlTablesMissing = TransactionConflict(
-            f"{self._load_target.table} was made ready {MAX_ATTEMPTS} times, and does not take the rows still"
+        last_error: TransactionConflict | ControlTablesMissing = TransactionConflict(
+            f"{self._load_target.table} was prepared {MAX_ATTEMPTS} times and still does not accept the rows"
         )
-        tries = 0
-        while tries < MAX_ATTEMPTS:
+        attempts = 0
+        while attempts < MAX_ATTEMPTS:
             session = self._prepare_session(cycle)
             attempt = self._make_attempt(session, cycle)
-            tries += 1
+            attempts += 1
             try:
-                landed = attempt.execute()
+                counts = attempt.execute()
             except (RowRefused, FileRefused) as error:
                 self._amend_refused(session, attempt, error)
-                tries -= 1  # each amends a file, or knows of an amendment more than before
-            except ColumnsTooNarrow as found:
-                for statement, remedy in found.statements:
+                attempts -= 1  # each amends a file, or reads an amendment that was not known before
+            except ColumnsTooNarrow as error:
+                for statement, remedy in error.statements:
                     self._widen_column(session, statement, remedy)
             except ControlTablesMissing as error:
-                refused = error
-                self._create_control_tables(session)
+                last_error = error
+                # A fence that is created anew has no epoch, and must be raised.
+                for statement in self._control_tables.create_statements:
+                    session.run(statement)
             else:
                 self._has_loaded = True
                 links = {link.id: link for link in (*cycle.due_links, *attempt.links)}
-                return {batch: self._result_for(links[batch], landed) for batch in landed}
-        raise refused
+                return {batch: self._result_for(links[batch], counts) for batch in counts}
+        raise last_error
 
-    def _result_for(self, link: BatchLink, landed: Mapping[BatchId, int]) -> BatchLoadResult:
-        rows = landed[link.id]
-        if self._load_target.mode is Mode.REPLACE and link.id < max(landed):
-            return BatchLoadResult(rows=rows)  # of whole tables, the rows of the newest land
+    def _result_for(self, link: BatchLink, counts: Mapping[BatchId, int]) -> BatchLoadResult:
+        rows = counts[link.id]
+        if self._load_target.mode is Mode.REPLACE and link.id < max(counts):
+            return BatchLoadResult(rows=rows)  # of whole tables, only the newest is loaded
         return self._amendments.result_for(link, rows)
 
     def _widen_column(self, session: WarehouseSession, statement: str, remedy: str) -> None:
-        """Widen a column: refused inside a transaction; and whoever else does the same does no harm.
+        """Widen a column outside a transaction; another loader may do the same without harm.
 
         Raises:
-            SchemaDrift: it is none that Redshift widens, for its encoding, say: such a one it may choose by itself.
+            SchemaDrift: Redshift cannot widen it, for example because of its encoding, which Redshift may choose.
         """
         try:
             session.run(statement, within=self._load_target.statement_timeout)
@@ -123,9 +113,9 @@ class RedshiftTarget:
     def _amend_refused(
         self, session: WarehouseSession, attempt: LoadTransaction, error: RowRefused | FileRefused
     ) -> None:
-        """Put the rows aside that were refused; what else was wrong with the files is for a person."""
+        """Quarantine the refused rows; any other error of a file needs an operator."""
         explained: HintedError = error
-        if attempt.is_copying:  # of other statements the warehouse keeps no such errors
+        if attempt.is_copying:  # the warehouse keeps errors of no other statement
             keys = [object_key(self._lake_files.address_of(part.key)) for load in attempt.loads for part in load.parts]
             table = self._control_tables.stream.table_name
             explained = LoadErrorReader(session).explain(error, table=table, keys=keys)
@@ -134,24 +124,19 @@ class RedshiftTarget:
         self._finder = self._finder or self._make_finder()
         self._finder.amend(session, attempt.loads, attempt.existing, explained)
 
-    def _create_control_tables(self, session: WarehouseSession) -> None:
-        """Make fence and ledger, where they are not there; a fence made anew is at no epoch, and has to be raised."""
-        for statement in self._control_tables.create_statements:
-            session.run(statement)
-
     def _prepare_session(self, cycle: LoadCycle) -> WarehouseSession:
         session = self._sessions.session()
-        before, self._last_session = self._last_session, session
-        if before is None or not before.is_alive or not cycle.is_fenced:
-            # An older owner's may hold the fence; or the one before of ours, still at work though its line is broken.
-            # One that lives has left it, whatever it does for other streams by now.
+        last, self._last_session = self._last_session, session
+        if last is None or not last.is_alive or not cycle.is_fenced:
+            # The fence may be held by a session of an older owner, or by our last one, which may still work although
+            # its connection is lost. A live session has left the fence, whatever it does for other streams now.
             self._end_fence_holders(session)
         return session
 
     def _end_fence_holders(self, session: WarehouseSession) -> None:
-        """End the sessions at our fence: we hold the claim, so that they are older ones.
+        """End the sessions that hold our fence: we hold the claim, so they are older.
 
-        Each stream has a fence of its own, so that none of them is at work for another stream of this process.
+        Each stream has its own fence, so none of them works for another stream of this process.
         """
         for (pid,) in session.rows(self._control_tables.fence_holders_query):
             session.rows(f"SELECT PG_TERMINATE_BACKEND({int(pid)})")

@@ -1,4 +1,4 @@
-"""The types of a target's columns: what the catalog calls them, and which holds whatever another one holds."""
+"""Types of a target's columns: their spelling, which type holds which, casts and constants between them."""
 
 import re
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from typing import Final, Self
 
 from syncd.datatypes.columns import MAX_VARBYTE_BYTES, MAX_VARCHAR_BYTES
 from syncd.datatypes.type_table import TRUNCATED_PRECISION
+from syncd.redshift.quoting import text_literal
 
 _TYPE_PATTERN: Final = re.compile(
     r"\s*([a-z0-9_ ]+?)\s*(?:\(([\d, ]+)\))?\s*((?:with|without) time zone)?\s*", re.ASCII
@@ -34,25 +35,25 @@ _SHORT_NAMES: Final = {
     "numeric": "DECIMAL",
 }
 _INTEGER_DIGITS: Final = {"smallint": 4, "integer": 9, "bigint": 18}
-"""Decimal digits that every value of so many holds."""
-_MAX_SIZES: Final = {"character varying": (MAX_VARCHAR_BYTES,), "varbyte": (MAX_VARBYTE_BYTES,)}
+"""Decimal digits that always fit."""
 _NEEDED_DIGITS: Final = {"smallint": 5, "integer": 10, "bigint": 19}
+"""Decimal digits that hold every value."""
+_MAX_SIZES: Final = {"character varying": (MAX_VARCHAR_BYTES,), "varbyte": (MAX_VARBYTE_BYTES,)}
 
 FULL_WIDTH_BYTES: Final = 1_024
-"""Text that may take no more bytes than these gets them all: what is spared would be less than a later change costs."""
+"""Texts of at most this limit get a column of their limit: a later change would cost more than a narrow one saves."""
 _WIDTH_STEPS_BYTES: Final = (1_024, 4_096, 16_384, MAX_VARCHAR_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
 class TargetType:
-    """A column type in one spelling, whatever the catalog or the type table calls it."""
+    """Column type in one spelling, independent of the spelling in the catalog or the type table."""
 
     name: str
     sizes: tuple[int, ...] = ()
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """The type that the catalog, or a declaration, means."""
         match = _TYPE_PATTERN.fullmatch(text.lower())
         if match is None:
             return cls(text.lower())
@@ -70,16 +71,16 @@ class TargetType:
 
     @property
     def width(self) -> int:
-        """Bytes of the longest value, of text and binary."""
+        """Bytes of the longest text or binary value."""
         return self.sizes[0]
 
     @property
     def without_limit(self) -> "TargetType":
-        """The same without a limit of its own: a cast to it cuts nothing."""
+        """The type with the largest size: a cast to it truncates nothing."""
         return TargetType(self.name, _MAX_SIZES.get(self.name, self.sizes))
 
     def can_hold(self, other: "TargetType") -> bool:
-        """Whether every value of the other type is one of this type, unchanged."""
+        """Return whether this type holds every value of the other type unchanged."""
         if self == other:
             return True
         if self.name == other.name:
@@ -97,16 +98,43 @@ class TargetType:
 
     @property
     def integer_digits(self) -> int:
-        """Digits before the point, of a numeric."""
+        """Digits before the point of a numeric."""
         precision, scale = self.sizes
         return precision - scale - (precision == TRUNCATED_PRECISION)
 
 
-def text_column_width(limit: int, widest: int) -> int:
-    """How wide a column of text is made: as its values need, and a step more; never wider than they can grow.
+_ANY_TEXT: Final = TargetType("character varying").without_limit
 
-    Redshift sets memory aside for the width that is declared, not for the text that is there.
+
+def text_column_width(limit: int, widest: int) -> int:
+    """Return the width of a new text column: the next step above its widest value, at most its limit.
+
+    Redshift reserves memory for the declared width, not for the stored text.
     """
     if limit <= FULL_WIDTH_BYTES:
         return limit
     return min(limit, next(step for step in _WIDTH_STEPS_BYTES if step >= min(widest, MAX_VARCHAR_BYTES)))
+
+
+def cast_sql(value: str, from_type: TargetType, to_type: TargetType) -> str:
+    """Convert a value as MySQL would, without truncation: a column that is too narrow refuses the value later."""
+    if to_type.name == "super":
+        return f"JSON_PARSE({cast_sql(value, from_type, _ANY_TEXT)})"
+    if from_type.name == "super":
+        return cast_sql(f"JSON_SERIALIZE({value})", _ANY_TEXT, to_type)
+    if to_type.is_text and from_type.name == "boolean":  # Redshift has no cast for it
+        return f"CAST(CASE WHEN {value} THEN '1' WHEN NOT {value} THEN '0' END AS {to_type.without_limit})"
+    if to_type.name == "varbyte" and from_type.name not in {"varbyte", _ANY_TEXT.name}:
+        return cast_sql(cast_sql(value, from_type, _ANY_TEXT), _ANY_TEXT, to_type)
+    return f"CAST({value} AS {to_type.without_limit})"
+
+
+def typed_constant(text: str | None, type_: TargetType) -> str:
+    """Return a constant of a column's type; binary values are given in hexadecimal digits."""
+    if text is None:
+        return f"CAST(NULL AS {type_})"
+    if type_.name == "super":
+        return f"JSON_PARSE({text_literal(text)})"
+    if type_.name == "varbyte":
+        return f"CAST(FROM_HEX({text_literal(text)}) AS {type_})"
+    return f"CAST({text_literal(text)} AS {type_})"

@@ -1,16 +1,20 @@
-"""Our own tables in the warehouse: the fence of each stream, and the ledger of what landed."""
+"""Control tables in the warehouse: the fence of each stream, and the ledger of loaded batches."""
 
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from syncd.lake.batch_number import batch_from_number, batch_to_number
+from syncd.ports.evidence import LedgerRecord
 from syncd.redshift.quoting import TableRef, text_literal
 from watermarks.batch import BatchId, BatchLink
 from watermarks.loading import LedgerKey, LoadCycle
 from watermarks.names import StreamName
+
+if TYPE_CHECKING:
+    from syncd.redshift.session import WarehouseSession
 
 LEDGER_TABLE: Final = "syncd_ledger"
 FENCE_TABLE_PREFIX: Final = "syncd_fence_"
@@ -21,19 +25,18 @@ _ENTRY_COLUMNS: Final = "load_generation, batch, rows, table_name, manifest"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlTables:
-    """The fence and the ledger of one stream's landings in one target; `Ledgers` knows which ledger that is."""
+    """Fence and ledger of one stream in one target; `LedgerTables.for_stream` chooses the ledger."""
 
     lake: str
-    """The address of the lake: two lakes may feed one warehouse."""
+    """The address of the lake: several lakes may be loaded into one warehouse."""
     stream: StreamName
     schema: str
     has_own_ledger: bool
-    """Whether this stream has a ledger of its own: where the database is SERIALIZABLE, streams that read and write one
-    would make each other begin again, for ever."""
+    """Where the database is SERIALIZABLE, streams that share a ledger would make each other retry forever."""
 
     @property
     def ledger(self) -> TableRef:
-        """Where its batches are entered."""
+        """The ledger that new batches are entered in."""
         return self.own_ledger if self.has_own_ledger else self.shared_ledger
 
     @property
@@ -50,12 +53,11 @@ class ControlTables:
 
     @property
     def _hash(self) -> str:
-        told = f"{self.lake}\n{self.stream.stem}"
-        return hashlib.sha256(told.encode()).hexdigest()[:_HASH_DIGITS]
+        return hashlib.sha256(f"{self.lake}\n{self.stream.stem}".encode()).hexdigest()[:_HASH_DIGITS]
 
     @property
     def ledgers(self) -> tuple[TableRef, ...]:
-        """Where its entries may stand; the shared one has what landed before it got its own."""
+        """All ledgers that may hold its entries; the shared one holds those from before it got its own."""
         return (self.shared_ledger, self.own_ledger) if self.has_own_ledger else (self.shared_ledger,)
 
     @property
@@ -66,7 +68,7 @@ class ControlTables:
             " epoch BIGINT, kind VARCHAR(32), manifest VARCHAR(128), rows BIGINT, high_cursor VARCHAR(65535),"
             " table_name VARCHAR(512), landed_at TIMESTAMP"
         )
-        # A look from one batch of a stream on meets few blocks, however old the ledger is.
+        # A query from one batch of a stream on reads few blocks, however old the ledger is.
         layout = " DISTSTYLE AUTO COMPOUND SORTKEY (stream, batch)"
         tables = ((self.fence, fence, ""), *((table, ledger, layout) for table in self.ledgers))
         return tuple(f"CREATE TABLE IF NOT EXISTS {table.sql} ({columns}){layout}" for table, columns, layout in tables)
@@ -80,13 +82,13 @@ class ControlTables:
         return f"SELECT MAX(epoch) FROM {self.fence.sql}"
 
     def raise_fence_statements(self, epoch: int) -> tuple[str, ...]:
-        """The fence at another epoch; under its lock."""
-        told = f"{epoch}, {text_literal(self.lake)}, {text_literal(self.stream.stem)}"
-        return f"DELETE FROM {self.fence.sql}", f"INSERT INTO {self.fence.sql} VALUES ({told})"
+        """Return the statements that set the epoch; they run under the lock of the fence."""
+        values = f"{epoch}, {text_literal(self.lake)}, {text_literal(self.stream.stem)}"
+        return f"DELETE FROM {self.fence.sql}", f"INSERT INTO {self.fence.sql} VALUES ({values})"
 
     @property
     def fence_holders_query(self) -> str:
-        """The sessions that hold the fence, or wait for it."""
+        """Query for the sessions that hold the fence, or wait for it."""
         return (
             'SELECT DISTINCT t.pid FROM svv_transactions t JOIN pg_class c ON c."oid" = t.relation'
             ' JOIN pg_namespace n ON n."oid" = c.relnamespace'
@@ -95,24 +97,24 @@ class ControlTables:
         )
 
     def entries_query(self, *, since: BatchId, upto: BatchId | None = None) -> str:
-        """What the ledger holds of this stream from one batch on; up to another, and then also the newest of all."""
+        """Return the query for the entries since a batch; with `upto`, up to that batch, plus the newest of all."""
         newest = f"(SELECT MAX(batch) FROM {self._ledger_rows} WHERE {self._stream_condition})"
         bound = f" AND (batch <= {batch_to_number(upto)} OR batch = {newest})" if upto else ""
         return f"{self._entries_select} AND batch >= {batch_to_number(since)}{bound}"
 
     def previous_entry_query(self, batch: BatchId, *, load_generation: int) -> str:
-        """The newest before a batch that the ledger holds under a load generation."""
+        """Return the query for the newest entry of a load generation before a batch."""
         older = f"load_generation = {load_generation} AND batch < {batch_to_number(batch)}"
         return f"{self._entries_select} AND {older} ORDER BY batch DESC LIMIT 1"
 
     @property
     def newest_query(self) -> str:
-        """The newest batch of this stream under each load generation."""
+        """Query for the newest batch of this stream in each load generation."""
         return self._newest_by_group(self._stream_condition)
 
     @property
     def newest_of_lake_query(self) -> str:
-        """The same of every stream of the lake."""
+        """Query for the newest batch of every stream of the lake in each load generation."""
         return self._newest_by_group(f"lake = {text_literal(self.lake)}")
 
     def _newest_by_group(self, condition: str) -> str:
@@ -121,7 +123,7 @@ class ControlTables:
 
     @property
     def entries_with_rows_query(self) -> str:
-        """Every batch of this stream that brought rows."""
+        """Query for the entries that brought rows."""
         return f"{self._entries_select} AND rows > 0"
 
     @property
@@ -136,11 +138,11 @@ class ControlTables:
         return f"({' UNION ALL '.join(each)}) held"
 
     def evidence_query(self, ledger: TableRef) -> str:
-        """What one of its ledgers holds of this stream; of one after the other, for not each has to be there."""
+        """Return the query for the entries in one ledger. Each is queried alone, because each may be missing."""
         return f"SELECT {_ENTRY_COLUMNS} FROM {ledger.sql} WHERE {self._stream_condition}"
 
     def other_streams_query(self, ledger: TableRef, table: TableRef) -> str:
-        """The streams beside this one that have landed in a table, as one ledger knows."""
+        """Return the query for other streams that were loaded into a table, according to one ledger."""
         return (
             f"SELECT DISTINCT lake, stream FROM {ledger.sql}"
             f" WHERE table_name = {text_literal(str(table))} AND NOT ({self._stream_condition}) LIMIT 10"
@@ -156,25 +158,22 @@ class ControlTables:
     def insert_entries_statement(
         self, cycle: LoadCycle, links: Sequence[BatchLink], rows: Iterable[int], *, table: TableRef
     ) -> str:
-        """The last write of a landing: whoever writes to the ledger makes all others wait until it commits."""
-        values = ", ".join(
-            self._entry_values(cycle, link, count, table) for link, count in zip(links, rows, strict=True)
-        )
+        """Return the last write of a load: a write to the ledger blocks all other loads until it is committed."""
+        entries = zip(links, rows, strict=True)
+        values = ", ".join(self._entry_values(cycle, link, count, table) for link, count in entries)
         return f"INSERT INTO {self.ledger.sql} VALUES {values}"
 
     def _entry_values(self, cycle: LoadCycle, link: BatchLink, rows: int, table: TableRef) -> str:
         key = cycle.ledger_key(link.id)
-        texts = (self.lake, self.stream.chain_stem, self.stream.target)
-        high = str(link.high)
         fields = (
-            *map(text_literal, texts),
+            *map(text_literal, (self.lake, self.stream.chain_stem, self.stream.target)),
             key.load_generation,
             batch_to_number(link.id),
             cycle.epoch,
             text_literal(link.kind),
             text_literal(link.digest),
             rows,
-            text_literal(high),
+            text_literal(str(link.high)),
             text_literal(str(table)),
             "GETDATE()",
         )
@@ -184,11 +183,11 @@ class ControlTables:
 ISOLATION_LEVEL_QUERY: Final = (
     "SELECT database_isolation_level FROM svv_redshift_databases WHERE database_name = CURRENT_DATABASE()"
 )
-"""How the database isolates transactions; Redshift has one level for all of it."""
+"""Redshift has one isolation level for the whole database."""
 
 
 def own_ledgers_query(schema: str) -> str:
-    """The names of all ledgers that are one stream's own, and of what is called nearly so."""
+    """Return the query for names like those of streams' own ledgers."""
     return (
         'SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n."oid" = c.relnamespace'
         f" WHERE n.nspname = {text_literal(schema)} AND c.relname LIKE {text_literal(f'{LEDGER_TABLE}_%')}"
@@ -197,53 +196,43 @@ def own_ledgers_query(schema: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerTables:
-    """The ledgers of one warehouse: whoever lands and whoever looks have from here which of them are a stream's."""
+    """Ledgers of one warehouse."""
 
     schema: str
     is_serializable: bool
-    """Whether the database is: there each stream gets its own."""
+    """Whether the database is; then each stream gets its own ledger."""
     own_names: frozenset[str]
-    """The names of those that are one stream's own, and stand."""
+    """Names of the existing ledgers that belong to one stream."""
+
+    @classmethod
+    def discover(cls, session: "WarehouseSession", schema: str) -> Self:
+        """Query the ledgers of a schema, by two short statements."""
+        [(level,)] = session.rows(ISOLATION_LEVEL_QUERY)
+        names = session.rows(own_ledgers_query(schema))
+        return cls.from_answers(schema, level=str(level), names=[str(name) for (name,) in names])
 
     @classmethod
     def from_answers(cls, schema: str, *, level: str, names: Iterable[str]) -> Self:
-        """As the database answers to `ISOLATION` and `own_ledgers`."""
         own = frozenset(filter(_OWN_LEDGER_NAME.fullmatch, names))
         return cls(schema=schema, is_serializable=level.upper().startswith("SERIALIZABLE"), own_names=own)
 
     def for_stream(self, stream: StreamName, *, lake: str) -> ControlTables:
-        """The controls of its landings from a lake."""
+        """Return the control tables of a stream that is loaded from a lake."""
         controls = ControlTables(lake=lake, stream=stream, schema=self.schema, has_own_ledger=self.is_serializable)
-        # One that was made stays in use: it has what landed while the database was SERIALIZABLE.
+        # An existing ledger stays in use: it holds the batches loaded while the database was SERIALIZABLE.
         return replace(controls, has_own_ledger=True) if controls.own_ledger.name in self.own_names else controls
 
     @property
     def tables(self) -> tuple[TableRef, ...]:
-        """All of them; the shared one may be missing."""
+        """All ledgers; the shared one may be missing."""
         return tuple(TableRef(schema=self.schema, name=name) for name in (LEDGER_TABLE, *sorted(self.own_names)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerEntry:
-    """One row of the ledger."""
-
-    key: LedgerKey
-    rows: int
-    table: str
-    manifest: str
-    """The digest of the link that it landed by."""
-
-
-def parse_entries(stream: StreamName, rows: Iterable[Sequence[object]]) -> tuple[LedgerEntry, ...]:
-    """What the ledger told."""
-    return tuple(
-        LedgerEntry(
-            key=LedgerKey(
-                stream=stream, load_generation=int(str(generation)), batch=batch_from_number(int(str(batch)))
-            ),
-            rows=int(str(count)),
-            table=str(table),
-            manifest=str(manifest),
-        )
-        for generation, batch, count, table, manifest in rows
-    )
+def parse_entries(stream: StreamName, rows: Iterable[Sequence[object]]) -> dict[LedgerKey, LedgerRecord]:
+    """Return the ledger entries in rows of an entries query."""
+    entries: dict[LedgerKey, LedgerRecord] = {}
+    for generation, batch, count, table, manifest in rows:
+        number = batch_from_number(int(str(batch)))
+        key = LedgerKey(stream=stream, load_generation=int(str(generation)), batch=number)
+        entries[key] = LedgerRecord(rows=int(str(count)), table=str(table), manifest=str(manifest))
+    return entries

@@ -1,6 +1,6 @@
-"""What the errors of Redshift and its driver mean: run it again, wait, or have somebody mend something.
+"""Errors of Redshift and its driver: which are retried, which mean waiting, and which need a person.
 
-SQLSTATE alone does not tell: most errors are XX000. The number and the words beside it do.
+SQLSTATE alone is not enough, because most errors are XX000; the number and the message decide.
 """
 
 import re
@@ -12,16 +12,20 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from syncd.errors import CommitUnknown, FileRefused, RowRefused, TransactionConflict, WarehouseDown, WarehouseUnfit
-from syncd.redshift.error_hints import ERROR_HINTS, UNREACHABLE_HINT
+from syncd.redshift.quoting import quote_name
 from watermarks.errors import HintedError
 
 PROTOCOL_ERRORS: Final = (struct.error, IndexError, KeyError, ValueError)
-"""What the driver raises over bytes that are no answer of Redshift's."""
+"""Errors of the driver for bytes that are not Redshift's protocol."""
+
+
+class ObjectMissing(WarehouseUnfit):
+    """A table, schema or database that a statement names does not exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionAddress:
-    """Where a session is, and as whom: for what its errors say."""
+    """Server, database and user of a session, for error messages."""
 
     host: str
     port: int
@@ -34,30 +38,28 @@ class SessionAddress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerError:
-    """An error that the server told, taken apart."""
+    """Error of the server, parsed."""
 
     state: str
     """SQLSTATE."""
     number: int
-    """Redshift's own, from the message or from the block below it; 0: none."""
+    """Redshift's own number, from the message or from the block below it; 0: none."""
     message: str
-    """What it says, with the context that the server cuts."""
+    """The message, with the context."""
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, str]) -> "ServerError":
         message, detail = fields.get("M", "").strip(), fields.get("D", "").strip()
-        block = {name: told.strip() for name, told in _DETAIL_FIELD.findall(detail)}
+        block = {name: value.strip() for name, value in _DETAIL_FIELD.findall(detail)}
         number = block.get("code") or (message if message.isdigit() else "0")
         context = block.get("context", "" if block else detail)
-        sentence = message if not context or context in message else f"{message}: {context}"
+        text = message if not context or context in message else f"{message}: {context}"
         digits = re.match(r"\d+", number)
-        return cls(
-            state=fields.get("C", ""), number=int(digits[0]) if digits else 0, message=" ".join(sentence.split())
-        )
+        return cls(state=fields.get("C", ""), number=int(digits[0]) if digits else 0, message=" ".join(text.split()))
 
     @property
     def message_without_names(self) -> str:
-        """The sentence without the names in it: a table may be called after an error."""
+        """The message without names: a table may be named like an error."""
         return _QUOTED_NAMES.sub("''", self.message)
 
 
@@ -69,13 +71,13 @@ _DETAIL_FIELD: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorRule:
-    """What a refusal means when its number, its state or its words are these."""
+    """Error class for errors with one of these numbers or states, or a matching message."""
 
     error_class: type[HintedError]
     pattern: str = ""
     numbers: frozenset[int] = frozenset()
     states: tuple[str, ...] = ()
-    """Beginnings of SQLSTATEs."""
+    """Prefixes of SQLSTATEs."""
 
     def matches(self, error: ServerError) -> bool:
         return (
@@ -85,9 +87,9 @@ class ErrorRule:
         )
 
 
-# The first that fits decides.
+# The first rule that matches decides.
 ERROR_RULES: Final = (
-    # A rule of the queue that ended a statement ends it again.
+    # A rule of the queue that ended a statement would end it again.
     ErrorRule(error_class=WarehouseUnfit, pattern=r"query monitoring rule|by wlm abort"),
     ErrorRule(
         error_class=TransactionConflict,
@@ -131,53 +133,114 @@ ERROR_RULES: Final = (
     ),
 )
 
-# Told with the same number as what is wrong with a whole file: only the words tell them apart.
+# Some errors of a row share its number; only the message distinguishes them.
 _FILE_ERROR: Final = re.compile(r"duplicate parquet", re.IGNORECASE)
+
+UNREACHABLE_HINT: Final = (
+    "Is the warehouse running and reachable from this machine? To resume a paused cluster: aws redshift resume-cluster"
+)
+
+_ERROR_HINTS: Final = (
+    (
+        r"query monitoring rule|by wlm abort",
+        "Give the loader a queue without that rule, and set its query group in `warehouse.query_group`.",
+    ),
+    (
+        r"must be (?:the )?owner of (?:table|relation) (?P<table>\S+)",
+        "ALTER TABLE {table} OWNER TO {user};",
+    ),
+    (
+        r"permission denied for (?:table|relation) (?P<table>\S+)",
+        "GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO {user};",
+    ),
+    (
+        r"permission denied for schema (?P<schema>\S+)",
+        "GRANT USAGE, CREATE ON SCHEMA {schema} TO {user};",
+    ),
+    (
+        r"permission denied for database|permission denied to create temporary tables",
+        "GRANT TEMP, CREATE ON DATABASE {database} TO {user};",
+    ),
+    (
+        r'schema "?(?P<schema>[^"\s]+)"? does not exist',
+        "CREATE SCHEMA {schema} AUTHORIZATION {user};  or correct `warehouse.schema`.",
+    ),
+    (r"database \S+ does not exist", "Is the database name at the end of `warehouse.url` right?"),
+    (
+        r"password authentication failed|28000",
+        "Does the user exist, and is the password right? ALTER USER {user} PASSWORD '...';",
+    ),
+    (
+        r"not authorized to (?:assume|get credentials)|assumerole",
+        "Attach the role of `warehouse.iam_role` to the cluster or namespace, and let it trust redshift.amazonaws.com.",
+    ),
+    (
+        r"access ?denied|unauthorized|status:? ?403|signaturedoesnotmatch|invalidaccesskeyid|expiredtoken",
+        "Let the role of `warehouse.iam_role` read the lake: s3:GetObject, s3:ListBucket, and kms:Decrypt for a key.",
+    ),
+    (r"permanentredirect", "COPY of Parquet needs a bucket in the region of the warehouse."),
+    (r"nosuchbucket", "Is the bucket name in `lake.url` right?"),
+    (
+        r'relation "?(?P<table>[^"\s]+)"? does not exist|(?:cannot find|no such) table',
+        "Was it dropped or renamed? Is `warehouse.schema` right?",
+    ),
+    (
+        r"disk full|no space left",
+        'List the largest tables: SELECT "table", size FROM svv_table_info ORDER BY size DESC LIMIT 10;  Or resize it.',
+    ),
+    (
+        r"too many (?:connections|clients)|connection limit",
+        "List the sessions: SELECT user_name, count(*) FROM stv_sessions GROUP BY 1;",
+    ),
+    (r"(?:is|was) paused", "Resume it: aws redshift resume-cluster --cluster-identifier ..."),
+)
+"""Patterns and hints for errors that need a person; the first pattern that matches decides."""
 
 
 def map_server_error(fields: Mapping[str, str], address: SessionAddress, *, sql: str = "") -> HintedError:
-    """What an error that the server told says."""
-    refusal = ServerError.from_fields(fields)
-    means = classify_error(refusal)
-    sentence = mask_secrets(refusal.message, sql)
-    facts: dict[str, Any] = {"code": refusal.state, "number": refusal.number}
-    if issubclass(means, (RowRefused, FileRefused)):
-        facts |= {**parse_load_error(sentence), "reason": sentence}
-        return means(f"{address}: COPY: {sentence}" if _is_copy(sql) else f"{address}: {sentence}", **facts)
-    return means(f"{address} refuses: {sentence}", hint=_hint(sentence, address), **facts)
+    """Map an error of the server to an error of ours; secrets of the statement are masked."""
+    error = ServerError.from_fields(fields)
+    error_class = classify_error(error)
+    message = mask_secrets(error.message, sql)
+    facts: dict[str, Any] = {"code": error.state, "number": error.number}
+    if issubclass(error_class, (RowRefused, FileRefused)):
+        facts |= {**parse_load_error(message), "reason": message}
+        is_copy = sql.lstrip()[:4].upper() == "COPY"
+        return error_class(f"{address}: COPY: {message}" if is_copy else f"{address}: {message}", **facts)
+    if error_class is WarehouseUnfit and "does not exist" in message:
+        error_class = ObjectMissing
+    return error_class(f"{address} refuses: {message}", hint=_hint(message, address), **facts)
 
 
 def classify_error(error: ServerError) -> type[HintedError]:
-    """The class of a refusal; one that nobody knows is for a person."""
+    """Return the error class; an unknown error needs a person."""
     if _FILE_ERROR.search(error.message_without_names):
         return FileRefused
     return next((rule.error_class for rule in ERROR_RULES if rule.matches(error)), WarehouseUnfit)
 
 
-def _is_copy(sql: str) -> bool:
-    return sql.lstrip()[:4].upper() == "COPY"
-
-
-def _hint(sentence: str, address: SessionAddress) -> str:
-    for words, hint in ERROR_HINTS:
-        if found := re.search(words, sentence, re.IGNORECASE):
-            names = {name: told for name, told in found.groupdict().items() if told}
-            return hint.format(user=quote_if_needed(address.user), database=quote_if_needed(address.database), **names)
+def _hint(message: str, address: SessionAddress) -> str:
+    for pattern, hint in _ERROR_HINTS:
+        if match := re.search(pattern, message, re.IGNORECASE):
+            names = {name: value for name, value in match.groupdict().items() if value}
+            return hint.format(
+                user=_quote_if_needed(address.user), database=_quote_if_needed(address.database), **names
+            )
     return ""
 
 
-def quote_if_needed(name: str) -> str:
-    return name if re.fullmatch(r"[a-z_][a-z0-9_]*", name) else '"' + name.replace('"', '""') + '"'
+def _quote_if_needed(name: str) -> str:
+    return name if re.fullmatch(r"[a-z_][a-z0-9_]*", name) else quote_name(name)
 
 
 def server_error_fields(error: BaseException | None) -> dict[str, str] | None:
-    """The fields of an error that the server told; none of one that the driver or the line made."""
+    """Return the fields of an error that the server sent; None for an error of the driver or the network."""
     first = error.args[0] if error is not None and error.args else None
     return first if isinstance(first, dict) and "M" in first else None
 
 
 def connection_lost(error: BaseException, address: SessionAddress, *, during: str = "") -> WarehouseDown:
-    """What a line that broke says."""
+    """Return the error for a broken connection."""
     during = f" {during}" if during else ""
     return WarehouseDown(f"{address}: the connection was lost{during}: {_describe_cause(error)}", hint=UNREACHABLE_HINT)
 
@@ -186,17 +249,17 @@ def _describe_cause(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
     if isinstance(error, ssl.SSLError):
-        return getattr(error, "reason", None) or "its encryption broke"
+        return getattr(error, "reason", None) or "TLS failed"
     if isinstance(error, OSError):
         return error.strerror or str(error) or type(error).__name__
-    return f"its answer could not be read ({type(error).__name__})"
+    return f"the answer could not be parsed ({type(error).__name__})"
 
 
 def commit_unknown(address: SessionAddress, reason: str) -> CommitUnknown:
-    """COMMIT was sent, and no answer came."""
+    """Return the error for a COMMIT that was sent and not answered."""
     return CommitUnknown(
-        f"{address}: {reason} while COMMIT was under way: whether it landed is not known yet",
-        hint="Run it again: the ledger is asked first, and what landed is not landed twice.",
+        f"{address}: {reason} during COMMIT; it is not known whether the transaction was committed",
+        hint="Run it again: the loader reads the ledger first and loads no batch twice.",
     )
 
 
@@ -206,19 +269,15 @@ _CREDENTIAL_NAMES: Final = (  # names of secrets, not a secret
 _SECRET_IN_SQL: Final = re.compile(rf"{_CREDENTIAL_NAMES}\s*(?:=\s*'?([^\s;,'\"&]+)|'([^']*)')", re.IGNORECASE)
 _SECRET_IN_URL: Final = re.compile(r"(X-Amz-(?:Signature|Security-Token|Credential)=)[^&\s'\"]+", re.IGNORECASE)
 _MIN_SECRET_LENGTH: Final = 6
-"""What is shorter is a word, and no secret."""
-
-
-def find_secrets(sql: str) -> list[str]:
-    """The secrets that a statement carries, the longest first."""
-    found = {one or other for one, other in _SECRET_IN_SQL.findall(sql)}
-    return sorted((secret for secret in found if len(secret) >= _MIN_SECRET_LENGTH), key=len, reverse=True)
+"""A shorter value is a word and no secret."""
 
 
 def mask_secrets(text: str, sql: str = "") -> str:
-    """The text without the secrets of the statement that it is about, nor any other that has the form of one."""
-    for secret in find_secrets(sql):
-        text = text.replace(secret, "***")
+    """Mask the secrets of a statement, and everything with the form of a secret, in a text about the statement."""
+    secrets = {unquoted or quoted for unquoted, quoted in _SECRET_IN_SQL.findall(sql)}
+    for secret in sorted(secrets, key=len, reverse=True):  # one secret may contain another
+        if len(secret) >= _MIN_SECRET_LENGTH:
+            text = text.replace(secret, "***")
     text = _SECRET_IN_SQL.sub(lambda match: match[0].replace(match[1] or match[2], "***"), text)
     return _SECRET_IN_URL.sub(r"\1***", text)
 
@@ -236,23 +295,21 @@ _FILE_PATTERN: Final = re.compile(r"(?:File name:|File|file:?|File not found:)\s
 
 
 def parse_load_error(message: str) -> dict[str, object]:
-    """File and column that a sentence of a load names; a name that the server cut is none."""
-    found: dict[str, object] = {}
+    """Return file, column and sizes from the message of a failed load; truncated names are left out."""
+    facts: dict[str, object] = {}
     if file := _FILE_PATTERN.search(message):
         key = object_key(file[1].rstrip(".,"))
         if key.endswith(".parquet"):
-            found["file"] = key
-    for words in _COLUMN_PATTERNS:
-        if column := words.search(message):
-            found["column"] = column["column"]
-            break
+            facts["file"] = key
+    if column := next(filter(None, (pattern.search(message) for pattern in _COLUMN_PATTERNS)), None):
+        facts["column"] = column["column"]
     if widths := _WIDTHS_PATTERN.search(message):
-        found |= {"width": int(widths["width"]), "size": int(widths["size"])}
-    return found
+        facts |= {"width": int(widths["width"]), "size": int(widths["size"])}
+    return facts
 
 
 def object_key(url: str) -> str:
-    """The key of an object, from its address as Redshift writes it."""
+    """Return the key of an object from its URL as Redshift writes it."""
     parts = urlsplit(url.strip())
     path = unquote(parts.path).lstrip("/")
     if parts.scheme == "s3" or not parts.netloc.startswith(("s3.", "s3-")):

@@ -1,9 +1,10 @@
-"""What the ledger holds of one stream, read under the lock of its fence and no further back than it must."""
+"""Ledger entries of one stream, read under the lock of its fence and no further back than needed."""
 
 from collections.abc import Callable, Container, Iterator
 
 from syncd.lake.manifest import is_tombstone_batch
-from syncd.redshift.control_tables import ControlTables, LedgerEntry, parse_entries
+from syncd.ports.evidence import LedgerRecord
+from syncd.redshift.control_tables import ControlTables, parse_entries
 from syncd.redshift.quoting import TableRef
 from syncd.redshift.session import WarehouseSession
 from syncd.redshift.target_table import any_row_query, any_row_since_query, reset_batch_numbers_statement
@@ -15,47 +16,44 @@ from watermarks.progress import BEFORE_FIRST_BATCH
 
 
 class TargetTableChanged(DataInDoubt):
-    """The table is not the one that batches landed in."""
+    """The table is not the one that batches were loaded into."""
 
 
 class ForeignChain(DataInDoubt):
-    """What landed under a number is not the batch that has it now."""
+    """The batch that was loaded under a number is not the batch of the lake with this number."""
 
 
 class StreamLedger:
-    """The entries from the newest that it has to hold on; of older ones one at a time, where that one is missing."""
+    """Ledger entries since the newest that must exist; older entries are read one at a time, where that is missing."""
 
     def __init__(self, session: WarehouseSession, control_tables: ControlTables, cycle: LoadCycle) -> None:
         self._session = session
         self._control_tables = control_tables
         self._cycle = cycle
-        self._since = next(self._expected_batches(), cycle.load_progress.last_batch)
+        loaded = cycle.load_progress
+        self._since = next(self._expected_batches(), loaded.last_batch)
         self._floors = dict[int, BatchId]()
-        """From which batch on the entries of a load generation are known; by itself from `_since`."""
-        # What a person asked to land again stands there still, up to the newest of all.
-        upto = (
-            max(cycle.load_progress.last_batch, *(link.id for link in cycle.due_links))
-            if cycle.due_links
-            else cycle.load_progress.last_batch
-        )
-        anew = cycle.load_progress.load_generation > 1
+        """The oldest known entry of each load generation; without one, `_since`."""
+        # Batches that an operator had loaded again are still entered, up to the newest of all.
+        upto = max((loaded.last_batch, *(link.id for link in cycle.due_links)))
+        reloads = loaded.load_generation > 1
         self._entries = self._query_entries(
-            control_tables.entries_query(since=self._since, upto=upto if anew else None)
+            control_tables.entries_query(since=self._since, upto=upto if reloads else None)
         )
         self._require_same_chain()
 
     def _require_same_chain(self) -> None:
-        """Make sure that what landed under the numbers that are due are those batches.
+        """Make sure that the numbers of the due batches are not those of another chain.
 
         Raises:
-            OtherChain: the lake was emptied and begun anew, or is another one at the same address.
+            ForeignChain: the lake was emptied and started again, or another lake has its address.
         """
         for link in self._cycle.due_links:
             entry = self._entries.get(self._cycle.ledger_key(link.id))
             if entry is not None and entry.manifest != link.digest:
                 raise ForeignChain(
                     f"{self._cycle.stream}: the ledger holds {link.id} of another chain than the lake does",
-                    # Rows of the other chain may carry higher numbers: what lands over them would lose.
+                    # Rows of the other chain may carry higher numbers, and would win over new ones.
                     hint=f"Was the lake emptied and begun anew? Then DROP TABLE {entry.table}; {self._reload_hint}",
                 )
 
@@ -67,59 +65,61 @@ class StreamLedger:
         return key in self._entries
 
     def _read_older_entry(self, generation: int) -> None:
-        """The next older entry of a load generation: whoever lost many finds the newest it still has at once."""
+        """Read the next older entry of a load generation: after a loss, that is the newest one left."""
         floor = self._floors.get(generation, self._since)
-        found = self._query_entries(self._control_tables.previous_entry_query(floor, load_generation=generation))
-        self._floors[generation] = max((key.batch for key in found), default=BEFORE_FIRST_BATCH)
-        self._entries |= found
+        older = self._query_entries(self._control_tables.previous_entry_query(floor, load_generation=generation))
+        self._floors[generation] = max((key.batch for key in older), default=BEFORE_FIRST_BATCH)
+        self._entries |= older
 
     def rows(self) -> dict[BatchId, int]:
-        """The rows of each batch of the cycle that it holds."""
+        """Return the row counts of the due batches that the ledger holds."""
         keys = ((link.id, self._cycle.ledger_key(link.id)) for link in self._cycle.due_links)
         return {batch: self._entries[key].rows for batch, key in keys if key in self._entries}
 
     @property
     def newest(self) -> BatchId | None:
-        """The newest batch that has landed, as the mark says and it does too."""
+        """The newest batch that both the mark and the ledger call loaded."""
         return next((batch for batch in self._expected_batches() if self._cycle.ledger_key(batch) in self), None)
 
     @property
     def newest_ever(self) -> BatchId:
-        """The newest batch that has ever landed, as far as anybody knows: whatever is not newer lands again."""
+        """The newest batch that was ever loaded, as far as is known; a batch up to it is loaded again."""
         return max(self._cycle.load_progress.last_batch, *(key.batch for key in self._entries), BEFORE_FIRST_BATCH)
 
     def require_own_numbers(self, table: TableRef) -> None:
-        """Make sure that a stream which has never landed finds no rows whose numbers pass for those of its batches.
+        """Make sure that a stream which was never loaded finds no rows with the numbers of its batches.
 
-        Another chain has given them, and its rows would be taken for newer than what comes.
+        Another chain numbered such rows, and they would be taken for newer than the loaded rows.
 
         Raises:
-            OtherTable: there are some.
+            TargetTableChanged: there are such rows.
         """
         untouched = self._cycle.load_progress.load_generation == 1 or self._is_imported
-        new = untouched and not self._entries and next(self._expected_batches(), None) is None
-        if not new or not self._session.rows(any_row_since_query(self._cycle.due_links[0].id, table)):
+        is_new = untouched and not self._entries and next(self._expected_batches(), None) is None
+        if not is_new or not self._session.rows(any_row_since_query(self._cycle.due_links[0].id, table)):
             return
-        asked = (self._control_tables.other_streams_query(ledger, table) for ledger in self._control_tables.ledgers)
-        others = dict.fromkeys(f"{stream} of {lake}" for sql in asked for lake, stream in self._session.rows(sql))
+        queries = (self._control_tables.other_streams_query(ledger, table) for ledger in self._control_tables.ledgers)
+        others = dict.fromkeys(f"{stream} of {lake}" for sql in queries for lake, stream in self._session.rows(sql))
         raise TargetTableChanged(
             f"{table} holds rows with the numbers of another stream's batches"
             + (f" ({', '.join(others)})" if others else "")
-            + f", and nothing of {self._cycle.stream} has landed in it",
-            hint="Does another still load it? Then give this one a `target` of its own. Was the stream renamed, or its"
-            f" lake begun anew? Then let the rows count as older than all that comes: {reset_batch_numbers_statement(table)};",
+            + f", and nothing of {self._cycle.stream} was loaded into it",
+            hint="Is another stream still loaded into it? Then give this one a `target` of its own. Was the stream"
+            " renamed, or its lake started again? Then make the rows older than all new ones:"
+            f" {reset_batch_numbers_statement(table)};",
         )
 
     def require_same_table(self, table: TableRef, *, exists: bool) -> None:
-        """Make sure that batches go on landing where they did.
+        """Make sure that batches are loaded into the same table as before.
 
         Raises:
-            OtherTable: the table is gone, or the configuration names another one.
+            TargetTableChanged: the table was dropped, or the configuration names another one.
         """
         newest = self.newest
         if not exists:
-            self._require_not_imported(f"{table} is not there")
-        if newest is None or not self._cycle.load_progress.counts.rows:
+            self._require_not_imported(f"{table} does not exist")
+        rows = self._cycle.load_progress.counts.rows
+        if newest is None or not rows:
             return
         entry = self._entries[self._cycle.ledger_key(newest)]
         if entry.table != str(table):
@@ -129,70 +129,64 @@ class StreamLedger:
             )
         if not exists:
             raise TargetTableChanged(
-                f"{table} is gone, and {self._cycle.load_progress.counts.rows} rows had landed in it",
-                hint=self._reload_hint,
+                f"{table} does not exist, and {rows} rows were loaded into it", hint=self._reload_hint
             )
 
     def require_rows(self, table: TableRef, *, removes_rows: Callable[[BatchLink, int], bool]) -> None:
-        """Make sure that nobody else has emptied the table.
+        """Make sure that no other writer emptied the table.
 
-        Of a batch that `takes` rows out (asked with the rows that it landed with), and brings none, nobody knows how
-        many it left; and where a person has set the mark back, what landed behind it has left its traces too.
+        A batch that `removes_rows` (which is given its row count) and brings none leaves an unknown number of rows.
+        After an operator set the mark back, batches behind it have changed the table as well.
 
         Raises:
-            OtherTable: there is no row, although some landed.
+            TargetTableChanged: the table is empty, although rows were loaded into it.
         """
         if self.newest is None and not self._is_imported:
             return
-        half = self._cycle.load_progress
-        set_back = half.load_generation > 1 and self.newest_ever > half.last_batch
-        if set_back or self._session.rows(any_row_query(table)):
+        loaded = self._cycle.load_progress
+        was_set_back = loaded.load_generation > 1 and self.newest_ever > loaded.last_batch
+        if was_set_back or self._session.rows(any_row_query(table)):
             return
         self._require_not_imported(f"{table} is empty")
         entries = self._query_entries(self._control_tables.entries_with_rows_query)
-        landed = {
-            batch: entries[key].rows
-            for batch in self._expected_batches()
-            if (key := self._cycle.ledger_key(batch)) in entries
-        }
-        if landed and not any(removes_rows(link, landed.get(link.id, 0)) for link in self._links_since_rows(landed)):
+        keys = {batch: self._cycle.ledger_key(batch) for batch in self._expected_batches()}
+        counts = {batch: entries[key].rows for batch, key in keys.items() if key in entries}
+        if counts and not any(removes_rows(link, counts.get(link.id, 0)) for link in self._links_since_rows(counts)):
             raise TargetTableChanged(
-                f"{table} is empty, and {sum(landed.values())} rows had landed in it", hint=self._reload_hint
+                f"{table} is empty, and {sum(counts.values())} rows were loaded into it", hint=self._reload_hint
             )
 
-    def _links_since_rows(self, landed: Container[BatchId]) -> Iterator[BatchLink]:
-        """What has landed since the last batch that brought rows, the newest first; its tombstones are none."""
+    def _links_since_rows(self, batches_with_rows: Container[BatchId]) -> Iterator[BatchLink]:
+        """Yield the batches since the last one that brought rows, newest first; tombstones bring none."""
         for batch in self._expected_batches():
             link = self._cycle.chain.require_link(batch)
-            if batch in landed and not is_tombstone_batch(link):
+            if batch in batches_with_rows and not is_tombstone_batch(link):
                 return
             yield link
 
     @property
     def _is_imported(self) -> bool:
-        """Whether the target has rows by what something else loaded, and nothing has landed since."""
-        half = self._cycle.load_progress
-        return half.last_batch == BEFORE_FIRST_BATCH and half.cursor != START_CURSOR
+        """Whether another loader filled the target, and no batch was loaded since."""
+        loaded = self._cycle.load_progress
+        return loaded.last_batch == BEFORE_FIRST_BATCH and loaded.cursor != START_CURSOR
 
     def _require_not_imported(self, problem: str) -> None:
         if self._is_imported:
             stream = self._cycle.stream
             raise TargetTableChanged(
-                f"{problem}, and the rows of {stream} up to {self._cycle.load_progress.cursor} were taken over in it",
+                f"{problem}, and its rows of {stream} up to {self._cycle.load_progress.cursor} were imported",
                 hint=f"Name the table again; or read all of it: syncd watermark reset -t {stream.table}",
             )
 
     @property
     def _reload_hint(self) -> str:
-        return f"To load all of it anew: syncd watermark reset -t {self._cycle.stream.table} --redshift-only"
+        return f"To load all of it again: syncd watermark reset -t {self._cycle.stream.table} --redshift-only"
 
     def _expected_batches(self) -> Iterator[BatchId]:
-        """What it has to hold, the newest first."""
-        half = self._cycle.load_progress
-        return filter(
-            half.expects_in_ledger,
-            self._cycle.extract_progress.batch_ids_newest_first(up_to=half.last_batch, after=BEFORE_FIRST_BATCH),
-        )
+        """Yield the batches that the ledger must hold, newest first."""
+        loaded = self._cycle.load_progress
+        batches = self._cycle.extract_progress.batch_ids_newest_first(up_to=loaded.last_batch, after=BEFORE_FIRST_BATCH)
+        return filter(loaded.expects_in_ledger, batches)
 
-    def _query_entries(self, sql: str) -> dict[LedgerKey, LedgerEntry]:
-        return {entry.key: entry for entry in parse_entries(self._cycle.stream, self._session.rows(sql))}
+    def _query_entries(self, sql: str) -> dict[LedgerKey, LedgerRecord]:
+        return parse_entries(self._cycle.stream, self._session.rows(sql))

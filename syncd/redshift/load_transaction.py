@@ -1,89 +1,64 @@
-"""One transaction that lands what is due: lock, ledger, COPY, newest version of each row, ledger again, commit."""
+"""Load of the due batches in one transaction: lock the fence, read the ledger, copy, apply, enter, commit."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import islice
-from typing import Final
 
-from syncd.errors import FileRefused, SchemaDrift, WarehouseUnfit
-from syncd.lake.batch_number import BATCH_COLUMN, SEQ_LIMIT, batch_from_number
-from syncd.lake.column_history import EarlierBatches
+from syncd.errors import FileRefused, WarehouseUnfit
+from syncd.lake.batch_number import SEQ_LIMIT, batch_from_number
 from syncd.lake.keys import copy_manifest_key
-from syncd.lake.manifest import Manifest, identity_from_link, is_tombstone_batch
+from syncd.lake.manifest import Manifest, is_tombstone_batch
 from syncd.lake.tombstones import Tombstones
 from syncd.ports.source import CopyLake
-from syncd.redshift.apply_statements import LoadSqlBuilder, fill_added_columns, later_tombstones_query, load_statements
-from syncd.redshift.column_types import TargetType
+from syncd.redshift.apply_statements import fill_added_columns, later_tombstones_query, load_statements
 from syncd.redshift.control_tables import ControlTables
-from syncd.redshift.copy_statement import ScratchLoad, copy_manifest_body, group_loads
 from syncd.redshift.delete_statements import delete_statements
-from syncd.redshift.ledger import StreamLedger, TargetTableChanged
-from syncd.redshift.order_ranges import EarlierRowRanges, emptied_windows
-from syncd.redshift.quoting import TableRef
-from syncd.redshift.reload_check import ReloadCheck
-from syncd.redshift.session import WarehouseSession
-from syncd.redshift.target_table import (
-    DELETED_AT,
-    ExistingTable,
-    RequiredColumn,
-    TableChanges,
-    add_column_statements,
-    applies_deletes,
-    columns_query,
-    create_table_statements,
-    manual_type_change,
-    marks_deletes,
-    own_columns,
-    parse_existing_table,
-    plan_table_changes,
-    require_no_ended_versions,
-    required_columns,
-    widen_column_statements,
+from syncd.redshift.error_table import ObjectMissing
+from syncd.redshift.ledger import StreamLedger
+from syncd.redshift.load_batches import (
+    MAX_LINKS_PER_TRANSACTION,
+    ReadBatches,
+    ReloadCheck,
+    added_columns,
+    fit_transaction,
+    select_loaded,
 )
-from syncd.settings import MetadataColumn, Mode, TargetSettings
-from syncd.tables.column_defaults import AddedColumn
+from syncd.redshift.load_sql import LoadSqlBuilder
+from syncd.redshift.quoting import TableRef
+from syncd.redshift.scratch_tables import ScratchLoad, ScratchRows, copy_manifest_body, group_loads
+from syncd.redshift.session import WarehouseSession
+from syncd.redshift.target_resolver import ResolvedTable, TargetResolver
+from syncd.redshift.target_table import DELETED_AT, ExistingTable, applies_deletes, marks_deletes
+from syncd.settings import Mode, TargetSettings
 from syncd.tables.column_mapping import fold_name
 from watermarks.batch import BatchId, BatchKind, BatchLink
 from watermarks.loading import LoadCycle, require_fence
-from watermarks.progress import BEFORE_FIRST_BATCH
-
-MAX_LINKS_PER_TRANSACTION: Final = 1_000
-"""Of one transaction: a statement takes 16 MB, and the ledger's names each."""
 
 
 class ControlTablesMissing(WarehouseUnfit):
-    """Fence or ledger are not there: never made, or dropped by somebody."""
-
-
-class ColumnsTooNarrow(Exception):
-    """Columns have to be widened first, which no transaction may do."""
-
-    def __init__(self, statements: Sequence[tuple[str, str]]) -> None:
-        super().__init__()
-        self.statements = statements
-        """Each with those by which a person widens the column where it is refused."""
+    """The fence or the ledger does not exist: it was never created, or was dropped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadTarget:
-    """Which table of which warehouse is kept equal to which stream, and how."""
+    """Table of a warehouse that is kept equal to a stream, and how rows are loaded into it."""
 
     control_tables: ControlTables
     table: TableRef
     mode: Mode
     settings: TargetSettings
     copy_credentials: Callable[[], str]
-    """The words by which COPY may read the lake."""
+    """Returns the clause of COPY for reading the lake."""
     statement_timeout: timedelta
     max_rows: int
-    """About so many rows are landed in one transaction."""
+    """The approximate number of rows in one transaction."""
 
 
 @contextmanager
 def transaction(session: WarehouseSession) -> Iterator[None]:
-    """A transaction that is rolled back unless it was committed."""
+    """Open a transaction, and roll it back unless it was committed."""
     session.begin()
     try:
         yield
@@ -91,35 +66,8 @@ def transaction(session: WarehouseSession) -> Iterator[None]:
         session.rollback()
 
 
-@contextmanager
-def detect_missing_tables() -> Iterator[None]:
-    """Tell tables of our own that are not there from everything else that a warehouse refuses.
-
-    Raises:
-        ControlsMissing: one of them is not.
-    """
-    try:
-        yield
-    except WarehouseUnfit as error:
-        if "does not exist" not in error.message:
-            raise
-        raise ControlTablesMissing(error.message, hint=error.hint) from error
-
-
-def lock_fence(session: WarehouseSession, target: LoadTarget) -> int | None:
-    """The epoch in the fence, read under its lock; LOCK takes no snapshot, so that all that follows sees the newest.
-
-    It waits no longer than a short statement may: whoever had the right to hold it is
-    done, or was ended, and a session that came in between is to be ended as well.
-    """
-    with detect_missing_tables():
-        session.run(target.control_tables.lock_statement)
-    [(epoch,)] = session.rows(target.control_tables.epoch_query)
-    return None if epoch is None else int(epoch)
-
-
 class LoadTransaction:
-    """One transaction for one cycle."""
+    """One transaction of one load cycle."""
 
     def __init__(
         self,
@@ -133,7 +81,6 @@ class LoadTransaction:
         manifest_of: Callable[[BatchLink], Manifest],
         is_first_load: bool,
     ) -> None:
-        """Prepare; the `first` landing of a process looks at the table more closely."""
         self._target = target
         self._session = session
         self._cycle = cycle
@@ -142,309 +89,98 @@ class LoadTransaction:
         self._nonce = nonce
         self._manifest_of = manifest_of
         self._is_first_load = is_first_load
+        self._applies_deletes = applies_deletes(target.settings, target.mode)
         self.existing = ExistingTable()
-        """The target, as it was when rows came to it."""
-        self._previous: ExistingTable | None = None
-        """The target before it was changed for them."""
+        """The target that rows were loaded into."""
         self.links: tuple[BatchLink, ...] = ()
-        """What is landed."""
+        """The loaded batches."""
         self.loads: tuple[ScratchLoad, ...] = ()
         self.is_copying = False
-        """Whether COPY is at work."""
+        """Whether COPY is running, or failed."""
 
     def execute(self) -> Mapping[BatchId, int]:
-        """Land what the ledger lacks, and say what it holds now.
+        """Load the batches that the ledger lacks; return the row counts of the batches that it holds now.
 
         Raises:
-            TooNarrow: nothing was done; the statements it holds come first.
-            ControlsMissing: nothing was done; fence and ledger are to be made first.
+            ColumnsTooNarrow: nothing was done; its statements must be executed first.
+            ControlTablesMissing: nothing was done; fence and ledger must be created first.
         """
+        tables = self._target.control_tables
         with transaction(self._session):
-            stored = lock_fence(self._session, self._target)
-            rises = require_fence(-1 if stored is None else stored, self._cycle.epoch, was_raised=self._cycle.is_fenced)
-            for statement in self._target.control_tables.raise_fence_statements(self._cycle.epoch) if rises else ():
-                self._session.run(statement)
-            with detect_missing_tables():
-                ledger = StreamLedger(self._session, self._target.control_tables, self._cycle)
+            try:
+                raised = self._raise_fence()
+                ledger = StreamLedger(self._session, tables, self._cycle)
+            except ObjectMissing as error:
+                raise ControlTablesMissing(error.message, hint=error.hint) from error
+            resolver = self._make_resolver(ledger)
             links = self.links = self._links_to_load(ledger)
             if not links:
-                self._check_table(ledger)
-                if rises:
+                resolver.require_unchanged()
+                if raised:
                     self._session.commit()
                 return ledger.rows()
-            rows = self._load(links, ledger)
-            self._run(
-                self._target.control_tables.insert_entries_statement(self._cycle, links, rows, table=self._target.table)
-            )
+            rows = self._load(links, ledger, resolver)
+            self._run(tables.insert_entries_statement(self._cycle, links, rows, table=self._target.table))
             self._session.commit(within=self._target.statement_timeout)
         return {**ledger.rows(), **{link.id: count for link, count in zip(links, rows, strict=True)}}
 
+    def _raise_fence(self) -> bool:
+        """Lock the fence, and raise it to the epoch of the cycle; return whether it was lower.
+
+        LOCK takes no snapshot, so every later statement sees the newest state. It waits no longer than a short
+        statement: an earlier owner is done or was ended, and a session that came in between must be ended as well.
+        """
+        tables, epoch = self._target.control_tables, self._cycle.epoch
+        self._session.run(tables.lock_statement)
+        [(stored,)] = self._session.rows(tables.epoch_query)
+        rises = require_fence(-1 if stored is None else int(stored), epoch, was_raised=self._cycle.is_fenced)
+        for statement in tables.raise_fence_statements(epoch) if rises else ():
+            self._session.run(statement)
+        return rises
+
     def _links_to_load(self, ledger: StreamLedger) -> tuple[BatchLink, ...]:
-        # Before the first of them: they may take several transactions, and shall not end in the middle.
+        # Before the first of them: they may take several transactions, which must not stop in the middle.
         self._reload_check.require_intact_files(self._cycle.find_lost_batches(ledger), self._cycle.chain)
-        return tuple(self._fit_transaction(islice(self._cycle.links_to_load(ledger), MAX_LINKS_PER_TRANSACTION)))
+        links = islice(self._cycle.links_to_load(ledger), MAX_LINKS_PER_TRANSACTION)
+        target = self._target
+        return tuple(
+            fit_transaction(links, target.mode, applies_deletes=self._applies_deletes, max_rows=target.max_rows)
+        )
 
-    def _fit_transaction(self, links: Iterable[BatchLink]) -> Iterator[BatchLink]:
-        """The first of the links, so many that their rows fit into one transaction; one at least.
+    def _make_resolver(self, ledger: StreamLedger) -> TargetResolver:
+        target = self._target
+        return TargetResolver(
+            self._session,
+            target.table,
+            settings=target.settings,
+            mode=target.mode,
+            cycle=self._cycle,
+            ledger=ledger,
+            statement_timeout=target.statement_timeout,
+        )
 
-        They tell rows apart by the same columns: by those of another key, some would pass for one, or have no such
-        column at all. In a table that appends none reads a range again in which another one's rows may lie: what it did
-        not find there would come with the other's, for all ranges are emptied before any row comes.
-        """
-        if self._target.mode is Mode.REPLACE:
-            yield from links  # of whole tables, the rows of one land
-            return
-        rows, known, before, ended, buried = 0, None, EarlierRowRanges(), False, BEFORE_FIRST_BATCH
-        for number, link in enumerate(links):
-            rows += link.rows
-            mine = identity_from_link(link) or known
-            if number and (rows > self._target.max_rows or (known is not None and mine != known)):
-                return
-            if link.rank < buried:
-                return  # what tombstones meet is what stands there when they land: no row of this replay yet
-            buried = link.id if self._applies_deletes and is_tombstone_batch(link) else buried
-            if self._target.mode is Mode.HISTORY:
-                if ended and link.rows and not is_tombstone_batch(link):
-                    return  # which version tombstones end is what stands there when they land
-                ended = ended or (self._applies_deletes and is_tombstone_batch(link))
-            if self._target.mode is Mode.APPEND:
-                if before.are_reread_by(link):
-                    return
-                before.add(link)
-            known = mine
-            yield link
-
-    def _check_table(self, ledger: StreamLedger) -> None:
-        """Where nothing is to be done but to compare, see whether the table still is what it was."""
-        if self._cycle.due_links or ledger.newest is None:
-            return
-        self._previous = self._read_table()
-        there = self._previous is not None
-        ledger.require_same_table(self._target.table, exists=there)
-        if there and self._target.mode is not Mode.REPLACE:
-            ledger.require_rows(self._target.table, removes_rows=self._removes_rows)
-
-    def _load(self, links: Sequence[BatchLink], ledger: StreamLedger) -> list[int]:
-        """Make the rows of these batches part of the target; how many each of them brought."""
-        read = [(link, self._manifest_of(link)) for link in links if link.kind is not BatchKind.ABANDONED]
-        if self._target.mode is Mode.REPLACE:
-            read = [(link, manifest) for link, manifest in read if manifest.is_whole_table][
-                -1:
-            ]  # the newest is all of it
-        elif wholes := [link.id for link, manifest in read if manifest.is_whole_table and manifest.parts]:
-            raise SchemaDrift(
-                f"{self._cycle.stream}: batch {wholes[0]} is the whole table without a key, and {self._target.mode}"
-                " needs one",
-                hint="The mode was changed. Leave out what was read without a key, and read the table anew:"
-                f" syncd watermark set -t {self._cycle.stream.table} --redshift-only --preset now; then"
-                f" syncd watermark reset -t {self._cycle.stream.table} --mysql-only",
-            )
-        read = [(link, manifest) for link, manifest in read if manifest.tombstones is None or self._applies_deletes]
-        # What a replay brings back was read with the columns of then, whenever it lands.
-        ranked = sorted(read, key=lambda each: each[0].rank)
-        found = self._prepare_table([manifest for _, manifest in ranked], ledger)
-        if found is None:
+    def _load(self, links: Sequence[BatchLink], ledger: StreamLedger, resolver: TargetResolver) -> list[int]:
+        """Resolve the target, copy the files, apply the rows; return the row count of each batch."""
+        manifests_by_link = [(link, self._manifest_of(link)) for link in links if link.kind is not BatchKind.ABANDONED]
+        read = select_loaded(manifests_by_link, self._target.mode, applies_deletes=self._applies_deletes)
+        # A replay has the columns of the batch that first read its rows.
+        manifests = [manifest for _, manifest in sorted(read, key=lambda batch: batch[0].rank)]
+        table = resolver.prepare(manifests, is_first_load=self._is_first_load)
+        if table is None:
             return [0 for _ in links]
-        self.existing = found
-        loads = self.loads = group_loads(*zip(*read, strict=True))
-        for load in loads:
+        self.existing = table.current
+        self.loads = group_loads(*zip(*read, strict=True))
+        for load in self.loads:
             self._copy(load)
-        landing = LoadSqlBuilder(
-            table=self._target.table,
-            existing=found,
-            loads=tuple(load for load in loads if not load.has_deleted_keys),
-            delete_loads=tuple(load for load in loads if load.has_deleted_keys),
-            read_batches=tuple(read),
-            added_columns=self._added_columns(read),
-            reloaded_upto=ledger.newest_ever if links[0].id <= ledger.newest_ever else None,
-        )
-        landing = replace(landing, later_tombstones=self._later_tombstones(landing))
-        for statement in self._statements(landing, links):
-            self._run(statement)
-        for load in loads:
-            self._run(load.drop_statement)
-        brought = {link.id: manifest.rows for link, manifest in read}
-        return [brought.get(link.id, 0) for link in links]
-
-    def _later_tombstones(self, landing: LoadSqlBuilder) -> Mapping[BatchId, Tombstones]:
-        """The tombstones that came before a replay and mean its rows too; asked for where one lands only.
-
-        A row whose number is of no tombstones of this chain, or of some by another order, is as new as it says.
-        """
-        place = self._target
-        if (
-            not landing.replay_loads
-            or not marks_deletes(place.settings, place.mode)
-            or DELETED_AT not in landing.existing
-        ):
-            return {}
-        told = sorted(int(number) for (number,) in self._session.rows(later_tombstones_query(landing)))
-        batches = filter(
-            self._cycle.extract_progress.has_batch,
-            (batch_from_number(number) for number in told if number >= SEQ_LIMIT),
-        )
-        links = ((batch, self._cycle.chain.read_link(batch)) for batch in batches)
-        manifests = ((batch, Manifest.from_link(link)) for batch, link in links if link and is_tombstone_batch(link))
-        return {
-            batch: manifest.tombstones
-            for batch, manifest in manifests
-            if manifest.tombstones and manifest.identity == landing.identity
-        }
-
-    def _added_columns(self, read: Sequence[tuple[BatchLink, Manifest]]) -> Mapping[str, AddedColumn]:
-        """The columns that rows of this landing can lack; the newest batch knows best."""
-        found: dict[str, AddedColumn] = {}
-        for link, manifest in read:
-            told: Manifest | None = manifest
-            if link.kind is BatchKind.REPLAY:  # it has the columns of its rows, and knows of none that came after them
-                told = EarlierBatches(
-                    links=self._cycle.chain, get_progress=lambda: self._cycle.extract_progress
-                ).manifest_before(link.id)
-            found |= told.added_columns if told else {}
-        return found
-
-    def _statements(self, landing: LoadSqlBuilder, links: Sequence[BatchLink]) -> Iterator[str]:
-        place = self._target
-        if self._previous is not None and place.mode is not Mode.REPLACE:
-            yield from fill_added_columns(landing, [link.id for link in links], previous=self._previous)
-        yield from load_statements(landing, place.mode)
-        yield from delete_statements(landing, place.mode, place.settings.deletes)
-
-    @property
-    def _applies_deletes(self) -> bool:
-        return applies_deletes(self._target.settings, self._target.mode)
-
-    def _removes_rows(self, link: BatchLink, rows: int) -> bool:
-        """Whether a batch took rows out of the target: its tombstones did, or the range that it has read again.
-
-        The `rows` by which it stands in the ledger are none where tombstones landed while deletes were ignored.
-        """
-        place = self._target
-        if is_tombstone_batch(link):
-            deletes = self._applies_deletes and not marks_deletes(place.settings, place.mode)
-            # What has no column for marks was deleted, whatever the configuration says by now.
-            unmarked = self._previous is not None and DELETED_AT not in self._previous
-            return rows > 0 and (deletes or unmarked)
-        return place.mode is Mode.APPEND and bool(emptied_windows(link))
-
-    def _prepare_table(self, manifests: Sequence[Manifest], ledger: StreamLedger) -> ExistingTable | None:
-        """The target as rows may come to it; None where nothing has to be done there."""
-        if rows := [manifest for manifest in manifests if manifest.tombstones is None]:
-            return self._reconcile_table(rows, ledger)
-        found = self._read_table() if manifests else None
-        if found is None:
-            return None  # where no row has ever landed, none is gone
-        ledger.require_same_table(self._target.table, exists=True)
-        lacking = [column for column in self._own_columns(manifests[-1]) if column.name not in found]
-        return self._add_columns([column for column in lacking if not self._is_optional(column)]) or found
-
-    def _add_columns(self, columns: Sequence[RequiredColumn]) -> ExistingTable | None:
-        """The target with these columns more; None where there are none."""
-        for statement in add_column_statements(self._target.table, columns):
-            self._run(statement)
-        return self._require_table() if columns else None
-
-    def _reconcile_table(self, manifests: Sequence[Manifest], ledger: StreamLedger) -> ExistingTable:
-        """The target with every column that the files have."""
-        place = self._target
-        wanted = (*required_columns(manifests), *self._own_columns(manifests[-1]))
-        found = self._previous = self._read_table()
-        ledger.require_same_table(place.table, exists=found is not None)
-        if found is None:
-            about = f"{self._cycle.stream.table_name}, kept equal by syncd"
-            for statement in create_table_statements(place.table, wanted, place.settings, comment=about):
-                self._run(statement)
-            return self._require_table()
-        require_no_ended_versions(place.table, found, place.mode)
-        if BATCH_COLUMN in found and place.mode is not Mode.REPLACE:
-            ledger.require_own_numbers(place.table)
-        if self._is_first_load and place.mode is not Mode.REPLACE:
-            ledger.require_rows(place.table, removes_rows=self._removes_rows)
-        kept = [column for column in wanted if column.name in found or not self._is_optional(column)]
-        lacking = self._plan_changes(found, kept)
-        if lacking.widen:
-            remedies = (manual_type_change(place.table, column, found) for column in lacking.widen)
-            raise ColumnsTooNarrow(
-                tuple(zip(widen_column_statements(place.table, lacking.widen), remedies, strict=True))
-            )
-        if lacking.add:
-            self._require_new_columns(lacking.add, ledger.newest)
-        return self._add_columns(lacking.add) or found
-
-    def _plan_changes(self, existing: ExistingTable, wanted: Sequence[RequiredColumn]) -> TableChanges:
-        """What the target lacks for the files; they may be older than a change of type that it has been through."""
-        table = self._target.table
-        try:
-            return plan_table_changes(table, existing, wanted)
-        except SchemaDrift:
-            newest = EarlierBatches(links=self._cycle.chain, get_progress=lambda: self._cycle.extract_progress)
-            if (manifest := newest.manifest_before(self._cycle.extract_progress.next_batch)) is None:
-                raise
-            return plan_table_changes(table, existing, wanted, newest_columns=required_columns([manifest]))
-
-    def _require_new_columns(self, columns: Sequence[RequiredColumn], newest: BatchId | None) -> None:
-        """Make sure that columns which are to be added are new to the files as well.
-
-        Raises:
-            SchemaDrift: what has landed had them, and somebody took them out of the table.
-        """
-        if newest is None:
-            return
-        before = filter(
-            self._cycle.load_progress.expects_in_ledger,
-            self._cycle.extract_progress.batch_ids_newest_first(up_to=newest, after=BEFORE_FIRST_BATCH),
-        )
-        links = map(self._cycle.chain.require_link, before)
-        # A replay has the columns of the batch that it brings back, which may be an old one.
-        landed = next((link for link in links if link.kind not in {BatchKind.ABANDONED, BatchKind.REPLAY}), None)
-        if landed is None:
-            return
-        manifest = Manifest.from_link(landed)
-        names = {
-            column.name for column in (*required_columns([manifest]), *self._own_columns(manifest))
-        } - self._late_columns
-        if gone := [column for column in columns if column.name in names]:
-            table = self._target.table
-            listed = ", ".join(column.name for column in gone)
-            raise SchemaDrift(
-                f"{table} has no column {listed} any more, and {landed.id} landed with it",
-                hint=" ".join(f"{statement};" for statement in add_column_statements(table, gone))
-                + f"  Then, to fill it again: syncd watermark reset -t {self._cycle.stream.table} --redshift-only",
-            )
-
-    def _own_columns(self, manifest: Manifest) -> tuple[RequiredColumn, ...]:
-        cursor = next((each for each in manifest.columns if each.name == manifest.identity.cursor), None)
-        return own_columns(
-            self._target.settings, self._target.mode, TargetType.from_text(cursor.redshift) if cursor else None
-        )
-
-    def _is_optional(self, column: RequiredColumn) -> bool:
-        """Whether a table that somebody else made may go without it."""
-        demanded = self._target.mode is Mode.HISTORY or (
-            self._applies_deletes and column.name in {DELETED_AT, BATCH_COLUMN}
-        )
-        return column.name.startswith("_syncd_") and not demanded
-
-    @property
-    def _late_columns(self) -> set[str]:
-        """Columns of our own that a table gets when the configuration begins to ask for them."""
-        place = self._target
-        had = place.mode is Mode.HISTORY or MetadataColumn.BATCH in place.settings.notes
-        return {DELETED_AT} if had else {DELETED_AT, BATCH_COLUMN}
-
-    def _read_table(self) -> ExistingTable | None:
-        return parse_existing_table(self._session.rows(columns_query(self._target.table)))
-
-    def _require_table(self) -> ExistingTable:
-        found = self._read_table()
-        if found is None:
-            raise TargetTableChanged(f"{self._target.table} was there, and is not there any more")
-        return found
+        self._apply(self._make_sql(read, ledger), table)
+        counts = {link.id: manifest.rows for link, manifest in read}
+        return [counts.get(link.id, 0) for link in links]
 
     def _copy(self, load: ScratchLoad) -> None:
-        places = ((self._lake_files.address_of(part.key), part.bytes) for part in load.parts)
+        """Copy the files of one load into its scratch table."""
+        files = ((self._lake_files.address_of(part.key), part.bytes) for part in load.parts)
         key = copy_manifest_key(self._cycle.stream, load.links[-1].id, self._nonce())
-        self._lake_files.put(key, copy_manifest_body(places))
+        self._lake_files.put(key, copy_manifest_body(files))
         self._run(load.create_statement(distkey=fold_name(self._target.settings.distkey or "")))
         self.is_copying = True
         self._run(load.copy_statement(self._lake_files.address_of(key), self._target.copy_credentials()))
@@ -454,8 +190,58 @@ class LoadTransaction:
             batches = " to ".join(dict.fromkeys(str(link.id) for link in (load.links[0], load.links[-1])))
             raise FileRefused(
                 f"{self._cycle.stream}: the files of {batches} hold {count} rows, their manifests say {load.rows}",
-                hint="Was a file replaced? See which: syncd audit",
+                hint="Was a file replaced? To find it: syncd audit",
             )
+
+    def _make_sql(self, read: ReadBatches, ledger: StreamLedger) -> LoadSqlBuilder:
+        newest_ever = ledger.newest_ever
+        sql = LoadSqlBuilder(
+            table=self._target.table,
+            scratch=ScratchRows(
+                existing=self.existing,
+                loads=tuple(load for load in self.loads if not load.has_deleted_keys),
+                delete_loads=tuple(load for load in self.loads if load.has_deleted_keys),
+                added_columns=added_columns(read, self._cycle),
+            ),
+            read_batches=tuple(read),
+            reloaded_upto=newest_ever if self.links[0].id <= newest_ever else None,
+        )
+        return replace(sql, later_tombstones=self._later_tombstones(sql))
+
+    def _later_tombstones(self, sql: LoadSqlBuilder) -> Mapping[BatchId, Tombstones]:
+        """Return the tombstones that were loaded before a replay and apply to its rows; only replays need them.
+
+        A number that belongs to no tombstones of this chain and order only says when a row was read.
+        """
+        target = self._target
+        marks = marks_deletes(target.settings, target.mode) and DELETED_AT in sql.existing
+        if not sql.replay_loads or not marks:
+            return {}
+        numbers = sorted(int(number) for (number,) in self._session.rows(later_tombstones_query(sql)))
+        batches = (batch_from_number(number) for number in numbers if number >= SEQ_LIMIT)
+        later: dict[BatchId, Tombstones] = {}
+        for batch in filter(self._cycle.extract_progress.has_batch, batches):
+            link = self._cycle.chain.read_link(batch)
+            if link is None or not is_tombstone_batch(link):
+                continue
+            manifest = Manifest.from_link(link)
+            if manifest.tombstones and manifest.identity == sql.identity:
+                later[batch] = manifest.tombstones
+        return later
+
+    def _apply(self, sql: LoadSqlBuilder, table: ResolvedTable) -> None:
+        """Make the rows of the scratch tables part of the target."""
+        target = self._target
+        if table.previous is not None and target.mode is not Mode.REPLACE:
+            loaded = [link.id for link in self.links]
+            for statement in fill_added_columns(sql, loaded, previous=table.previous):
+                self._run(statement)
+        for statement in load_statements(sql, target.mode):
+            self._run(statement)
+        for statement in delete_statements(sql, target.mode, target.settings.deletes):
+            self._run(statement)
+        for load in self.loads:
+            self._run(load.drop_statement)
 
     def _run(self, statement: str) -> None:
         self._session.run(statement, within=self._target.statement_timeout)

@@ -8,9 +8,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from syncd.ports.preflight import CheckSheet, is_loopback_host
-from syncd.redshift.connection_factory import connection_to
-from syncd.redshift.control_tables import ISOLATION_LEVEL_QUERY
-from syncd.redshift.ledger_discovery import discover_ledgers
+from syncd.redshift.connection import connection_to
+from syncd.redshift.control_tables import ISOLATION_LEVEL_QUERY, LedgerTables
 from syncd.redshift.quoting import TableRef, quote_name, text_literal
 from syncd.redshift.session import WarehouseSession
 from syncd.settings import StreamSettings, Tls, WarehouseSettings
@@ -131,7 +130,7 @@ class _WarehouseCheck:
 
     def _check_ledgers(self, streams: Sequence[StreamName], lake: str) -> None:
         """What landings of these streams read, and write to, as far as it stands: where it fits, in one line."""
-        found = discover_ledgers(self._session, self._settings.schema)
+        found = LedgerTables.discover(self._session, self._settings.schema)
         used = [found.for_stream(stream, lake=lake) for stream in streams]
         checks = {table: "ledger" for one in used for table in one.ledgers}
         checks |= {one.ledger: f"ledger of {one.stream.table_name}" for one in used if one.has_own_ledger}

@@ -1,4 +1,4 @@
-"""Finds the rows that the warehouse refuses, puts them aside with the reason, and amends their batch."""
+"""Search for the rows that the warehouse refuses; they are quarantined with the reason, and their batch is amended."""
 
 from collections.abc import Callable, Iterator, Sequence
 from posixpath import dirname
@@ -12,12 +12,11 @@ from syncd.lake.keys import AMENDED_PREFIX, batch_quarantine_prefix, target_copy
 from syncd.lake.manifest import Manifest
 from syncd.lake.window_reads import Part
 from syncd.redshift.amendments import Amendments
-from syncd.redshift.apply_statements import LoadSqlBuilder
-from syncd.redshift.copy_statement import ScratchLoad, copy_manifest_body
 from syncd.redshift.error_table import object_key
 from syncd.redshift.load_errors import LoadErrorReader
 from syncd.redshift.load_transaction import LoadTarget, transaction
 from syncd.redshift.quoting import TableRef, quote_name
+from syncd.redshift.scratch_tables import ScratchLoad, ScratchRows, copy_manifest_body
 from syncd.redshift.session import WarehouseSession
 from syncd.redshift.split_file import AcceptedRowsFile, FileRefusals, RefusedFileRow, split_file
 from syncd.redshift.target_table import ExistingTable
@@ -30,15 +29,15 @@ if TYPE_CHECKING:
     from watermarks.batch import BatchId
 
 SAMPLE_ROWS: Final = 5
-"""Rows of a larger file that are tried one by one: where none of them lands, it is the table that is wrong."""
+"""Rows of a larger file that are tried one by one: where all are refused, the table is wrong."""
 MAX_NAMED_FILE_TRIES: Final = 3
-"""So often the file that the warehouse names is sifted alone; each time, the whole landing is tried once more."""
-_RAISE_LIMIT_HINT: Final = "; or, where the rows are wrong, let more of a file be put aside (the table's `max_refused`)"
+"""Number of times that only the file named by the warehouse is searched; each time the whole load is retried."""
+_RAISE_LIMIT_HINT: Final = "; or, where the rows are wrong, allow more of them (the table's `max_refused`)"
 _TRIAL_TABLE: Final = TableRef(schema="", name="syncd_trial")
 
 
 class RefusedRowFinder:
-    """Sifts the files of one stream's batches."""
+    """Search in the files of one stream's batches."""
 
     def __init__(self, target: LoadTarget, *, lake: S3Lake, amendments: Amendments, nonce: Callable[[], str]) -> None:
         self._target = target
@@ -47,58 +46,58 @@ class RefusedRowFinder:
         self._nonce = nonce
         self._amend_count = 0
         self.trial_count = 0
-        """Transactions of which nothing stayed, so far."""
+        """The number of transactions that were tried and rolled back."""
 
     def amend(
         self, session: WarehouseSession, loads: Sequence[ScratchLoad], existing: ExistingTable, error: RowRefused
     ) -> None:
-        """Find out which rows were meant, so that the next attempt lands the others.
+        """Quarantine the refused rows, so that the next attempt loads the others.
 
         Raises:
-            RowRefused: it is no single row, or too many of them.
+            RowRefused: no single row is refused, or too many are.
         """
         links = {link.id: link for load in loads for link in load.links}
         if self._amendments.refresh(links.values()):
             return
         self._amend_count += 1
-        named = str(error.facts.get("file", "")) if self._amend_count <= MAX_NAMED_FILE_TRIES else ""
-        suspects = list(_suspect_files(loads, named)) or list(_suspect_files(loads, ""))
+        named_file = str(error.facts.get("file", "")) if self._amend_count <= MAX_NAMED_FILE_TRIES else ""
+        suspects = list(_suspect_files(loads, named_file)) or list(_suspect_files(loads, ""))
         refused: dict[BatchId, list[FileRefusals]] = {}
         for load, link, part in suspects:
             if rows := tuple(self._find_refused(session, load, part, existing, error)):
                 refused.setdefault(link.id, []).append(FileRefusals(part, rows))
         if not refused:
-            raise self._not_quarantined_error(error, "each of its rows lands alone")
+            raise self._not_quarantined_error(error, "each of its rows is accepted alone")
         for batch, parts in refused.items():
             self._quarantine_rows(links[batch], parts)
 
     def _find_refused(
         self, session: WarehouseSession, load: ScratchLoad, part: Part, existing: ExistingTable, error: RowRefused
     ) -> Iterator[RefusedFileRow]:
-        """The rows of a file that do not land, one row group after another: no more of it is held than one of them."""
+        """Yield the refused rows of a file, one row group after another, so that only one is in memory."""
         file = open_part(self._lake, part)
-        most = self._target.settings.max_refused
+        limit = self._target.settings.max_refused
         first = count = 0
         for group in range(file.num_row_groups):
             rows = file.read_row_group(group)
             if not group and self._all_samples_refused(session, load, rows, existing):
-                raise self._not_quarantined_error(error, f"none of {SAMPLE_ROWS} rows of {part.key} lands")
+                raise self._not_quarantined_error(error, f"none of {SAMPLE_ROWS} rows of {part.key} is accepted")
             for refused in self._bisect(session, load, rows, first, existing):
                 count += 1
-                if count > most:
-                    found_out = f"more than {most} rows of {part.key} do not land"
-                    raise self._not_quarantined_error(error, found_out, or_else=_RAISE_LIMIT_HINT)
+                if count > limit:
+                    finding = f"more than {limit} rows of {part.key} are refused"
+                    raise self._not_quarantined_error(error, finding, or_else=_RAISE_LIMIT_HINT)
                 yield refused
             first += rows.num_rows
 
-    def _not_quarantined_error(self, error: RowRefused, found: str, *, or_else: str = "") -> RowRefused:
-        """What to tell where nothing is put aside: it is more than some rows that is wrong."""
+    def _not_quarantined_error(self, error: RowRefused, finding: str, *, or_else: str = "") -> RowRefused:
+        """Return the error where nothing is quarantined, because more than a few rows are wrong."""
         stream = self._target.control_tables.stream
         table = stream.table_name
         return RowRefused(
-            f"{error.message}; {found}, and nothing was put aside",
-            hint=f"Compare the target with its files (syncd plan -t {table}) and mend it{or_else}, then: syncd run -t"
-            f" {table} --load-only",
+            f"{error.message}; {finding}, and nothing was quarantined",
+            hint=f"Compare the target with its files (syncd plan -t {table}) and correct it{or_else}, then:"
+            f" syncd run -t {table} --load-only",
             **error.facts,
         )
 
@@ -120,45 +119,46 @@ class RefusedRowFinder:
         *,
         known: bool = False,
     ) -> Iterator[RefusedFileRow]:
-        """The refused ones of some rows; of rows that are `known` to hold one, all are not tried at once again."""
+        """Yield the refused rows; rows `known` to contain one are not tried together again."""
         if rows.num_rows > 1:
             if not known and self._try_load(session, load, rows, existing) is None:
                 return
             half = rows.num_rows // 2
-            lands = True
+            accepted = True
             for refused in self._bisect(session, load, rows.slice(0, half), first, existing):
-                lands = False
+                accepted = False
                 yield refused
-            # Where the first half lands, it is the second one that does not.
-            yield from self._bisect(session, load, rows.slice(half), first + half, existing, known=lands)
+            # Where the first half is accepted, the second one is refused.
+            yield from self._bisect(session, load, rows.slice(half), first + half, existing, known=accepted)
         elif (error := self._try_load(session, load, rows, existing)) is not None:
             yield RefusedFileRow(first, _format_reason(error, self._find_column(session, load, rows, existing, error)))
 
     def _find_column(
         self, session: WarehouseSession, load: ScratchLoad, row: pa.Table, existing: ExistingTable, error: RowRefused
     ) -> str | None:
-        """The column of a row that is refused: of a document the warehouse does not say it, and so it is tried."""
+        """Return the column of a refused row. For a document the warehouse names none, so each document is tried."""
         if error.facts.get("column"):
             return str(error.facts["column"])
-        for passage in load.columns:
-            if passage.redshift == "SUPER" and row.column(passage.name).null_count == 0:
-                place = row.schema.get_field_index(passage.name)
-                nothing = pa.nulls(1, row.schema.field(place).type)
-                without = row.set_column(place, row.schema.field(place), nothing)
+        for mapping in load.columns:
+            if mapping.redshift == "SUPER" and row.column(mapping.name).null_count == 0:
+                index = row.schema.get_field_index(mapping.name)
+                null = pa.nulls(1, row.schema.field(index).type)
+                without = row.set_column(index, row.schema.field(index), null)
                 if self._try_load(session, load, without, existing) is None:
-                    return passage.name
+                    return mapping.name
         return None
 
     def _try_load(
         self, session: WarehouseSession, load: ScratchLoad, rows: pa.Table, existing: ExistingTable
     ) -> RowRefused | None:
-        """Why these rows do not land, tried in a transaction of which nothing stays; None where they do."""
+        """Try rows in a transaction that is rolled back; return the error, or None where they are accepted."""
         prefix = f"{target_copy_prefix(self._target.control_tables.stream)}trial-{self._nonce()}"
-        with AcceptedRowsFile(self._lake.new_object(f"{prefix}.parquet"), load.columns) as clean:
-            clean.write(rows)
-            part = clean.close()
+        with AcceptedRowsFile(self._lake.new_object(f"{prefix}.parquet"), load.columns) as file:
+            file.write(rows)
+            part = file.close()
         self._lake.put(f"{prefix}.manifest", copy_manifest_body([(self._lake.address_of(part.key), part.bytes)]))
-        trial = LoadSqlBuilder(table=_TRIAL_TABLE, existing=_loaded_columns(existing, load), loads=(load,))
+        columns = {name: column for name, column in existing.columns.items() if name in load.column_names}
+        trial = ScratchRows(existing=ExistingTable(columns=columns), loads=(load,))
         self.trial_count += 1
         try:
             with transaction(session):
@@ -166,7 +166,7 @@ class RefusedRowFinder:
                     load.create_statement(),
                     load.copy_statement(self._lake.address_of(f"{prefix}.manifest"), self._target.copy_credentials()),
                     f"CREATE TEMP TABLE {_TRIAL_TABLE.sql} ({_column_definitions(trial.existing)})",
-                    trial.insert(trial.select_all_rows()),
+                    trial.insert(_TRIAL_TABLE, trial.select_all()),
                 ):
                     session.run(statement, within=self._target.statement_timeout)
         except (RowRefused, FileRefused) as error:
@@ -179,66 +179,58 @@ class RefusedRowFinder:
         return None
 
     def _explain(self, session: WarehouseSession, error: RowRefused | FileRefused, key: str) -> HintedError:
-        """What was refused, in full; a value that the warehouse named is explained already."""
+        """Return the error with all that is known of it; an error that names the value is complete."""
         if isinstance(error, RowRefused):
             return error
         stream = self._target.control_tables.stream
         return LoadErrorReader(session).explain(error, table=stream.table_name, keys=[key])
 
     def _quarantine_rows(self, link: BatchLink, parts: Sequence[FileRefusals]) -> None:
-        """Write the rows that land and those that do not to files of their own, and say so in an amendment."""
+        """Write accepted and refused rows to new files, and create the amendment that names them."""
         number = self._amendments.next_number(link)
-        passages = Manifest.from_link(link).columns
-        instead: dict[str, Part | None] = {}
-        aside: list[Part] = []
-        for one in parts:
-            nonce = self._nonce()
-            divided = split_file(
+        mappings = Manifest.from_link(link).columns
+        replacements: dict[str, Part | None] = {}
+        refused: list[Part] = []
+        for refusals in parts:
+            name = f"{AMENDED_PREFIX}{number}-{self._nonce()}.parquet"
+            split = split_file(
                 self._lake,
-                one,
-                passages,
-                accepted_key=f"{dirname(one.part.key)}/{AMENDED_PREFIX}{number}-{nonce}.parquet",
-                refused_key=f"{batch_quarantine_prefix(link.stream, link.id)}{AMENDED_PREFIX}{number}-{nonce}.parquet",
+                refusals,
+                mappings,
+                accepted_key=f"{dirname(refusals.part.key)}/{name}",
+                refused_key=f"{batch_quarantine_prefix(link.stream, link.id)}{name}",
             )
-            instead[one.part.key] = divided.accepted
-            aside.append(divided.refused)
-        mine = Amendment(
+            replacements[refusals.part.key] = split.accepted
+            refused.append(split.refused)
+        amendment = Amendment(
             stream=link.stream,
             batch=link.id,
             nonce=self._nonce(),
-            replacements=instead,
-            refused_parts=tuple(aside),
+            replacements=replacements,
+            refused_parts=tuple(refused),
         )
-        if self._amendments.create(link, mine, reason=parts[0].rows[0].reason) is not mine:
-            # Another loader was quicker: its files stand, ours never will.
-            self._lake.delete_objects([part.key for part in (*instead.values(), *aside) if part is not None])
+        if self._amendments.create(link, amendment, reason=parts[0].rows[0].reason) is not amendment:
+            # Another loader was first: its files count, and ours are not needed.
+            self._lake.delete_objects([part.key for part in (*replacements.values(), *refused) if part is not None])
 
 
 def _suspect_files(loads: Sequence[ScratchLoad], file: str) -> Iterator[tuple[ScratchLoad, BatchLink, Part]]:
-    """The files that can have been meant: the one that was named, or all."""
+    """Yield the files that may hold refused rows: the named one, or all."""
     for load in loads:
         for link, manifest in zip(load.links, load.manifests, strict=True):
             yield from ((load, link, part) for part in manifest.parts if not file or file.endswith(part.key))
 
 
-def _loaded_columns(existing: ExistingTable, load: ScratchLoad) -> ExistingTable:
-    """The target's columns that the load fills."""
-    return ExistingTable(
-        columns={name: column for name, column in existing.columns.items() if name in load.column_names}
+def _column_definitions(existing: ExistingTable) -> str:
+    return ", ".join(
+        f"{quote_name(name)} {column.type}" + (" NOT NULL" if column.not_null and not column.has_default else "")
+        for name, column in existing.columns.items()
     )
 
 
-def _column_definitions(existing: ExistingTable) -> str:
-    demands = {
-        name: " NOT NULL" if column.not_null and not column.has_default else ""
-        for name, column in existing.columns.items()
-    }
-    return ", ".join(f"{quote_name(name)} {column.type}{demands[name]}" for name, column in existing.columns.items())
-
-
 def _format_reason(error: RowRefused, column: str | None) -> str:
-    """Why, in the words of a person who will look for the row: its column first, where one is known."""
+    """Return the reason for a reader who searches the row, with its column first where one is known."""
     if "size" in error.facts and "width" in error.facts:
         return f"{column}: {error.facts['size']} bytes, the column holds {error.facts['width']}"
-    said = str(error.facts.get("reason", error.message))
-    return f"{column}: {said}" if column else said
+    reason = str(error.facts.get("reason", error.message))
+    return f"{column}: {reason}" if column else reason

@@ -1,10 +1,10 @@
-"""One connection to a warehouse as the loader uses it: every wait is bounded, and no error leaves it half usable."""
+"""Session with a warehouse: every wait has a limit, and after an error the session is either usable or closed."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from redshift_connector.cursor import Cursor
 from redshift_connector.error import Error
@@ -25,25 +25,24 @@ from syncd.redshift.watchdog import WATCHDOG
 from watermarks.errors import HintedError
 
 CLOSE_TIMEOUT_SECONDS: Final = 2.0
-"""Seconds for a polite end; whatever is not over by then is ended without one."""
+"""Limit of an orderly end; after it, the connection is cut."""
 METERED_STATEMENTS: Final = frozenset(
     {
         *("copy", "select", "insert", "update", "delete", "merge", "create", "alter", "drop", "truncate", "lock"),
         *("begin", "commit", "rollback", "set", "show", "grant", "analyze", "with"),
     }
 )
-"""First words of statements that are counted by themselves."""
+"""First words of statements that have a counter of their own."""
 _IDLE_STATUSES: Final = (b"I", b"")
 _DRIVER_ERRORS: Final = (Error, OSError, *PROTOCOL_ERRORS)
 
 
 class WarehouseSession:
-    """A connection that commits each statement by itself, but between `begin` and `commit` or `rollback`.
+    """Session that commits each statement by itself, except between `begin` and `commit` or `rollback`.
 
-    After an error that the server told in full it goes on; after any other it is dead:
-    what comes next on it could be the answer to something else. A statement that takes
-    longer than it may ends the connection, from outside. One thread uses it; `abort`
-    is for any.
+    It survives an error that the server sent in full. Any other error ends it, because
+    the next answer on it could belong to another statement. The watchdog cuts the connection
+    of a statement that exceeds its limit. One thread uses a session; any may call `abort`.
     """
 
     def __init__(
@@ -55,7 +54,7 @@ class WarehouseSession:
         silence: timedelta,
         meter: Callable[[str, float], None] = lambda _sql, _seconds: None,
     ) -> None:
-        """Take over a driver that was greeted; `meter` hears of each statement, and how many seconds it took."""
+        """Take over a logged-in driver; `meter` is called with each statement and its seconds."""
         self._driver = driver
         self._wire = wire
         self._silence = silence
@@ -63,70 +62,61 @@ class WarehouseSession:
         self._dead = False
         self.address: Final = address
         self.pid: Final = driver.pid
-        """The process that serves it."""
+        """The server process of this session."""
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can still be used, as far as this side knows."""
+        """Whether the session can be used, as far as the client knows."""
         return not self._dead
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a transaction is open here, be it one that has failed."""
+        """Whether a transaction is open, even a failed one."""
         return self.is_alive and self._driver.transaction_status not in _IDLE_STATUSES
 
     def run(self, sql: str, args: Sequence[object] = (), *, within: timedelta | None = None) -> int:
-        """Carry out a statement; how many rows it changed, -1 where the driver knows no number.
+        """Execute a statement; return the number of changed rows, or -1 where the driver knows none.
 
-        `%s` in the text stands for an argument, only if there are any. `within` bounds
-        the whole statement; without it, it is a short one.
+        `%s` stands for an argument only if there are arguments. `within` limits the whole
+        statement; the default is the limit of a short one.
 
         Raises:
-            WarehouseDown: there was no answer, or not in time. It may still be carried out there.
-            Collided: the whole transaction is to be run again.
-            WarehouseUnfit, FileRefused, RowRefused: as the server told.
+            WarehouseDown: no answer, or not in time. The server may still execute the statement.
+            TransactionConflict: the whole transaction must be retried.
+            WarehouseUnfit, FileRefused, RowRefused: the server refuses the statement.
         """
         return int(self._execute(sql, args, within).rowcount)
 
     def rows(self, sql: str, args: Sequence[object] = (), *, within: timedelta | None = None) -> list[tuple[Any, ...]]:
-        """The rows that a query gives, all at once.
-
-        Raises:
-            As `run`.
-        """
+        """Return all rows of a query; raise as `run`."""
         return [tuple(row) for row in self._execute(sql, args, within).fetchall()]
 
     def begin(self) -> None:
-        """Open a transaction; it has no snapshot yet.
-
-        Raises:
-            As `run`.
-        """
+        """Open a transaction, which has no snapshot yet; raise as `run`."""
         if self.in_transaction:
-            raise RuntimeError("a transaction is open here: the server would say so in a notice only")
+            raise RuntimeError("a transaction is open already; the server would only send a notice")
         self.run("BEGIN")
 
     def commit(self, *, within: timedelta | None = None) -> None:
-        """End the transaction, everything in it done.
+        """Commit the transaction.
 
         Raises:
-            CommitUnknown: no answer came. It landed as a whole, or not at all.
-            Collided: nothing of it landed.
-            HintedError: as the server told; nothing of it landed.
+            CommitUnknown: no answer. The transaction is committed as a whole, or not at all.
+            TransactionConflict, HintedError: the server refuses; nothing is committed.
         """
         if not self.is_alive:
             raise self._connection_lost_before()
         if not self.in_transaction:
-            raise RuntimeError("there is no transaction to commit: a statement has ended it")
+            raise RuntimeError("there is no transaction to commit; a statement has ended it")
         self._execute("COMMIT", (), within, commits=True)
         if self._driver.command_tag != "COMMIT":
-            # A transaction that failed before answers COMMIT with a rollback, and calls it no error.
+            # The server answers COMMIT of a failed transaction with a rollback and no error.
             raise TransactionConflict(
-                f"{self.address}: a statement had failed before COMMIT: nothing of the transaction landed"
+                f"{self.address}: a statement failed before COMMIT; nothing of the transaction was committed"
             )
 
     def rollback(self) -> None:
-        """End the transaction, nothing in it done; on a dead session the server does so by itself."""
+        """Roll the transaction back; the server rolls back that of a dead session."""
         if not self.in_transaction:
             return
         try:
@@ -135,19 +125,19 @@ class WarehouseSession:
             self.close()
 
     def abort(self) -> None:
-        """End the connection at once, from any thread; a statement under way fails as if the line had broken."""
+        """Cut the connection, from any thread; a running statement fails as on a broken connection."""
         self._wire.end_connection()
 
     def close(self) -> None:
-        """End the session; never waits long, never fails."""
-        polite = not self._dead and not self._wire.closed
+        """End the session, without an error and within a short time."""
+        is_open = not self._dead and not self._wire.closed
         self._dead = True
         try:
-            if polite:
+            if is_open:
                 with WATCHDOG.limit(CLOSE_TIMEOUT_SECONDS, self._wire.end_connection):
                     self._driver.close()
         except _DRIVER_ERRORS:
-            pass  # it was ended already: that is all that was wanted
+            pass  # it had ended already
         finally:
             self._wire.close()
 
@@ -169,46 +159,47 @@ class WarehouseSession:
 
     @contextmanager
     def _map_errors(self, sql: str, within: timedelta, *, commits: bool) -> Iterator[None]:
-        """Bound what is done here, and turn the driver's errors into ours."""
-        with WATCHDOG.limit(within.total_seconds(), self._wire.end_connection) as bound:
+        """Limit the time of the `with` block, and map the errors of the driver."""
+        with WATCHDOG.limit(within.total_seconds(), self._wire.end_connection) as wait:
             try:
                 yield
             except _DRIVER_ERRORS as error:
-                found = self._to_hinted_error(error, sql, late=within if bound.timed_out else None, commits=commits)
-                raise found from _mask_error(error, sql)
+                mapped = self._to_hinted_error(error, sql, late=within if wait.timed_out else None, commits=commits)
+                raise mapped from _mask_error(error, sql)
             except BaseException:
-                self._drop_connection()  # interrupted in the middle of an answer: the rest of it would answer the next question
+                # Interrupted inside an answer: its rest would be taken for the next answer.
+                self._drop_connection()
                 raise
-        if bound.timed_out:
-            self._drop_connection()  # it was over in the moment in which it was ended
+        if wait.timed_out:
+            self._drop_connection()  # the watchdog cut it just as the statement completed
 
     def _to_hinted_error(self, error: Exception, sql: str, *, late: timedelta | None, commits: bool) -> HintedError:
         fields = server_error_fields(error)
         if fields is not None and fields.get("S") not in {"FATAL", "PANIC"}:
-            # The driver raises it after the server has said that it is ready for more.
+            # The driver raises it after the server is ready for the next statement.
             return map_server_error(fields, self.address, sql=sql)
-        last_word = server_error_fields(self._driver.pending_error)
+        pending = server_error_fields(self._driver.pending_error)
         self._drop_connection()
         if commits:
             return commit_unknown(self.address, "no answer came in time" if late else "the connection was lost")
         if late:
             return self._timeout_error(late)
-        if last_word is not None:
-            return map_server_error(last_word, self.address, sql=sql)
+        if pending is not None:
+            return map_server_error(pending, self.address, sql=sql)
         if isinstance(error, Error) and not _is_connection_error(error):
-            # It does not take what we gave it: a fault of ours.
+            # The statement or its arguments are wrong: a bug of ours.
             return HintedError(f"{self.address}: the driver refuses: {mask_secrets(str(error), sql)}")
         return connection_lost(error, self.address)
 
     def _timeout_error(self, within: timedelta) -> WarehouseDown:
         return WarehouseDown(
-            f"{self.address}: no answer within {within.total_seconds():g} s; the connection was ended",
-            hint="See what it waits for: SELECT * FROM svv_transactions;  A longer time: `warehouse.longest_statement`,"
-            " `warehouse.silence`.",
+            f"{self.address}: no answer within {within.total_seconds():g} s; the connection was closed",
+            hint="List what it waits for: SELECT * FROM svv_transactions;  To allow more time:"
+            " `warehouse.longest_statement`, `warehouse.silence`.",
         )
 
     def _connection_lost_before(self) -> WarehouseDown:
-        return WarehouseDown(f"{self.address}: this connection was lost before")
+        return WarehouseDown(f"{self.address}: this connection was lost earlier")
 
     def _drop_connection(self) -> None:
         self._dead = True
@@ -216,16 +207,25 @@ class WarehouseSession:
         self._wire.close()
 
 
+class SessionProvider(Protocol):
+    """Holder of a session with the warehouse."""
+
+    def session(self) -> WarehouseSession:
+        """Return a live session, a new one where the last was lost.
+
+        Raises:
+            WarehouseDown, WarehouseUnfit: no session can be opened.
+        """
+        ...
+
+
 def statement_meter(meter: CallObserver, warehouse: str) -> Callable[[str, float], None]:
-    """What counts statements of sessions with one warehouse, by their first word."""
+    """Return an observer that counts the statements of one warehouse by their first word."""
 
     def count(sql: str, seconds: float) -> None:
         word = sql.lstrip()[:12].split(None, 1)[0].rstrip(";").casefold() if sql.strip() else ""
-        meter(
-            WarehouseQueried(
-                warehouse=warehouse, statement=word if word in METERED_STATEMENTS else "other", seconds=seconds
-            )
-        )
+        statement = word if word in METERED_STATEMENTS else "other"
+        meter(WarehouseQueried(warehouse=warehouse, statement=statement, seconds=seconds))
 
     return count
 
@@ -235,8 +235,8 @@ def _is_connection_error(error: Exception) -> bool:
 
 
 def _mask_error(error: Exception, sql: str) -> Exception:
-    """The driver's error as a traceback may show it."""
+    """Mask secrets in the driver's error, which a traceback may show."""
     fields = server_error_fields(error)
     if fields is not None:
-        error.args = ({name: mask_secrets(told, sql) for name, told in fields.items()},)
+        error.args = ({name: mask_secrets(value, sql) for name, value in fields.items()},)
     return error

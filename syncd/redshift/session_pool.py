@@ -1,4 +1,4 @@
-"""Sessions with a warehouse: kept from landing to landing, replaced where they were lost, and never too many."""
+"""Pool of sessions with a warehouse: reused from load to load, replaced when lost, limited in number."""
 
 import math
 import threading
@@ -12,15 +12,15 @@ from syncd.errors import WarehouseDown, WarehouseStillDown
 from syncd.redshift.session import WarehouseSession
 
 FAILURES_BEFORE_DOWN: Final = 6
-"""So often in a row it may be away until it counts as down: as often as one stream tries."""
+"""Failures in a row until the warehouse counts as down: as many as one stream retries."""
 SILENT_AFTER_SECONDS: Final = 1.0
-"""Seconds; an attempt that took longer waited for an answer."""
+"""An attempt that took longer waited for an answer."""
 DOWN_SECONDS: Final = 60.0
-"""Seconds for which nobody waits for that again."""
+"""Time for which no stream waits for an answer again."""
 
 
 class SessionOpener:
-    """Opens sessions; a warehouse that is down is waited for by one stream, and by no other anew."""
+    """Opener of sessions; only one stream waits for a warehouse that is down."""
 
     def __init__(
         self, open_: Callable[[], WarehouseSession], *, monotonic: Callable[[], float] = time.monotonic
@@ -30,18 +30,18 @@ class SessionOpener:
         self._lock = threading.Lock()
         self._failures = 0
         self._down_until: tuple[float, WarehouseDown] | None = None
-        """Until when nobody asks again, and what was said last."""
+        """The end of the time without attempts, and the last error."""
 
     def open(self) -> WarehouseSession:
-        """One more session.
+        """Open a session.
 
         Raises:
-            WarehouseDown, WarehouseUnfit: there is none to be had.
-            WarehouseStillDown: nor was there one for a while.
+            WarehouseDown, WarehouseUnfit: no session can be opened.
+            WarehouseStillDown: the warehouse has been down for a while.
         """
-        began, silent = self._monotonic(), self._down_until
-        if silent is not None and began < silent[0]:
-            raise _still_down(silent[1])
+        began, down = self._monotonic(), self._down_until
+        if down is not None and began < down[0]:
+            raise _still_down(down[1])
         try:
             opened = self._open()
         except WarehouseDown as error:
@@ -53,7 +53,7 @@ class SessionOpener:
         return opened
 
     def _may_retry(self, error: WarehouseDown, began: float) -> bool:
-        """Whether it may be tried again by the same stream; one that does not answer at all by nobody for a while."""
+        """Return whether the stream may retry; after a timeout no stream may, for a while."""
         with self._lock:
             self._failures += 1
             if self._failures <= FAILURES_BEFORE_DOWN:
@@ -64,7 +64,7 @@ class SessionOpener:
 
 
 class ReusableSession:
-    """One session after another, never two; for one thread at a time."""
+    """At most one session, replaced when it is lost; for one thread at a time."""
 
     def __init__(self, opener: SessionOpener) -> None:
         self._opener = opener
@@ -72,10 +72,10 @@ class ReusableSession:
         self.opened_at = -math.inf
 
     def session(self) -> WarehouseSession:
-        """A living session.
+        """Return a live session.
 
         Raises:
-            WarehouseDown, WarehouseUnfit, WarehouseStillDown: there is none to be had.
+            WarehouseDown, WarehouseUnfit, WarehouseStillDown: no session can be opened.
         """
         if self._session is None or not self._session.is_alive:
             self.opened_at = time.monotonic()
@@ -84,26 +84,25 @@ class ReusableSession:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it lives, and nothing is open in it."""
+        """Whether the session is alive without an open transaction."""
         return self._session is not None and self._session.is_alive and not self._session.in_transaction
 
     def abort(self) -> None:
-        """End what is under way, from any thread."""
+        """Cut the session, from any thread."""
         kept = self._session
         if kept is not None:
             kept.abort()
 
     def close(self) -> None:
-        """End the session, if there is one."""
         kept, self._session = self._session, None
         if kept is not None:
             kept.close()
 
 
 class SessionPool:
-    """So many sessions with one warehouse, lent to one pass after the other.
+    """Limited number of sessions with one warehouse, borrowed by one pass after another.
 
-    What was given back last is lent first: the streams of one tick land back to back, over as few as it takes.
+    The session returned last is borrowed first, so the streams of one tick share as few as possible.
     """
 
     def __init__(self, opener: SessionOpener, *, max_sessions: int) -> None:
@@ -111,10 +110,10 @@ class SessionPool:
         self._pool = ResourcePool[ReusableSession](max_sessions)
 
     def borrow(self, under_way: RunningPass) -> ReusableSession:
-        """A session until the end of a pass, and ended with it.
+        """Borrow a session for a pass; if the pass is stopped, its session is cut.
 
         Raises:
-            PassStopped: the pass was ended first.
+            PassStopped: the pass was stopped first.
         """
         kept = self._pool.acquire(under_way) or ReusableSession(self._opener)
         under_way.cleanup.callback(self._return_session, kept)
@@ -129,7 +128,7 @@ class SessionPool:
             self._pool.release()
 
     def close(self) -> None:
-        """End those that nobody uses."""
+        """Close the idle sessions."""
         self._pool.close()
 
 

@@ -1,4 +1,4 @@
-"""A target table: as the files of a landing want it, as it is found, and what makes the one of the other."""
+"""Target tables: the columns that files need, the columns that exist, and the statements between the two."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,35 +9,32 @@ from syncd.datatypes.columns import ColumnMapping
 from syncd.errors import SchemaDrift
 from syncd.lake import batch_number
 from syncd.lake.manifest import Manifest
-from syncd.redshift.casts import cast_sql
-from syncd.redshift.column_types import TargetType, text_column_width
-from syncd.redshift.quoting import TableRef, quote_name, quote_names, text_literal
+from syncd.redshift.column_types import TargetType, cast_sql, text_column_width
+from syncd.redshift.quoting import BATCH_COLUMN, TableRef, quote_name, quote_names, text_literal
 from syncd.settings import Deletes, MetadataColumn, Mode, TargetSettings
 from syncd.tables.column_mapping import MAX_NAME_BYTES, fold_name
 from watermarks.batch import BatchId
 
 LOADED_AT: Final = "_syncd_loaded_at"
 VALID_TO: Final = "_syncd_valid_to"
-"""Of a table that keeps history: when the version was followed by the next; NULL for the newest."""
-
-
+"""In a table that keeps history: the time at which the next version began; NULL for the newest."""
 DELETED_AT: Final = "_syncd_deleted_at"
-"""When a row was found to be gone at the source; NULL: it is there, as far as anybody knows."""
+"""The time at which a check found the row deleted at the source; NULL: no check did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequiredColumn:
-    """One column as the files want it."""
+    """Column that files need."""
 
     name: str
     type: TargetType
     narrowest_type: TargetType
-    """The narrowest type that holds what is in the files."""
+    """The narrowest type that holds the values in the files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExistingColumn:
-    """One column as the catalog has it."""
+    """Column in the catalog."""
 
     type: TargetType
     not_null: bool = False
@@ -46,17 +43,20 @@ class ExistingColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExistingTable:
-    """A table as it stands."""
+    """Columns of a table in the catalog."""
 
     columns: Mapping[str, ExistingColumn] = field(default_factory=dict[str, ExistingColumn])
 
     def __contains__(self, name: str) -> bool:
         return name in self.columns
 
+    def is_text_column(self, name: str) -> bool:
+        return name in self.columns and self.columns[name].type.is_text
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableChanges:
-    """What a target lacks."""
+    """Columns that a target lacks, and columns that are too narrow."""
 
     add: tuple[RequiredColumn, ...] = ()
     widen: tuple[RequiredColumn, ...] = ()
@@ -66,14 +66,13 @@ class TableChanges:
 
 
 def required_columns(manifests: Sequence[Manifest]) -> tuple[RequiredColumn, ...]:
-    """The columns of the newest manifest, and behind them those that only older ones have."""
+    """Return the columns of the newest manifest, followed by those that only older ones have."""
     columns: dict[str, RequiredColumn] = {}
     for manifest in reversed(manifests):
         widths = _value_widths(manifest)
-        for passage in manifest.columns:
-            wanted = _required_column(passage, widths.get(passage.name, 0))
-            before = columns.setdefault(passage.name, wanted)
-            columns[passage.name] = _join_columns(before, wanted)
+        for mapping in manifest.columns:
+            wanted = _required_column(mapping, widths.get(mapping.name, 0))
+            columns[mapping.name] = _join_columns(columns.get(mapping.name, wanted), wanted)
     return tuple(columns.values())
 
 
@@ -82,9 +81,9 @@ def _value_widths(manifest: Manifest) -> Mapping[str, int]:
     for part in manifest.parts:
         for name, width in part.widths.items():
             widths[name] = max(width, widths.get(name, 0))
-    for name, one in manifest.added_columns.items():
-        if one.value is not None:
-            widths[name] = max(len(one.value.encode()), widths.get(name, 0))
+    for name, added in manifest.added_columns.items():
+        if added.value is not None:
+            widths[name] = max(len(added.value.encode()), widths.get(name, 0))
     return widths
 
 
@@ -97,52 +96,49 @@ def _required_column(mapping: ColumnMapping, widest: int) -> RequiredColumn:
 
 
 def _join_columns(newer: RequiredColumn, older: RequiredColumn) -> RequiredColumn:
-    """What holds both; where neither type does, the newer stands, and the files of the older one will not fit."""
+    """Return the column that holds both; where neither type does, the newer one, which the older files do not fit."""
     type_ = older.type if older.type.can_hold(newer.type) else newer.type
     needed = older.narrowest_type if older.narrowest_type.can_hold(newer.narrowest_type) else newer.narrowest_type
     return RequiredColumn(name=newer.name, type=type_, narrowest_type=needed)
 
 
-def own_columns(settings: TargetSettings, mode: Mode, cursor: TargetType | None) -> tuple[RequiredColumn, ...]:
-    """Our own columns of a new table."""
-    found: list[tuple[str, TargetType]] = []
-    if MetadataColumn.BATCH in settings.notes or needs_batch_number(settings, mode):
-        found.append((batch_number.BATCH_COLUMN, TargetType("bigint")))
+def own_columns(manifest: Manifest, settings: TargetSettings, mode: Mode) -> tuple[RequiredColumn, ...]:
+    """Return syncd's own columns of a new table."""
+    types: dict[str, TargetType] = {}
+    # Deletes and history tell versions, and older rows from newer ones, by the number of the batch.
+    if MetadataColumn.BATCH in settings.notes or mode is Mode.HISTORY or applies_deletes(settings, mode):
+        types[batch_number.BATCH_COLUMN] = TargetType("bigint")
     if MetadataColumn.LOADED_AT in settings.notes:
-        found.append((LOADED_AT, TargetType.from_text("timestamp")))
+        types[LOADED_AT] = TargetType.from_text("timestamp")
+    cursor = next((mapping for mapping in manifest.columns if mapping.name == manifest.identity.cursor), None)
     if mode is Mode.HISTORY and cursor is not None:
-        found.append((VALID_TO, cursor))
+        types[VALID_TO] = TargetType.from_text(cursor.redshift)
     if marks_deletes(settings, mode):
-        found.append((DELETED_AT, TargetType.from_text("timestamp")))
-    return tuple(RequiredColumn(name=name, type=type_, narrowest_type=type_) for name, type_ in found)
+        types[DELETED_AT] = TargetType.from_text("timestamp")
+    return tuple(RequiredColumn(name=name, type=type_, narrowest_type=type_) for name, type_ in types.items())
 
 
 def applies_deletes(settings: TargetSettings, mode: Mode) -> bool:
-    """Whether rows that are gone at the source are anything to this target."""
+    """Return whether deletes at the source change this target."""
     return settings.deletes is not Deletes.IGNORE and mode is not Mode.REPLACE
 
 
-def needs_batch_number(settings: TargetSettings, mode: Mode) -> bool:
-    """Whether every row has to say which batch read it: versions are told apart by it, and what is older than news."""
-    return mode is Mode.HISTORY or applies_deletes(settings, mode)
-
-
 def marks_deletes(settings: TargetSettings, mode: Mode) -> bool:
-    """Whether rows that are gone stay, and say so."""
+    """Return whether deleted rows stay in the target with a mark."""
     return applies_deletes(settings, mode) and (settings.deletes is Deletes.SOFT or mode is Mode.HISTORY)
 
 
 def require_no_ended_versions(table: TableRef, existing: ExistingTable, mode: Mode) -> None:
-    """Make sure that a table which is no history holds no versions that have ended.
+    """Make sure that a table which keeps no history holds no ended versions.
 
     Raises:
-        SchemaDrift: it was one; a mode that ends no version would leave what stands there beside what comes.
+        SchemaDrift: it kept history; in another mode, its old versions would stay beside the new ones.
     """
     if VALID_TO not in existing or mode in {Mode.HISTORY, Mode.REPLACE}:
         return
     ended = f"DELETE FROM {table.sql} WHERE {quote_name(VALID_TO)} IS NOT NULL; " if mode is Mode.UPSERT else ""
     raise SchemaDrift(
-        f"{table} says until when each version of a row held, and the mode is {mode} now",
+        f"{table} has the end of each version of a row, and the mode is {mode} now",
         hint=f"Name `mode: history` again, or: {ended}ALTER TABLE {table.sql} DROP COLUMN {quote_name(VALID_TO)};",
     )
 
@@ -154,13 +150,12 @@ def plan_table_changes(
     *,
     newest_columns: Iterable[RequiredColumn] = (),
 ) -> TableChanges:
-    """What the table lacks to take the files.
+    """Return what the table lacks for the files.
 
-    `now` are the columns of the newest files that there are: where the table takes these, older ones of another type
-    are cast.
+    `newest_columns` are those of the newest files: where the table takes these, older ones of another type are cast.
 
     Raises:
-        SchemaDrift: something that only a person should change; the hint is the SQL.
+        SchemaDrift: the table needs a change that only an operator should make; the hint is the SQL.
     """
     add: list[RequiredColumn] = []
     widen: list[RequiredColumn] = []
@@ -180,7 +175,7 @@ def plan_table_changes(
 
 
 def _follows_source_type(standing: ExistingColumn, old: RequiredColumn, newest: RequiredColumn | None) -> bool:
-    """Whether a column is of another type than older files because the source's is, or becomes so by widening."""
+    """Return whether a column differs from older files because the source's type changed, or will by widening."""
     if newest is None or (standing.type.is_text and old.type.is_text):
         return False
     return standing.type.can_hold(newest.narrowest_type) or (
@@ -196,23 +191,23 @@ def _type_drift(table: TableRef, column: RequiredColumn, existing: ExistingTable
 
 
 def manual_type_change(table: TableRef, column: RequiredColumn, existing: ExistingTable) -> str:
-    """The statements that give a column another type, whatever stands in the way of altering it."""
+    """Return the statements that give a column another type where ALTER COLUMN cannot."""
     standing = existing.columns[column.name]
-    beside = quote_name(_free_name(column.name, existing))
+    new_name = quote_name(_free_name(column.name, existing))
     name = quote_name(column.name)
     value = name if standing.type.name == column.type.name else cast_sql(name, standing.type, column.type)
     return (
-        f"ALTER TABLE {table.sql} ADD COLUMN {beside} {column.type};"
-        f" UPDATE {table.sql} SET {beside} = {value}; ALTER TABLE {table.sql} DROP COLUMN {name};"
-        f" ALTER TABLE {table.sql} RENAME COLUMN {beside} TO {name};"
+        f"ALTER TABLE {table.sql} ADD COLUMN {new_name} {column.type};"
+        f" UPDATE {table.sql} SET {new_name} = {value}; ALTER TABLE {table.sql} DROP COLUMN {name};"
+        f" ALTER TABLE {table.sql} RENAME COLUMN {new_name} TO {name};"
     )
 
 
 def _free_name(name: str, existing: ExistingTable) -> str:
-    """A name that no column of the table has: who runs the statements one by one would write into one that had it."""
+    """Return an unused column name, because the statements would overwrite an existing column."""
     short = name.encode()[: MAX_NAME_BYTES - len("_new_99")].decode(errors="ignore")
     numbered = (f"{short}_new_{number}" for number in count(2))
-    return next(each for each in chain((f"{short}_new",), numbered) if each not in existing)
+    return next(candidate for candidate in chain((f"{short}_new",), numbered) if candidate not in existing)
 
 
 def _require_nullable_extra_columns(table: TableRef, existing: ExistingTable, filled_names: set[str]) -> None:
@@ -227,9 +222,9 @@ def _require_nullable_extra_columns(table: TableRef, existing: ExistingTable, fi
 def create_table_statements(
     table: TableRef, columns: Sequence[RequiredColumn], settings: TargetSettings, *, comment: str
 ) -> tuple[str, ...]:
-    """The statements that make the table.
+    """Return the statements that create the table.
 
-    No key and no default is declared: both would stand in the way of widening, and Redshift believes a key that lies.
+    They declare no key and no default: both prevent widening, and Redshift trusts a declared key without a check.
     """
     encodings = {fold_name(name): encoding for name, encoding in settings.encode.items()}
     defined = [_column_definition(column, encodings) for column in columns]
@@ -241,12 +236,12 @@ def create_table_statements(
     return (
         f"CREATE TABLE {table.sql} ({', '.join(defined)}){layout}",
         f"COMMENT ON TABLE {table.sql} IS {text_literal(comment)}",
-        *(f"GRANT SELECT ON {table.sql} TO {_grantee(whom)}" for whom in settings.grants),
+        *(f"GRANT SELECT ON {table.sql} TO {_grantee(grant)}" for grant in settings.grants),
     )
 
 
 def _grantee(grant: str) -> str:
-    """Whom to let read, as configured: names of users that IAM lends have colons, and others hyphens."""
+    """Return a configured grantee with its name quoted: names of IAM users have colons, and others hyphens."""
     kind, _, name = grant.rpartition(" ")
     if grant.lower() == "public" or name.startswith('"'):
         return grant
@@ -259,17 +254,17 @@ def _column_definition(column: RequiredColumn, encodings: Mapping[str, str]) -> 
 
 
 def add_column_statements(table: TableRef, columns: Iterable[RequiredColumn]) -> tuple[str, ...]:
-    """One statement a column: Redshift takes no more."""
-    return tuple(f"ALTER TABLE {table.sql} ADD COLUMN {quote_name(one.name)} {one.type}" for one in columns)
+    """Return one statement for each column: Redshift adds one at a time."""
+    return tuple(f"ALTER TABLE {table.sql} ADD COLUMN {quote_name(each.name)} {each.type}" for each in columns)
 
 
 def widen_column_statements(table: TableRef, columns: Iterable[RequiredColumn]) -> tuple[str, ...]:
-    """These are refused inside a transaction."""
-    return tuple(f"ALTER TABLE {table.sql} ALTER COLUMN {quote_name(one.name)} TYPE {one.type}" for one in columns)
+    """Return the statements, which Redshift refuses inside a transaction."""
+    return tuple(f"ALTER TABLE {table.sql} ALTER COLUMN {quote_name(each.name)} TYPE {each.type}" for each in columns)
 
 
 def columns_query(table: TableRef) -> str:
-    """The columns of a table with type, NOT NULL and whether there is a default; no row where there is no table."""
+    """Return the query for columns with type, NOT NULL and DEFAULT; it has no row where the table does not exist."""
     return (
         "SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.atthasdef"
         ' FROM pg_attribute a JOIN pg_class c ON c."oid" = a.attrelid JOIN pg_namespace n ON n."oid" = c.relnamespace'
@@ -279,7 +274,7 @@ def columns_query(table: TableRef) -> str:
 
 
 def rows_by_key_query(table: TableRef, key: Mapping[str, str], columns: Sequence[str]) -> str:
-    """What rows with a key hold in some columns, behind a 1; constants without a type take that of their column."""
+    """Return the query for a 1 and some columns of the rows with a key; untyped constants take the column's type."""
     where = " AND ".join(f"{quote_name(name)} = {text_literal(text)}" for name, text in key.items())
     return f"SELECT {', '.join(('1', *map(quote_name, columns)))} FROM {table.sql} WHERE {where} LIMIT 100"
 
@@ -289,18 +284,17 @@ def any_row_query(table: TableRef) -> str:
 
 
 def any_row_since_query(batch: BatchId, table: TableRef) -> str:
-    """A row with the number of this batch, or of a later one."""
-    number = batch_number.batch_to_number(batch)
-    return f"SELECT 1 FROM {table.sql} WHERE {quote_name(batch_number.BATCH_COLUMN)} >= {number} LIMIT 1"
+    """Return the query for a row with the number of this batch or a later one."""
+    return f"SELECT 1 FROM {table.sql} WHERE {BATCH_COLUMN} >= {batch_number.batch_to_number(batch)} LIMIT 1"
 
 
 def reset_batch_numbers_statement(table: TableRef) -> str:
-    """What makes the rows of a table older than those of any batch."""
-    return f"UPDATE {table.sql} SET {quote_name(batch_number.BATCH_COLUMN)} = 0"
+    """Return the statement that makes the rows of a table older than those of any batch."""
+    return f"UPDATE {table.sql} SET {BATCH_COLUMN} = 0"
 
 
 def parse_existing_table(rows: Iterable[Sequence[object]]) -> ExistingTable | None:
-    """What the catalog told."""
+    """Return the table in rows of `columns_query`; None where there are none."""
     columns = {
         str(name): ExistingColumn(
             type=TargetType.from_text(str(kind)), not_null=bool(not_null), has_default=bool(default)

@@ -1,4 +1,4 @@
-"""One thread that ends what takes too long, for every connection of this process."""
+"""One thread that ends waits which take too long, for all connections of this process."""
 
 import heapq
 import itertools
@@ -12,7 +12,7 @@ from typing import Final
 
 @dataclass(order=True, slots=True)
 class TimedWait:
-    """A wait that may last until `due`; `passed` says whether it was ended."""
+    """A wait that is ended at `due_at`."""
 
     due_at: float
     number: int
@@ -22,7 +22,7 @@ class TimedWait:
 
 
 class Watchdog:
-    """Ends waits from outside, for a socket's own time limit bounds one read and not a whole answer."""
+    """Ends waits from another thread: the timeout of a socket limits one read and not a whole answer."""
 
     def __init__(self) -> None:
         self._waits: list[TimedWait] = []
@@ -32,7 +32,7 @@ class Watchdog:
 
     @contextmanager
     def limit(self, seconds: float, on_timeout: Callable[[], None]) -> Iterator[TimedWait]:
-        """Call `end`, from the watching thread, if the `with` lasts longer than this."""
+        """Call `on_timeout` from the watchdog thread if the `with` block lasts longer than this."""
         made = TimedWait(time.monotonic() + seconds, next(self._numbers), on_timeout)
         with self._changed:
             heapq.heappush(self._waits, made)
@@ -48,8 +48,8 @@ class Watchdog:
                     heapq.heappop(self._waits)
 
     def _ensure_thread(self) -> None:
-        if self._thread is None or not self._thread.is_alive():  # the second: after a fork it is another process's
-            self._thread = threading.Thread(target=self._run, name="watchdog of the warehouse", daemon=True)
+        if self._thread is None or not self._thread.is_alive():  # after a fork it belongs to the parent
+            self._thread = threading.Thread(target=self._run, name="warehouse watchdog", daemon=True)
             self._thread.start()
 
     def _run(self) -> None:
@@ -58,14 +58,14 @@ class Watchdog:
                 self._changed.wait(self._end_overdue())
 
     def _end_overdue(self) -> float | None:
-        """End whatever is due; how long there is nothing more to do."""
+        """End overdue waits; return the seconds until the next one is due."""
         while self._waits:
             first = self._waits[0]
             left = first.due_at - time.monotonic()
             if not first.is_over:
                 if left > 0:
                     return left
-                # Under the lock: a wait that is over by now is not ended any more.
+                # Under the lock, so that a wait which is over by now is not ended.
                 first.timed_out = True
                 first.on_timeout()
             heapq.heappop(self._waits)
@@ -73,4 +73,4 @@ class Watchdog:
 
 
 WATCHDOG: Final = Watchdog()
-"""Its thread starts with the first wait."""
+"""The thread starts with the first wait."""

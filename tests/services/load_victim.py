@@ -28,7 +28,7 @@ from syncd.redshift.amendments import Amendments
 from syncd.redshift.batch_target import RedshiftTarget
 from syncd.redshift.connection import connect
 from syncd.redshift.control_tables import ControlTables
-from syncd.redshift.copy_statement import role_clause
+from syncd.redshift.scratch_tables import role_clause
 from syncd.redshift.driver import DriverSocket
 from syncd.redshift.load_transaction import LoadTarget
 from syncd.redshift.quoting import TableRef

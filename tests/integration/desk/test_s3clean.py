@@ -15,7 +15,7 @@ from syncd.operations.cleanup import FileRemoval
 from syncd.operations.cleanup_preview import CleaningProposal, CleaningSearch
 from syncd.operations.cleanup_rules import RemovalReason
 from syncd.operations.mark_change import ChangedMeanwhile
-from syncd.redshift.reload_check import LoadedFilesGone
+from syncd.redshift.load_batches import LoadedFilesGone
 from syncd.s3.lake_client import S3Lake
 from syncd.s3.object_removal import LakeRemover
 from syncd.settings import LakeSettings

@@ -14,7 +14,7 @@ from syncd.load.load_pass import LOAD_ATTEMPTS
 from syncd.redshift.connection import connect
 from syncd.redshift.ledger import ForeignChain, TargetTableChanged
 from syncd.redshift.quoting import TableRef
-from syncd.redshift.reload_check import LoadedFilesGone
+from syncd.redshift.load_batches import LoadedFilesGone
 from syncd.redshift.session_pool import ReusableSession, SessionOpener
 from syncd.sandbox.redshift import RedshiftStandIn
 from syncd.sandbox.redshift.faults import COMMIT_PATTERN
@@ -344,10 +344,10 @@ def test_a_fence_of_an_owner_that_the_lake_does_not_know_stops_its_stream_alone_
 
 
 TABLE_RUINS = {
-    "drop table {}": "is gone",
-    "alter table {} rename to {}_old": "is gone",
-    "delete from {}": "is empty, and 6 rows had landed in it",
-    "truncate {}": "is empty, and 6 rows had landed in it",
+    "drop table {}": "does not exist",
+    "alter table {} rename to {}_old": "does not exist",
+    "delete from {}": "is empty, and 6 rows were loaded into it",
+    "truncate {}": "is empty, and 6 rows were loaded into it",
 }
 
 

@@ -156,7 +156,7 @@ def test_where_too_many_rows_are_refused_the_hint_says_what_can_be_done_and_name
     orders = prepared()
     orders.increment(*(row(key, key, name="a\0" if key > 1_200 - bad else "a") for key in range(1, 1_201)))
 
-    with pytest.raises(RowRefused, match=f"{said} .* land.*, and nothing was put aside") as caught:
+    with pytest.raises(RowRefused, match=f"{said} .*, and nothing was quarantined") as caught:
         loader.load(orders)
 
     table = f"shop.{orders.table}"

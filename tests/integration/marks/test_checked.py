@@ -10,7 +10,7 @@ import pytest
 from syncd.errors import SchemaDrift
 from syncd.ports.evidence import LedgerRecord
 from syncd.redshift.ledger_reader import WarehouseLedgerReader
-from syncd.redshift.reload_check import LoadedFilesGone
+from syncd.redshift.load_batches import LoadedFilesGone
 from syncd.settings import Mode
 from tests.integration.load.conftest import Loader, Reader
 from tests.integration.marks.conftest import Marks

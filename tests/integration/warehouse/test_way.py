@@ -12,7 +12,7 @@ import pytest
 
 from syncd.errors import CommitUnknown, ConfigError, WarehouseDown, WarehouseUnfit
 from syncd.redshift.connection import connect
-from syncd.redshift.connection_factory import connection_to
+from syncd.redshift.connection import connection_to
 from syncd.sandbox.ports import LOOPBACK
 from syncd.sandbox.redshift import FaultTiming, RedshiftStandIn
 from syncd.settings import Tls, WarehouseSettings
@@ -102,8 +102,8 @@ def test_what_is_no_redshift_is_told_so(front: TlsFront, settings: WarehouseSett
 def test_somebody_who_never_answers_is_not_waited_for_long(
     settings: WarehouseSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("syncd.redshift.network_socket.CONNECTED_WITHIN", 0.5)
-    monkeypatch.setattr("syncd.redshift.connection.GREETED_WITHIN", 0.5)
+    monkeypatch.setattr("syncd.redshift.driver.CONNECT_TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr("syncd.redshift.connection.GREETING_TIMEOUT_SECONDS", 0.5)
     with socket.create_server((LOOPBACK, 0)) as silent:
         for tls in (Tls.VERIFY, Tls.DISABLE):
             began = time.monotonic()

@@ -10,7 +10,7 @@ from syncd.config.check import build_settings
 from syncd.config.mistakes import Misconfigured
 from syncd.config.targets import find_table_name_problem
 from syncd.config.yaml_reader import parse_document
-from syncd.redshift.copy_statement import SCRATCH_PREFIX
+from syncd.redshift.scratch_tables import SCRATCH_PREFIX
 from syncd.settings import Deletes, MetadataColumn, Settings, TargetSettings, Tls
 from syncd.verify.target_sql import EXCLUDED_KEYS_TABLE
 

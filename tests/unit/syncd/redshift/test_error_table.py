@@ -12,6 +12,7 @@ from redshift_connector import error as driver_errors
 from syncd.errors import CommitUnknown, FileRefused, RowRefused, TransactionConflict, WarehouseDown, WarehouseUnfit
 from syncd.redshift import session as session_module
 from syncd.redshift.error_table import (
+    ObjectMissing,
     ServerError,
     SessionAddress,
     classify_error,
@@ -82,10 +83,10 @@ KNOWN: tuple[tuple[dict[str, str], type[HintedError]], ...] = (
     (told("permission denied for relation orders", state="42501"), WarehouseUnfit),
     (told("permission denied for schema shop"), WarehouseUnfit),
     (told("must be owner of relation orders", state="42501"), WarehouseUnfit),
-    (told('relation "orders" does not exist', state="42P01"), WarehouseUnfit),
-    (told("Relation orders does not exist in the database."), WarehouseUnfit),
-    (told('schema "shop" does not exist', state="3F000"), WarehouseUnfit),
-    (told('database "dev" does not exist', state="3D000"), WarehouseUnfit),
+    (told('relation "orders" does not exist', state="42P01"), ObjectMissing),
+    (told("Relation orders does not exist in the database."), ObjectMissing),
+    (told('schema "shop" does not exist', state="3F000"), ObjectMissing),
+    (told('database "dev" does not exist', state="3D000"), ObjectMissing),
     (told('password authentication failed for user "loader"', state="28000"), WarehouseUnfit),
     (told('password authentication failed for user "loader"', state="28P01"), WarehouseUnfit),
     (told("S3ServiceException:Access Denied,Status 403,Error AccessDenied", block(8001, "")), WarehouseUnfit),

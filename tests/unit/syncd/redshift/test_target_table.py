@@ -9,10 +9,9 @@ from syncd.datatypes.source_table import SourceColumn, SourceTable
 from syncd.errors import SchemaDrift
 from syncd.lake.manifest import Manifest
 from syncd.lake.quarantine import replay_plan_fields
-from syncd.redshift.casts import cast_sql
-from syncd.redshift.column_types import TargetType
-from syncd.redshift.ddl_preview import preview_ddl
+from syncd.redshift.column_types import TargetType, cast_sql
 from syncd.redshift.quoting import TableRef
+from syncd.redshift.target_resolver import preview_ddl
 from syncd.redshift.target_table import ExistingColumn, ExistingTable, create_table_statements
 from syncd.settings import Mode, StreamSettings, TargetSettings
 from syncd.tables.column_mapping import map_columns
