@@ -13,8 +13,8 @@ from syncd.events import LedgerBehind
 from syncd.load.load_pass import LOAD_ATTEMPTS
 from syncd.redshift.connection import connect
 from syncd.redshift.ledger import ForeignChain, TargetTableChanged
-from syncd.redshift.quoting import TableRef
 from syncd.redshift.load_batches import LoadedFilesGone
+from syncd.redshift.quoting import TableRef
 from syncd.redshift.session_pool import ReusableSession, SessionOpener
 from syncd.sandbox.redshift import RedshiftStandIn
 from syncd.sandbox.redshift.faults import COMMIT_PATTERN

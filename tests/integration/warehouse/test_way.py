@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from syncd.errors import CommitUnknown, ConfigError, WarehouseDown, WarehouseUnfit
-from syncd.redshift.connection import connect
-from syncd.redshift.connection import connection_to
+from syncd.redshift.connection import connect, connection_to
 from syncd.sandbox.ports import LOOPBACK
 from syncd.sandbox.redshift import FaultTiming, RedshiftStandIn
 from syncd.settings import Tls, WarehouseSettings
