@@ -106,11 +106,12 @@ class Command:
         assert answer.exit in exits, str(answer)
         return answer
 
-    def look(self) -> dict[str, Answer]:
-        """Run all of `LOOKS`, two at a time, whatever their exit codes are."""
+    def look(self, *names: str) -> dict[str, Answer]:
+        """Run these of `LOOKS`, or all of them, two at a time and whatever their exit codes are."""
+        looks = {name: LOOKS[name] for name in names or LOOKS}
         with ThreadPoolExecutor(2) as pool:
-            found = pool.map(lambda words: self(*words, "--json", exits=range(256)), LOOKS.values())
-            return dict(zip(LOOKS, found, strict=True))
+            found = pool.map(lambda words: self(*words, "--json", exits=range(256)), looks.values())
+            return dict(zip(looks, found, strict=True))
 
 
 def environ_of(box: Sandbox, *, mysql_port: int) -> dict[str, str]:
