@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from syncd.sandbox.whole import Sandbox
+from syncd.sandbox.running_sandbox import Sandbox
 
 FIXTURE: Final = Path(__file__).parents[1] / "fixtures" / "left_behind"
 CONFIG: Final = FIXTURE / "syncd.yaml"
@@ -152,7 +152,7 @@ def facts(found: Any) -> Any:
 
 def lake_objects(box: Sandbox) -> dict[str, tuple[bytes, str]]:
     """Every object of the lake by its key below the prefix, with its ETag."""
-    client, bucket = box.s3.client(), box.s3.bucket
+    client, bucket = box.s3.make_client(), box.s3.bucket
     pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=PREFIX)
     keys = [each["Key"] for page in pages for each in page.get("Contents", [])]
     found = {}
@@ -190,7 +190,7 @@ def restore_lake(box: Sandbox) -> None:
     Raises:
         AssertionError: an object has another ETag than it had, which manifests know.
     """
-    client, etags = box.s3.client(), json.loads(ETAGS.read_text())
+    client, etags = box.s3.make_client(), json.loads(ETAGS.read_text())
     for key, body in stored_objects():
         answer = client.put_object(Bucket=box.s3.bucket, Key=PREFIX + key, Body=body)
         assert answer["ETag"].strip('"') == etags[key], key

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from syncd.sandbox.whole import Sandbox
+from syncd.sandbox.running_sandbox import Sandbox
 from tests.services.left_behind import (
     Answer,
     Command,

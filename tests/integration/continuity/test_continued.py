@@ -214,25 +214,15 @@ def _missing(before: Any, now: Any, *, at: str) -> Iterator[str]:
 
 
 def _parsed(kind: str, rest: str, key: str, body: bytes) -> Any:
-    """The document as the public classes of `watermarks` read it."""
+    """Parse the document with the public classes of `watermarks`."""
     if kind == "watermarks":
-        return _reader(watermarks.Watermark)(body, at=key, stem=rest)
+        return watermarks.Watermark.from_bytes(body, location=key, stem=rest)
     stem, _, number = rest.rpartition("/")
     if kind == "history":
-        entry = _reader(watermarks.Entry)
-        return entry(body, at=key, stem=stem, revision=int(number))
-    stream = _maker(watermarks.StreamName, "stem")(stem)
-    batch = _maker(watermarks.BatchId, "text")(number)
-    return _reader(watermarks.Plan if kind == "plans" else watermarks.Link)(body, at=key, stream=stream, id=batch)
-
-
-def _reader(found: type) -> Any:
-    return _maker(found, "bytes")
-
-
-def _maker(found: type, what: str) -> Any:
-    """The class method that makes a value of something else, by either of its names."""
-    return getattr(found, f"from_{what}", None) or getattr(found, f"of_{what}")
+        return watermarks.HistoryEntry.from_bytes(body, location=key, stem=stem, revision=int(number))
+    stream, batch = watermarks.StreamName.from_stem(stem), watermarks.BatchId.from_text(number)
+    document = watermarks.Plan if kind == "plans" else watermarks.BatchLink
+    return document.from_bytes(body, location=key, stream=stream, batch=batch)
 
 
 def _new(continued: Continued, prefix: str) -> list[str]:
