@@ -305,7 +305,7 @@ class OperatorContext:
 
     def _open_source(self, name: str) -> "MySqlSource":
         if name not in self._sources:
-            from syncd.mysql.connection_factory import open_connection_factory  # noqa: PLC0415  # as above
+            from syncd.mysql.connection import open_connection_factory  # noqa: PLC0415  # as above
             from syncd.mysql.source import MySqlSource  # noqa: PLC0415  # only those who set a mark need it
 
             settings = next(one for one in self.settings.sources if one.name == name)

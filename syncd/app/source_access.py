@@ -11,7 +11,7 @@ from syncd.concurrency.once import locked_cached_property
 from syncd.concurrency.resource_pool import NO_PASS, ResourcePool
 from syncd.concurrency.running_pass import RunningPass
 from syncd.lake.window_reads import ReadRequest, ReadResult
-from syncd.mysql.connection_factory import ConnectionFactory, open_connection_factory
+from syncd.mysql.connection import ConnectionFactory, open_connection_factory
 from syncd.mysql.connection_pool import MAX_CONNECTION_AGE_SECONDS, PooledSource, SourceConnectionPool
 from syncd.mysql.replica_horizon import ReplicaOnlyHorizons, ReplicatedHorizons
 from syncd.mysql.shared_horizon import POLL_SHARED_SECONDS, ServerHorizons

@@ -34,8 +34,7 @@ from watermarks.extraction import BatchChain
 from watermarks.history import Journal
 
 if TYPE_CHECKING:
-    from syncd.mysql.connection import Connection
-    from syncd.mysql.connection_factory import ConnectionFactory
+    from syncd.mysql.connection import Connection, ConnectionFactory
     from syncd.redshift.session import WarehouseSession
     from syncd.s3.lake_client import S3Lake
     from syncd.verify.row_diff import QuarantinedVersions
@@ -247,7 +246,7 @@ class StreamVerifier(ResourceOwner):
         return replace(found, silence=max(found.silence, found.longest_read))
 
     def _open_connection(self, settings: StreamSettings) -> "Connection":
-        from syncd.mysql.connection_factory import open_connection_factory  # noqa: PLC0415  # as above
+        from syncd.mysql.connection import open_connection_factory  # noqa: PLC0415  # as above
 
         if settings.source not in self._connection_factories:
             self._connection_factories[settings.source] = self._stack.enter_context(

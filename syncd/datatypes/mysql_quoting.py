@@ -24,3 +24,8 @@ def text_literal(text: str, *, charset: str | None = None, collation: str | None
 
 def bytes_literal(raw: bytes) -> str:
     return f"X'{raw.hex().upper()}'"
+
+
+def decode_text(raw: object) -> str:
+    """Return a text that a server sent as text or as bytes: MySQL 8 sends some of `information_schema` as bytes."""
+    return raw.decode() if isinstance(raw, bytes) else str(raw)

@@ -2,13 +2,20 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 from syncd.datatypes.mysql_quoting import quote_table
 from syncd.errors import SourceUnfit, ValueRefused
 from syncd.extract.plan_rules import FEWEST_ROWS, WindowBounds, may_hold_rows, split_rows, window_rows
 from syncd.mysql.query_plan import explain_sql, find_plan_problem
-from syncd.mysql.sql import SERVER_CLOCK_SQL, SERVER_ZONE_SQL, any_null_sql, last_position_sql, probe_sql
+from syncd.mysql.sql import (
+    SERVER_CLOCK_SQL,
+    SERVER_ZONE_SQL,
+    any_null_sql,
+    last_position_sql,
+    parse_server_clock,
+    probe_sql,
+)
 from syncd.ports.source import SourceDatabase
 from syncd.tables.order_column import OrderColumn
 from syncd.tables.sort_order import StreamOrder
@@ -110,8 +117,7 @@ class Prober:
 
     def read_clock(self) -> datetime:
         """The server's clock, now."""
-        [(text,)] = self.source.fetch_rows(SERVER_CLOCK_SQL)
-        return datetime.fromisoformat(str(text)).replace(tzinfo=UTC)
+        return parse_server_clock(self.source.fetch_rows(SERVER_CLOCK_SQL))
 
     def read_zone(self) -> str:
         """The offset in which the server itself writes wall times."""

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from syncd.datatypes.source_table import SourceColumn, SourceTable
 from syncd.errors import SchemaDrift, SourceUnfit
-from syncd.mysql.sql import row_at_position_sql, table_id_sql
+from syncd.mysql.sql import row_at_position_sql, table_ids_sql
 from syncd.ports.source import SourceDatabase
 from syncd.tables.sort_order import StreamOrder
 from watermarks.batch import Plan
@@ -140,7 +140,7 @@ def _digest(value: object) -> str:
 
 def read_table_id(source: SourceDatabase, table: SourceTable) -> str | None:
     """InnoDB's number of the table: another one once it is emptied, made anew or rebuilt; None where it is not told."""
-    sql = table_id_sql(table.database, table.name, mariadb=source.get_server_info().mariadb)
+    sql = table_ids_sql(table.database, table.name, mariadb=source.get_server_info().mariadb)
     if sql is None:
         return None
     try:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from syncd.datatypes.columns import ColumnMapping
+from syncd.datatypes.mysql_quoting import decode_text
 from syncd.datatypes.source_table import SourceColumn, SourceTable
 from syncd.errors import HorizonNotKnown, ServerChanged, SourceReplaced, SourceUnfit
 from syncd.extract import plan_rules
@@ -40,7 +41,6 @@ from syncd.mysql.sql import (
     after_condition,
     before_triggers_sql,
     new_rows_check_sql,
-    parse_identity,
     window_condition,
 )
 from syncd.ports.source import (
@@ -208,7 +208,7 @@ class Planner:
             new_rows_check_sql(scene.order, scene.mark, identity=identity)
         )
         made = created.replace(tzinfo=UTC) if isinstance(created, datetime) else None
-        if anything or made != scene.ground.created or parse_identity(server) != identity:
+        if anything or made != scene.ground.created or decode_text(server) != identity:
             return False
         self.complete_before = idle_state.clock.to_instant(
             idle_state.clock.floor_value(self._limit_bound(horizon.bound))

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Protocol
 
+from syncd.datatypes.mysql_quoting import decode_text
 from syncd.datatypes.source_table import SourceTable
 from syncd.errors import SourceUnfit
 from syncd.mysql.sql import MARIADB_IDENTITY_PREFIX, any_row_upto_sql, parse_partition, table_ids_sql
@@ -106,8 +107,4 @@ class RemadeTableDetector:
             rows = self.source.fetch_rows(sql)
         except SourceUnfit:
             return None  # without the right PROCESS
-        return {str(number): _decode_text(name) for number, name in rows} if 0 < len(rows) <= MAX_PARTITIONS else None
-
-
-def _decode_text(name: object) -> str:
-    return name.decode() if isinstance(name, bytes) else str(name)
+        return {str(number): decode_text(name) for number, name in rows} if 0 < len(rows) <= MAX_PARTITIONS else None

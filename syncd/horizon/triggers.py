@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from syncd.datatypes.mysql_quoting import decode_text
 from syncd.datatypes.source_table import SourceColumn
 from syncd.horizon.stamps import parse_clock_fraction
 
@@ -29,8 +30,8 @@ class BeforeTrigger:
 
 def parse_triggers(rows: Sequence[Sequence[object]]) -> tuple[BeforeTrigger, ...]:
     """Triggers, of rows of name, event and statement as a server tells them: as text, or as its bytes."""
-    told = ([value.decode() if isinstance(value, bytes) else str(value) for value in row] for row in rows)
-    return tuple(BeforeTrigger(name=name, event=event, statement=statement) for name, event, statement in told)
+    texts = (map(decode_text, row) for row in rows)
+    return tuple(BeforeTrigger(name=name, event=event, statement=statement) for name, event, statement in texts)
 
 
 def find_bypassing_trigger(triggers: Sequence[BeforeTrigger], stamp: SourceColumn, *, mariadb: bool) -> str:

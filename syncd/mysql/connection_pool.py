@@ -1,4 +1,4 @@
-"""Whose turn is it on the connections to one server? Each question borrows one, and no more are open than may be."""
+"""Connection pool for one MySQL server: each query borrows a connection."""
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -9,22 +9,21 @@ from syncd.concurrency.running_pass import RunningPass
 from syncd.datatypes.source_table import ServerInfo, SourceTable
 from syncd.errors import ServerChanged, SourceUnfit
 from syncd.mysql.horizon_poll import Poller
-from syncd.mysql.replica import BinaryLog, CaughtUpReplica, Replication
-from syncd.mysql.source import MySqlSource
+from syncd.mysql.source import MySqlSource, ServerAction, T
 
 QUERY_KIND: Final = "questions"
 MAX_CONNECTION_AGE_SECONDS: Final = 300.0
-"""Seconds for which a connection is used: its server may live on, long after its address leads to another one."""
+"""Longest use of one connection: after a failover the old server may stay reachable over it."""
 
 SourceConnectionPool: TypeAlias = ResourcePool[MySqlSource | Poller]
-"""The places at one server, and what is open there."""
+"""The connection slots of one server, with its idle connections."""
 
 
 class PooledSource:
-    """The port `Source` for one pass, or for all: each question is asked over a connection that is lent for it.
+    """The port `SourceDatabase` for one pass, or for all: each query borrows a connection.
 
-    None is held from one question to the next, and so none while something else is waited for. All that is answered
-    comes of one server: where another one answers, nothing open is used again, and its answers count from then on.
+    No connection is held between queries, so none is held while the pass waits for something else. All answers come
+    from one server. If another server answers, every open connection is discarded and its answers count from then on.
     """
 
     def __init__(
@@ -34,26 +33,26 @@ class PooledSource:
         self._make_source = make_source
         self._running_pass = running_pass
         self._identity: str | None = None
-        """The server that answered so far."""
+        """The server that answered last."""
 
     @contextmanager
     def borrow(self) -> Generator[MySqlSource]:
-        """A connection for a while, ended with the pass.
+        """Yield a connection for a while; the end of the pass aborts it.
 
         Raises:
             PassStopped: the pass was ended, before or meanwhile.
-            AnotherServer: what it told is of another server than what was told before.
+            ServerChanged: another server answered than before.
         """
-        found = self._pool.acquire(self._running_pass, kind=QUERY_KIND)
-        source = found if isinstance(found, MySqlSource) else self._make_source()
+        idle = self._pool.acquire(self._running_pass, kind=QUERY_KIND)
+        source = idle if isinstance(idle, MySqlSource) else self._make_source()
         try:
             with self._running_pass.call_on_end(source.abort):
                 yield source
                 self._require_same_server(source)
         except SourceUnfit:
-            raise  # the whole answer came
+            raise  # the result was read to its end
         except BaseException as error:
-            source.close()  # what comes next on this line may answer an older question
+            source.close()  # the next bytes on this connection may answer an earlier query
             if self._running_pass.is_ended and isinstance(error, Exception):
                 raise self._running_pass.stop_error() from error
             raise
@@ -70,13 +69,18 @@ class PooledSource:
         if before not in {None, now}:
             self._pool.close()
             raise ServerChanged(
-                f"another server answers than before: {now}, and no longer {before}", hint="The next pass begins anew."
+                f"the source is now server {now}, it was {before} before", hint="The next pass starts over."
             )
 
     def discard_connections(self) -> None:
-        """Close what waits here, and what is in use once it is left."""
+        """Close idle connections now, and borrowed ones when they are returned."""
         self._identity = None
         self._pool.close()
+
+    def run(self, action: ServerAction[T]) -> T:
+        """Run an action over one borrowed connection; see `MySqlSource.run`."""
+        with self.borrow() as source:
+            return source.run(action)
 
     def get_server_info(self) -> ServerInfo:
         with self.borrow() as source:
@@ -97,15 +101,3 @@ class PooledSource:
     def fetch_rows(self, sql: str) -> Sequence[tuple[object, ...]]:
         with self.borrow() as source:
             return source.fetch_rows(sql)
-
-    def read_binary_log(self) -> BinaryLog:
-        with self.borrow() as source:
-            return source.read_binary_log()
-
-    def read_replication_status(self) -> Replication | None:
-        with self.borrow() as source:
-            return source.read_replication_status()
-
-    def wait_until_caught_up(self, log: BinaryLog) -> CaughtUpReplica:
-        with self.borrow() as source:
-            return source.wait_until_caught_up(log)

@@ -1,4 +1,4 @@
-"""What each error of MySQL, MariaDB and PyMySQL means: it passes by itself, or a person has to mend something."""
+"""Meaning of the error codes of MySQL, MariaDB and PyMySQL: transient, or for an operator to fix."""
 
 from typing import Final
 
@@ -6,14 +6,14 @@ from pymysql.constants import CR, ER
 
 _CLIENT_CODES: Final = range(CR.CR_ERROR_FIRST, CR.CR_ERROR_LAST + 1)
 
-# Numbers without a name here are younger than the driver's lists.
+# Numbers without a name here are newer than the driver's lists.
 _TRANSIENT_CODES: Final = frozenset(
     {
         ER.DISK_FULL,
         ER.ERROR_ON_READ,
         ER.ERROR_ON_WRITE,
-        ER.GET_ERRNO,  # of the storage engine: a full disk, a lock that was lost
-        ER.CHECKREAD,  # MariaDB: the row changed since the snapshot was opened
+        ER.GET_ERRNO,  # of the storage engine: a full disk, a lost lock
+        ER.CHECKREAD,  # MariaDB: the row changed after the snapshot was opened
         ER.OUTOFMEMORY,
         ER.OUT_OF_SORTMEMORY,
         ER.CON_COUNT_ERROR,
@@ -49,9 +49,9 @@ _TRANSIENT_CODES: Final = frozenset(
         ER.LOCK_TABLE_FULL,
         ER.LOCK_DEADLOCK,
         ER.USER_LIMIT_REACHED,
-        ER.OPTION_PREVENTS_STATEMENT,  # read_only, while another server takes over
+        ER.OPTION_PREVENTS_STATEMENT,  # read_only during a failover
         ER.QUERY_INTERRUPTED,
-        ER.TABLE_DEF_CHANGED,  # since the snapshot: the next one sees the new table
+        ER.TABLE_DEF_CHANGED,  # after the snapshot; the next one sees the new table
         ER.STATEMENT_TIMEOUT,
         ER.QUERY_TIMEOUT,
         1613,  # ER_XA_RBTIMEOUT
@@ -65,7 +65,7 @@ _TRANSIENT_CODES: Final = frozenset(
         3168,  # ER_SERVER_ISNT_AVAILABLE
         3169,  # ER_SESSION_WAS_KILLED
         3572,  # ER_LOCK_NOWAIT
-        3854,  # a running statement with a 4-byte character spoils INNODB_TRX for all
+        3854,  # a running statement with a 4-byte character makes INNODB_TRX unreadable
         4031,  # ER_CLIENT_INTERACTION_TIMEOUT
     }
 )
@@ -79,11 +79,12 @@ UNREACHABLE_CODES: Final = frozenset(
         CR.CR_SERVER_LOST,
     }
 )
-"""Nobody answers, or not any more."""
+"""The server does not answer, or no longer answers."""
 
-_LOGIN_HINT: Final = "Is the user known to the server from this host, and is the password right?"
+UNREACHABLE_HINT: Final = "Check that the server is running and reachable from this machine."
+_LOGIN_HINT: Final = "Check the password, and that the user may connect from this host."
 _AUTH_PLUGIN_HINT: Final = (
-    "Give the user a way of logging in that this client knows: caching_sha2_password, or mysql_native_password."
+    "Give the user an authentication plugin that this client supports: caching_sha2_password or mysql_native_password."
 )
 
 HINT_BY_CODE: Final[dict[int, str]] = {
@@ -93,30 +94,30 @@ HINT_BY_CODE: Final[dict[int, str]] = {
     ER.TABLEACCESS_DENIED_ERROR: "GRANT SELECT ON {database}.* TO {user}",
     ER.COLUMNACCESS_DENIED_ERROR: "GRANT SELECT ON {database}.* TO {user}",
     ER.SPECIFIC_ACCESS_DENIED_ERROR: "GRANT PROCESS ON *.* TO {user}",
-    ER.BAD_DB_ERROR: "Is the database's name right in the configuration?",
-    ER.NO_SUCH_TABLE: "Is the table's name right in the configuration?",
-    ER.BAD_FIELD_ERROR: "Is the column's name right in the configuration?",
-    ER.HOST_IS_BLOCKED: "There, once the reason is mended: mysqladmin flush-hosts",
-    ER.HOST_NOT_PRIVILEGED: "CREATE USER '{user}'@'<this host>', or let the server resolve it.",
+    ER.BAD_DB_ERROR: "Check the database name in the configuration.",
+    ER.NO_SUCH_TABLE: "Check the table name in the configuration.",
+    ER.BAD_FIELD_ERROR: "Check the column name in the configuration.",
+    ER.HOST_IS_BLOCKED: "Fix the cause, then run on the server: mysqladmin flush-hosts",
+    ER.HOST_NOT_PRIVILEGED: "CREATE USER '{user}'@'<this host>', or let the server resolve this host's name.",
     ER.MUST_CHANGE_PASSWORD: "The password has expired: ALTER USER {user} IDENTIFIED BY ...",
     ER.MUST_CHANGE_PASSWORD_LOGIN: "The password has expired: ALTER USER {user} IDENTIFIED BY ...",
     3118: "ALTER USER {user} ACCOUNT UNLOCK",  # ER_ACCOUNT_HAS_BEEN_LOCKED
     4151: "ALTER USER {user} ACCOUNT UNLOCK",  # MariaDB: the same
-    3159: "The server takes no login without TLS: set `tls: require`, or `verify`.",  # ER_SECURE_TRANSPORT_REQUIRED
-    CR.CR_SSL_CONNECTION_ERROR: "Turn TLS on at the server, or ask for less in the configuration: `tls: disable`.",
+    3159: "The server requires TLS: set `tls: require` or `tls: verify`.",  # ER_SECURE_TRANSPORT_REQUIRED
+    CR.CR_SSL_CONNECTION_ERROR: "Enable TLS on the server, or set `tls: disable`.",
     CR.CR_AUTH_PLUGIN_CANNOT_LOAD: _AUTH_PLUGIN_HINT,
     CR.CR_AUTH_PLUGIN_ERR: _AUTH_PLUGIN_HINT,
     CR.CR_SECURE_AUTH: _AUTH_PLUGIN_HINT,
-    CR.CR_VERSION_ERROR: "syncd reads MySQL from 5.7 and MariaDB from 10.6 on.",
+    CR.CR_VERSION_ERROR: "syncd supports MySQL 5.7 or newer and MariaDB 10.6 or newer.",
 }
-"""What to do about what does not pass, with names to fill in."""
+"""Hints for permanent errors, with names to fill in."""
 
 
 def is_transient(code: int) -> bool:
-    """Whether an error of this number may be gone in a moment.
+    """Return whether an error with this code may pass by itself.
 
-    The server's refusals that we do not know are given again as long as nobody mends
-    their reason. The client's tell of a bad line, but for those that have a hint.
+    Unknown server errors count as permanent: the server repeats such a refusal until its cause is fixed. Client
+    errors report a bad connection, except those that have a hint.
     """
     if code <= 0 or code in _CLIENT_CODES:
         return code not in HINT_BY_CODE

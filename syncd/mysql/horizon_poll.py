@@ -15,7 +15,7 @@ from uuid import uuid4
 import pymysql
 from pymysql.constants import ER
 
-from syncd.datatypes.mysql_quoting import quote_name
+from syncd.datatypes.mysql_quoting import decode_text, quote_name
 from syncd.errors import SourceUnfit
 from syncd.horizon.readings import NO_CONNECTION, HorizonPoll, ServerThread, Visibility, WritingTransaction
 from syncd.horizon.statements import is_replication
@@ -42,7 +42,7 @@ from syncd.mysql.horizon_queries import (
     parse_writers,
 )
 from syncd.mysql.replica import show_channels_statement
-from syncd.mysql.sql import identity_sql, is_read_only_setting, parse_identity
+from syncd.mysql.sql import identity_sql, is_read_only_setting
 from syncd.ports.source import TableName
 
 TRANSACTION_LIST_REFRESH_SECONDS: Final = 0.11
@@ -90,7 +90,7 @@ class Poller:
             self._galera = bool(galera) and str(galera[0][1]).upper() == "ON"
             self._group = self._schema and bool(self._query_if_allowed(GROUP_MEMBERS_QUERY))
             self._follows = self._is_configured_as_replica(version)
-            self._identity = parse_identity(self._query_one(f"SELECT {identity_sql(mariadb=self._mariadb)}")[0])
+            self._identity = decode_text(self._query_one(f"SELECT {identity_sql(mariadb=self._mariadb)}")[0])
 
     def poll(self, tables: AbstractSet[TableName], *, ids: Mapping[TableName, str]) -> HorizonPoll:
         """One poll; `tables` matter where the server shows writers only table by table.

@@ -1,10 +1,10 @@
-"""Tables as `information_schema` tells of them, on every version of both servers."""
+"""Table descriptions from `information_schema`, on every version of both servers."""
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
-from syncd.datatypes.mysql_quoting import text_literal
+from syncd.datatypes.mysql_quoting import decode_text, text_literal
 from syncd.datatypes.source_table import SourceColumn, SourceIndex, SourceTable
 
 RunQuery: TypeAlias = Callable[[str], Sequence[tuple[Any, ...]]]
@@ -29,21 +29,21 @@ _HIDDEN_INDEX_EXPRESSIONS: Final = {False: "IS_VISIBLE = 'NO'", True: "IGNORED =
 def read_table_description(
     run_query: RunQuery, database: str, name: str, *, version: tuple[int, int, int], mariadb: bool
 ) -> SourceTable | None:
-    """The table as this user may see it; None where they see none."""
+    """Return the description of a table as this user sees it; None if the user sees no such table."""
     hidden = _HIDDEN_INDEX_EXPRESSIONS[mariadb] if version >= _HIDDEN_INDEXES_SINCE[mariadb] else "FALSE"
     names = {"database": text_literal(database), "table": text_literal(name), "hidden": hidden}
-    found = run_query(_TABLE.format(**names))
-    if not found:
+    rows = run_query(_TABLE.format(**names))
+    if not rows:
         return None
-    [(named, kind, engine, created, options)] = found
+    [(stored_name, kind, engine, created, options)] = rows
     return SourceTable(
         database=database,
-        name=_decode_text(named),
-        kind=_decode_text(kind),
+        name=decode_text(stored_name),
+        kind=decode_text(kind),
         engine=_decode_optional_text(engine),
         columns=tuple(_parse_column(row) for row in run_query(_COLUMNS.format(**names))),
         indexes=_parse_indexes(run_query(_INDEXES.format(**names))),
-        partitioned="partitioned" in _decode_text(options or "").lower(),
+        partitioned="partitioned" in decode_text(options or "").lower(),
         created=created.replace(tzinfo=UTC) if isinstance(created, datetime) else None,
     )
 
@@ -51,10 +51,10 @@ def read_table_description(
 def _parse_column(row: Sequence[Any]) -> SourceColumn:
     name, kind, whole, nullable, length, octets, precision, scale, fraction, charset, collation, default, extra = row
     return SourceColumn(
-        name=_decode_text(name),
-        data_type=_decode_text(kind).lower(),
-        column_type=_decode_text(whole),
-        nullable=_decode_text(nullable) == "YES",
+        name=decode_text(name),
+        data_type=decode_text(kind).lower(),
+        column_type=decode_text(whole),
+        nullable=decode_text(nullable) == "YES",
         length=_to_optional_int(length),
         octets=_to_optional_int(octets),
         precision=_to_optional_int(precision),
@@ -63,15 +63,15 @@ def _parse_column(row: Sequence[Any]) -> SourceColumn:
         charset=_decode_optional_text(charset),
         collation=_decode_optional_text(collation),
         default=_decode_optional_text(default),
-        extra=_decode_text(extra or "").lower(),
+        extra=decode_text(extra or "").lower(),
     )
 
 
 def _parse_indexes(rows: Iterable[Sequence[Any]]) -> tuple[SourceIndex, ...]:
-    # MariaDB sorts names that differ by an accent as one, and so the parts of two indexes come by turns.
+    # MariaDB sorts names that differ only by an accent as equal, so the parts of two indexes can alternate.
     parts = dict[str, list[Sequence[Any]]]()
     for row in rows:
-        parts.setdefault(_decode_text(row[0]), []).append(row)
+        parts.setdefault(decode_text(row[0]), []).append(row)
     return tuple(_parse_index(name, found) for name, found in parts.items())
 
 
@@ -80,7 +80,7 @@ def _parse_index(name: str, parts: Sequence[Sequence[Any]]) -> SourceIndex:
     for _, _, column, collation, cut, _ in parts:
         if column is None or cut is not None or collation != "A":
             break
-        columns.append(_decode_text(column))
+        columns.append(decode_text(column))
     return SourceIndex(
         name=name,
         columns=tuple(columns),
@@ -90,12 +90,8 @@ def _parse_index(name: str, parts: Sequence[Sequence[Any]]) -> SourceIndex:
     )
 
 
-def _decode_text(raw: Any) -> str:  # noqa: ANN401  # MySQL 8 gives some of these as bytes
-    return raw.decode() if isinstance(raw, bytes) else str(raw)
-
-
 def _decode_optional_text(raw: Any) -> str | None:  # noqa: ANN401  # as above
-    return None if raw is None else _decode_text(raw)
+    return None if raw is None else decode_text(raw)
 
 
 def _to_optional_int(raw: Any) -> int | None:  # noqa: ANN401  # as above

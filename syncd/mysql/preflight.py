@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from syncd.datatypes.source_table import ServerInfo, SourceColumn, SourceTable
@@ -18,12 +18,12 @@ from syncd.horizon import (
     parse_triggers,
     parse_zone,
 )
-from syncd.mysql.connection import map_driver_errors
-from syncd.mysql.connection_factory import ConnectionFactory, open_connection_factory
+from syncd.mysql.connection import ConnectionFactory, map_driver_errors, open_connection_factory
 from syncd.mysql.horizon_poll import NotPrimaryServer, Poller
 from syncd.mysql.query_plan import explain_sql, find_plan_problem
+from syncd.mysql.replica import read_replication
 from syncd.mysql.source import MySqlSource
-from syncd.mysql.sql import SERVER_CLOCK_SQL, before_triggers_sql, last_position_sql
+from syncd.mysql.sql import SERVER_CLOCK_SQL, before_triggers_sql, last_position_sql, parse_server_clock
 from syncd.ports.preflight import CheckSheet, is_loopback_host
 from syncd.ports.source import TableName
 from syncd.settings import SourceSettings, StreamSettings, Tls
@@ -88,7 +88,7 @@ class _SourceCheck:
             self._check_horizon(streams)
         if self._settings.primary is not None:
             with sheet.record_errors("replication", remedy=f"GRANT REPLICATION CLIENT ON *.* TO {self._account};"):
-                following = self._source.read_replication_status()
+                following = self._source.run(read_replication)
                 sheet.add_pass("replication", "it follows another server" if following else "it follows nobody")
         for stream in streams:
             with sheet.record_errors(stream.name):
@@ -113,8 +113,7 @@ class _SourceCheck:
         return self._sheet.add_pass("version", told)
 
     def _read_clock(self) -> datetime:
-        [(text,)] = self._source.fetch_rows(SERVER_CLOCK_SQL)
-        return datetime.fromisoformat(str(text)).replace(tzinfo=UTC)
+        return parse_server_clock(self._source.fetch_rows(SERVER_CLOCK_SQL))
 
     def _check_time_zone(self) -> None:
         [(zone, system)] = self._source.fetch_rows("SELECT @@global.time_zone, @@system_time_zone")

@@ -1,16 +1,16 @@
-"""What EXPLAIN says of a probe, in the one form that both servers still print."""
+"""Result of EXPLAIN for a probe, in the one format that both servers still print."""
 
 from collections.abc import Sequence
 from typing import Final
 
 _KEY_POSITION: Final = {False: 6, True: 5}
-"""Where the index stands in a line of MySQL, and of MariaDB, which has no column for partitions."""
+"""Column of the index in a row of MySQL and of MariaDB, which has no column for partitions."""
 
 _ROWS_POSITION: Final = {False: 9, True: 8}
-"""Where the number of rows stands."""
+"""Column of the row count."""
 
 _ONE_ROW: Final = "system"
-"""How MyISAM and Aria reach the only row of a table: it is read before any index is thought of."""
+"""Access type with which MyISAM and Aria read the only row of a table, before they consider an index."""
 
 _NO_READ_REMARKS: Final = ("impossible", "no matching", "const table", "no tables used")
 
@@ -20,7 +20,7 @@ def explain_sql(sql: str) -> str:
 
 
 def find_plan_problem(lines: Sequence[tuple[object, ...]], *, index: str, mariadb: bool) -> str | None:
-    """Why the statement would cost more than the rows it reads; None where it does not."""
+    """Return why the statement would read more than the rows it selects; None if it would not."""
     if len(lines) != 1:
         return f"it takes {len(lines)} steps"
     line = lines[0]
@@ -33,14 +33,14 @@ def find_plan_problem(lines: Sequence[tuple[object, ...]], *, index: str, mariad
 
 
 def estimate_rows(lines: Sequence[tuple[object, ...]], *, mariadb: bool) -> int | None:
-    """About how many rows the statement would read, as the server guesses; None where it tells no number."""
+    """Return the server's estimate of the rows that the statement reads; None if it gives none."""
     if len(lines) != 1:
         return None
     if any(word in str(lines[0][-1] or "").lower() for word in _NO_READ_REMARKS):
         return 0
-    told = lines[0][_ROWS_POSITION[mariadb]]
-    if told is None:
+    rows = lines[0][_ROWS_POSITION[mariadb]]
+    if rows is None:
         return None
-    # Behind it MySQL says how many of a hundred it expects to fit.
+    # The next column of MySQL is the percentage of rows that it expects to match.
     share = 100.0 if mariadb else float(str(lines[0][_ROWS_POSITION[mariadb] + 1] or 100))
-    return round(int(str(told)) * share / 100)
+    return round(int(str(rows)) * share / 100)

@@ -1,9 +1,8 @@
-"""A replica as source: whom it follows, how far behind it is, and when it has applied what its primary has committed.
+"""Replica as source: which primary it follows, how far it lags, and when it has caught up.
 
-A horizon is found at the primary, and rows are read here. Between the two lies a
-position in the primary's binary log: taken after the poll, it stands behind every
-transaction that the poll knew to be over, because a server writes its log before it
-lets others see the rows. GTIDs of MySQL do not serve: they are added after that.
+The horizon is found at the primary, and rows are read from the replica. A position in the primary's binary log
+connects the two: taken after the poll, it is behind every transaction that the poll saw as finished, because a server
+writes its log before it makes the rows visible. GTIDs of MySQL do not serve: they are added after that.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +20,7 @@ from syncd.mysql.connection import Connection, map_driver_errors
 from syncd.settings import SourceSettings
 
 _LONGEST_WAIT_SECONDS: Final = 5.0
-"""Seconds: one question stays far below what a connection's silence may be."""
+"""One wait query stays far below a connection's longest silence."""
 _WAIT_TIMED_OUT: Final = -1
 RIGHT_MISSING_CODE: Final = ER.SPECIFIC_ACCESS_DENIED_ERROR
 _BINARY_LOG_STATUS_SINCE: Final = (8, 2, 0)
@@ -31,99 +30,98 @@ _REPLICA_STATUS_SINCE: Final = (8, 0, 22)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPosition:
-    """A place in a primary's binary log."""
+    """A position in a primary's binary log."""
 
     file: str
     offset: int
     gtid: str = ""
-    """MariaDB's, which counts in the same order."""
+    """The GTID position of MariaDB, which counts in the same order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BinaryLog:
-    """A primary's binary log, as it ends at some time."""
+    """A primary's binary log with its end at some time."""
 
     position: LogPosition
     primary_id: str
-    """What replicas know the primary by: its `server_uuid`; of MariaDB its `server_id`."""
+    """Name of the primary on its replicas: its `server_uuid`, or the `server_id` of a MariaDB."""
     identity: str
-    """Which server that is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replication:
-    """How a server follows a primary: one channel, of which a replica may have several."""
+    """One replication channel of a server; a replica may have several."""
 
     channel: str
-    """Empty where nobody named it."""
+    """Empty if the channel has no name."""
 
     host: str
-    """The primary, as the replica calls it."""
+    """The primary, as the replica names it."""
     primary_id: str
-    """Its `server_uuid`; of MariaDB its `server_id`."""
+    """The primary's `server_uuid`, or the `server_id` of a MariaDB."""
     running: bool
     """Whether it both fetches and applies."""
     lag: timedelta | None
-    """None while it does not know."""
+    """None if the replica does not know it."""
     error: str
-    """Why it stopped; empty if nobody knows of an error."""
+    """Why it stopped; empty if no error is known."""
     by_gtid: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaughtUpReplica:
-    """A replica that has applied what stood in the log of one of its primaries."""
+    """A replica that has applied the binary log of one of its primaries up to a position."""
 
     identity: str
     slowest: Replication
-    """Of its channels the one that is behind the furthest."""
+    """The channel with the longest lag."""
     follows_several: bool
-    """Whether it follows other primaries too: what they write is not in that log."""
+    """Whether it follows other primaries too; their writes are not in that log."""
 
 
 def read_log_position(primary: Connection, server: ServerInfo, settings: SourceSettings) -> LogPosition:
-    """Where the binary log ends now; everything that was seen before lies before it.
+    """Return the current end of the binary log; everything visible before lies before it.
 
     Raises:
-        SourceUnfit: no such log is written, or it may not be seen.
+        SourceUnfit: the server writes no binary log, or the user may not see it.
     """
     newer = not server.mariadb and server.version >= _BINARY_LOG_STATUS_SINCE
     found = _query_one(primary, "SHOW BINARY LOG STATUS" if newer else "SHOW MASTER STATUS", server, settings)
     if found is None:
         raise SourceUnfit(
-            f"{settings.host}:{settings.port} writes no binary log: nothing tells what its replicas have applied",
-            hint="Turn log_bin on there, or read from the primary itself.",
+            f"{settings.host}:{settings.port} writes no binary log, so the progress of its replicas is unknown",
+            hint="Enable log_bin on it, or read from the primary itself.",
         )
     gtid = _query_one(primary, "SELECT @@GLOBAL.gtid_binlog_pos AS gtid", server, settings) if server.mariadb else None
     return LogPosition(file=found["File"], offset=found["Position"], gtid=gtid["gtid"] if gtid else "")
 
 
 def read_channels(connection: Connection, server: ServerInfo, settings: SourceSettings) -> tuple[Replication, ...]:
-    """How a server follows each of its primaries.
+    """Return every replication channel of a server.
 
     Raises:
-        SourceUnfit: it may not be seen.
+        SourceUnfit: the user may not see them.
     """
-    asked = show_channels_statement(server.version, mariadb=server.mariadb)
-    return tuple(_parse_channel(row, server) for row in _query_all(connection, asked, server, settings))
+    sql = show_channels_statement(server.version, mariadb=server.mariadb)
+    return tuple(_parse_channel(row, server) for row in _query_all(connection, sql, server, settings))
 
 
 def show_channels_statement(version: tuple[int, ...], *, mariadb: bool) -> str:
-    """The statement that shows how a server follows others: a row for each of them."""
+    """Return the statement that shows one row for each replication channel."""
     if mariadb:
-        return "SHOW ALL SLAVES STATUS"  # without the word it shows but one
+        return "SHOW ALL SLAVES STATUS"  # without ALL it shows only one channel
     return "SHOW REPLICA STATUS" if version >= _REPLICA_STATUS_SINCE else "SHOW SLAVE STATUS"
 
 
 def read_replication(connection: Connection, server: ServerInfo, settings: SourceSettings) -> Replication | None:
-    """How a server follows others, all in all; none if it does not."""
+    """Return the slowest replication channel of a server; None if it follows no other."""
     return find_slowest_channel(read_channels(connection, server, settings))
 
 
 def find_slowest_channel(channels: Sequence[Replication]) -> Replication | None:
-    """The channel that is behind the furthest, one that does not know how far before all others.
+    """Return the channel with the longest lag; an unknown lag counts as the longest.
 
-    It runs only where all of them do: a row may come by any.
+    It counts as running only if all channels run: a row may arrive over any of them.
     """
     if not channels:
         return None
@@ -131,28 +129,28 @@ def find_slowest_channel(channels: Sequence[Replication]) -> Replication | None:
     return replace(last, running=all(each.running for each in channels))
 
 
-def _parse_channel(found: Mapping[str, Any], server: ServerInfo) -> Replication:
-    told = {name.lower().replace("master", "source").replace("slave", "replica"): found[name] for name in found}
-    lag = told["seconds_behind_source"]
+def _parse_channel(row: Mapping[str, Any], server: ServerInfo) -> Replication:
+    fields = {name.lower().replace("master", "source").replace("slave", "replica"): row[name] for name in row}
+    lag = fields["seconds_behind_source"]
     return Replication(
-        channel=told["connection_name" if server.mariadb else "channel_name"],
-        host=f"{told['source_host']}:{told['source_port']}",
-        primary_id=str(told["source_server_id"] if server.mariadb else told["source_uuid"]),
-        running=told["replica_io_running"] == "Yes" and told["replica_sql_running"] == "Yes",
+        channel=fields["connection_name" if server.mariadb else "channel_name"],
+        host=f"{fields['source_host']}:{fields['source_port']}",
+        primary_id=str(fields["source_server_id"] if server.mariadb else fields["source_uuid"]),
+        running=fields["replica_io_running"] == "Yes" and fields["replica_sql_running"] == "Yes",
         lag=None if lag is None else timedelta(seconds=int(lag)),
-        error=told["last_sql_error"] or told["last_io_error"],
-        by_gtid=server.mariadb and told["using_gtid"] != "No",
+        error=fields["last_sql_error"] or fields["last_io_error"],
+        by_gtid=server.mariadb and fields["using_gtid"] != "No",
     )
 
 
 def read_log_end(primary: Connection, server: ServerInfo, settings: SourceSettings) -> BinaryLog:
-    """A primary's binary log, as it ends now; see `position_of`."""
+    """Return the current end of a primary's binary log; see `read_log_position`."""
     position = read_log_position(primary, server, settings)
     return BinaryLog(position=position, primary_id=read_primary_id(primary, server, settings), identity=server.identity)
 
 
 def read_primary_id(primary: Connection, server: ServerInfo, settings: SourceSettings) -> str:
-    """What replicas know this server by."""
+    """Return the name by which replicas know this server."""
     variable = "server_id" if server.mariadb else "server_uuid"
     found = _query_one(primary, f"SELECT @@GLOBAL.{variable} AS name", server, settings)
     assert found is not None
@@ -160,24 +158,40 @@ def read_primary_id(primary: Connection, server: ServerInfo, settings: SourceSet
 
 
 def require_channel_to(channels: Sequence[Replication], *, primary_id: str, settings: SourceSettings) -> Replication:
-    """The channel by which a server follows this very primary: its positions mean nothing to any other.
+    """Return the channel over which a server follows this primary: its log positions mean nothing to others.
 
     Raises:
-        SourceUnfit: it does not.
+        SourceUnfit: the server does not follow this primary.
     """
     if not channels:
         raise SourceUnfit(
-            f"{settings.host}:{settings.port} is no replica that tells what it has applied",
-            hint="Read from the primary itself, or leave `primary` out.",
+            f"{settings.host}:{settings.port} is not a replica, or does not report its progress",
+            hint="Read from the primary itself, or remove `primary`.",
         )
     found = next((each for each in channels if each.primary_id == primary_id), None)
     if found is None:
         hosts = ", ".join(each.host for each in channels)
         raise SourceUnfit(
             f"{settings.host}:{settings.port} follows {hosts}, which is not the server named as its primary",
-            hint="Name the server that it follows directly as `primary`.",
+            hint="Set `primary` to the server that it follows directly.",
         )
     return found
+
+
+def wait_until_caught_up(
+    replica: Connection, server: ServerInfo, settings: SourceSettings, *, log: BinaryLog
+) -> CaughtUpReplica:
+    """Return once the replica has applied everything in the binary log of this primary.
+
+    Raises:
+        SourceDown: it did not within `catch_up`, or replication does not run.
+        SourceUnfit: it follows another server, or none.
+    """
+    channels = read_channels(replica, server, settings)
+    followed = require_channel_to(channels, primary_id=log.primary_id, settings=settings)
+    wait_until_applied(replica, server, settings, log.position, followed=followed, within=settings.catch_up)
+    slowest_now = find_slowest_channel(read_channels(replica, server, settings)) if channels[1:] else None
+    return CaughtUpReplica(identity=server.identity, slowest=slowest_now or followed, follows_several=len(channels) > 1)
 
 
 def wait_until_applied(
@@ -190,19 +204,19 @@ def wait_until_applied(
     within: timedelta,
     clock: Callable[[], float] = monotonic,
 ) -> None:
-    """Return once every transaction before a position of the primary that is `followed` can be seen here.
+    """Return once every transaction before a position of the `followed` primary is visible on the replica.
 
-    A snapshot must be opened after that.
+    The snapshot must be opened after that.
 
     Raises:
-        SourceDown: it was not there in time, or replication does not run.
-        SourceUnfit: replication met an error that a person has to mend.
+        SourceDown: the position was not reached in time, or replication does not run.
+        SourceUnfit: replication stopped on an error that an operator has to fix.
     """
     question, arguments = _build_wait_query(server, position, followed)
     end = clock() + within.total_seconds()
     longest = min(_LONGEST_WAIT_SECONDS, settings.silence.total_seconds() / 2)
     while True:
-        # Whole seconds: MySQL takes a fraction for none, and none for ever.
+        # Whole seconds: MySQL takes a fraction for zero, and zero for no limit.
         seconds = max(1, int(min(longest, end - clock())))
         found = _query_one(replica, question, server, settings, {**arguments, "seconds": seconds})
         answer = None if found is None else found["answer"]
@@ -213,7 +227,7 @@ def wait_until_applied(
             raise SourceDown(
                 f"the replica {settings.host}:{settings.port} has not applied"
                 f" {position.file}:{position.offset} of its primary in {within.total_seconds():g} s",
-                hint="It is behind: see SHOW REPLICA STATUS there.",
+                hint="The replica lags: check SHOW REPLICA STATUS on it.",
             )
 
 
@@ -222,18 +236,18 @@ def _require_running(replica: Connection, server: ServerInfo, settings: SourceSe
     found = next((each for each in channels if each.channel == channel), None)
     if found is not None and found.running:
         return
-    told = f"replication at {settings.host}:{settings.port} does not run"
-    hint = "See SHOW REPLICA STATUS there; then START REPLICA."
+    message = f"replication at {settings.host}:{settings.port} does not run"
+    hint = "Check SHOW REPLICA STATUS on it, then run START REPLICA."
     if found is not None and found.error:
-        raise SourceUnfit(f"{told}: {found.error.rstrip('.')}", hint=hint)
-    raise SourceDown(told, hint=hint)
+        raise SourceUnfit(f"{message}: {found.error.rstrip('.')}", hint=hint)
+    raise SourceDown(message, hint=hint)
 
 
 def _build_wait_query(
     server: ServerInfo, position: LogPosition, followed: Replication
 ) -> tuple[str, Mapping[str, object]]:
     if followed.by_gtid and position.gtid:
-        # Of several workers on several domains, only this knows the last.
+        # With several workers or domains, only this function knows the last transaction.
         return "SELECT MASTER_GTID_WAIT(%(gtid)s, %(seconds)s) AS answer", {"gtid": position.gtid}
     newer = not server.mariadb and server.version >= _SOURCE_POS_WAIT_SINCE
     name = "SOURCE_POS_WAIT" if newer else "MASTER_POS_WAIT"

@@ -1,31 +1,39 @@
-"""Horizons for rows that are read from a replica: its primary's where that may be asked, else of what is applied."""
+"""Horizons for rows that are read from a replica: from its primary, or from the replica's lag."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
+from syncd.datatypes.mysql_quoting import decode_text
 from syncd.errors import ServerChanged, SourceDown, SourceUnfit
 from syncd.mysql.connection_pool import PooledSource
 from syncd.mysql.horizon_poll import NotPrimaryServer
-from syncd.mysql.replica import RIGHT_MISSING_CODE, Replication
+from syncd.mysql.replica import (
+    RIGHT_MISSING_CODE,
+    Replication,
+    read_log_end,
+    read_replication,
+    wait_until_caught_up,
+)
 from syncd.mysql.source import MySqlSource
-from syncd.mysql.sql import SERVER_CLOCK_SQL, parse_identity, visible_tables_sql
+from syncd.mysql.sql import SERVER_CLOCK_SQL, parse_server_clock, visible_tables_sql
 from syncd.ports.source import Horizon, HorizonProvider, HorizonRequest, TableName
 
-PRIMARY_SETTING_HINT: Final = "source.primary would prove it"
+PRIMARY_SETTING_HINT: Final = "set source.primary to prove it"
 GROUP_CHANNEL_PREFIX: Final = "group_replication"
-"""What the channels begin with by which members of a group keep each other equal."""
+"""Prefix of the channels that keep the members of a group equal."""
 
 
 class ReplicatedHorizons:
-    """The horizons of a primary, each told once its replica has applied all that it covers.
+    """The horizons of a primary, each returned once the replica has applied all that it covers.
 
-    The primary is polled, then its binary log's end is taken, then the replica is waited for. So every probe and every
-    snapshot at the replica sees at least what one at the primary would have seen when the poll was over.
+    The primary is polled, then the end of its binary log is read, then the replica catches up to it. So every probe
+    and every snapshot on the replica sees at least what one on the primary would have seen at the end of the poll.
 
-    A replica may follow other primaries too, hold tables of its own, or have some by another name. Of a table that this
-    primary does not show, nothing is proven.
+    A replica may follow other primaries too, hold tables of its own, or rename some. Nothing is proven for a table
+    that this primary does not show.
     """
 
     def __init__(self, horizons: HorizonProvider, *, primary: PooledSource, replica: PooledSource) -> None:
@@ -33,26 +41,26 @@ class ReplicatedHorizons:
         self._primary = primary
         self._replica = replica
         self._primary_by_table: dict[TableName, str] = {}
-        """Tables that a primary has shown, and which one that was."""
+        """Tables that a primary has shown, with that primary's identity."""
 
     def get_horizons(self, asked: Sequence[HorizonRequest], *, aged: float = 0.0) -> Mapping[TableName, Horizon]:
-        """The horizons of these tables now.
+        """Return the current horizons of these tables.
 
         Raises:
-            SourceDown: the replica has not applied them in time, or replication does not run.
-            SourceUnfit: it follows another server, or met an error that a person has to mend.
-            AnotherServer: it was not the server that was polled whose log was asked for.
+            SourceDown: the replica has not caught up in time, or replication does not run.
+            SourceUnfit: it follows another server, or stopped on an error that an operator has to fix.
+            ServerChanged: the polled server is not the one whose binary log was read.
         """
         return self._wait_for_replica(asked, self._horizons.get_horizons(asked, aged=aged))
 
     def wait_for_horizons(self, asked: Sequence[HorizonRequest], *, within: timedelta) -> Mapping[TableName, Horizon]:
-        """The same, but wait until every bound is known."""
+        """Return the same horizons once every bound is known."""
         return self._wait_for_replica(asked, self._horizons.wait_for_horizons(asked, within=within))
 
     def read_snapshot_horizon(self, table: TableName) -> Horizon:
-        """The instant before which all that was committed is to be seen in whatever snapshot is opened after this."""
+        """Return the instant before which every commit is visible in any snapshot opened after this."""
         t0 = _read_clock(self._primary)  # before the log's end is taken
-        caught_up = self._replica.wait_until_caught_up(self._primary.read_binary_log())
+        caught_up = self._replica.run(partial(wait_until_caught_up, log=self._primary.run(read_log_end)))
         found = Horizon(bound=t0, proven=True, t0=t0, identity=caught_up.identity)
         asked = HorizonRequest(table=table, settle=timedelta())
         if caught_up.follows_several and self._find_tables_missing_at_primary([asked]):
@@ -62,16 +70,16 @@ class ReplicatedHorizons:
     def _wait_for_replica(
         self, asked: Sequence[HorizonRequest], horizons: Mapping[TableName, Horizon]
     ) -> Mapping[TableName, Horizon]:
-        log = self._primary.read_binary_log()
+        log = self._primary.run(read_log_end)
         if strange := {horizon.identity for horizon in horizons.values()} - {log.identity}:
             self._primary.discard_connections()
             raise ServerChanged(
-                f"two servers answer as the primary: {min(strange)} was polled, the log is of {log.identity}",
-                hint="The next pass asks both anew.",
+                f"two servers answer as the primary: {min(strange)} was polled, the binary log is of {log.identity}",
+                hint="The next pass polls again.",
             )
-        caught_up = self._replica.wait_until_caught_up(log)
+        caught_up = self._replica.run(partial(wait_until_caught_up, log=log))
         here = {table: replace(horizon, identity=caught_up.identity) for table, horizon in horizons.items()}
-        # Is it there at all that this table is written? Asked once, but where others write too, or no id came.
+        # Check that this primary has the table: once, unless others write too or no id was read.
         doubted = [
             each
             for each in asked
@@ -87,22 +95,21 @@ class ReplicatedHorizons:
         }
 
     def _find_tables_missing_at_primary(self, asked: Sequence[HorizonRequest]) -> Sequence[HorizonRequest]:
-        """The tables of which the primary shows nothing."""
+        """Return the tables that the primary does not show."""
         if not asked:
             return ()
         rows = self._primary.fetch_rows(visible_tables_sql([(each.table.database, each.table.table) for each in asked]))
         there = {
-            TableName(database=parse_identity(database), table=parse_identity(table)).normal_form
-            for database, table in rows
+            TableName(database=decode_text(database), table=decode_text(table)).normal_form for database, table in rows
         }
         return [each for each in asked if each.table.normal_form not in there]
 
 
 class ReplicaOnlyHorizons:
-    """The horizons of a server that may be a replica whose primary nobody named.
+    """The horizons of a server that may be a replica without a configured primary.
 
-    What is open at its primary a replica does not know. So nothing is proven there: the bound stays behind what has
-    been applied by the delay of each stream, as wherever nothing can be proven.
+    A replica does not know the open transactions of its primary, so nothing is proven. The bound stays behind the
+    applied rows by each stream's delay, as wherever nothing can be proven.
     """
 
     def __init__(self, horizons: HorizonProvider, source: PooledSource) -> None:
@@ -110,12 +117,12 @@ class ReplicaOnlyHorizons:
         self._source = source
 
     def get_horizons(self, asked: Sequence[HorizonRequest], *, aged: float = 0.0) -> Mapping[TableName, Horizon]:
-        """The horizons of these tables now.
+        """Return the current horizons of these tables.
 
         Raises:
             SourceDown: replication does not run.
-            SourceUnfit: the server is neither where rows are stamped, nor a replica that tells how far it is.
-            AnotherServer: it is not the one that said that rows are stamped elsewhere.
+            SourceUnfit: the server is neither a primary nor a replica that reports its lag.
+            ServerChanged: another server answered than the one that reported to be a replica.
         """
         try:
             return self._horizons.get_horizons(asked, aged=aged)
@@ -123,14 +130,14 @@ class ReplicaOnlyHorizons:
             return self._read_applied_horizons(asked, error)
 
     def wait_for_horizons(self, asked: Sequence[HorizonRequest], *, within: timedelta) -> Mapping[TableName, Horizon]:
-        """The same, but wait until every bound is known."""
+        """Return the same horizons once every bound is known."""
         try:
             return self._horizons.wait_for_horizons(asked, within=within)
         except NotPrimaryServer as error:
             return self._read_applied_horizons(asked, error)
 
     def read_snapshot_horizon(self, table: TableName) -> Horizon:
-        """As of a followed one; where it is no replica, or may not be asked, everything is to be seen."""
+        """Return the instant before which every commit is visible; on a server that is no replica, now."""
         with self._source.borrow() as source:
             identity = source.get_server_info().identity
             t0 = _read_clock(source)
@@ -147,28 +154,27 @@ class ReplicaOnlyHorizons:
         with self._source.borrow() as source:
             identity = source.get_server_info().identity
             t0 = _read_clock(source)
-            found = source.read_replication_status()
+            found = source.run(read_replication)
             answered = {identity, source.identity}
         if strange := answered - {error.facts["identity"]}:
             self._source.discard_connections()
             raise ServerChanged(
-                f"two servers answer: {error.facts['identity']} stamps no rows, and {strange.pop()} was asked about it",
-                hint="The next pass asks anew.",
+                f"two servers answer: {error.facts['identity']} is a replica, {strange.pop()} was asked for its lag",
+                hint="The next pass polls again.",
             )
         if found is None:
-            raise error  # it is read-only, and follows nobody
+            raise error  # it is read-only and follows no other
         lag = _require_lag(found)
         return {each.table: _delayed_horizon(each, t0, found, lag, identity=identity) for each in asked}
 
 
 def _read_clock(source: PooledSource | MySqlSource) -> datetime:
-    [(text,)] = source.fetch_rows(SERVER_CLOCK_SQL)
-    return datetime.fromisoformat(str(text)).replace(tzinfo=UTC)
+    return parse_server_clock(source.fetch_rows(SERVER_CLOCK_SQL))
 
 
 def _read_replication_if_allowed(source: MySqlSource) -> Replication | None:
     try:
-        return source.read_replication_status()
+        return source.run(read_replication)
     except SourceUnfit as error:
         if error.facts.get("code") != RIGHT_MISSING_CODE:
             raise
@@ -181,17 +187,16 @@ def _require_lag(replication: Replication) -> timedelta:
     why = f": {replication.error.rstrip('.')}" if replication.error else ""
     raise SourceDown(
         f"the replica does not know how far behind {replication.host} it is{why}",
-        hint="See SHOW REPLICA STATUS there; then START REPLICA; or, where rows are stamped there by now: RESET REPLICA"
-        " ALL.",
+        hint="Check SHOW REPLICA STATUS on it, then run START REPLICA, or RESET REPLICA ALL if it is the primary now.",
     )
 
 
 def _horizon_of_table_missing_at_primary(asked: HorizonRequest, horizon: Horizon, slowest: Replication) -> Horizon:
-    """A table that is written elsewhere, or is not shown: of who is at work there nobody knows, nor of its ids."""
+    """Return an unproven horizon: the writers and ids of a table written elsewhere are unknown."""
     behind = _require_lag(slowest) + asked.settle
     reason = (
-        f"not proven: the server named as source.primary shows no {asked.table}: written at another one, it wants a"
-        f" source of its own; written there, GRANT SELECT; stays {behind.total_seconds():.0f} s behind"
+        f"not proven: the server named as source.primary shows no {asked.table}: if it is written at another one, give"
+        f" it a source of its own, otherwise GRANT SELECT there; stays {behind.total_seconds():.0f} s behind"
     )
     return replace(horizon, bound=horizon.t0 - behind, proven=False, reason=reason, holder="", max_complete_id=None)
 
@@ -201,7 +206,7 @@ def _delayed_horizon(
 ) -> Horizon:
     behind = lag + asked.settle
     reason = (
-        f"not proven: rows are stamped on {replication.host}, and this is its replica, {lag.total_seconds():.0f} s behind"
-        f" it; stays {behind.total_seconds():.0f} s behind; {PRIMARY_SETTING_HINT}"
+        f"not proven: this is a replica of {replication.host}, {lag.total_seconds():.0f} s behind it;"
+        f" stays {behind.total_seconds():.0f} s behind; {PRIMARY_SETTING_HINT}"
     )
     return Horizon(bound=t0 - behind, proven=False, t0=t0, identity=identity, reason=reason)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from itertools import product
 from typing import Final, Protocol, TypeAlias
 
@@ -15,7 +16,7 @@ from watermarks.window import Window
 
 
 class PositionColumn(Protocol):
-    """A column of an order, of whatever server: how it is written, and how values of it are."""
+    """A column of an order on any server: its SQL and the literals of its values."""
 
     @property
     def sql(self) -> str: ...
@@ -25,22 +26,22 @@ class PositionColumn(Protocol):
 
 
 RangeTerms: TypeAlias = tuple[str, ...]
-"""Conditions that hold together: equal on the first columns, a range on one more. One range of an index."""
+"""Conditions joined by AND: equality on the first columns and a range on one more. One range of an index."""
 
 IndexRanges: TypeAlias = tuple[RangeTerms, ...]
-"""Disjoint ranges of one index; none is no row, one without conditions is every row."""
+"""Disjoint ranges of one index; none means no row, one without conditions means every row."""
 
 _PLAIN_NAME: Final = re.compile(r"\w+", re.ASCII)
 _QUOTES_AND_COMMENTS: Final = re.compile(
     r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`(?:[^`]|``)*`|/\*.*?\*/|\#[^\n]*|--(?=\s|$)[^\n]*""", re.DOTALL
 )
-"""Texts, names in backticks and comments: what stands in them is no word of a statement."""
+"""Quoted texts, quoted names and comments: their content is not part of the statement."""
 _BRACKETS: Final = re.compile(r"\((?:(?!\$\{window\})[^()])*\)")
 """Brackets around anything but the window."""
 _ROW_LIMIT: Final = re.compile(r"\b(LIMIT|FETCH\s+(FIRST|NEXT))\b", re.IGNORECASE)
 
 _PARTITION_SEPARATOR: Final = "#p#"
-"""What stands between a table and its partition in InnoDB's names; MariaDB writes it in capitals."""
+"""Separator of table and partition in InnoDB's names; MariaDB writes it in upper case."""
 
 NO_ROWS: Final[IndexRanges] = ()
 ALL_ROWS: Final[IndexRanges] = ((),)
@@ -50,26 +51,26 @@ _Values: TypeAlias = Sequence[CursorValue]
 
 
 def window_condition(columns: _Columns, window: Window) -> str:
-    """The condition of a window's rows, as disjoint ranges expanded column by column.
+    """Return the condition of a window's rows, as disjoint ranges expanded column by column.
 
-    Neither optimiser reads a row constructor as a range, and `c >= w AND (c > w OR ...)`
-    reads a deep tie from its start.
+    Neither optimizer reads a row constructor as a range, and `c >= w AND (c > w OR ...)` reads a deep tie from its
+    start.
     """
     return _ranges_to_sql(_window_ranges(columns, window.low.values, window.high.values))
 
 
 def after_condition(columns: _Columns, low: Cursor) -> str:
-    """The condition of all rows that stand behind a cursor."""
+    """Return the condition of all rows after a cursor."""
     return _ranges_to_sql(_after_ranges(columns, low.values))
 
 
 def upto_condition(columns: _Columns, high: Cursor) -> str:
-    """The condition of all rows that do not stand behind a cursor."""
+    """Return the condition of all rows up to and including a cursor."""
     return _ranges_to_sql(_upto_ranges(columns, high.values))
 
 
 def keys_condition(columns: _Columns, keys: Sequence[Cursor]) -> str:
-    """The condition of the rows at these positions: whole keys."""
+    """Return the condition of the rows with these whole keys."""
     if len(columns) == 1:
         literals = ", ".join(columns[0].literal(key.values[0]) for key in keys)
         return f"{columns[0].sql} IN ({literals})"
@@ -83,7 +84,7 @@ def keys_condition(columns: _Columns, keys: Sequence[Cursor]) -> str:
 
 def _after_ranges(columns: _Columns, low: _Values) -> IndexRanges:
     if not low:
-        # A shorter cursor stands before every row that begins with it; an equal row does not stand behind.
+        # A shorter cursor comes before every row that begins with it; an equal row does not come after it.
         return ALL_ROWS if columns else NO_ROWS
     column, literal = columns[0], columns[0].literal(low[0])
     rest = _after_ranges(columns[1:], low[1:])
@@ -111,7 +112,7 @@ def _window_ranges(columns: _Columns, low: _Values, high: _Values) -> IndexRange
             f"{column.sql} = {column.literal(low[0])}", _window_ranges(columns[1:], low[1:], high[1:])
         )
     if column.kind is ValueKind.COLLATED:
-        # Texts that differ can still be one to their collation: both ends have to hold at once.
+        # Different texts can be equal in their collation, so both ends have to hold at once.
         return tuple((*one, *other) for one, other in product(_after_ranges(columns, low), _upto_ranges(columns, high)))
     begin, end = column.literal(low[0]), column.literal(high[0])
     first, last = _after_ranges(columns[1:], low[1:]), _upto_ranges(columns[1:], high[1:])
@@ -137,13 +138,13 @@ def _ranges_to_sql(ranges: IndexRanges) -> str:
 
 
 def below_horizon_condition(column: OrderColumn, horizon: CursorValue, *, nulls: bool) -> str:
-    """The condition of the rows of a first pass; those without a position belong to it, when wanted."""
+    """Return the condition of the rows of a first pass; rows without a position are part of it if wanted."""
     condition = f"{column.sql} < {column.literal(horizon)}"
     return f"({condition} OR {column.sql} IS NULL)" if nulls else condition
 
 
 def probe_sql(order: StreamOrder, columns: Sequence[OrderColumn], index: str, where: str, *, rows: int) -> str:
-    """Reads the position of the row with this number among those of the condition, counted from 1."""
+    """Select the position of the n-th row that meets a condition, counted from 1."""
     by = ", ".join(column.sql for column in columns)
     return f"{_positions_sql(order, columns, index, where)} ORDER BY {by} LIMIT 1 OFFSET {rows - 1:d}"
 
@@ -151,7 +152,7 @@ def probe_sql(order: StreamOrder, columns: Sequence[OrderColumn], index: str, wh
 def last_position_sql(
     order: StreamOrder, columns: Sequence[OrderColumn], index: str, where: str, *, before: int = 0
 ) -> str:
-    """Reads the position of the last row of the condition, or of the one so many rows before it."""
+    """Select the position of the last row that meets a condition, or of the row `before` rows earlier."""
     by = ", ".join(f"{column.sql} DESC" for column in columns)
     return f"{_positions_sql(order, columns, index, where)} ORDER BY {by} LIMIT 1" + (
         f" OFFSET {before:d}" if before else ""
@@ -159,15 +160,15 @@ def last_position_sql(
 
 
 def _positions_sql(order: StreamOrder, columns: Sequence[OrderColumn], index: str, where: str) -> str:
-    # Without names: ORDER BY would find a name before the column, and sort by the travelling form.
+    # Without names: ORDER BY would prefer a name to the column, and sort by the transfer form.
     selects = ", ".join(column.probe_sql for column in columns)
     return f"SELECT {selects} FROM {force_index(order.database, order.table, index)} WHERE {where}"
 
 
 def rows_after_sql(order: StreamOrder, low: Cursor, *, mariadb: bool) -> str:
-    """Reads 1 for each row behind a cursor: to be explained, not to be run.
+    """Select 1 for each row after a cursor: for EXPLAIN only.
 
-    MySQL does not look into an index that it is forced to take, and guesses one row.
+    MySQL does not estimate from an index that it is forced to use; it guesses one row.
     """
     hint = f"{'FORCE' if mariadb else 'USE'} INDEX ({quote_name(order.index)})"
     return (
@@ -176,7 +177,7 @@ def rows_after_sql(order: StreamOrder, low: Cursor, *, mariadb: bool) -> str:
 
 
 def new_rows_check_sql(order: StreamOrder, low: Cursor, *, identity: str) -> str:
-    """Reads which server answers, when the table was made, and whether any row stands behind a cursor."""
+    """Select the server's identity, the table's creation time, and whether any row comes after a cursor."""
     where = f"TABLE_SCHEMA = {text_literal(order.database)} AND TABLE_NAME = {text_literal(order.table)}"
     made = f"(SELECT CREATE_TIME FROM information_schema.TABLES WHERE {where})"
     table = force_index(order.database, order.table, order.index)
@@ -185,7 +186,7 @@ def new_rows_check_sql(order: StreamOrder, low: Cursor, *, identity: str) -> str
 
 
 def visible_tables_sql(tables: Sequence[tuple[str, str]]) -> str:
-    """Reads database and name of those tables, of databases and names, that are to be seen."""
+    """Select database and name of those of the given tables that are visible."""
     named = (
         f"(TABLE_SCHEMA = {text_literal(database)} AND TABLE_NAME = {text_literal(table)})"
         for database, table in tables
@@ -194,7 +195,7 @@ def visible_tables_sql(tables: Sequence[tuple[str, str]]) -> str:
 
 
 def before_triggers_sql(database: str, table: str) -> str:
-    """Reads name, event and statement of the triggers that may change a row before it is written."""
+    """Select name, event and statement of the triggers that may change a row before it is written."""
     where = f"EVENT_OBJECT_SCHEMA = {text_literal(database)} AND EVENT_OBJECT_TABLE = {text_literal(table)}"
     return (
         "SELECT TRIGGER_NAME, EVENT_MANIPULATION, ACTION_STATEMENT FROM information_schema.TRIGGERS"
@@ -203,13 +204,13 @@ def before_triggers_sql(database: str, table: str) -> str:
 
 
 def table_rows_sql(database: str, table: str) -> str:
-    """Reads about how many rows a table has, as its engine keeps count."""
+    """Select the approximate number of rows of a table, as its engine counts."""
     where = f"TABLE_SCHEMA = {text_literal(database)} AND TABLE_NAME = {text_literal(table)}"
     return f"SELECT TABLE_ROWS FROM information_schema.TABLES WHERE {where}"
 
 
 def position_of_key_sql(order: StreamOrder, key: Sequence[CursorValue]) -> str:
-    """Reads where the row with a key stands in the order."""
+    """Select the position of the row with a key."""
     where = " AND ".join(
         f"{column.sql} = {column.literal(value)}" for column, value in zip(order.key, key, strict=True)
     )
@@ -218,19 +219,19 @@ def position_of_key_sql(order: StreamOrder, key: Sequence[CursorValue]) -> str:
 
 
 def stamps_of_keys_sql(order: StreamOrder, keys: Sequence[Cursor]) -> str:
-    """Reads what the rows with these keys hold in the order column."""
+    """Select the order column of the rows with these keys."""
     source = force_index(order.database, order.table, order.key_index)
     return f"SELECT {order.columns[0].select} FROM {source} WHERE {keys_condition(order.key, keys)}"
 
 
 def any_null_sql(order: StreamOrder) -> str:
-    """Reads one row whose order column is NULL."""
+    """Select one row whose order column is NULL."""
     column = order.columns[0]
     return f"SELECT 1 FROM {force_index(order.database, order.table, order.index)} WHERE {column.sql} IS NULL LIMIT 1"
 
 
 def row_at_position_sql(order: StreamOrder, at: Cursor, names: Sequence[str]) -> str:
-    """Reads 1, and these columns as text, of the row at a position."""
+    """Select 1, and these columns as text, of the row at a position."""
     shown = "".join(f", CAST({quote_name(name)} AS CHAR)" for name in names)
     where = " AND ".join(
         f"{column.sql} = {column.literal(value)}" for column, value in zip(order.columns, at.values, strict=True)
@@ -239,14 +240,14 @@ def row_at_position_sql(order: StreamOrder, at: Cursor, names: Sequence[str]) ->
 
 
 def first_key_sql(order: StreamOrder, since: str, *, low: int | None, end: int) -> str:
-    """Reads the first key from one number up to, not including, another; and whether a condition holds for its row."""
+    """Select the first key from `low` up to but not including `end`, and whether a condition holds for its row."""
     key, table = order.columns[0].sql, force_index(order.database, order.table, order.index)
     where = f"{key} < {end:d}" + ("" if low is None else f" AND {key} >= {low:d}")
     return f"SELECT {key}, {since} FROM {table} WHERE {where} ORDER BY {key} LIMIT 1"
 
 
 def lowest_recent_key_sql(order: StreamOrder, since: str, *, before: int, rows: int) -> str:
-    """Reads the lowest key for whose row a condition holds, among the last so many rows before a key."""
+    """Select the lowest key whose row meets a condition, among the last `rows` rows before a key."""
     key, table = order.columns[0].sql, force_index(order.database, order.table, order.index)
     last = (
         f"SELECT {key} AS k, {since} AS holds FROM {table} WHERE {key} < {before:d} ORDER BY {key} DESC LIMIT {rows:d}"
@@ -254,27 +255,19 @@ def lowest_recent_key_sql(order: StreamOrder, since: str, *, before: int, rows: 
     return f"SELECT MIN(k) FROM ({last}) AS late WHERE holds"
 
 
-def table_id_sql(database: str, table: str, *, mariadb: bool) -> str | None:
-    """Reads InnoDB's own number of a table; None where InnoDB writes its name in another way."""
-    if not (_PLAIN_NAME.fullmatch(database) and _PLAIN_NAME.fullmatch(table)):
-        return None
-    shown = "INNODB_SYS_TABLES" if mariadb else "INNODB_TABLES"
-    return f"SELECT TABLE_ID FROM information_schema.{shown} WHERE NAME = {text_literal(f'{database}/{table}')}"
-
-
-def table_ids_sql(database: str, table: str, *, mariadb: bool, partitioned: bool) -> str | None:
-    """Reads InnoDB's own numbers of a table and of its partitions, each with its name; None as with `table_id`."""
+def table_ids_sql(database: str, table: str, *, mariadb: bool, partitioned: bool = False) -> str | None:
+    """Select InnoDB's own id and name of a table and of its partitions; None if InnoDB spells the name differently."""
     if not (_PLAIN_NAME.fullmatch(database) and _PLAIN_NAME.fullmatch(table)):
         return None
     name = f"{database}/{table}"
-    begin = f"{name}{_PARTITION_SEPARATOR}"
-    parts = f" OR LEFT(NAME, {len(begin):d}) = {text_literal(begin)}" if partitioned else ""
-    shown = "INNODB_SYS_TABLES" if mariadb else "INNODB_TABLES"
-    return f"SELECT TABLE_ID, NAME FROM information_schema.{shown} WHERE NAME = {text_literal(name)}{parts}"
+    prefix = f"{name}{_PARTITION_SEPARATOR}"
+    partitions = f" OR LEFT(NAME, {len(prefix):d}) = {text_literal(prefix)}" if partitioned else ""
+    view = "INNODB_SYS_TABLES" if mariadb else "INNODB_TABLES"
+    return f"SELECT TABLE_ID, NAME FROM information_schema.{view} WHERE NAME = {text_literal(name)}{partitions}"
 
 
 def parse_partition(name: str) -> str | None:
-    """The partition that InnoDB's name is of; None where it is of none, or written in another way."""
+    """Return the partition of an InnoDB name; None if it names no partition, or is spelled differently."""
     partition = name.lower().partition(_PARTITION_SEPARATOR)[2].partition("#sp#")[0]
     return partition if _PLAIN_NAME.fullmatch(partition) else None
 
@@ -282,40 +275,40 @@ def parse_partition(name: str) -> str | None:
 def any_row_upto_sql(
     order: StreamOrder, columns: Sequence[OrderColumn], index: str, high: Cursor, *, partitions: Sequence[str] = ()
 ) -> str:
-    """Reads one row that does not stand behind a cursor; in these partitions, where some are named."""
+    """Select one row up to and including a cursor, only in these partitions if some are named."""
     only = f" PARTITION ({', '.join(map(quote_name, partitions))})" if partitions else ""
     source = f"{quote_table(order.database, order.table)}{only} FORCE INDEX ({quote_name(index)})"
     return f"SELECT 1 FROM {source} WHERE {upto_condition(columns, high)} LIMIT 1"
 
 
 def force_index(database: str, table: str, index: str) -> str:
-    """The table, to be read by this index: a large window tempts both optimisers into a full scan."""
+    """Return the table with a forced index: a large window tempts both optimizers into a full scan."""
     return f"{quote_table(database, table)} FORCE INDEX ({quote_name(index)})"
 
 
 def select_rows_sql(selects: Sequence[tuple[str, str]], source: str, where: str) -> str:
-    """Reads expressions under the names given; no ORDER BY and no LIMIT, so that it can be wrapped and merges."""
+    """Select expressions under the given names, without ORDER BY and LIMIT, so that a wrapped query merges."""
     shown = ", ".join(f"{expression} AS {quote_name(name)}" for expression, name in selects)
     return f"SELECT {shown} FROM {source} WHERE {where}"
 
 
 def custom_query_source(query: str, where: str) -> str:
-    """SQL of one's own, with the window's condition put in its place, as a table to read from.
+    """Return a custom query as a table to read from, with the window's condition in its place.
 
     Raises:
-        ConfigError: it has no such place: every batch would read everything.
+        ConfigError: the query has no place for the condition, so every batch would read everything.
     """
     if "${window}" not in query:
         raise ConfigError(
-            "the stream's own query has no ${window}",
-            hint="Write the window's condition into it, such as: SELECT ... FROM orders WHERE ${window}",
+            "the stream's `query` has no ${window}",
+            hint="Add the window's condition, for example: SELECT ... FROM orders WHERE ${window}",
         )
-    # On a line of its own, the bracket is not part of a comment at the end.
+    # On a line of its own, the bracket is not part of a trailing comment.
     return f"({query.strip().rstrip(';').replace('${window}', where)}\n) AS own"
 
 
 def has_row_limit(query: str) -> bool:
-    """Whether SQL of one's own gives only some rows of a window: the others would count as read."""
+    """Return whether a custom query limits its rows: the rest of a window would count as read."""
     plain, before = _QUOTES_AND_COMMENTS.sub(" ", query), ""
     while plain != before:
         plain, before = _BRACKETS.sub(" ", plain), plain
@@ -323,9 +316,9 @@ def has_row_limit(query: str) -> bool:
 
 
 def column_defaults_sql(table: str, mappings: Sequence[ColumnMapping]) -> str:
-    """Reads the declared defaults of columns, each in the form in which the column's values travel.
+    """Select the declared defaults of columns, each in the transfer form of the column's values.
 
-    Of a table without rows nothing comes.
+    A table without rows returns nothing.
     """
     shown = (each.select.replace(quote_name(each.column), f"DEFAULT({quote_name(each.column)})") for each in mappings)
     return f"SELECT {', '.join(shown)} FROM {table} LIMIT 1"
@@ -336,14 +329,14 @@ def select_list(mappings: Sequence[ColumnMapping]) -> list[tuple[str, str]]:
 
 
 MARIADB_IDENTITY_PREFIX: Final = "mariadb:"
-"""What identities of MariaDB begin with: it has no `server_uuid`."""
+"""Prefix of the identity of a MariaDB, which has no `server_uuid`."""
 
 
 def identity_sql(*, mariadb: bool) -> str:
-    """An expression whose value tells one server's data from every other's, and outlives a restart.
+    """Return an expression whose value identifies one server's data and survives a restart.
 
-    MariaDB has no identity of its own: where it runs and where its data lies stand for one. (Its start time would
-    change with every restart, after which notes and plans are as good as before.)
+    MariaDB has no identity of its own: its host, port and data directory stand for one. Its start time does not
+    serve: notes and plans stay valid after a restart.
     """
     return (
         f"CONCAT('{MARIADB_IDENTITY_PREFIX}', @@hostname, ':', @@port, ':', @@server_id, ':', @@datadir)"
@@ -352,30 +345,31 @@ def identity_sql(*, mariadb: bool) -> str:
     )
 
 
-def parse_identity(raw: object) -> str:
-    """The identity as a server has told it: as text, or as its bytes."""
-    return raw.decode() if isinstance(raw, bytes) else str(raw)
-
-
 def identity_expression(identity: str) -> str:
-    """The expression whose value this identity must be."""
+    """Return the expression whose value must be this identity."""
     return identity_sql(mariadb=identity.startswith(MARIADB_IDENTITY_PREFIX))
 
 
 def is_read_only_setting(value: object) -> bool:
-    """Whether a server's variable bars writing; MariaDB 12 answers with a word, and knows more than two."""
+    """Return whether a read-only variable is on; MariaDB 12 answers with a word, and has more than two."""
     return str(value).upper() not in {"0", "OFF"}
 
 
 NO_SELECT_LIMIT: Final = 2**64 - 1
-"""`sql_select_limit` that cuts nothing; a server may have another for all its sessions."""
+"""A `sql_select_limit` that cuts nothing; a server may set another for all its sessions."""
 
 CURRENT_VERSION_SQL: Final = "/*M!100304 , system_versioning_asof = DEFAULT */"
-"""Of a versioned table of MariaDB the rows of now; a server may show all its sessions those of an earlier time."""
+"""Reads the current rows of MariaDB's versioned tables; a server may default its sessions to an earlier time."""
 
 SERVER_CLOCK_SQL: Final = "SELECT CAST(UTC_TIMESTAMP(6) AS CHAR)"
+
+
+def parse_server_clock(rows: Sequence[Sequence[object]]) -> datetime:
+    """Return the instant that `SERVER_CLOCK_SQL` selected."""
+    return datetime.fromisoformat(str(rows[0][0])).replace(tzinfo=UTC)
+
 
 SERVER_ZONE_SQL: Final = (
     "SELECT TIMESTAMPDIFF(MINUTE, UTC_TIMESTAMP(), CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', @@global.time_zone))"
 )
-"""How many minutes the server's own zone is ahead of UTC; NULL where it does not know that zone."""
+"""The server's own time zone in minutes ahead of UTC; NULL if the server does not know that zone."""

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final, TypeVar
 
-from syncd.datatypes.mysql_quoting import quote_name, quote_table, text_literal
+from syncd.datatypes.mysql_quoting import decode_text, quote_name, quote_table, text_literal
 from syncd.datatypes.source_table import SourceColumn, SourceTable
 from syncd.errors import SourceDown, SourceUnfit
 from syncd.horizon import find_unstamped_change
-from syncd.mysql.connection_factory import open_connection_factory
+from syncd.mysql.connection import open_connection_factory
 from syncd.mysql.cursor_proposal import OrderChoice, TableProposal, TableSample, choose_order, propose_table
 from syncd.mysql.query_plan import estimate_rows, explain_sql
 from syncd.mysql.source import MySqlSource
@@ -72,7 +72,7 @@ def _list_tables(source: MySqlSource, database: str | None) -> Sequence[tuple[st
         f" WHERE {where} ORDER BY TABLE_SCHEMA, TABLE_NAME"
     )
     return [
-        (_decode_text(schema), _decode_text(name), None if count is None else int(str(count)))
+        (decode_text(schema), decode_text(name), None if count is None else int(str(count)))
         for schema, name, count in rows
     ]
 
@@ -151,7 +151,3 @@ def _query_or_none(ask: Callable[[], T]) -> T | None:
         return ask()
     except (SourceDown, SourceUnfit):
         return None
-
-
-def _decode_text(raw: object) -> str:
-    return raw.decode() if isinstance(raw, bytes) else str(raw)

@@ -114,7 +114,7 @@ def test_a_server_that_takes_us_and_says_nothing_is_waited_for_no_longer_than_si
 
 
 def test_a_greeting_is_not_waited_for_as_long_as_a_long_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("syncd.mysql.connection.GREETED_WITHIN", 0.5)
+    monkeypatch.setattr("syncd.mysql.connection.GREETING_TIMEOUT_SECONDS", 0.5)
     with socket.create_server((LOOPBACK, 0)) as mute:
         began = monotonic()
 
@@ -125,7 +125,7 @@ def test_a_greeting_is_not_waited_for_as_long_as_a_long_answer(monkeypatch: pyte
 
 
 def test_who_was_greeted_is_waited_for_as_long_as_was_asked(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("syncd.mysql.connection.GREETED_WITHIN", 3.0)
+    monkeypatch.setattr("syncd.mysql.connection.GREETING_TIMEOUT_SECONDS", 3.0)
     guarded.show(LOOPBACK)
     settings = replace(guarded.settings(Tls.DISABLE), silence=timedelta(seconds=20))
 

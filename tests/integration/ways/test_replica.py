@@ -22,7 +22,7 @@ from syncd.mysql.replica import (
     require_channel_to,
     wait_until_applied,
 )
-from syncd.mysql.throttle import find_throttle_reason
+from syncd.mysql.source import find_overload_reason
 from syncd.settings import Secret, SourceSettings
 from tests.services.guarded import sandbox_of, settings_of
 from tests.services.replication import follow, rows, run, server_of
@@ -210,15 +210,15 @@ def test_a_missing_right_names_the_grant(pair: Pair) -> None:
 
 
 def test_no_bound_means_no_reason_to_wait(pair: Pair) -> None:
-    assert find_throttle_reason(pair.lower, pair.server, pair.replica) is None
+    assert find_overload_reason(pair.lower, pair.server, pair.replica) is None
 
 
 def test_a_busy_server_is_not_read_now(pair: Pair) -> None:
     calm = replace(pair.replica, max_threads_running=1_000)
     strict = replace(pair.replica, max_threads_running=0)
 
-    assert find_throttle_reason(pair.lower, pair.server, calm) is None
-    assert "more than 0" in str(find_throttle_reason(pair.lower, pair.server, strict))
+    assert find_overload_reason(pair.lower, pair.server, calm) is None
+    assert "more than 0" in str(find_overload_reason(pair.lower, pair.server, strict))
 
 
 def test_a_replica_that_lags_is_not_read_now(pair: Pair) -> None:
@@ -227,11 +227,11 @@ def test_a_replica_that_lags_is_not_read_now(pair: Pair) -> None:
         pair.write()
 
         assert wait_until(
-            lambda: "behind" in str(find_throttle_reason(pair.lower, pair.server, bounded)), timeout_seconds=60
+            lambda: "behind" in str(find_overload_reason(pair.lower, pair.server, bounded)), timeout_seconds=60
         )
 
     pair.wait(pair.position())
-    assert wait_until(lambda: find_throttle_reason(pair.lower, pair.server, bounded) is None, timeout_seconds=60)
+    assert wait_until(lambda: find_overload_reason(pair.lower, pair.server, bounded) is None, timeout_seconds=60)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from itertools import count
 
 import pytest
@@ -13,6 +14,7 @@ from syncd.concurrency.resource_pool import ResourcePool
 from syncd.errors import ServerChanged, SourceDown, SourceUnfit
 from syncd.mysql.connection import Connection, connect
 from syncd.mysql.connection_pool import PooledSource, SourceConnectionPool
+from syncd.mysql.replica import read_log_end, read_replication, wait_until_caught_up
 from syncd.mysql.replica_horizon import ReplicaOnlyHorizons, ReplicatedHorizons
 from syncd.mysql.shared_horizon import ServerHorizons
 from syncd.mysql.source import MySqlSource
@@ -85,7 +87,7 @@ def three(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         )
         source = lent(made.replica)[0]
         assert wait_until(
-            lambda: (found := source.read_replication_status()) is not None and found.running, timeout_seconds=120
+            lambda: (found := source.run(read_replication)) is not None and found.running, timeout_seconds=120
         )
         source.discard_connections()
         yield made
@@ -103,7 +105,7 @@ def test_each_of_its_primaries_is_waited_for_by_its_own_channel(three: Three, na
         for _ in range(5):
             written = three.write(name)
 
-            replica.wait_until_caught_up(primary.read_binary_log())
+            replica.run(partial(wait_until_caught_up, log=primary.run(read_log_end)))
 
             assert three.has(name, written)
 
@@ -117,19 +119,19 @@ def test_a_channel_that_stands_still_counts_for_what_comes_by_it(three: Three) -
     with closing(above), closing(beside), closing(below), three.stopped("west"):
         written = three.write("east")
         three.write("west")
-        replica.wait_until_caught_up(east.read_binary_log())
+        replica.run(partial(wait_until_caught_up, log=east.run(read_log_end)))
         assert three.has("east", written)
 
         with pytest.raises(SourceDown, match="does not run"):
-            replica.wait_until_caught_up(west.read_binary_log())
+            replica.run(partial(wait_until_caught_up, log=west.run(read_log_end)))
         assert "does not know how far behind" in str(replica.find_overload())
-        found = replica.read_replication_status()
+        found = replica.run(read_replication)
         assert found is not None
         assert (found.lag, found.running) == (None, False)
     west_again = three.write("west")
     (west, beside), (replica, below) = lent(three.primaries["west"]), lent(three.replica)
     with closing(beside), closing(below):
-        replica.wait_until_caught_up(west.read_binary_log())
+        replica.run(partial(wait_until_caught_up, log=west.run(read_log_end)))
     assert three.has("west", west_again)
 
 
@@ -206,4 +208,5 @@ def test_the_primary_that_was_polled_is_the_one_whose_log_is_waited_for(three: T
 def test_a_server_that_follows_two_others_is_no_replica_of_a_third(three: Three) -> None:
     replica, below = lent(three.replica)
     with closing(below), pytest.raises(SourceUnfit, match="which is not the server named as its primary"):
-        replica.wait_until_caught_up(replace(lent(three.primaries["east"])[0].read_binary_log(), primary_id="9"))
+        log = replace(lent(three.primaries["east"])[0].run(read_log_end), primary_id="9")
+        replica.run(partial(wait_until_caught_up, log=log))

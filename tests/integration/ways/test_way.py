@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from syncd.errors import SourceDown, SourceUnfit
-from syncd.mysql.connection import map_driver_errors
-from syncd.mysql.connection_factory import open_connection_factory
+from syncd.mysql.connection import map_driver_errors, open_connection_factory
 from syncd.sandbox.ports import LOOPBACK
 from syncd.settings import SourceSettings, Tls
 from tests.services.bastion import BastionServer
@@ -96,6 +95,6 @@ def test_a_host_that_the_bastion_does_not_know_is_down(beyond: SourceSettings, b
 
 
 def test_no_library_of_ssh_is_loaded_where_no_tunnel_is() -> None:
-    program = "import sys, syncd.mysql.connection_factory; sys.exit('asyncssh' in sys.modules)"
+    program = "import sys, syncd.mysql.connection; sys.exit('asyncssh' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 0

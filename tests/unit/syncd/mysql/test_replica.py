@@ -10,7 +10,7 @@ from syncd.datatypes.source_table import ServerInfo
 from syncd.errors import SourceUnfit
 from syncd.mysql.connection import Connection
 from syncd.mysql.replica import Replication, read_channels, read_replication, require_channel_to
-from syncd.mysql.throttle import find_throttle_reason
+from syncd.mysql.source import find_overload_reason
 from syncd.settings import Secret, SourceSettings
 
 SETTINGS = SourceSettings(
@@ -96,7 +96,7 @@ def test_a_channel_that_stands_still_is_behind_for_ever(still: int) -> None:
 
     assert found is not None
     assert (found.lag, found.running, found.host) == (None, False, "west:3306")
-    reason = find_throttle_reason(as_connection(Shown(*rows)), MYSQL, SETTINGS)
+    reason = find_overload_reason(as_connection(Shown(*rows)), MYSQL, SETTINGS)
     assert reason == "the replica db does not know how far behind it is"
 
 
