@@ -207,6 +207,6 @@ def test_the_primary_that_was_polled_is_the_one_whose_log_is_waited_for(three: T
 
 def test_a_server_that_follows_two_others_is_no_replica_of_a_third(three: Three) -> None:
     replica, below = lent(three.replica)
+    log = replace(lent(three.primaries["east"])[0].run(read_log_end), primary_id="9")
     with closing(below), pytest.raises(SourceUnfit, match="which is not the server named as its primary"):
-        log = replace(lent(three.primaries["east"])[0].run(read_log_end), primary_id="9")
         replica.run(partial(wait_until_caught_up, log=log))

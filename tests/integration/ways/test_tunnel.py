@@ -383,13 +383,13 @@ def test_a_tunnel_that_could_not_open_leaves_no_thread(bastion: BastionServer) -
 PROGRAM = """
 import signal, sys
 from pathlib import Path
-from syncd.ssh.tunnel import Tunnel
+from syncd.ssh.tunnel import SshTunnel
 from syncd.settings import TunnelSettings
 port, key, known, how = sys.argv[1:]
 settings = TunnelSettings(host="127.0.0.1", port=int(port), user="ops", key_file=Path(key), known_hosts=Path(known))
 if how == "handled":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-tunnel = Tunnel(settings, to=("127.0.0.1", 1))
+tunnel = SshTunnel(settings, server=("127.0.0.1", 1))
 tunnel.__enter__()
 print("open", flush=True)
 if how == "raised":
