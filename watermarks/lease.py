@@ -1,11 +1,11 @@
-"""Leases: which process works on a stage of a stream, for how long, and who takes over when it is gone.
+"""Leases: which process works on a stage of a stream, and when another may take over.
 
 A process renews one object of its own; claims point to it. So five hundred
-streams cost one renewal. A claim is taken over when its owner's object has not
-changed for its time to live on the taker's own monotonic clock: no two clocks
-are compared. A takeover ends the old owner's object, raises the claim's epoch
-and writes the epoch into the document's history, in this order; from there on
-whatever the old owner still does meets a higher epoch.
+streams cost one renewal. A process takes a claim over when the owner's object has
+not changed for its time to live on the taker's own monotonic clock: no two clocks
+are compared. A takeover ends the old owner's object, raises the claim's epoch and
+writes the epoch into the document's history, in this order. Every later write of
+the old owner meets a higher epoch.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Self
 
 from watermarks.clock import Clock, SystemClock
-from watermarks.codec import FieldReader, ForeignDocument, decode, encode
+from watermarks.codec import ForeignDocument, encode, read_document
 from watermarks.document import Stage, Watermark
 from watermarks.errors import AlreadyExists, NotOwner, OutcomeUnknown, StaleRevision
 from watermarks.history import ChangeKind, ChangeNote, Fenced, Journal, new_nonce
@@ -27,16 +27,16 @@ FORMAT_VERSION: Final = 1
 
 
 class OtherOwner(NotOwner):
-    """Another process holds the claim, and lives as far as one can tell."""
+    """Another process holds the claim and appears to be alive."""
 
 
 class LeaseEnded(NotOwner):
-    """Another process found this one silent, ended its lease, and may have its claims."""
+    """Another process saw no renewal from this one, ended its lease, and may hold its claims."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseOwner:
-    """The one object that a process renews."""
+    """Object that a process renews."""
 
     process: str
     heartbeat: int
@@ -45,42 +45,41 @@ class LeaseOwner:
     process_location: ProcessLocation
 
     def to_bytes(self) -> bytes:
-        there = self.process_location
+        location = self.process_location
         return encode(OWNER_FORMAT, FORMAT_VERSION, {
             "process": self.process,
             "beat": self.heartbeat,
             "ttl_ms": self.ttl_ms,
             "ended_by": self.ended_by,
-            "host": there.host,
-            "place": there.pid_namespace,
-            "pid": there.pid,
-            "started": there.start_time,
+            "host": location.host,
+            "place": location.pid_namespace,
+            "pid": location.pid,
+            "started": location.start_time,
         })  # fmt: skip
 
     @classmethod
     def from_bytes(cls, body: bytes, *, location: str) -> Self:
-        read = FieldReader(decode(body, OWNER_FORMAT, FORMAT_VERSION, location=location), location=location)
-        owner = cls(
-            process=read.text("process"),
-            heartbeat=read.number("beat"),
-            ttl_ms=read.number("ttl_ms"),
-            ended_by=read.optional_text("ended_by"),
-            process_location=ProcessLocation(
-                host=read.text("host"),
-                pid_namespace=read.optional_text("place"),
-                pid=read.number("pid"),
-                start_time=read.optional_text("started"),
-            ),
-        )
-        read.require_all_read()
+        with read_document(body, OWNER_FORMAT, FORMAT_VERSION, location=location) as read:
+            owner = cls(
+                process=read.text("process"),
+                heartbeat=read.number("beat"),
+                ttl_ms=read.number("ttl_ms"),
+                ended_by=read.optional_text("ended_by"),
+                process_location=ProcessLocation(
+                    host=read.text("host"),
+                    pid_namespace=read.optional_text("place"),
+                    pid=read.number("pid"),
+                    start_time=read.optional_text("started"),
+                ),
+            )
         if owner_key(owner.process) != location:
-            raise ForeignDocument(f"{location} is the object of process {owner.process}")
+            raise ForeignDocument(f"{location} belongs to process {owner.process}")
         return owner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """Who works on a stage of a stream, or did last. It is never removed, so that epochs only rise."""
+    """Current or last owner of a stage of a stream. It is never removed, so that epochs only rise."""
 
     stream: StreamName
     stage: Stage
@@ -106,24 +105,23 @@ class Claim:
     @classmethod
     def from_bytes(cls, body: bytes, *, stream: StreamName, stage: Stage) -> Self:
         at = claim_key(stream, stage)
-        read = FieldReader(decode(body, CLAIM_FORMAT, FORMAT_VERSION, location=at), location=at)
-        if (found := (read.text("stream"), read.text("stage"))) != (stream.stem, stage):
-            raise ForeignDocument(f"{at} is the claim of {found[1]} on {found[0]}")
-        claim = cls(
-            stream=stream,
-            stage=stage,
-            owner=read.text("owner"),
-            epoch=read.number("epoch"),
-            nonce=read.text("nonce"),
-            is_released=read.flag("released"),
-        )
-        read.require_all_read()
-        return claim
+        with read_document(body, CLAIM_FORMAT, FORMAT_VERSION, location=at) as read:
+            claimed_stream, claimed_stage = read.text("stream"), read.text("stage")
+            if (claimed_stream, claimed_stage) != (stream.stem, stage):
+                raise ForeignDocument(f"{at} is the claim of {claimed_stage} on {claimed_stream}")
+            return cls(
+                stream=stream,
+                stage=stage,
+                owner=read.text("owner"),
+                epoch=read.number("epoch"),
+                nonce=read.text("nonce"),
+                is_released=read.flag("released"),
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldClaim:
-    """A claim that this process holds, and the epoch that stands in the document's history."""
+    """A claim that this process holds, with the epoch in the document's history."""
 
     stream: StreamName
     stage: Stage
@@ -133,14 +131,14 @@ class HeldClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OwnerObservation:
-    """Since when another owner's object has been seen unchanged, on our clock."""
+    """Time on our clock since which another owner's object is unchanged."""
 
     revision: Revision | None
     since: float
 
 
 class ProcessLease:
-    """This process as an owner: renews its object, takes claims and gives them back."""
+    """This process as an owner: it renews its object, acquires claims and releases them."""
 
     def __init__(
         self,
@@ -152,7 +150,7 @@ class ProcessLease:
         host: Host | None = None,
         make_nonce: Callable[[], str] = new_nonce,
     ) -> None:
-        """Prepare. A name is good for one start of a process: without one, host, number and chance make it."""
+        """Prepare a lease. A name is valid for one start of a process; the default has host, pid and a random part."""
         self._store = store
         self._clock = clock or SystemClock()
         self._host = host or LocalHost()
@@ -170,45 +168,54 @@ class ProcessLease:
         return self._owner.process
 
     def renew(self) -> None:
-        """Say that this process lives; to be called several times within its time to live.
+        """Renew the lease; call this several times within the time to live.
 
         Raises:
-            Ended: another process ended this lease. It never comes back: start anew under a new name.
-            OutcomeUnknown, StoreUnavailable: it may be renewed or not: call again.
+            LeaseEnded: another process ended this lease. It cannot be renewed: start again under a new name.
+            OutcomeUnknown, StoreUnavailable: it may be renewed or not; call again.
         """
         key = owner_key(self.name)
-        beat = replace(self._owner, heartbeat=self._owner.heartbeat + 1)
+        renewed = replace(self._owner, heartbeat=self._owner.heartbeat + 1)
         try:
             if self._revision is None:
-                self._revision = self._store.create(key, beat.to_bytes())
+                self._revision = self._store.create(key, renewed.to_bytes())
             else:
-                self._revision = self._store.replace(key, beat.to_bytes(), expected=self._revision)
+                self._revision = self._store.replace(key, renewed.to_bytes(), expected=self._revision)
         except (AlreadyExists, StaleRevision):
             self._adopt_stored_owner(key)
             return
         except OutcomeUnknown:
             self._adopt_stored_owner(key)
-            if self._owner.heartbeat < beat.heartbeat:
+            if self._owner.heartbeat < renewed.heartbeat:
                 raise
             return
-        self._owner = beat
+        self._owner = renewed
 
     def acquire(self, stream: StreamName, stage: Stage, journal: Journal[Watermark]) -> HeldClaim:
-        """Take the claim where it is free, given back, or its owner gone; ours again where it is ours.
+        """Acquire the claim if it is free, released, or its owner is dead; keep it if this process holds it.
 
         Raises:
-            OtherOwner: its owner lives as far as one can tell. Ask again: time counts from the first asking.
-            Ended: this process itself has been ended.
+            OtherOwner: the owner appears to be alive. Ask again: its silence counts from the first call.
+            LeaseEnded: this process itself was ended.
         """
         self.require_alive()
         claim = self._take_claim(stream, stage, journal)
-        # The claim speaks first, then history: an epoch that no entry carries has written nothing yet.
-        journal.commit(stream.stem, lambda state: _apply_claim(state, claim, journal=journal), _note_for_claim(claim))
+
+        def update(state: Watermark | None) -> Watermark | None:
+            state = state or Watermark.new(stream, created_at=journal.clock.now())
+            current = state.epochs.get(stage, 0)
+            if current > claim.epoch:
+                raise Fenced(f"{stage} of {stream} is at epoch {current}, ours is {claim.epoch}")
+            return None if current == claim.epoch else state.with_epoch(stage, claim.epoch)
+
+        # The claim is written before the entry: an epoch that no entry carries has written nothing yet.
+        note = ChangeNote(change=ChangeKind.TAKE, author=claim.owner, stage=stage, epoch=claim.epoch)
+        journal.commit(stream.stem, update, note)
         self.require_alive()
         return HeldClaim(stream=stream, stage=stage, epoch=claim.epoch, process=self.name)
 
     def release(self, held: HeldClaim) -> None:
-        """Give a claim back; the next one takes it at once, with a higher epoch."""
+        """Release a claim; the next process acquires it at once, with a higher epoch."""
         stored = self._store.read(claim_key(held.stream, held.stage))
         if stored is None:
             return
@@ -217,39 +224,39 @@ class ProcessLease:
             self._replace_claim(replace(claim, is_released=True, nonce=self._make_nonce()), expected=stored.revision)
 
     def require_alive(self) -> None:
-        """Refuse to go on when this process was never renewed, or is ended.
+        """Refuse to continue if this process never renewed its lease or was ended.
 
         Raises:
-            NotOwner: it is so.
+            NotOwner: this is the case.
         """
         stored = self._store.read(owner_key(self.name))
         if stored is None:
-            raise NotOwner(f"{self.name} has no object yet", hint="Renew before claiming.")
+            raise NotOwner(f"process {self.name} has not renewed its lease yet", hint="Renew before claiming.")
         self._require_own(LeaseOwner.from_bytes(stored.body, location=owner_key(self.name)))
 
     def _adopt_stored_owner(self, key: str) -> None:
-        """A renewal was refused or not answered: see what stands there."""
+        """Read the stored object after a renewal that was refused or not answered."""
         stored = self._store.read(key)
         if stored is None:
             if self._revision is None:
-                return  # never created: the next call does
+                return  # not created yet: the next call creates it
             raise LeaseEnded(
-                f"{key} is gone, although it was renewed: nobody can tell whether this process was ended",
-                hint="Does something else delete owners? It starts anew by itself.",
+                f"{key} is missing, although it was renewed: this process may have been ended",
+                hint="Does something else delete owners? The process starts again by itself.",
             )
-        there = LeaseOwner.from_bytes(stored.body, location=key)
-        self._require_own(there)
-        self._owner, self._revision = there, stored.revision
+        owner = LeaseOwner.from_bytes(stored.body, location=key)
+        self._require_own(owner)
+        self._owner, self._revision = owner, stored.revision
 
     def _require_own(self, stored: LeaseOwner) -> None:
         if stored.ended_by is not None:
             raise LeaseEnded(
-                f"{self.name} was silent for too long, {stored.ended_by} ended it",
-                hint="Was this process paused, or the store out of reach? It starts anew by itself.",
+                f"process {self.name} did not renew its lease in time, {stored.ended_by} ended it",
+                hint="Was this process paused, or the store unreachable? It starts again by itself.",
             )
         if stored.process_location != self._owner.process_location:
             raise ForeignDocument(
-                f"{owner_key(self.name)} is another process's", hint="Give every process a name of its own."
+                f"{owner_key(self.name)} belongs to another process", hint="Give every process a name of its own."
             )
 
     def _take_claim(self, stream: StreamName, stage: Stage, journal: Journal[Watermark]) -> Claim:
@@ -260,7 +267,7 @@ class ProcessLease:
             return claim
         if claim and not claim.is_released:
             self._end_owner(claim)
-        # History remembers epochs even where somebody deleted the claim, or restored an older one.
+        # The history has the epochs even if the claim was deleted, or an older one restored.
         state = journal.read_newest(stream.stem)
         highest = max(claim.epoch if claim else 0, state.epochs.get(stage, 0) if state else 0)
         mine = Claim(stream=stream, stage=stage, owner=self.name, epoch=highest + 1, nonce=self._make_nonce())
@@ -274,22 +281,22 @@ class ProcessLease:
     def _require_won(self, result: PutResult, stream: StreamName, stage: Stage) -> Claim:
         claim = Claim.from_bytes(result.body, stream=stream, stage=stage)
         if not result.is_ours:
-            raise OtherOwner(f"{claim.owner} was first at {stage} of {stream}", hint="Ask again later.")
+            raise OtherOwner(f"{claim.owner} claimed {stage} of {stream} first", hint="Try again later.")
         return claim
 
     def _replace_claim(self, claim: Claim, *, expected: Revision) -> PutResult:
-        """Replace a claim once; a refused or unanswered write is compared before it counts as lost."""
+        """Replace a claim once; compare what is stored after a write that was refused or not answered."""
         body = claim.to_bytes()
         try:
             return PutResult(body=body, revision=self._store.replace(claim.key, body, expected=expected), is_ours=True)
         except (StaleRevision, OutcomeUnknown) as error:
             stored = self._store.read(claim.key)
             if stored is None:
-                raise ForeignDocument(f"{claim.key} is gone", hint="Does something else delete claims?") from error
+                raise ForeignDocument(f"{claim.key} is missing", hint="Does something else delete claims?") from error
             return PutResult(body=stored.body, revision=stored.revision, is_ours=stored.body == body)
 
     def _end_owner(self, claim: Claim) -> None:
-        """End the owner of a claim, once it is certainly dead or was silent for its time to live."""
+        """End the owner of a claim if it is certainly dead or did not renew for its time to live."""
         key = owner_key(claim.owner)
         stored = self._store.read(key)
         if stored is None:
@@ -297,7 +304,7 @@ class ProcessLease:
                 put_once(self._store, key, replace(self._owner, process=claim.owner, ended_by=self.name).to_bytes())
             raise OtherOwner(
                 f"{claim.owner} holds {claim.stage} of {claim.stream}",
-                hint="It shows no sign: wait.",
+                hint="It has not renewed its lease yet: wait.",
                 owner=claim.owner,
             )
         owner = LeaseOwner.from_bytes(stored.body, location=key)
@@ -313,47 +320,13 @@ class ProcessLease:
         try:
             self._store.replace(key, replace(owner, ended_by=self.name).to_bytes(), expected=stored.revision)
         except StaleRevision as error:
-            raise OtherOwner(f"{claim.owner} has just renewed its lease", hint="It lives: wait.") from error
+            raise OtherOwner(f"{claim.owner} has just renewed its lease", hint="It is alive: wait.") from error
 
     def _is_silent(self, process: str, revision: Revision | None, ttl_ms: int) -> bool:
-        """Whether the object has been unchanged for its time to live, counted from our first look at it."""
+        """Return True if the object is unchanged for its time to live, counted from our first read of it."""
         now = self._clock.monotonic()
-        watched = self._observations.get(process)
-        if watched is None or watched.revision != revision:
+        seen = self._observations.get(process)
+        if seen is None or seen.revision != revision:
             self._observations[process] = _OwnerObservation(revision=revision, since=now)
             return False
-        return (now - watched.since) * 1000 >= ttl_ms
-
-
-def read_claimed_watermark(journal: Journal[Watermark], held: HeldClaim) -> Watermark | None:
-    """The document of a held stage. It may lag, but not behind the entry of our own takeover."""
-    state = journal.read(held.stream.stem)
-    if state is not None and state.epochs.get(held.stage, 0) < held.epoch:
-        state = journal.read_newest(held.stream.stem)
-    return state
-
-
-def require_epoch(state: Watermark, stage: Stage, epoch: int) -> None:
-    """Refuse to write for a stage that another process has taken over.
-
-    Raises:
-        Fenced: the document carries another epoch than ours.
-    """
-    found = state.epochs.get(stage, 0)
-    if found != epoch:
-        raise Fenced(
-            f"{stage} of {state.stream} is at epoch {found}, ours is {epoch}",
-            hint="Another process has taken it over: leave it.",
-        )
-
-
-def _note_for_claim(claim: Claim) -> ChangeNote:
-    return ChangeNote(change=ChangeKind.TAKE, author=claim.owner, stage=claim.stage, epoch=claim.epoch)
-
-
-def _apply_claim(state: Watermark | None, claim: Claim, *, journal: Journal[Watermark]) -> Watermark | None:
-    state = state or Watermark.new(claim.stream, created_at=journal.clock.now())
-    found = state.epochs.get(claim.stage, 0)
-    if found > claim.epoch:
-        raise Fenced(f"{claim.stage} of {claim.stream} is at epoch {found}, ours is {claim.epoch}")
-    return None if found == claim.epoch else state.with_epoch(claim.stage, claim.epoch)
+        return (now - seen.since) * 1000 >= ttl_ms

@@ -1,8 +1,8 @@
-"""Landing: the order of effects by which the links of a chain reach one target, each of them once.
+"""Loading: the order of effects by which the links of a chain reach one target, each of them once.
 
-The target's own ledger, written in one transaction with the rows, is the truth
-about what landed; the loaded mark follows it. What is due is counted from the
-document, in the order of reading, and never found by listing.
+The target's ledger, written in one transaction with the rows, is the truth about
+what is loaded; the loaded mark follows it. Pending batches are counted from the
+document, in the order of extraction, and never found by listing.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -14,23 +14,24 @@ from watermarks.batch import BatchId, BatchLink, ChainBroken
 from watermarks.document import FailureRecord, Stage, Watermark
 from watermarks.errors import DataInDoubt, Stale
 from watermarks.extraction import BatchChain
-from watermarks.history import ChangeKind, ChangeNote, DocumentVersion, Fenced, Journal, StateMissing
-from watermarks.lease import HeldClaim, require_epoch
+from watermarks.held_watermark import HeldWatermark
+from watermarks.history import ChangeKind, DocumentVersion, Fenced, Journal, StateMissing
+from watermarks.lease import HeldClaim
 from watermarks.names import StreamName
 from watermarks.progress import BEFORE_FIRST_BATCH, ExtractProgress, LoadProgress, Run
 
 
 class FenceLost(Stale):
-    """The target's fence is older than our claim: it was restored, or never got ours. Raise it again."""
+    """The target's fence is older than our claim: the target was restored. Raise the fence again."""
 
 
 class FenceAhead(DataInDoubt):
-    """The target's fence is of an owner that history does not know: the lake is older than the target."""
+    """The target's fence is of an owner that the history does not know: the lake is older than the target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class LedgerKey:
-    """What names one landed batch in a ledger. The load generation belongs to it: a reset lands everything anew."""
+    """Key of one loaded batch in a ledger. It has the load generation, so that a reset loads every batch again."""
 
     stream: StreamName
     load_generation: int
@@ -39,7 +40,7 @@ class LedgerKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadCycle:
-    """What one transaction is to bring about in a target."""
+    """Work of one transaction in a target."""
 
     stream: StreamName
     epoch: int
@@ -48,28 +49,27 @@ class LoadCycle:
     due_links: tuple[BatchLink, ...]
     chain: BatchChain
     is_fenced: bool = False
-    """Whether the target's fence has been at our epoch under this claim; if not, it rises with what lands."""
+    """True if the fence was at our epoch before, under this claim; if not, this transaction raises it."""
 
     def ledger_key(self, batch: BatchId) -> LedgerKey:
         return LedgerKey(stream=self.stream, load_generation=self.load_progress.load_generation_of(batch), batch=batch)
 
     def links_to_load(self, ledger: Container[LedgerKey]) -> Iterator[BatchLink]:
-        """What the ledger, read under the lock, lacks: first what it lost, then what is due, in order of reading.
+        """Yield what the ledger, read under the lock, lacks: lost batches first, then pending ones, in order.
 
-        A link that was lost is read when it is asked for: one transaction takes the first of many.
+        A lost link is read only when it is asked for, since one transaction may load the first of many.
 
         Raises:
-            StateMissing: it lost a batch whose link is gone.
+            StateMissing: the link of a lost batch is missing.
         """
         yield from (self.chain.require_link(batch) for batch in self.find_lost_batches(ledger))
         yield from (link for link in self.due_links if self.ledger_key(link.id) not in ledger)
 
     def find_lost_batches(self, ledger: Container[LedgerKey]) -> tuple[BatchId, ...]:
-        """Batches at or below the loaded mark that the ledger no longer holds: an older state was restored.
+        """Return the batches at or below the loaded mark that the ledger lacks, as after a restore of the target.
 
-        What a ledger lacks is its newest: every cycle lands all of it, in order,
-        in one transaction. So the first batch that is found ends the search,
-        and its cost does not grow with age.
+        A ledger can lack only its newest batches, since every transaction loads all that are lost, in order. So the
+        first batch that the ledger holds ends the search, and the cost does not grow with age.
         """
         lost: list[BatchId] = []
         for batch in self.extract_progress.batch_ids_newest_first(
@@ -84,48 +84,47 @@ class LoadCycle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLoadResult:
-    """What a batch brought to a target."""
+    """Result of one batch in a target."""
 
     rows: int
-    """As the ledger has them."""
+    """Rows in the ledger."""
     refused_rows: int = 0
-    """Rows of its files that the target did not take, and that were put aside, by whomever."""
+    """Rows that the target refused and that were quarantined, by this process or an earlier one."""
     reason: str = ""
-    """Why the first of these was refused, where that is known."""
+    """Reason why the first of these was refused, if known."""
 
 
 class Target(Protocol):
-    """Where batches land. One transaction a cycle; nobody else writes there under this stream's fence."""
+    """Target of batches: one transaction a cycle, and no other writer under this stream's fence."""
 
     def load(self, cycle: LoadCycle) -> Mapping[BatchId, BatchLoadResult]:
-        """Lock, compare the fence, read the ledger, apply `cycle.to_land`, write ledger rows last, commit.
+        """Lock, compare the fence, read the ledger, apply `cycle.links_to_load`, write ledger rows last, commit.
 
-        Where the fence is to rise (`require_fence`), older sessions are ended first, and our epoch
-        is written in the same transaction, which is committed even if nothing is to land.
+        Where the fence must rise (`require_fence`), end older sessions first and write our epoch in the same
+        transaction; commit it even if no batch is to be loaded.
 
-        It may land only the first few of them, where all would be too many for one
-        transaction. Returns what each batch of the cycle brought that the ledger now holds,
-        whoever landed it, and each that it had lost and holds again. Rows rank by `Link.rank`, then by
-        cursor within one batch.
+        The target may load only the first of them, if all are too many for one transaction. Return the result
+        of each batch of the cycle that the ledger now holds, whichever process loaded it, and of each lost batch
+        that it holds again. Rows rank by `BatchLink.rank`, then by cursor within one batch.
 
         Raises:
-            OutcomeUnknown: the commit was sent and no answer came. The next cycle settles it under the lock.
+            OutcomeUnknown: the commit was sent and no answer came. The next cycle finds out under the lock.
             Fenced, FenceLost: the fence is not ours (`require_fence`).
         """
         ...
 
 
 def require_fence(stored_epoch: int, epoch: int, *, was_raised: bool) -> bool:
-    """Whether the fence, read under its lock, is to rise to our epoch; refuse to write through another's.
+    """Return True if the fence, read under its lock, must rise to our epoch; refuse the fence of another owner.
 
     Raises:
         Fenced: a later owner has raised it.
-        FenceLost: it is below ours, although it was at ours before.
+        FenceLost: it is below our epoch, although it was at our epoch before.
     """
     if stored_epoch > epoch:
         raise Fenced(
             f"the target's fence is at epoch {stored_epoch}, ours is {epoch}",
-            hint="Another process has taken over: leave it.",
+            hint="Another process has taken over and does the work.",
         )
     if stored_epoch < epoch and was_raised:
         raise FenceLost(
@@ -136,34 +135,34 @@ def require_fence(stored_epoch: int, epoch: int, *, was_raised: bool) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadResult:
-    """What one turn did."""
+    """Outcome of one call."""
 
     links: tuple[BatchLink, ...] = ()
     rows: int = 0
-    """Of these links, as the ledger has them."""
+    """Rows of these links in the ledger."""
     reloaded_batches: int = 0
-    """Batches at or below the mark that the ledger had lost and that were landed anew; there may be more of them."""
+    """Batches at or below the mark that the ledger had lost and that were loaded again; more may be lost."""
     refused_by_batch: Mapping[BatchId, BatchLoadResult] = field(default_factory=dict[BatchId, BatchLoadResult])
-    """Of all these, the batches of which rows were put aside."""
+    """Those of all these batches that had refused rows."""
     watermark: Watermark | None = None
     previous_batch: BatchId = BEFORE_FIRST_BATCH
-    """The last batch that had landed before these; what lies between was left out by a person."""
+    """Last batch loaded before these; a person left out the batches between."""
 
 
 NOTHING_LOADED: Final = LoadResult()
 
 
 class Loading:
-    """The load stage of one stream into one target, for as long as its claim is held."""
+    """Load stage of one stream into one target, while this process holds its claim."""
 
     def __init__(self, journal: Journal[Watermark], held: HeldClaim, target: Target) -> None:
         self.chain = BatchChain(journal, held.stream)
         self._journal = journal
         self._held = held
         self._target = target
+        self._document = HeldWatermark(journal, held)
         self._is_fenced = False
         self._last_loaded_link: BatchLink | None = None
-        """The last link that we landed."""
 
     def load_next_batches(
         self,
@@ -173,168 +172,159 @@ class Loading:
         check_ledger: bool,
         max_rows: int | None = None,
         last_seen: DocumentVersion[Watermark] | None = None,
-        on_loaded: Callable[[LoadResult], None] = lambda _landed: None,
+        on_loaded: Callable[[LoadResult], None] = lambda _result: None,
     ) -> LoadResult:
-        """Land the next batches, at most so many, in one transaction; then, and only then, move the mark.
+        """Load the next batches in one transaction; after its commit, move the mark.
 
-        Where `rows` is given, no more batches are taken than have so many, one at least. `compare`
-        asks the ledger even though nothing is due: a restored warehouse shows itself in no other way.
-        `since` is what the caller has just seen of the document, and spares one request. `hear` is told what
-        landed before the mark says so, with the document as it was: after a kill in between the next turn tells it
-        again, and nothing that has to be told is lost with a process.
+        `max_rows` limits the rows of the batches together; one batch is always taken. `check_ledger` asks the
+        ledger even if no batch is pending: nothing else shows that the warehouse was restored. `last_seen` is the
+        document as the caller has just read it, and saves one request. `on_loaded` receives the result before the
+        mark moves, with the document as it was. After a kill in between, the next call reports it again: so no
+        event is lost with a process.
 
         Raises:
-            Fenced: another process has taken the stage over; nothing of ours counts any more.
+            Fenced: another process has taken the stage over; writes of this one do not count any more.
             FenceAhead: the target knows a later owner than the lake does.
         """
-        began = self._journal.clock.monotonic()
+        started = self._journal.clock.monotonic()
         seen = self._read_version(last_seen)
-        state = self._require_owned(seen.state if seen else self._journal.read_newest(self._held.stream.stem))
-        extracted = state.extract_progress or self._read_extract_progress(state.load_progress)
-        due = tuple(islice(extracted.batch_ids(after=state.load_progress.last_batch), max_batches))
-        if not due and not check_ledger:
+        newest = seen.state if seen else self._journal.read_newest(self._held.stream.stem)
+        state = self._document.require_owned(newest)
+        load = state.load_progress
+        extract = state.extract_progress or self._read_extract_progress(load)
+        pending = tuple(islice(extract.batch_ids(after=load.last_batch), max_batches))
+        if not pending and not check_ledger:
             return NOTHING_LOADED
-        links = tuple(self._take_links(due, max_rows, extracted))
+        links = tuple(self._take_links(pending, max_rows, extract))
         cycle = LoadCycle(
             stream=self._held.stream,
             epoch=self._held.epoch,
-            load_progress=state.load_progress,
-            extract_progress=extracted,
+            load_progress=load,
+            extract_progress=extract,
             due_links=links,
             chain=self.chain,
             is_fenced=self._is_fenced,
         )
-        brought = self._load(cycle)
-        landed = tuple(takewhile(lambda link: link.id in brought, links))
-        again = [batch for batch in brought if batch <= state.load_progress.last_batch]
-        refused = {
-            batch: brought[batch] for batch in (*again, *(link.id for link in landed)) if brought[batch].refused_rows
-        }
-        rows_landed = sum(brought[link.id].rows for link in landed)
-        found = LoadResult(
-            links=landed,
-            rows=rows_landed,
-            reloaded_batches=len(again),
-            refused_by_batch=refused,
-            watermark=state,
-            previous_batch=state.load_progress.last_loaded_batch,
-        )
-        on_loaded(found)
-        timed = replace(run, seconds=run.seconds + self._journal.clock.monotonic() - began)
-        watermark = self._advance(cycle, landed, brought, timed, seen)
-        self._last_loaded_link = landed[-1] if landed else self._last_loaded_link
-        return replace(found, watermark=watermark)
-
-    def _read_version(self, last_seen: DocumentVersion[Watermark] | None) -> DocumentVersion[Watermark] | None:
-        """The document; None where it lags behind the entry of our own takeover."""
-        if last_seen is not None and not self._is_behind(last_seen):
-            return last_seen
-        seen = self._journal.read_version(self._held.stream.stem)
-        return None if seen is None or self._is_behind(seen) else seen
-
-    def _is_behind(self, seen: DocumentVersion[Watermark]) -> bool:
-        return seen.state.epochs.get(self._held.stage, 0) < self._held.epoch
-
-    def _take_links(
-        self, due: Iterable[BatchId], max_rows: int | None, extracted: ExtractProgress
-    ) -> Iterator[BatchLink]:
-        taken = 0
-        before: BatchLink | None = None
-        for number, batch in enumerate(due):
-            link = self.chain.require_link(batch)
-            before = before if number else self._previous_link(link, extracted)
-            _require_chained(before, link, extracted)
-            if taken and max_rows is not None and taken + link.rows > max_rows:
-                return
-            yield link
-            taken += link.rows
-            before = link
-
-    def _previous_link(self, link: BatchLink, extracted: ExtractProgress) -> BatchLink | None:
-        """The link that the first of a turn follows; the one that we landed last needs no reading."""
-        upto = BatchId(link.id.generation, link.id.seq - 1)
-        batch = next(extracted.batch_ids_newest_first(up_to=upto, after=BEFORE_FIRST_BATCH), None)
-        if batch is None or (self._last_loaded_link is not None and self._last_loaded_link.id == batch):
-            return self._last_loaded_link if batch else None
-        return self.chain.require_link(batch)
+        by_batch = self._load(cycle)
+        loaded = tuple(takewhile(lambda link: link.id in by_batch, links))
+        result = _summarize(by_batch, loaded, state)
+        on_loaded(result)
+        timed_run = replace(run, seconds=run.seconds + self._journal.clock.monotonic() - started)
+        watermark = self._advance(cycle, loaded, by_batch, timed_run, seen)
+        self._last_loaded_link = loaded[-1] if loaded else self._last_loaded_link
+        return replace(result, watermark=watermark)
 
     def record_failure(self, message: str, *, failure: FailureRecord) -> None:
-        """Note a failure in history. No position moves."""
+        """Record a failure in the history; no mark moves."""
+        self._document.commit(lambda state: state.with_failure(Stage.LOAD, failure), ChangeKind.FAIL, reason=message)
 
-        def failed(state: Watermark | None) -> Watermark:
-            return self._require_owned(state).with_failure(Stage.LOAD, failure)
+    def _read_version(self, last_seen: DocumentVersion[Watermark] | None) -> DocumentVersion[Watermark] | None:
+        """Return the document, or None if it lags behind the entry of this process's own takeover."""
+        if last_seen is not None and not self._document.is_behind_claim(last_seen.state):
+            return last_seen
+        seen = self._journal.read_version(self._held.stream.stem)
+        return None if seen is None or self._document.is_behind_claim(seen.state) else seen
 
-        self._journal.commit(self._held.stream.stem, failed, self._make_note(ChangeKind.FAIL, message))
+    def _take_links(
+        self, pending: Iterable[BatchId], max_rows: int | None, extract: ExtractProgress
+    ) -> Iterator[BatchLink]:
+        rows = 0
+        previous: BatchLink | None = None
+        for number, batch in enumerate(pending):
+            link = self.chain.require_link(batch)
+            previous = previous if number else self._previous_link(link, extract)
+            _require_chained(previous, link, extract)
+            if rows and max_rows is not None and rows + link.rows > max_rows:
+                return
+            yield link
+            rows += link.rows
+            previous = link
 
-    def _read_extract_progress(self, load_progress: LoadProgress) -> ExtractProgress:
-        state = self._journal.read(self._held.stream.default_stream.stem)
+    def _previous_link(self, link: BatchLink, extract: ExtractProgress) -> BatchLink | None:
+        """Return the link before the first one of a call; the one that was loaded last is not read again."""
+        up_to = BatchId(link.id.generation, link.id.seq - 1)
+        batch = next(extract.batch_ids_newest_first(up_to=up_to, after=BEFORE_FIRST_BATCH), None)
+        if batch is None:
+            return None
+        if self._last_loaded_link is not None and self._last_loaded_link.id == batch:
+            return self._last_loaded_link
+        return self.chain.require_link(batch)
+
+    def _read_extract_progress(self, load: LoadProgress) -> ExtractProgress:
+        stream = self._held.stream.default_stream
+        state = self._journal.read(stream.stem)
         if state is None:
-            if load_progress.last_batch == BEFORE_FIRST_BATCH:
-                return ExtractProgress()  # its first extraction is yet to come
-            raise StateMissing(f"{self._held.stream.default_stream} has no watermark", hint="Extract first.")
+            if load.last_batch == BEFORE_FIRST_BATCH:
+                return ExtractProgress()  # not extracted yet
+            raise StateMissing(f"{stream} has no watermark", hint="Extract first.")
         return state.required_extract_progress
-
-    def _require_owned(self, state: Watermark | None) -> Watermark:
-        if state is None:
-            raise StateMissing(f"{self._held.stream} has no watermark, yet its stage is held")
-        require_epoch(state, Stage.LOAD, self._held.epoch)
-        return state
 
     def _load(self, cycle: LoadCycle) -> Mapping[BatchId, BatchLoadResult]:
         try:
-            landed = self._target.load(cycle)
+            by_batch = self._target.load(cycle)
         except FenceLost:
-            self._is_fenced = False  # our claim still stands, or the next entry would say so: raise it anew
+            self._is_fenced = False  # our claim still holds, or the next entry would say so: raise the fence again
             raise
         except Fenced as error:
-            # I11: whoever takes over says so in history before the fence. What history knows nothing of is no takeover.
-            self._require_owned(self._journal.read_newest(self._held.stream.stem))
+            # I11: a takeover is an entry of the history before it raises the fence. If the history has none, the
+            # fence is not that of a takeover.
+            self._document.require_owned(self._journal.read_newest(self._held.stream.stem))
             raise FenceAhead(
                 error.message,
-                hint="Nobody has taken over: the lake was emptied or restored, and the warehouse was not. Drop the"
-                " fence's table; the ledger then tells what had landed.",
+                hint="No process has taken over: the lake was emptied or restored, and the warehouse was not. Drop the"
+                " fence's table; the ledger still tells which batches are loaded.",
             ) from error
         self._is_fenced = True
-        return landed
+        return by_batch
 
     def _advance(
         self,
         cycle: LoadCycle,
-        landed: Sequence[BatchLink],
-        brought: Mapping[BatchId, BatchLoadResult],
+        loaded: Sequence[BatchLink],
+        by_batch: Mapping[BatchId, BatchLoadResult],
         run: Run,
         seen: DocumentVersion[Watermark] | None,
     ) -> Watermark | None:
-        """Move the loaded mark over what the ledger holds (I4), unless a person moved it meanwhile."""
+        """Move the loaded mark over the batches in the ledger (I4), unless a person has moved it."""
 
-        def advanced(state: Watermark | None) -> Watermark | None:
-            state = self._require_owned(state)
+        def update(state: Watermark) -> Watermark | None:
             if state.load_progress.load_generation != cycle.load_progress.load_generation:
                 return None
-            left = [link for link in landed if link.id > state.load_progress.last_batch]
-            for number, link in enumerate(left):
-                # Batches of one transaction have one time between them.
-                counted = replace(run, seconds=0.0) if number else run
+            new_links = [link for link in loaded if link.id > state.load_progress.last_batch]
+            for number, link in enumerate(new_links):
+                # The batches of one transaction share its time.
+                counted_run = replace(run, seconds=0.0) if number else run
                 state = state.with_loaded_batch(
-                    link, rows=brought[link.id].rows, run=counted, now=self._journal.clock.now()
+                    link, rows=by_batch[link.id].rows, run=counted_run, now=self._journal.clock.now()
                 )
-            return state if left else None
+            return state if new_links else None
 
-        return self._journal.commit(self._held.stream.stem, advanced, self._make_note(ChangeKind.LOAD), last_seen=seen)
-
-    def _make_note(self, change: ChangeKind, reason: str = "") -> ChangeNote:
-        held = self._held
-        return ChangeNote(change=change, author=held.process, reason=reason, stage=held.stage, epoch=held.epoch)
+        return self._document.commit(update, ChangeKind.LOAD, last_seen=seen)
 
 
-def _require_chained(before: BatchLink | None, link: BatchLink, extracted: ExtractProgress) -> None:
-    """Refuse a link that is not the one which was extracted, though it is whole: somebody put it there.
+def _summarize(
+    by_batch: Mapping[BatchId, BatchLoadResult], loaded: tuple[BatchLink, ...], state: Watermark
+) -> LoadResult:
+    reloaded = [batch for batch in by_batch if batch <= state.load_progress.last_batch]
+    batches = (*reloaded, *(link.id for link in loaded))
+    return LoadResult(
+        links=loaded,
+        rows=sum(by_batch[link.id].rows for link in loaded),
+        reloaded_batches=len(reloaded),
+        refused_by_batch={batch: by_batch[batch] for batch in batches if by_batch[batch].refused_rows},
+        watermark=state,
+        previous_batch=state.load_progress.last_loaded_batch,
+    )
+
+
+def _require_chained(previous: BatchLink | None, link: BatchLink, extract: ExtractProgress) -> None:
+    """Refuse a link that is whole, but is not the one that was extracted.
 
     Raises:
-        ChainBroken: the next link, or the document, names another one.
+        ChainBroken: the link, or the document, does not fit the chain.
     """
-    broken = before is not None and link.previous != before.digest
-    if broken or (link.id == extracted.last_batch and link.digest != extracted.last_link_digest):
+    is_broken = previous is not None and link.previous != previous.digest
+    if is_broken or (link.id == extract.last_batch and link.digest != extract.last_link_digest):
         raise ChainBroken(
             f"batch {link.id} of {link.stream} is not the one that was extracted",
             hint="Was it edited by hand? Restore it from the bucket's versions.",

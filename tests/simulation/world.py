@@ -71,7 +71,7 @@ class Rows:
             )
         if chance < 0.3 and not world.quiet and half.seq > 1:
             of = BatchId(half.generation, world.random.randint(1, half.seq))
-            origin = BatchChain(world.journal, STREAM).find_origin(of)
+            origin = BatchChain(world.journal, STREAM).require_link(of).rank
             return BatchDraft(kind=BatchKind.REPLAY, basis=made, high=half.cursor, origin=origin, body={"of": str(of)})
         if chance < 0.5 and not world.quiet and horizon < world.source.now:
             return BatchDraft(kind=BatchKind.AHEAD, basis=made, high=half.cursor, body={"from": horizon})

@@ -248,7 +248,7 @@ def test_the_horizon_of_the_first_pass_is_fixed_once() -> None:
     extraction = lake.extraction(script)
     extraction.extract_next_batch(RUN)
 
-    with pytest.raises(Exception, match="its first pass began with"):
+    with pytest.raises(Exception, match="its snapshot has"):
         extraction.extract_next_batch(RUN)
 
     assert lake.state().required_extract_progress.seq == 1
@@ -373,7 +373,9 @@ def test_a_replay_of_a_replay_ranks_by_the_first_reading() -> None:
     def replay(of: BatchId) -> Callable[[Watermark], BatchDraft]:
         def draft(state: Watermark) -> BatchDraft:
             world = PlanBasis(mark=state.required_extract_progress.cursor, source_identity="server-1", schema="s1")
-            return BatchDraft(kind=BatchKind.REPLAY, basis=world, high=world.mark, origin=lake.chain.find_origin(of))
+            return BatchDraft(
+                kind=BatchKind.REPLAY, basis=world, high=world.mark, origin=lake.chain.require_link(of).rank
+            )
 
         return draft
 

@@ -7,8 +7,9 @@ from tests.builders import ORDERS, Here, hold, make_process, make_watermark
 from watermarks.codec import ForeignDocument
 from watermarks.document import Stage, Watermark
 from watermarks.errors import NotOwner, OutcomeUnknown, StoreUnavailable
+from watermarks.held_watermark import require_epoch
 from watermarks.history import ChangeKind, ChangeNote, Fenced, Journal
-from watermarks.lease import Claim, HeldClaim, LeaseEnded, LeaseOwner, OtherOwner, ProcessLease, require_epoch
+from watermarks.lease import Claim, HeldClaim, LeaseEnded, LeaseOwner, OtherOwner, ProcessLease
 from watermarks.names import claim_key, owner_key
 from watermarks.store import Store
 from watermarks.stores.memory import MemoryStore
@@ -140,7 +141,7 @@ def test_a_paused_owner_that_wakes_finds_itself_ended() -> None:
     held = hold(two.first, two.journal)
     two.take_over()
 
-    with pytest.raises(LeaseEnded, match="p1 was silent for too long"):
+    with pytest.raises(LeaseEnded, match="p1 did not renew its lease in time"):
         two.first.renew()
     with pytest.raises(LeaseEnded):
         hold(two.first, two.journal)
@@ -247,7 +248,7 @@ def test_five_hundred_streams_cost_one_renewal() -> None:
 def test_a_process_that_never_renewed_claims_nothing() -> None:
     store = MemoryStore()
 
-    with pytest.raises(NotOwner, match="has no object yet"):
+    with pytest.raises(NotOwner, match="has not renewed its lease yet"):
         ProcessLease(store, "p1", host=Here()).acquire(ORDERS, Stage.EXTRACT, Journal(store, Watermark))
 
 
@@ -255,7 +256,7 @@ def test_two_processes_of_one_name_are_told_apart() -> None:
     store = MemoryStore()
     make_process(store, "p1", host=Here("one"))
 
-    with pytest.raises(ForeignDocument, match="another process's"):
+    with pytest.raises(ForeignDocument, match="belongs to another process"):
         make_process(store, "p1", host=Here("two"))
 
 
@@ -309,7 +310,7 @@ def test_of_two_that_see_a_released_claim_one_gets_it() -> None:
 
     line._scripts = (lambda call: second_is_faster(call) if call.operation is StoreOperation.REPLACE else None,)
 
-    with pytest.raises(OtherOwner, match="p2 was first"):
+    with pytest.raises(OtherOwner, match="p2 claimed extract"):
         hold(third, two.journal)
     assert (two.claim().owner, two.claim().epoch) == ("p2", 2)
 
@@ -325,7 +326,7 @@ def test_of_two_that_see_no_claim_one_gets_it() -> None:
 
     line._scripts = (lambda call: second_is_faster(call.key) if call.operation is StoreOperation.CREATE else None,)
 
-    with pytest.raises(OtherOwner, match="p2 was first"):
+    with pytest.raises(OtherOwner, match="p2 claimed extract"):
         hold(third, two.journal)
 
 
@@ -361,7 +362,7 @@ def test_a_claim_that_vanishes_under_a_taker_is_named() -> None:
 
     line._scripts = (vanish,)
 
-    with pytest.raises(ForeignDocument, match="is gone"):
+    with pytest.raises(ForeignDocument, match="is missing"):
         hold(third, two.journal)
 
 
@@ -402,7 +403,7 @@ def test_objects_of_others_are_foreign(what: str) -> None:
     if what == "owner":
         owner = two.store.read(owner_key("p1"))
         assert owner
-        with pytest.raises(ForeignDocument, match="object of process p1"):
+        with pytest.raises(ForeignDocument, match="belongs to process p1"):
             LeaseOwner.from_bytes(owner.body, location=owner_key("p2"))
     else:
         claim = two.store.read(CLAIM)

@@ -65,5 +65,5 @@ def test_a_process_whose_object_is_gone_does_not_renew_nothing_for_ever() -> Non
     one = process(store, "p")
     del store._objects[owner_key("p")]
 
-    with pytest.raises(LeaseEnded, match="is gone"):
+    with pytest.raises(LeaseEnded, match="is missing"):
         one.renew()

@@ -390,7 +390,7 @@ def test_a_link_that_is_gone_stops_the_landing() -> None:
     lake = Lake()
     del lake.store._objects[f"batches/{ORDERS.stem}/1-2.json"]
 
-    with pytest.raises(StateMissing, match=r"1-2\.json is gone"):
+    with pytest.raises(StateMissing, match=r"1-2\.json is missing"):
         lake.turn()
 
     assert lake.ledger.cycles == 0
