@@ -126,7 +126,9 @@ _WAREHOUSE_CAUSES: Final = frozenset(
 _HELD: Final = re.compile(r"\bheld by\b|\bwaits for\b.*\bopen since\b")
 _BUSY: Final = re.compile(r"\bthreads run at\b|\bthe replica \S+ (?:is .* behind|does not know how far)")
 _BACKLOG: Final = re.compile(r"\bwait to be loaded\b")
-_OTHER_OWNER: Final = re.compile(r"\bholds (?:extract|load) of\b|\bclaimed (?:extract|load) of\b|\bhas just renewed its lease\b")
+_OTHER_OWNER: Final = re.compile(
+    r"\bholds (?:extract|load) of\b|\bclaimed (?:extract|load) of\b|\bhas just renewed its lease\b"
+)
 _LOCKED: Final = re.compile(r"\block(?:ed|s)?\b|serializable isolation|deadlock|concurrent", re.IGNORECASE)
 
 
