@@ -358,7 +358,11 @@ class StageService:
     @locked_cached_property
     def resting_streams(self) -> IdleStreams:
         """The streams that are at rest."""
-        return IdleStreams(self.journal.store.read, self.lake.list_files, clock=self._clock)
+
+        def list_documents(prefix: str) -> "Mapping[str, tuple[int, str]]":
+            return {found.key: (found.bytes, found.etag) for found in self.lake.list_objects(prefix)}
+
+        return IdleStreams(self.journal.store.read, list_documents, clock=self._clock)
 
     def _new_planner(
         self, stream: StreamName, settings: StreamSettings, options: PassOptions, running_pass: RunningPass
@@ -395,7 +399,8 @@ class StageService:
             reader=self.make_pass_reader(server, running_pass),
             parts=self.lake,
             earlier_batches=EarlierBatches(
-                links=BatchChain(self.journal, stream), get_progress=lambda: self._extract_progress(stream)
+                read_link=BatchChain(self.journal, stream).read_link,
+                get_progress=lambda: self._extract_progress(stream),
             ),
             nonce=new_nonce,
             emit=self._emit,
@@ -466,7 +471,7 @@ class StageService:
         stream = stream_name_of(settings)
 
         def run(now: RunningPass) -> ExtractPass:
-            from syncd.s3.tombstone_files import write_deleted_keys  # noqa: PLC0415  # pyarrow takes long to load
+            from syncd.s3.part_files import write_deleted_keys  # noqa: PLC0415  # pyarrow takes long to load
 
             producer = RepairProducer(
                 executor=self._new_producer(self._new_planner(stream, settings, options, now), stream, settings, now),

@@ -14,8 +14,7 @@ from syncd.errors import ConfigError, WarehouseUnfit, to_hinted_error
 from syncd.horizon import parse_zone
 from syncd.lake.manifest import Manifest
 from syncd.load.quarantine_listing import Quarantine
-from syncd.operations.proof_gaps import find_unproven_reason
-from syncd.operations.stream_status import cursor_to_instant
+from syncd.operations.stream_status import cursor_to_instant, find_unproven_reason
 from syncd.redshift.quoting import TableRef
 from syncd.redshift.target_table import ExistingTable, columns_query, parse_existing_table
 from syncd.settings import Mode, Settings, SourceSettings, StreamSettings, WarehouseSettings
@@ -112,7 +111,7 @@ class StreamVerifier(ResourceOwner):
     ) -> ComparisonResult:
         """The verdict, with what it proves of a stream that stood like this `before` the comparison, and `after` it."""
         found = find_unproven_reason(
-            after.required_extract_progress, BatchChain(self.journal, stream_name_of(settings))
+            after.required_extract_progress, BatchChain(self.journal, stream_name_of(settings)).read_plan
         )
         if found is None:
             return replace(verdict, proven=after.required_extract_progress.proven)

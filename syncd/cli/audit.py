@@ -1,6 +1,7 @@
 """`syncd audit`: an outsider's check of the whole chain, from the lake alone."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -63,14 +64,14 @@ def _audit_stream(context: "OperatorContext", selected: SelectedStream, *, deep:
     from syncd.operations.chain_audit import Audit
     from syncd.operations.mark_change import require_known_stream
 
-    depth = None
+    read = None
     if deep:
-        from syncd.s3.content_check import LakeFileReader
+        from syncd.s3.parquet_reader import read_content
 
-        depth = LakeFileReader(context.lake)
+        read = partial(read_content, context.lake)
     try:
         state = require_known_stream(context.journal.read_newest(selected.stream.stem), selected.stream)
-        audit_ = Audit(stream=selected.stream, journal=context.journal, file_listing=context.lake, content_reader=depth)
+        audit_ = Audit(stream=selected.stream, journal=context.journal, lake=context.lake, read_content=read)
         return AuditOutcome(selected=selected, audited=audit_.run(state))
     except HintedError as error:
         return AuditOutcome(selected=selected, error=error)

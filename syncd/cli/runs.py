@@ -20,7 +20,7 @@ from watermarks.errors import HintedError
 
 if TYPE_CHECKING:
     from syncd.app.operator_context import OperatorContext
-    from syncd.operations.past_runs import PastRun
+    from syncd.operations.run_history import PastRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,7 +91,7 @@ class DeleteBatchProducer:
 
     deleted_keys: DeletedKeys
     write_keys: Callable[[BatchId, Sequence[ColumnMapping]], Sequence[Part]]
-    """Writes the keys to files of the batch with this number; see `syncd.s3.tombstone_files`."""
+    """Writes the keys to files of the batch with this number; see `syncd.s3.part_files`."""
     executor: BatchProducer
     """Whoever carries out the plans of the stream."""
     has_proposed: bool = field(default=False, init=False)

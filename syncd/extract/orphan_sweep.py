@@ -79,7 +79,7 @@ def _find_orphans(plan: Plan, link: BatchLink, parts: PartStore) -> Iterator[str
     """The keys of a batch's orphans, however young: its link is the only one there ever will be at its number."""
     named = _named_files(link)
     for prefix in _prefixes(plan):
-        for key, _ in parts.list_objects(prefix):
+        for key in (found.key for found in parts.list_objects(prefix)):
             if key not in named and _is_part_of(plan.stream, plan.id, key):
                 yield key
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
-from syncd.lake.manifest import Manifest, part_from_fields, part_to_fields
+from syncd.lake.manifest import Manifest
 from syncd.lake.window_reads import Part
 from watermarks.batch import BatchId
 from watermarks.codec import FieldReader, ForeignDocument, decode, encode
@@ -53,8 +53,8 @@ class Amendment:
                 "stream": self.stream.chain_stem,
                 "id": str(self.batch),
                 "nonce": self.nonce,
-                "instead": {key: part_to_fields(part) if part else None for key, part in self.replacements.items()},
-                "refused": [part_to_fields(part) for part in self.refused_parts],
+                "instead": {key: part.to_fields() if part else None for key, part in self.replacements.items()},
+                "refused": [part.to_fields() for part in self.refused_parts],
             },
         )
 
@@ -74,9 +74,9 @@ class Amendment:
                 batch=batch,
                 nonce=read.text("nonce"),
                 replacements={
-                    key: part_from_fields(part) if part else None for key, part in read.mapping("instead").items()
+                    key: Part.from_fields(part) if part else None for key, part in read.mapping("instead").items()
                 },
-                refused_parts=tuple(map(part_from_fields, read.items("refused"))),
+                refused_parts=tuple(map(Part.from_fields, read.items("refused"))),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise StateUnreadable(f"{at} is no amendment of ours: {error!r}") from error

@@ -2,31 +2,24 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 from syncd.lake.manifest import Manifest
 from watermarks.batch import BatchId, BatchKind, BatchLink
 from watermarks.progress import BEFORE_FIRST_BATCH, ExtractProgress
 
 
-class LinkReader(Protocol):
-    """The chain as it stands; `watermarks.Chain` is one."""
-
-    def read_link(self, batch: BatchId) -> BatchLink | None: ...
-
-
 @dataclass(frozen=True, kw_only=True)
 class EarlierBatches:
     """The batches before one, as far as they tell which columns the source had."""
 
-    links: LinkReader
+    read_link: Callable[[BatchId], BatchLink | None]
     get_progress: Callable[[], ExtractProgress | None]
     """How far the stream is; asked only where a generation begins."""
 
     def manifest_before(self, batch: BatchId) -> Manifest | None:
         """The manifest of the newest batch before this one whose rows came from the table itself."""
         for earlier in self._ids_before(batch):
-            link = self.links.read_link(earlier)
+            link = self.read_link(earlier)
             # A replay has the columns of the rows that it brings again.
             if link is None or link.kind in {BatchKind.ABANDONED, BatchKind.REPLAY}:
                 continue

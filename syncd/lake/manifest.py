@@ -11,7 +11,6 @@ from syncd.tables.column_changes import RedeclaredColumn
 from syncd.tables.column_defaults import AddedColumn
 from syncd.tables.row_identity import NO_IDENTITY, RowIdentity
 from watermarks.batch import BatchLink, BatchOutput
-from watermarks.cursor import Cursor
 from watermarks.errors import StateUnreadable
 from watermarks.window import Window
 
@@ -98,8 +97,8 @@ class Manifest:
             "columns": [_mapping_to_fields(passage) for passage in self.columns],
             "identity": {"key": list(self.identity.key), "cursor": self.identity.cursor},
             "windows": [window.to_texts() for window in self.windows],
-            "parts": [part_to_fields(part) for part in self.parts],
-            "quarantined": [part_to_fields(part) for part in self.quarantined_parts],
+            "parts": [part.to_fields() for part in self.parts],
+            "quarantined": [part.to_fields() for part in self.quarantined_parts],
             "troubles": dict(self.problem_counts),
             "plan": dict(self.plan),
             "added": {name: one.to_fields() for name, one in self.added_columns.items()},
@@ -132,8 +131,8 @@ class Manifest:
             columns=tuple(_mapping_from_fields(one) for one in fields["columns"]),
             identity=_identity_from_fields(fields["identity"]),
             windows=tuple(Window.from_texts(bounds) for bounds in fields["windows"]),
-            parts=tuple(part_from_fields(one) for one in fields["parts"]),
-            quarantined_parts=tuple(part_from_fields(one) for one in fields["quarantined"]),
+            parts=tuple(Part.from_fields(one) for one in fields["parts"]),
+            quarantined_parts=tuple(Part.from_fields(one) for one in fields["quarantined"]),
             problem_counts=fields["troubles"],
             plan=fields["plan"],
             added_columns={name: AddedColumn.from_fields(one) for name, one in fields.get("added", {}).items()},
@@ -168,15 +167,6 @@ def is_tombstone_batch(link: BatchLink) -> bool:
 
 def _identity_from_fields(fields: Mapping[str, Any]) -> RowIdentity:
     return RowIdentity(key=tuple(fields["key"]), cursor=fields["cursor"])
-
-
-def part_to_fields(part: Part) -> dict[str, Any]:
-    return {**asdict(part), "low": part.low.to_texts(), "high": part.high.to_texts(), "widths": dict(part.widths)}
-
-
-def part_from_fields(fields: Mapping[str, Any]) -> Part:
-    typed: dict[str, Any] = {"low": Cursor.from_texts(fields["low"]), "high": Cursor.from_texts(fields["high"])}
-    return Part(**{**fields, **typed})
 
 
 def _mapping_to_fields(mapping: ColumnMapping) -> dict[str, Any]:

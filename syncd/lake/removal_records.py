@@ -26,6 +26,7 @@ class ListedObject:
     bytes: int
     at: datetime
     """When it was written."""
+    etag: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,25 +84,27 @@ class RemovalRecord:
         return record
 
 
-class RemovalRecordReader(Protocol):
-    """The lake, as far as records are looked for."""
+class ObjectReader(Protocol):
+    """The lake, as far as it is listed and read."""
 
-    def list_objects(self, prefix: str) -> Sequence[tuple[str, datetime]]:
-        """Every object below a prefix with the instant of its last change."""
+    def list_objects(self, prefix: str) -> Sequence[ListedObject]:
+        """List every object below a prefix.
+
+        Raises:
+            LakeDown, LakeUnfit: the lake gave no listing.
+        """
         ...
 
-    def read(self, key: str) -> bytes:
-        """All of an object."""
-        ...
+    def read(self, key: str) -> bytes: ...
 
 
-def list_record_keys(records: RemovalRecordReader, stream: StreamName) -> frozenset[str]:
+def list_record_keys(records: ObjectReader, stream: StreamName) -> frozenset[str]:
     """The keys of all records of a stream."""
-    return frozenset(key for key, _ in records.list_objects(cleaned_prefix(stream)))
+    return frozenset(found.key for found in records.list_objects(cleaned_prefix(stream)))
 
 
 def iter_removal_records(
-    records: RemovalRecordReader, stream: StreamName, *, exclude: AbstractSet[str] = frozenset()
+    records: ObjectReader, stream: StreamName, *, exclude: AbstractSet[str] = frozenset()
 ) -> Iterator[RemovalRecord]:
     """Every record of a stream but some, the newest first.
 
@@ -113,7 +116,7 @@ def iter_removal_records(
 
 
 def find_removal_records(
-    records: RemovalRecordReader, stream: StreamName, keys: Collection[str]
+    records: ObjectReader, stream: StreamName, keys: Collection[str]
 ) -> Mapping[str, RemovalRecord]:
     """Of these files, the record of each that was removed on purpose; nothing is asked where there are none."""
     left, found = set(keys), dict[str, RemovalRecord]()

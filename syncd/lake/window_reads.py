@@ -1,8 +1,8 @@
 """What a reader is asked to do, and what it tells afterwards."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Self
 
 from syncd.datatypes.columns import ColumnMapping, Policies
 from syncd.settings import NullCursor
@@ -74,6 +74,14 @@ class Part:
     high: Cursor
     widths: Mapping[str, int] = field(default_factory=dict[str, int])
     """The widest value of each text and binary column, in bytes of UTF-8."""
+
+    def to_fields(self) -> dict[str, Any]:
+        return {**asdict(self), "low": self.low.to_texts(), "high": self.high.to_texts(), "widths": dict(self.widths)}
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any]) -> Self:
+        typed: dict[str, Any] = {"low": Cursor.from_texts(fields["low"]), "high": Cursor.from_texts(fields["high"])}
+        return cls(**{**fields, **typed})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,7 +60,7 @@ class Quarantine:
             state = self._journal.read_newest(self.stream.stem)
             extracted = state.required_extract_progress if state else ExtractProgress()
         prefix = stream_quarantine_prefix(self.stream) if batch is None else batch_quarantine_prefix(self.stream, batch)
-        lying = {key for key, _ in self._parts.list_objects(prefix)}
+        lying = {found.key for found in self._parts.list_objects(prefix)}
         numbers = {parse_quarantine_batch(self.stream, key) for key in lying} | {batch}
         known = sorted(number for number in numbers if number is not None)
         asides = [aside for number in known for aside in self.batch_files(number, extracted)]

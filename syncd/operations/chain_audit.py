@@ -1,17 +1,21 @@
-"""The chain of one stream as an outsider checks it: from the lake alone, every link, file, entry and window."""
+"""Audit of one stream from the lake alone: every link, plan, file, window and entry of history."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-from syncd.lake.keys import data_prefix, stream_quarantine_prefix
+from syncd.concurrency.parallel_map import map_in_parallel
+from syncd.lake.keys import stream_quarantine_prefix
 from syncd.lake.manifest import Manifest
-from syncd.lake.removal_records import find_removal_records
+from syncd.lake.removal_records import ObjectReader, find_removal_records
 from syncd.lake.window_reads import Part
-from syncd.operations.change_impact import PARALLEL_REQUESTS
-from syncd.operations.consistency_check import RESTORE_VERSION_REMEDY, Inconsistency, MarkCheck, find_file_problem
-from syncd.ports.evidence import FileListing
+from syncd.operations.consistency_check import (
+    RESTORE_VERSION_REMEDY,
+    Inconsistency,
+    MarkCheck,
+    MarkCheckResult,
+    find_file_problem,
+)
 from watermarks.batch import BatchId, BatchKind, BatchLink, Plan
 from watermarks.cursor import START_CURSOR
 from watermarks.document import Watermark
@@ -22,44 +26,33 @@ from watermarks.names import StreamName, document_key, plan_key
 from watermarks.progress import BEFORE_FIRST_BATCH
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from syncd.s3.parquet_reader import FileContent
     from watermarks.cursor import Cursor
 
 PARALLEL_CONTENT_READS: Final = 2
-"""Files whose content is read at once."""
+"""Files that are read whole at a time."""
 
 CONSEQUENCE_BY_SUBJECT: Final[Mapping[str, str]] = {
-    "history": "who moved which mark cannot be told across this place, and a lost watermark is rebuilt only up to it",
-    "chain": "nobody can prove any more that these batches hold what was read, and that none is missing",
+    "history": "it is unknown who moved which mark here, and a lost watermark can be rebuilt only up to this entry",
+    "chain": "nothing proves any more that these batches hold what was read, and that none is missing",
     "marks": "rows between the two positions may be missing in every target, or be read again",
-    "files": "a target that is built anew from the lake would lack these rows",
-    "plans": "nobody can tell any more for which range, server and schema the batch was read",
+    "files": "a target that is rebuilt from the lake would lack these rows",
+    "plans": "it is unknown for which range, server and schema the batch was read",
     "windows": "rows between the two positions may never have been read",
-    "document": "the next writer brings it up to its history; a reader until then is told something else",
-    "content": "what would land from this file is not what was read",
+    "document": "the next writer brings the document up to its history; until then readers see an older state",
+    "content": "a load of this file would load something else than was read",
 }
-"""What follows from a finding, by what it is about."""
+"""Consequence of a finding, by its subject."""
 
-
-class ContentDigest(Protocol):
-    """What a file holds, read whole."""
-
-    @property
-    def sha256(self) -> str: ...
-    @property
-    def rows(self) -> int: ...
-
-
-class ContentReader(Protocol):
-    """Whoever reads files whole."""
-
-    def read_content(self, part: Part) -> ContentDigest:
-        """The digest and the rows of a file that stands."""
-        ...
+Links = Mapping[BatchId, BatchLink]
+Plans = Mapping[BatchId, Plan | StateUnreadable | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditResult:
-    """What was looked at, and what was found."""
+    """Findings of an audit, and what was checked."""
 
     entries: int
     batches: int
@@ -67,143 +60,115 @@ class AuditResult:
     files: int
     cleaned: int
     contents_read: int
-    """Files whose content was read."""
+    """Files that were read whole."""
     findings: tuple[Inconsistency, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """Looks at all of one stream; nothing is written anywhere."""
+    """Audits one stream; nothing is written."""
 
     stream: StreamName
     journal: Journal[Watermark]
-    file_listing: FileListing
-    content_reader: ContentReader | None = None
-    """None: contents are not read."""
+    lake: ObjectReader
+    read_content: "Callable[[Part], FileContent] | None" = None
+    """Reads a file whole; None: files are not read."""
 
     def run(self, state: Watermark) -> AuditResult:
-        """Everything, from the first batch and the first entry on.
+        """Check everything, from the first batch and the first entry on.
 
         Raises:
-            LakeDown, LakeUnfit, StoreUnavailable: it could not be looked at.
+            LakeDown, LakeUnfit, StoreUnavailable: the lake is not reachable.
         """
-        checked = MarkCheck(
-            stream=self.stream, journal=self.journal, file_listing=self.file_listing, check_all=True
-        ).run(state)
-        links = self._read_links(state)
-        plans = self._read_plans(links)
-        found = [
+        check = MarkCheck(stream=self.stream, journal=self.journal, lake=self.lake, check_all=True)
+        checked = check.run(state)
+        links = dict(sorted(checked.links.items()))
+        plans = dict(zip(links, map_in_parallel(self._read_plan, links), strict=True))
+        findings = [
             *checked.findings,
             *self._check_document(state),
             *self._check_plans(links, plans),
             *_check_windows(state, links, plans),
+            *self._check_quarantine_files(links),
         ]
-        found += self._check_quarantine_files(links)
-        standing = self.file_listing.list_files(data_prefix(self.stream))
-        read, deep = self._check_contents(links, standing)
+        contents_read, content_findings = self._check_contents(links, checked)
         return AuditResult(
             entries=checked.entries,
             batches=checked.batches,
             plans=len(plans),
             files=checked.files,
             cleaned=checked.cleaned,
-            contents_read=read,
-            findings=(*found, *deep),
+            contents_read=contents_read,
+            findings=(*findings, *content_findings),
         )
 
-    def _read_links(self, state: Watermark) -> Mapping[BatchId, BatchLink]:
-        """Those that can be read; of the others the check has told."""
-        chain = BatchChain(self.journal, self.stream)
-
-        def link(batch: BatchId) -> BatchLink | None:
-            try:
-                return chain.read_link(batch)
-            except StateUnreadable:
-                return None
-
-        with ThreadPoolExecutor(PARALLEL_REQUESTS) as pool:
-            found = pool.map(link, state.required_extract_progress.batch_ids(after=BEFORE_FIRST_BATCH))
-            return {each.id: each for each in found if each is not None}
-
-    def _read_plans(self, links: Mapping[BatchId, BatchLink]) -> Mapping[BatchId, Plan | StateUnreadable | None]:
-        chain = BatchChain(self.journal, self.stream)
-
-        def plan(batch: BatchId) -> Plan | StateUnreadable | None:
-            try:
-                return chain.read_plan(batch)
-            except StateUnreadable as error:
-                return error
-
-        with ThreadPoolExecutor(PARALLEL_REQUESTS) as pool:
-            return dict(zip(links, pool.map(plan, links), strict=True))
+    def _read_plan(self, batch: BatchId) -> Plan | StateUnreadable | None:
+        try:
+            return BatchChain(self.journal, self.stream).read_plan(batch)
+        except StateUnreadable as error:
+            return error
 
     def _check_document(self, state: Watermark) -> Iterator[Inconsistency]:
-        """Whether the document is the newest entry, byte for byte; it may be behind for a moment."""
+        """Check that the document is the newest entry, byte for byte; a writer may be between the two."""
+        key = document_key(self.stream.stem)
         entry = self.journal.read_entry(self.stream.stem, state.revision)
-        stored = self.journal.store.read(document_key(self.stream.stem))
+        stored = self.journal.store.read(key)
         if entry is not None and stored is not None and stored.body != entry.document_bytes():
-            key = document_key(self.stream.stem)
             rebuild = f"syncd watermark rebuild -t {self.stream.table_name}"
-            yield Inconsistency(
-                about="document", message=f"{key} is not what entry {state.revision} says", remedy=rebuild
-            )
+            message = f"{key} differs from entry {state.revision} of its history"
+            yield Inconsistency(about="document", message=message, remedy=rebuild)
 
-    def _check_plans(
-        self, links: Mapping[BatchId, BatchLink], plans: Mapping[BatchId, Plan | StateUnreadable | None]
-    ) -> Iterator[Inconsistency]:
+    def _check_plans(self, links: Links, plans: Plans) -> Iterator[Inconsistency]:
         for batch, plan in plans.items():
             if isinstance(plan, StateUnreadable):
-                yield Inconsistency(about="plans", message=plan.message, remedy=RESTORE_VERSION_REMEDY)
+                yield _finding("plans", plan.message)
             elif plan is None:
-                yield Inconsistency(
-                    about="plans", message=f"{plan_key(self.stream, batch)} is gone", remedy=RESTORE_VERSION_REMEDY
-                )
+                yield _finding("plans", f"{plan_key(self.stream, batch)} is gone")
             elif plan.digest != links[batch].plan:
-                message = f"batch {batch} was made by another plan than the one that stands"
-                yield Inconsistency(about="plans", message=message, remedy=RESTORE_VERSION_REMEDY)
+                yield _finding("plans", f"batch {batch} was made by another plan than the one in the lake")
 
-    def _check_quarantine_files(self, links: Mapping[BatchId, BatchLink]) -> Iterator[Inconsistency]:
-        """Files of quarantine that links name."""
-        named = [part for link in links.values() for part in _link_parts(link, quarantined=True)]
-        if not named:
+    def _check_quarantine_files(self, links: Links) -> Iterator[Inconsistency]:
+        """Check the files of quarantine that links name."""
+        parts = [part for link in links.values() for part in _link_parts(link, quarantined=True)]
+        if not parts:
             return
-        standing = self.file_listing.list_files(stream_quarantine_prefix(self.stream))
-        troubles = {part.key: trouble for part in named if (trouble := find_file_problem(part, standing)) is not None}
-        cleaned = find_removal_records(self.file_listing, self.stream, troubles)
-        for key, trouble in troubles.items():
-            if key not in cleaned:
-                yield Inconsistency(about="files", message=f"{key} {trouble}", remedy=RESTORE_VERSION_REMEDY)
+        listing = {found.key: found for found in self.lake.list_objects(stream_quarantine_prefix(self.stream))}
+        problems = {part.key: problem for part in parts if (problem := find_file_problem(part, listing)) is not None}
+        removed = find_removal_records(self.lake, self.stream, problems)
+        for key, problem in problems.items():
+            if key not in removed:
+                yield _finding("files", f"{key} {problem}")
 
-    def _check_contents(
-        self, links: Mapping[BatchId, BatchLink], standing: Mapping[str, tuple[int, str]]
-    ) -> tuple[int, list[Inconsistency]]:
-        depth = self.content_reader
-        if depth is None:
+    def _check_contents(self, links: Links, checked: MarkCheckResult) -> tuple[int, list[Inconsistency]]:
+        read_content = self.read_content
+        if read_content is None:
             return 0, []
-        there = [
-            part for link in links.values() for part in _link_parts(link) if find_file_problem(part, standing) is None
+        parts = [
+            part
+            for link in links.values()
+            for part in _link_parts(link)
+            if find_file_problem(part, checked.listing) is None
         ]
-
-        def look(part: Part) -> list[Inconsistency]:
-            return list(_check_content(part, depth.read_content))
-
-        with ThreadPoolExecutor(PARALLEL_CONTENT_READS) as pool:
-            return len(there), [finding for found in pool.map(look, there) for finding in found]
-
-
-def _check_content(part: Part, read_content: Callable[[Part], ContentDigest]) -> Iterator[Inconsistency]:
-    try:
-        found = read_content(part)
-    except StateUnreadable as error:
-        yield Inconsistency(about="content", message=error.message, remedy=RESTORE_VERSION_REMEDY)
-        return
-    if found.sha256 != part.sha256:
-        yield Inconsistency(
-            about="content", message=f"{part.key} holds other bytes than were written", remedy=RESTORE_VERSION_REMEDY
+        findings = map_in_parallel(
+            lambda part: list(_check_content(part, read_content)), parts, workers=PARALLEL_CONTENT_READS
         )
-    if found.rows != part.rows:
-        message = f"{part.key} holds {found.rows:,} rows, its manifest says {part.rows:,}"
-        yield Inconsistency(about="content", message=message, remedy=RESTORE_VERSION_REMEDY)
+        return len(parts), [finding for of_part in findings for finding in of_part]
+
+
+def _finding(about: str, message: str) -> Inconsistency:
+    return Inconsistency(about=about, message=message, remedy=RESTORE_VERSION_REMEDY)
+
+
+def _check_content(part: Part, read_content: "Callable[[Part], FileContent]") -> Iterator[Inconsistency]:
+    try:
+        content = read_content(part)
+    except StateUnreadable as error:
+        yield _finding("content", error.message)
+        return
+    if content.sha256 != part.sha256:
+        yield _finding("content", f"{part.key} holds other bytes than were written")
+    if content.rows != part.rows:
+        yield _finding("content", f"{part.key} holds {content.rows:,} rows, its manifest says {part.rows:,}")
 
 
 def _link_parts(link: BatchLink, *, quarantined: bool = False) -> Iterable[Part]:
@@ -212,14 +177,12 @@ def _link_parts(link: BatchLink, *, quarantined: bool = False) -> Iterable[Part]
     try:
         manifest = Manifest.from_link(link)
     except StateUnreadable:
-        return ()  # the check has told
+        return ()  # the consistency check has a finding for it
     return manifest.quarantined_parts if quarantined else manifest.parts
 
 
-def _check_windows(
-    state: Watermark, links: Mapping[BatchId, BatchLink], plans: Mapping[BatchId, Plan | StateUnreadable | None]
-) -> Iterator[Inconsistency]:
-    """Whether each batch began where the one before it had left the mark; where a generation began, a person chose."""
+def _check_windows(state: Watermark, links: Links, plans: Plans) -> Iterator[Inconsistency]:
+    """Check that each batch begins where the one before it ended; where a generation begins, an operator chose."""
     mark: Cursor | None = None
     reached: Cursor = START_CURSOR
     generation = 0
@@ -235,17 +198,15 @@ def _check_windows(
                 batch, f"batch {batch} begins at {plan.draft.basis.mark}, the batch before it ended at {mark}"
             )
         windows = plan.draft.windows
-        chunk = link.snapshot is not None and link.kind is BatchKind.SNAPSHOT
-        if chunk and windows and windows[0].low != reached:
-            yield _gap_finding(
-                batch, f"chunk {batch} begins at {windows[0].low}, the chunk before it ended at {reached}"
-            )
-        if chunk and link.snapshot is not None:
+        if link.snapshot is not None and link.kind is BatchKind.SNAPSHOT:
+            if windows and windows[0].low != reached:
+                yield _gap_finding(
+                    batch, f"chunk {batch} begins at {windows[0].low}, the chunk before it ended at {reached}"
+                )
             reached = START_CURSOR if link.snapshot.done else link.snapshot.reached_key
         mark = link.high
 
 
 def _gap_finding(batch: BatchId, message: str) -> Inconsistency:
-    return Inconsistency(
-        about="windows", message=message, remedy=f"look what was done by hand: syncd watermark history ({batch})"
-    )
+    remedy = f"see which marks were set by hand: syncd watermark history ({batch})"
+    return Inconsistency(about="windows", message=message, remedy=remedy)

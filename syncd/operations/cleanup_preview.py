@@ -1,16 +1,14 @@
-"""What of one stream could be removed now: whatever says that a file is needed still is asked; nothing is written."""
+"""Search for files of one stream that could be removed now; nothing is written."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import Protocol
 
+from syncd.concurrency.parallel_map import map_in_parallel
 from syncd.lake.keys import data_prefix, parse_data_batch, stream_copy_prefix, stream_quarantine_prefix
 from syncd.lake.removal_records import ListedObject
 from syncd.load.quarantine_listing import Quarantine
-from syncd.operations.change_impact import PARALLEL_REQUESTS
 from syncd.operations.cleanup_rules import (
     CleaningBasis,
     FileDecision,
@@ -32,29 +30,17 @@ from watermarks.history import Journal, StateMissing
 from watermarks.names import BadName, StreamName, document_key
 
 
-class CleanableLake(PartStore, Protocol):
-    """The lake, as far as it is looked through."""
-
-    def list_objects_with_size(self, prefix: str) -> Sequence[ListedObject]:
-        """Every object below a prefix, with its size and the instant of its last change.
-
-        Raises:
-            LakeDown, LakeUnfit: that cannot be told.
-        """
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleaningProposal:
-    """What of one stream may go, and what it was decided on."""
+    """Files of one stream that may go, and the states that this was decided on."""
 
     stream: StreamName
     states: tuple[Watermark, ...] = ()
-    """The document of the default target, then those of the others."""
+    """The default target's state, then those of the other targets."""
     removable: tuple[RemovableFile, ...] = ()
     kept_files: tuple[KeptFile, ...] = ()
     batches_to_close: tuple[BatchId, ...] = ()
-    """Numbers of closed generations that get a link first, so that nothing can ever name their parts."""
+    """Batches of closed generations that get a link first, so that no later link can name their parts."""
 
     @property
     def bytes(self) -> int:
@@ -66,35 +52,33 @@ class CleaningProposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleaningSearch:
-    """Looks through what lies in the lake of one stream."""
+    """Searches the files of one stream."""
 
     stream: StreamName
     journal: Journal[Watermark]
-    lake: CleanableLake
+    lake: PartStore
     ledger: LedgerReader | None = None
-    """The ledger of the default target: what it does not hold has not landed, whatever the mark says."""
+    """Ledger of the default target: a batch that it does not hold is not loaded, whatever the mark says."""
 
     def propose(self, wanted: frozenset[RemovalReason], *, now: datetime, before: datetime) -> CleaningProposal:
-        """What may go of these kinds, of what was written before an instant.
+        """Return what may go for these reasons, of files written before an instant.
 
         Raises:
-            StateUnreadable: a document cannot be believed, so that nothing may go.
-            WarehouseDown, WarehouseUnfit: the ledger cannot be asked.
+            StateUnreadable: a document is damaged, so nothing may go.
+            WarehouseDown, WarehouseUnfit: the ledger is not readable.
         """
         states = read_states(self.journal, self.stream)
         if not states:
             return CleaningProposal(stream=self.stream)
-        ground = self._build_basis(states, before)
-        parts = self.lake.list_objects_with_size(data_prefix(self.stream))
-        self._read_links(ground, parts)
-        found = list(decide_data_files(ground, parts))
+        basis = self._build_basis(states, before)
+        parts = self.lake.list_objects(data_prefix(self.stream))
+        self._read_links(basis, parts)
+        found = list(decide_data_files(basis, parts))
         if RemovalReason.ORPHAN in wanted:
-            found += decide_copy_lists(
-                self.lake.list_objects_with_size(stream_copy_prefix(self.stream)), now=now, before=before
-            )
+            found += decide_copy_lists(self.lake.list_objects(stream_copy_prefix(self.stream)), now=now, before=before)
         if wanted & {RemovalReason.ORPHAN, RemovalReason.REPLAYED}:
-            found += self._decide_quarantine(ground)
-        return self._build_proposal(states, ground, found, wanted)
+            found += self._decide_quarantine(basis)
+        return self._build_proposal(states, basis, found, wanted)
 
     def _build_proposal(
         self,
@@ -132,47 +116,44 @@ class CleaningSearch:
         )
 
     def _read_links(self, basis: CleaningBasis, parts: Sequence[ListedObject]) -> None:
-        """Ask for the links of everything that lies there, several at once: the ground remembers them."""
+        """Read the links of all batches that have files, in parallel: the basis caches them."""
         batches = {parse_data_batch(self.stream, file.key) for file in parts if file.at < basis.written_before}
-        with ThreadPoolExecutor(PARALLEL_REQUESTS) as pool:
-            list(
-                pool.map(
-                    basis.read_link, sorted(batch for batch in batches if batch and basis.extracted.has_batch(batch))
-                )
-            )
+        map_in_parallel(
+            basis.read_link, sorted(batch for batch in batches if batch and basis.extracted.has_batch(batch))
+        )
 
     def _build_load_check(self, states: tuple[Watermark, ...]) -> Callable[[BatchId], str | None]:
         proven = None
         if self.ledger is not None:
             proven = compare_with_ledger(self.stream, states[0], self.ledger.read_entries()).evidence
 
-        def waits(batch: BatchId) -> str | None:
+        def not_loaded_reason(batch: BatchId) -> str | None:
             for state in states:
                 target = f" into {state.stream.target}" if state.stream.target else ""
                 if batch > state.load_progress.last_batch:
                     return f"it waits to be loaded{target}"
                 if not state.load_progress.expects_in_ledger(batch):
-                    return f"it was left out by hand{target}, and has never landed"
+                    return f"an operator skipped it{target}, and it was never loaded"
             if proven is not None and batch not in proven:
                 return "the warehouse's ledger does not hold its batch"
             return None
 
-        return waits
+        return not_loaded_reason
 
     def _decide_quarantine(self, basis: CleaningBasis) -> list[FileDecision]:
-        lying = {file.key: file for file in self.lake.list_objects_with_size(stream_quarantine_prefix(self.stream))}
-        if not lying:
+        listed = {file.key: file for file in self.lake.list_objects(stream_quarantine_prefix(self.stream))}
+        if not listed:
             return []
         quarantine = Quarantine(stream=self.stream, journal=self.journal, parts=self.lake)
-        looked = quarantine.list_files(extracted=basis.extracted)
-        return list(decide_quarantine_files(basis, lying, looked.files))
+        named = quarantine.list_files(extracted=basis.extracted).files
+        return list(decide_quarantine_files(basis, listed, named))
 
 
 def read_states(journal: Journal[Watermark], stream: StreamName) -> tuple[Watermark, ...]:
-    """The stream's documents as their newest entries have them, its default target's first; none if it never ran.
+    """Return the states of all targets by their newest entries, the default target's first; none if it never ran.
 
     Raises:
-        StateUnreadable: one cannot be believed.
+        StateUnreadable: a document is damaged.
     """
     first = journal.read_newest(stream.stem)
     if first is None:
@@ -185,11 +166,11 @@ def _parse_stream_name(key: str) -> StreamName:
     try:
         return StreamName.from_stem(key.removeprefix("watermarks/").removesuffix(".json"))
     except BadName as error:
-        raise StateUnreadable(f"{key} is the watermark of no stream", hint="Did somebody put it there?") from error
+        raise StateUnreadable(f"{key} is no key of a watermark", hint="Was the object put there by hand?") from error
 
 
 def _read_required_state(journal: Journal[Watermark], stream: StreamName) -> Watermark:
     state = journal.read_newest(stream.stem)
     if state is None:
-        raise StateMissing(f"the watermark of {stream} was there, and is gone")
+        raise StateMissing(f"the watermark of {stream} was removed while it was read")
     return state

@@ -1,4 +1,4 @@
-"""Which files of a stream may go: those that every target has, and those that nothing names and nothing ever will."""
+"""Rules for the removal of files: those that every target has loaded, and those that no batch names or ever will."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,18 +15,18 @@ from watermarks.names import StreamName
 from watermarks.progress import ExtractProgress
 
 COPY_LIST_MIN_AGE: Final = timedelta(days=1)
-"""A list for COPY may be in use for as long as its transaction lives, and no longer."""
+"""Age at which no transaction uses a list for COPY any more."""
 
 
 class RemovalReason(StrEnum):
-    """Why a file may go."""
+    """Reason for which a file may go."""
 
     LOADED = "loaded"
-    """Its batch has landed in every target."""
+    """Its batch is loaded into every target."""
     ORPHAN = "orphan"
-    """Nothing names it, and nothing ever will."""
+    """No batch names it, or ever will."""
     REPLAYED = "replayed"
-    """Its rows were brought back from quarantine, and have landed."""
+    """Its rows were replayed from quarantine, and are loaded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,25 +53,25 @@ FileDecision = RemovableFile | KeptFile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleaningBasis:
-    """What a judgement stands on."""
+    """State of a stream that the rules decide by."""
 
     stream: StreamName
     extracted: ExtractProgress
     not_loaded_reason: Callable[[BatchId], str | None]
-    """Why a batch of the chain is not proven to have landed everywhere, in words; None where it is."""
+    """Returns why a batch is not proven to be loaded into every target; None if it is."""
     read_link: Callable[[BatchId], BatchLink | None]
     read_plan: Callable[[BatchId], Plan | None]
     written_before: datetime
-    """Only what was written before it may go."""
+    """Only files written before this instant may go."""
 
     def is_closed(self, batch: BatchId) -> bool:
-        """Whether it is the number that a closed generation would have come to next: no link of it will ever count."""
+        """Return whether it is the next number of a closed generation: no link of it will ever count."""
         closed = self.extracted.closed_generations
         return batch.generation in closed and batch.seq == closed[batch.generation] + 1
 
 
 def decide_data_files(basis: CleaningBasis, files: Iterable[ListedObject]) -> Iterator[FileDecision]:
-    """Every file among the parts of a stream, in the order of their batches."""
+    """Decide on every data file of a stream, in the order of the batches."""
 
     def number(file: ListedObject) -> tuple[int, int]:
         batch = parse_data_batch(basis.stream, file.key)
@@ -83,58 +83,60 @@ def decide_data_files(basis: CleaningBasis, files: Iterable[ListedObject]) -> It
             if generation and file.at < basis.written_before:
                 old.append(file)
             else:
-                yield _make_kept(file, "it is too young" if generation else "its key is none of a batch")
+                yield _make_kept(file, "it is too young" if generation else "its key names no batch")
         if old:
             yield from _decide_batch_files(basis, BatchId(generation, seq), old)
 
 
-def _decide_batch_files(ground: CleaningBasis, batch: BatchId, files: list[ListedObject]) -> Iterator[FileDecision]:
-    if ground.extracted.has_batch(batch):
-        yield from _decide_linked_files(ground, batch, files)
-    elif ground.is_closed(batch):
-        yield from _decide_closed_batch_files(ground, batch, files)
-    elif batch == ground.extracted.next_batch:
-        yield from (_make_kept(file, "it is of the next batch, on which somebody may be at work") for file in files)
+def _decide_batch_files(basis: CleaningBasis, batch: BatchId, files: list[ListedObject]) -> Iterator[FileDecision]:
+    if basis.extracted.has_batch(batch):
+        yield from _decide_linked_files(basis, batch, files)
+    elif basis.is_closed(batch):
+        yield from _decide_closed_batch_files(basis, batch, files)
+    elif batch == basis.extracted.next_batch:
+        yield from (
+            _make_kept(file, "it belongs to the next batch, which a writer may be working on") for file in files
+        )
     else:
-        yield from (_make_kept(file, f"nobody knows of a batch {batch}") for file in files)
+        yield from (_make_kept(file, f"there is no batch {batch}") for file in files)
 
 
-def _decide_linked_files(ground: CleaningBasis, batch: BatchId, files: list[ListedObject]) -> Iterator[FileDecision]:
-    link = ground.read_link(batch)
+def _decide_linked_files(basis: CleaningBasis, batch: BatchId, files: list[ListedObject]) -> Iterator[FileDecision]:
+    link = basis.read_link(batch)
     if link is None:
         yield from (_make_kept(file, f"the manifest of batch {batch} is gone") for file in files)
         return
-    waits = ground.not_loaded_reason(batch)
+    reason = basis.not_loaded_reason(batch)
     for file in files:
         if file.key in link.files or is_amended(file.key):
-            yield _make_removable(file, RemovalReason.LOADED, batch) if waits is None else _make_kept(file, waits)
+            yield _make_removable(file, RemovalReason.LOADED, batch) if reason is None else _make_kept(file, reason)
         else:
-            yield _decide_unnamed_file(ground, batch, file)
+            yield _decide_unnamed_file(basis, batch, file)
 
 
 def _decide_closed_batch_files(
-    ground: CleaningBasis, batch: BatchId, files: list[ListedObject]
+    basis: CleaningBasis, batch: BatchId, files: list[ListedObject]
 ) -> Iterator[FileDecision]:
-    """Parts of a number that was being worked on when a person closed its generation."""
-    link = ground.read_link(batch)
-    if link is None and ground.read_plan(batch) is None:
+    """Decide on parts of a batch that was being written when an operator closed its generation."""
+    link = basis.read_link(batch)
+    if link is None and basis.read_plan(batch) is None:
         yield from (_make_kept(file, f"batch {batch} was never planned") for file in files)
         return
     for file in files:
         if link is not None and file.key in link.files:
             yield _make_kept(file, f"batch {batch} names it, though its generation was closed before")
         else:
-            yield _decide_unnamed_file(ground, batch, file)
+            yield _decide_unnamed_file(basis, batch, file)
 
 
-def _decide_unnamed_file(ground: CleaningBasis, batch: BatchId, file: ListedObject) -> FileDecision:
-    if parse_part_batch(ground.stream, file.key) == batch:
+def _decide_unnamed_file(basis: CleaningBasis, batch: BatchId, file: ListedObject) -> FileDecision:
+    if parse_part_batch(basis.stream, file.key) == batch:
         return _make_removable(file, RemovalReason.ORPHAN, batch)
-    return _make_kept(file, "it is called as no part is")
+    return _make_kept(file, "its name is not that of a part")
 
 
 def decide_copy_lists(files: Iterable[ListedObject], *, now: datetime, before: datetime) -> Iterator[FileDecision]:
-    """Lists for COPY that a loader left which was killed."""
+    """Decide on lists for COPY that a killed loader left."""
     for file in files:
         if file.at < min(before, now - COPY_LIST_MIN_AGE):
             yield RemovableFile(key=file.key, bytes=file.bytes, reason=RemovalReason.ORPHAN)
@@ -143,21 +145,21 @@ def decide_copy_lists(files: Iterable[ListedObject], *, now: datetime, before: d
 
 
 def decide_quarantine_files(
-    basis: CleaningBasis, listed: Mapping[str, ListedObject], asides: Iterable[QuarantinedFile]
+    basis: CleaningBasis, listed: Mapping[str, ListedObject], files: Iterable[QuarantinedFile]
 ) -> Iterator[FileDecision]:
-    """Files of refused rows: those whose rows have landed since may go; of what nothing names, the extraction's."""
+    """Decide on files of refused rows: replayed rows that are loaded may go, and unnamed files of the extraction."""
     named: set[str] = set()
-    for aside in asides:
-        named.add(aside.part.key)
-        file = listed.get(aside.part.key)
+    for quarantined in files:
+        named.add(quarantined.part.key)
+        file = listed.get(quarantined.part.key)
         if file is not None:
-            yield _decide_quarantined_file(basis, aside, file)
+            yield _decide_quarantined_file(basis, quarantined, file)
     for key, file in listed.items():
         batch = parse_part_batch(basis.stream, key)
         if key in named:
             continue
         if batch is None or not basis.extracted.has_batch(batch):
-            yield _make_kept(file, "no batch of the chain has it, and none says that it never will")
+            yield _make_kept(file, "no batch of the chain names it, and a later one may")
         else:
             yield (
                 _make_removable(file, RemovalReason.ORPHAN, batch)
@@ -166,14 +168,14 @@ def decide_quarantine_files(
             )
 
 
-def _decide_quarantined_file(ground: CleaningBasis, aside: QuarantinedFile, file: ListedObject) -> FileDecision:
-    if aside.replayed_by is None:
+def _decide_quarantined_file(basis: CleaningBasis, quarantined: QuarantinedFile, file: ListedObject) -> FileDecision:
+    if quarantined.replayed_by is None:
         return _make_kept(file, "its rows wait in quarantine")
-    if (waits := ground.not_loaded_reason(aside.replayed_by)) is not None:
-        return _make_kept(file, waits)
+    if (reason := basis.not_loaded_reason(quarantined.replayed_by)) is not None:
+        return _make_kept(file, reason)
     return (
-        _make_removable(file, RemovalReason.REPLAYED, aside.batch)
-        if file.at < ground.written_before
+        _make_removable(file, RemovalReason.REPLAYED, quarantined.batch)
+        if file.at < basis.written_before
         else _make_kept(file, "it is too young")
     )
 

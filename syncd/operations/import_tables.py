@@ -185,7 +185,7 @@ class ImportInspector:
         return (mark, MarkBasis.TARGET) if mark <= upper_limit.cursor else (upper_limit.cursor, upper_limit.basis)
 
     def _find_start(self, subject: ComparisonSubject, mark: Cursor) -> Cursor | None:
-        """Return the configured start of the stream, if it lies below the mark: syncd promises nothing of older rows."""
+        """Return the configured start, if it lies below the mark: nothing is promised of older rows."""
         settings, order = subject.settings, subject.order
         if settings.first_run is not FirstRun.FROM or settings.start is None:
             return None
@@ -219,7 +219,7 @@ class ImportInspector:
         return result
 
     def _earliest_difference(self, subject: ComparisonSubject, result: ComparisonResult) -> datetime | None:
-        """Return the earliest stamp of a row that differs, if a mark below it would leave all of them to the next run."""
+        """Return the earliest stamp of a row that differs, if a mark below it leaves all of them to the next run."""
         clock = subject.order.clock
         if clock is None or not can_lower_mark(result):
             return None

@@ -59,7 +59,8 @@ def _read_file(path: Path, stream: StreamName) -> LegacyDocument:
 
 def _find_below(lake: "S3Lake", prefix: str, stream: StreamName) -> LegacyDocument:
     """The one document below a prefix that is this table's."""
-    keys = [key for key, _ in lake.list_objects(prefix) if _may_belong_to(key.removeprefix(prefix), stream)]
+    listed = [found.key for found in lake.list_objects(prefix)]
+    keys = [key for key in listed if _may_belong_to(key.removeprefix(prefix), stream)]
     found = [(key, _parse_document(lake.read(key), at=lake.address_of(key), stream=stream)) for key in keys]
     fit = [one for key, one in found if _belongs_to(one.legacy, key, stream)]
     if len(fit) == 1:
@@ -70,8 +71,10 @@ def _find_below(lake: "S3Lake", prefix: str, stream: StreamName) -> LegacyDocume
             f"{lake.address_of(prefix)} holds no document of {table}",
             hint="Name the object itself. Without any the target's own last row decides: leave out --from",
         )
-    listed = ", ".join(one.location for one in fit)
-    raise Misuse(f"{lake.address_of(prefix)} holds {len(fit)} documents of {table}: {listed}", hint="Name one of them.")
+    locations = ", ".join(document.location for document in fit)
+    raise Misuse(
+        f"{lake.address_of(prefix)} holds {len(fit)} documents of {table}: {locations}", hint="Name one of them."
+    )
 
 
 def _may_belong_to(key: str, stream: StreamName) -> bool:

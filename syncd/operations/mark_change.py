@@ -1,13 +1,12 @@
-"""A change of marks before it is made: what it would bring, and whether it can be made at all."""
+"""Changes of marks by an operator: previewed with their impact, then made once, and only as previewed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from syncd.operations.adopted_tables import require_rows_in_lake
+from syncd.lake.removal_records import ObjectReader
 from syncd.operations.change_impact import ChangeImpact, measure_impact
-from syncd.operations.reloadable_files import ReloadableFiles, ReloadFilesMissing
-from syncd.ports.evidence import FileListing
+from syncd.operations.reloadable_files import ReloadableFiles, ReloadFilesMissing, require_rows_in_lake
 from watermarks.document import Watermark
 from watermarks.errors import HintedError, Misuse, OutcomeUnknown
 from watermarks.history import CommitAttempt, Journal
@@ -16,19 +15,19 @@ from watermarks.operator import Operator
 from watermarks.stores.overlay import OverlayStore
 
 MarkChange = Callable[[Operator], Watermark]
-"""What a person does."""
+"""The change itself, as a call of the operator."""
 
 CHANGE_ATTEMPTS: Final = 5
-"""How often a change is asked for that was not answered; it is made once."""
+"""Attempts to get an answer; the change is made once."""
 
 
 class ChangedMeanwhile(Misuse):
-    """Another person was first."""
+    """Another operator changed the marks first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangePreview:
-    """A change as it would be."""
+    """A change of marks that is not made yet."""
 
     stream: StreamName
     before: Watermark
@@ -38,45 +37,45 @@ class ChangePreview:
 
     @property
     def changes_read_position(self) -> bool:
-        """Whether rows are read from another position on."""
+        """Return whether rows are read from another position on."""
         return self.after.required_extract_progress.generation != self.before.required_extract_progress.generation
 
 
 def preview_change(
-    journal: Journal[Watermark], file_listing: FileListing, stream: StreamName, operator: Operator, change: MarkChange
+    journal: Journal[Watermark], lake: ObjectReader, stream: StreamName, operator: Operator, change: MarkChange
 ) -> ChangePreview:
-    """What the change would bring; nothing is written.
+    """Return the change and its impact; nothing is written.
 
     Raises:
-        Misuse: it means nothing.
-        FilesGone: batches would have to land again whose files are gone.
-        NotInFiles: rows would have to land again that were never in a file.
+        Misuse: the change means nothing for this stream.
+        ReloadFilesMissing: batches would have to load again whose files are gone.
+        RowsNotInLake: rows would have to load again that were never in a file.
     """
-    landable = ReloadableFiles.from_now(journal, file_listing, stream)
-    before, after = _simulate(landable, stream, replace(operator, journal=journal), change)
+    reloadable = ReloadableFiles.from_now(journal, lake, stream)
+    before, after = _simulate(reloadable, stream, replace(operator, journal=journal), change)
     return ChangePreview(
         stream=stream,
         before=before,
         after=after,
-        impact=measure_impact(landable.chain, before, after),
-        reloadable_files=landable,
+        impact=measure_impact(reloadable.chain, before, after),
+        reloadable_files=reloadable,
     )
 
 
 def apply_change(previewed: ChangePreview, operator: Operator, change: MarkChange) -> Watermark:
-    """Make the change that was seen; asked again until there is an answer, and made once.
+    """Make the previewed change; retried until there is an answer, and made once.
 
-    Files may have gone while somebody thought: they are looked at once more before it is made, and after.
+    Files may have been removed since the preview: they are checked again before the change, and after it.
 
     Raises:
-        ChangedMeanwhile: what it would do now is not what was seen.
-        FilesGone: files that it needs have gone since; it was not made, or was taken back.
-        NotInFiles: rows would have to land again that were never in a file.
+        ChangedMeanwhile: the change would do something else than the preview says.
+        ReloadFilesMissing: files that it needs are gone; it was not made, or was undone.
+        RowsNotInLake: rows would have to load again that were never in a file.
     """
     state = operator.journal.read_newest(previewed.stream.stem)
     if (state.last_manual_revision if state else 0) != previewed.before.last_manual_revision:
         raise ChangedMeanwhile(
-            f"somebody else has changed {previewed.stream} since this was shown: nothing was done",
+            f"another operator has changed {previewed.stream} since this was shown: nothing was done",
             hint="See what: syncd watermark history. Then ask again.",
         )
     before, _ = _simulate(previewed.reloadable_files, previewed.stream, operator, change)
@@ -91,7 +90,7 @@ def apply_change(previewed: ChangePreview, operator: Operator, change: MarkChang
 def _simulate(
     reloadable_files: ReloadableFiles, stream: StreamName, operator: Operator, change: MarkChange
 ) -> tuple[Watermark, Watermark]:
-    """The state as it is and as a change would leave it, which is done where nothing is written."""
+    """Return the state as it is and as the change would leave it, by making the change in an overlay store."""
     journal = operator.journal
     before = journal.read_newest(stream.stem) or Watermark.new(stream, created_at=journal.clock.now())
     after = change(replace(operator, journal=Journal(OverlayStore(journal.store), Watermark, clock=journal.clock)))
@@ -101,7 +100,6 @@ def _simulate(
 
 
 def _apply_with_retries(operator: Operator, change: MarkChange) -> Watermark:
-    """Change marks; asked again until there is an answer, and made once."""
     for _ in range(CHANGE_ATTEMPTS):
         try:
             return change(operator)
@@ -114,25 +112,25 @@ def _apply_with_retries(operator: Operator, change: MarkChange) -> Watermark:
 
 
 def _undo_after_missing_files(operator: Operator, made: Watermark, missing: ReloadFilesMissing) -> ReloadFilesMissing:
-    """The error of a change whose files went while it was made, which is taken back before it is told."""
-    back = replace(operator, reason=f"taken back: {missing.message}")
+    """Undo a change whose files went while it was made, and return its error."""
+    undoing = replace(operator, reason=f"undone: {missing.message}")
     try:
-        _apply_with_retries(back, lambda who: who.undo(made.stream, revision=made.last_manual_revision))
+        _apply_with_retries(undoing, lambda who: who.undo(made.stream, revision=made.last_manual_revision))
     except HintedError as error:
         return ReloadFilesMissing(
-            f"{missing.message}; the change was made as revision {made.last_manual_revision}, and could not be taken back:"
+            f"{missing.message}; the change was made as revision {made.last_manual_revision}, and could not be undone:"
             f" {error.message}",
-            hint=f"See what stands: syncd watermark history -t {made.stream.table_name}. {missing.hint}",
+            hint=f"See the marks: syncd watermark history -t {made.stream.table_name}. {missing.hint}",
             **missing.facts,
         )
     return missing
 
 
 def require_known_stream(state: Watermark | None, stream: StreamName) -> Watermark:
-    """The state of a stream that there is.
+    """Return the state.
 
     Raises:
-        Misuse: it has never run.
+        Misuse: there is none, so the stream has never run.
     """
     if state is None:
         raise Misuse(f"{stream} has never run", hint="Is the name right? See: syncd watermark list")

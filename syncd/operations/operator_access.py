@@ -1,4 +1,4 @@
-"""Ports of the operator commands: both sides of one stream, and passes that only preview; `syncd.app` implements them."""
+"""Ports of the operator commands, implemented by `syncd.app`: access to both sides, and previews of passes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

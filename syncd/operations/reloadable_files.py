@@ -1,68 +1,65 @@
-"""Whether what a change would have land again can: its files stand, and nobody is about to remove them."""
+"""Checks before batches are loaded again: their rows have to be in files, and nobody may be about to remove these."""
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from syncd.lake.keys import data_prefix
-from syncd.lake.removal_records import find_removal_records, iter_removal_records, list_record_keys
+from syncd.lake.removal_records import ObjectReader, find_removal_records, iter_removal_records, list_record_keys
 from syncd.operations.change_impact import read_links
-from syncd.ports.evidence import FileListing
 from watermarks.batch import BatchId
+from watermarks.cursor import START_CURSOR, Cursor
 from watermarks.document import Watermark
 from watermarks.errors import DataInDoubt
 from watermarks.extraction import BatchChain
-from watermarks.history import Journal
+from watermarks.history import Journal, StateMissing
 from watermarks.names import StreamName
+from watermarks.progress import BEFORE_FIRST_BATCH
 
 
 class ReloadFilesMissing(DataInDoubt):
-    """What was to land again cannot: its files are not there any more."""
+    """Batches would have to load again whose files do not exist any more."""
+
+
+class RowsNotInLake(DataInDoubt):
+    """Rows would have to load again that were never in a file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReloadableFiles:
-    """Looks at the files that a change needs: when it is shown, before it is made, and after.
+    """Check of the files that a change needs: when it is previewed, before it is made, and after.
 
-    A cleaner writes its record before it looks at the marks, and a person moves the marks before the
-    records are looked at: so one of the two always sees the other.
+    A cleaner writes its record before it reads the marks, and an operator moves the marks before the records are
+    read: so one of the two always sees the other.
     """
 
     chain: BatchChain
-    file_listing: FileListing
+    lake: ObjectReader
     known_records: frozenset[str]
-    """Records of removals that stood when the change was shown; what a later one names is about to go."""
+    """Removal records that existed at the preview; files that a later one names are about to be removed."""
     _files_by_batch: dict[BatchId, Sequence[str]] = field(default_factory=dict[BatchId, Sequence[str]])
 
     @classmethod
-    def from_now(cls, journal: Journal[Watermark], file_listing: FileListing, stream: StreamName) -> "ReloadableFiles":
-        return cls(
-            chain=BatchChain(journal, stream),
-            file_listing=file_listing,
-            known_records=list_record_keys(file_listing, stream),
-        )
+    def from_now(cls, journal: Journal[Watermark], lake: ObjectReader, stream: StreamName) -> "ReloadableFiles":
+        return cls(chain=BatchChain(journal, stream), lake=lake, known_records=list_record_keys(lake, stream))
 
     def require(self, before: Watermark, after: Watermark) -> None:
-        """Make sure of the files of all batches that wait after a change, and did not wait before it.
+        """Check the files of all batches that wait after a change, and did not wait before it.
 
         Raises:
-            FilesGone: some are not there, or about to go.
+            ReloadFilesMissing: some do not exist, or are about to be removed.
         """
         waited = set(before.required_extract_progress.batch_ids(after=before.load_progress.last_batch))
-        wanted = [
-            batch
-            for batch in after.required_extract_progress.batch_ids(after=after.load_progress.last_batch)
-            if batch not in waited
-        ]
+        due = after.required_extract_progress.batch_ids(after=after.load_progress.last_batch)
+        wanted = [batch for batch in due if batch not in waited]
         if not wanted:
             return
-        files = self._files_of(wanted)
-        going = {
-            key
-            for record in iter_removal_records(self.file_listing, self.chain.stream, exclude=self.known_records)
-            for key in record.files
-        }
-        there = self.file_listing.list_files(data_prefix(self.chain.stream)).keys() - going
-        missing = {batch: lost for batch in wanted if (lost := [key for key in files[batch] if key not in there])}
+        files, stream = self._files_of(wanted), self.chain.stream
+        new_records = iter_removal_records(self.lake, stream, exclude=self.known_records)
+        going = {key for record in new_records for key in record.files}
+        existing = {found.key for found in self.lake.list_objects(data_prefix(stream))} - going
+        missing = {batch: lost for batch in wanted if (lost := [key for key in files[batch] if key not in existing])}
         if missing:
             raise self._missing_files_error(missing)
 
@@ -73,13 +70,60 @@ class ReloadableFiles:
 
     def _missing_files_error(self, missing: Mapping[BatchId, Sequence[str]]) -> ReloadFilesMissing:
         stream, last = self.chain.stream, max(missing)
-        removed = find_removal_records(self.file_listing, stream, set(missing[last]))
+        removed = find_removal_records(self.lake, stream, set(missing[last]))
         why = next((f": {record.description}" for record in removed.values()), "")
-        table = stream.table_name
         return ReloadFilesMissing(
-            f"{len(missing)} of the batches that are to land again have no files any more,"
-            f" the last of them {last}{why}",
-            hint=f"Read the table again: syncd watermark reset -t {table} --mysql-only. Or land what comes behind:"
-            f" syncd watermark set -t {table} --redshift-only --after {last}",
+            f"{len(missing)} of the batches to load again have no files any more, the last of them {last}{why}",
+            hint=f"Read the table again: syncd watermark reset -t {stream.table_name} --mysql-only. Or load the batches"
+            f" after it: syncd watermark set -t {stream.table_name} --redshift-only --after {last}",
             batches=[str(batch) for batch in sorted(missing)],
         )
+
+
+def require_rows_in_lake(journal: Journal[Watermark], before: Watermark, after: Watermark) -> None:
+    """Check that a target which is loaded from the beginning finds all of its rows in files, or in what will be read.
+
+    Raises:
+        RowsNotInLake: the table was imported with rows that no file holds, and nothing reads them again.
+    """
+    starts_over = (
+        after.load_progress.base == BEFORE_FIRST_BATCH
+        and after.load_progress.cursor == START_CURSOR
+        and before.load_progress.cursor != START_CURSOR
+    )
+    rereads = after.required_extract_progress.generation != before.required_extract_progress.generation
+    if not starts_over or rereads or find_files_start(journal, before) == START_CURSOR:
+        return
+    raise RowsNotInLake(
+        f"{before.stream} was imported with rows that another tool had loaded: no file holds them, so they cannot load"
+        " again",
+        hint=f"Read the table again, and load all of it: syncd watermark reset -t {before.stream.table_name}",
+    )
+
+
+def find_files_start(journal: Journal[Watermark], state: Watermark) -> Cursor:
+    """Return the position above which files hold all rows of a stream: the import, unless all was read since.
+
+    Only a stream without a batch is imported, so the entry before the first batch tells. A binary search finds it,
+    however long the history is.
+    """
+
+    @lru_cache
+    def state_at(revision: int) -> Watermark:
+        entry = journal.read_entry(state.stem, revision)
+        if entry is None:
+            hint = "Restore history/ from the bucket's versions."
+            raise StateMissing(f"entry {revision} of {state.stem} is gone", hint=hint)
+        return Watermark.from_bytes(entry.document_bytes(), location="history", stem=state.stem)
+
+    def has_batches(revision: int) -> int:
+        progress = state_at(revision).required_extract_progress
+        return int(next(progress.batch_ids(after=BEFORE_FIRST_BATCH), None) is not None)
+
+    last_without_batch = bisect_left(range(1, state.revision + 1), 1, key=has_batches)
+    if last_without_batch == 0:
+        return START_CURSOR
+    imported, now = state_at(last_without_batch), state.required_extract_progress
+    # An operator had the whole table read again: rows that no file holds yet will be in one.
+    was_reread = now.generation > imported.required_extract_progress.generation and now.generation_start == START_CURSOR
+    return START_CURSOR if was_reread else imported.load_progress.cursor

@@ -76,7 +76,7 @@ class RepairProducer:
     settings: StreamSettings
     repair: RepairPlan
     write: Callable[..., Sequence[Part]]
-    """Writes the keys of a grave to files of a batch; see `syncd.s3.tombstone_files`."""
+    """Writes the keys of a grave to files of a batch; see `syncd.s3.part_files`."""
     wait_reason: str = ""
     complete_before: datetime | None = None
     """A repair tells nothing of it."""

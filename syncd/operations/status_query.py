@@ -112,7 +112,7 @@ class StatusReader:
 
     def _find_streams_with_quarantine(self) -> frozenset[str]:
         """The streams below whose prefix in quarantine anything lies: most lakes have none, and one request says so."""
-        return frozenset(quarantine_stream_stem(key) for key, _ in self.parts.list_objects(QUARANTINE_PREFIX))
+        return frozenset(quarantine_stream_stem(found.key) for found in self.parts.list_objects(QUARANTINE_PREFIX))
 
     def _count_quarantined(self, stream: StreamName) -> QuarantineCount | StateUnreadable:
         try:

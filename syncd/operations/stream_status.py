@@ -1,19 +1,25 @@
 """How a stream stands: what its document, its settings and the notes of its server say together, and nothing else."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
 from enum import StrEnum
-from typing import Final, Self
+from itertools import islice
+from typing import Any, Final, Self
 
 from syncd.horizon import HorizonNotes
 from syncd.settings import StreamSettings
 from syncd.tables.order_clock import STEPS_PER_SECOND, OrderClock
 from syncd.tables.sort_order import CURSOR_BY_KEY, CURSOR_NONE
+from syncd.tables.table_identity import find_replacing_batch
+from watermarks.batch import BatchId, Plan
 from watermarks.cursor import START_CURSOR, Cursor, ValueKind
 from watermarks.document import Stage, Watermark
-from watermarks.progress import RunStrategy
+from watermarks.errors import HintedError
+from watermarks.progress import ExtractProgress, RunStrategy
 
+MAX_PLANS_READ: Final = 16
+"""Plans that are searched for a horizon: plans of reads by key, and of deletes, have none."""
 NEVER_READ: Final = "it has never read anything"
 IMPORTED_NOT_READ: Final = "it was taken over from what loaded it before, and has read nothing since"
 OVERDUE_AFTER_INTERVALS: Final = 2
@@ -248,3 +254,45 @@ def _describe_hold(notes: HorizonNotes | None, settings: StreamSettings) -> str 
     if since is None or notes.t0 - since <= settings.ahead_after:
         return None
     return f"at {notes.t0:%H:%M:%S} a transaction held the horizon, since {since:%Y-%m-%d %H:%M:%S} at the earliest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnprovenReason:
+    """Why the completeness of a stream is not proven."""
+
+    reason: str
+    table_replaced_in: BatchId | None = None
+    """The batch that found another table than those before it, if nothing else is in doubt."""
+
+
+def find_unproven_reason(
+    progress: ExtractProgress, read_plan: Callable[[BatchId], Plan | None]
+) -> UnprovenReason | None:
+    """Return why it is not certain that all rows up to the mark were read; None if it is, or the plans do not tell.
+
+    It costs one request, and one more for each plan without a horizon.
+    """
+    if progress.proven:
+        return None
+    if progress.seq == 0:
+        return UnprovenReason(reason="nothing has been read since the mark was set")
+    try:
+        body = _newest_plan_body(progress, read_plan)
+    except HintedError as error:  # the caller has its answer; this is only the reason for it
+        return UnprovenReason(reason=f"its plans cannot be read: {error.message}")
+    horizon: Mapping[str, Any] = body.get("horizon") or {}
+    doubt = "" if horizon.get("proven", True) else str(horizon.get("reason", "")).removeprefix("not proven: ")
+    replaced_in = find_replacing_batch(body)
+    replaced = f"the table is another one since {replaced_in}" if replaced_in else ""
+    reason = "; ".join(filter(None, (replaced, doubt)))
+    return UnprovenReason(reason=reason, table_replaced_in=None if doubt else replaced_in) if reason else None
+
+
+def _newest_plan_body(progress: ExtractProgress, read_plan: Callable[[BatchId], Plan | None]) -> Mapping[str, Any]:
+    """Return the body of the newest plan that has a horizon."""
+    newest = progress.batch_ids_newest_first(up_to=progress.last_batch, after=BatchId(progress.generation, 0))
+    for batch in islice(newest, MAX_PLANS_READ):
+        plan = read_plan(batch)
+        if plan is not None and plan.draft.body.get("horizon"):
+            return plan.draft.body
+    return {}

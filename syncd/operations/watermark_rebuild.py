@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from itertools import islice, pairwise
 
-from syncd.operations.adopted_tables import find_files_start
 from syncd.operations.change_impact import read_links
 from syncd.operations.consistency_check import LedgerComparison, compare_with_ledger
+from syncd.operations.reloadable_files import find_files_start
 from syncd.ports.evidence import LedgerReader, LedgerRecord
 from watermarks.batch import BatchLink
 from watermarks.codec import REBUILD_HINT

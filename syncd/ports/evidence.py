@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from syncd.lake.removal_records import RemovalRecordReader
 from watermarks.loading import LedgerKey
 
 
@@ -15,18 +14,6 @@ class LedgerRecord:
     rows: int
     table: str
     manifest: str
-
-
-class FileListing(RemovalRecordReader, Protocol):
-    """Where files lie, and the records of those that were removed on purpose."""
-
-    def list_files(self, prefix: str) -> Mapping[str, tuple[int, str]]:
-        """Size and tag of every object below a prefix.
-
-        Raises:
-            LakeDown, LakeUnfit: that cannot be told.
-        """
-        ...
 
 
 class LedgerReader(Protocol):

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from syncd.datatypes.source_table import ServerInfo, SourceTable
-from syncd.lake.removal_records import RemovalRecordReader
+from syncd.lake.removal_records import ListedObject, ObjectReader
 from syncd.lake.window_reads import Part, ReadRequest, ReadResult
 from watermarks.cursor import Cursor
 
@@ -186,7 +186,7 @@ class BatchReader(Protocol):
         ...
 
 
-class CopyLake(RemovalRecordReader, Protocol):
+class CopyLake(ObjectReader, Protocol):
     """The lake as a loader needs it: where COPY's lists of files are put, and whether the files are those it means."""
 
     def address_of(self, key: str) -> str:
@@ -213,8 +213,8 @@ class PartStore(Protocol):
         """Remove objects; one that is gone already is removed."""
         ...
 
-    def list_objects(self, prefix: str) -> Sequence[tuple[str, datetime]]:
-        """Every object below a prefix with the instant of its last change."""
+    def list_objects(self, prefix: str) -> Sequence[ListedObject]:
+        """List every object below a prefix."""
         ...
 
     def abort_uploads(self, prefix: str, *, mine: Callable[[str], bool]) -> int:

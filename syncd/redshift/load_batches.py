@@ -122,7 +122,7 @@ def select_loaded(read: ReadBatches, mode: Mode, *, applies_deletes: bool) -> Re
 
 
 def earlier_batches(cycle: LoadCycle) -> EarlierBatches:
-    return EarlierBatches(links=cycle.chain, get_progress=lambda: cycle.extract_progress)
+    return EarlierBatches(read_link=cycle.chain.read_link, get_progress=lambda: cycle.extract_progress)
 
 
 def added_columns(read: ReadBatches, cycle: LoadCycle) -> Mapping[str, AddedColumn]:

@@ -21,7 +21,7 @@ from syncd.redshift.session import WarehouseSession
 from syncd.redshift.split_file import AcceptedRowsFile, FileRefusals, RefusedFileRow, split_file
 from syncd.redshift.target_table import ExistingTable
 from syncd.s3.lake_client import S3Lake
-from syncd.s3.ranged_file import open_part
+from syncd.s3.parquet_reader import open_part
 from watermarks.batch import BatchLink
 from watermarks.errors import HintedError
 

@@ -13,10 +13,10 @@ from syncd.datatypes.columns import ColumnMapping
 from syncd.lake.batch_number import BATCH_COLUMN
 from syncd.lake.window_reads import Part
 from syncd.parquet.batch_conversion import REASON_COLUMN
-from syncd.parquet.part_writer import DigestingFile, PartWriter
+from syncd.parquet.part_writer import DigestingFile, PartWriter, WrittenPart
 from syncd.s3.lake_client import ObjectUpload, S3Lake
-from syncd.s3.ranged_file import open_part
-from watermarks.cursor import START_CURSOR
+from syncd.s3.parquet_reader import open_part
+from syncd.s3.part_files import make_part
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,18 +102,9 @@ class AcceptedRowsFile:
     def close(self) -> Part:
         assert self._writer is not None
         written = self._writer.close()
-        stood = self._object.finish()
+        stored = self._object.finish()
         self._is_complete = True
-        return Part(
-            key=self._object.key,
-            etag=stood.etag,
-            bytes=written.bytes,
-            rows=written.rows,
-            sha256=written.sha256,
-            low=written.low,
-            high=written.high,
-            widths=written.widths,
-        )
+        return make_part(self._object.key, written, stored)
 
 
 class RefusedRowsFile:
@@ -151,14 +142,7 @@ class RefusedRowsFile:
     def close(self) -> Part:
         assert self._file is not None
         self._file.close()
-        stood = self._object.finish()
+        stored = self._object.finish()
         self._is_complete = True
-        return Part(
-            key=self._object.key,
-            etag=stood.etag,
-            bytes=stood.bytes,
-            rows=self._rows,
-            sha256=self._output.digest.hexdigest(),
-            low=START_CURSOR,
-            high=START_CURSOR,
-        )
+        written = WrittenPart(bytes=stored.bytes, rows=self._rows, sha256=self._output.digest.hexdigest())
+        return make_part(self._object.key, written, stored)

@@ -1,4 +1,4 @@
-"""The lake on S3: objects that are written once, piece by piece, and what becomes of those that nobody names."""
+"""S3 client of the lake: objects that are written once, in pieces, and listed, read and deleted."""
 
 import base64
 import hashlib
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -32,24 +32,24 @@ from watermarks.stores.s3 import (
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
-    from mypy_boto3_s3.type_defs import ObjectTypeDef
+    from mypy_boto3_s3.type_defs import ErrorTypeDef, ObjectIdentifierTypeDef
 
 PIECE_BYTES: Final = 8 << 20
-"""How much is sent at once; S3 takes at most 10,000 pieces, and none but the last under 5 MiB."""
+"""Size of one upload request; S3 takes at most 10,000 pieces, and only the last may be under 5 MiB."""
 MAX_PIECES_IN_FLIGHT: Final = 2
-"""How many pieces may be on their way; one more is being filled."""
+"""Upload requests of one object at a time; one more piece is being filled."""
 MAX_CONNECTIONS: Final = 16
-"""How many requests may be on their way at once, unless more are asked for."""
+"""Connections of one client, unless the caller asks for more."""
 READ_ONLY_TIMEOUT_SECONDS: Final = 7.0
 READ_ONLY_ATTEMPTS: Final = 3
-"""Seconds that somebody who looks waits for an answer, and how often."""
+"""How often a read-only command sends a request."""
 MAX_KEYS_PER_DELETE: Final = 1000
-"""How many keys S3 removes with one request."""
+"""Limit of S3 for one request."""
 
 _ANSWERED_ERRORS: Final = (boto.ClientError, *CREDENTIAL_ERRORS, *REQUEST_BUILD_ERRORS)
-"""What is no silence of the lake: it answered, or was not even asked."""
+"""Errors that do not count as silence: the lake answered, or no request was sent."""
 _REQUEST_NUMBER_KEY: Final = "syncd.asked"
-"""What a request's context has the number of its question under."""
+"""Key of the monitor's request number in the context of a request."""
 _PERMANENT_CODES: Final = frozenset(
     {
         *("NoSuchBucket", "AccessDenied", "AllAccessDisabled", "AccountProblem", "InvalidAccessKeyId"),
@@ -59,18 +59,18 @@ _PERMANENT_CODES: Final = frozenset(
         *MISUSE_CODES,
     }
 )
-"""What does not pass by itself."""
+"""Codes that no retry mends."""
 
 
 class RequestSkipped(boto.EndpointConnectionError):
-    """A request that was not sent: of all errors its kind says for certain that nothing was done."""
+    """A request that was not sent. A connection error says for certain that nothing was done."""
 
-    fmt = "{endpoint_url} kept silent a moment ago, and was not asked again so soon"
+    fmt = "{endpoint_url} gave no answer a moment ago; the request was not sent"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenObject:
-    """An object that stands whole."""
+    """An object that is stored completely."""
 
     etag: str
     bytes: int
@@ -78,14 +78,14 @@ class WrittenObject:
 
 @dataclass(frozen=True, slots=True)
 class S3Lake:
-    """One bucket and prefix; keys are told without the prefix, as those of documents are."""
+    """One bucket and prefix; keys are without the prefix, like the keys of documents."""
 
     settings: LakeSettings
     client: "S3Client"
 
     @classmethod
     def from_settings(cls, settings: LakeSettings, *, connections: int = MAX_CONNECTIONS) -> "S3Lake":
-        """The lake with a client of its own; safe for several threads, each over one of so many connections.
+        """Return the lake with a client of its own, which threads may share. It retries through outages of two minutes.
 
         Raises:
             Misuse: no client can be built from the settings.
@@ -96,7 +96,7 @@ class S3Lake:
 
     @classmethod
     def for_read_only_commands(cls, settings: LakeSettings, *, connections: int = MAX_CONNECTIONS) -> "S3Lake":
-        """The same for people who look, and wait: what does not answer is soon said to be away.
+        """Return the lake with a client that fails fast.
 
         Raises:
             Misuse: no client can be built from the settings.
@@ -109,7 +109,7 @@ class S3Lake:
     def from_settings_with_timeout(
         cls, settings: LakeSettings, *, timeout_seconds: float, attempts: int, connections: int = MAX_CONNECTIONS
     ) -> "S3Lake":
-        """The same in a hurry: no request waits longer for a connection or an answer, nor is sent oftener.
+        """Return the lake with a client whose requests wait this long, and are sent this often.
 
         Raises:
             Misuse: no client can be built from the settings.
@@ -125,7 +125,7 @@ class S3Lake:
         return cls(settings, client)
 
     def register_meter(self, meter: CallObserver) -> "S3Lake":
-        """The same lake, of whose requests somebody keeps count, each attempt by itself."""
+        """Report each attempt of each request to the meter; return the same lake."""
 
         def count(event_name: str, response_dict: Mapping[str, Any] | None = None, **_: object) -> None:
             status = response_dict.get("status_code", 0) if response_dict else 0
@@ -135,7 +135,7 @@ class S3Lake:
         return self
 
     def register_monitor(self, monitor: ResponseMonitor) -> "S3Lake":
-        """The same lake, with an eye on how long it takes to answer: one that kept silent is not asked for a while."""
+        """Skip requests while the monitor takes the lake for silent; return the same lake."""
         side = self.address_of("").rstrip("/")
 
         def begins(params: Mapping[str, Any], context: dict[str, Any], **_: object) -> None:
@@ -154,49 +154,53 @@ class S3Lake:
         return self
 
     def object_name(self, key: str) -> str:
-        """The name of an object in the bucket."""
+        """Return the name of an object in the bucket."""
         prefix = self.settings.prefix.strip("/")
         return f"{prefix}/{key}" if prefix else key
+
+    def key_of(self, object_name: str) -> str:
+        """Return the key of an object by its name in the bucket."""
+        return object_name[len(self.object_name("")) :]
 
     def address_of(self, key: str) -> str:
         return f"s3://{self.settings.bucket}/{self.object_name(key)}"
 
     def new_object(self, key: str) -> "ObjectUpload":
-        """An object to be written at a key that no other attempt has."""
+        """Begin an object at a key that no other attempt writes."""
         return ObjectUpload(self, key)
 
     def put(self, key: str, body: bytes) -> WrittenObject:
-        """Write an object that is at hand as a whole, at a key that nothing else has."""
+        """Write a whole object at a key that does not exist yet."""
         made = self.new_object(key)
         made.write(body)
         return made.finish()
 
     def read(self, key: str) -> bytes:
-        """All of an object."""
         with self.map_errors(key, "s3:GetObject on the key"):
             return self.client.get_object(Bucket=self.settings.bucket, Key=self.object_name(key))["Body"].read()
 
     def read_range(self, key: str, first: int, end: int) -> bytes:
-        """The bytes of an object from one place up to, not including, another."""
+        """Read the bytes of an object from `first` up to, but not including, `end`."""
         with self.map_errors(key, "s3:GetObject on the key"):
             answer = self.client.get_object(
                 Bucket=self.settings.bucket, Key=self.object_name(key), Range=f"bytes={first}-{end - 1}"
             )
             found = answer["Body"].read()
         if len(found) != end - first:
-            raise LakeDown(f"{self.address_of(key)}: {len(found)} of {end - first} bytes came", hint=NO_CONNECTION_HINT)
+            raise LakeDown(
+                f"{self.address_of(key)}: received {len(found)} of {end - first} bytes", hint=NO_CONNECTION_HINT
+            )
         return found
 
     def has_part(self, part: Part) -> bool:
-        """Whether a part stands as it was written, byte for byte.
+        """Return whether a part is stored as it was written, byte for byte.
 
-        Its tag tells without reading it; where that is another one, as after a copy of the
-        bucket, the bytes do.
+        Its ETag tells without reading it; where that differs, as after a copy of the bucket, the bytes are compared.
         """
-        place: Any = {"Bucket": self.settings.bucket, "Key": self.object_name(part.key)}
+        location: Any = {"Bucket": self.settings.bucket, "Key": self.object_name(part.key)}
         with self.map_errors(part.key, "s3:GetObject on the key"):
             try:
-                found = self.client.head_object(**place)
+                found = self.client.head_object(**location)
             except boto.ClientError as error:
                 if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") == HTTPStatus.NOT_FOUND:
                     return False
@@ -206,77 +210,78 @@ class S3Lake:
             if found["ETag"] == part.etag:
                 return True
             digest = hashlib.sha256()
-            for piece in self.client.get_object(**place)["Body"].iter_chunks(PIECE_BYTES):
+            for piece in self.client.get_object(**location)["Body"].iter_chunks(PIECE_BYTES):
                 digest.update(piece)
         return digest.hexdigest() == part.sha256
 
     def delete_objects(self, keys: Sequence[str]) -> None:
-        """Remove objects; one that is gone already is removed."""
-        for first in range(0, len(keys), MAX_KEYS_PER_DELETE):
-            some = keys[first : first + MAX_KEYS_PER_DELETE]
-            with self.map_errors(some[0], "s3:DeleteObject on the keys"):
+        """Delete objects; an object that does not exist counts as deleted."""
+        for refusals in self.delete_in_chunks([{"Key": self.object_name(key)} for key in keys], "s3:DeleteObject"):
+            if refusals:
+                first = refusals[0]
+                raise _error_class(str(first.get("Code")))(
+                    f"s3://{self.settings.bucket}/{first.get('Key')}: {first.get('Code')}: {first.get('Message')}",
+                    hint="Allow s3:DeleteObject on the keys.",
+                    left=len(refusals),
+                )
+
+    def delete_in_chunks(
+        self, objects: "Sequence[ObjectIdentifierTypeDef]", permission: str
+    ) -> "Iterator[list[ErrorTypeDef]]":
+        """Delete objects or versions by their names in the bucket; yield the refusals of each request."""
+        for first in range(0, len(objects), MAX_KEYS_PER_DELETE):
+            chunk = objects[first : first + MAX_KEYS_PER_DELETE]
+            with self.map_errors(self.key_of(chunk[0]["Key"]), f"{permission} on the keys"):
                 answer = self.client.delete_objects(
-                    Bucket=self.settings.bucket,
-                    Delete={"Objects": [{"Key": self.object_name(key)} for key in some], "Quiet": True},
+                    Bucket=self.settings.bucket, Delete={"Objects": chunk, "Quiet": True}
                 )
-            if failed := answer.get("Errors"):
-                one = failed[0]
-                told = f"s3://{self.settings.bucket}/{one.get('Key')}: {one.get('Code')}: {one.get('Message')}"
-                raise _error_class(str(one.get("Code")))(
-                    told, hint="Allow s3:DeleteObject on the keys.", left=len(failed)
-                )
+            yield answer.get("Errors", [])
 
-    def list_objects(self, prefix: str) -> Sequence[tuple[str, datetime]]:
-        """Every object below a prefix with the instant of its last change."""
-        start = len(self.object_name(""))
-        found = self._list_objects(prefix)
-        return [(each["Key"][start:], each["LastModified"].astimezone(UTC)) for each in found]
-
-    def list_objects_with_size(self, prefix: str) -> Sequence[ListedObject]:
-        """Every object below a prefix, with its size and the instant of its last change."""
-        start = len(self.object_name(""))
-        found = self._list_objects(prefix)
+    def list_objects(self, prefix: str) -> Sequence[ListedObject]:
+        """List every object below a prefix."""
+        permission, markers = "s3:ListBucket on the bucket", {"ContinuationToken": "NextContinuationToken"}
         return [
-            ListedObject(key=each["Key"][start:], bytes=each["Size"], at=each["LastModified"].astimezone(UTC))
-            for each in found
+            ListedObject(
+                key=self.key_of(found["Key"]),
+                bytes=found["Size"],
+                at=found["LastModified"].astimezone(UTC),
+                etag=found["ETag"],
+            )
+            for page in self.iter_pages(self.client.list_objects_v2, prefix, permission, markers)
+            for found in page.get("Contents", [])
         ]
 
-    def list_files(self, prefix: str) -> Mapping[str, tuple[int, str]]:
-        """Size and tag of every object below a prefix, a thousand with each request."""
-        start = len(self.object_name(""))
-        return {each["Key"][start:]: (each["Size"], each["ETag"]) for each in self._list_objects(prefix)}
+    def iter_pages(
+        self, request: Callable[..., Any], prefix: str, permission: str, markers: Mapping[str, str]
+    ) -> Iterator[Mapping[str, Any]]:
+        """Yield the pages of a listing; `markers` maps the arguments of the next request to fields of the last page."""
+        further: dict[str, str] = {}
+        while True:
+            with self.map_errors(prefix, permission):
+                page = request(Bucket=self.settings.bucket, Prefix=self.object_name(prefix), **further)
+            yield page
+            if not page.get("IsTruncated"):
+                return
+            if next(iter(markers.values())) not in page:
+                raise LakeDown(f"{self.address_of(prefix)}: a listing is truncated, and has no marker of its next page")
+            further = {argument: page.get(name, "") for argument, name in markers.items()}
 
     def abort_uploads(self, prefix: str, *, mine: Callable[[str], bool]) -> int:
-        """Give up uploads that were begun below a prefix, at keys that are mine, and never finished; how many."""
+        """Abort unfinished uploads below a prefix, at keys that are `mine`; return their number."""
         with self.map_errors(prefix, "s3:ListBucketMultipartUploads on the bucket"):
             pages = self.client.get_paginator("list_multipart_uploads").paginate(
                 Bucket=self.settings.bucket, Prefix=self.object_name(prefix)
             )
             begun = [(each["Key"], each["UploadId"]) for page in pages for each in page.get("Uploads", [])]
-        start = len(self.object_name(""))
-        ours = [(name, upload) for name, upload in begun if mine(name[start:])]
+        ours = [(name, upload) for name, upload in begun if mine(self.key_of(name))]
         for name, upload in ours:
             with self.map_errors(prefix, "s3:AbortMultipartUpload on the key"):
                 self.client.abort_multipart_upload(Bucket=self.settings.bucket, Key=name, UploadId=upload)
         return len(ours)
 
-    def _list_objects(self, prefix: str) -> "Iterator[ObjectTypeDef]":
-        further: dict[str, Any] = {}
-        while True:
-            with self.map_errors(prefix, "s3:ListBucket on the bucket"):
-                page = self.client.list_objects_v2(
-                    Bucket=self.settings.bucket, Prefix=self.object_name(prefix), **further
-                )
-            yield from page.get("Contents", [])
-            if not page.get("IsTruncated"):
-                return
-            if "NextContinuationToken" not in page:
-                raise LakeDown(f"{self.address_of(prefix)}: the listing goes on, but does not say where")
-            further = {"ContinuationToken": page["NextContinuationToken"]}
-
     @contextmanager
     def map_errors(self, key: str, permission: str) -> Iterator[None]:
-        """Turn the driver's errors into ours."""
+        """Map errors of the driver; `permission` is named if the lake refuses access."""
         try:
             yield
         except S3_ERRORS as error:
@@ -284,9 +289,9 @@ class S3Lake:
 
 
 class ObjectUpload:
-    """One object on its way: bytes in their order, then it stands whole, or nothing does.
+    """Upload of one object: either all of its bytes are stored, or nothing is.
 
-    Holds a few pieces in memory, however long it grows.
+    It holds a few pieces in memory, whatever the object's size.
     """
 
     def __init__(self, lake: S3Lake, key: str) -> None:
@@ -300,7 +305,7 @@ class ObjectUpload:
         self._pieces: list[Future[str]] = []
 
     def write(self, data: bytes, /) -> int:
-        """Take bytes; waits while too many pieces are on their way.
+        """Add bytes; wait while too many pieces are being sent.
 
         Raises:
             LakeDown, LakeUnfit: a piece could not be sent.
@@ -313,13 +318,13 @@ class ObjectUpload:
         return len(data)
 
     def finish(self) -> WrittenObject:
-        """Make the object stand.
+        """Store the object.
 
-        An unknown answer is settled by looking: the key is of this attempt alone, so
-        that what stands there with this length is ours.
+        An unknown outcome is settled by reading the object's head: only this attempt writes the key, so
+        that an object of this length is this one.
 
         Raises:
-            LakeDown, LakeUnfit: it does not stand.
+            LakeDown, LakeUnfit: it is not stored.
         """
         rest = bytes(self._filling)
         self._filling.clear()
@@ -333,14 +338,14 @@ class ObjectUpload:
         return WrittenObject(etag=etag, bytes=self._length)
 
     def abort(self) -> None:
-        """Leave nothing behind, as far as S3 lets us; what stays is swept by its age."""
+        """Abort the upload, as far as S3 lets us; pieces that stay are removed by the bucket's own rule."""
         upload, self._upload_id = self._upload_id, None
         self._stop_senders()
         if upload is not None:
             try:
                 self._lake.client.abort_multipart_upload(**self._object_args, UploadId=upload)
             except S3_ERRORS:
-                return  # the error that led here is the one to tell
+                return  # the caller has an error already
 
     def _send_piece(self, piece: bytes) -> None:
         if self._upload_id is None:
@@ -391,7 +396,7 @@ class ObjectUpload:
         return answer["ETag"]
 
     def _confirm_stored(self, error: LakeDown) -> str:
-        """The tag of the object if it stands after all."""
+        """Return the ETag of the object if it is stored after all."""
         try:
             found = self._lake.client.head_object(**self._object_args)
         except S3_ERRORS:
@@ -412,11 +417,11 @@ class ObjectUpload:
 
 
 def map_lake_error(error: Exception, where: str, permission: str) -> HintedError:
-    """What an error of the driver says about the lake."""
+    """Return the error of syncd for an error of the driver."""
     if isinstance(error, boto.ClientError):
-        told = error.response.get("Error", {})
-        code, status = str(told.get("Code", "")), error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        message = f"{where}: {status} {code}: {told.get('Message', '')}".rstrip(": ")
+        answer = error.response.get("Error", {})
+        code, status = str(answer.get("Code", "")), error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        message = f"{where}: {status} {code}: {answer.get('Message', '')}".rstrip(": ")
         if status == HTTPStatus.FORBIDDEN and code not in ERROR_CODE_HINTS:
             return LakeUnfit(message, hint=f"Allow {permission}.", code=code)
         return _error_class(code)(message, hint=ERROR_CODE_HINTS.get(code, NO_CONNECTION_HINT), code=code)
@@ -424,7 +429,7 @@ def map_lake_error(error: Exception, where: str, permission: str) -> HintedError
     if isinstance(error, CREDENTIAL_ERRORS):
         return LakeUnfit(message, hint=CREDENTIALS_HINT)
     if isinstance(error, REQUEST_BUILD_ERRORS):
-        return LakeUnfit(message, hint="Mend the lake's address, its region or the profile in the environment.")
+        return LakeUnfit(message, hint="Correct the lake's address, its region or the profile in the environment.")
     return LakeDown(message, hint=NO_CONNECTION_HINT)
 
 

@@ -1,33 +1,57 @@
-"""Parts of one kind, one after the other: files of rows that pass, or of refused ones; none without rows."""
+"""Writing of parts: rows that pass, refused rows, and keys of deleted rows; a file without rows is never written."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import islice
 from typing import Any, Final
 
 import pyarrow as pa
 
 from syncd.datatypes.columns import ColumnMapping
-from syncd.parquet.part_writer import PartWriter
+from syncd.lake.batch_number import batch_to_number
+from syncd.lake.keys import day_prefix, part_key
+from syncd.lake.window_reads import Part
+from syncd.parquet.batch_conversion import file_schema
+from syncd.parquet.part_writer import PartWriter, WrittenPart
 from syncd.parquet.window_check import PositionSpan
-from syncd.s3.lake_client import ObjectUpload, S3Lake
+from syncd.s3.lake_client import ObjectUpload, S3Lake, WrittenObject
+from watermarks.batch import BatchId
+from watermarks.names import StreamName
 
 COMPRESSION_FACTOR: Final = 4
-"""How much smaller Arrow's bytes become in a file, about: what waits for its row group counts for so much."""
+"""Approximate ratio of Arrow's bytes to a file's, for rows that wait for their row group."""
+KEYS_PER_RECORD_BATCH: Final = 50_000
+"""Keys in memory while keys of deleted rows are written."""
+
+
+def make_part(key: str, written: WrittenPart, stored: WrittenObject) -> Part:
+    """Return the part of a Parquet file that is stored at a key."""
+    return Part(
+        key=key,
+        etag=stored.etag,
+        bytes=stored.bytes,
+        rows=written.rows,
+        sha256=written.sha256,
+        low=written.low,
+        high=written.high,
+        widths=written.widths,
+    )
 
 
 @dataclass(slots=True, kw_only=True)
 class PartsWriter:
-    """Writes batches to as many parts as they fill; a lake is asked for with the first row."""
+    """Writes batches to as many parts as they fill; opens the lake with the first row."""
 
     lake: Callable[[], S3Lake]
     key: Callable[..., str]
-    """The key of the part of a `number`."""
+    """Returns the key of the part with a `number`."""
     passages: Sequence[ColumnMapping]
     batch: int
     part_bytes: int
     refused: bool
-    done: list[dict[str, Any]] = field(default_factory=list)
-    """The parts that stand, as a manifest tells them."""
+    done: list[Part] = field(default_factory=list[Part])
+    """The parts that are stored."""
     _object: ObjectUpload | None = None
     _writer: PartWriter | None = None
 
@@ -41,8 +65,8 @@ class PartsWriter:
         if self._writer.bytes_written + self._writer.bytes_waiting // COMPRESSION_FACTOR >= self.part_bytes:
             self._close()
 
-    def finish(self) -> list[dict[str, Any]]:
-        """End the last part; all that stand."""
+    def finish(self) -> list[Part]:
+        """Finish the last part; return all that are stored."""
         if self._writer is not None:
             self._close()
         return self.done
@@ -50,15 +74,39 @@ class PartsWriter:
     def _close(self) -> None:
         assert self._writer is not None
         assert self._object is not None
-        written, stood = self._writer.close(), self._object.finish()
-        assert stood.bytes == written.bytes
-        told = {**asdict(written), "low": written.low.to_texts(), "high": written.high.to_texts()}
-        self.done.append({**told, "key": self._object.key, "etag": stood.etag})
+        written, stored = self._writer.close(), self._object.finish()
+        assert stored.bytes == written.bytes
+        self.done.append(make_part(self._object.key, written, stored))
         self._object = self._writer = None
 
     def abort(self) -> None:
-        """Leave what was begun; parts that stand already are the caller's to drop."""
+        """Abandon the part that is not finished; the caller deletes those that are stored."""
         if self._writer is not None:
             self._writer.abandon()
         if self._object is not None:
             self._object.abort()
+
+
+def write_deleted_keys(
+    lake: S3Lake,
+    stream: StreamName,
+    keys: Iterable[Mapping[str, Any]],
+    *,
+    at: datetime,
+    nonce: str,
+    batch: BatchId,
+    mappings: Sequence[ColumnMapping],
+) -> tuple[Part, ...]:
+    """Write the keys of deleted rows, as files hold their values, to one file under the day of `at`."""
+    rows = iter(keys)
+    chunk = list(islice(rows, KEYS_PER_RECORD_BATCH))
+    if not chunk:
+        return ()
+    upload = lake.new_object(part_key(day_prefix(stream, batch, at), window=0, number=0, attempt=nonce))
+    with PartWriter(upload, mappings, batch=batch_to_number(batch)) as writer:
+        while chunk:
+            for each in pa.Table.from_pylist([dict(row) for row in chunk], schema=file_schema(mappings)).to_batches():
+                writer.write(each)
+            chunk = list(islice(rows, KEYS_PER_RECORD_BATCH))
+        written = writer.close()
+    return (make_part(upload.key, written, upload.finish()),)

@@ -137,7 +137,7 @@ class _LakeCheck:
         """Remove what was tried, and what one that was killed has left."""
         now = datetime.now(UTC)
         found = self._lake.list_objects(TRIAL_PREFIX)
-        keys = [key for key, at in found if key.startswith(self._prefix) or now - at > LEFTOVER_AGE]
+        keys = [one.key for one in found if one.key.startswith(self._prefix) or now - one.at > LEFTOVER_AGE]
         self._lake.delete_objects(keys)
         self._sheet.add_pass("remove", "what was tried is removed again")
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from syncd.datatypes.columns import Policies
 from syncd.lake.batch_number import BATCH_COLUMN
 from syncd.lake.keys import part_key
-from syncd.lake.manifest import Manifest, part_from_fields
+from syncd.lake.manifest import Manifest
 from syncd.lake.quarantine import (
     WHOLE_ROW_LABEL,
     QuarantinedFile,
@@ -24,8 +24,8 @@ from syncd.lake.restorer import RestoreRequest
 from syncd.lake.window_reads import PART_BYTES, Part, ReadResult
 from syncd.parquet.batch_conversion import REASON_COLUMN, Conversion
 from syncd.s3.lake_client import S3Lake
+from syncd.s3.parquet_reader import open_part
 from syncd.s3.part_files import PartsWriter
-from syncd.s3.ranged_file import open_part
 from watermarks.document import Stage
 from watermarks.errors import HintedError
 
@@ -56,8 +56,8 @@ class LakeQuarantineRestorer:
             for aside in restoring.files:
                 self._restore(aside, restoring, kept, refused, troubles)
             return ReadResult(
-                parts=tuple(map(part_from_fields, kept.finish())),
-                quarantined_parts=tuple(map(part_from_fields, refused.finish())),
+                parts=tuple(kept.finish()),
+                quarantined_parts=tuple(refused.finish()),
                 problem_counts=dict(troubles),
             )
         except BaseException:
@@ -90,7 +90,7 @@ class LakeQuarantineRestorer:
         for writer in writers:
             with suppress(HintedError):
                 writer.abort()
-                self._lake.delete_objects([part["key"] for part in writer.done])
+                self._lake.delete_objects([part.key for part in writer.done])
 
     def _rows(self, part: Part) -> Iterator[pa.RecordBatch]:
         file = open_part(self._lake, part)

@@ -19,7 +19,7 @@ from syncd.settings import SourceSettings
 from syncd.spark.failures import is_row_too_wide, map_spark_error
 from syncd.spark.jdbc import as_subquery, build_connection_properties, build_jdbc_url, mark_statement
 from syncd.spark.spark_session import LeftoverTasks, WarmSparkSession, narrow_row_session
-from syncd.spark.task import RESULT_COLUMN, ReadTaskSpec, parse_part, rename_fields, write_window
+from syncd.spark.task import RESULT_COLUMN, ReadTaskSpec, rename_fields, write_window
 from syncd.spark.trust_store import prepare_trust_store
 from watermarks.errors import HintedError, Misuse
 
@@ -231,7 +231,11 @@ class SparkReader:
             for prefix in (reading.part_prefix, reading.quarantine_prefix):
                 lake.abort_uploads(prefix, mine=lambda key: mine in key)
                 lake.delete_objects(
-                    [key for key, _ in lake.list_objects(prefix) if mine in key and key not in kept_keys]
+                    [
+                        found.key
+                        for found in lake.list_objects(prefix)
+                        if mine in found.key and found.key not in kept_keys
+                    ]
                 )
 
 
@@ -240,4 +244,4 @@ def _part_keys(results: Sequence[dict[str, Any]]) -> frozenset[str]:
 
 
 def _parse_parts(results: Sequence[dict[str, Any]], kind: str) -> tuple[Part, ...]:
-    return tuple(parse_part(part) for one in results for part in one[kind])
+    return tuple(Part.from_fields(part) for one in results for part in one[kind])

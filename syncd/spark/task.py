@@ -4,7 +4,7 @@ import functools
 import gc
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,13 +12,12 @@ import pyarrow as pa
 
 from syncd.datatypes.columns import ColumnMapping, Policies
 from syncd.lake.keys import part_key
-from syncd.lake.window_reads import NULL_CURSOR_COUNT, OrderField, Part
+from syncd.lake.window_reads import NULL_CURSOR_COUNT, OrderField
 from syncd.parquet.batch_conversion import Conversion
 from syncd.parquet.window_check import WindowCheck
 from syncd.s3.lake_client import S3Lake
 from syncd.s3.part_files import PartsWriter
 from syncd.settings import LakeSettings
-from watermarks.cursor import Cursor
 from watermarks.errors import HintedError
 from watermarks.window import Window
 
@@ -133,16 +132,11 @@ class _WindowWriter:
             if done.refused is not None:
                 self._refused_parts.write(done.refused, None)
         return {
-            "parts": self._parts.finish(),
-            "quarantined": self._refused_parts.finish(),
+            "parts": [part.to_fields() for part in self._parts.finish()],
+            "quarantined": [part.to_fields() for part in self._refused_parts.finish()],
             "troubles": dict(self._troubles),
         }
 
     def abort(self) -> None:
         self._parts.abort()
         self._refused_parts.abort()
-
-
-def parse_part(fields: Mapping[str, Any]) -> Part:
-    """A part as a task told it."""
-    return Part(**{**fields, "low": Cursor.from_texts(fields["low"]), "high": Cursor.from_texts(fields["high"])})

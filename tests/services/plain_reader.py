@@ -9,8 +9,7 @@ import pyarrow as pa
 import pymysql.cursors
 
 from syncd.datatypes.columns import TransferType
-from syncd.lake.manifest import part_from_fields
-from syncd.lake.window_reads import ReadRequest, ReadResult, WindowQuery
+from syncd.lake.window_reads import Part, ReadRequest, ReadResult, WindowQuery
 from syncd.mysql.connection import connect
 from syncd.parquet.column_values import SOURCE_ARROW_TYPES
 from syncd.settings import LakeSettings, SourceSettings
@@ -36,8 +35,8 @@ class PlainReader:
             for name, count in one["troubles"].items():
                 troubles[name] = troubles.get(name, 0) + count
         return ReadResult(
-            parts=tuple(part_from_fields(part) for one in told for part in one["parts"]),
-            quarantined_parts=tuple(part_from_fields(part) for one in told for part in one["quarantined"]),
+            parts=tuple(Part.from_fields(part) for one in told for part in one["parts"]),
+            quarantined_parts=tuple(Part.from_fields(part) for one in told for part in one["quarantined"]),
             problem_counts=troubles,
         )
 

@@ -23,7 +23,7 @@ from syncd.lake.window_reads import Part, ReadResult
 from syncd.parquet.batch_conversion import file_schema
 from syncd.parquet.part_writer import ROW_GROUP_ROWS, PartWriter
 from syncd.s3.lake_client import S3Lake
-from syncd.s3.tombstone_files import write_deleted_keys
+from syncd.s3.part_files import write_deleted_keys
 from syncd.settings import MetadataColumn, Mode, StreamSettings, TargetSettings
 from syncd.tables.column_changes import describe_columns
 from syncd.tables.column_defaults import AddedColumn
@@ -350,7 +350,7 @@ class _Producer:
             state = mine.journal.read(mine.stream.stem)
             return state.extract_progress if state else None
 
-        return EarlierBatches(links=chain, get_progress=half).manifest_before(plan.id)
+        return EarlierBatches(read_link=chain.read_link, get_progress=half).manifest_before(plan.id)
 
     def _added(self, plan: Plan, ways: Sequence[ColumnMapping], before: Manifest | None) -> Mapping[str, AddedColumn]:
         """What the extract stage would say of columns that came; of constants the server tells it."""

@@ -11,8 +11,7 @@ import pyarrow as pa
 from syncd.datatypes.columns import ColumnMapping, TransferType
 from syncd.lake.batch_number import batch_to_number
 from syncd.lake.keys import batch_prefix, batch_quarantine_prefix
-from syncd.lake.manifest import part_from_fields
-from syncd.lake.window_reads import ReadResult
+from syncd.lake.window_reads import Part, ReadResult
 from syncd.parquet.column_values import SOURCE_ARROW_TYPES
 from syncd.spark.task import RESULT_COLUMN, ReadTaskSpec, write_window
 from tests.services.prepared import Prepared, Row, numbers
@@ -51,8 +50,8 @@ class Travelling(Prepared):
         told = json.loads(answer.column(RESULT_COLUMN)[0].as_py())
         assert "error" not in told, told
         return ReadResult(
-            parts=tuple(map(part_from_fields, told["parts"])),
-            quarantined_parts=tuple(map(part_from_fields, told["quarantined"])),
+            parts=tuple(map(Part.from_fields, told["parts"])),
+            quarantined_parts=tuple(map(Part.from_fields, told["quarantined"])),
             problem_counts=told["troubles"],
         )
 

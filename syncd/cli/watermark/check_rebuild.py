@@ -78,7 +78,7 @@ def _check_stream(
         state = require_known_stream(context.journal.read_newest(selected.stream.stem), selected.stream)
         books = context.ledger_reader(selected.settings) if ask_warehouse and selected.settings is not None else None
         checking = MarkCheck(
-            stream=selected.stream, journal=context.journal, file_listing=context.lake, ledger=books, check_all=full
+            stream=selected.stream, journal=context.journal, lake=context.lake, ledger=books, check_all=full
         )
         return CheckOutcome(selected=selected, result=checking.run(state))
     except HintedError as error:

@@ -87,22 +87,25 @@ def read_watermark(
 
 
 def _explain_unproven(context: "OperatorContext", stream: StreamName, watermark: Watermark) -> str:
-    from syncd.operations.proof_gaps import find_unproven_reason
+    from syncd.operations.stream_status import find_unproven_reason
     from watermarks.extraction import BatchChain
 
-    found = find_unproven_reason(watermark.required_extract_progress, BatchChain(context.journal, stream))
+    found = find_unproven_reason(watermark.required_extract_progress, BatchChain(context.journal, stream).read_plan)
     return found.reason if found else ""
 
 
 def _list_files(context: "OperatorContext", stream: StreamName, watermark: Watermark) -> list[dict[str, Any]]:
     from syncd.lake.manifest import Manifest
-    from syncd.operations.change_impact import all_batches, read_links, without_abandoned
+    from syncd.operations.change_impact import read_links
+    from watermarks.batch import BatchKind
     from watermarks.extraction import BatchChain
+    from watermarks.progress import BEFORE_FIRST_BATCH
 
     found: list[dict[str, Any]] = []
-    for link in without_abandoned(
-        read_links(BatchChain(context.journal, stream), all_batches(watermark.required_extract_progress))
-    ):
+    batches = watermark.required_extract_progress.batch_ids(after=BEFORE_FIRST_BATCH)
+    for link in read_links(BatchChain(context.journal, stream), batches):
+        if link.kind is BatchKind.ABANDONED:
+            continue
         if link.id > watermark.load_progress.last_batch:
             became = "waiting"
         else:

@@ -24,8 +24,8 @@ from watermarks.operator import Operator
 
 if TYPE_CHECKING:
     from syncd.app.operator_context import OperatorContext
-    from syncd.operations.batch_choice import LoadStart
     from syncd.operations.mark_change import MarkChange
+    from syncd.operations.position_input import LoadStart
 
 
 @click.command("set")
@@ -212,7 +212,7 @@ def _requested_load_start(
     context: "OperatorContext", selected: SelectedStream, state: Watermark, behind: "str | Cursor | datetime | None"
 ) -> "LoadStart":
     """Where the load goes on: behind a batch that is named, or told by what it holds, or by when it was written."""
-    from syncd.operations.batch_choice import find_start_by_cursor, find_start_by_time, start_after_batch
+    from syncd.operations.position_input import find_start_by_cursor, find_start_by_time, start_after_batch
     from watermarks.extraction import BatchChain
 
     chain = BatchChain(context.journal, selected.stream)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from syncd.operations.adopted_tables import RowsNotInLake
+from syncd.operations.reloadable_files import RowsNotInLake
 from syncd.operations.stream_status import IMPORTED_NOT_READ
 from syncd.redshift.ledger import TargetTableChanged
 from syncd.verify.result import ComparisonState

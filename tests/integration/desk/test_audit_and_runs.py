@@ -66,7 +66,7 @@ BREAKS: Mapping[str, tuple[Break, str, str]] = {
     "a link was edited": (
         lambda orders: edited(orders, key(orders, "batches", "1-1"), nonce="x"),
         "chain",
-        "batch 1-2 names another batch before it than 1-1 is",
+        "batch 1-2 names another predecessor than 1-1",
     ),
     "a plan is gone": (
         lambda orders: orders.lake.delete_objects([key(orders, "plans", "1-2")]),
@@ -88,7 +88,7 @@ BREAKS: Mapping[str, tuple[Break, str, str]] = {
     "the document says more than its history": (
         lambda orders: edited(orders, document(orders), mysql_rows_extracted=7),
         "document",
-        "is not what entry",
+        "differs from entry",
     ),
     "a link is gone": (
         lambda orders: orders.lake.delete_objects([key(orders, "batches", "1-2")]),
@@ -148,8 +148,8 @@ def test_only_a_deep_look_finds_what_a_tag_does_not_tell(syncd: Make, two_landed
     body = two_landed.lake.read(other)
     fields = parse_json_object(two_landed.lake.read(key(two_landed, "batches", "1-3")), location="link")
     put(two_landed, part, body)
-    [(size, tag)] = [two_landed.lake.list_files(part)[part]]
-    mine = {**fields["body"]["parts"][0], "bytes": size, "etag": tag}
+    [listed] = two_landed.lake.list_objects(part)
+    mine = {**fields["body"]["parts"][0], "bytes": listed.bytes, "etag": listed.etag}
     edited(two_landed, key(two_landed, "batches", "1-3"), body={**fields["body"], "parts": [mine]})
     made = syncd(two_landed)
 

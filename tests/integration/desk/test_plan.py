@@ -76,7 +76,7 @@ def test_before_a_first_run_the_table_to_make_is_told(
     planning: Callable[..., WithSource], prepared: Prepare, shop: Shop
 ) -> None:
     orders = prepared()
-    orders.lake.delete_objects([key for key, _ in orders.lake.list_objects("")])
+    orders.lake.delete_objects([found.key for found in orders.lake.list_objects("")])
     filled(shop, orders.table, rows=20)
     made = planning(orders)
 

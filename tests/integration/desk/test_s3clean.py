@@ -43,8 +43,8 @@ FIELDS = {"table", "source", "goes", "stays", "abandons", "error"}
 def data(orders: Prepared) -> dict[str, int]:
     """How many files lie there of each batch."""
     found: dict[str, int] = {}
-    for key, _ in orders.lake.list_objects(f"data/{orders.stream.chain_stem}/"):
-        batch = key.split("/")[-2]
+    for each in orders.lake.list_objects(f"data/{orders.stream.chain_stem}/"):
+        batch = each.key.split("/")[-2]
         found[batch] = found.get(batch, 0) + 1
     return found
 
@@ -144,7 +144,7 @@ def test_what_was_lost_is_still_a_loss(syncd: Make, two_landed: Prepared) -> Non
     done = made("watermark", "check", "--all", "--lake-only")
 
     assert done.code == ExitCode.DOUBT
-    assert "is gone: batch 1-3 cannot land" in done.out
+    assert "is gone: batch 1-3 cannot be loaded" in done.out
 
 
 def test_what_the_ledger_does_not_hold_stays_whatever_the_mark_says(
@@ -175,7 +175,7 @@ def test_what_was_left_out_by_hand_stays(syncd: Make, two_landed: Prepared) -> N
 
     found = told(syncd(two_landed)("s3clean", "list", *NOW, "--json").out)
 
-    assert {"reason": "it was left out by hand, and has never landed", "files": 1} in found["stays"]
+    assert {"reason": "an operator skipped it, and it was never loaded", "files": 1} in found["stays"]
 
 
 def test_every_target_counts(syncd: Make, two_landed: Prepared) -> None:
@@ -211,7 +211,7 @@ def test_orphans_of_a_closed_generation_go_once_their_number_is_closed(syncd: Ma
     link = BatchChain(two_landed.journal, two_landed.stream).read_link(plan.id)
     assert link is not None
     assert (link.kind, link.high) == (BatchKind.ABANDONED, mark)
-    assert left[0] not in dict(two_landed.lake.list_objects("data/"))
+    assert left[0] not in {found.key for found in two_landed.lake.list_objects("data/")}
     assert made("watermark", "check", "--all", "--lake-only").code == 0
 
 
@@ -223,8 +223,8 @@ def test_orphans_go_and_strangers_stay(syncd: Make, two_landed: Prepared) -> Non
     done = told(syncd(two_landed)("s3clean", "clean", "--orphans", *NOW, "--yes", "--json", "--show-files").out)
 
     assert (done["removed"]["files"], [file["batch"] for file in done["files"]]) == (1, ["1-1"])
-    assert {"reason": "it is of the next batch, on which somebody may be at work", "files": 1} in done["stays"]
-    assert {"reason": "it is called as no part is", "files": 1} in done["stays"]
+    assert {"reason": "it belongs to the next batch, which a writer may be working on", "files": 1} in done["stays"]
+    assert {"reason": "its name is not that of a part", "files": 1} in done["stays"]
 
 
 def test_a_document_that_cannot_be_believed_keeps_everything(syncd: Make, two_landed: Prepared) -> None:

@@ -32,7 +32,7 @@ def test_where_all_is_well_it_says_so_and_leaves_nothing(ward: Ward) -> None:
     assert done.states("source")["shop.fit"] == "pass"
     assert done.states("warehouse")["copy"] == "pass"
     assert done.states("warehouse")["collation"] == "pass"
-    assert ward.lake.list_files("doctor/") == {}
+    assert ward.lake.list_objects("doctor/") == []
     with ward.box.redshift.connect() as connection, connection.cursor() as cursor:
         cursor.execute("SELECT tablename FROM pg_tables WHERE tablename LIKE 'syncd%'")
         assert list(cursor.fetchall()) == []
@@ -115,7 +115,7 @@ def test_a_server_that_ignores_conditions_is_found_out(ward: Ward, ignored: str,
     [failed] = [one for one in sheet.results if one.status is CheckStatus.FAIL]
     assert failed.check == check
     assert ignored in failed.message
-    assert lake.list_files("doctor/") == {}
+    assert lake.list_objects("doctor/") == []
 
 
 def test_a_lost_race_is_found_out(ward: Ward) -> None:
@@ -133,7 +133,7 @@ def test_a_lost_race_is_found_out(ward: Ward) -> None:
     [failed] = [one for one in sheet.results if one.status is CheckStatus.FAIL]
     assert (failed.check, "both were told that they had won" in failed.message) == ("create once", True)
     assert RACE_COUNT > 1
-    assert lake.list_files("doctor/") == {}
+    assert lake.list_objects("doctor/") == []
 
 
 def test_what_is_wrong_at_the_warehouse_is_told_with_its_statement(ward: Ward) -> None:
@@ -145,4 +145,4 @@ def test_what_is_wrong_at_the_warehouse_is_told_with_its_statement(ward: Ward) -
     assert done.code == 6
     assert done.states("warehouse")["create"] == "fail"
     assert "CREATE SCHEMA nowhere" in done.checks["warehouse", "create"]["remedy"]
-    assert ward.lake.list_files("doctor/") == {}
+    assert ward.lake.list_objects("doctor/") == []

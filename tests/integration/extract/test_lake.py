@@ -137,6 +137,6 @@ def test_more_than_a_thousand_objects_are_listed_and_dropped(lake: S3Lake, proxy
     listed = lake.list_objects(f"many/{nonce}/")
     lake.delete_objects([*keys, f"many/{nonce}/gone"])
 
-    assert [key for key, _ in listed] == keys
-    assert all(str(changed.tzinfo) == "UTC" for _, changed in listed)
+    assert [found.key for found in listed] == keys
+    assert all(str(found.at.tzinfo) == "UTC" for found in listed)
     assert lake.list_objects(f"many/{nonce}/") == []

@@ -28,7 +28,7 @@ WITH_DOC = (ID, NAME, UPDATE_AT, json_column("doc"))
 def aside(loader: Loader, link: BatchLink) -> list[dict[str, Any]]:
     """Every row that was put aside of a batch, its reason with it."""
     stray = loader.lake.list_objects(f"quarantine/{link.stream.chain_stem}/{link.id}/")
-    tables = [pq.read_table(io.BytesIO(loader.lake.read(key))) for key, _ in stray]
+    tables = [pq.read_table(io.BytesIO(loader.lake.read(found.key))) for found in stray]
     return sorted((found for table in tables for found in table.to_pylist()), key=lambda found: found["id"])
 
 

@@ -40,7 +40,7 @@ def state_of(orders: Prepared) -> Watermark:
 
 
 def everything(orders: Prepared) -> dict[str, Any]:
-    return dict(orders.lake.list_files(""))
+    return {found.key: found for found in orders.lake.list_objects("")}
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_an_undo_takes_back_what_was_shown_and_nothing_else(marks: Make, orders:
     done = made("undo", "-t", orders.table)
 
     assert (done.code, made.wrote) == (2, {"PutObject"}), "bob's own"
-    assert "somebody else has changed" in done.err
+    assert "another operator has changed" in done.err
     assert state_of(orders).load_progress.last_batch == BatchId(1, 3)
 
 
@@ -195,7 +195,7 @@ def test_a_stream_that_somebody_else_changed_meanwhile_keeps_no_other_from_its_c
     assert done.code == 2, done.err
     one, two = json.loads(done.out)["streams"]
     assert (one["made"], one["error"]["exit"], two["made"], two["error"]) == (False, 2, True, None)
-    assert f"error: shop.{orders.table}: somebody else has changed" in done.err
+    assert f"error: shop.{orders.table}: another operator has changed" in done.err
     assert (state_of(orders).load_progress.load_generation, state_of(others).load_progress.load_generation) == (2, 2)
 
 
@@ -217,7 +217,7 @@ REFUSED = (
     (("set", "--after", "1-1", "--id", "1", "--redshift-only"), "--after names a batch"),
     (("set", "--timestamp", "2999-01-01"), "lies in the future"),
     (("set", "--timestamp", "soon"), "write an instant"),
-    (("set", "--id", "1", "--id", "2", "--mysql-only"), "2 values of a key were given"),
+    (("set", "--id", "1", "--id", "2", "--mysql-only"), "2 key values were given"),
     (("set", "--id", "one", "--mysql-only"), "is not an integer"),
     (("set", "--default"), "say which instant"),
     (("reset", "--mysql-only", "--redshift-only"), "exclude each other"),

@@ -97,13 +97,13 @@ BREAKS: Mapping[str, tuple[Callable[[Prepared, Reader], object], str, str, str]]
     "a file is gone": (
         lambda orders, _: orders.lake.delete_objects(files(orders, "1-3")),
         "files",
-        "is gone: batch 1-3 cannot land",
+        "is gone: batch 1-3 cannot be loaded",
         "syncd watermark reset",
     ),
     "a file that has landed is gone": (
         lambda orders, _: orders.lake.delete_objects(files(orders, "1-1")),
         "files",
-        "is gone: batch 1-1 has landed",
+        "is gone: batch 1-1 is loaded",
         "--mysql-only",
     ),
     "a file was cut": (
@@ -127,13 +127,13 @@ BREAKS: Mapping[str, tuple[Callable[[Prepared, Reader], object], str, str, str]]
     "a manifest was edited with care": (
         lambda orders, _: sealed_anew(orders, batch(orders, "1-2"), nonce="other"),
         "chain",
-        "batch 1-3 names another batch before it than 1-2 is",
+        "batch 1-3 names another predecessor than 1-2",
         "restore it",
     ),
     "the newest manifest was edited with care": (
         lambda orders, _: sealed_anew(orders, batch(orders, "1-3"), nonce="other"),
         "chain",
-        "the newest batch 1-3 is another one",
+        "the newest batch 1-3 is not the one",
         "restore it",
     ),
     "an entry is gone": (
@@ -145,25 +145,25 @@ BREAKS: Mapping[str, tuple[Callable[[Prepared, Reader], object], str, str, str]]
     "the ledger was restored": (
         lambda _, reader: reader.client.run("delete from syncd_ledger where batch = 1000000000002"),
         "ledger",
-        "it has lost batch 1-2",
+        "it lacks batch 1-2",
         "--load-only",
     ),
     "the ledger is of another manifest": (
         lambda _, reader: reader.client.run("update syncd_ledger set manifest = 'x' where batch = 1000000000001"),
         "ledger",
-        "batch 1-1 landed by another manifest",
+        "batch 1-1 was loaded by another manifest",
         "restore it",
     ),
     "the target is gone": (
         lambda orders, reader: reader.client.run(f'drop table "{orders.table}"'),
         "target",
-        "is gone, and rows had landed in it",
+        "is gone, and rows were loaded into it",
         "--redshift-only",
     ),
     "the target has another name": (
         lambda orders, reader: reader.client.run(f'alter table "{orders.table}" rename to "{orders.table}_old"'),
         "target",
-        "is gone, and rows had landed in it",
+        "is gone, and rows were loaded into it",
         "--redshift-only",
     ),
 }

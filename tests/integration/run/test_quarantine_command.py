@@ -277,7 +277,7 @@ def whole(orders: Travelling, loader: Loader, warehouse: Reader) -> None:
     ]
     assert [batch for batch, _, _ in warehouse.ledger(orders)] == [10**12 + link.id.seq for link in links]
     named = {key for link in links for key in link.files}
-    assert {key for key, _ in loader.lake.list_objects(f"data/{orders.stream.chain_stem}/")} == named
+    assert {found.key for found in loader.lake.list_objects(f"data/{orders.stream.chain_stem}/")} == named
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def test_a_dry_run_tells_what_would_be_loaded_and_writes_nothing(
     orders.increment(row(1, 1), row(2, 2), parts=2)
     orders.increment(row(3, 3))
     made = command(orders)
-    before = sorted(key for key, _ in orders.lake.list_objects(""))
+    before = sorted(found.key for found in orders.lake.list_objects(""))
 
     told = made.run("--all", "--load-only", "--dry-run", "--json")
     shown = made.run("--all", "--load-only", "--dry-run", "--limit", "2")
@@ -105,7 +105,7 @@ def test_a_dry_run_tells_what_would_be_loaded_and_writes_nothing(
     assert (told.code, told.told(orders.table)["load"]["planned"]) == (0, planned)
     assert told.told(orders.table)["load"]["pending"] == 2
     assert "batches 1-1 to 1-1 would be loaded: 2 rows in 2 files" in shown.err
-    assert sorted(key for key, _ in orders.lake.list_objects("")) == before
+    assert sorted(found.key for found in orders.lake.list_objects("")) == before
     assert told.loaded.isdisjoint(DRIVERS)
     assert not warehouse.client.rows(f"select 1 from pg_class where relname = '{orders.table}'")
 
@@ -207,7 +207,9 @@ def test_a_stream_that_cannot_be_loaded_does_not_stop_the_others(
     bad, good = prepared(), prepared()
     bad.increment(row(1, 1))
     good.increment(row(2, 2))
-    bad.lake.delete_objects([key for key, _ in bad.lake.list_objects("data/") if f"/shop.{bad.table}/" in key])
+    bad.lake.delete_objects(
+        [found.key for found in bad.lake.list_objects("data/") if f"/shop.{bad.table}/" in found.key]
+    )
 
     done = command(bad, good).run("--all", "--load-only", "--json")
 

@@ -30,6 +30,7 @@ from syncd.extract.batch_producer import ExtractProducer
 from syncd.extract.extract_pass import ExtractOutcome, ExtractPass, ExtractState
 from syncd.lake.column_history import EarlierBatches
 from syncd.lake.manifest import Manifest
+from syncd.lake.removal_records import ListedObject
 from syncd.lake.window_reads import OrderField, Part, ReadRequest, ReadResult, WindowQuery
 from syncd.settings import StreamSettings, TargetSettings
 from syncd.tables.row_identity import RowIdentity
@@ -111,8 +112,8 @@ class MemoryLake:
         for key in keys:
             self.kept.pop(key, None)
 
-    def list_objects(self, prefix: str) -> Sequence[tuple[str, datetime]]:
-        return [(key, at) for key, at in self.kept.items() if key.startswith(prefix)]
+    def list_objects(self, prefix: str) -> Sequence[ListedObject]:
+        return [ListedObject(key=key, bytes=1, at=at) for key, at in self.kept.items() if key.startswith(prefix)]
 
 
 @dataclass
@@ -221,7 +222,7 @@ class Bench:
             reader=self.reader,
             parts=self.lake,
             earlier_batches=EarlierBatches(
-                links=BatchChain(self.journal, ORDERS), get_progress=lambda: self.state().extract_progress
+                read_link=BatchChain(self.journal, ORDERS).read_link, get_progress=lambda: self.state().extract_progress
             ),
             nonce=lambda: next(self.nonces),
             emit=self.hear,

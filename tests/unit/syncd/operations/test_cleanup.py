@@ -92,13 +92,13 @@ def test_what_the_loader_may_still_need_is_no_orphan() -> None:
 
 
 def test_parts_of_the_next_number_are_never_touched() -> None:
-    assert decided(ground(), *lying(key("1-3"))) == ["it is of the next batch, on which somebody may be at work"]
+    assert decided(ground(), *lying(key("1-3"))) == ["it belongs to the next batch, which a writer may be working on"]
 
 
 def test_parts_of_a_number_that_nobody_knows_stay() -> None:
     assert decided(ground(), *lying(key("1-4"), key("3-1"))) == [
-        "nobody knows of a batch 1-4",
-        "nobody knows of a batch 3-1",
+        "there is no batch 1-4",
+        "there is no batch 3-1",
     ]
 
 
@@ -140,14 +140,14 @@ def test_only_old_files_go() -> None:
     ],
 )
 def test_a_key_that_is_none_of_a_batch_stays(name: str) -> None:
-    assert decided(ground(link("1-1", name)), *lying(name)) == ["its key is none of a batch"]
+    assert decided(ground(link("1-1", name)), *lying(name)) == ["its key names no batch"]
     assert parse_data_batch(ORDERS, name) is None
 
 
 def test_a_stranger_beside_the_parts_stays() -> None:
     found = ground(link("1-1", key("1-1")))
 
-    assert decided(found, *lying(key("1-1", "notes.txt"))) == ["it is called as no part is"]
+    assert decided(found, *lying(key("1-1", "notes.txt"))) == ["its name is not that of a part"]
     assert not is_amended(key("1-1", "notes.txt"))
 
 

@@ -1,7 +1,7 @@
 """What may go is decided by the newest entry: a document that lags behind it hides no rows that wait."""
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from syncd.lake.keys import stream_quarantine_prefix
 from syncd.lake.manifest import Manifest
@@ -36,11 +36,8 @@ class Refusing(Script):
 class Shelves:
     """A lake with one file in quarantine."""
 
-    def list_objects_with_size(self, prefix: str) -> Sequence[ListedObject]:
+    def list_objects(self, prefix: str) -> Sequence[ListedObject]:
         return [ListedObject(key=ASIDE, bytes=10, at=OLD)] if ASIDE.startswith(prefix) else []
-
-    def list_objects(self, prefix: str) -> list[tuple[str, datetime]]:
-        return [(file.key, file.at) for file in self.list_objects_with_size(prefix)]
 
 
 def lagging() -> Journal[Watermark]:

@@ -1,12 +1,12 @@
 """A change by a person: what is shown is what is made, and what it needs is there when it is made."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
-from syncd.lake.removal_records import RemovalRecord
+from syncd.lake.removal_records import ListedObject, RemovalRecord
 from syncd.operations.mark_change import ChangedMeanwhile, ChangePreview, apply_change, preview_change
 from syncd.operations.reloadable_files import ReloadFilesMissing
 from tests.builders import NOON, ORDERS, RUN, at, extract, hold, make_process
@@ -35,12 +35,10 @@ class Files:
     standing_: set[str]
     records: list[RemovalRecord] = field(default_factory=list[RemovalRecord])
 
-    def list_files(self, prefix: str) -> Mapping[str, tuple[int, str]]:
-        del prefix
-        return dict.fromkeys(self.standing_, (1, "tag"))
-
-    def list_objects(self, prefix: str) -> Sequence[tuple[str, datetime]]:
-        return [(record.key, record.at) for record in self.records if record.key.startswith(prefix)]
+    def list_objects(self, prefix: str) -> Sequence[ListedObject]:
+        if prefix.startswith("data/"):
+            return [ListedObject(key=key, bytes=1, at=NOON) for key in self.standing_]
+        return [ListedObject(key=record.key, bytes=1, at=record.at) for record in self.records]
 
     def read(self, key: str) -> bytes:
         [found] = [record.to_bytes() for record in self.records if record.key == key]
@@ -167,7 +165,7 @@ def test_a_change_whose_files_go_while_it_is_made_is_taken_back(how: str) -> Non
 
     entry = desk.journal.read_entry(ORDERS.stem, desk.state.revision)
     assert entry is not None
-    assert (entry.note.change, entry.note.reason.startswith("taken back: ")) == (ChangeKind.UNDO, True)
+    assert (entry.note.change, entry.note.reason.startswith("undone: ")) == (ChangeKind.UNDO, True)
     assert (desk.state.load_progress.last_batch, desk.state.last_manual_revision) == (
         before.load_progress.last_batch,
         before.revision + 2,
@@ -207,7 +205,7 @@ def test_what_another_person_did_since_is_not_taken_back() -> None:
             ben.set_marks(ORDERS, extract_cursor=at(9))
         return made
 
-    with pytest.raises(ReloadFilesMissing, match="could not be taken back"):
+    with pytest.raises(ReloadFilesMissing, match="could not be undone"):
         desk.done(seen, meanwhile)
 
     assert desk.state.required_extract_progress.cursor == at(9)

@@ -15,7 +15,7 @@ from docs.generate.type_tables import EXAMPLES
 from syncd.datatypes.columns import ColumnMapping, Policies, Policy, TransferType, ValueProblem
 from syncd.datatypes.source_table import SourceColumn, SourceTable
 from syncd.lake.batch_number import BATCH_COLUMN
-from syncd.lake.manifest import Manifest, part_from_fields
+from syncd.lake.manifest import Manifest
 from syncd.lake.quarantine import QuarantinedFile
 from syncd.lake.restorer import RestoreRequest
 from syncd.lake.window_reads import Part
@@ -23,9 +23,9 @@ from syncd.parquet.batch_conversion import REASON_COLUMN, Conversion, file_schem
 from syncd.parquet.column_values import SOURCE_ARROW_TYPES
 from syncd.redshift.split_file import FileRefusals, RefusedFileRow, split_file
 from syncd.s3.lake_client import WrittenObject
+from syncd.s3.parquet_reader import open_part
 from syncd.s3.part_files import PartsWriter
 from syncd.s3.quarantine_files import LakeQuarantineRestorer
-from syncd.s3.ranged_file import open_part
 from syncd.settings import StreamSettings
 from syncd.tables.column_mapping import map_columns
 from syncd.tables.row_identity import RowIdentity
@@ -130,7 +130,7 @@ def written(lake: HeldLake, key: str, batch: pa.RecordBatch, *, refused: bool) -
     )  # fmt: skip
     writer.write(batch, None)
     [told] = writer.finish()
-    return part_from_fields(told)
+    return Part.from_fields(told.to_fields())
 
 
 def read(lake: HeldLake, part: Part) -> pa.Table:

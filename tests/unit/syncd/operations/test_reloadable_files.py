@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from syncd.operations.adopted_tables import RowsNotInLake, find_files_start, require_rows_in_lake
+from syncd.operations.reloadable_files import RowsNotInLake, find_files_start, require_rows_in_lake
 from tests.builders import ORDERS, at, extract, hold, make_process
 from watermarks.cursor import START_CURSOR
 from watermarks.document import Watermark
@@ -74,7 +74,7 @@ def test_a_loaded_half_alone_is_not_reset() -> None:
     desk.take_over()
     desk.extract()
 
-    with pytest.raises(RowsNotInLake, match="in no file"):
+    with pytest.raises(RowsNotInLake, match="no file holds them"):
         desk.change(lambda person: person.reset_marks(ORDERS, reset_extract=False))
 
 

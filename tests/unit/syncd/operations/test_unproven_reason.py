@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from syncd.operations.proof_gaps import MAX_PLANS_READ, UnprovenReason, find_unproven_reason
+from syncd.operations.stream_status import MAX_PLANS_READ, UnprovenReason, find_unproven_reason
 from tests.builders import make_increment, make_plan
 from watermarks.batch import BatchId, Plan
 from watermarks.codec import DamagedDocument
@@ -46,7 +46,7 @@ def half(seq: int, *, proven: bool = False) -> ExtractProgress:
 def test_the_newest_plan_says_why(body: dict[str, Any], found: UnprovenReason | None) -> None:
     plans = Plans({5: body, 4: ASSUMED})
 
-    assert find_unproven_reason(half(5), plans) == found
+    assert find_unproven_reason(half(5), plans.read_plan) == found
     assert plans.asked == 1
 
 
@@ -54,18 +54,20 @@ def test_plans_without_a_horizon_are_passed_over_and_not_without_end() -> None:
     repairs: dict[int, dict[str, Any]] = {seq: {"horizon": None} for seq in range(2, 90)}
     few, many = Plans({1: PROVEN | REMADE, **repairs}), Plans({1: PROVEN | REMADE, **repairs})
 
-    assert find_unproven_reason(half(MAX_PLANS_READ), few) == UnprovenReason(
+    assert find_unproven_reason(half(MAX_PLANS_READ), few.read_plan) == UnprovenReason(
         reason=ANOTHER, table_replaced_in=BatchId(2, 3)
     )
-    assert find_unproven_reason(half(80), many) is None
+    assert find_unproven_reason(half(80), many.read_plan) is None
     assert many.asked == MAX_PLANS_READ
 
 
 def test_nothing_is_asked_where_it_is_proven_or_nothing_was_read() -> None:
     plans = Plans({5: ASSUMED})
 
-    assert find_unproven_reason(half(5, proven=True), plans) is None
-    assert find_unproven_reason(half(0), plans) == UnprovenReason(reason="nothing has been read since the mark was set")
+    assert find_unproven_reason(half(5, proven=True), plans.read_plan) is None
+    assert find_unproven_reason(half(0), plans.read_plan) == UnprovenReason(
+        reason="nothing has been read since the mark was set"
+    )
     assert plans.asked == 0
 
 
@@ -74,6 +76,6 @@ def test_a_plan_that_cannot_be_read_hides_nothing_else() -> None:
         def read_plan(self, batch: BatchId) -> Plan | None:
             raise DamagedDocument(f"plans/{batch} is no document")
 
-    assert find_unproven_reason(half(5), Lost({})) == UnprovenReason(
+    assert find_unproven_reason(half(5), Lost({}).read_plan) == UnprovenReason(
         reason="its plans cannot be read: plans/2-5 is no document"
     )

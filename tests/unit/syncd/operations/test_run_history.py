@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
-from syncd.operations.past_runs import group_runs
+from syncd.operations.run_history import group_runs
 from tests.builders import NOON
 from watermarks.history import ChangeKind, ChangeNote, HistoryEntry
 
