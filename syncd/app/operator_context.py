@@ -190,8 +190,8 @@ class OperatorContext:
     def query_source(self, settings: StreamSettings, *, after: "Cursor | None" = None) -> SourceAnswer:
         """What MySQL says of the stream's order, and of how many rows stand behind a cursor: by a guess, at once."""
         from syncd.extract.index_probes import Prober  # noqa: PLC0415  # as above
-        from syncd.horizon import parse_zone  # noqa: PLC0415  # only those who set a mark need it
         from syncd.tables.sort_order import resolve_order  # noqa: PLC0415  # as above
+        from syncd.tables.wall_clock import parse_zone  # noqa: PLC0415  # only those who set a mark need it
 
         if settings.source in self._unavailable_sources:
             return SourceAnswer(problem=self._unavailable_sources[settings.source])
@@ -224,9 +224,9 @@ class OperatorContext:
             Misuse: these are not the columns of the key, or a value is none of its column.
             SourceDown, SourceUnfit: that cannot be told.
         """
-        from syncd.horizon import parse_zone  # noqa: PLC0415  # as above
         from syncd.mysql.sql import position_of_key_sql  # noqa: PLC0415  # as above
         from syncd.tables.sort_order import resolve_order  # noqa: PLC0415  # as above
+        from syncd.tables.wall_clock import parse_zone  # noqa: PLC0415  # as above
         from watermarks.cursor import Cursor, CursorValue  # noqa: PLC0415  # as above
 
         if settings.source in self._unavailable_sources:
@@ -298,7 +298,7 @@ class OperatorContext:
 
     def writer_time_zone(self, settings: StreamSettings) -> "tzinfo | None":
         """The zone of those who write, where it is configured."""
-        from syncd.horizon import parse_zone  # noqa: PLC0415  # as above
+        from syncd.tables.wall_clock import parse_zone  # noqa: PLC0415  # as above
 
         zone = self.source_settings(settings).zone
         return parse_zone(zone) if zone else None

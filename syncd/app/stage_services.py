@@ -25,7 +25,6 @@ from syncd.extract.extract_pass import ExtractOutcome, ExtractPass, PassProducer
 from syncd.extract.idle_streams import IdleAwareExtractPass, IdleStreams
 from syncd.extract.plan_rules import ExtractRequest
 from syncd.extract.planner import Planner
-from syncd.horizon import parse_zone
 from syncd.lake.column_history import EarlierBatches
 from syncd.load.load_pass import LoadOutcome, LoadPass
 from syncd.load.quarantine_listing import Quarantine
@@ -39,6 +38,7 @@ from syncd.s3.note_store import StoredGrowthNotes
 from syncd.settings import Mode, Settings, StreamSettings, TargetSettings
 from syncd.tables.column_mapping import map_columns
 from syncd.tables.sort_order import CURSOR_NONE
+from syncd.tables.wall_clock import parse_zone
 from watermarks.batch import BatchId
 from watermarks.clock import Clock, SystemClock
 from watermarks.cursor import Cursor

@@ -11,7 +11,6 @@ from syncd.app.lake_access import open_lake, open_store, stream_name_of
 from syncd.app.open_resources import ResourceOwner
 from syncd.concurrency.response_monitor import ResponseMonitor, ignore_response
 from syncd.errors import ConfigError, WarehouseUnfit, to_hinted_error
-from syncd.horizon import parse_zone
 from syncd.lake.manifest import Manifest
 from syncd.load.quarantine_listing import Quarantine
 from syncd.operations.stream_status import cursor_to_instant, find_unproven_reason
@@ -21,6 +20,7 @@ from syncd.settings import Mode, Settings, SourceSettings, StreamSettings, Wareh
 from syncd.tables.column_mapping import map_columns
 from syncd.tables.row_identity import resolve_identity
 from syncd.tables.sort_order import CURSOR_NONE, resolve_order
+from syncd.tables.wall_clock import parse_zone
 from syncd.verify.compared_columns import ComparisonBounds, ComparisonSubject, build_comparison_subject
 from syncd.verify.result import ComparisonResult, LeftOutRows
 from syncd.verify.sides import SidePair

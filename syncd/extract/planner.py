@@ -32,7 +32,6 @@ from syncd.horizon import (
     find_stamp_kind,
     find_unstamped_change,
     parse_triggers,
-    parse_zone,
 )
 from syncd.horizon.key_gaps import InMemorySeenKeys, SeenKey, SeenKeyStore, add_seen_key, find_complete_key
 from syncd.lake.window_reads import OrderField, WindowQuery
@@ -56,6 +55,7 @@ from syncd.settings import FirstRun, Mode, NullCursor, StreamSettings
 from syncd.tables.order_clock import OrderClock
 from syncd.tables.sort_order import StreamOrder, must_check_nulls, resolve_order
 from syncd.tables.table_identity import TableIncarnation
+from syncd.tables.wall_clock import parse_zone
 from watermarks.batch import BatchDraft, BatchId, BatchKind, BatchLink, Plan
 from watermarks.cursor import START_CURSOR, Cursor, format_instant
 from watermarks.document import Watermark

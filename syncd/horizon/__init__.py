@@ -5,7 +5,6 @@ from syncd.horizon.readings import NO_CONNECTION, HorizonPoll, ServerThread, Vis
 from syncd.horizon.rule import compute_horizons
 from syncd.horizon.stamps import StampKind, find_stamp_kind, find_unstamped_change
 from syncd.horizon.triggers import BeforeTrigger, find_bypassing_trigger, parse_triggers
-from syncd.tables.wall_clock import lowest_wall_time, parse_zone, truncate_to_fraction
 
 __all__ = [
     "NO_CONNECTION",
@@ -21,8 +20,5 @@ __all__ = [
     "find_bypassing_trigger",
     "find_stamp_kind",
     "find_unstamped_change",
-    "lowest_wall_time",
     "parse_triggers",
-    "parse_zone",
-    "truncate_to_fraction",
 ]

@@ -1,4 +1,4 @@
-"""Tables that only grow: which keys are complete, although they are committed out of order."""
+"""Complete keys of growing tables, whose keys are committed out of order."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,27 +16,27 @@ MAX_SEEN_KEYS: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenKey:
-    """The last key of a table, as it stood before an instant of the server's clock."""
+    """The last key of a table before an instant of the server's clock."""
 
     key: Cursor
     before: datetime
     server: str = ""
-    """Whose clock that is, and where a person began anew, which of its tables was seen."""
+    """The server of that clock; after a restart by an operator, also which of its tables was seen."""
 
 
 class SeenKeyStore(Protocol):
-    """What was seen of a growing table; kept where a restart finds it, a restart costs no waiting."""
+    """Seen keys of a growing table, stored so that a restart costs no waiting."""
 
     def read(self) -> tuple[SeenKey, ...]: ...
 
     def write(self, seen: tuple[SeenKey, ...]) -> None:
-        """Keep these; that it failed is no error, for whoever knows less only waits longer."""
+        """Save these; a failure is no error, because fewer seen keys only mean a longer wait."""
         ...
 
 
 @dataclass
 class InMemorySeenKeys:
-    """Notes for as long as a process lives."""
+    """Seen keys for the life of the process."""
 
     kept: tuple[SeenKey, ...] = ()
 
@@ -50,41 +50,41 @@ class InMemorySeenKeys:
 def find_complete_key(
     notes: SeenKeyStore, horizon: Horizon, *, table_created_at: datetime | None = None
 ) -> Cursor | None:
-    """The highest key below which nothing can be missing any more.
+    """Return the highest key below which no row can still appear.
 
-    Whoever holds a number below one that was seen had drawn it before, by a
-    statement that had begun before: once the horizon has passed the instant, it
-    has ended. What was seen before the table was `made` is of another one.
+    A transaction that holds a number below a seen key drew it before, by a statement that had begun before. Once the
+    horizon has passed that instant, the transaction has ended. Keys seen before the table's creation are of another
+    table.
     """
-    told, bound = notes.read(), horizon.bound
-    seen = tuple(note for note in told if table_created_at is None or note.before >= table_created_at)
+    noted, bound = notes.read(), horizon.bound
+    seen = tuple(note for note in noted if table_created_at is None or note.before >= table_created_at)
     passed = [] if bound is None else [note for note in seen if note.before <= bound]
     kept = (*passed[-1:], *(note for note in seen if note not in passed))
-    if kept != told:
+    if kept != noted:
         notes.write(kept)
     return passed[-1].key if passed else None
 
 
 def add_seen_key(notes: SeenKeyStore, seen: SeenKey) -> None:
-    """Keep what was seen; of many, every second one, for a later one stands for those before it."""
+    """Add a seen key; of too many, every second goes, because a later one stands for those before it."""
     before = notes.read()
     kept = tuple(note for note in before if note.server == seen.server)
-    if not kept or kept[-1].key != seen.key:  # seen again, it was complete as early as before
+    if not kept or kept[-1].key != seen.key:  # a key seen again keeps its earlier instant
         kept = (*kept, seen)
     if kept != before:
         notes.write(kept if len(kept) <= MAX_SEEN_KEYS else (*kept[:-1:2], kept[-1]))
 
 
 def to_bytes(seen: tuple[SeenKey, ...]) -> bytes:
-    """The notes as a document."""
+    """Return the document of the seen keys."""
     return encode(FORMAT, VERSION, {"seen": [_seen_to_fields(each) for each in seen]})
 
 
 def from_bytes(body: bytes, *, at: str) -> tuple[SeenKey, ...]:
-    """The notes in a document.
+    """Return the seen keys of a document.
 
     Raises:
-        StateUnreadable: there are none.
+        StateUnreadable: the document is not valid.
     """
     read = FieldReader(decode(body, FORMAT, VERSION, location=at), location=at)
     with raise_as_damaged(at):

@@ -1,4 +1,4 @@
-"""What a poll leaves for the next one: without it, the start of an open transaction's stamps is not known."""
+"""Notes of a poll for the next one: without them the first stamp of an open transaction is unknown."""
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ MAX_BREAKS: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdCandidate:
-    """An id that was the highest before a poll began: complete once a later horizon has passed that poll."""
+    """The highest id before a poll began: complete once a later horizon has passed that poll."""
 
     t0: datetime
     highest: int
@@ -26,31 +26,31 @@ class IdCandidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HorizonNotes:
-    """What the polls of one server left. Older notes are never wrong, they only make bounds older."""
+    """The notes of the polls of one server. Older notes are never wrong; they only make bounds older."""
 
     identity: str
     t0: datetime
     statement_starts: Mapping[int, datetime] = field(default_factory=dict[int, datetime])
-    """Of each statement that ran, by its connection: an instant not after its start."""
+    """For each running statement, by its connection, an instant not after its start."""
     first_stamps: Mapping[str, datetime | None] = field(default_factory=dict[str, datetime | None])
-    """Of each transaction that changed rows: an instant not after its first stamp; None where that is not known."""
+    """For each transaction that changed rows, an instant not after its first stamp; None if unknown."""
     proven_bounds: Mapping[TableName, datetime] = field(default_factory=dict[TableName, datetime])
     """The last proven bound of each table."""
     tables: frozenset[TableName] | None = None
-    """The only tables whose writers were seen; None: all were."""
+    """The only tables whose writers were visible; None: all were."""
     candidates: Mapping[TableName, tuple[IdCandidate, ...]] = field(
         default_factory=dict[TableName, tuple[IdCandidate, ...]]
     )
     is_break_open: bool = False
-    """Whether the server's time had a break, and transactions that were open at first sight of it still are."""
+    """Whether the server's time had a break, and transactions that were open when it was noticed still are."""
     local_time: datetime | None = None
     """This machine's clock at that poll."""
     breaks: tuple[ServerTimeBreak, ...] = ()
-    """What streams have to read again for, oldest first."""
+    """Breaks for which streams have to read again, oldest first."""
 
     @property
     def has_unknown_writers(self) -> bool:
-        """Whether transactions are open that were so before anyone looked."""
+        """Return whether transactions are open that began before the first poll."""
         return None in self.first_stamps.values()
 
     def to_bytes(self) -> bytes:
@@ -82,7 +82,7 @@ class HorizonNotes:
 
     @classmethod
     def from_bytes(cls, body: bytes, *, at: str) -> Self:
-        """The notes in the bytes.
+        """Return the notes of a document.
 
         Raises:
             StateUnreadable: there are none.
@@ -119,7 +119,7 @@ class HorizonNotes:
 
 
 def _upgrade(body: bytes, *, at: str) -> dict[str, Any]:
-    """The fields in the newest form; the first knew of no breaks."""
+    """Return the fields in the newest format; the first had no breaks."""
     if parse_json_object(body, location=at).get("format_version") == 1:
         return decode(body, FORMAT, 1, location=at) | {"here": None, "breaks": []}
     return decode(body, FORMAT, VERSION, location=at)
@@ -127,7 +127,7 @@ def _upgrade(body: bytes, *, at: str) -> dict[str, Any]:
 
 @contextmanager
 def _map_shape_errors(at: str) -> Generator[None]:
-    """Turn lists and texts of the wrong shape into damage of the document that held them."""
+    """Turn lists and texts of the wrong shape into `DamagedDocument`."""
     try:
         yield
     except (TypeError, AttributeError, LookupError) as error:
@@ -135,19 +135,19 @@ def _map_shape_errors(at: str) -> Generator[None]:
 
 
 class HorizonNotesStore(Protocol):
-    """Where notes outlive a process."""
+    """Storage in which notes survive a restart."""
 
     def load(self) -> HorizonNotes | None:
-        """What was kept last, by whichever process.
+        """Return the notes that any process saved last.
 
         Raises:
-            StateUnreadable: something else stands there.
-            StoreUnavailable: there is no telling.
+            StateUnreadable: the document is not valid.
+            StoreUnavailable: it cannot be read.
         """
         ...
 
     def save(self, notes: HorizonNotes) -> None:
-        """Keep these for the next process; that it failed is no error, for older notes are as right."""
+        """Save notes for the next process; a failure is no error, because older notes are valid too."""
         ...
 
 
@@ -160,12 +160,12 @@ def _table_from_names(database: str, table: str) -> TableName:
 
 
 def merge_breaks(one: tuple[ServerTimeBreak, ...], other: tuple[ServerTimeBreak, ...]) -> tuple[ServerTimeBreak, ...]:
-    """All breaks of both; of many the oldest go, and what they demand goes to the oldest that stays."""
-    every = tuple({each.id: each for each in (*one, *other)}.values())
-    gone, kept = every[:-MAX_BREAKS], every[-MAX_BREAKS:]
-    if not gone:
+    """Return the breaks of both; of too many, the oldest are folded into the oldest that stays."""
+    breaks = tuple({each.id: each for each in (*one, *other)}.values())
+    dropped, kept = breaks[:-MAX_BREAKS], breaks[-MAX_BREAKS:]
+    if not dropped:
         return kept
-    folded = (*gone, kept[0])
+    folded = (*dropped, kept[0])
     if any(each.is_start_unknown for each in folded):
         return (replace(kept[0], clock_reset_to=None, is_other_server=False), *kept[1:])
     low = min((each.clock_reset_to for each in folded if each.clock_reset_to is not None), default=None)
@@ -176,7 +176,7 @@ def merge_breaks(one: tuple[ServerTimeBreak, ...], other: tuple[ServerTimeBreak,
 
 
 def thin_candidates(candidates: tuple[IdCandidate, ...]) -> tuple[IdCandidate, ...]:
-    """Few enough of them to keep: every second goes, the first and the last stay."""
+    """Return few enough candidates: every second goes, the first and the last stay."""
     if len(candidates) <= MAX_CANDIDATES:
         return candidates
     return (*candidates[:-1:2], candidates[-1])

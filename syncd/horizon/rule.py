@@ -1,8 +1,8 @@
-"""The rule of the horizon: the readings of one poll and the notes of the one before -> a bound for each table.
+"""Horizon rule: the readings of one poll and the notes of the previous one give a bound for each table.
 
-Each statement that runs and each transaction that changed rows gets a lower bound of the stamps that it can
-still bring; the horizon of a table is the lowest of those that may write to it. Why that is sound, and in which
-order the readings must be taken, is argued in `docs/explanation/horizon.md`.
+Each running statement and each transaction that changed rows gets a lower bound of the stamps that it can still
+bring. The horizon of a table is the lowest bound of those that may write to it. `docs/explanation/horizon.md` argues why that is
+sound, and in which order the readings must be taken.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,20 +17,20 @@ from syncd.ports.source import Horizon, HorizonRequest, ServerTimeBreak, TableNa
 from watermarks.cursor import format_instant
 
 FULL_NOTES_RETENTION: Final = timedelta(seconds=30)
-"""How long the notes of a fuller sight are kept for while only some tables can be seen."""
+"""While only some tables are visible, the notes of a full view are kept this long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HorizonHold:
-    """Something that may still bring stamps."""
+    """A statement or transaction that may still bring stamps."""
 
     since: datetime | None
-    """Not after the first of them; None where that is not known."""
+    """An instant not after the first of them; None if unknown."""
     description: str
     tables: frozenset[TableName] | None
     """The only tables it may write to, folded; None: any."""
     is_seen_before: bool = True
-    """Whether it is known to be there for about so long; else it may have come a moment ago, since the poll before."""
+    """Whether an earlier poll saw it; otherwise it may have begun since that poll."""
 
     def may_write_to(self, table: TableName) -> bool:
         return self.tables is None or table in self.tables
@@ -39,9 +39,11 @@ class HorizonHold:
 def compute_horizons(
     poll: HorizonPoll, previous: HorizonNotes | None, requests: Sequence[HorizonRequest]
 ) -> tuple[Mapping[TableName, Horizon], HorizonNotes | None]:
-    """The horizon of each table asked for, and the notes for the next poll."""
-    known, replaced, breaks = _usable_notes(poll, previous)
-    horizons, notes = _compute_answers(poll, previous, requests, known=known, replaced=replaced, breaks=breaks)
+    """Return the horizon of each requested table, and the notes for the next poll."""
+    known, is_break_open, breaks = _usable_notes(poll, previous)
+    horizons, notes = _compute_answers(
+        poll, previous, requests, known=known, is_break_open=is_break_open, breaks=breaks
+    )
     return {table: replace(horizon, breaks=breaks) for table, horizon in horizons.items()}, notes
 
 
@@ -51,16 +53,20 @@ def _compute_answers(
     asked: Sequence[HorizonRequest],
     *,
     known: HorizonNotes | None,
-    replaced: bool,
+    is_break_open: bool,
     breaks: tuple[ServerTimeBreak, ...],
 ) -> tuple[Mapping[TableName, Horizon], HorizonNotes | None]:
     if readings.visibility in {Visibility.NOTHING, Visibility.BLIND}:
-        # Old notes stay right: whatever they bound, they bound it too low rather than too high.
-        return {each.table: _horizon_without_sight(each, readings, known, doubted=replaced) for each in asked}, before
+        # Old notes stay valid: their bounds are too low rather than too high.
+        return {
+            each.table: _horizon_without_sight(each, readings, known, is_doubted=is_break_open) for each in asked
+        }, before
     writers = _first_stamps(readings, known)
     holds = (*_statement_holds(readings, known), *_transaction_holds(readings, writers, known))
-    unseen = [HorizonHold(since=None, description="whoever wrote there unseen", tables=_unseen_tables(asked, readings))]
-    answers = {each.table: _table_horizon(each, readings, (*unseen, *holds), known, doubted=replaced) for each in asked}
+    unseen = [HorizonHold(since=None, description="an unseen writer", tables=_unseen_tables(asked, readings))]
+    horizons = {
+        each.table: _table_horizon(each, readings, (*unseen, *holds), known, is_doubted=is_break_open) for each in asked
+    }
     seen = HorizonNotes(
         identity=readings.identity,
         t0=readings.t0,
@@ -71,15 +77,15 @@ def _compute_answers(
         },
         first_stamps=writers,
         tables=readings.tables,
-        is_break_open=replaced and None in writers.values(),
+        is_break_open=is_break_open and None in writers.values(),
         local_time=readings.local_time,
         breaks=breaks,
     )
-    return _add_complete_ids(answers, asked, readings, _next_notes(seen, readings, known))
+    return _add_complete_ids(horizons, asked, readings, _next_notes(seen, readings, known))
 
 
 def _unseen_tables(asked: Sequence[HorizonRequest], readings: HorizonPoll) -> frozenset[TableName]:
-    """Tables that were asked for after the server had been."""
+    """Return the requested tables that the poll did not cover."""
     return frozenset(each.table.normal_form for each in asked if readings.tables is not None) - (
         readings.tables or frozenset()
     )
@@ -88,31 +94,31 @@ def _unseen_tables(asked: Sequence[HorizonRequest], readings: HorizonPoll) -> fr
 def _usable_notes(
     readings: HorizonPoll, before: HorizonNotes | None
 ) -> tuple[HorizonNotes | None, bool, tuple[ServerTimeBreak, ...]]:
-    """The notes, if they are of this server's time; whether that is still in doubt; and every break in it."""
+    """Return the notes if they are of this server's time, whether that is in doubt, and every known break."""
     if before is None:
         return None, False, ()
-    found = _find_break(readings, before)
-    if found is None:
+    new_break = _find_break(readings, before)
+    if new_break is None:
         return before, before.is_break_open, before.breaks
-    return None, True, merge_breaks(before.breaks, (found,))
+    return None, True, merge_breaks(before.breaks, (new_break,))
 
 
 def _find_break(readings: HorizonPoll, before: HorizonNotes) -> ServerTimeBreak | None:
-    """What came between the notes and this poll."""
-    # Named by the notes alone: as long as they stay, every poll that meets it means the same break.
+    """Return the break between the notes and this poll, if there is one."""
+    # The id depends on the notes alone, so that every poll that meets these notes names the same break.
     seen = f"{before.identity}, {format_instant(before.t0)}"
     if before.identity != readings.identity:
         return ServerTimeBreak(id=f"{seen}: {readings.identity}", is_other_server=True)
     if readings.t0 >= before.t0:
         return None
-    # It may have gone on for a while before it went back, and for a while since: no longer than we were away. For how
-    # long that was only our own clock can tell, and if that went back as well, nothing can.
-    away = readings.local_time - before.local_time if readings.local_time and before.local_time else timedelta()
-    return ServerTimeBreak(id=f"{seen}: clock", clock_reset_to=readings.t0 - away if away > timedelta() else None)
+    # The server's clock may have run on before it went back, and since, but no longer than the time between the polls.
+    # Only this machine's clock can measure that time; if it went back too, nothing can.
+    elapsed = readings.local_time - before.local_time if readings.local_time and before.local_time else timedelta()
+    return ServerTimeBreak(id=f"{seen}: clock", clock_reset_to=readings.t0 - elapsed if elapsed > timedelta() else None)
 
 
 def _next_notes(seen: HorizonNotes, readings: HorizonPoll, known: HorizonNotes | None) -> HorizonNotes:
-    """What was seen, unless a fuller sight is worth waiting for; answers and candidates live on either way."""
+    """Return the new notes, or the older ones of a fuller view that may return; bounds and candidates are kept."""
     if known is None:
         return seen
     narrower = known.tables is None and readings.tables is not None
@@ -124,18 +130,18 @@ def _next_notes(seen: HorizonNotes, readings: HorizonPoll, known: HorizonNotes |
 
 
 def _statement_start(thread: ServerThread, readings: HorizonPoll, known: HorizonNotes | None) -> datetime:
-    """An instant not after the start of the thread's statement."""
+    """Return an instant not after the start of the thread's statement."""
     began = readings.statement_start(thread)
     if known is not None and thread.connection not in known.statement_starts:
-        # It did not run when the last poll listed statements, and that was after its t0.
+        # It did not run when the last poll listed statements, which was after that poll's t0.
         return max(began, known.t0)
     return began
 
 
 def _first_stamps(readings: HorizonPoll, known: HorizonNotes | None) -> dict[str, datetime | None]:
-    """Of each transaction that changed rows, an instant not after its first stamp."""
+    """Return for each transaction that changed rows an instant not after its first stamp."""
     if known is None or not _covers(known, readings):
-        # A transaction may have changed rows of a table that nobody looked at.
+        # A transaction may have changed rows of a table that the last poll did not cover.
         return {writer.trx_id: None for writer in readings.writers}
     return {
         writer.trx_id: known.first_stamps[writer.trx_id]
@@ -150,9 +156,12 @@ def _covers(known: HorizonNotes, readings: HorizonPoll) -> bool:
 
 
 def _first_stamp(writer: WritingTransaction, known: HorizonNotes) -> datetime:
-    """None of its statements had changed rows when the last poll looked: each began since, or ran at that time."""
+    """Return an instant not after the first stamp of a writer that is new since the last poll.
+
+    It had not changed rows at the last poll, so each statement of it began since then, or ran at that time.
+    """
     if writer.xa or writer.connection == NO_CONNECTION or writer.table is not None:
-        # Which connection began it is not known any more, so every statement of that time counts.
+        # The connection that began it is unknown, so every statement of that time counts.
         return min((known.t0, *known.statement_starts.values()))
     return min(known.t0, known.statement_starts.get(writer.connection, known.t0))
 
@@ -176,7 +185,7 @@ def _tables_of_statement(thread: ServerThread, readings: HorizonPoll) -> frozens
     if readings.locks is None or not thread.has_all_locks:
         return None
     if thread.lock_owner not in readings.locks and may_write(thread.kind):
-        return None  # locks were not watched yet when it took its own
+        return None  # lock instruments were off when it took its locks
     return readings.locks.get(thread.lock_owner, frozenset())
 
 
@@ -210,11 +219,11 @@ def _tables_of_writer(
     detached = writer.xa or writer.connection == NO_CONNECTION or writer.lock_owner not in holders
     if readings.locks is None or detached:
         return None
-    # Who changed rows holds a write lock; where none is seen, locks are kept under another name (a prepared XA).
+    # A writer holds a write lock; if none is visible, another owner holds it (a prepared XA transaction).
     return readings.locks.get(writer.lock_owner) or None
 
 
-# Answers.
+# Horizons.
 
 
 def _table_horizon(
@@ -223,14 +232,14 @@ def _table_horizon(
     holds: Sequence[HorizonHold],
     known: HorizonNotes | None,
     *,
-    doubted: bool,
+    is_doubted: bool,
 ) -> Horizon:
     if not asked.transactional:
-        return _assumed_horizon(asked, readings, f"{asked.table} is not of InnoDB")
+        return _assumed_horizon(asked, readings, f"the engine of {asked.table} is not InnoDB")
     t0, identity = readings.t0, readings.identity
     last = known.proven_bounds.get(asked.table) if known else None
-    # The mark is of the time before: what is open since then may stamp rows below it.
-    mark = None if doubted else asked.mark
+    # After a break the mark proves nothing: transactions that are open since then may stamp rows below it.
+    mark = None if is_doubted else asked.mark
     floor = max((instant for instant in (last, mark) if instant is not None), default=None)
     bound, who, holder = t0, "", ""
     for hold in holds:
@@ -238,16 +247,16 @@ def _table_horizon(
             continue
         since = hold.since or floor
         if since is None:
-            reason = f"waits for {hold.description}, open since before it was asked"
+            reason = f"waits for {hold.description}, open since before the first poll"
             return Horizon(bound=None, proven=False, t0=t0, identity=identity, reason=reason)
         if since < bound:
             bound, who, holder = since, hold.description, hold.description if hold.is_seen_before else ""
     if last is not None and last > bound:
-        bound = last  # only a stamp set by hand could lie below what was complete once
+        bound = last  # only a stamp set by hand could lie below a bound that was proven before
     reason = f"held by {who}, {_format_seconds(t0 - bound)}" if who else ""
-    if doubted:
-        reason = "; ".join(filter(None, ("another server answers, or its clock went back", reason)))
-    return Horizon(bound=bound, proven=not doubted, t0=t0, identity=identity, reason=reason, holder=holder)
+    if is_doubted:
+        reason = "; ".join(filter(None, ("another server answers, or its clock was reset", reason)))
+    return Horizon(bound=bound, proven=not is_doubted, t0=t0, identity=identity, reason=reason, holder=holder)
 
 
 def _format_seconds(age: timedelta) -> str:
@@ -255,14 +264,14 @@ def _format_seconds(age: timedelta) -> str:
 
 
 def _horizon_without_sight(
-    asked: HorizonRequest, readings: HorizonPoll, known: HorizonNotes | None, *, doubted: bool
+    asked: HorizonRequest, readings: HorizonPoll, known: HorizonNotes | None, *, is_doubted: bool
 ) -> Horizon:
     if readings.visibility is Visibility.NOTHING or not asked.transactional:
         return _assumed_horizon(asked, readings, readings.problem)
     last = known.proven_bounds.get(asked.table) if known else None
-    mark = None if doubted else asked.mark
+    mark = None if is_doubted else asked.mark
     bound = max((instant for instant in (last, mark) if instant is not None), default=None)
-    proven = bound is not None and not doubted
+    proven = bound is not None and not is_doubted
     return Horizon(bound=bound, proven=proven, t0=readings.t0, identity=readings.identity, reason=readings.problem)
 
 
@@ -272,36 +281,36 @@ def _assumed_horizon(asked: HorizonRequest, readings: HorizonPoll, why: str) -> 
     return Horizon(bound=bound, proven=False, t0=readings.t0, identity=readings.identity, reason=reason)
 
 
-# Ids, which commit out of order: those up to MAX(id) are complete once a horizon has reached the t0 after that reading.
+# Ids commit out of order: those up to MAX(id) are complete once a horizon has reached the t0 after that reading.
 
 
 def _add_complete_ids(
-    answers: Mapping[TableName, Horizon],
+    horizons: Mapping[TableName, Horizon],
     asked: Sequence[HorizonRequest],
     readings: HorizonPoll,
     notes: HorizonNotes,
 ) -> tuple[Mapping[TableName, Horizon], HorizonNotes]:
-    """Give each answer the ids that it proves, and note the answers."""
+    """Add to each horizon the ids that it proves complete; note the bounds and the candidates."""
     bounds, candidates = dict(notes.proven_bounds), dict(notes.candidates)
-    told: dict[TableName, Horizon] = {}
+    extended: dict[TableName, Horizon] = {}
     for each in asked:
-        # As the server spells it: where it tells two spellings apart, one table's numbers are none of the other's.
-        name, answer = each.table, answers[each.table]
-        if answer.proven and answer.bound is not None:
-            bounds[name] = answer.bound
-        found = tuple(one for one in candidates.pop(name, ()) if _is_of_same_table(one, each))
+        # As the server spells it: if it distinguishes two spellings, they are two tables.
+        name, horizon = each.table, horizons[each.table]
+        if horizon.proven and horizon.bound is not None:
+            bounds[name] = horizon.bound
+        ids = tuple(one for one in candidates.pop(name, ()) if _is_of_same_table(one, each))
         if name in readings.max_ids:
-            # Of this poll too: its highest id was read before its t0.
-            found = (*found, IdCandidate(t0=readings.t0, highest=readings.max_ids[name]))
-        passed = [one for one in found if answer.bound is not None and one.t0 <= answer.bound]
+            # This poll counts too: its highest id was read before its t0.
+            ids = (*ids, IdCandidate(t0=readings.t0, highest=readings.max_ids[name]))
+        passed = [one for one in ids if horizon.bound is not None and one.t0 <= horizon.bound]
         if each.id_column is not None and passed:
-            answer = replace(answer, max_complete_id=passed[-1].highest)
-        if found:
-            candidates[name] = thin_candidates((*passed[-1:], *(one for one in found if one not in passed)))
-        told[each.table] = answer
-    return told, replace(notes, proven_bounds=bounds, candidates=candidates)
+            horizon = replace(horizon, max_complete_id=passed[-1].highest)
+        if ids:
+            candidates[name] = thin_candidates((*passed[-1:], *(one for one in ids if one not in passed)))
+        extended[each.table] = horizon
+    return extended, replace(notes, proven_bounds=bounds, candidates=candidates)
 
 
 def _is_of_same_table(candidate: IdCandidate, asked: HorizonRequest) -> bool:
-    """Whether an id was read of the very table that is asked for: one that was made since numbers its rows anew."""
+    """Return whether an id was read from the requested table: a table created since numbers its rows anew."""
     return asked.table_created_at is None or candidate.t0 >= asked.table_created_at

@@ -1,4 +1,4 @@
-"""Whether the server itself stamps a column at every insert and update: only then can a horizon prove anything."""
+"""Detection of columns that the server itself stamps at every insert and update: only those prove a horizon."""
 
 import re
 from enum import StrEnum
@@ -14,18 +14,18 @@ _ON_UPDATE: Final = re.compile(r"\bon update ([^\s,]+)", re.IGNORECASE)
 
 
 class StampKind(StrEnum):
-    """What stands in a column that the server stamps."""
+    """Kind of a column that the server stamps."""
 
     INSTANT = "instant"
-    """TIMESTAMP: no zone is needed."""
+    """TIMESTAMP: no time zone is needed."""
     WALL = "wall"
-    """DATETIME: the session zone of the writers is needed to find the instant."""
+    """DATETIME: the session time zone of the writers is needed to find the instant."""
 
 
 def find_stamp_kind(column: SourceColumn) -> StampKind | None:
-    """How the server stamps the column, at insert and at update; None where either is left to others.
+    """Return how the server stamps the column at insert and update; None if it does not do both.
 
-    Fractions must be the column's own: a stamp cut shorter than the column would lie below the bound.
+    Fractions must be the column's own: a stamp with fewer digits than the column would lie below the bound.
     """
     kind = {"timestamp": StampKind.INSTANT, "datetime": StampKind.WALL}.get(column.data_type.lower())
     on_update = _ON_UPDATE.search(column.extra)
@@ -36,22 +36,22 @@ def find_stamp_kind(column: SourceColumn) -> StampKind | None:
 
 
 def find_unstamped_change(create_statement: str) -> str:
-    """What changes rows of a table and leaves their stamp as it was, by what SHOW CREATE TABLE prints.
+    """Return what changes rows without a new stamp, according to SHOW CREATE TABLE; empty if nothing does.
 
-    That is a foreign key, which is named, or the period of a table of MariaDB.
-    Rows that a foreign key deletes are gone, as any that are deleted: no cursor sees that either, and nobody thinks so.
+    That is a foreign key, which is named, or the period of a MariaDB table. Rows that a foreign key deletes count as
+    any deleted rows, which no cursor sees.
     """
     for line in create_statement.splitlines():
         bare = _QUOTED.sub("``", line)
         if _PERIOD.match(bare):
-            return "what FOR PORTION OF its period leaves of a row keeps the stamp that it had"
+            return "FOR PORTION OF its period splits rows and keeps their old stamp"
         if bare.lstrip().upper().startswith("CONSTRAINT") and (action := _ACTION.search(bare)):
             name = _QUOTED.search(line)
-            return f"{action[0]} of {name[0] if name else 'a foreign key'} changes rows and stamps them not"
+            return f"{action[0]} of {name[0] if name else 'a foreign key'} changes rows without a new stamp"
     return ""
 
 
 def parse_clock_fraction(call: str) -> int | None:
-    """The digits after the second that a call of the clock gives; None where it is no such call."""
+    """Return the fractional digits of a call of the clock; None if it is no such call."""
     match = _NOW.fullmatch(call.strip())
     return int(match[1] or 0) if match else None

@@ -1,4 +1,4 @@
-"""What triggers of a table do to its rows behind the back of the server's stamp."""
+"""Detection of triggers that bypass the server's stamp."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ _END: Final = re.compile(r"\s+END\s*$", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeforeTrigger:
-    """One that is carried out before a row is written."""
+    """A trigger that runs before a row is written."""
 
     name: str
     event: str
@@ -29,15 +29,16 @@ class BeforeTrigger:
 
 
 def parse_triggers(rows: Sequence[Sequence[object]]) -> tuple[BeforeTrigger, ...]:
-    """Triggers, of rows of name, event and statement as a server tells them: as text, or as its bytes."""
+    """Return triggers from rows of name, event and statement."""
     texts = (map(decode_text, row) for row in rows)
     return tuple(BeforeTrigger(name=name, event=event, statement=statement) for name, event, statement in texts)
 
 
 def find_bypassing_trigger(triggers: Sequence[BeforeTrigger], stamp: SourceColumn, *, mariadb: bool) -> str:
-    """Which trigger writes rows whose stamp is not the server's, or stays as it was; empty where none does.
+    """Return which trigger writes rows without the server's stamp; empty if none does.
 
-    MySQL stamps a row where the statement changes it, and does not look again once triggers have; MariaDB looks then.
+    MySQL decides before the triggers run whether the statement changes a row, and stamps only then; MariaDB decides
+    after them.
     """
     stamped = any(_always_stamps(each, stamp) for each in triggers)
     for trigger in triggers:
@@ -46,7 +47,7 @@ def find_bypassing_trigger(triggers: Sequence[BeforeTrigger], stamp: SourceColum
                 if parse_clock_fraction(value) != stamp.fraction:
                     return f"trigger {trigger.name} sets {stamp.name}"
             elif trigger.event.upper() == "UPDATE" and not mariadb and not stamped:
-                return f"trigger {trigger.name} changes rows, and MySQL stamps only what the statement itself changes"
+                return f"trigger {trigger.name} changes rows; MySQL stamps only rows that the statement itself changes"
     return ""
 
 
@@ -54,7 +55,7 @@ def _find_assignments(trigger: BeforeTrigger) -> Iterator[tuple[str, str]]:
     text = _QUOTES_AND_COMMENTS.sub(" ", trigger.statement)
     yield from ((match[1], _END.sub("", match[2])) for match in _ASSIGNMENT.finditer(text))
     if _INDIRECT_ASSIGNMENT.search(text):
-        yield "", ""  # whatever column it is
+        yield "", ""  # an unknown column
 
 
 def _always_stamps(trigger: BeforeTrigger, stamp: SourceColumn) -> bool:

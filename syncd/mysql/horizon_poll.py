@@ -1,7 +1,7 @@
 """One poll of a server: t0, the statements (A), the locks (C1), the writers (B), the locks again (C2).
 
-The order is the proof (`docs/explanation/horizon.md`): a statement that ended before A was read has its transaction in B,
-and one that had its locks when A was read has them in C1, or in C2 if C1 met a lock on the move.
+The order is the proof (`docs/explanation/horizon.md`): a statement that ended before A was read has its transaction in B. One
+that had its locks when A was read has them in C1, or in C2 if C1 read while a lock changed hands.
 """
 
 import re
@@ -15,7 +15,7 @@ from uuid import uuid4
 import pymysql
 from pymysql.constants import ER
 
-from syncd.datatypes.mysql_quoting import decode_text, quote_name
+from syncd.datatypes.mysql_quoting import decode_text, quote_name, quote_table
 from syncd.errors import SourceUnfit
 from syncd.horizon.readings import NO_CONNECTION, HorizonPoll, ServerThread, Visibility, WritingTransaction
 from syncd.horizon.statements import is_replication
@@ -46,15 +46,15 @@ from syncd.mysql.sql import identity_sql, is_read_only_setting
 from syncd.ports.source import TableName
 
 TRANSACTION_LIST_REFRESH_SECONDS: Final = 0.11
-"""Seconds after which a server fills INNODB_TRX anew, if nobody reads it meanwhile."""
+"""The server refreshes INNODB_TRX this long after the last read of it."""
 FRESH_LIST_ATTEMPTS: Final = 20
 CONVERSION_ATTEMPTS: Final = 5
 CONVERSION_RETRY_SECONDS: Final = 0.02
 MOST_WRITERS: Final = 20_000
-"""The server cuts the list at 16 MB and says so to nobody but its log."""
+"""The server cuts the list at 16 MB and reports that only in its log."""
 
 CANNOT_CONVERT_CODE: Final = 3854
-"""A running statement holds a character of four bytes, and the server cannot print it."""
+"""A running statement holds a character of four bytes, which the server cannot print."""
 _ACCESS_DENIED_CODES: Final = frozenset(
     {
         ER.TABLEACCESS_DENIED_ERROR,
@@ -66,15 +66,17 @@ _ACCESS_DENIED_CODES: Final = frozenset(
     }
 )
 
+MISSING_PRIVILEGE: Final = "the user lacks a privilege"
+"""First words of the problem that a grant solves."""
 _OWN_LOCK: Final = TableName(database="performance_schema", table="metadata_locks")
 
 
 class NotPrimaryServer(SourceUnfit):
-    """Rows are not stamped on this server; fact: `identity`, which one it is."""
+    """Rows are not stamped on this server; fact: `identity` of the server."""
 
 
 class Poller:
-    """Polls over one connection, and remembers what that connection may not see."""
+    """Polls over one connection; it remembers what its user may not see."""
 
     def __init__(self, opener: OpenConnection, *, pause: Callable[[float], None]) -> None:
         self.opened_at = time.monotonic()
@@ -93,24 +95,24 @@ class Poller:
             self._identity = decode_text(self._query_one(f"SELECT {identity_sql(mariadb=self._mariadb)}")[0])
 
     def poll(self, tables: AbstractSet[TableName], *, ids: Mapping[TableName, str]) -> HorizonPoll:
-        """One poll; `tables` matter where the server shows writers only table by table.
+        """Poll once; `tables` matter where the server shows writers only table by table.
 
-        `ids` names the columns whose highest value is wanted, by table.
+        `ids` names by table the columns whose highest value is wanted.
 
         Raises:
-            StampedElsewhere: rows are stamped on another server.
-            pymysql.MySQLError, OSError: the connection is of no use any more.
+            NotPrimaryServer: rows are stamped on another server.
+            pymysql.MySQLError, OSError: the connection is no longer usable.
         """
-        highest = self._read_highest_ids(ids)
-        t0, own, *bars = self._query_one(CLOCK_QUERY)
+        highest = self._read_max_ids(ids)
+        t0, own, *read_only_flags = self._query_one(CLOCK_QUERY)
         t0 = t0.replace(tzinfo=UTC)
         threads = self._read_threads()
-        self._require_primary(threads, bars)
-        mine = next((thread.lock_owner for thread in threads if thread.connection == own), own)
+        self._require_primary(threads, read_only_flags)
+        own_lock_owner = next((thread.lock_owner for thread in threads if thread.connection == own), own)
         threads = tuple(thread for thread in threads if thread.connection != own)
-        first = self._read_locks()
+        locks_before = self._read_locks()
         writers = self._read_writers(own, threads, tables)
-        again = self._read_locks()
+        locks_after = self._read_locks()
         return HorizonPoll(
             t0=t0,
             identity=self._identity,
@@ -118,43 +120,46 @@ class Poller:
             threads=threads,
             writers=writers.writers,
             read_only=writers.read_only,
-            locks=_merge_locks(first, again, without=mine),
+            locks=_merge_locks(locks_before, locks_after, without=own_lock_owner),
             tables=frozenset(table.normal_form for table in tables) if writers.sight is Visibility.TABLES else None,
             problem=writers.trouble,
             is_temporary=writers.passing,
-            max_ids={table: found for table, found in highest.items() if found is not None},
+            max_ids=highest,
         )
 
     def close(self) -> None:
         self._connection.close()
 
     def _require_primary(self, threads: Sequence[ServerThread], read_only_flags: Sequence[object]) -> None:
-        """Make sure that rows are stamped here. A reader of Aurora has no thread that applies; its InnoDB is closed."""
-        # A group's applier stands by on the member that is written to as well.
+        """Fail if rows are stamped on another server.
+
+        A reader of Aurora has no replication thread, but its InnoDB is read-only.
+        """
+        # In a group the written member has an applier thread too.
         replicates = not self._group and any(is_replication(thread.command, thread.user) for thread in threads)
         if replicates or self._follows or any(map(is_read_only_setting, read_only_flags)):
-            stands = self._follows and not replicates
-            what = "applies what another server did" if replicates else "is read-only"
-            by_now = " If that is this one by now: RESET REPLICA ALL." if stands else ""
+            is_stopped_replica = self._follows and not replicates
+            state = "is a running replica" if replicates else "is read-only"
+            promoted_hint = " If this server is the primary now: RESET REPLICA ALL." if is_stopped_replica else ""
             raise NotPrimaryServer(
-                f"this server {'is a replica that stands still' if stands else what}:"
-                " rows are not stamped here, so it cannot tell which are still to come",
-                hint=f"Name the server where they are stamped: source.primary.{by_now}",
+                f"this server {'is a stopped replica' if is_stopped_replica else state}:"
+                " rows are stamped on another server, so open transactions are not visible here",
+                hint=f"Set source.primary to the server where rows are stamped.{promoted_hint}",
                 identity=self._identity,
             )
 
     def _is_configured_as_replica(self, version: str) -> bool:
-        """Whether it is a replica; of an account that may not know, no.
+        """Return whether the server is configured as a replica; False for a user who may not see that.
 
-        No thread of it need be seen: stopped, or not started yet, it need not be read-only, and what it applies once
-        it goes on was stamped before.
+        A stopped replica has no replication thread and need not be read-only. What it applies once it runs again was
+        stamped before.
         """
         if self._group:
             return False
         rows = self._query_if_allowed(REPLICATION_CHANNELS_QUERY) if self._schema else None
         if rows is None:
-            numbers = [int(number) for number in re.findall(r"\d+", version)[:3]]
-            rows = self._query_if_allowed(show_channels_statement(tuple(numbers), mariadb=self._mariadb))
+            numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:3])
+            rows = self._query_if_allowed(show_channels_statement(numbers, mariadb=self._mariadb))
         return bool(rows)
 
     # A: the statements.
@@ -166,7 +171,7 @@ class Poller:
             rows = self._query_if_allowed(SCHEMA_THREADS_QUERY)
             if rows is not None and not self._query_one(LOST_INSTRUMENTS_QUERY)[0]:
                 return tuple(parse_schema_thread(*row) for row in rows)
-            # Without its list of threads, or with a list that lost some, the schema names no lock's holder either.
+            # Without a complete list of threads, the schema cannot name the holders of locks either.
             self._schema = self._locks = False
         return tuple(parse_processlist_thread(*row[:8]) for row in self._query(PROCESSLIST_QUERY))
 
@@ -176,7 +181,7 @@ class Poller:
         if not self._locks:
             return None
         rows = self._query_if_allowed(MARIADB_LOCKS_QUERY if self._mariadb else SCHEMA_LOCKS_QUERY)
-        # Where the schema does not watch locks, it lists none, not even the one of this very query.
+        # If lock instruments are off, the schema lists no lock, not even that of this query.
         if rows is None or (self._schema and not any(parse_table_name(row) == _OWN_LOCK for row in rows)):
             self._locks = False
             return None
@@ -188,9 +193,9 @@ class Poller:
         self, own_connection: int, threads: Sequence[ServerThread], tables: AbstractSet[TableName]
     ) -> WritersReading:
         if self._galera:
-            return WritersReading(sight=Visibility.NOTHING, trouble="other nodes of the Galera cluster write too")
+            return WritersReading(sight=Visibility.NOTHING, trouble="other nodes of the Galera cluster may write too")
         if self._group:
-            return WritersReading(sight=Visibility.NOTHING, trouble="other members of its group may have written too")
+            return WritersReading(sight=Visibility.NOTHING, trouble="other members of its group may write too")
         if not self._all_writers:
             return self._read_writers_by_table(threads, tables)
         try:
@@ -204,7 +209,7 @@ class Poller:
                 return self._read_writers_by_table(
                     threads,
                     tables,
-                    fallback_reason="MySQL lists no transactions while one holds a character of four bytes",
+                    fallback_reason="MySQL cannot list transactions while a statement holds a four-byte character",
                 )
             raise
 
@@ -218,12 +223,12 @@ class Poller:
                 return WritersReading(
                     sight=Visibility.BLIND, trouble=f"more than {MOST_WRITERS:,} transactions are open"
                 )
-            # Our own row can show this nonce only if the server filled the list during this query.
+            # Our own row shows this nonce only if the server refreshed the list during this query.
             if any(row[0] == own_connection and nonce in (row[4] or "") for row in rows):
                 return parse_writers(rows, own_connection, {thread.connection: thread.lock_owner for thread in threads})
             self._pause(TRANSACTION_LIST_REFRESH_SECONDS)
-        trouble = "other readers keep the server's list of transactions stale"
-        return self._read_writers_by_table(threads, tables, fallback_reason=trouble)
+        reason = "other readers keep the server's list of transactions stale"
+        return self._read_writers_by_table(threads, tables, fallback_reason=reason)
 
     def _query_in_snapshot(self, sql: str) -> Sequence[tuple[Any, ...]]:
         for attempt in range(CONVERSION_ATTEMPTS):
@@ -233,7 +238,7 @@ class Poller:
             except pymysql.err.MySQLError as error:
                 if error.args[0] != CANNOT_CONVERT_CODE or attempt == CONVERSION_ATTEMPTS - 1:
                     raise
-                self._pause(CONVERSION_RETRY_SECONDS)  # statements are short: the one with that character ends soon
+                self._pause(CONVERSION_RETRY_SECONDS)  # the statement with that character ends soon
             finally:
                 if self._connection.open:
                     self._query("ROLLBACK")
@@ -242,21 +247,19 @@ class Poller:
     def _read_writers_by_table(
         self, threads: Sequence[ServerThread], tables: AbstractSet[TableName], *, fallback_reason: str = ""
     ) -> WritersReading:
-        """The second choice; `instead_of` says why, where the first may do again next time."""
+        """Read the writers of each table; `fallback_reason` says why the full list failed this time."""
         if self._schema:
             try:
-                found = [writer for table in sorted(tables) for writer in self._read_writers_of_table(threads, table)]
+                writers = [writer for table in sorted(tables) for writer in self._read_writers_of_table(threads, table)]
             except pymysql.err.MySQLError as error:
                 if error.args[0] not in _ACCESS_DENIED_CODES:
                     raise
             else:
-                return WritersReading(sight=Visibility.TABLES, writers=tuple(found), passing=bool(fallback_reason))
+                return WritersReading(sight=Visibility.TABLES, writers=tuple(writers), passing=bool(fallback_reason))
         if fallback_reason:
             return WritersReading(sight=Visibility.BLIND, trouble=fallback_reason)
         user = self._query_one("SELECT SUBSTRING_INDEX(USER(), '@', 1)")[0]
-        return WritersReading(
-            sight=Visibility.NOTHING, trouble=f"the account lacks a right: GRANT PROCESS ON *.* TO {user}"
-        )
+        return WritersReading(sight=Visibility.NOTHING, trouble=f"{MISSING_PRIVILEGE}: GRANT PROCESS ON *.* TO {user}")
 
     def _read_writers_of_table(self, threads: Sequence[ServerThread], table: TableName) -> list[WritingTransaction]:
         connections = {thread.lock_owner: thread.connection for thread in threads}
@@ -270,16 +273,14 @@ class Poller:
             for holder, trx_id in self._query(TABLE_WRITERS_QUERY, table.database, table.table)
         ]
 
-    # Questions.
-
-    def _read_highest_ids(self, ids: Mapping[TableName, str]) -> dict[TableName, int | None]:
-        found: dict[TableName, int | None] = {}
+    def _read_max_ids(self, ids: Mapping[TableName, str]) -> dict[TableName, int]:
+        max_ids: dict[TableName, int] = {}
         for table, column in ids.items():
-            sql = f"SELECT MAX({quote_name(column)}) FROM {quote_name(table.database)}.{quote_name(table.table)}"  # noqa: S608  # quoted
-            rows = self._query_if_allowed(sql)  # behind a replica, this may not be where the table is
-            highest = rows[0][0] if rows else None
-            found[table] = None if highest is None else int(highest)
-        return found
+            sql = f"SELECT MAX({quote_name(column)}) FROM {quote_table(table.database, table.table)}"  # noqa: S608  # quoted
+            rows = self._query_if_allowed(sql)  # the primary of a replica may not have the table
+            if rows and rows[0][0] is not None:
+                max_ids[table] = int(rows[0][0])
+        return max_ids
 
     def _query_if_allowed(self, sql: str) -> Sequence[tuple[Any, ...]] | None:
         try:
@@ -299,8 +300,8 @@ class Poller:
             return rows
 
 
-def _merge_locks(first: TableLocks | None, again: TableLocks | None, *, without: int) -> TableLocks | None:
-    if first is None or again is None:
+def _merge_locks(before: TableLocks | None, after: TableLocks | None, *, without: int) -> TableLocks | None:
+    if before is None or after is None:
         return None
-    holders = (first.keys() | again.keys()) - {without}
-    return {holder: first.get(holder, frozenset()) | again.get(holder, frozenset()) for holder in holders}
+    holders = (before.keys() | after.keys()) - {without}
+    return {holder: before.get(holder, frozenset()) | after.get(holder, frozenset()) for holder in holders}

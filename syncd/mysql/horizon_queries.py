@@ -1,4 +1,4 @@
-"""The questions of a poll, one for each kind of server, and what their rows mean."""
+"""The queries of a poll for each kind of server, and the parsers of their rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from syncd.horizon.statements import REPLICATION_USER, is_write_lock, is_xa, kin
 from syncd.ports.source import TableName
 
 TableLocks: TypeAlias = Mapping[int, frozenset[TableName]]
-"""What each holder of locks may write to."""
+"""The tables that each lock holder may write to."""
 
 CLOCK_QUERY: Final = "SELECT UTC_TIMESTAMP(6), CONNECTION_ID(), @@GLOBAL.read_only, @@GLOBAL.innodb_read_only"
 SCHEMA_THREADS_QUERY: Final = (
@@ -55,7 +55,7 @@ TABLE_WRITERS_QUERY: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WritersReading:
-    """What read B found, or why it found nothing."""
+    """The result of read B, or the reason why it shows nothing."""
 
     sight: Visibility
     writers: tuple[WritingTransaction, ...] = ()
@@ -69,10 +69,10 @@ def parse_table_name(row: tuple[Any, ...]) -> TableName:
 
 
 def parse_locks(rows: Sequence[tuple[Any, ...]]) -> TableLocks | None:
-    """Who holds locks, and the tables that each may write to: of who only reads, none.
+    """Return the lock holders with the tables that each may write to; a reader may write to none.
 
-    MySQL knows of some no owner, in the moment in which a thread begins or ends. Where such a one may be written by,
-    anybody may be its writer, and this list says nothing.
+    MySQL lists some locks without an owner, at the moment when a thread begins or ends. If such a lock permits
+    writing, any thread may be the writer, and the list proves nothing.
     """
     held: dict[int, set[TableName]] = {}
     for row in rows:
@@ -98,7 +98,7 @@ def parse_writers(rows: Sequence[tuple[Any, ...]], own_connection: int, holders:
                 xa=is_xa(query),
             )
             for connection, trx_id, modified, read_only, query in rows
-            # One that is read only has changed temporary tables of its own, and no other's.
+            # A read-only transaction has changed only temporary tables of its own.
             if modified > 0 and connection != own_connection and read_only != 1
         ),
         read_only=frozenset(int(row[0]) for row in rows if row[3] == 1),
@@ -109,7 +109,7 @@ def parse_schema_thread(
     connection: int, thread: int, command: str | None, seconds: int | None, state: str | None, *rest: str | None
 ) -> ServerThread:
     user, event, name = rest
-    # The schema names whoever said START REPLICA, where the process list says `system user`.
+    # The schema names the user who ran START REPLICA, where the process list says `system user`.
     if name is not None and name.startswith(("thread/sql/replica", "thread/sql/slave")):
         user = REPLICATION_USER
     return ServerThread(
@@ -124,7 +124,7 @@ def parse_schema_thread(
     )
 
 
-def parse_processlist_thread(connection: int, user: str | None, *rest: Any) -> ServerThread:  # noqa: ANN401  # whatever the driver gave
+def parse_processlist_thread(connection: int, user: str | None, *rest: Any) -> ServerThread:  # noqa: ANN401  # from the driver
     _, _, command, seconds, state, text = rest
     return ServerThread(
         connection=int(connection),
@@ -153,7 +153,7 @@ def parse_mariadb_thread(connection: int, command: str | None, milliseconds: Any
 
 
 def _to_duration(count: Any, unit: float) -> timedelta | None:  # noqa: ANN401  # as above
-    """That many units of seconds; None where there is no count, or one that no calendar holds."""
+    """Return a duration; None without a count, or for one that no calendar holds."""
     if count is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What a source has to offer before the first run: looked at without reading a table, and without changing anything."""
+"""Checks of a source before the first run; they read no rows and change nothing."""
 
 import time
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from syncd.datatypes.source_table import ServerInfo, SourceColumn, SourceTable
+from syncd.datatypes.source_table import ServerInfo, SourceTable
 from syncd.horizon import (
     HorizonPoll,
     StampKind,
@@ -16,10 +16,9 @@ from syncd.horizon import (
     find_stamp_kind,
     find_unstamped_change,
     parse_triggers,
-    parse_zone,
 )
 from syncd.mysql.connection import ConnectionFactory, map_driver_errors, open_connection_factory
-from syncd.mysql.horizon_poll import NotPrimaryServer, Poller
+from syncd.mysql.horizon_poll import MISSING_PRIVILEGE, NotPrimaryServer, Poller
 from syncd.mysql.query_plan import explain_sql, find_plan_problem
 from syncd.mysql.replica import read_replication
 from syncd.mysql.source import MySqlSource
@@ -28,17 +27,18 @@ from syncd.ports.preflight import CheckSheet, is_loopback_host
 from syncd.ports.source import TableName
 from syncd.settings import SourceSettings, StreamSettings, Tls
 from syncd.tables.sort_order import CURSOR_NONE, StreamOrder, resolve_order
+from syncd.tables.wall_clock import parse_zone
 from watermarks.clock import SystemClock
 
 ANSWER_TIMEOUT: Final = timedelta(seconds=10)
-"""No question here is a long one."""
+"""No query of these checks takes long."""
 OLDEST_SUPPORTED_VERSIONS: Final = {False: (5, 7, 0), True: (10, 6, 0)}
 _TLS_STATUS_QUERY: Final = "SHOW SESSION STATUS WHERE Variable_name IN ('Ssl_cipher', 'Ssl_version')"
 _CURRENT_ACCOUNT_QUERY: Final = "SELECT CURRENT_USER()"
 
 
 def check_source(settings: SourceSettings, streams: Sequence[StreamSettings], sheet: CheckSheet) -> None:
-    """Look at one source and at the tables that are read from it."""
+    """Check one source and the tables that are read from it."""
     bounded = replace(settings, silence=min(settings.silence, ANSWER_TIMEOUT))
     with (
         sheet.record_errors("login"),
@@ -51,14 +51,14 @@ def check_source(settings: SourceSettings, streams: Sequence[StreamSettings], sh
 
 
 def _read_account(source: MySqlSource) -> str:
-    """The account as a GRANT names it."""
-    [(named,)] = source.fetch_rows(_CURRENT_ACCOUNT_QUERY)
-    user, _, host = str(named).rpartition("@")
+    """Return the account as a GRANT names it."""
+    [(account,)] = source.fetch_rows(_CURRENT_ACCOUNT_QUERY)
+    user, _, host = str(account).rpartition("@")
     return f"'{user}'@'{host}'"
 
 
 class _SourceCheck:
-    """One look around a source that let us in."""
+    """The checks of one source after a successful login."""
 
     def __init__(
         self,
@@ -89,41 +89,46 @@ class _SourceCheck:
         if self._settings.primary is not None:
             with sheet.record_errors("replication", remedy=f"GRANT REPLICATION CLIENT ON *.* TO {self._account};"):
                 following = self._source.run(read_replication)
-                sheet.add_pass("replication", "it follows another server" if following else "it follows nobody")
+                sheet.add_pass(
+                    "replication", "it follows another server" if following else "it follows no other server"
+                )
         for stream in streams:
             with sheet.record_errors(stream.name):
                 self._check_table(stream)
 
     def _check_tls(self) -> None:
-        told = {str(name): str(value) for name, value in self._source.fetch_rows(_TLS_STATUS_QUERY)}
-        if cipher := told.get("Ssl_cipher"):
-            believed = "" if self._settings.tls is Tls.VERIFY else "; who answers is not checked (tls: verify would)"
-            return self._sheet.add_pass("tls", f"{told.get('Ssl_version', '')} {cipher}{believed}".strip())
+        status = {str(name): str(value) for name, value in self._source.fetch_rows(_TLS_STATUS_QUERY)}
+        if cipher := status.get("Ssl_cipher"):
+            unverified = (
+                "" if self._settings.tls is Tls.VERIFY else "; the certificate is not verified (see tls: verify)"
+            )
+            return self._sheet.add_pass("tls", f"{status.get('Ssl_version', '')} {cipher}{unverified}".strip())
         if is_loopback_host(self._settings.host) and self._settings.tunnel is None:
             return self._sheet.add_pass("tls", "none, and nothing leaves this machine")
         if self._settings.tls in {Tls.PREFER, Tls.DISABLE}:
-            return self._sheet.add_warning("tls", "rows and password travel unencrypted", "source: {tls: verify}")
+            return self._sheet.add_warning("tls", "rows and password are sent unencrypted", "source: {tls: verify}")
         return self._sheet.add_failure("tls", "the session is not encrypted")
 
     def _check_version(self, server: ServerInfo) -> None:
         name, oldest = "MariaDB" if server.mariadb else "MySQL", OLDEST_SUPPORTED_VERSIONS[server.mariadb]
-        told = f"{name} {'.'.join(map(str, server.version))}"
+        version = f"{name} {'.'.join(map(str, server.version))}"
         if server.version < oldest:
-            return self._sheet.add_failure("version", f"{told} is older than {'.'.join(map(str, oldest[:2]))}")
-        return self._sheet.add_pass("version", told)
+            return self._sheet.add_failure("version", f"{version} is older than {'.'.join(map(str, oldest[:2]))}")
+        return self._sheet.add_pass("version", version)
 
     def _read_clock(self) -> datetime:
         return parse_server_clock(self._source.fetch_rows(SERVER_CLOCK_SQL))
 
     def _check_time_zone(self) -> None:
         [(zone, system)] = self._source.fetch_rows("SELECT @@global.time_zone, @@system_time_zone")
-        shown = f"the server's is {system if zone == 'SYSTEM' else zone}"
+        server_zone = f"the server's is {system if zone == 'SYSTEM' else zone}"
         if self._settings.zone is None:
-            told = f"{shown}; of those who write it is not said: a DATETIME stamp is not proven"
             return self._sheet.add_warning(
-                "time zone", told, "source: {zone: UTC}  # or whatever the sessions of writers have"
+                "time zone",
+                f"{server_zone}; that of the writers is not configured, so a DATETIME stamp is not proven",
+                "source: {zone: UTC}  # or the session zone of the writers",
             )
-        return self._sheet.add_pass("time zone", f"{shown}; writers use {self._settings.zone}")
+        return self._sheet.add_pass("time zone", f"{server_zone}; writers use {self._settings.zone}")
 
     def _check_horizon(self, streams: Sequence[StreamSettings]) -> None:
         tables = frozenset(TableName(database=stream.database, table=stream.table) for stream in streams)
@@ -131,7 +136,7 @@ class _SourceCheck:
             readings = self._poll(tables)
         except NotPrimaryServer as error:
             if self._settings.primary is not None:
-                return self._sheet.add_pass("horizon", "asked of source.primary, where rows are stamped")
+                return self._sheet.add_pass("horizon", "read from source.primary, where rows are stamped")
             return self._sheet.add_warning("horizon", error.message, error.hint)
         return self._report_horizon(readings)
 
@@ -147,52 +152,47 @@ class _SourceCheck:
         grant = f"GRANT PROCESS ON *.* TO {self._account};"
         match readings.visibility:
             case Visibility.SERVER if readings.locks is not None:
-                self._sheet.add_pass("horizon", "every open transaction is seen, and which tables it writes to")
+                self._sheet.add_pass("horizon", "every open transaction is visible, with the tables it writes to")
             case Visibility.SERVER:
-                told = "every open transaction is seen, but not which tables it writes to: a long one holds all tables"
-                self._sheet.add_warning("horizon", told, self._lock_visibility_remedy())
+                finding = "every open transaction is visible, but not its tables: a long one holds back all tables"
+                self._sheet.add_warning("horizon", finding, self._lock_visibility_remedy())
             case Visibility.TABLES:
-                told = "transactions are seen table by table only: what is complete is known later"
-                self._sheet.add_warning("horizon", told, grant)
+                finding = "transactions are visible only table by table: rows count as complete later"
+                self._sheet.add_warning("horizon", finding, grant)
             case Visibility.NOTHING:
-                told = f"{readings.problem}: batches stay `settle` behind now, and are not proven"
-                self._sheet.add_warning("horizon", told, grant if "right" in readings.problem else "")
+                finding = f"{readings.problem}: batches stay `settle` behind now and are not proven"
+                self._sheet.add_warning("horizon", finding, grant if MISSING_PRIVILEGE in readings.problem else "")
             case Visibility.BLIND:
-                self._sheet.add_warning("horizon", readings.problem or "it could not be seen this time: ask again")
+                self._sheet.add_warning("horizon", readings.problem or "not visible this time: try again")
 
     def _lock_visibility_remedy(self) -> str:
         if self._source.get_server_info().mariadb:
             return "INSTALL SONAME 'metadata_lock_info';"
         return f"GRANT SELECT ON performance_schema.* TO {self._account};"
 
-    # Tables.
-
     def _check_table(self, stream: StreamSettings) -> None:
         table = self._source.describe_table(stream.database, stream.table)
         if stream.cursor == CURSOR_NONE:
             return self._sheet.add_pass(stream.name, "read whole each time")
         order = resolve_order(table, stream, zone=parse_zone(self._settings.zone or "UTC"))
-        if trouble := self._index_problem(order):
+        if problem := self._index_problem(order):
             columns = ", ".join(column.sql for column in order.columns)
             remedy = f"CREATE INDEX syncd_order ON `{stream.database}`.`{stream.table}` ({columns});"
-            return self._sheet.add_failure(stream.name, f"index {order.index} is not used: {trouble}", remedy)
-        told = f"read along index {order.index}"
-        doubt = self._completeness_doubt(table, order)
-        return (
-            self._sheet.add_warning(stream.name, f"{told}; {doubt[0]}", doubt[1])
-            if doubt
-            else self._sheet.add_pass(stream.name, told)
-        )
+            return self._sheet.add_failure(stream.name, f"index {order.index} is not used: {problem}", remedy)
+        finding = f"read along index {order.index}"
+        if doubt := self._completeness_doubt(table, order):
+            return self._sheet.add_warning(stream.name, f"{finding}; {doubt[0]}", doubt[1])
+        return self._sheet.add_pass(stream.name, finding)
 
     def _index_problem(self, order: StreamOrder) -> str | None:
         lines = self._source.fetch_rows(explain_sql(last_position_sql(order, order.columns, order.index, "TRUE")))
         return find_plan_problem(lines, index=order.index, mariadb=self._source.get_server_info().mariadb)
 
     def _completeness_doubt(self, table: SourceTable, order: StreamOrder) -> tuple[str, str] | None:
-        """Why completeness cannot be proven, and what would change it; none where it can."""
+        """Return why completeness cannot be proven, with a remedy; None if it can."""
         if (table.engine or "").lower() != "innodb":
             return (
-                f"not proven: it is of {table.engine}, not of InnoDB",
+                f"not proven: its engine is {table.engine}, not InnoDB",
                 f"ALTER TABLE {_quote_table(table)} ENGINE = InnoDB;",
             )
         if order.clock is None:
@@ -203,20 +203,16 @@ class _SourceCheck:
             digits = f"({column.fraction})" if column and column.fraction else ""
             now = f"CURRENT_TIMESTAMP{digits}"
             kind = column.column_type if column else "DATETIME"
-            told = f"not proven: {order.columns[0].name} is not stamped by the server at every insert and update"
-            rest = f"{kind} NOT NULL DEFAULT {now} ON UPDATE {now}"
-            return told, f"ALTER TABLE {_quote_table(table)} MODIFY {order.columns[0].sql} {rest};"
+            finding = f"not proven: the server does not stamp {order.columns[0].name} at every insert and update"
+            definition = f"{kind} NOT NULL DEFAULT {now} ON UPDATE {now}"
+            return finding, f"ALTER TABLE {_quote_table(table)} MODIFY {order.columns[0].sql} {definition};"
         if stamp is StampKind.WALL and self._settings.zone is None:
-            return f"not proven: {column.name} is a DATETIME, and `zone` is not said", "source: {zone: UTC}"
-        if past := find_unstamped_change(
-            self._source.show_create_table(table.database, table.name)
-        ) or self._stamp_bypass(table, column):
-            return f"not proven: {past}", ""
-        return None
-
-    def _stamp_bypass(self, table: SourceTable, stamp: SourceColumn) -> str:
-        triggers = parse_triggers(self._source.fetch_rows(before_triggers_sql(table.database, table.name)))
-        return find_bypassing_trigger(triggers, stamp, mariadb=self._source.get_server_info().mariadb)
+            return f"not proven: {column.name} is a DATETIME, and `zone` is not set", "source: {zone: UTC}"
+        bypass = find_unstamped_change(self._source.show_create_table(table.database, table.name))
+        if not bypass:
+            triggers = parse_triggers(self._source.fetch_rows(before_triggers_sql(table.database, table.name)))
+            bypass = find_bypassing_trigger(triggers, column, mariadb=self._source.get_server_info().mariadb)
+        return (f"not proven: {bypass}", "") if bypass else None
 
 
 def _quote_table(table: SourceTable) -> str:

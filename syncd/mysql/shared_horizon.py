@@ -1,4 +1,4 @@
-"""The horizons of one server: one poll at a time, for all who asked before it began."""
+"""The horizons of one server: one poll at a time, shared by all who asked before it began."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -27,16 +27,18 @@ if TYPE_CHECKING:
 
 POLLER_KIND: Final = "polls"
 POLL_SHARED_SECONDS: Final = 0.1
-"""Seconds: where one stream asks after the other, a poll that began so little before answers too. A bound is true for
-ever, and a second reader within that time would wait for the server to look anew."""
+"""When streams ask one after the other, a poll that began this long before serves them too. A bound stays true
+
+for ever, and a second read within that time would wait for the server to refresh its list.
+"""
 NOTES_SAVE_INTERVAL: Final = timedelta(seconds=5)
-"""Older notes are as right, so not every poll is worth a request to the lake."""
+"""Older notes are valid too, so not every poll is worth a request to the lake."""
 HORIZON_RETRY_SECONDS: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Poll:
-    """The last poll: what it read, and the notes that it began with; or why there is none."""
+    """The last poll: its readings and the notes it began with, or the reason why it failed."""
 
     number: int
     started_at: float
@@ -46,12 +48,12 @@ class _Poll:
 
 
 class ServerHorizons:
-    """The port `Horizons` over a real server, for any number of threads.
+    """The port `HorizonProvider` over a real server, for any number of threads.
 
-    Whoever asks waits for the poll that is under way, and then for the next: for theirs, which is asked about all
-    tables that are waited for. A poll that began before somebody asked answers them only within `shared_for`.
+    A caller waits for the running poll, and then for the next one, which covers all tables that callers wait for. A
+    poll that began before a call serves it only within `shared_seconds`.
 
-    `opener` connects to the server where rows are stamped: to the primary, where the source is a replica.
+    `opener` connects to the server where rows are stamped: to the primary if the source is a replica.
     """
 
     def __init__(
@@ -78,12 +80,12 @@ class ServerHorizons:
             ResourcePool(1, max_age_seconds=MAX_CONNECTION_AGE_SECONDS) if pool is None else pool
         )
         self._guard = Lock()
-        """Of who asks: held for no longer than it takes to say so."""
+        """Guards the list of waiting requests; held only to read or change it."""
         self._asking: list[Sequence[HorizonRequest]] = []
         self._begun = 0
-        """How many polls have begun."""
+        """Number of polls that have begun."""
         self._lock = Lock()
-        """Of polls and notes."""
+        """Guards polls and notes."""
         self._last: _Poll | None = None
         self._notes: HorizonNotes | None = None
         self._loaded = False
@@ -91,7 +93,7 @@ class ServerHorizons:
         self._tables: frozenset[TableName] = frozenset()
 
     def get_horizons(self, asked: Sequence[HorizonRequest], *, aged: float = 0.0) -> Mapping[TableName, Horizon]:
-        """The horizons of these tables now, by one poll of the server, which may have begun so many seconds before."""
+        """Return the current horizons of these tables from one poll, which may be up to `aged` seconds old."""
         at = self._clock.monotonic()
         with self._guard:
             self._asking.append(asked)
@@ -112,7 +114,7 @@ class ServerHorizons:
             return horizons
 
     def wait_for_horizons(self, asked: Sequence[HorizonRequest], *, within: timedelta) -> Mapping[TableName, Horizon]:
-        """The horizons of these tables, once every bound is known."""
+        """Return the horizons of these tables once every bound is known."""
         deadline = self._clock.monotonic() + within.total_seconds()
         while True:
             horizons = self.get_horizons(asked)
@@ -125,7 +127,7 @@ class ServerHorizons:
             self._pause(min(HORIZON_RETRY_SECONDS, left))
 
     def close(self) -> None:
-        """Keep the notes, and end the connection where it is nobody else's affair."""
+        """Save the notes; close the connections unless the pool is shared."""
         with self._lock:
             if self._owns_pool:
                 self._pool.close()
@@ -133,14 +135,14 @@ class ServerHorizons:
                 self._keeper.save(self._notes)
 
     def _report_hold(self, horizons: Mapping[TableName, Horizon]) -> None:
-        """Say how far the horizon is held; what stays behind by a fixed time is held by nobody."""
+        """Report how far the horizon is held; a bound behind by a fixed delay is not held."""
         held = [one.t0 - one.bound for one in horizons.values() if one.proven and one.bound is not None]
         if held:
             seconds = max(max(held).total_seconds(), 0.0)
             self._meter(HorizonLagMeasured(source=self._settings.name, seconds=seconds))
 
     def _reusable_poll(self, asked: Sequence[HorizonRequest], *, begun: int, since: float) -> _Poll | None:
-        """The last poll, if it began late enough and saw all that is asked."""
+        """Return the last poll if it began late enough and covers the requested tables."""
         poll = self._last
         if poll is None or not (poll.number > begun or _is_recent(poll, since)):
             return None
@@ -157,7 +159,7 @@ class ServerHorizons:
         with self._guard:
             self._begun += 1
             number, waited_for = self._begun, [each for every in (*self._asking, asked) for each in every]
-        # Where writers show only table by table, a table that is left out once is unknown the next time.
+        # Where writers show only table by table, a table that one poll leaves out is unknown to the next.
         self._tables |= {each.table for each in waited_for}
         ids = {each.table: each.id_column for each in waited_for if each.id_column is not None}
         poll = _Poll(number=number, started_at=self._clock.monotonic(), notes_before=self._notes)
@@ -165,12 +167,12 @@ class ServerHorizons:
         return self._last
 
     def _read_poll(self, poll: _Poll, ids: Mapping[TableName, str]) -> _Poll:
-        """The poll with its readings; where there are none, all who waited for it are told why."""
+        """Return the poll with its readings, or with the error for all who wait for it."""
         try:
             try:
                 readings = self._read_server(ids)
             except SourceDown:
-                # The connection may have died of idleness, or lead to where rows were stamped: a new one tells.
+                # The idle connection may have been closed, or lead to a former primary: retry on a new one.
                 readings = self._read_server(ids)
         except HintedError as error:
             return replace(poll, failure=error)
@@ -186,14 +188,14 @@ class ServerHorizons:
                     poller = Poller(self._opener, pause=self._pause)
                 readings = replace(poller.poll(self._tables, ids=ids), local_time=self._clock.now())
         except BaseException as error:
-            # Whatever is left on the line belongs to a poll that nobody reads.
+            # Unread results of this poll may remain on the connection.
             if poller is not None:
                 poller.close()
             self._pool.release()
             if isinstance(error, NotPrimaryServer) and poller is found:
-                # They were stamped there: its address may lead elsewhere by now, for whoever else is there still.
+                # It was the primary: after a failover the address may lead to another server, for all connections.
                 self._pool.close()
-                raise ServerChanged("rows are not stamped any more where they were") from error
+                raise ServerChanged("this server is no longer the primary") from error
             raise
         finally:
             seconds = time.monotonic() - began
@@ -205,7 +207,7 @@ class ServerHorizons:
         if notes is None:
             return
         if self._notes is not None and self._notes is not before:
-            # Another call has noted its answers of the same poll: both stand.
+            # Another call has already noted its horizons of the same poll: keep both.
             notes = replace(
                 notes,
                 proven_bounds={**self._notes.proven_bounds, **notes.proven_bounds},
@@ -226,15 +228,15 @@ def _is_recent(poll: _Poll, since: float) -> bool:
 
 
 def _copy_error(failure: HintedError | None) -> HintedError:
-    """The same error for each who waited: a trace is one thread's own."""
+    """Return a copy of the error for each waiting thread: a traceback belongs to one thread."""
     assert failure is not None
-    again = type(failure)(failure.message, hint=failure.hint, **failure.facts)
-    again.__cause__ = failure
-    return again
+    copy = type(failure)(failure.message, hint=failure.hint, **failure.facts)
+    copy.__cause__ = failure
+    return copy
 
 
 def _not_known_error(table: TableName, horizon: Horizon, within: timedelta) -> HorizonNotKnown:
     return HorizonNotKnown(
-        f"after {within.total_seconds():.0f} s it is still not known what of {table} is complete: {horizon.reason}",
-        hint="End that transaction, or give it more time with --wait.",
+        f"the complete rows of {table} are not known after {within.total_seconds():.0f} s: {horizon.reason}",
+        hint="End that transaction, or wait longer with --wait.",
     )

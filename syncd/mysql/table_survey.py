@@ -1,7 +1,7 @@
-"""A short look at every table of a source: descriptions, guesses of the server, and the ends of indexes.
+"""Survey of every table of a source: descriptions, the server's estimates, and the ends of indexes.
 
-No table is read whole: each statement reads a bounded number of entries along one index, or is only explained, and
-the server ends whatever takes longer than its time.
+No table is read whole. Each statement reads a bounded number of entries along one index, or is only explained, and
+the server ends a statement that takes too long.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,12 +23,11 @@ from syncd.settings import SourceSettings
 from syncd.tables.sort_order import StreamOrder
 
 TIE_SAMPLE_ENTRIES: Final = 1_000
-"""Entries of an index that are looked at for ties."""
+"""Index entries that are sampled for ties."""
 WIDTH_SAMPLE_ROWS: Final = 200
-"""Rows that are looked at for the width of their texts."""
+"""Rows that are sampled for the width of their texts."""
 MAX_TEXT_COLUMNS: Final = 20
 STATEMENT_TIMEOUT: Final = timedelta(seconds=5)
-"""How long one statement may take."""
 _SYSTEM_SCHEMAS: Final = "'mysql', 'sys', 'information_schema', 'performance_schema'"
 _OLDEST_TRANSACTION_QUERY: Final = (
     "SELECT TIMESTAMPDIFF(SECOND, MIN(trx_started), CURRENT_TIMESTAMP) FROM information_schema.INNODB_TRX"
@@ -39,30 +38,27 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSurvey:
-    """A source as it was found."""
+    """The proposals for all tables of a source."""
 
     proposals: tuple[TableProposal, ...]
     oldest_transaction_seconds: int | None
-    """Seconds for which the oldest open transaction is open; None where that may not be seen, or there is none."""
+    """Age of the oldest open transaction; None if there is none, or the user may not see it."""
 
 
 def survey_source(settings: SourceSettings) -> SourceSurvey:
-    """Look at every table of the source's database, or of all but the server's own where it names none."""
+    """Survey every table of the source's database; without a database, of all but the system schemas."""
     bounded = replace(settings, silence=STATEMENT_TIMEOUT)
     with open_connection_factory(bounded) as way, closing(MySqlSource(bounded, way.open_connection)) as source:
         return survey_tables(source, settings.database, zone_is_configured=settings.zone is not None)
 
 
 def survey_tables(source: MySqlSource, database: str | None, *, zone_is_configured: bool = False) -> SourceSurvey:
-    """The same over a connection that stands."""
+    """Survey the tables over an open connection."""
     longest = _query_or_none(lambda: source.fetch_rows(_OLDEST_TRANSACTION_QUERY))
-    found = [
-        _propose_table(source, *one, zone_is_configured=zone_is_configured) for one in _list_tables(source, database)
-    ]
+    tables = _list_tables(source, database)
+    proposals = tuple(_propose_table(source, *each, zone_is_configured=zone_is_configured) for each in tables)
     seconds = longest[0][0] if longest else None
-    return SourceSurvey(
-        proposals=tuple(found), oldest_transaction_seconds=None if seconds is None else int(str(seconds))
-    )
+    return SourceSurvey(proposals=proposals, oldest_transaction_seconds=None if seconds is None else int(str(seconds)))
 
 
 def _list_tables(source: MySqlSource, database: str | None) -> Sequence[tuple[str, str, int | None]]:
@@ -99,7 +95,7 @@ def _gather_evidence(source: MySqlSource, table: SourceTable, choice: OrderChoic
     ties = _query_or_none(lambda: source.fetch_rows(_ties_query(order)))
     sampled, distinct = (int(str(one)) for one in ties[0]) if ties else (0, None)
     nulls = _query_or_none(lambda: source.fetch_rows(any_null_sql(order))) if order.nullable else ()
-    told = _query_or_none(lambda: find_unstamped_change(source.show_create_table(table.database, table.name)))
+    unstamped = _query_or_none(lambda: find_unstamped_change(source.show_create_table(table.database, table.name)))
     return TableSample(
         rows=rows,
         has_nulls=None if nulls is None else bool(nulls),
@@ -107,12 +103,12 @@ def _gather_evidence(source: MySqlSource, table: SourceTable, choice: OrderChoic
         distinct_stamps=distinct,
         rows_per_day=_estimate_rows_per_day(source, order, column),
         widest_bytes=_read_widest_texts(source, table, order),
-        unproven=told or "",
+        unproven=unstamped or "",
     )
 
 
 def _ties_query(order: StreamOrder) -> str:
-    """Counts stamps among the newest entries of the index."""
+    """Return a query that counts entries and distinct stamps at the end of the index."""
     column = order.columns[0].sql
     table = force_index(order.database, order.table, order.index)
     newest = f"SELECT {column} AS c FROM {table} ORDER BY {column} DESC LIMIT {TIE_SAMPLE_ENTRIES}"  # noqa: S608  # quoted
@@ -120,10 +116,10 @@ def _ties_query(order: StreamOrder) -> str:
 
 
 def _estimate_rows_per_day(source: MySqlSource, order: StreamOrder, column: SourceColumn) -> int | None:
-    """As the server guesses it from the index, without reading it."""
+    """Return the server's estimate from the index, without reading it."""
     if column.data_type not in {"datetime", "timestamp"}:
         return None
-    # Not forced: MySQL does not look into an index that it is forced to take.
+    # Not forced: MySQL does not estimate from an index that it is forced to use.
     where = f"{quote_name(column.name)} >= UTC_TIMESTAMP() - INTERVAL 1 DAY"
     hint = f"{'FORCE' if source.get_server_info().mariadb else 'USE'} INDEX ({quote_name(order.index)})"
     sql = f"SELECT 1 FROM {quote_table(order.database, order.table)} {hint} WHERE {where}"  # noqa: S608  # quoted
@@ -136,17 +132,17 @@ def _read_widest_texts(source: MySqlSource, table: SourceTable, order: StreamOrd
     if not texts:
         return {}
     by = ", ".join(f"{column.sql} DESC" for column in order.key)
-    some = (
+    rows_sql = (
         f"SELECT {', '.join(map(quote_name, texts))} FROM {force_index(order.database, order.table, order.key_index)}"  # noqa: S608  # quoted
     )
     lengths = ", ".join(f"MAX(LENGTH({quote_name(name)}))" for name in texts)
-    sql = f"SELECT {lengths} FROM ({some} ORDER BY {by} LIMIT {WIDTH_SAMPLE_ROWS}) AS newest"  # noqa: S608  # quoted
+    sql = f"SELECT {lengths} FROM ({rows_sql} ORDER BY {by} LIMIT {WIDTH_SAMPLE_ROWS}) AS newest"  # noqa: S608  # quoted
     rows = _query_or_none(lambda: source.fetch_rows(sql))
     return {name: int(str(size)) for name, size in zip(texts, rows[0], strict=True) if size is not None} if rows else {}
 
 
 def _query_or_none(ask: Callable[[], T]) -> T | None:
-    """The answer; none where it took too long, or may not be had."""
+    """Return the result; None if the query took too long or is not permitted."""
     try:
         return ask()
     except (SourceDown, SourceUnfit):

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from syncd.errors import ConfigError, SchemaDrift, WarehouseBehind
 from syncd.extract.start_position import build_start_search
-from syncd.horizon import parse_zone
 from syncd.lake.manifest import Manifest
 from syncd.mysql.sql import stamps_of_keys_sql
 from syncd.operations.adoption_rules import (
@@ -31,6 +30,7 @@ from syncd.operations.position_input import CursorShape
 from syncd.redshift.target_table import add_column_statements, plan_table_changes, required_columns
 from syncd.settings import FirstRun, StreamSettings
 from syncd.tables.sort_order import StreamOrder
+from syncd.tables.wall_clock import parse_zone
 from syncd.verify.compared_columns import ComparisonBounds, ComparisonSubject
 from syncd.verify.result import ComparisonResult
 from syncd.verify.target_sql import last_position_query

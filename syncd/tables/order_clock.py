@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final
 
 from syncd.settings import EpochUnit
-from syncd.tables.wall_clock import lowest_wall_time, wall_time_after
+from syncd.tables.wall_clock import lowest_wall_time, truncate_to_step, wall_time_after
 from watermarks.cursor import CursorValue, ValueKind
 
 STEPS_PER_SECOND: Final = {EpochUnit.SECONDS: 1, EpochUnit.MILLISECONDS: 1_000, EpochUnit.MICROSECONDS: 1_000_000}
@@ -33,7 +33,7 @@ class OrderClock:
         if self.kind is ValueKind.INT:
             return CursorValue(ValueKind.INT, 2**63 - 1)
         last = _LAST_INSTANT if self.kind is ValueKind.INSTANT else _LAST_WALL_TIME
-        return CursorValue(self.kind, _truncate(last, self.steps_per_second))
+        return CursorValue(self.kind, truncate_to_step(last, self.steps_per_second))
 
     def floor_value(self, instant: datetime) -> CursorValue:
         """The least value that a row can get whose stamp is made at the instant or later.
@@ -73,15 +73,10 @@ class OrderClock:
         return lowest_wall_time(instant, self.zone)
 
     def _round_up(self, exact: datetime) -> datetime:
-        cut = _truncate(exact, self.steps_per_second)
+        cut = truncate_to_step(exact, self.steps_per_second)
         return cut if cut == exact else cut + timedelta(seconds=1) / self.steps_per_second
 
     def _to_value(self, moment: datetime) -> CursorValue:
         if self.kind is ValueKind.INT:
             return CursorValue(ValueKind.INT, (moment - _EPOCH) // _MICROSECOND * self.steps_per_second // 1_000_000)
-        return CursorValue(self.kind, _truncate(moment, self.steps_per_second))
-
-
-def _truncate(moment: datetime, steps_per_second: int) -> datetime:
-    step = 1_000_000 // steps_per_second
-    return moment.replace(microsecond=moment.microsecond // step * step)
+        return CursorValue(self.kind, truncate_to_step(moment, self.steps_per_second))

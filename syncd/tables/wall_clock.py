@@ -93,7 +93,7 @@ def _utc_offset(instant: datetime, zone: tzinfo) -> timedelta:
     return instant.astimezone(zone).utcoffset() or timedelta()
 
 
-def truncate_to_fraction(bound: datetime, fraction: int) -> datetime:
-    """The bound cut to a column's digits after the second, as the server cuts its stamps."""
-    unit = 10 ** (6 - fraction)
-    return bound.replace(microsecond=bound.microsecond // unit * unit)
+def truncate_to_step(moment: datetime, steps_per_second: int) -> datetime:
+    """Cut a moment down to a column's resolution, as the server cuts its stamps."""
+    step = 1_000_000 // steps_per_second
+    return moment.replace(microsecond=moment.microsecond // step * step)

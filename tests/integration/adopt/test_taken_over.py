@@ -178,7 +178,7 @@ def test_what_can_still_change_at_the_source_is_left_to_the_next_run(adopted: Ma
         connection.rollback()
 
     assert told["state"] == "failed"
-    assert "open since before it was asked" in told["error"]["message"]
+    assert "open since before the first poll" in told["error"]["message"]
     assert one.pair.keys() == []
 
 

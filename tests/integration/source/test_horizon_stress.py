@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 import pymysql
 import pytest
 
-from syncd.horizon import truncate_to_fraction
 from syncd.mysql.connection import connect
 from syncd.mysql.shared_horizon import ServerHorizons
 from syncd.ports.source import Horizon, HorizonRequest, TableName
 from syncd.s3.note_store import StoredHorizonNotes
 from syncd.settings import Secret, SourceSettings, Tls
+from syncd.tables.wall_clock import truncate_to_step
 from tests.services.clients import Client, eventually
 from tests.services.load import TABLES, Load, Versions
 from watermarks.stores.memory import MemoryStore
@@ -116,7 +116,7 @@ class Bounded:
         assert horizon.proven, horizon
         assert horizon.bound is not None
         self.lags.append((horizon.t0 - horizon.bound).total_seconds())
-        return self.tuples.read(table, truncate_to_fraction(horizon.bound, TABLES[table]).replace(tzinfo=None))
+        return self.tuples.read(table, truncate_to_step(horizon.bound, 10 ** TABLES[table]).replace(tzinfo=None))
 
 
 def play(server: "SourceServer", seconds: float, longest: float, report: Callable[[str], None]) -> None:

@@ -60,8 +60,8 @@ CREATED = """CREATE TABLE `orders` (
         ("", ""),
         (" ON DELETE CASCADE", ""),
         (" ON DELETE RESTRICT ON UPDATE NO ACTION", ""),
-        (" ON DELETE SET NULL", "ON DELETE SET NULL of `fk ``1` changes rows and stamps them not"),
-        (" ON DELETE CASCADE ON UPDATE CASCADE", "ON UPDATE CASCADE of `fk ``1` changes rows and stamps them not"),
+        (" ON DELETE SET NULL", "ON DELETE SET NULL of `fk ``1` changes rows without a new stamp"),
+        (" ON DELETE CASCADE ON UPDATE CASCADE", "ON UPDATE CASCADE of `fk ``1` changes rows without a new stamp"),
     ],
 )
 def test_a_foreign_key_that_changes_rows_is_told_by_name(actions: str, told: str) -> None:
@@ -77,7 +77,7 @@ def test_a_period_is_told_and_versions_that_the_server_keeps_are_not() -> None:
 
 
 SETS_STAMP = "trigger x sets update_at"
-CHANGES = "trigger x changes rows, and MySQL stamps only what the statement itself changes"
+CHANGES = "trigger x changes rows; MySQL stamps only rows that the statement itself changes"
 
 
 @pytest.mark.parametrize(

@@ -232,7 +232,7 @@ CAUSES: list[tuple[str, list[StreamEvent], str]] = [
     ("held transaction", [ended(complete=0, reason=HELD, state="waiting")], "held_transaction/source shop"),
     (
         "unknown hold",
-        [ended(reason="waits for transaction 7, open since before it was asked")],
+        [ended(reason="waits for transaction 7, open since before the first poll")],
         "held_transaction/source shop",
     ),
     ("throttled", [ended(reason="99 threads run at db, more than 64")], "throttled/source shop"),

@@ -3,8 +3,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from syncd.errors import ConfigError
-from syncd.horizon import lowest_wall_time, parse_zone, truncate_to_fraction
-from syncd.tables.wall_clock import wall_time_after
+from syncd.tables.wall_clock import lowest_wall_time, parse_zone, truncate_to_step, wall_time_after
 
 HOURS = range(30)
 
@@ -101,7 +100,7 @@ def test_a_name_of_no_zone_is_refused(name: str) -> None:
 def test_bound_is_cut_as_the_column_cuts_its_stamps() -> None:
     moment = datetime(2026, 1, 1, 0, 0, 0, 987654, tzinfo=UTC)
 
-    assert [truncate_to_fraction(moment, digits).microsecond for digits in (0, 1, 3, 6)] == [
+    assert [truncate_to_step(moment, 10**digits).microsecond for digits in (0, 1, 3, 6)] == [
         0,
         900_000,
         987_000,
