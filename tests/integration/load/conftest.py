@@ -81,7 +81,7 @@ class Loader:
         settings = prepared.settings
         assert settings.target is not None
         given: dict[str, Any] = {
-            "controls": ControlTables(
+            "control_tables": ControlTables(
                 lake=self.lake.settings.address,
                 stream=prepared.stream,
                 schema=self.warehouse.schema,
@@ -90,9 +90,9 @@ class Loader:
             "table": TableRef(schema=settings.target.schema, name=settings.target.table),
             "mode": settings.mode,
             "settings": settings.target,
-            "credentials": lambda: role_clause(ROLE),
-            "longest": timedelta(seconds=30),
-            "most_rows": 10_000_000,
+            "copy_credentials": lambda: role_clause(ROLE),
+            "statement_timeout": timedelta(seconds=30),
+            "max_rows": 10_000_000,
         }
         place = LoadTarget(**{**given, **more})
         amendments = Amendments(self.journal.store)

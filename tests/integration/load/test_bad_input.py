@@ -243,7 +243,7 @@ def test_what_a_ledger_has_lost_lands_again_with_nothing_due(
     forget(warehouse, orders.prepared, "1-2", "1-3")
     warehouse.client.run(f"delete from {orders.prepared.table} where id > 2")
 
-    outcome = loader.run(orders.prepared, most_rows=rows).execute(RUN, compare=True)
+    outcome = loader.run(orders.prepared, max_rows=rows).execute(RUN, compare=True)
 
     assert (outcome.error, outcome.batches) == (None, 0)
     whole(warehouse, orders)
@@ -263,7 +263,7 @@ def test_a_dropped_ledger_is_made_anew_and_nothing_doubles(
     warehouse.client.run("drop table syncd_ledger")
     orders.add(row(4, 5))
 
-    outcome = loader.run(orders.prepared, most_rows=rows).execute(RUN)
+    outcome = loader.run(orders.prepared, max_rows=rows).execute(RUN)
 
     assert outcome.error is None
     columns = "id, update_at, name" + (", _syncd_valid_to" if mode is Mode.HISTORY else "")
@@ -278,7 +278,7 @@ def test_no_reader_sees_older_rows_while_a_lost_ledger_is_filled_again(
     before = warehouse.rows(orders.prepared, "id, update_at, name")
     forget(warehouse, orders.prepared, "1-1", "1-2", "1-3")
     second = server.faults.hold(COMMIT_PATTERN, nth=2)
-    thread = Thread(target=lambda: loader.run(orders.prepared, most_rows=1).execute(RUN, compare=True))
+    thread = Thread(target=lambda: loader.run(orders.prepared, max_rows=1).execute(RUN, compare=True))
 
     thread.start()
     second.wait_reached()

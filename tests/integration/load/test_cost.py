@@ -212,7 +212,7 @@ def test_a_ledger_that_lost_much_is_asked_for_one_row_a_transaction_and_each_lin
     loader.load(batches.prepared)
     forgotten = f"delete from syncd_ledger where table_name = 'public.{batches.prepared.table}' and batch % 1000000 > 3"
     warehouse.client.run(forgotten)
-    run = loader.run(batches.prepared, most_rows=5)
+    run = loader.run(batches.prepared, max_rows=5)
     rows: list[int] = []
     asked = StreamLedger._query_entries
 

@@ -118,7 +118,7 @@ class Life:
         """Load; whenever the stream stops for a type, do as the hint says."""
         for _ in range(10):
             most = self.chance.choice([1, 3, 10_000_000])
-            outcome = self.loader.run(self.prepared, most_rows=most).execute(RUN, **words)
+            outcome = self.loader.run(self.prepared, max_rows=most).execute(RUN, **words)
             self.loader.end()
             if outcome.error is None:
                 return

@@ -164,7 +164,7 @@ def test_a_warehouse_that_freezes_is_left_by_the_watchdog_and_met_again(
         held.wait_reached()
         held.release()
 
-    run = weather.loader.run(batches.prepared, longest=MOMENT, pause=pause)
+    run = weather.loader.run(batches.prepared, statement_timeout=MOMENT, pause=pause)
     outcome = run.execute(RUN)
 
     assert outcome.error is None
@@ -175,7 +175,7 @@ def test_a_warehouse_that_answers_nobody_for_a_while_is_met_again(weather: Weath
     batches = weather.stream()
     impatient(weather.loader)
     thaw = server.faults.thaw
-    run = weather.loader.run(batches.prepared, longest=MOMENT, pause=lambda _seconds: thaw())
+    run = weather.loader.run(batches.prepared, statement_timeout=MOMENT, pause=lambda _seconds: thaw())
     weather.loader.sessions.session()
     server.faults.freeze()
 
@@ -191,7 +191,7 @@ def test_a_statement_that_hangs_for_good_is_not_waited_for(weather: Weather, ser
     batches = weather.stream()
     impatient(weather.loader)
     held = server.faults.hold("insert into .*syncd_ledger")
-    run = weather.loader.run(batches.prepared, longest=MOMENT)
+    run = weather.loader.run(batches.prepared, statement_timeout=MOMENT)
 
     outcome = run.execute(RUN)
 

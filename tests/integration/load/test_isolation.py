@@ -37,7 +37,7 @@ def rounds(server: RedshiftStandIn, one: Loader, streams: list[Batches], *, apar
     """All streams land a batch in the same moment, round after round; how often one had to begin again."""
     loaders = [Loader(server, one.lake, one.journal) for _ in streams]
     runs = [
-        loader.run(batches.prepared, controls=controls(one, batches.prepared, apart=apart))
+        loader.run(batches.prepared, control_tables=controls(one, batches.prepared, apart=apart))
         for loader, batches in zip(loaders, streams, strict=True)
     ]
     for batches, run in zip(streams, runs, strict=True):
@@ -88,7 +88,7 @@ def test_what_the_shared_ledger_holds_is_not_landed_again(prepared: Prepare, loa
     loader.load(orders.prepared)
     orders.add(row(1, 3, name="newer"))
 
-    run = loader.run(orders.prepared, controls=controls(loader, orders.prepared, apart=True))
+    run = loader.run(orders.prepared, control_tables=controls(loader, orders.prepared, apart=True))
     outcome = run.execute(RUN, compare=True)
 
     assert (outcome.error, outcome.batches, outcome.rows) == (None, 1, 1)
@@ -103,7 +103,7 @@ def test_the_database_says_how_it_isolates_and_which_ledgers_are_there(prepared:
     orders = prepared()
     orders.increment(row(1, 1))
     mine = controls(loader, orders, apart=True)
-    assert loader.run(orders, controls=mine).execute(RUN).error is None
+    assert loader.run(orders, control_tables=mine).execute(RUN).error is None
 
     session = loader.sessions.session()
 
