@@ -24,8 +24,8 @@ from syncd.tables.wall_clock import parse_zone
 from syncd.verify.compared_columns import ComparisonBounds, ComparisonSubject, build_comparison_subject
 from syncd.verify.result import ComparisonResult, LeftOutRows
 from syncd.verify.sides import SidePair
-from syncd.verify.source_sql import SourceSql
-from syncd.verify.target_sql import TargetSql
+from syncd.verify.source_side import MySqlSide
+from syncd.verify.target_side import RedshiftSide
 from syncd.verify.verification import ALL_RANGES, LEAF_ROWS, RANGE_ROWS, Sample, Verification
 from watermarks.cursor import START_CURSOR
 from watermarks.document import Watermark
@@ -293,7 +293,7 @@ class StreamVerifier(ResourceOwner):
 
 
 class _SnapshotPairs:
-    """Opens both sides of one stream: the warehouse's snapshot first, and then the source's."""
+    """Opener of both sides of one stream: first the warehouse's snapshot, then the source's."""
 
     def __init__(self, verifier: StreamVerifier, subject: ComparisonSubject, connection: "Connection") -> None:
         self._verifier = verifier
@@ -303,40 +303,42 @@ class _SnapshotPairs:
     @contextmanager
     def open_sides(self, bounds: ComparisonBounds) -> Iterator[SidePair]:
         from syncd.verify.row_diff import RowComparer  # noqa: PLC0415  # pyarrow takes long to load
-        from syncd.verify.source_side import MySqlSide, open_snapshot  # noqa: PLC0415  # as above
-        from syncd.verify.target_side import RedshiftSide  # noqa: PLC0415  # as above
 
-        subject, settings = self._subject, self._subject.settings
-        session = self._verifier.warehouse_session(settings)
-        longest = self._verifier.warehouse_settings(settings).longest_statement
+        session = self._verifier.warehouse_session(self._subject.settings)
         session.begin()
         try:
-            there = RedshiftSide(session, TargetSql(subject=subject, bounds=bounds), statement_timeout=longest)
-            there.take_snapshot()
-            with open_snapshot(self._connection, self._verifier.source_settings(settings)) as ask:
-                here = MySqlSide(ask, SourceSql(subject=subject, bounds=bounds))
-                known = partial(self._verifier.quarantined_keys, subject)
-                yield SidePair(
-                    source=here,
-                    target=there,
-                    comparer=RowComparer(subject, source=here, target=there, load_quarantined=known),
-                )
+            target = self._target_side(bounds)
+            target.take_snapshot()
+            with self._source_side(bounds) as source:
+                quarantined = partial(self._verifier.quarantined_keys, self._subject)
+                comparer = RowComparer(self._subject, source=source, target=target, load_quarantined=quarantined)
+                yield SidePair(source=source, target=target, comparer=comparer)
         finally:
             session.rollback()
 
     def left_out(self, verdict: ComparisonResult, bounds: ComparisonBounds) -> LeftOutRows:
-        """Rows that nothing is promised of, counted on each side."""
-        from syncd.verify.source_side import open_snapshot  # noqa: PLC0415  # as above
+        """Count the rows outside the promise on each side."""
+        with self._source_side(bounds) as source:
+            without_stamp, before_start = source.count_left_out()
+        marked_gone, earlier_versions = self._target_side(bounds).count_left_out()
+        return replace(
+            verdict.left_out,
+            without_stamp=without_stamp,
+            before_start=before_start,
+            marked_gone=marked_gone,
+            earlier_versions=earlier_versions,
+        )
 
-        found = verdict.left_out
+    @contextmanager
+    def _source_side(self, bounds: ComparisonBounds) -> Iterator[MySqlSide]:
+        from syncd.mysql.connection import open_snapshot  # noqa: PLC0415  # as above
+
+        settings = self._verifier.source_settings(self._subject.settings)
+        with open_snapshot(self._connection, settings) as query:
+            yield MySqlSide(query, self._subject, bounds)
+
+    def _target_side(self, bounds: ComparisonBounds) -> RedshiftSide:
         settings = self._subject.settings
-        asked = SourceSql(subject=self._subject, bounds=bounds).left_out_counts()
-        if asked is not None:
-            with open_snapshot(self._connection, self._verifier.source_settings(settings)) as ask:
-                [(nulls, before)] = ask(asked)
-            found = replace(found, without_stamp=int(nulls), before_start=int(before))
-        told = TargetSql(subject=self._subject, bounds=bounds).left_out_counts()
-        if told is not None:
-            [(gone, followed)] = self._verifier.warehouse_session(settings).rows(told)
-            found = replace(found, marked_gone=int(gone), earlier_versions=int(followed))
-        return found
+        longest = self._verifier.warehouse_settings(settings).longest_statement
+        session = self._verifier.warehouse_session(settings)
+        return RedshiftSide(session, self._subject, bounds, statement_timeout=longest)

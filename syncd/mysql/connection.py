@@ -3,7 +3,7 @@
 import socket
 import ssl
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -252,3 +252,23 @@ def open_connection_factory(
 
     with SshTunnel(settings.tunnel, server=(settings.host, settings.port)) as tunnel:
         yield ConnectionFactory(settings=settings, tunnel=tunnel, response_monitor=response_monitor)
+
+
+@contextmanager
+def open_snapshot(
+    connection: Connection, settings: SourceSettings
+) -> Iterator[Callable[[str], Sequence[tuple[Any, ...]]]]:
+    """Yield a query function over one snapshot, which begins now; it takes no lock."""
+
+    def query(sql: str) -> Sequence[tuple[Any, ...]]:
+        with map_driver_errors(settings), connection.cursor() as cursor:
+            cursor.execute(sql)
+            return tuple(cursor.fetchall())
+
+    for statement in (SET_ISOLATION_STATEMENT, "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"):
+        query(statement)
+    try:
+        yield query
+    finally:
+        if connection.open:
+            query("ROLLBACK")

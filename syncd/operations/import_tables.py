@@ -33,7 +33,7 @@ from syncd.tables.sort_order import StreamOrder
 from syncd.tables.wall_clock import parse_zone
 from syncd.verify.compared_columns import ComparisonBounds, ComparisonSubject
 from syncd.verify.result import ComparisonResult
-from syncd.verify.target_sql import last_position_query
+from syncd.verify.target_side import last_position_query, position_from_row
 from watermarks.cursor import START_CURSOR, Cursor
 from watermarks.errors import DataInDoubt, Misuse
 from watermarks.operator import ImportedPosition, StreamAlreadyExtracted
@@ -164,8 +164,6 @@ class ImportInspector:
         return limits
 
     def _choose_mark(self, subject: ComparisonSubject, upper_limit: MarkLimit) -> tuple[Cursor, MarkBasis]:
-        from syncd.verify.target_side import position_from_row  # noqa: PLC0415  # pyarrow takes long to load
-
         columns = comparable_order_columns(subject)
         name = subject.settings.name
         if not columns:
@@ -223,7 +221,7 @@ class ImportInspector:
         clock = subject.order.clock
         if clock is None or not can_lower_mark(result):
             return None
-        from syncd.verify.source_side import open_snapshot  # noqa: PLC0415  # pyarrow takes long to load
+        from syncd.mysql.connection import open_snapshot  # noqa: PLC0415  # only those who compare need it
 
         keys = [difference.position for difference in result.differences if difference.position is not None]
         settings = subject.settings

@@ -1,10 +1,11 @@
-"""What is compared of one stream: which rows and columns, and the numbers that both servers make of them."""
+"""Subject of a comparison: the rows and columns of one stream, and their digests on both servers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final
 
-from syncd.datatypes.columns import ColumnMapping, TransferType
+from syncd.datatypes.columns import ColumnMapping
 from syncd.datatypes.source_table import SourceTable
 from syncd.errors import ConfigError
 from syncd.lake import batch_number
@@ -21,9 +22,9 @@ from watermarks.cursor import Cursor, ValueKind
 from watermarks.progress import BEFORE_FIRST_BATCH
 
 MAX_TEXT_BYTES: Final = 60_000
-"""Bytes of a text that is digested at once; Redshift's texts end soon after."""
+"""Longest text for one digest, slightly below the limit of Redshift's texts."""
 DIGEST_HEX_DIGITS: Final = 15
-"""Hexadecimal digits of a digest that count: a whole number of 60 bits, which both servers add up without loss."""
+"""Digits of a digest that are used: an integer of 60 bits, which both servers sum without loss."""
 _SAME_ORDER_KINDS: Final = frozenset(
     {ValueKind.INT, ValueKind.DECIMAL, ValueKind.DATE, ValueKind.WALL, ValueKind.INSTANT}
 )
@@ -35,14 +36,14 @@ _ORDERED_TARGET_TYPES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonBounds:
-    """Which rows the promise covers, by their place in the stream's order."""
+    """Rows that the promise covers, by their place in the order of the stream."""
 
     upto: Cursor
     """The loaded mark."""
     since: Cursor | None = None
-    """Where the stream began, if that was not with the first row."""
+    """The start of the stream, unless it started with the first row."""
     last_batch: BatchId = BEFORE_FIRST_BATCH
-    """The last loaded batch: what it and those before it read, was read before anybody looks."""
+    """The last loaded batch. Batches up to it were read before the comparison."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +79,7 @@ class ComparisonSubject:
 
     @property
     def source_digest(self) -> str:
-        """A number of a row; equal rows have equal ones."""
+        """The digest of a row as an integer; equal rows have equal digests."""
         pieces = [f"CONCAT({', '.join(form.source_sql for form in piece)})" for piece in _group_by_width(self.texts)]
         text = pieces[0] if len(pieces) == 1 else f"CONCAT({', '.join(map(hash_sql, pieces))})"
         return f"CAST(CONV(LEFT({hash_sql(text)}, {DIGEST_HEX_DIGITS}), 16, 10) AS UNSIGNED)"
@@ -91,17 +92,16 @@ class ComparisonSubject:
 
     @property
     def source_columns(self) -> tuple[OrderColumn, ...]:
-        """The first columns of the key, as many as stand in one order on both servers."""
+        """The first columns of the key that both servers order alike."""
         return self.order.key[: len(self.target_columns)]
 
     @property
     def target_columns(self) -> tuple[TargetKeyColumn, ...]:
-        found: list[TargetKeyColumn] = []
-        for column, name in zip(self.order.key, self.identity.key, strict=True):
-            if not self._has_same_order(column, name):
-                break
-            found.append(TargetKeyColumn(name=name, kind=column.kind))
-        return tuple(found)
+        columns = zip(self.order.key, self.identity.key, strict=True)
+        return tuple(
+            TargetKeyColumn(name=name, kind=column.kind)
+            for column, name in takewhile(lambda pair: self._has_same_order(*pair), columns)
+        )
 
     def _has_same_order(self, column: OrderColumn, name: str) -> bool:
         declared = self.table.find_column(column.name)
@@ -115,7 +115,7 @@ class ComparisonSubject:
 
     @property
     def cursor_column(self) -> TargetKeyColumn | None:
-        """The order column in the target, where it can be compared with a position."""
+        """The order column in the target, where its values compare with a position."""
         name, time = self.identity.cursor, self.order.time_column
         if name is None or time is None or name not in self.existing or time.kind not in _SAME_ORDER_KINDS:
             return None
@@ -123,12 +123,12 @@ class ComparisonSubject:
 
     @property
     def keeps_versions(self) -> bool:
-        """Whether a row of the source can be several in the target, of which the newest counts."""
+        """Whether the target can hold several versions of a row, of which the newest counts."""
         return self.settings.mode is Mode.APPEND and self.identity.cursor is not None
 
     @property
     def has_delete_marks(self) -> bool:
-        """Whether a mark takes a row out: where rows that are gone are to be deleted, a marked one is still there."""
+        """Whether a marked row counts as deleted; where deleted rows must be removed, it counts as present."""
         deleted = self.deletes is Deletes.HARD and self.settings.mode is not Mode.HISTORY
         return DELETED_AT in self.existing and not deleted
 
@@ -144,16 +144,13 @@ class ComparisonSubject:
     def deletes(self) -> Deletes:
         return self.settings.target.deletes if self.settings.target else Deletes.IGNORE
 
-    def is_text_column(self, name: str) -> bool:
-        return name in self.existing and self.existing.columns[name].type.is_text
-
     def mapping_for(self, name: str) -> ColumnMapping:
-        return next(one for one in self.columns if one.name == name)
+        return next(mapping for mapping in self.columns if mapping.name == name)
 
     @property
     def fetched_columns(self) -> tuple[ColumnMapping, ...]:
-        """The columns that a row is looked at by, once it is fetched."""
-        return tuple(passage for passage in self.columns if passage.name in self.existing)
+        """The columns that are compared by value."""
+        return tuple(mapping for mapping in self.columns if mapping.name in self.existing)
 
 
 def build_comparison_subject(
@@ -166,24 +163,29 @@ def build_comparison_subject(
     target: TableRef,
     existing: ExistingTable,
 ) -> ComparisonSubject:
-    """How a stream is compared.
+    """Return the subject of a comparison.
 
     Raises:
-        ConfigError: its key has no common text.
+        ConfigError: the key cannot be compared.
     """
-    forms: list[CommonText] = []
-    unlike: list[UncomparableColumn] = []
-    for passage in mappings:
-        column = table.find_column(passage.column)
+    texts: list[CommonText] = []
+    uncomparable: list[UncomparableColumn] = []
+    for mapping in mappings:
+        column = table.find_column(mapping.column)
         assert column
-        standing = existing.columns.get(passage.name)
-        kind = standing.type if standing else None
-        made = common_text_for(column, passage, kind, settings.policies, is_key=passage.name in identity.key)
-        if isinstance(made, CommonText):
-            forms.append(made)
+        target_column = existing.columns.get(mapping.name)
+        target_type = target_column.type if target_column else None
+        is_key = mapping.name in identity.key
+        text = common_text_for(column, mapping, target_type, settings.policies, is_key=is_key)
+        if isinstance(text, CommonText):
+            texts.append(text)
+        elif is_key:
+            raise ConfigError(
+                f"{settings.name} cannot be compared by its key: {text.name}: {text.reason}",
+                hint="Name another unique key of the table in the stream's `key`.",
+            )
         else:
-            unlike.append(made)
-    _require_comparable_key(settings, identity, unlike)
+            uncomparable.append(text)
     return ComparisonSubject(
         settings=settings,
         table=table,
@@ -192,24 +194,13 @@ def build_comparison_subject(
         identity=identity,
         target=target,
         existing=existing,
-        texts=tuple(forms),
-        uncomparable=tuple(unlike),
+        texts=tuple(texts),
+        uncomparable=tuple(uncomparable),
     )
 
 
-def _require_comparable_key(
-    settings: StreamSettings, identity: RowIdentity, uncomparable: Sequence[UncomparableColumn]
-) -> None:
-    for one in uncomparable:
-        if one.name in identity.key:
-            raise ConfigError(
-                f"{settings.name} cannot be compared by its key: {one.name}: {one.reason}",
-                hint="Name another unique key of the table in the stream's `key`.",
-            )
-
-
 def _group_by_width(forms: Sequence[CommonText]) -> list[list[CommonText]]:
-    """The forms in groups, of which each is one text that the warehouse can hold."""
+    """Group the texts so that the warehouse can hold each group as one text."""
     groups: list[list[CommonText]] = [[]]
     width = 0
     for form in forms:
@@ -219,7 +210,3 @@ def _group_by_width(forms: Sequence[CommonText]) -> list[list[CommonText]]:
         groups[-1].append(form)
         width += form.width
     return groups
-
-
-def travels_as_text(mapping: ColumnMapping) -> bool:
-    return mapping.travel is TransferType.TEXT

@@ -1,7 +1,7 @@
-"""One text for a value on both servers: what a digest is made of.
+"""Common text of a value on both servers, from which digests are made.
 
-Two values of a column have the same text only if they are the same. The other way round it need not hold: where a
-policy changed a value on its way, its texts differ, and the row is looked at by itself.
+Different values of a column have different texts. Equal values need not have equal texts: where a policy changed a
+value on its way, the texts differ, and the row is compared by value.
 """
 
 from collections.abc import Callable
@@ -9,20 +9,20 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from syncd.datatypes.columns import ColumnMapping, Policies, Policy, TransferType
-from syncd.datatypes.mysql_quoting import quote_name as here_quoted
+from syncd.datatypes.mysql_quoting import quote_name as quote_source_name
 from syncd.datatypes.source_table import SourceColumn
 from syncd.redshift.column_types import TargetType
-from syncd.redshift.quoting import quote_name as there_quoted
+from syncd.redshift.quoting import quote_name as tquote_source_name
 
 NULL_TEXT: Final = "'N'"
-"""The text of NULL; no other value has it."""
+"""The text of NULL, which no other value has."""
 SHORT_TEXT_BYTES: Final = 400
-"""Bytes: a longer text goes into a digest as one of its own."""
+"""A longer text has a digest of its own."""
 HEX_PIECE_BYTES: Final = 32_000
-"""Bytes of a binary value whose hexadecimal digits are one text in Redshift."""
+"""Bytes of a binary value whose hexadecimal digits fit into one text of Redshift."""
 MAX_HEX_PIECES: Final = 3
 MAX_COMPARED_BYTES: Final = HEX_PIECE_BYTES * MAX_HEX_PIECES
-"""Bytes of a binary value that are compared: beyond, its length alone."""
+"""Bytes of a binary value that are compared; of the rest, only the length."""
 _NUMBER_WIDTH: Final = 50
 _DIGEST_WIDTH: Final = 65
 _TARGET_INTEGER_TYPES: Final = frozenset({"smallint", "integer", "bigint"})
@@ -32,23 +32,21 @@ _MAX_SOURCE_DIGITS: Final = 65
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommonText:
-    """The text of one column on both sides; it is never NULL, and where it ends can be seen from itself."""
+    """SQL for the text of one column on both sides; it is never NULL, and shows where it ends."""
 
     name: str
-    """In files and in the target."""
+    """The column name in files and target."""
     source_sql: str
-    """SQL of the source."""
     target_sql: str
-    """SQL of the warehouse."""
     width: int
-    """Bytes, at most."""
+    """The maximum in bytes."""
     is_partial: bool = False
-    """Whether of a very long value only the beginning counts."""
+    """Whether only the beginning of a very long value counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UncomparableColumn:
-    """Why a column has no such text."""
+    """Column without a common text."""
 
     name: str
     reason: str
@@ -56,7 +54,7 @@ class UncomparableColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ColumnPair:
-    """One column on both sides."""
+    """Column on both sides."""
 
     column: SourceColumn
     mapping: ColumnMapping
@@ -65,42 +63,48 @@ class _ColumnPair:
 
     @property
     def source_name(self) -> str:
-        return here_quoted(self.mapping.column)
+        return quote_source_name(self.mapping.column)
 
     @property
     def target_name(self) -> str:
-        return there_quoted(self.mapping.name)
+        return tquote_source_name(self.mapping.name)
 
 
-_TextsOrReason: TypeAlias = tuple[str, str, int] | str
-"""Both texts and their width; or why there is none."""
+_Texts: TypeAlias = tuple[str, str, int]
+"""Both texts and their width."""
 
 
 def common_text_for(
     column: SourceColumn, mapping: ColumnMapping, target: TargetType | None, policies: Policies, *, is_key: bool
 ) -> CommonText | UncomparableColumn:
-    """The text of a column, or why it has none."""
+    """Return the text of a column, or the reason why it has none."""
     if target is None:
         return UncomparableColumn(name=mapping.name, reason="the target has no such column yet")
+    type_name = TargetType.from_text(mapping.redshift).name
+    if type_name == "super":
+        return UncomparableColumn(name=mapping.name, reason="a document has no common text on both sides")
     nulls = policies.zero_dates is Policy.NULL and not is_key
-    subject = _ColumnPair(column=column, mapping=mapping, target_type=target, nulls_zero_dates=nulls)
-    made = _text_builder(mapping)(subject)
-    if isinstance(made, str):
-        return UncomparableColumn(name=mapping.name, reason=made)
-    here, there, width = made
-    part = mapping.redshift.startswith("VARBYTE") and (mapping.limit or 0) > MAX_COMPARED_BYTES
-    return CommonText(name=mapping.name, source_sql=here, target_sql=there, width=width, is_partial=part)
+    texts = _texts_for(
+        _ColumnPair(column=column, mapping=mapping, target_type=target, nulls_zero_dates=nulls), type_name
+    )
+    if texts is None:
+        return UncomparableColumn(name=mapping.name, reason=f"the target's column is {target}")
+    source_sql, target_sql, width = texts
+    is_partial = mapping.redshift.startswith("VARBYTE") and (mapping.limit or 0) > MAX_COMPARED_BYTES
+    return CommonText(
+        name=mapping.name, source_sql=source_sql, target_sql=target_sql, width=width, is_partial=is_partial
+    )
 
 
-def _text_builder(mapping: ColumnMapping) -> Callable[[_ColumnPair], _TextsOrReason]:
-    kind = TargetType.from_text(mapping.redshift).name
-    if kind == "numeric" or kind in _TARGET_INTEGER_TYPES:
-        return _integer if mapping.travel is TransferType.INTEGER else _decimal
-    return _TEXT_BUILDERS[kind]
+def _texts_for(pair: _ColumnPair, type_name: str) -> _Texts | None:
+    """Return the texts; None where the target has a column of another type."""
+    if type_name == "numeric" or type_name in _TARGET_INTEGER_TYPES:
+        return _integer(pair) if pair.mapping.travel is TransferType.INTEGER else _decimal(pair)
+    return _TEXT_BUILDERS[type_name](pair) if pair.target_type.name == type_name else None
 
 
 def hash_sql(text: str) -> str:
-    """The digest of a text, in hexadecimal digits; MySQL 9.7 has no MD5 any more."""
+    """Return the digest of a text in hexadecimal digits; not MD5, which MySQL 9.7 lacks."""
     return f"SHA2({text}, 256)"
 
 
@@ -108,71 +112,67 @@ def _coalesce(text: str) -> str:
     return f"COALESCE({text}, {NULL_TEXT})"
 
 
-def _with_terminator(here: str, there: str, width: int) -> _TextsOrReason:
-    """A text from which it can be seen where it ends, and a comma behind it."""
-    return f"CONCAT({_coalesce(here)}, ',')", f"{_coalesce(there)} || ','", width + 1
+def _with_terminator(source: str, target: str, width: int) -> _Texts:
+    """Return the texts of a value, never NULL, followed by a comma."""
+    return f"CONCAT({_coalesce(source)}, ',')", f"{_coalesce(target)} || ','", width + 1
 
 
-def _integer(subject: _ColumnPair) -> _TextsOrReason:
-    column, target = subject.column, subject.target_type
+def _integer(pair: _ColumnPair) -> _Texts | None:
+    column, target = pair.column, pair.target_type
     plain = "UNSIGNED" if column.is_unsigned or column.data_type == "bit" else "SIGNED"
     if target.name == "numeric" and target.sizes[1]:
-        return _scaled_number(subject)
+        return _scaled_number(pair)
     if target.name != "numeric" and target.name not in _TARGET_INTEGER_TYPES:
-        return f"the target's column is {target}"
-    here = subject.source_name
+        return None
+    source = pair.source_name
     if "zerofill" in column.column_type.lower() or column.data_type not in _PLAIN_INTEGER_TYPES:
-        here = f"CAST({here} AS {plain})"  # a number that is filled up with zeros for the eye loses them
-    return _with_terminator(here, f"CAST({subject.target_name} AS VARCHAR(50))", _NUMBER_WIDTH)
+        source = f"CAST({source} AS {plain})"  # removes the leading zeros of ZEROFILL
+    return _with_terminator(source, f"CAST({pair.target_name} AS VARCHAR(50))", _NUMBER_WIDTH)
 
 
-def _decimal(subject: _ColumnPair) -> _TextsOrReason:
-    target = subject.target_type
-    if target.name != "numeric" or target.sizes[1] < (subject.column.scale or 0):
-        return f"the target's column is {target}"
-    return _scaled_number(subject)
+def _decimal(pair: _ColumnPair) -> _Texts | None:
+    target = pair.target_type
+    if target.name != "numeric" or target.sizes[1] < (pair.column.scale or 0):
+        return None
+    return _scaled_number(pair)
 
 
-def _scaled_number(subject: _ColumnPair) -> _TextsOrReason:
-    """A number with as many digits behind its point as the target has."""
-    precision, scale = subject.target_type.sizes
+def _scaled_number(pair: _ColumnPair) -> _Texts:
+    """Return the texts of a number with the scale of the target."""
+    precision, scale = pair.target_type.sizes
     digits = min(max(precision, scale + 20), _MAX_SOURCE_DIGITS)
-    # The width is said, for both servers take that of some decimals for too short.
-    here = f"CAST(CAST({subject.source_name} AS DECIMAL({digits},{scale})) AS CHAR(80))"
-    return _with_terminator(here, f"CAST({subject.target_name} AS VARCHAR(50))", _NUMBER_WIDTH)
+    # With an explicit width, because both servers assume too short a width for some decimals.
+    source = f"CAST(CAST({pair.source_name} AS DECIMAL({digits},{scale})) AS CHAR(80))"
+    return _with_terminator(source, f"CAST({pair.target_name} AS VARCHAR(50))", _NUMBER_WIDTH)
 
 
-def _boolean(subject: _ColumnPair) -> _TextsOrReason:
-    if subject.target_type.name != "boolean":
-        return f"the target's column is {subject.target_type}"
-    there = f"CASE WHEN {subject.target_name} THEN '1' WHEN NOT {subject.target_name} THEN '0' END"
-    return _with_terminator(f"CAST({subject.source_name} AS SIGNED)", there, 2)
+def _boolean(pair: _ColumnPair) -> _Texts:
+    target = f"CASE WHEN {pair.target_name} THEN '1' WHEN NOT {pair.target_name} THEN '0' END"
+    return _with_terminator(f"CAST({pair.source_name} AS SIGNED)", target, 2)
 
 
-def _double(subject: _ColumnPair) -> _TextsOrReason:
-    if subject.target_type.name != "double precision":
-        return f"the target's column is {subject.target_type}"
+def _double(pair: _ColumnPair) -> _Texts:
     return _with_terminator(
-        _SOURCE_DOUBLES.text(f"({subject.source_name} * 1e0)"), _TARGET_DOUBLES.text(subject.target_name), _NUMBER_WIDTH
+        _SOURCE_DOUBLES.text(f"({pair.source_name} * 1e0)"), _TARGET_DOUBLES.text(pair.target_name), _NUMBER_WIDTH
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _DoubleFormat:
-    """How one server writes a double down exactly.
+    """Exact text of a double on one server.
 
-    Multiplied by a power of two a double stays what it is: its 53 bits become a whole number, and both servers print
-    that alike. The power is guessed by a logarithm and may be one off, which is seen and mended.
+    Multiplied by a power of two a double loses nothing: its 53 bits become an integer, which both servers print
+    alike. The power is estimated by a logarithm, may be off by one, and is then corrected.
     """
 
     constant: Callable[[str], str]
     integer_type: str
     join_integers: Callable[[str, str], str]
-    """Two whole numbers as one text."""
+    """Joins two integers to one text."""
 
     def text(self, value: str) -> str:
         size, constant = f"ABS({value})", self.constant
-        # The power of a very small number is one that not every server holds.
+        # Not every server can represent the power for a very small number.
         tiny = f"({value} * POWER({constant('2')}, 500))"
         return (
             f"CASE WHEN {value} = 0 THEN '0'"
@@ -204,79 +204,72 @@ _TARGET_DOUBLES: Final = _DoubleFormat(
 )
 
 
-def _date(subject: _ColumnPair) -> _TextsOrReason:
-    if subject.target_type.name != "date":
-        return f"the target's column is {subject.target_type}"
-    here = _null_zero_dates(subject, _cast_to_bytes(subject.source_name))
-    return _with_terminator(here, f"TO_CHAR({subject.target_name}, 'YYYY-MM-DD')", 12)
+def _date(pair: _ColumnPair) -> _Texts:
+    source = _null_zero_dates(pair, _cast_to_bytes(pair.source_name))
+    return _with_terminator(source, f"TO_CHAR({pair.target_name}, 'YYYY-MM-DD')", 12)
 
 
-def _timestamp(subject: _ColumnPair) -> _TextsOrReason:
-    if subject.target_type != TargetType.from_text("timestamp"):
-        return f"the target's column is {subject.target_type}"
-    fraction = subject.column.fraction
+def _timestamp(pair: _ColumnPair) -> _Texts:
+    fraction = pair.column.fraction
     zeros = "0" * (6 - fraction) if fraction else ".000000"
-    shown = f"CONCAT({subject.source_name}, '{zeros}')" if zeros else _cast_to_bytes(subject.source_name)
-    here = _null_zero_dates(subject, shown)
-    return _with_terminator(here, f"TO_CHAR({subject.target_name}, 'YYYY-MM-DD HH24:MI:SS.US')", 27)
+    shown = f"CONCAT({pair.source_name}, '{zeros}')" if zeros else _cast_to_bytes(pair.source_name)
+    source = _null_zero_dates(pair, shown)
+    return _with_terminator(source, f"TO_CHAR({pair.target_name}, 'YYYY-MM-DD HH24:MI:SS.US')", 27)
 
 
 def _cast_to_bytes(value: str) -> str:
-    """A date as text; as bytes, for MariaDB takes twice as long to make characters of it."""
+    """Return a date as text in bytes: MariaDB takes twice as long to convert it to characters."""
     return f"CAST({value} AS BINARY)"
 
 
-def _null_zero_dates(subject: _ColumnPair, shown: str) -> str:
-    """A date that no calendar has is NULL in the target, where that is the stream's policy."""
-    if not subject.nulls_zero_dates:
+def _null_zero_dates(pair: _ColumnPair, shown: str) -> str:
+    """Make an invalid date NULL, as in the target, where that is the policy of the stream."""
+    if not pair.nulls_zero_dates:
         return shown
-    return f"CASE WHEN MONTH({subject.source_name}) = 0 OR DAYOFMONTH({subject.source_name}) = 0 THEN NULL ELSE {shown} END"
+    date = pair.source_name
+    return f"CASE WHEN MONTH({date}) = 0 OR DAYOFMONTH({date}) = 0 THEN NULL ELSE {shown} END"
 
 
-def _text(subject: _ColumnPair) -> _TextsOrReason:
-    if not subject.target_type.is_text:
-        return f"the target's column is {subject.target_type}"
-    here, there = subject.mapping.select, subject.target_name
-    limit = max(subject.mapping.limit or 0, subject.target_type.width)
-    # Its length in front: whatever stands in a text, where the next one begins is certain.
-    mine = f"CONCAT(LENGTH({here}), ':', {here})"
-    yours = f"CAST(OCTET_LENGTH({there}) AS VARCHAR(10)) || ':' || {there}"
+def _text(pair: _ColumnPair) -> _Texts:
+    source, target = pair.mapping.select, pair.target_name
+    limit = max(pair.mapping.limit or 0, pair.target_type.width)
+    # The length comes first, so the next text begins at a known place whatever this one contains.
+    source_text = f"CONCAT(LENGTH({source}), ':', {source})"
+    target_text = f"CAST(OCTET_LENGTH({target}) AS VARCHAR(10)) || ':' || {target}"
     if limit > SHORT_TEXT_BYTES:
-        mine = f"CASE WHEN LENGTH({here}) > {SHORT_TEXT_BYTES} THEN {hash_sql(here)} ELSE {mine} END"
-        yours = f"CASE WHEN OCTET_LENGTH({there}) > {SHORT_TEXT_BYTES} THEN {hash_sql(there)} ELSE {yours} END"
-    return _with_terminator(mine, yours, min(limit, SHORT_TEXT_BYTES) + 11)
+        short = f"> {SHORT_TEXT_BYTES} THEN"
+        source_text = f"CASE WHEN LENGTH({source}) {short} {hash_sql(source)} ELSE {source_text} END"
+        target_text = f"CASE WHEN OCTET_LENGTH({target}) {short} {hash_sql(target)} ELSE {target_text} END"
+    return _with_terminator(source_text, target_text, min(limit, SHORT_TEXT_BYTES) + 11)
 
 
-def _bytes(subject: _ColumnPair) -> _TextsOrReason:
-    if subject.target_type.name != "varbyte":
-        return f"the target's column is {subject.target_type}"
-    here, there = subject.mapping.select, subject.target_name
-    pieces = min(-(-(subject.mapping.limit or 1) // HEX_PIECE_BYTES), MAX_HEX_PIECES)
+def _bytes(pair: _ColumnPair) -> _Texts:
+    source, target = pair.mapping.select, pair.target_name
+    pieces = hex_piece_count(pair.mapping)
     begins = [1 + HEX_PIECE_BYTES * piece for piece in range(pieces)]
-    mine = [hash_sql(f"LOWER(HEX({_piece(here, begin, pieces)}))") for begin in begins]
-    yours = [hash_sql(f"LOWER(TO_HEX({_piece(there, begin, pieces)}))") for begin in begins]
-    length = f"CAST(OCTET_LENGTH({there}) AS VARCHAR(10))"
+    source_texts = [hash_sql(f"LOWER(HEX({_piece(source, begin, pieces)}))") for begin in begins]
+    target_texts = [hash_sql(f"LOWER(TO_HEX({_piece(target, begin, pieces)}))") for begin in begins]
     return _with_terminator(
-        f"CONCAT(LENGTH({here}), ':', {', '.join(mine)})",
-        f"{length} || ':' || {' || '.join(yours)}",
+        f"CONCAT(LENGTH({source}), ':', {', '.join(source_texts)})",
+        f"CAST(OCTET_LENGTH({target}) AS VARCHAR(10)) || ':' || {' || '.join(target_texts)}",
         _DIGEST_WIDTH * pieces + 12,
     )
+
+
+def hex_piece_count(mapping: ColumnMapping) -> int:
+    """Return the number of hexadecimal texts for a binary column."""
+    return min(-(-(mapping.limit or 1) // HEX_PIECE_BYTES), MAX_HEX_PIECES)
 
 
 def _piece(value: str, begin: int, pieces: int) -> str:
     return value if pieces == 1 else f"SUBSTRING({value}, {begin}, {HEX_PIECE_BYTES})"
 
 
-def _document(_: _ColumnPair) -> _TextsOrReason:
-    return "a document has no one text on both sides"
-
-
-_TEXT_BUILDERS: Final[dict[str, Callable[[_ColumnPair], _TextsOrReason]]] = {
+_TEXT_BUILDERS: Final[dict[str, Callable[[_ColumnPair], _Texts]]] = {
     "boolean": _boolean,
     "double precision": _double,
     "date": _date,
     "timestamp without time zone": _timestamp,
     "character varying": _text,
     "varbyte": _bytes,
-    "super": _document,
 }

@@ -1,4 +1,4 @@
-"""Ranges of a key, on both servers: which rows they hold, and into which of several a row falls."""
+"""Ranges of a key as conditions on both servers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,26 +14,23 @@ HEX_DIGITS: Final = "0123456789abcdef"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRange:
-    """The rows whose key lies after one position up to another, and whose key's digest begins with some digits."""
+    """Rows with a key after one position up to another, and with a key digest that starts with some digits."""
 
     low: Cursor = START_CURSOR
     high: Cursor | None = None
-    """None: to the end."""
+    """None: no upper end."""
     digest_prefix: str = ""
-    """Where positions of the key mean nothing to the warehouse, or many rows share one."""
+    """For keys whose positions the warehouse orders differently, or that many rows share in part."""
 
     def split(self, ends: Sequence[Cursor]) -> "tuple[KeyRange, ...]":
-        """The ranges that these positions make of it."""
+        """Divide the range at these positions."""
         lows, highs = (self.low, *ends), (*ends, self.high)
         return tuple(replace(self, low=low, high=high) for low, high in zip(lows, highs, strict=True))
-
-    def with_digest_prefix(self, prefix: str) -> "KeyRange":
-        return replace(self, digest_prefix=prefix)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetKeyColumn:
-    """A column of the key in the warehouse, as far as positions in it go."""
+    """Column of the key in the warehouse whose values are ordered as at the source."""
 
     name: str
     kind: ValueKind
@@ -47,16 +44,16 @@ class TargetKeyColumn:
 
 
 def key_range_condition(columns: Sequence[PositionColumn], key_range: KeyRange) -> str:
-    """The condition of lying between the positions of a range."""
+    """Return the condition for a row between the positions of a range."""
     if key_range.high is not None:
         return window_condition(columns, Window(key_range.low, key_range.high))
     return after_condition(columns, key_range.low) if key_range.low else "TRUE"
 
 
 def range_number_sql(columns: Sequence[PositionColumn], ends: Sequence[Cursor]) -> str:
-    """The number of the first of these positions, in order, that a row does not lie behind; else how many there are.
+    """Return the number of the range that a row lies in, where these positions divide a range.
 
-    Halved again and again: of a hundred ranges a row is compared with seven ends.
+    It is a binary search: for a hundred ranges, a row is compared with seven positions.
     """
     return _bisect_ends(columns, ends, 0, len(ends))
 

@@ -1,8 +1,8 @@
-"""What a comparison came to: every difference by its kind, and what was not compared, and why."""
+"""Result of a comparison: the differences by kind, the rows and columns left out, and the proof."""
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -15,120 +15,112 @@ from watermarks.progress import BEFORE_FIRST_BATCH
 
 
 class DifferenceKind(StrEnum):
-    """What is wrong with a row."""
+    """Kind of difference of a row."""
 
     LOST = "lost"
-    """The source has it, the warehouse has not."""
+    """Only the source has the row."""
     STALE = "stale"
     """The warehouse has an older version."""
     DIFFERENT = "different"
-    """Both have the same version by its stamp, and other values."""
+    """Both have the same version by its stamp, with different values."""
     GHOST = "ghost"
-    """The warehouse has it, the source has not."""
+    """Only the warehouse has the row."""
     DOUBLED = "doubled"
-    """The warehouse has it more than once."""
+    """The warehouse has the row more than once."""
 
 
 REPAIRED_BY_REREAD = frozenset(
     {DifferenceKind.LOST, DifferenceKind.STALE, DifferenceKind.DIFFERENT, DifferenceKind.DOUBLED}
 )
-"""What is mended by reading the row again."""
+"""Differences that are repaired by reading the row again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One row that is not the same on both sides."""
+    """Row that differs between the sides."""
 
     kind: DifferenceKind
     key: Mapping[str, object]
     columns: tuple[str, ...] = ()
-    """In which its values differ."""
+    """Columns with different values."""
     source_digest: str | None = None
-    """The digest of the source's row."""
     target_digest: str | None = None
     source_values: Mapping[str, object] = field(default_factory=dict[str, object])
-    """Of the columns that differ."""
+    """Values of the columns that differ."""
     target_values: Mapping[str, object] = field(default_factory=dict[str, object])
     position: Cursor | None = None
-    """Its key at the source, where it has one."""
+    """The position of its key at the source."""
     file_key: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Its key as files hold it; of a ghost."""
+    """The key of a ghost in the form of files."""
     judged_mark: Cursor = START_CURSOR
-    """The mark that it was judged by; of a ghost. What came back since has a later stamp."""
+    """The mark at the comparison of a ghost. A row that came back since has a later stamp."""
     judged_batch: BatchId = BEFORE_FIRST_BATCH
-    """The last batch that was loaded then; of a ghost. What came back since was read by a later one."""
+    """The last batch loaded at the comparison of a ghost. A later batch reads a row that came back since."""
 
 
 class ComparisonState(StrEnum):
-    """How a comparison ended, in one word."""
+    """Outcome of a comparison."""
 
     EQUAL = "equal"
     DIFFERENT = "different"
     REPAIRED = "repaired"
-    """It differed, and after what differed was read again it does not."""
+    """It differed, and was equal after the different rows were read again."""
     NOT_COMPARED = "not compared"
     FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOutRows:
-    """Rows that nothing was promised of, or that are known to be elsewhere."""
+    """Counts of rows outside the promise, and of rows in quarantine."""
 
     above_mark: int = 0
-    """Changed at the source since what is loaded was read: they come with the next batches."""
+    """Rows that changed at the source since the loaded batches were read; the next batches bring them."""
     before_start: int = 0
     without_stamp: int = 0
-    """Read by the first pass only."""
+    """Rows that only the first pass reads."""
     marked_gone: int = 0
     earlier_versions: int = 0
     quarantined: int = 0
-    """Of those that differ: they lie in quarantine."""
+    """Rows that differ and are in quarantine."""
 
     @property
     def counts_by_reason(self) -> dict[str, int]:
-        return {
-            "above_mark": self.above_mark,
-            "before_start": self.before_start,
-            "without_stamp": self.without_stamp,
-            "marked_gone": self.marked_gone,
-            "earlier_versions": self.earlier_versions,
-            "quarantined": self.quarantined,
-        }
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonResult:
-    """One stream, compared."""
+    """Result of comparing one stream."""
 
     rows: int = 0
-    """Of the source, that were compared."""
+    """Compared rows of the source."""
     ranges: int = 0
     compared_ranges: int = 0
-    """Of these ranges; fewer where a sample was asked for."""
+    """Fewer than `ranges` for a sample."""
     fetched_count: int = 0
-    """Rows, sums and positions that came over the wire."""
+    """Rows, sums and positions that were fetched."""
     counts: Counter[DifferenceKind] = field(default_factory=Counter[DifferenceKind])
     differences: tuple[Difference, ...] = ()
-    """The first of them."""
+    """The first differences."""
     kept_ghosts: int = 0
-    """Ghosts that are left where they are, for deletes are ignored."""
+    """Ghosts that stay in the target because deletes are ignored."""
     left_out: LeftOutRows = LeftOutRows()
     uncomparable: tuple[UncomparableColumn, ...] = ()
-    """Columns that were compared only in rows that were fetched."""
+    """Columns that were compared only in fetched rows."""
     partly_compared: tuple[str, ...] = ()
-    """Columns of which the beginning and the length of very long values was compared."""
+    """Columns whose very long values were compared only by beginning and length."""
     seed: int | None = None
     not_compared_reason: str = ""
-    """Why nothing was compared."""
+    """The reason why nothing was compared."""
     proven: bool = False
     unproven_reason: str = ""
-    """Why it is not, as far as that is known."""
+    """The reason why it is not proven, as far as known."""
     provable_upto: datetime | None = None
-    """The mark as an instant, where nothing but that the table was another one stands in the way, and all is equal."""
+    """The mark as an instant, where all is equal and only a replaced table prevents the proof."""
     mark: Cursor | None = None
-    """The loaded one when the comparison began; what was compared later may have been covered further."""
+    """The loaded mark at the start of the comparison; later ranges were compared up to a later mark."""
     repaired: bool = False
-    """Whether it differed before a repair."""
+    """Whether the stream differed before a repair."""
     seconds: float = 0.0
     error: HintedError | None = None
 

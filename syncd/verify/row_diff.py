@@ -1,4 +1,4 @@
-"""Rows that differ, looked at value by value: those of the source as files would hold them, by what makes files."""
+"""Comparison of single rows by value; source rows are converted as for files, by the same code."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -17,36 +17,39 @@ from syncd.verify.compared_columns import ComparisonSubject
 from syncd.verify.digest_forms import MAX_COMPARED_BYTES
 from syncd.verify.key_ranges import KeyRange
 from syncd.verify.result import Difference, DifferenceKind
-from syncd.verify.sides import SourceRowDigest, TargetRowDigest
-from syncd.verify.target_sql import fetch_expressions
+from syncd.verify.sides import Row, SourceRowDigest, TargetRowDigest
+from syncd.verify.target_side import fetch_expressions
 from watermarks.cursor import Cursor
 
-Row = tuple[Any, ...]
 RowValues = Mapping[str, Any]
 
 
 class RowFetcher(Protocol):
-    """A side that gives whole rows."""
+    """Side that returns whole rows."""
 
     def values(self, key_range: KeyRange, keys: Sequence[bytes]) -> Sequence[Row]: ...
 
 
 QuarantinedVersions = frozenset[tuple[object, ...]]
-"""Key and stamp of the rows in quarantine, in both forms in which they lie there."""
+"""Key and stamp of the quarantined rows, in both forms in which files hold them."""
 
 
 class _FetchedSourceRow:
-    """One row of the source."""
+    """Row of the source, before and after conversion."""
 
     def __init__(self, raw: RowValues, typed: RowValues | None, position: Cursor) -> None:
         self.raw = raw
         self.typed = typed
-        """None where a policy lets no such row pass."""
+        """None where a policy refuses the row."""
         self.position = position
+
+    @property
+    def values(self) -> RowValues:
+        return self.typed or self.raw
 
 
 class RowComparer:
-    """Compares single rows; see the protocol."""
+    """Comparer of single rows: `sides.ValueComparer`."""
 
     def __init__(
         self,
@@ -61,157 +64,139 @@ class RowComparer:
         self._target = target
         self._load_quarantined = load_quarantined
         self._mappings = subject.fetched_columns
-        names = {*subject.identity.key, subject.identity.cursor} - {None}
+        self._version_columns = tuple(filter(None, (*subject.identity.key, subject.identity.cursor)))
         policies = without_fail_policy(subject.settings.policies)
-        self._conversion = Conversion(self._mappings, policies, frozenset(filter(None, names)))
+        self._conversion = Conversion(self._mappings, policies, frozenset(self._version_columns))
 
     def find_lost(self, key_range: KeyRange, keys: Sequence[SourceRowDigest]) -> Iterator[Difference | None]:
-        mine = self._fetch_source_rows(key_range, [row.key for row in keys])
-        for row in keys:
-            if (found := mine.get(row.key)) is None:
+        source_rows = self._fetch_source_rows(key_range, [row.key for row in keys])
+        for digest in keys:
+            if (row := source_rows.get(digest.key)) is None:
                 continue
-            if self._is_quarantined(found):
+            if self._is_quarantined(row):
                 yield None
                 continue
             yield Difference(
                 kind=DifferenceKind.LOST,
-                key=self._key_values(found),
-                source_digest=_format_digest(row.digest),
-                position=found.position,
+                key=self._key_values(row.values),
+                source_digest=_format_digest(digest.digest),
+                position=row.position,
             )
 
     def find_ghosts(self, key_range: KeyRange, keys: Sequence[TargetRowDigest]) -> Iterator[Difference]:
-        yours = self._fetch_target_rows(key_range, [row.key for row in keys])
-        for row in keys:
-            found = yours[row.key][0]
-            key = {name: found[name] for name in self._subject.identity.key}
+        target_rows = self._fetch_target_rows(key_range, [row.key for row in keys])
+        for digest in keys:
+            row = target_rows[digest.key][0]
             yield Difference(
                 kind=DifferenceKind.GHOST,
-                key=_plain_key(key),
-                target_digest=_format_digest(row.digest),
-                file_key=self._file_key(found),
+                key=self._key_values(row),
+                target_digest=_format_digest(digest.digest),
+                file_key=self._file_key(row),
             )
 
     def find_different(
         self, key_range: KeyRange, pairs: Sequence[tuple[SourceRowDigest, Sequence[TargetRowDigest]]]
     ) -> Iterator[Difference | None]:
-        keys = [row.key for row, _ in pairs]
-        mine, yours = self._fetch_source_rows(key_range, keys), self._fetch_target_rows(key_range, keys)
-        for row, others in pairs:
-            found, rows = mine.get(row.key), yours.get(row.key, [])
-            if found is None or not rows:
+        keys = [digest.key for digest, _ in pairs]
+        source_rows, target_rows = self._fetch_source_rows(key_range, keys), self._fetch_target_rows(key_range, keys)
+        for digest, others in pairs:
+            row, rows = source_rows.get(digest.key), target_rows.get(digest.key, [])
+            if row is None or not rows:
                 continue
-            columns = self._unequal_columns(found, rows[0])
+            columns = self._unequal_columns(row, rows[0])
             if not columns and len(others) == 1:
-                continue  # a policy changed a value on its way, and it is what the policy makes of it
-            if self._is_quarantined(found):
+                continue  # a policy changed the value, and the target has the changed value
+            if self._is_quarantined(row):
                 yield None
                 continue
-            kind = DifferenceKind.DOUBLED if len(others) > 1 else self._difference_kind(found, rows[0])
-            told = found.typed or found.raw
             yield Difference(
-                kind=kind,
-                key=self._key_values(found),
+                kind=DifferenceKind.DOUBLED if len(others) > 1 else self._difference_kind(row, rows[0]),
+                key=self._key_values(row.values),
                 columns=columns,
-                source_digest=_format_digest(row.digest),
+                source_digest=_format_digest(digest.digest),
                 target_digest=", ".join(_format_digest(other.digest) for other in others),
-                source_values={name: told[name] for name in columns},
+                source_values={name: row.values[name] for name in columns},
                 target_values={name: rows[0][name] for name in columns},
-                position=found.position,
+                position=row.position,
             )
 
-    def _difference_kind(self, mine: _FetchedSourceRow, yours: RowValues) -> DifferenceKind:
+    def _difference_kind(self, source: _FetchedSourceRow, target: RowValues) -> DifferenceKind:
         cursor = self._subject.identity.cursor
-        if cursor is None or mine.typed is None or cursor not in yours:
+        if cursor is None or source.typed is None or cursor not in target:
             return DifferenceKind.DIFFERENT
-        here, there = mine.typed[cursor], yours[cursor]
-        older = there is None or (here is not None and there < here)
-        return DifferenceKind.STALE if older else DifferenceKind.DIFFERENT
+        source_stamp, target_stamp = source.typed[cursor], target[cursor]
+        is_older = target_stamp is None or (source_stamp is not None and target_stamp < source_stamp)
+        return DifferenceKind.STALE if is_older else DifferenceKind.DIFFERENT
 
-    def _unequal_columns(self, mine: _FetchedSourceRow, yours: RowValues) -> tuple[str, ...]:
-        typed = mine.typed
-        if typed is None:
-            return tuple(passage.name for passage in self._mappings)
+    def _unequal_columns(self, source: _FetchedSourceRow, target: RowValues) -> tuple[str, ...]:
+        typed = source.typed
         return tuple(
-            passage.name
-            for passage in self._mappings
-            if not _is_equal(passage, typed[passage.name], yours[passage.name])
+            mapping.name
+            for mapping in self._mappings
+            if typed is None or not _is_equal(mapping, typed[mapping.name], target[mapping.name])
         )
 
-    def _key_values(self, mine: _FetchedSourceRow) -> Mapping[str, object]:
-        told = mine.typed or mine.raw
-        return _plain_key({name: told[name] for name in self._subject.identity.key})
+    def _key_values(self, row: RowValues) -> Mapping[str, object]:
+        values = {name: row[name] for name in self._subject.identity.key}
+        return {name: value.hex() if isinstance(value, bytes) else value for name, value in values.items()}
 
-    def _file_key(self, yours: RowValues) -> Mapping[str, Any]:
-        found: dict[str, Any] = {}
+    def _file_key(self, target: RowValues) -> Mapping[str, Any]:
+        key: dict[str, Any] = {}
         for name in self._subject.identity.key:
-            kind = arrow_type(self._subject.mapping_for(name).parquet)
-            value = yours[name]
-            found[name] = int(value) if pa.types.is_integer(kind) else value
-            if pa.types.is_decimal(kind):
-                found[name] = Decimal(value)
-        return found
+            type_, value = arrow_type(self._subject.mapping_for(name).parquet), target[name]
+            if pa.types.is_decimal(type_):
+                value = Decimal(value)
+            key[name] = int(value) if pa.types.is_integer(type_) else value
+        return key
 
-    # Quarantine.
-
-    def _is_quarantined(self, mine: _FetchedSourceRow) -> bool:
-        """Whether this very version was put aside, by either stage."""
-        known = self._quarantined_versions
-        if not known:
+    def _is_quarantined(self, row: _FetchedSourceRow) -> bool:
+        """Return whether this version of the row was quarantined, by either stage."""
+        versions = self._quarantined_versions
+        if not versions:
             return False
-        names = self._version_columns
-        forms = (mine.raw, mine.typed) if mine.typed is not None else (mine.raw,)
-        return any(tuple(form[name] for name in names) in known for form in forms)
+        forms = (row.raw, row.typed) if row.typed is not None else (row.raw,)
+        return any(tuple(form[name] for name in self._version_columns) in versions for form in forms)
 
     @cached_property
     def _quarantined_versions(self) -> QuarantinedVersions:
         return self._load_quarantined()
-
-    @property
-    def _version_columns(self) -> tuple[str, ...]:
-        identity = self._subject.identity
-        return (*identity.key, *((identity.cursor,) if identity.cursor else ()))
-
-    # Rows of both sides.
 
     def _fetch_source_rows(self, key_range: KeyRange, keys: Sequence[bytes]) -> dict[bytes, _FetchedSourceRow]:
         width = len(self._mappings)
         order = self._subject.order.key
         rows = self._source.values(key_range, keys)
         batch = self._raw_batch([row[:width] for row in rows])
-        typed = self._typed_rows(batch)
-        found: dict[bytes, _FetchedSourceRow] = {}
-        for row, travelled, made in zip(rows, batch.to_pylist(), typed, strict=True):
-            position = Cursor(tuple(column.parse_value(raw) for column, raw in zip(order, row[width:-1], strict=True)))
-            found[bytes(row[-1])] = _FetchedSourceRow(travelled, made, position)
-        return found
+        by_key: dict[bytes, _FetchedSourceRow] = {}
+        for row, raw, typed in zip(rows, batch.to_pylist(), self._typed_rows(batch), strict=True):
+            values = zip(order, row[width:-1], strict=True)
+            position = Cursor(tuple(column.parse_value(value) for column, value in values))
+            by_key[bytes(row[-1])] = _FetchedSourceRow(raw, typed, position)
+        return by_key
 
     def _raw_batch(self, rows: Sequence[Row]) -> pa.RecordBatch:
-        columns = {
-            passage.name: pa.array(
-                [_raw_value(passage, row[place]) for row in rows], SOURCE_ARROW_TYPES[passage.travel]
-            )
-            for place, passage in enumerate(self._mappings)
-        }
+        columns: dict[str, Any] = {}
+        for index, mapping in enumerate(self._mappings):
+            values = [_raw_value(mapping, row[index]) for row in rows]
+            columns[mapping.name] = pa.array(values, SOURCE_ARROW_TYPES[mapping.travel])
         return pa.RecordBatch.from_pydict(columns)
 
     def _typed_rows(self, batch: pa.RecordBatch) -> list[RowValues | None]:
-        done = self._conversion.convert(batch)
-        if done.refused is None:
-            return list(done.batch.to_pylist())
-        single = (self._conversion.convert(batch.slice(place, 1)).batch for place in range(batch.num_rows))
-        return [one.to_pylist()[0] if one.num_rows else None for one in single]
+        converted = self._conversion.convert(batch)
+        if converted.refused is None:
+            return list(converted.batch.to_pylist())
+        single = (self._conversion.convert(batch.slice(index, 1)).batch for index in range(batch.num_rows))
+        return [row.to_pylist()[0] if row.num_rows else None for row in single]
 
     def _fetch_target_rows(self, key_range: KeyRange, keys: Sequence[bytes]) -> dict[bytes, list[RowValues]]:
-        found: dict[bytes, list[RowValues]] = {}
+        by_key: dict[bytes, list[RowValues]] = {}
         for row in self._target.values(key_range, keys):
             values = iter(row)
             typed = {
-                passage.name: _target_value([next(values) for _ in fetch_expressions(passage)])
-                for passage in self._mappings
+                mapping.name: _target_value([next(values) for _ in fetch_expressions(mapping)])
+                for mapping in self._mappings
             }
-            found.setdefault(str(row[-1]).encode(), []).append(typed)
-        return found
+            by_key.setdefault(str(row[-1]).encode(), []).append(typed)
+        return by_key
 
 
 def _raw_value(mapping: ColumnMapping, value: Any) -> Any:  # noqa: ANN401  # whatever the driver made of it
@@ -225,7 +210,7 @@ def _raw_value(mapping: ColumnMapping, value: Any) -> Any:  # noqa: ANN401  # wh
 
 
 def _target_value(parts: Sequence[Any]) -> Any:  # noqa: ANN401  # as above
-    """A value as files hold it, of what the driver gave."""
+    """Return a value in the form of files."""
     if len(parts) > 1:
         return None if parts[0] is None else _TruncatedBytes(int(parts[0]), bytes.fromhex("".join(map(str, parts[1:]))))
     value = parts[0]
@@ -235,28 +220,28 @@ def _target_value(parts: Sequence[Any]) -> Any:  # noqa: ANN401  # as above
 
 
 class _TruncatedBytes(bytes):
-    """The first bytes of a binary value, and how long all of it is."""
+    """First bytes of a binary value, with its whole length."""
 
     length: int
 
     def __new__(cls, length: int, first: bytes) -> Self:
-        made = super().__new__(cls, first)
-        made.length = length
-        return made
+        value = super().__new__(cls, first)
+        value.length = length
+        return value
 
 
-def _is_equal(mapping: ColumnMapping, mine: Any, yours: Any) -> bool:  # noqa: ANN401  # values of any type
-    if mine is None or yours is None:
-        return mine is None and yours is None
+def _is_equal(mapping: ColumnMapping, source: Any, target: Any) -> bool:  # noqa: ANN401  # values of any type
+    if source is None or target is None:
+        return source is None and target is None
     if mapping.redshift == "SUPER":
-        return _parse_document(mine) == _parse_document(yours)
-    if isinstance(yours, _TruncatedBytes):
-        return len(mine) == yours.length and bytes(mine[:MAX_COMPARED_BYTES]) == bytes(yours)
-    return bool(mine == yours)
+        return _parse_document(source) == _parse_document(target)
+    if isinstance(target, _TruncatedBytes):
+        return len(source) == target.length and bytes(source[:MAX_COMPARED_BYTES]) == bytes(target)
+    return bool(source == target)
 
 
 def _parse_document(value: Any) -> object:  # noqa: ANN401  # text or bytes
-    """A document as its values: 1.0 and 1 are one number, and spaces and the order of names say nothing."""
+    """Return the values of a document: 1.0 equals 1, and spaces and the order of names do not count."""
     text = value.decode() if isinstance(value, bytes) else str(value)
     try:
         return loads(text, parse_int=_parse_number, parse_float=_parse_number)
@@ -265,7 +250,7 @@ def _parse_document(value: Any) -> object:  # noqa: ANN401  # text or bytes
 
 
 _EXACT_DOUBLE_DIGITS: Final = 15
-"""Digits that a double keeps for certain."""
+"""Digits that a double always keeps."""
 
 
 def _parse_number(text: str) -> object:
@@ -275,7 +260,3 @@ def _parse_number(text: str) -> object:
 
 def _format_digest(digest: int) -> str:
     return f"{digest:015x}"
-
-
-def _plain_key(key: Mapping[str, Any]) -> Mapping[str, object]:
-    return {name: value.hex() if isinstance(value, bytes) else value for name, value in key.items()}

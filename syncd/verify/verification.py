@@ -1,4 +1,4 @@
-"""Verification: both sides of a stream compared by sums of ranges of the key, and row by row where these differ."""
+"""Verification of one stream: both sides are compared by digests of key ranges, and by row where these differ."""
 
 import random
 from collections import Counter
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from syncd.errors import WarehouseBehind
 from syncd.settings import Deletes
@@ -17,27 +17,29 @@ from syncd.verify.sides import EMPTY_DIGEST, RangeDigest, SidePairFactory, Sourc
 from watermarks.cursor import START_CURSOR, Cursor
 
 RANGE_ROWS: Final = 65_536
-"""Rows of a range that is summed first."""
+"""Rows of a range in the first step."""
 RANGES_PER_SNAPSHOT: Final = 64
-"""Ranges that are compared in one pair of snapshots."""
+"""Ranges compared in one pair of snapshots."""
 LEAF_ROWS: Final = 512
-"""Of so many rows, keys and digests are fetched."""
+"""Ranges of at most this many rows are compared row by row."""
 MAX_RANGE_PARTS: Final = 64
-"""Ranges that are made of one which differs."""
+"""Parts of a range that differs."""
 COMPARED_ROWS_PER_QUERY: Final = 100
-"""Rows that are looked at value by value at once."""
+"""Rows compared by value at once."""
 MOST_FRESH: Final = 500_000
-"""Rows above the mark that a comparison can leave out at once."""
+"""Rows above the mark that one comparison can exclude."""
 FIRST_GROUP_DIGITS: Final = 3
-"""Where no range of the key means the same on both sides: so many digits of its digest make the first groups."""
+"""Digits of the key digest that make the first groups, where the sides order keys differently."""
 MAX_GROUP_DIGITS: Final = 12
 
 Item = TypeVar("Item")
+DigestPair: TypeAlias = tuple[KeyRange, RangeDigest, RangeDigest]
+"""A range with its digests in source and target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """Which part of the ranges is compared."""
+    """Share of the ranges to compare."""
 
     share: float = 1.0
     seed: int = 0
@@ -56,84 +58,83 @@ class Verification:
 
     pairs: SidePairFactory
     bounds: Callable[[], ComparisonBounds]
-    """Asked before each pair of snapshots: the mark may have moved meanwhile."""
+    """Called before each pair of snapshots, because the mark may have moved."""
     by_range: bool
-    """Whether ranges of the key mean the same on both sides."""
+    """Whether both sides order keys alike."""
     deletes: Deletes = Deletes.IGNORE
     sample: Sample = ALL_RANGES
     max_differences: int = 1_000
-    """Differences that are kept; all are counted."""
+    """Number of differences to keep; all are counted."""
     range_rows: int = RANGE_ROWS
     leaf_rows: int = LEAF_ROWS
     ranges_per_snapshot: int = RANGES_PER_SNAPSHOT
     on_rows_compared: Callable[[int], None] = lambda _rows: None
-    """Hears of rows that were compared."""
+    """Called with the number of compared rows."""
     result: ComparisonResult = field(default_factory=ComparisonResult, init=False)
 
     def run(self) -> ComparisonResult:
-        """Compare; both sides are only read.
+        """Compare both sides, without a write.
 
         Raises:
-            WarehouseBehind: so many rows are not loaded yet that the others cannot be told apart.
+            WarehouseBehind: too many rows at the source are above the mark.
         """
-        self._rng = random.Random(self.sample.seed)  # noqa: S311  # chooses ranges, and keeps no secret
+        self._rng = random.Random(self.sample.seed)  # noqa: S311  # a sample is no secret
         self._kept: list[Difference] = []
         self._counts: Counter[DifferenceKind] = Counter()
         self._quarantined_count = 0
-        self._none_yet = True
+        self._has_sample = False
         low: Cursor | None = START_CURSOR
-        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="verify") as self._beside:
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="verify") as self._target_thread:
             while low is not None:
-                low = self._compare_stride(low)
-        ignored = self.deletes is Deletes.IGNORE
-        kept = self._counts.pop(DifferenceKind.GHOST, 0) if ignored else 0
-        shown = (one for one in self._kept if not (ignored and one.kind is DifferenceKind.GHOST))
+                low = self._compare_snapshot(low)
+        kept, kept_ghosts = self._kept, 0
+        if self.deletes is Deletes.IGNORE:
+            kept_ghosts = self._counts.pop(DifferenceKind.GHOST, 0)
+            kept = [difference for difference in kept if difference.kind is not DifferenceKind.GHOST]
         return replace(
             self.result,
             counts=self._counts,
-            kept_ghosts=kept,
-            differences=tuple(shown),
+            kept_ghosts=kept_ghosts,
+            differences=tuple(kept),
             left_out=replace(self.result.left_out, quarantined=self._quarantined_count),
             seed=None if self.sample.is_whole else self.sample.seed,
         )
 
-    def _compare_stride(self, low: Cursor) -> Cursor | None:
-        """Compare what one pair of snapshots is opened for; where to go on."""
+    def _compare_snapshot(self, low: Cursor) -> Cursor | None:
+        """Compare the next ranges in one pair of snapshots; return where to continue."""
         bounds = self.bounds()
-        self._upto, self._seen = bounds.upto, bounds.last_batch
+        self._judged_mark, self._judged_batch = bounds.upto, bounds.last_batch
         if self.result.mark is None:
             self.result = replace(self.result, mark=bounds.upto)
         with self.pairs.open_sides(bounds) as pair:
             self._pair = pair
             ends: Sequence[Cursor] = ()
             if self.by_range:
-                rest = KeyRange(low=low)
-                ends = pair.source.positions(rest, step=self.range_rows, limit=self.ranges_per_snapshot)
-            more = len(ends) == self.ranges_per_snapshot
-            whole = KeyRange(low=low, high=ends[-1] if more else None)
-            self._leave_out_fresh_rows(whole)
-            for one, here, there in self._first_digests(whole, ends[:-1] if more else ends):
-                self._compare(one, here, there)
+                step, limit = self.range_rows, self.ranges_per_snapshot
+                ends = pair.source.positions(KeyRange(low=low), step=step, limit=limit)
+            has_more = len(ends) == self.ranges_per_snapshot
+            whole = KeyRange(low=low, high=ends[-1] if has_more else None)
+            self._exclude_fresh_rows(whole)
+            for key_range, source, target in self._first_digests(whole, ends[:-1] if has_more else ends):
+                self._compare(key_range, source, target)
             fetched = self.result.fetched_count + pair.source.fetched_count + pair.target.fetched_count
             self.result = replace(self.result, fetched_count=fetched)
-        return ends[-1] if more else None
+        return ends[-1] if has_more else None
 
-    def _leave_out_fresh_rows(self, whole: KeyRange) -> None:
+    def _exclude_fresh_rows(self, whole: KeyRange) -> None:
         fresh = self._pair.source.keys_above_mark(whole, limit=MOST_FRESH + 1)
         if len(fresh) > MOST_FRESH:
             raise WarehouseBehind(
-                f"more than {MOST_FRESH:,} rows have changed since what is loaded was read",
-                hint="Load first: syncd run; then verify.",
+                f"more than {MOST_FRESH:,} rows have changed since the loaded batches were read",
+                hint="Load first: syncd run. Then verify again.",
             )
         if fresh:
             self._pair.target.exclude_keys(fresh)
         left_out = self.result.left_out
         self.result = replace(self.result, left_out=replace(left_out, above_mark=left_out.above_mark + len(fresh)))
 
-    def _first_digests(
-        self, whole: KeyRange, ends: Sequence[Cursor]
-    ) -> Iterable[tuple[KeyRange, RangeDigest, RangeDigest]]:
-        """The first ranges and their sums on both sides; of a sample, some of them."""
+    def _first_digests(self, whole: KeyRange, ends: Sequence[Cursor]) -> Iterable[DigestPair]:
+        """Return the first ranges with the digests of both sides, or a sample of them."""
         if not self.by_range:
             return self._first_groups(whole)
         ranges = whole.split(ends)
@@ -142,111 +143,101 @@ class Verification:
             return self._digest_ranges(whole, ends)
         chosen = self._choose_sample(ranges)
         self._count_ranges(ranges=len(ranges), compared=len(chosen))
-        return (found for one in chosen for found in self._digest_ranges(one, ()))
+        return (digests for key_range in chosen for digests in self._digest_ranges(key_range, ()))
 
-    def _first_groups(self, whole: KeyRange) -> Iterable[tuple[KeyRange, RangeDigest, RangeDigest]]:
+    def _first_groups(self, whole: KeyRange) -> Iterable[DigestPair]:
         groups = list(self._digest_groups(whole, FIRST_GROUP_DIGITS))
         chosen = groups if self.sample.is_whole else self._choose_sample(groups)
         self._count_ranges(ranges=len(groups), compared=len(chosen))
         return chosen
 
     def _choose_sample(self, ranges: Sequence[Item]) -> Sequence[Item]:
-        chosen = [one for one in ranges if self._rng.random() < self.sample.share]
-        if not chosen and self._none_yet and ranges:
+        chosen = [each for each in ranges if self._rng.random() < self.sample.share]
+        if not chosen and not self._has_sample and ranges:
             chosen = [self._rng.choice(ranges)]
-        self._none_yet = self._none_yet and not chosen
+        self._has_sample = self._has_sample or bool(chosen)
         return chosen
 
     def _count_ranges(self, *, ranges: int, compared: int) -> None:
-        found = self.result
-        self.result = replace(found, ranges=found.ranges + ranges, compared_ranges=found.compared_ranges + compared)
+        result = self.result
+        self.result = replace(result, ranges=result.ranges + ranges, compared_ranges=result.compared_ranges + compared)
 
-    def _compare(self, one: KeyRange, source: RangeDigest, target: RangeDigest) -> None:
+    def _compare(self, key_range: KeyRange, source: RangeDigest, target: RangeDigest) -> None:
+        """Compare a range, and divide it until the differences are found."""
         self.result = replace(self.result, rows=self.result.rows + source.rows)
-        waiting = [(one, source, target)] if source != target else []
+        waiting = [(key_range, source, target)] if source != target else []
         while waiting:
-            one, mine, yours = waiting.pop()
-            if max(mine.rows, yours.rows) <= self.leaf_rows:
-                self._compare_rows(one)
-                continue
-            parts = self._divide(one, mine, yours)
-            if parts is None:
-                self._compare_rows(one)
+            part, source_digest, target_digest = waiting.pop()
+            divided = self._divide(part, source_digest, target_digest)
+            if divided is None:
+                self._compare_rows(part)
             else:
-                waiting += [part for part in parts if part[1] != part[2]]
+                waiting += [smaller for smaller in divided if smaller[1] != smaller[2]]
         self.on_rows_compared(source.rows)
 
-    def _divide(
-        self, one: KeyRange, source: RangeDigest, target: RangeDigest
-    ) -> Sequence[tuple[KeyRange, RangeDigest, RangeDigest]] | None:
-        """Parts of a range that differs; None where it cannot be divided."""
+    def _divide(self, key_range: KeyRange, source: RangeDigest, target: RangeDigest) -> Sequence[DigestPair] | None:
+        """Divide a range that differs; None where it is small enough, or cannot be divided."""
         rows = max(source.rows, target.rows)
-        if self.by_range and not one.digest_prefix:
+        if rows <= self.leaf_rows:
+            return None
+        if self.by_range and not key_range.digest_prefix:
             side = self._pair.source if source.rows >= target.rows else self._pair.target
             parts = min(MAX_RANGE_PARTS, -(-rows // self.leaf_rows))
-            ends = [
-                end
-                for end in side.positions(one, step=-(-rows // parts), limit=parts)
-                if end not in {one.low, one.high}
-            ]
-            if distinct := list(dict.fromkeys(ends)):
-                return list(self._digest_ranges(one, distinct))
-        digits = len(one.digest_prefix) + (1 if rows <= 16 * self.leaf_rows else 2)
-        return list(self._digest_groups(one, digits)) if digits <= MAX_GROUP_DIGITS else None
+            positions = side.positions(key_range, step=-(-rows // parts), limit=parts)
+            if ends := [end for end in dict.fromkeys(positions) if end not in {key_range.low, key_range.high}]:
+                return list(self._digest_ranges(key_range, ends))
+        digits = len(key_range.digest_prefix) + (1 if rows <= 16 * self.leaf_rows else 2)
+        return list(self._digest_groups(key_range, digits)) if digits <= MAX_GROUP_DIGITS else None
 
-    def _digest_ranges(
-        self, one: KeyRange, ends: Sequence[Cursor]
-    ) -> Iterator[tuple[KeyRange, RangeDigest, RangeDigest]]:
-        there = self._beside.submit(self._pair.target.digests, one, ends)
-        here = self._pair.source.digests(one, ends)
-        yield from zip(one.split(ends), here, there.result(), strict=True)
+    def _digest_ranges(self, key_range: KeyRange, ends: Sequence[Cursor]) -> Iterator[DigestPair]:
+        target = self._target_thread.submit(self._pair.target.digests, key_range, ends)
+        source = self._pair.source.digests(key_range, ends)
+        yield from zip(key_range.split(ends), source, target.result(), strict=True)
 
-    def _digest_groups(self, one: KeyRange, digits: int) -> Iterator[tuple[KeyRange, RangeDigest, RangeDigest]]:
-        later = self._beside.submit(self._pair.target.digests_by_prefix, one, digits)
-        here = self._pair.source.digests_by_prefix(one, digits)
-        there = later.result()
-        for group in sorted({*here, *there}):
-            yield one.with_digest_prefix(group), here.get(group, EMPTY_DIGEST), there.get(group, EMPTY_DIGEST)
+    def _digest_groups(self, key_range: KeyRange, digits: int) -> Iterator[DigestPair]:
+        future = self._target_thread.submit(self._pair.target.digests_by_prefix, key_range, digits)
+        source = self._pair.source.digests_by_prefix(key_range, digits)
+        target = future.result()
+        for prefix in sorted({*source, *target}):
+            group = replace(key_range, digest_prefix=prefix)
+            yield group, source.get(prefix, EMPTY_DIGEST), target.get(prefix, EMPTY_DIGEST)
 
-    # Few rows.
-
-    def _compare_rows(self, one: KeyRange) -> None:
-        """Compare the rows of a range by their keys."""
-        later = self._beside.submit(lambda: _group_by_key(self._pair.target.rows(one)))
-        here = {row.key: row for row in self._pair.source.rows(one)}
-        there = later.result()
-        lost = [row for key, row in here.items() if row.is_covered and key not in there]
-        ghosts = [rows[0] for key, rows in there.items() if key not in here]
-        pairs = [
-            (row, there[key]) for key, row in here.items() if row.is_covered and _is_different(row, there.get(key, []))
-        ]
-        judge = self._pair.comparer
-        for rows in _chunks(lost):
-            self._record_differences(judge.find_lost(one, rows))
+    def _compare_rows(self, key_range: KeyRange) -> None:
+        """Compare the rows of a small range by key."""
+        future = self._target_thread.submit(lambda: _group_by_key(self._pair.target.rows(key_range)))
+        source = {row.key: row for row in self._pair.source.rows(key_range)}
+        target = future.result()
+        covered = {key: row for key, row in source.items() if row.is_covered}
+        lost = [row for key, row in covered.items() if key not in target]
+        ghosts = [rows[0] for key, rows in target.items() if key not in source]
+        pairs = [(row, target[key]) for key, row in covered.items() if _is_different(row, target.get(key, []))]
+        comparer = self._pair.comparer
+        for some in _chunks(lost):
+            self._record_differences(comparer.find_lost(key_range, some))
         for changed in _chunks(pairs):
-            self._record_differences(judge.find_different(one, changed))
-        for strange in _chunks(ghosts):
-            # By a later mark, what came back since would be taken for what was seen to be gone.
+            self._record_differences(comparer.find_different(key_range, changed))
+        for unknown in _chunks(ghosts):
+            # With a later mark, a row that came back since would be taken for a deleted one.
             self._record_differences(
-                replace(ghost, judged_mark=self._upto, judged_batch=self._seen)
-                for ghost in judge.find_ghosts(one, strange)
+                replace(ghost, judged_mark=self._judged_mark, judged_batch=self._judged_batch)
+                for ghost in comparer.find_ghosts(key_range, unknown)
             )
 
-    def _record_differences(self, found: Iterable[Difference | None]) -> None:
-        for one in found:
-            if one is None:
+    def _record_differences(self, differences: Iterable[Difference | None]) -> None:
+        for difference in differences:
+            if difference is None:
                 self._quarantined_count += 1
                 continue
-            self._counts[one.kind] += 1
+            self._counts[difference.kind] += 1
             if len(self._kept) < self.max_differences:
-                self._kept.append(one)
+                self._kept.append(difference)
 
 
 def _group_by_key(rows: Iterable[TargetRowDigest]) -> dict[bytes, list[TargetRowDigest]]:
-    found: dict[bytes, list[TargetRowDigest]] = {}
+    by_key: dict[bytes, list[TargetRowDigest]] = {}
     for row in rows:
-        found.setdefault(row.key, []).append(row)
-    return found
+        by_key.setdefault(row.key, []).append(row)
+    return by_key
 
 
 def _is_different(row: SourceRowDigest, others: Sequence[TargetRowDigest]) -> bool:
@@ -254,6 +245,6 @@ def _is_different(row: SourceRowDigest, others: Sequence[TargetRowDigest]) -> bo
 
 
 def _chunks(rows: Sequence[Item]) -> Iterator[list[Item]]:
-    left = iter(rows)
-    while some := list(islice(left, COMPARED_ROWS_PER_QUERY)):
+    remaining = iter(rows)
+    while some := list(islice(remaining, COMPARED_ROWS_PER_QUERY)):
         yield some

@@ -12,7 +12,7 @@ from syncd.config.targets import find_table_name_problem
 from syncd.config.yaml_reader import parse_document
 from syncd.redshift.scratch_tables import SCRATCH_PREFIX
 from syncd.settings import Deletes, MetadataColumn, Settings, TargetSettings, Tls
-from syncd.verify.target_sql import EXCLUDED_KEYS_TABLE
+from syncd.verify.target_side import EXCLUDED_KEYS_TABLE
 
 URL = "redshift://loader:${REDSHIFT_PASSWORD}@cluster:5439/dev"
 ENVIRON = {"REDSHIFT_PASSWORD": "p@ss:/word"}
