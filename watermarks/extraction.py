@@ -126,7 +126,7 @@ class Extraction:
         timed_run = replace(run, seconds=run.seconds + self._journal.clock.monotonic() - started)
         return ExtractResult(state=_final_state(link), link=link, watermark=self._advance(link, timed_run))
 
-    def record_failure(self, message: str, *, make_failure: Callable[[int], FailureRecord]) -> None:
+    def record_failure(self, message: str, make_failure: Callable[[int], FailureRecord]) -> None:
         """Record a failure in the history; no mark moves. `make_failure` receives the number of the attempt."""
 
         def update(state: Watermark) -> Watermark:

@@ -214,9 +214,14 @@ class Loading:
         self._last_loaded_link = loaded[-1] if loaded else self._last_loaded_link
         return replace(result, watermark=watermark)
 
-    def record_failure(self, message: str, *, failure: FailureRecord) -> None:
-        """Record a failure in the history; no mark moves."""
-        self._document.commit(lambda state: state.with_failure(Stage.LOAD, failure), ChangeKind.FAIL, reason=message)
+    def record_failure(self, message: str, make_failure: Callable[[int], FailureRecord]) -> None:
+        """Record a failure in the history; no mark moves. `make_failure` receives the number of the attempt."""
+
+        def update(state: Watermark) -> Watermark:
+            previous = state.failures.get(Stage.LOAD)
+            return state.with_failure(Stage.LOAD, make_failure(previous.attempt + 1 if previous else 1))
+
+        self._document.commit(update, ChangeKind.FAIL, reason=message)
 
     def _read_version(self, last_seen: DocumentVersion[Watermark] | None) -> DocumentVersion[Watermark] | None:
         """Return the document, or None if it lags behind the entry of this process's own takeover."""

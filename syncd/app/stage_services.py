@@ -18,11 +18,12 @@ from syncd.concurrency.once import locked_cached_property
 from syncd.concurrency.response_monitor import ResponseMonitor, ignore_response
 from syncd.concurrency.running_pass import RunningPass, StageSlot
 from syncd.concurrency.stage_claim import ClaimKeeper, release_claims
+from syncd.concurrency.stage_pass import StagePass
 from syncd.errors import ConfigError, to_hinted_error
 from syncd.events import EventListener, StreamFailed, StreamWaited
 from syncd.extract.batch_producer import ExtractProducer
 from syncd.extract.extract_pass import ExtractOutcome, ExtractPass, PassProducer
-from syncd.extract.idle_streams import IdleAwareExtractPass, IdleStreams
+from syncd.extract.idle_streams import IdleStreams
 from syncd.extract.plan_rules import ExtractRequest
 from syncd.extract.planner import Planner
 from syncd.lake.column_history import EarlierBatches
@@ -233,7 +234,7 @@ class StageService:
     def extract(self, settings: StreamSettings, options: PassOptions) -> ExtractOutcome:
         """Run the extract stage of one stream once; whatever stands in its way is told, and stops no other stream."""
         stream = stream_name_of(settings)
-        outcome = self._run_extract(stream, options, lambda now: self._new_pass(stream, settings, options, now))
+        outcome = self._run_extract(stream, lambda now: self._extract(stream, settings, options, now))
         outcome = replace(
             outcome, complete_before=latest_known(outcome.complete_before, self._mark_instant(settings, outcome.mark))
         )
@@ -241,16 +242,10 @@ class StageService:
             self._last_outcomes[stream] = outcome
         return outcome
 
-    def _run_extract(
-        self,
-        stream: StreamName,
-        options: PassOptions,
-        make: "Callable[[RunningPass], ExtractPass | IdleAwareExtractPass]",
-    ) -> ExtractOutcome:
+    def _run_extract(self, stream: StreamName, act: "Callable[[RunningPass], ExtractOutcome]") -> ExtractOutcome:
         try:
             with self._lane(stream, Stage.EXTRACT).begin_pass() as now:
-                run = make(now)
-                outcome = run.preview() if options.dry_run else run.execute(self._new_run(options))
+                outcome = act(now)
                 return replace(outcome, error=now.attribute_error(outcome.error) if outcome.error else None)
         except Exception as error:  # noqa: BLE001  # the way to its source may be closed: a bastion, a bucket; or a bug
             return ExtractOutcome(stream=stream, error=self._report_failure(stream, error))
@@ -315,20 +310,25 @@ class StageService:
         lane = self._lane(stream, Stage.LOAD)
         sessions = self._warehouse_resources(target.warehouse).pass_sessions(lane)
         return LoadPass(
-            stream=stream,
+            self._stage_pass(stream, Stage.LOAD, options),
             journal=self.journal,
-            get_process=self._lease_owner,
             target=LazyTarget(
                 lambda: self._warehouse_resources(target.warehouse).make_target(stream, settings, target, sessions)
             ),
-            clock=self._clock,
-            emit=self._emit,
             rows_per_transaction=MAX_ROWS_PER_LOAD,
-            claim_keeper=self._claim_for(stream, Stage.LOAD, options),
             appends=settings.mode is Mode.APPEND,
             is_in_ledger=lambda key: self._warehouse_resources(target.warehouse).ledger_holds(key, sessions),
             pause=lane.pause,
-            explain_interruption=lane.attribute_error,
+        )
+
+    def _stage_pass(self, stream: StreamName, stage: Stage, options: PassOptions) -> StagePass:
+        return StagePass(
+            stream=stream,
+            get_process=self._lease_owner,
+            claim_keeper=self._claim_for(stream, stage, options),
+            clock=self._clock,
+            emit=self._emit,
+            explain_interruption=self._lane(stream, stage).attribute_error,
         )
 
     def _warehouse_resources(self, name: str) -> "WarehouseResources":
@@ -344,16 +344,24 @@ class StageService:
         with self._guard:
             return self._get_process().name
 
-    def _new_pass(
+    def _extract(
         self, stream: StreamName, settings: StreamSettings, options: PassOptions, running_pass: RunningPass
-    ) -> ExtractPass | IdleAwareExtractPass:
+    ) -> ExtractOutcome:
         planner = self._new_planner(stream, settings, options, running_pass)
-        run = self._new_extract_run(stream, self._new_producer(planner, stream, settings, running_pass), options)
-        if not options.skip_if_at_rest:
-            return run
-        return IdleAwareExtractPass(
-            run, stream=stream, settings=settings, planner=planner, idle_streams=self.resting_streams
+        producer = self._new_producer(planner, stream, settings, running_pass)
+        if not options.skip_if_at_rest or options.dry_run:
+            return self._run_pass(stream, producer, options)
+        return self.resting_streams.run_unless_idle(
+            self._new_extract_run(stream, producer, options),
+            self._new_run(options),
+            stream=stream,
+            settings=settings,
+            planner=planner,
         )
+
+    def _run_pass(self, stream: StreamName, producer: PassProducer, options: PassOptions) -> ExtractOutcome:
+        extract_pass = self._new_extract_run(stream, producer, options)
+        return extract_pass.preview() if options.dry_run else extract_pass.execute(self._new_run(options))
 
     @locked_cached_property
     def resting_streams(self) -> IdleStreams:
@@ -417,17 +425,8 @@ class StageService:
             return self._new_planner(stream, settings, options, now).find_closed_position()
 
     def _new_extract_run(self, stream: StreamName, producer: PassProducer, options: PassOptions) -> ExtractPass:
-        return ExtractPass(
-            stream=stream,
-            journal=self.journal,
-            get_process=self._lease_owner,
-            producer=producer,
-            parts=self.lake,
-            clock=self._clock,
-            emit=self._emit,
-            claim_keeper=self._claim_for(stream, Stage.EXTRACT, options),
-            explain_interruption=self._lane(stream, Stage.EXTRACT).attribute_error,
-        )
+        stage = self._stage_pass(stream, Stage.EXTRACT, options)
+        return ExtractPass(stage, journal=self.journal, producer=producer, parts=self.lake)
 
     def _default_start(self) -> datetime | None:
         """Where streams begin that are told no other."""
@@ -451,7 +450,7 @@ class StageService:
         """Make batches of what lies in quarantine and passes by now; where it `lands`, the warehouse is looked at."""
         stream = stream_name_of(settings)
 
-        def run(_now: RunningPass) -> ExtractPass:
+        def run(_now: RunningPass) -> ExtractOutcome:
             producer = ReplayProducer(
                 settings=settings,
                 quarantine=self.quarantine(settings),
@@ -462,15 +461,15 @@ class StageService:
                 batch=batch,
                 require_target=partial(self._require_batch_column, settings) if will_load else lambda: None,
             )
-            return self._new_extract_run(stream, producer, options)
+            return self._run_pass(stream, producer, options)
 
-        return self._run_extract(stream, options, run)
+        return self._run_extract(stream, run)
 
     def repair_rows(self, settings: StreamSettings, options: PassOptions, repair: RepairPlan) -> ExtractOutcome:
         """Make batches of the rows that a comparison found to differ, and of the keys of those that are gone."""
         stream = stream_name_of(settings)
 
-        def run(now: RunningPass) -> ExtractPass:
+        def run(now: RunningPass) -> ExtractOutcome:
             from syncd.s3.part_files import write_deleted_keys  # noqa: PLC0415  # pyarrow takes long to load
 
             producer = RepairProducer(
@@ -480,9 +479,9 @@ class StageService:
                 repair=repair,
                 write=partial(write_deleted_keys, self.lake, stream, at=repair.compared_at, nonce=new_nonce()),
             )
-            return self._new_extract_run(stream, producer, options)
+            return self._run_pass(stream, producer, options)
 
-        return self._run_extract(stream, options, run)
+        return self._run_extract(stream, run)
 
     def _require_batch_column(self, settings: StreamSettings) -> None:
         if settings.target is not None:

@@ -1,4 +1,4 @@
-"""Probes: short statements that ask where rows stand, each along one index."""
+"""Probes: short statements that find the positions of rows, each along one index."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -11,23 +11,26 @@ from syncd.mysql.query_plan import explain_sql, find_plan_problem
 from syncd.mysql.sql import (
     SERVER_CLOCK_SQL,
     SERVER_ZONE_SQL,
+    after_condition,
     any_null_sql,
     last_position_sql,
     parse_server_clock,
     probe_sql,
+    window_condition,
 )
 from syncd.ports.source import SourceDatabase
 from syncd.tables.order_column import OrderColumn
 from syncd.tables.sort_order import StreamOrder
-from watermarks.cursor import Cursor
+from watermarks.cursor import START_CURSOR, Cursor
+from watermarks.window import Window
 
 ConditionAfter = Callable[[Cursor], str]
-"""What rows are asked for behind a position."""
+"""Makes the condition of the rows after a position."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexPath:
-    """The columns by which rows are counted, and the index that holds them."""
+    """The columns by which rows are counted, and their index."""
 
     order: StreamOrder
     columns: tuple[OrderColumn, ...]
@@ -41,23 +44,31 @@ class IndexPath:
     def from_key(cls, order: StreamOrder) -> "IndexPath":
         return cls(order=order, columns=order.key, index=order.key_index)
 
+    def rows_after(self, low: Cursor) -> str:
+        """Return the condition of all rows after a position."""
+        return after_condition(self.columns, low)
+
+    def rows_up_to(self, top: Cursor) -> ConditionAfter:
+        """Return a maker of the condition of the rows after a position up to `top`."""
+        return lambda low: window_condition(self.columns, Window(low, top))
+
 
 @dataclass(kw_only=True)
 class Prober:
-    """Asks one source; what EXPLAIN says of a path is looked at once."""
+    """Runs probes on one source; EXPLAIN of each path is checked once."""
 
     source: SourceDatabase
     windows: int
-    """How many windows can be read at once."""
+    """Windows that can be read at once."""
     _checked_paths: set[tuple[str, str, str]] = field(default_factory=set[tuple[str, str, str]])
 
     def find_bounds(
         self, path: IndexPath, low: Cursor, where: ConditionAfter, *, rows: int, windows: int | None = None
     ) -> WindowBounds:
-        """Where windows end that hold so many rows behind a position; each probe goes on where the last one ended.
+        """Find the ends of windows that hold so many rows after a position; each probe begins where the last one ended.
 
         Raises:
-            ValueRefused: a row that lies behind a position stands, to us, at it or before it.
+            ValueRefused: a row that the server puts after a position compares as equal or lower here.
         """
         each = window_rows(rows, self.windows) if windows is None else -(-rows // windows)
         ends, counted = list[Cursor](), 0
@@ -80,7 +91,7 @@ class Prober:
         return WindowBounds(low=low, ends=tuple(ends), rows=counted, has_more=True)
 
     def _estimate_rows_left(self, path: IndexPath, where: str, step: int, counted: int) -> int:
-        """How many rows are left at most: a batch of few is worth another probe, for its reader can start quicker."""
+        """Return the most rows that are left; few rows are worth another probe, since their reader starts quicker."""
         few = not counted and step > FEWEST_ROWS
         if (
             few
@@ -91,22 +102,32 @@ class Prober:
         return step
 
     def find_all_bounds(self, path: IndexPath, low: Cursor, where: ConditionAfter, *, rows: int) -> WindowBounds:
-        """As `bounds`, but up to the last row of the condition, however many there are."""
+        """Find the ends of windows up to the last row of the condition, however many rows there are."""
         found = self.find_bounds(path, low, where, rows=rows)
         while found.has_more:
             more = self.find_bounds(path, found.high, where, rows=rows)
             found = replace(more, low=low, ends=(*found.ends, *more.ends), rows=found.rows + more.rows)
         return found
 
+    def find_bounds_up_to(self, path: IndexPath, low: Cursor, top: Cursor, *, rows: int) -> WindowBounds:
+        """Find the ends of windows that hold so many rows after a position up to `top`."""
+        if not may_hold_rows(top, low):
+            return WindowBounds(low=low)
+        return self.find_bounds(path, low, path.rows_up_to(top), rows=rows)
+
+    def find_tail_start(self, path: IndexPath, top: Cursor, *, rows: int) -> Cursor:
+        """Return the position after which so many rows lie up to `top`; the start where there are fewer."""
+        return self.find_last(path, path.rows_up_to(top)(START_CURSOR), before=rows) or START_CURSOR
+
     def find_last(self, path: IndexPath, where: str, *, before: int = 0) -> Cursor | None:
-        """The position of the last row of a condition, or of the one so many rows before it."""
+        """Return the position of the last row of a condition, or of the row so many rows before it."""
         return self._query_position(path, last_position_sql(path.order, path.columns, path.index, where, before=before))
 
     def require_no_nulls(self, order: StreamOrder) -> None:
-        """Make sure that every row has a position.
+        """Check that every row has a position.
 
         Raises:
-            ValueRefused: one has none.
+            ValueRefused: a row has none.
         """
         if self.source.fetch_rows(any_null_sql(order)):
             name = order.columns[0].name
@@ -116,11 +137,11 @@ class Prober:
             )
 
     def read_clock(self) -> datetime:
-        """The server's clock, now."""
+        """Read the server's clock."""
         return parse_server_clock(self.source.fetch_rows(SERVER_CLOCK_SQL))
 
     def read_zone(self) -> str:
-        """The offset in which the server itself writes wall times."""
+        """Read the offset from UTC in which the server itself writes wall times."""
         [(minutes,)] = self.source.fetch_rows(SERVER_ZONE_SQL)
         offset = int(str(minutes or 0))
         return f"{'-' if offset < 0 else '+'}{abs(offset) // 60:02d}:{abs(offset) % 60:02d}"
@@ -138,11 +159,11 @@ class Prober:
         if known in self._checked_paths:
             return
         lines = self.source.fetch_rows(explain_sql(sql))
-        trouble = find_plan_problem(lines, index=path.index, mariadb=self.source.get_server_info().mariadb)
-        if trouble is not None:
+        problem = find_plan_problem(lines, index=path.index, mariadb=self.source.get_server_info().mariadb)
+        if problem is not None:
             columns = ", ".join(column.sql for column in path.columns)
             raise SourceUnfit(
-                f"{order.table_name} cannot be read by its index {path.index}: {trouble}",
+                f"{order.table_name} cannot be read by its index {path.index}: {problem}",
                 hint=f"CREATE INDEX syncd_order ON {quote_table(order.database, order.table)} ({columns})",
                 statement=sql,
             )
@@ -150,12 +171,12 @@ class Prober:
 
 
 def _require_progress(path: IndexPath, begin: Cursor, end: Cursor) -> None:
-    # A window that ends where it begins holds nothing, and so would the next one, without end.
+    # A window that ends where it begins holds nothing; the next one would be the same, without end.
     if not may_hold_rows(end, begin):
         order = path.order
         columns = ", ".join(column.name for column in path.columns)
         raise ValueRefused(
-            f"{order.table_name} goes no further than {begin}: the next of its rows says {end}",
-            hint=f"Which row is next by {columns}, and what does it hold there? Name another unique key of the table in"
-            " the stream's `key`.",
+            f"{order.table_name} goes no further than {begin}: its next row has the position {end}",
+            hint=f"See which row is next by {columns} and what it holds there, or name another unique key of the table"
+            " in the stream's `key`.",
         )

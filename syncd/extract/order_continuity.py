@@ -1,29 +1,71 @@
-"""Going on: whether the order of a stream is still the one in which its positions were made.
+"""Check that a stream goes on in the order in which its positions were made.
 
-A position of another order may pass for one of this order, for its values are of the same kinds. What lies before it
-was read by nobody, and would be lost without a word. So whoever goes on asks the plan that read last by what it did.
+A position of another order may pass for one of this order, since its values are of the same kinds. Rows before it were
+never read, and would be lost without a message. So the plan that read last is compared with the order of now.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, Final
 
 from syncd.errors import SchemaDrift
-from syncd.extract.plan_rules import PlanSpan
+from syncd.extract.plan_rules import PlanMode, PlanSpan
 from syncd.tables.order_column import OrderColumn
 from syncd.tables.sort_order import StreamOrder
-from watermarks.batch import Plan
-from watermarks.cursor import Cursor
+from watermarks.batch import BatchId, Plan
+from watermarks.cursor import START_CURSOR, Cursor
+from watermarks.extraction import BatchChain
+from watermarks.progress import ExtractProgress
 
 _CHARSET_ALIASES: Final = {"utf8": "utf8mb3"}
 """Character sets that newer servers call by another name, and their collations with them."""
 
 
-def require_valid_positions(order: StreamOrder, mark: Cursor, reached: Cursor) -> None:
-    """Make sure that the mark, and the key a first pass has reached, can be positions in this order.
+@dataclass(kw_only=True)
+class OrderChecker:
+    """Compares the order of one stream with its last plan, once a run."""
+
+    history: BatchChain
+    on_plan: Callable[[Plan], None]
+    """Called with the plan that was compared."""
+    _known_order: StreamOrder | None = field(default=None, init=False)
+    """The order that passed the check: plans of one run are made in one order."""
+
+    def require_same_order(self, order: StreamOrder, progress: ExtractProgress, mode: PlanMode) -> None:
+        """Check that the stream's positions were made in this order.
+
+        Raises:
+            SchemaDrift: they were made in another order.
+        """
+        snapshot = progress.snapshot
+        _require_valid_positions(order, progress.cursor, snapshot.reached_key if snapshot else START_CURSOR)
+        if order == self._known_order or mode is PlanMode.BEGIN:
+            return
+        if (before := self._find_last_ordered_plan(progress)) is not None:
+            require_same_order(order, before)
+            self.on_plan(before)
+        self._known_order = order
+
+    def _find_last_ordered_plan(self, progress: ExtractProgress) -> Plan | None:
+        """Return the last plan that records the order.
+
+        None after an operator has set the mark: the operator saw the table as it was then. An abandoned plan counts.
+        """
+        in_first_pass = progress.snapshot is not None and not progress.snapshot.done
+        spans = {PlanSpan.KEY} if in_first_pass else {PlanSpan.ORDER, PlanSpan.KEY}
+        for batch in progress.batch_ids_newest_first(up_to=progress.last_batch, after=BatchId(progress.generation, 0)):
+            plan = self.history.read_plan(batch)
+            if plan is None or plan.draft.body.get("span") in spans:
+                return plan
+        return None
+
+
+def _require_valid_positions(order: StreamOrder, mark: Cursor, reached: Cursor) -> None:
+    """Check that the mark, and the key that a first pass has reached, can be positions in this order.
 
     Raises:
-        SchemaDrift: the order column or the key is another one than before.
+        SchemaDrift: the order column or the key has changed.
     """
     for cursor, columns in ((mark, order.columns), (reached, order.key)):
         kinds = [value.kind for value in cursor.values]
@@ -36,25 +78,15 @@ def require_valid_positions(order: StreamOrder, mark: Cursor, reached: Cursor) -
 
 
 def require_same_order(order: StreamOrder, before: Plan) -> None:
-    """Make sure that a plan, whose end the next one goes on from, read in this very order.
+    """Check that the plan before read in this very order.
 
     Raises:
-        SchemaDrift: columns came to the order or left it, or they sort their values in another way.
+        SchemaDrift: columns were added to the order or left it, or their values are sorted in another way.
     """
     body = before.draft.body
     was, now = _recorded_columns(body), _current_columns(order, body)
     if change := next(_describe_changes(was, now), None):
         raise _schema_drift(order, f"{order.table_name} was read by ({_join_names(was)}), and {change}")
-
-
-def records_order(plan: Plan) -> bool:
-    """Whether a plan says by which columns it read, the order column among them where there is one."""
-    return plan.draft.body.get("span") in {PlanSpan.ORDER, PlanSpan.KEY}
-
-
-def is_by_key(plan: Plan) -> bool:
-    """Whether a plan is of a first pass, which goes by the key."""
-    return plan.draft.body.get("span") == PlanSpan.KEY
 
 
 def _recorded_columns(body: Mapping[str, Any]) -> Sequence[OrderColumn]:
@@ -63,7 +95,7 @@ def _recorded_columns(body: Mapping[str, Any]) -> Sequence[OrderColumn]:
 
 
 def _current_columns(order: StreamOrder, body: Mapping[str, Any]) -> Sequence[OrderColumn]:
-    """What the order has now where a plan had its columns: a first pass goes by the key, and knows the time beside."""
+    """Return the present columns that match those of a plan; a first pass goes by the key, and records the time too."""
     if PlanSpan(body["span"]) is PlanSpan.ORDER:
         return order.columns
     return (*([order.time_column] if order.time_column and "time" in body else []), *order.key)
@@ -91,7 +123,7 @@ def _normalize_collation(column: OrderColumn) -> str | None:
 
 
 def _begins_with(members: str | None, old: str) -> bool:
-    """Whether an `enum('a','b')` has the members of an old one first: what comes behind them changes no number."""
+    """Return whether an `enum('a','b')` begins with the old members: members that follow change no number."""
     return members is not None and (members == old or members.startswith(f"{old.removesuffix(')')},"))
 
 

@@ -1,4 +1,4 @@
-"""Orphans: files that no link names and none ever will, found under the numbers of batches that were tried before."""
+"""Sweep of orphans: files of earlier attempts at a batch, which no link names and none ever will."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,7 +15,7 @@ from watermarks.names import StreamName
 
 
 class OrphanSweeper:
-    """What earlier attempts left under the numbers of batches that were tried more than once."""
+    """Deletes the files that earlier attempts left under the numbers of batches that were tried more than once."""
 
     def __init__(self, chain: BatchChain, parts: PartStore, emit: EventListener) -> None:
         self._chain = chain
@@ -24,30 +24,30 @@ class OrphanSweeper:
         self._tried_plans: dict[BatchId, Plan] = {}
 
     def begin(self, last: BatchId, sealed: Plan | None) -> None:
-        """A pass begins: the next number may have a plan already, and who made the last link may not have swept."""
+        """Begin a pass: the next number may have a plan already, and the maker of the last link may not have swept."""
         self._tried_plans.clear()
         self.remember(sealed)
         link = self._chain.read_link(last) if last.seq else None
         plan = self._chain.read_plan(last) if link else None
-        # Another owner than the one who planned it carried it out: so it was tried twice.
+        # An owner carried it out that did not plan it: so it was tried twice.
         if link and plan and (link.kind is BatchKind.ABANDONED or link.epoch != plan.epoch):
             self.remember(plan)
 
     def remember(self, plan: Plan | None) -> None:
-        """A plan that was tried, and may have to be tried again."""
+        """Remember a plan that was tried, and may be tried again."""
         if plan is not None:
             self._tried_plans[plan.id] = plan
 
     def remember_plan_of(self, batch: BatchId) -> None:
-        """The same, for whatever plan stands at a number."""
+        """Remember the plan of a number, if there is one."""
         if batch not in self._tried_plans:
             self.remember(self._chain.read_plan(batch))
 
     def sweep(self) -> None:
-        """Remove what lies under numbers that are links by now; what has none yet may still be somebody's work.
+        """Delete the orphans of numbers that have a link; another process may still work on a number without one.
 
         Raises:
-            LakeDown, LakeUnfit: something is still there. It stays noted.
+            LakeDown, LakeUnfit: an orphan could not be deleted. Its plan stays remembered.
         """
         for plan in tuple(self._tried_plans.values()):
             link = self._chain.read_link(plan.id)
@@ -56,12 +56,12 @@ class OrphanSweeper:
                 del self._tried_plans[plan.id]
 
     def _sweep_plan(self, plan: Plan, link: BatchLink) -> None:
-        left = list(_find_orphans(plan, link, self._parts))
-        if left:
-            self._parts.delete_objects(left)
-            self._emit(OrphansSwept(stream=plan.stream, files=len(left)))
+        orphans = list(_find_orphans(plan, link, self._parts))
+        if orphans:
+            self._parts.delete_objects(orphans)
+            self._emit(OrphansSwept(stream=plan.stream, files=len(orphans)))
         for prefix in _prefixes(plan):
-            # Who has not the right to see uploads, or a server that lists none, leaves them to the bucket's own rule.
+            # Without the right to see uploads, or where the server lists none, the bucket's own rule ends them.
             with suppress(LakeUnfit):
                 self._parts.abort_uploads(prefix, mine=partial(_is_part_of, plan.stream, plan.id))
 
@@ -71,12 +71,12 @@ def _prefixes(plan: Plan) -> tuple[str, str]:
 
 
 def _is_part_of(stream: StreamName, batch: BatchId, key: str) -> bool:
-    """Whether a key is a part's of this stage: the loader writes beside them, under names of its own."""
+    """Return whether a key is a part of this stage: the loader writes beside them, under names of its own."""
     return parse_part_batch(stream, key) == batch
 
 
 def _find_orphans(plan: Plan, link: BatchLink, parts: PartStore) -> Iterator[str]:
-    """The keys of a batch's orphans, however young: its link is the only one there ever will be at its number."""
+    """Return the keys of a batch's orphans, however young: its number never gets another link."""
     named = _named_files(link)
     for prefix in _prefixes(plan):
         for key in (found.key for found in parts.list_objects(prefix)):

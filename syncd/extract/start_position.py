@@ -1,7 +1,7 @@
-"""Where a table that is read by its key begins, when it is to begin at an instant: at the first row of that time.
+"""Search for the first key of a time, for a table that is read by its key and begins at an instant.
 
-Keys follow time but for those that were committed late. So the place is found by halving, along the key's index, and
-then looked for once more among the rows before it.
+Keys follow time except for rows that were committed late. So the key is found by halving, along the key's index, and
+then the rows before it are searched once more.
 """
 
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ from syncd.tables.sort_order import StreamOrder, resolve_birth_column
 from watermarks.cursor import Cursor, CursorValue, ValueKind
 
 MAX_LATE_ROWS: Final = 10_000
-"""Rows: so far out of their order may late ones be."""
+"""Rows by which late ones may be out of order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartKeySearch:
-    """Looks for the first key of a time."""
+    """Search for the first key of a time."""
 
     source: SourceDatabase
     order: StreamOrder
@@ -30,7 +30,7 @@ class StartKeySearch:
     """The condition of rows at or after the instant."""
 
     def find_position_before(self, top: Cursor) -> Cursor | None:
-        """The place before the first of them, among the keys up to `top`; None where there is none yet."""
+        """Return the position before the first of these rows, among the keys up to `top`; None if there is none yet."""
         low, end = 0, _to_number(top) + 1
         if (first := self._find_first_row(None, end)) is None:
             return None
@@ -49,7 +49,7 @@ class StartKeySearch:
         return Cursor((CursorValue(ValueKind.INT, high - 1),))
 
     def _find_first_row(self, low: int | None, end: int) -> tuple[int, bool] | None:
-        """The first row of keys from one up to, not including, another; and whether it is at or after the instant."""
+        """Return the first row of keys from `low` up to, not including, `end`, and whether it has the time."""
         rows = self.source.fetch_rows(first_key_sql(self.order, self.condition, low=low, end=end))
         return (int(str(rows[0][0])), bool(int(str(rows[0][1] or 0)))) if rows else None
 
@@ -69,14 +69,14 @@ def build_start_search(
     instant: datetime,
     zone: tzinfo,
 ) -> StartKeySearch:
-    """How to find where the stream begins.
+    """Return the search for the position where the stream begins.
 
     Raises:
-        ConfigError: no column tells when a row was born, or the key is no single number.
+        ConfigError: no column holds the time of the insert, or the key is not a single number.
     """
     if len(order.columns) != 1 or order.columns[0].kind is not ValueKind.INT:
         raise ConfigError(
-            f"{table} is read by its key, which is no single number: where an instant lies among them is not known",
+            f"{table} is read by its key, which is not a single number: no instant has a position in it",
             hint="Begin with `first_run: snapshot` or `now`.",
         )
     column, clock = resolve_birth_column(table, settings, zone=zone)

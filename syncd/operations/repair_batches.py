@@ -7,11 +7,12 @@ everything that is read later: whatever else is at work on the stream, the newes
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from syncd.errors import ServerChanged
-from syncd.extract import plan_rules
+from syncd.extract.batch_producer import ExtractProducer
 from syncd.extract.delete_batches import DeletedKeys
+from syncd.extract.plan_drafts import plan_by_keys
 from syncd.extract.plan_rules import PlanContext
 from syncd.extract.reread import is_from_other_server
 from syncd.lake.tombstones import Tombstones
@@ -58,20 +59,12 @@ class RepairPlan:
         return sum(len(grave.keys) for grave in self.deleted_groups)
 
 
-class PlanExecutor(Protocol):
-    """Whoever carries out the plans of the stream."""
-
-    def prepare(self, draft: BatchDraft) -> None: ...
-    def is_plan_current(self, plan: Plan) -> bool: ...
-    def write_files(self, plan: Plan) -> BatchOutput: ...
-    def delete_files(self, files: Sequence[str]) -> None: ...
-
-
 @dataclass(kw_only=True)
 class RepairProducer:
     """A producer of the batches of one repair; what else stands in the chain's next place, is carried out first."""
 
-    executor: PlanExecutor
+    executor: ExtractProducer
+    """Carries out the plans of the stream."""
     source: SourceDatabase
     settings: StreamSettings
     repair: RepairPlan
@@ -112,7 +105,7 @@ class RepairProducer:
         gone = self._deleted_keys(grave)
         return gone.draft(
             watermark,
-            self.write(grave.keys, batch=watermark.required_extract_progress.next_batch, passages=gone.key_columns),
+            self.write(grave.keys, batch=watermark.required_extract_progress.next_batch, mappings=gone.key_columns),
         )
 
     def is_plan_current(self, plan: Plan) -> bool:
@@ -157,7 +150,7 @@ class RepairProducer:
             fingerprint=table.fingerprint,
             created=table.created,
         )
-        return plan_rules.plan_by_keys(ground, resolve_order(table, self.settings), keys)
+        return plan_by_keys(ground, resolve_order(table, self.settings), keys)
 
     def _deleted_keys(self, group: DeletedRowGroup) -> DeletedKeys:
         return DeletedKeys(

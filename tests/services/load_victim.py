@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from syncd.concurrency.stage_claim import ClaimKeeper
+from syncd.concurrency.stage_pass import StagePass
 from syncd.load.load_pass import LoadPass
 from syncd.ports.source import CopyLake
 from syncd.redshift.amendments import Amendments
@@ -170,10 +171,10 @@ def load_run(
     amendments = Amendments(journal.store)
     clock, patience = SystemClock(), timedelta(seconds=job.get("patience", 0))
     claiming = ClaimKeeper(stream, Stage.LOAD, journal, clock=clock, max_wait=patience, pause=pause)
+    stage = StagePass(stream=stream, get_process=owner, claim_keeper=claiming, clock=clock, emit=lambda _event: None)
     run = LoadPass(
-        stream=stream,
+        stage,
         journal=journal,
-        get_process=owner,
         target=RedshiftTarget(
             place,
             sessions=sessions,
@@ -182,10 +183,7 @@ def load_run(
             make_finder=lambda: RefusedRowFinder(place, lake=lake, amendments=amendments, nonce=new_nonce),
             nonce=new_nonce,
         ),
-        clock=clock,
-        emit=lambda _event: None,
         rows_per_transaction=MOST_ROWS,
-        claim_keeper=claiming,
         pause=pause,
     )
     return run, claiming, sessions

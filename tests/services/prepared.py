@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +12,7 @@ import pyarrow as pa
 from syncd.datatypes.columns import ColumnMapping, Policies
 from syncd.datatypes.source_table import ServerInfo, SourceColumn, SourceIndex, SourceTable
 from syncd.extract.column_additions import find_added_columns, find_redeclared_columns
-from syncd.extract.delete_batches import DeleteBatchProducer, DeletedKeys, find_delete_manifest
+from syncd.extract.delete_batches import DeletedKeys, find_delete_manifest
 from syncd.lake.batch_number import batch_to_number
 from syncd.lake.column_history import EarlierBatches
 from syncd.lake.keys import batch_prefix, part_key
@@ -199,20 +198,21 @@ class Prepared:
             tombstones=Tombstones(upto=upto, last_read=seen, checked_at=gone_at or moment(99)),
         )
         [name] = gone.identity.key
-        write = partial(
-            write_deleted_keys,
-            self.lake,
-            self.stream,
-            [{name: key} for key in keys],
-            at=moment(99),
-            nonce=f"a{next(numbers)}",
-        )
-        burial = DeleteBatchProducer(
-            deleted_keys=gone,
-            write_keys=lambda batch, mappings: write(batch=batch, mappings=mappings),
-            executor=_Finisher(self),
-        )
-        turn = Extraction(self.journal, self._held, burial).extract_next_batch(RUN)
+        rows = [{name: key} for key in keys]
+
+        def draft(state: Watermark) -> BatchDraft:
+            written = write_deleted_keys(
+                self.lake,
+                self.stream,
+                rows,
+                at=moment(99),
+                nonce=f"a{next(numbers)}",
+                batch=state.required_extract_progress.next_batch,
+                mappings=gone.key_columns,
+            )
+            return gone.draft(state, written)
+
+        turn = Extraction(self.journal, self._held, _DeleteProducer(draft)).extract_next_batch(RUN)
         assert turn.link is not None
         return turn.link
 
@@ -289,13 +289,13 @@ class _Defaults:
 
 
 @dataclass
-class _Finisher:
-    """Carries out what is sealed."""
+class _DeleteProducer:
+    """Makes one batch of deleted keys."""
 
-    prepared: "Prepared"
+    draft: Callable[[Watermark], BatchDraft]
 
     def propose_batch(self, watermark: Watermark) -> BatchDraft:
-        raise NotImplementedError
+        return self.draft(watermark)
 
     def is_plan_current(self, plan: Plan) -> bool:
         return True

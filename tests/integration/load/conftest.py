@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from syncd.concurrency.stage_claim import ClaimKeeper
+from syncd.concurrency.stage_pass import StagePass
 from syncd.events import RowsQuarantined
 from syncd.load.load_pass import LoadOutcome, LoadPass
 from syncd.redshift.amendments import Amendments
@@ -127,15 +128,18 @@ class Loader:
         clock = SystemClock()
         claiming = ClaimKeeper(prepared.stream, Stage.LOAD, self.journal, clock=clock, max_wait=patience, pause=pause)
         self.claims.append(claiming)
-        return LoadPass(
+        stage = StagePass(
             stream=prepared.stream,
-            journal=self.journal,
             get_process=lambda: process or self.process,
-            target=self.target(prepared, **more),
+            claim_keeper=claiming,
             clock=clock,
             emit=self.events.append,
+        )
+        return LoadPass(
+            stage,
+            journal=self.journal,
+            target=self.target(prepared, **more),
             rows_per_transaction=10_000_000,
-            claim_keeper=claiming,
             appends=prepared.settings.mode is Mode.APPEND,
             pause=pause,
         )

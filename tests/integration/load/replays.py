@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from syncd.concurrency.stage_claim import ClaimKeeper
+from syncd.concurrency.stage_pass import StagePass
 from syncd.datatypes.columns import Policies
 from syncd.extract.extract_pass import ExtractOutcome, ExtractPass
 from syncd.lake.manifest import Manifest
@@ -65,16 +66,14 @@ class Replayer:
         clock = SystemClock()
         claiming = ClaimKeeper(prepared.stream, Stage.EXTRACT, self.loader.journal, clock=clock)
         self.loader.claims.append(claiming)
-        return ExtractPass(
+        stage = StagePass(
             stream=prepared.stream,
-            journal=self.loader.journal,
             get_process=owner,
-            producer=producer,
-            parts=self.loader.lake,
+            claim_keeper=claiming,
             clock=clock,
             emit=self.loader.events.append,
-            claim_keeper=claiming,
         )
+        return ExtractPass(stage, journal=self.loader.journal, producer=producer, parts=self.loader.lake)
 
     def replay(
         self, prepared: Prepared, *, policies: Policies | None = None, batch: BatchId | None = None

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from syncd.extract.plan_rules import ExtractRequest
-from syncd.extract.planner import IdleState, Planner
+from syncd.extract.plan_rules import ExtractRequest, IdleState
+from syncd.extract.planner import Planner
 from syncd.mysql.source import MySqlSource
 from syncd.ports.source import ServerTimeBreak
 from syncd.settings import NullCursor

@@ -150,7 +150,7 @@ def test_ties_deeper_than_a_batch_are_read_once(server: Server) -> None:
 @pytest.mark.parametrize("told", [False, True])
 def test_only_who_is_told_no_beginning_takes_the_system_wide_default(server: Server, *, told: bool) -> None:
     versioned(server, per_tie=1, rows=20)
-    lab = stream(server, first_run_told=told)
+    lab = stream(server, is_first_run_configured=told)
     asked = list[int]()
 
     def default() -> datetime:
@@ -933,7 +933,7 @@ def test_which_column_tells_the_birth_of_a_row_has_to_be_clear(server: Server) -
         stream(server, Told(server), start_by="nil", **wanted).run()
     make(server, "a INT, b INT, at DATETIME NOT NULL DEFAULT CURRENT_TIMESTAMP, PRIMARY KEY (a, b)")
     run_sql(server, "INSERT INTO t (a, b) VALUES (1, 1)")
-    with pytest.raises(ConfigError, match="no single number"):
+    with pytest.raises(ConfigError, match="not a single number"):
         stream(server, Told(server), **wanted).run()
 
 

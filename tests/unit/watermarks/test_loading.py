@@ -433,7 +433,7 @@ def test_a_failure_is_an_entry_and_moves_nothing() -> None:
     lake = Lake()
 
     lake.landing.record_failure(
-        "locked", failure=FailureRecord(message="locked", attempt=1, failed_at=NOON, retry_at=None)
+        "locked", lambda attempt: FailureRecord(message="locked", attempt=attempt, failed_at=NOON, retry_at=None)
     )
 
     entry = lake.journal.read_entry(ORDERS.stem, lake.state().revision)

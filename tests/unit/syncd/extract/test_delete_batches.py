@@ -1,25 +1,25 @@
 """Batches of keys whose rows are gone: links like others, that whoever comes can finish."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import pytest
 
 from syncd.datatypes.columns import ColumnMapping
 from syncd.datatypes.source_table import SourceColumn, SourceIndex, SourceTable
-from syncd.extract.delete_batches import DeleteBatchProducer, DeletedKeys, find_delete_manifest
+from syncd.extract.delete_batches import DeletedKeys, find_delete_manifest
 from syncd.lake.manifest import Manifest
 from syncd.lake.tombstones import Tombstones
 from syncd.lake.window_reads import Part
 from syncd.settings import StreamSettings
 from tests.builders import NOON, ORDERS, RUN
 from tests.unit.syncd.extract.test_extract_pass import Bench
-from watermarks.batch import BatchId, BatchKind, BatchOutput, Plan
+from watermarks.batch import BatchDraft, BatchId, BatchKind, BatchOutput, Plan
 from watermarks.cursor import START_CURSOR, Cursor
 from watermarks.document import Stage, Watermark
 from watermarks.errors import Misuse
-from watermarks.extraction import BatchChain, Extraction
+from watermarks.extraction import BatchChain, BatchProducer, Extraction
 from watermarks.history import Journal
 
 NIGHT = datetime(2026, 1, 1)  # noqa: DTZ001  # a wall clock's reading
@@ -36,6 +36,32 @@ TABLE = SourceTable(
 TOMBSTONES = Tombstones(upto=Cursor.from_values(NIGHT), checked_at=NOON)
 
 
+@dataclass
+class OneDelete:
+    """A producer of one batch of deleted keys; the plans of the stream are carried out by another producer."""
+
+    deleted_keys: DeletedKeys
+    write_keys: Callable[[BatchId, Sequence[ColumnMapping]], Sequence[Part]]
+    executor: BatchProducer
+    has_proposed: bool = field(default=False, init=False)
+
+    def propose_batch(self, watermark: Watermark) -> BatchDraft | None:
+        if self.has_proposed:
+            return None
+        self.has_proposed = True
+        number = watermark.required_extract_progress.next_batch
+        return self.deleted_keys.draft(watermark, self.write_keys(number, self.deleted_keys.key_columns))
+
+    def is_plan_current(self, plan: Plan) -> bool:
+        return self.executor.is_plan_current(plan)
+
+    def write_files(self, plan: Plan) -> BatchOutput:
+        return self.executor.write_files(plan)
+
+    def delete_files(self, files: Sequence[str]) -> None:
+        self.executor.delete_files(files)
+
+
 class Graves(Bench):
     """A stream whose table is described, and whoever buries rows of it."""
 
@@ -44,9 +70,9 @@ class Graves(Bench):
         self.shop.shown = TABLE
         self.written: list[BatchId] = []
 
-    def bury(self) -> DeleteBatchProducer:
+    def bury(self) -> OneDelete:
         gone = DeletedKeys(table=TABLE, source_identity="server-1", settings=self.settings, tombstones=TOMBSTONES)
-        return DeleteBatchProducer(deleted_keys=gone, write_keys=self.write, executor=self.run()._producer)
+        return OneDelete(deleted_keys=gone, write_keys=self.write, executor=self.producer())
 
     def write(self, batch: BatchId, passages: Sequence[ColumnMapping]) -> Sequence[Part]:
         assert [passage.name for passage in passages] == ["id"]
@@ -55,7 +81,7 @@ class Graves(Bench):
             Part(key=f"data/keys-{batch}", etag="e", bytes=9, rows=2, sha256="s", low=START_CURSOR, high=START_CURSOR),
         )
 
-    def turn(self, burial: DeleteBatchProducer) -> None:
+    def turn(self, burial: OneDelete) -> None:
         held = self.process.acquire(ORDERS, Stage.EXTRACT, self.journal)
         try:
             Extraction(self.journal, held, burial).extract_next_batch(RUN)
@@ -146,8 +172,8 @@ def graves_state(journal: Journal[Watermark]) -> Watermark:
     ("settings", "upto", "why"),
     [
         ({"cursor": "none"}, Cursor.from_values(NIGHT), "read whole"),
-        ({}, START_CURSOR, "want a bound by update_at"),
-        ({}, Cursor.from_values("text"), "want a bound by update_at"),
+        ({}, START_CURSOR, "need a bound by update_at"),
+        ({}, Cursor.from_values("text"), "need a bound by update_at"),
     ],
 )
 def test_what_cannot_be_bound_is_not_buried(settings: dict[str, str], upto: Cursor, why: str) -> None:

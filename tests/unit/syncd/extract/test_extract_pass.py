@@ -5,13 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from syncd.cli.exit_codes import ExitCode, exit_code_for
 from syncd.concurrency.running_pass import RunningPass
 from syncd.concurrency.stage_claim import ClaimKeeper
+from syncd.concurrency.stage_pass import StagePass
 from syncd.datatypes.columns import ColumnMapping, ParquetType, PhysicalType, TransferType
 from syncd.datatypes.source_table import ServerInfo, SourceColumn, SourceTable
 from syncd.errors import (
@@ -27,7 +28,7 @@ from syncd.errors import (
 )
 from syncd.events import BatchAbandoned, BatchExtracted, OrphansSwept, StreamEvent, StreamFailed, TableReplaced
 from syncd.extract.batch_producer import ExtractProducer
-from syncd.extract.extract_pass import ExtractOutcome, ExtractPass, ExtractState
+from syncd.extract.extract_pass import ExtractOutcome, ExtractPass, ExtractState, PassProducer
 from syncd.lake.column_history import EarlierBatches
 from syncd.lake.manifest import Manifest
 from syncd.lake.removal_records import ListedObject
@@ -45,6 +46,9 @@ from watermarks.lease import Claim, OtherOwner, ProcessLease
 from watermarks.names import claim_key
 from watermarks.stores.memory import MemoryStore
 from watermarks.testing import ManualClock
+
+if TYPE_CHECKING:
+    from syncd.extract.planner import Planner
 
 ID = ColumnMapping(
     column="id",
@@ -212,12 +216,12 @@ class Bench:
     def once(self) -> ExtractOutcome:
         return self.run().execute(RUN)
 
-    def run(self) -> ExtractPass:
-        producer = ExtractProducer(
+    def producer(self) -> ExtractProducer:
+        return ExtractProducer(
             stream=ORDERS,
             settings=self.settings,
             source=self.shop,
-            planner=self.planning,
+            planner=cast("Planner", self.planning),
             map_columns=lambda _table, _settings: (ID, UPDATE_AT),
             reader=self.reader,
             parts=self.lake,
@@ -227,17 +231,17 @@ class Bench:
             nonce=lambda: next(self.nonces),
             emit=self.hear,
         )
-        return ExtractPass(
+
+    def run(self, producer: PassProducer | None = None) -> ExtractPass:
+        stage = StagePass(
             stream=ORDERS,
-            journal=self.journal,
             get_process=self.owner,
-            producer=producer,
-            parts=self.lake,
+            claim_keeper=self.claiming,
             clock=self.clock,
             emit=self.hear,
-            claim_keeper=self.claiming,
             explain_interruption=self.named,
         )
+        return ExtractPass(stage, journal=self.journal, producer=producer or self.producer(), parts=self.lake)
 
     def given_back(self) -> bool:
         stored = self.store.read(claim_key(ORDERS, Stage.EXTRACT))

@@ -9,7 +9,7 @@ import pytest
 from syncd.errors import SourceDown
 from syncd.extract.extract_pass import ExtractOutcome, ExtractState
 from syncd.extract.idle_streams import FULL_PASS_INTERVAL_SECONDS, MAX_SINGLE_READS, IdleStreams
-from syncd.extract.planner import IdleState
+from syncd.extract.plan_rules import IdleState
 from syncd.settings import Schedule, StreamSettings
 from watermarks.batch import BatchId
 from watermarks.names import StreamName, document_key

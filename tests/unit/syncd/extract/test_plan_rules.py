@@ -9,22 +9,18 @@ from hypothesis import strategies as st
 
 from syncd.datatypes.columns import ColumnMapping, ParquetType, PhysicalType, TransferType
 from syncd.datatypes.source_table import SourceColumn, SourceIndex, SourceTable
+from syncd.extract.plan_drafts import plan_chunk, plan_increment, plan_start, plan_whole_table
+from syncd.extract.plan_queries import build_queries, make_order_fields
 from syncd.extract.plan_rules import (
     FEWEST_ROWS,
     ExtractRequest,
     PlanContext,
     PlanMode,
     WindowBounds,
-    build_queries,
     choose_plan_mode,
     extend_to_end,
     is_ahead_due,
-    make_order_fields,
     may_hold_rows,
-    plan_chunk,
-    plan_increment,
-    plan_start,
-    plan_whole_table,
     rows_left,
     split_rows,
     window_rows,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -12,6 +12,9 @@ from watermarks.batch import BatchId, BatchKind, BatchLink, Plan
 from watermarks.cursor import START_CURSOR, format_instant
 from watermarks.progress import ExtractProgress
 from watermarks.window import Window
+
+if TYPE_CHECKING:
+    from watermarks.extraction import BatchChain
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -55,7 +58,7 @@ class Told:
         self, *, since: datetime = NOON - 100 * SECOND, now: datetime = NOON, identity: str = "s"
     ) -> AheadScan | None:
         chain = ExtractProgress(seq=len(self.plans))
-        return find_last_scan(chain, self, identity=identity, now=now, since=since)
+        return find_last_scan(chain, cast("BatchChain", self), identity=identity, now=now, since=since)
 
 
 def test_without_a_look_there_is_none() -> None:

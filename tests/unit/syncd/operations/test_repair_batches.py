@@ -50,14 +50,13 @@ class Mended(Bench):
         assert self.once().error is None
 
     def mend(self, repair: RepairPlan) -> ExtractOutcome:
-        run = self.run()
-        run._producer = RepairProducer(
-            executor=run._producer, source=self.shop, settings=self.settings, repair=repair, write=self.write
+        producer = RepairProducer(
+            executor=self.producer(), source=self.shop, settings=self.settings, repair=repair, write=self.write
         )
-        return run.execute(RUN)
+        return self.run(producer).execute(RUN)
 
     def write(
-        self, keys: Sequence[Mapping[str, Any]], *, batch: BatchId, passages: Sequence[ColumnMapping]
+        self, keys: Sequence[Mapping[str, Any]], *, batch: BatchId, mappings: Sequence[ColumnMapping]
     ) -> Sequence[Part]:
         self.written[batch] = keys
         return (

@@ -1,0 +1,138 @@
+"""Plans of tables that only grow and are read by their key."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from syncd.extract.horizon_reader import HorizonReader
+from syncd.extract.index_probes import IndexPath, Prober
+from syncd.extract.plan_drafts import plan_increment, plan_start
+from syncd.extract.plan_rules import (
+    PlanMode,
+    Proposal,
+    ProposalContext,
+    describe_hold,
+    may_hold_rows,
+    reads_in_order,
+    require_no_time_range,
+    require_start,
+)
+from syncd.extract.reread import RereadPlanner, find_newest_plan
+from syncd.extract.start_position import build_start_search
+from syncd.extract.table_replacement import (
+    CREATION_TIME_RESOLUTION,
+    build_witness,
+    find_restarted_number,
+    read_table_id,
+    require_same_numbers,
+    require_same_rows,
+)
+from syncd.horizon.key_gaps import SeenKey, SeenKeyStore, add_seen_key, find_complete_key
+from syncd.ports.source import Horizon, SourceDatabase
+from syncd.settings import FirstRun
+from syncd.tables.wall_clock import parse_zone
+from watermarks.cursor import Cursor
+from watermarks.extraction import BatchChain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyPlanner:
+    """Plans a stream that goes on by its key."""
+
+    source: SourceDatabase
+    prober: Prober
+    horizons: HorizonReader
+    rereads: RereadPlanner
+    history: BatchChain
+    notes: SeenKeyStore
+    zone: str | None
+
+    def plan(self, context: ProposalContext) -> Proposal:
+        """Propose the rows after the mark up to the highest complete key."""
+        require_no_time_range(context.request, context.settings)
+        last = self.find_last_key(context)
+        if context.order.is_auto_increment:
+            require_same_numbers(self.source, context.table, context.mark, last)
+        self._require_same_rows(context)
+        context, top = self.find_top_key(context, last)
+        proposal = self._plan_up_to(context, top)
+        if proposal.draft is None:
+            is_held = last is not None and may_hold_rows(last, context.mark)
+            held = describe_hold(context.horizon) if is_held else ""
+            return replace(proposal, wait_reason=proposal.wait_reason or held)
+        witness = build_witness(self.source, context.order, context.table, proposal.draft.high)
+        return Proposal(draft=replace(proposal.draft, body={**proposal.draft.body, "witness": witness}))
+
+    def find_last_key(self, context: ProposalContext) -> Cursor | None:
+        return self.prober.find_last(IndexPath.from_order(context.order), "TRUE")
+
+    def find_top_key(self, context: ProposalContext, last: Cursor | None) -> tuple[ProposalContext, Cursor | None]:
+        """Return the highest key below which no row can still come, and the context with the horizon that proves it."""
+        # The clock is read after the key, and here: a poll may be shared, and older than the key.
+        seen = (
+            None
+            if last is None
+            else SeenKey(key=last, before=self.prober.read_clock(), server=self._note_scope(context))
+        )
+        context = self._with_numbers_known_since(context, seen)
+        horizon = self.horizons.read_horizon(context, None)
+        top = self._find_complete_key(context, horizon, seen)
+        is_auto_increment = context.order.is_auto_increment
+        if top is not None and is_auto_increment and find_restarted_number(self.source, context.table, top, last):
+            top = None  # the note is about a table that had this name before
+        return context.with_horizon(replace(horizon, proven=horizon.proven and is_auto_increment)), top
+
+    def _with_numbers_known_since(self, context: ProposalContext, seen: SeenKey | None) -> ProposalContext:
+        """Add the instant since when the notes of polls are about this very table.
+
+        Earlier notes may be about the table that was read until then, whose numbers are given again.
+        """
+        since = context.table.created + CREATION_TIME_RESOLUTION if context.table.created else None
+        if context.is_restarted and seen is not None:
+            add_seen_key(self.notes, seen)
+            first = self.notes.read()[0].before
+            since = first if since is None else max(since, first)
+        return replace(context, numbers_known_since=since)
+
+    def _note_scope(self, context: ProposalContext) -> str:
+        """Return the server that a note is about; after a restart of the stream also its number of the table."""
+        identity = context.facts.identity
+        return f"{identity}, table {read_table_id(self.source, context.table)}" if context.is_restarted else identity
+
+    def _find_complete_key(self, context: ProposalContext, horizon: Horizon, seen: SeenKey | None) -> Cursor | None:
+        if context.order.is_auto_increment and (horizon.proven or horizon.max_complete_id is not None):
+            return None if horizon.max_complete_id is None else Cursor.from_values(horizon.max_complete_id)
+        if seen is not None:
+            add_seen_key(self.notes, seen)
+        return find_complete_key(self.notes, horizon, table_created_at=context.table.created)
+
+    def _plan_up_to(self, context: ProposalContext, top: Cursor | None) -> Proposal:
+        reason = self.rereads.find_reason(context)
+        if reason is not None and reason.is_other_server:
+            return self.rereads.plan_by_key(context, reason, top)
+        if top is None:
+            return Proposal()
+        if context.mode is PlanMode.BEGIN and context.settings.first_run is FirstRun.NOW:
+            return Proposal(draft=plan_start(context.facts, context.order, top))
+        if context.mode is PlanMode.BEGIN and context.settings.first_run is FirstRun.FROM:
+            return self._plan_start_at(context, require_start(context.settings), top)
+        path = IndexPath.from_order(context.order)
+        bounds = self.prober.find_bounds_up_to(path, context.mark, top, rows=context.max_rows)
+        return Proposal(draft=plan_increment(context.facts, context.order, bounds) if bounds.ends else None)
+
+    def _plan_start_at(self, context: ProposalContext, instant: datetime, top: Cursor) -> Proposal:
+        zone = parse_zone(self.zone or self.prober.read_zone())
+        search = build_start_search(
+            self.source, context.order, context.table, context.settings, instant=instant, zone=zone
+        )
+        start = search.find_position_before(top)
+        if start is None:
+            return Proposal(wait_reason=f"{context.table} has no row of {instant:%Y-%m-%d %H:%M:%S} UTC or later yet")
+        return Proposal(draft=plan_start(context.facts, context.order, start))
+
+    def _require_same_rows(self, context: ProposalContext) -> None:
+        progress = context.progress
+        plan = self.history.read_plan(progress.last_batch) if progress.seq and context.mark else None
+        if plan is not None and not reads_in_order(plan):
+            plan = find_newest_plan(progress, self.history)
+        if plan is not None and plan.draft.body.get("witness"):
+            require_same_rows(self.source, context.order, context.table, plan, identity=context.facts.identity)
