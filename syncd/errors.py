@@ -1,4 +1,4 @@
-"""What can go wrong outside of state, grouped by what to do about it."""
+"""Errors of MySQL, S3, Redshift and Spark, grouped by what to do about them."""
 
 from types import TracebackType
 
@@ -6,122 +6,125 @@ from watermarks.errors import DataInDoubt, HintedError, Misuse, NotOwner, Outcom
 
 
 class ConfigError(Misuse):
-    """The configuration asks for something that cannot be: mend the file."""
+    """The configuration asks for something impossible: mend the file."""
 
 
 class SourceDown(Transient):
-    """MySQL did not start, does not answer, or cut the connection."""
+    """MySQL does not answer, or closed the connection."""
 
 
 class ServerChanged(SourceDown):
-    """Another server answers than the one that was asked before: nothing counts that would mix what the two say."""
+    """Another server answers than before: answers of the two must not be mixed."""
 
 
 class LakeDown(Transient):
-    """S3 did not start, does not answer, or refuses for now."""
+    """S3 does not answer, or refuses for now."""
 
 
 class WarehouseDown(Transient):
-    """The warehouse did not start, or does not answer."""
+    """The warehouse does not answer."""
 
 
 class WarehouseStillDown(WarehouseDown):
-    """The warehouse was away for as long as one stream waits for it: another need not wait anew."""
+    """One stream has waited for the warehouse in vain: other streams need not wait again."""
 
 
 class SourceUnfit(HintedError):
-    """A person has to mend the source first: a table, key, index or right is missing."""
+    """An operator has to mend the source: a table, key, index or right is missing."""
 
 
 class HorizonNotKnown(SourceUnfit):
-    """Transactions that began before anybody watched have to end first; it may take them a while."""
+    """Transactions that were open before the first poll have to end first, which may take a while."""
 
 
 class LakeUnfit(HintedError):
-    """A person has to mend the lake first: a bucket, right or credential is missing."""
+    """An operator has to mend the lake: a bucket, right or credential is missing."""
 
 
 class WarehouseBehind(Transient):
-    """So much waits to be loaded that the warehouse cannot be compared with its source."""
+    """Too many batches wait to be loaded for a comparison of the warehouse with its source."""
 
 
 class WarehouseUnfit(HintedError):
-    """A person has to mend the warehouse first: a right, a table or a setting is missing."""
+    """An operator has to mend the warehouse: a right, a table or a setting is missing."""
 
 
 class TransactionConflict(Transient):
-    """Another transaction came between: run this one again, whole."""
+    """Another transaction interfered: run the whole transaction again."""
 
 
 class CommitUnknown(OutcomeUnknown):
-    """COMMIT was sent to the warehouse and no answer came: ask the ledger, under the lock."""
+    """COMMIT was sent to the warehouse and no answer came: read the ledger, under the lock."""
 
 
 class FileRefused(DataInDoubt):
-    """COPY did not take a file as a whole: it is gone, cut, another one, or of other types than its table."""
+    """COPY refused a whole file: it is missing, truncated, replaced, or of other types than the table."""
 
 
 class RowRefused(DataInDoubt):
-    """COPY met a value that no row of the table can hold; facts: `file`, `column`, `reason`."""
+    """COPY refused a value that does not fit the table; facts: `file`, `column`, `reason`."""
 
 
 class SchemaDrift(HintedError):
-    """The table is not the one it was: ask a person."""
+    """The table has changed in a way that an operator has to decide about."""
 
 
 class TableAltered(Transient):
-    """A table was altered while a batch of it was read: it has to be planned anew, with the columns of now."""
+    """A table was altered while a batch was read: the batch is planned anew with the current columns."""
 
 
 class SourceReplaced(DataInDoubt):
-    """Another server answers than the one whose positions are kept, or its clock went back."""
+    """Another server answers than the one whose positions are recorded, or its clock went back."""
 
 
 class RowOutsideWindow(DataInDoubt):
-    """A row was read that is not in its window."""
+    """A row was read that lies outside its window."""
 
 
 class ValueRefused(DataInDoubt):
-    """A value that no policy lets pass."""
+    """No policy accepts a value."""
 
 
 class ReaderDown(Transient):
-    """Spark did not start, or ended in the middle of a reading."""
+    """Spark did not start, or ended during a read."""
 
 
 class PassStopped(Transient):
-    """A pass was ended from outside, in the middle of its work: the next one goes on."""
+    """A pass was interrupted; the next one continues."""
 
 
 class PassTimedOut(PassStopped):
-    """A pass was ended for its length: unlike any other that was ended, it has failed."""
+    """A pass was interrupted because it took too long: unlike other interrupted passes it has failed."""
+
+
+class PassTooLong(Transient):
+    """A pass took longer than `longest_run` and was ended."""
 
 
 class PassAlreadyRunning(NotOwner):
-    """Another thread of this process is at work on this stage of this stream."""
+    """Another thread of this process runs this stage of this stream."""
 
 
 class InternalError(HintedError):
-    """A fault of syncd itself: an error that nobody foresaw, which is its cause."""
+    """A bug in syncd; the unexpected exception is its cause."""
 
 
 def to_hinted_error(error: Exception) -> HintedError:
-    """The error itself where it says what to do; else the bug that it is.
+    """Return the error itself, or an InternalError for an exception of another kind.
 
-    What such an error says is left to its traceback: it was written for nobody, and may hold a value or a secret.
+    The text of such an exception stays in its traceback, since it may hold a value or a secret.
     """
     if isinstance(error, HintedError):
         return error
     bug = InternalError(
         f"a bug in syncd: {type(error).__name__}{_format_raise_site(error.__traceback__)}",
-        hint="Run it again with --debug, and report what that shows. The mark is where it was.",
+        hint="Run it again with --debug and report the output. The mark has not moved.",
     )
     bug.__cause__ = error
     return bug
 
 
 def _format_raise_site(trace: TracebackType | None) -> str:
-    """Where it was raised."""
     if trace is None:
         return ""
     while trace.tb_next is not None:

@@ -1,11 +1,12 @@
-"""Everything that can happen to a stream, as values; log, progress and metrics are readers of them."""
+"""Events of streams; log, progress, metrics, dashboard and incidents read them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeAlias
+from typing import NamedTuple, Self, TypeAlias
 
 from watermarks.batch import BatchId
+from watermarks.clock import Clock
 from watermarks.cursor import Cursor
 from watermarks.document import Stage
 from watermarks.errors import HintedError
@@ -13,21 +14,36 @@ from watermarks.names import StreamName
 from watermarks.progress import RunStrategy
 
 
+class ClockReading(NamedTuple):
+    """One moment on both clocks of this machine."""
+
+    monotonic: float
+    """Seconds of the clock that never goes back; it also counts while the host sleeps."""
+    wall: datetime
+
+    @classmethod
+    def from_clock(cls, clock: Clock) -> Self:
+        return cls(clock.monotonic(), clock.now())
+
+    def seconds_since(self, earlier: Self) -> float:
+        return self.monotonic - earlier.monotonic
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamEvent:
-    """Something that happened to a stream."""
+    """Event of one stream."""
 
     stream: StreamName
 
     @property
     def name(self) -> str:
-        """Noun and past verb, as logs call it: `batch.extracted`."""
+        """Name in the log, noun and past verb: `batch.extracted`."""
         return _NAMES[type(self)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchPlanned(StreamEvent):
-    """A batch was sealed, or found sealed by an earlier run."""
+    """A batch was planned by this run, or found planned by an earlier one."""
 
     batch: BatchId
     kind: str
@@ -37,7 +53,7 @@ class BatchPlanned(StreamEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsArrived(StreamEvent):
-    """So many rows of a batch have been read so far."""
+    """Progress of a batch: the rows read so far."""
 
     batch: BatchId
     rows: int
@@ -45,7 +61,7 @@ class RowsArrived(StreamEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchExtracted(StreamEvent):
-    """A batch is a link of the chain, and the mark says so."""
+    """A batch is in the lake, and the mark has moved."""
 
     batch: BatchId
     kind: str
@@ -59,7 +75,7 @@ class BatchExtracted(StreamEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchesLoaded(StreamEvent):
-    """Batches are rows of the target, in one transaction, and the mark says so."""
+    """Batches were loaded in one transaction, and the mark has moved."""
 
     first: BatchId
     last: BatchId
@@ -72,33 +88,33 @@ class BatchesLoaded(StreamEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerBehind(StreamEvent):
-    """The warehouse had lost batches that were loaded, as after a restore; they are landed again."""
+    """The warehouse had lost loaded batches, as after a restore; they are loaded again."""
 
     batches: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsQuarantined(StreamEvent):
-    """The warehouse refused rows of a batch; they are in quarantine, and all others land."""
+    """The warehouse refused rows of a batch: these are in quarantine, the others are loaded."""
 
     batch: BatchId
     rows: int
     reason: str
-    """Of the first of them."""
+    """Reason of the first refused row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnIncomplete(StreamEvent):
-    """A column came or was altered, and what it holds in rows that were read before, nobody knows."""
+    """A column was added or altered; its values in rows read before may differ from the source."""
 
     column: str
     since: BatchId
-    """The first batch that read it, or read it as it is by now."""
+    """First batch that read the column as it is now."""
     why: str
     hint: str
-    """What fills it."""
+    """Command that fills the column."""
     kept: bool = False
-    """Whether these rows keep what they were read with; where they never had the column, it is NULL."""
+    """Whether these rows keep the values they were read with; without such values the column is NULL."""
 
     @property
     def description(self) -> str:
@@ -108,53 +124,53 @@ class ColumnIncomplete(StreamEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableReplaced(StreamEvent):
-    """The table is another one than before, and holds rows with stamps that had been passed: nobody has read these."""
+    """The table was replaced by another one, which may hold rows below the mark that were never read."""
 
     since: BatchId
-    """The first batch that met it."""
+    """First batch of the new table."""
     hint: str
-    """What finds them, and brings them."""
+    """Command that finds these rows and loads them."""
 
     @property
     def description(self) -> str:
         return (
             f"the table is another one since {self.since} (RENAME, a restore, or OPTIMIZE and an ALTER that copies it,"
-            f" which look the same): rows that came with it below the mark of then are not read. {self.hint}"
+            f" which look the same): rows of the new table below the mark of that time are not read. {self.hint}"
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadRetried(StreamEvent):
-    """A transaction came to nothing, or nobody knows to what; it is tried again after a pause."""
+    """A transaction failed, or its outcome is unknown; the loader tries again after a pause."""
 
-    error: str
+    error: HintedError
     seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchAbandoned(StreamEvent):
-    """A sealed batch belonged to a world that is gone."""
+    """A planned batch no longer fits its source and is planned anew."""
 
     batch: BatchId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrphansSwept(StreamEvent):
-    """Files that no link names were removed."""
+    """Files of interrupted attempts were removed."""
 
     files: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamWaited(StreamEvent):
-    """The pass waits before it goes on, and why."""
+    """A pass waits before it continues."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamFailed(StreamEvent):
-    """A run of the stream ended in an error."""
+    """A run of the stream failed."""
 
     error: str
     hint: str
@@ -162,7 +178,7 @@ class StreamFailed(StreamEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassDue(StreamEvent):
-    """When a stage of the stream is looked at next."""
+    """The next pass of a stage is scheduled."""
 
     stage: Stage
     at: datetime
@@ -170,17 +186,17 @@ class PassDue(StreamEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassHeldBack(StreamEvent):
-    """A stage that was due does not run yet, and why."""
+    """A stage is due and may not run yet."""
 
     stage: Stage
     reason: str
     until: datetime | None = None
-    """None: nobody knows."""
+    """None: unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassBegan(StreamEvent):
-    """One pass of a stage is under way."""
+    """A pass of a stage has started."""
 
     stage: Stage
     strategy: RunStrategy
@@ -188,7 +204,7 @@ class PassBegan(StreamEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassEnded(StreamEvent):
-    """One pass of a stage has ended, well or not."""
+    """A pass of a stage has ended, with or without an error."""
 
     stage: Stage
     state: str
@@ -198,14 +214,14 @@ class PassEnded(StreamEvent):
     seconds: float
     mark: Cursor
     complete: datetime | None
-    """What was committed at the source before it is in the lake, or in the target; None: unknown."""
+    """Everything committed at the source before this instant is in the lake, or in the target; None: unknown."""
     proven: bool
     pending: int
-    """Batches that are extracted and not loaded."""
+    """Batches that are extracted and not yet loaded."""
     reason: str = ""
-    """What it waits for."""
+    """Reason for which the pass read no further, or was not run."""
     cut: bool = False
-    """Whether this process ended it, before it came to an end of its own: so it neither failed nor went well."""
+    """Whether this process interrupted the pass, so that it neither failed nor succeeded."""
     error: HintedError | None = None
 
 
@@ -230,4 +246,3 @@ _NAMES: dict[type, str] = {
 }
 
 EventListener: TypeAlias = Callable[[StreamEvent], None]
-"""Whoever wants to know."""

@@ -6,9 +6,9 @@ from typing import Final
 
 import click
 
-from syncd.cli.exit_codes import ExitCode
 from syncd.cli.main import syncd
 from syncd.cli.manual import _EXIT_STATUSES
+from syncd.error_classes import ExitCode
 
 _SAID_ONCE: Final = frozenset({"--json", "--config", "--debug"})
 """Options that the page explains once for all commands."""

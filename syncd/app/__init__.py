@@ -1,6 +1,6 @@
 """From settings to a service that works: the only place where adapters are made, each when it is first needed."""
 
-from syncd.app.lake_access import open_overlay_store, open_store, stream_name_of
+from syncd.app.lake_access import open_overlay_store, open_store
 from syncd.app.source_access import SourceResources
 from syncd.app.stage_services import LEASE_TTL_SECONDS, PassOptions, StageService
 from syncd.app.warehouse_access import WarehouseResources
@@ -13,5 +13,4 @@ __all__ = [
     "WarehouseResources",
     "open_overlay_store",
     "open_store",
-    "stream_name_of",
 ]

@@ -7,9 +7,7 @@ from syncd.concurrency.response_monitor import ResponseMonitor
 from syncd.ports.request_stats import CallObserver, ignore_call
 from syncd.settings import (
     LakeSettings,
-    StreamSettings,
 )
-from watermarks.names import StreamName
 from watermarks.store import Store
 
 if TYPE_CHECKING:
@@ -56,10 +54,6 @@ def open_overlay_store(lake: "S3Lake") -> Store:
     from watermarks.stores.overlay import OverlayStore  # noqa: PLC0415  # only those who look need it
 
     return OverlayStore(open_store(lake))
-
-
-def stream_name_of(settings: StreamSettings) -> StreamName:
-    return StreamName(source=settings.source, database=settings.database, table=settings.table)
 
 
 def new_nonce() -> str:

@@ -109,7 +109,7 @@ class OperatorContext:
 
     def find_stream_settings(self, stream: StreamName) -> StreamSettings | None:
         """What is configured of a stream; None where it is not any more."""
-        return next((one for one in self.settings.streams if stream_name_of(one) == stream), None)
+        return next((one for one in self.settings.streams if one.stream_name == stream), None)
 
     # Who is at work.
 
@@ -140,7 +140,7 @@ class OperatorContext:
             lambda: self._open_session(target.warehouse),
             lambda: self._ledgers_for(target.warehouse),
             lake=self.settings.lake.address,
-            stream=stream_name_of(settings),
+            stream=settings.stream_name,
             table=TableRef(schema=target.schema, name=target.table),
         )
 
@@ -319,10 +319,6 @@ class OperatorContext:
             self._stack.callback(source.close)
             self._sources[name] = source
         return self._sources[name]
-
-
-def stream_name_of(settings: StreamSettings) -> StreamName:
-    return StreamName(source=settings.source, database=settings.database, table=settings.table)
 
 
 def current_operator() -> str:

@@ -10,7 +10,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from syncd.app.lake_access import new_nonce, open_lake, open_quick_lake, open_store, stream_name_of
+from syncd.app.lake_access import new_nonce, open_lake, open_quick_lake, open_store
 from syncd.app.source_access import PassReader, SourceResources
 from syncd.app.warehouse_access import MAX_ROWS_PER_LOAD, LazyTarget, WarehouseResources
 from syncd.concurrency.lease_heartbeat import Heartbeat
@@ -233,7 +233,7 @@ class StageService:
 
     def extract(self, settings: StreamSettings, options: PassOptions) -> ExtractOutcome:
         """Run the extract stage of one stream once; whatever stands in its way is told, and stops no other stream."""
-        stream = stream_name_of(settings)
+        stream = settings.stream_name
         outcome = self._run_extract(stream, lambda now: self._extract(stream, settings, options, now))
         outcome = replace(
             outcome, complete_before=latest_known(outcome.complete_before, self._mark_instant(settings, outcome.mark))
@@ -252,7 +252,7 @@ class StageService:
 
     def load(self, settings: StreamSettings, options: PassOptions) -> LoadOutcome:
         """Run the load stage of one stream once; it needs nothing of the source, and stops no other stream."""
-        stream = stream_name_of(settings)
+        stream = settings.stream_name
         try:
             with self._lane(stream, Stage.LOAD).begin_pass() as now:
                 outcome = self._run_load(stream, settings, options)
@@ -420,7 +420,7 @@ class StageService:
         Raises:
             NotKnownYet: nobody can tell yet.
         """
-        stream = stream_name_of(settings)
+        stream = settings.stream_name
         with self._lane(stream, Stage.EXTRACT).begin_pass() as now:
             return self._new_planner(stream, settings, options, now).find_closed_position()
 
@@ -435,7 +435,7 @@ class StageService:
 
     def quarantine(self, settings: StreamSettings) -> Quarantine:
         """What lies in quarantine of one stream."""
-        return Quarantine(stream=stream_name_of(settings), journal=self.journal, parts=self.lake)
+        return Quarantine(stream=settings.stream_name, journal=self.journal, parts=self.lake)
 
     @locked_cached_property
     def quarantine_reader(self) -> "LakeQuarantineRestorer":
@@ -448,7 +448,7 @@ class StageService:
         self, settings: StreamSettings, options: PassOptions, *, batch: BatchId | None, will_load: bool
     ) -> ExtractOutcome:
         """Make batches of what lies in quarantine and passes by now; where it `lands`, the warehouse is looked at."""
-        stream = stream_name_of(settings)
+        stream = settings.stream_name
 
         def run(_now: RunningPass) -> ExtractOutcome:
             producer = ReplayProducer(
@@ -467,7 +467,7 @@ class StageService:
 
     def repair_rows(self, settings: StreamSettings, options: PassOptions, repair: RepairPlan) -> ExtractOutcome:
         """Make batches of the rows that a comparison found to differ, and of the keys of those that are gone."""
-        stream = stream_name_of(settings)
+        stream = settings.stream_name
 
         def run(now: RunningPass) -> ExtractOutcome:
             from syncd.s3.part_files import write_deleted_keys  # noqa: PLC0415  # pyarrow takes long to load
@@ -486,7 +486,7 @@ class StageService:
     def _require_batch_column(self, settings: StreamSettings) -> None:
         if settings.target is not None:
             warehouse = self._warehouse_resources(settings.target.warehouse)
-            sessions = warehouse.pass_sessions(self._lane(stream_name_of(settings), Stage.EXTRACT))
+            sessions = warehouse.pass_sessions(self._lane(settings.stream_name, Stage.EXTRACT))
             warehouse.require_batch_column(settings, settings.target, sessions)
 
     def _extract_progress(self, stream: StreamName) -> ExtractProgress | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
 
-from syncd.app.lake_access import open_lake, open_store, stream_name_of
+from syncd.app.lake_access import open_lake, open_store
 from syncd.app.open_resources import ResourceOwner
 from syncd.concurrency.response_monitor import ResponseMonitor, ignore_response
 from syncd.errors import ConfigError, WarehouseUnfit, to_hinted_error
@@ -94,7 +94,7 @@ class StreamVerifier(ResourceOwner):
         return replace(verdict, seconds=time.monotonic() - began)
 
     def _verify(self, settings: StreamSettings, options: ComparisonOptions) -> ComparisonResult:
-        state = self.journal.read(stream_name_of(settings).stem)
+        state = self.journal.read(settings.stream_name.stem)
         if settings.cursor == CURSOR_NONE or settings.mode is Mode.REPLACE:
             return ComparisonResult(not_compared_reason=READ_WHOLE_REASON)
         if state is None or state.load_progress.cursor == START_CURSOR:
@@ -111,7 +111,7 @@ class StreamVerifier(ResourceOwner):
     ) -> ComparisonResult:
         """The verdict, with what it proves of a stream that stood like this `before` the comparison, and `after` it."""
         found = find_unproven_reason(
-            after.required_extract_progress, BatchChain(self.journal, stream_name_of(settings)).read_plan
+            after.required_extract_progress, BatchChain(self.journal, settings.stream_name).read_plan
         )
         if found is None:
             return replace(verdict, proven=after.required_extract_progress.proven)
@@ -216,7 +216,7 @@ class StreamVerifier(ResourceOwner):
         return ComparisonBounds(upto=state.load_progress.cursor, since=since, last_batch=state.load_progress.last_batch)
 
     def _require_loaded_state(self, settings: StreamSettings) -> Watermark:
-        state = self.journal.read(stream_name_of(settings).stem)
+        state = self.journal.read(settings.stream_name.stem)
         if state is None or state.load_progress.cursor == START_CURSOR:
             raise ConfigError(f"{settings.name}: its mark was taken back while it was compared", hint="Verify again.")
         return state
@@ -278,7 +278,7 @@ class StreamVerifier(ResourceOwner):
         """Key and stamp of every row of a stream that lies in quarantine."""
         from syncd.s3.quarantine_files import LakeQuarantineRestorer  # noqa: PLC0415  # pyarrow takes long to load
 
-        lies = Quarantine(stream=stream_name_of(subject.settings), journal=self.journal, parts=self.lake)
+        lies = Quarantine(stream=subject.settings.stream_name, journal=self.journal, parts=self.lake)
         identity = subject.identity
         names = (*identity.key, *((identity.cursor,) if identity.cursor else ()))
         restorer = LakeQuarantineRestorer(self.lake)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.cli.exit_codes import ExitCode
 from syncd.cli.output import show_json
 from syncd.cli.stream_options import (
     SelectedStream,
@@ -17,7 +16,8 @@ from syncd.cli.stream_options import (
     report_error,
     select_streams,
 )
-from syncd.observe.event_text import format_count
+from syncd.error_classes import ExitCode
+from syncd.observe.formatting import format_count
 from watermarks.errors import HintedError
 
 if TYPE_CHECKING:

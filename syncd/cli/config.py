@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from syncd.cli.exit_codes import ExitCode
 from syncd.cli.output import print_message, show_json
 from syncd.cli.stream_options import DEFAULT_CONFIG_PATH
+from syncd.error_classes import ExitCode
 
 if TYPE_CHECKING:
     from syncd.config.mistakes import ConfigMistake

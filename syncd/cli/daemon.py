@@ -1,4 +1,4 @@
-"""`syncd daemon` and `syncd reload`: every stream kept up to date until somebody says stop."""
+"""`syncd daemon` and `syncd reload`: keep every stream up to date until stopped."""
 
 import os
 import signal
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from syncd.cli.exit_codes import ExitCode, worst_exit_code
 from syncd.cli.output import print_message, show_json
 from syncd.cli.stream_options import DEFAULT_CONFIG_PATH
+from syncd.error_classes import ExitCode, worst_exit_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
     from syncd.daemon.daemon_loop import DaemonLoop
     from syncd.daemon.event_sinks import EventSinks
-    from syncd.daemon.monitoring import DaemonMonitor
-    from syncd.daemon.pass_runner import PassRunner
+    from syncd.daemon.monitor import DaemonMonitor
+    from syncd.daemon.worker_pool import PassRunner
     from syncd.events import EventListener
     from syncd.settings import Settings
     from watermarks.clock import Clock
 
-ANSWERS_WITHIN: Final = 20.0
-"""Seconds in which the loop has to take up a word."""
+RELOAD_TIMEOUT_SECONDS: Final = 20.0
+"""Time in which the loop has to take up a command."""
 
 _config_option = click.option(
     "-c", "--config", type=click.Path(path_type=Path), default=DEFAULT_CONFIG_PATH, show_default=True, help="The file."
@@ -43,45 +43,43 @@ def daemon(config: Path) -> None:
 
 
 def run_daemon(config: Path, *, ttl: float | None = None) -> None:
-    """Be the daemon of a file in this process; `ttl` is after how many seconds of silence others take over."""
+    """Run the daemon of a file in this process; other processes take over after `ttl` seconds without a renewal."""
     from syncd.app import LEASE_TTL_SECONDS
     from syncd.config.check import read_settings
     from syncd.daemon.daemon_loop import DaemonLoop
     from syncd.daemon.event_sinks import EventSinks
-    from syncd.daemon.monitoring import DaemonMonitor
+    from syncd.daemon.monitor import DaemonMonitor
     from syncd.daemon.schedule import HostClock
 
     ttl = ttl or LEASE_TTL_SECONDS
     settings = read_settings(config, os.environ)
     clock = HostClock()
-    watching = DaemonMonitor(settings, clock=clock)
-    with EventSinks(settings, clock=clock, environ=os.environ, stream=sys.stderr) as tellers:
-        at_work = DaemonLoop(
+    monitor = DaemonMonitor(settings, clock=clock)
+    with EventSinks(settings, board=monitor.board, clock=clock, environ=os.environ, stream=sys.stderr) as sinks:
+        loop = DaemonLoop(
             settings,
             read_settings=lambda: read_settings(config, os.environ),
-            make_runner=partial(_make_pass_runner, ttl, watching, tellers),
-            readers=[tellers, *watching.readers],
-            report=tellers.report,
+            make_runner=partial(_make_pass_runner, ttl, monitor, sinks),
+            readers=[sinks, *monitor.readers],
+            report=sinks.report,
             clock=clock,
             lease_ttl_seconds=ttl,
         )
         with ExitStack() as stack:
-            for part in _background_services(at_work, config, tellers, clock):
+            for part in _background_services(loop, config, sinks, clock):
                 stack.enter_context(part)
             server = stack.enter_context(
-                watching.serve_http(last_iteration_at=lambda: at_work.last_iteration_at, report=tellers.report)
+                monitor.serve_http(last_iteration_at=lambda: loop.last_iteration_at, report=sinks.report)
             )
             if server is not None:
-                tellers.report(f"shown at {server.url}")
-            with _handle_signals(at_work):
-                tellers.report(f"{len(settings.streams)} tables; process {os.getpid()}")
-                clean = at_work.run()
+                sinks.report(f"dashboard at {server.url}")
+            with _handle_signals(loop):
+                sinks.report(f"{len(settings.streams)} tables; process {os.getpid()}")
+                clean = loop.run()
         if clean:
-            tellers.report("stopped")
+            sinks.report("stopped")
         else:
-            tellers.report(
-                "not everything came to its end in time; nothing is lost, and what was held falls free by itself"
-            )
+            sinks.report("shutdown timed out; no data was lost and the leases will expire")
     if not clean:
         _exit_now(ExitCode.INTERRUPTED)
 
@@ -90,9 +88,9 @@ def run_daemon(config: Path, *, ttl: float | None = None) -> None:
 @_config_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def reload(config: Path, *, as_json: bool) -> None:
-    """Let the daemons of this file on this machine read it again.
+    """Tell the daemons of this file on this machine to read it again.
 
-    A file with mistakes changes nothing: they are told, and the settings of before stay in force.
+    A file with mistakes changes nothing: the mistakes are printed, and the current settings stay in force.
     """
     from syncd.daemon.control_socket import send_command
 
@@ -104,13 +102,13 @@ def reload(config: Path, *, as_json: bool) -> None:
             click.echo(f"process {answer['process']}: {_describe_reply(answer)}")
         if answer["error"]:
             print_message(f"error: {answer['error']}")
-            print_message(f"hint: {answer['hint'] or 'The daemon goes on with the settings of before.'}")
+            print_message(f"hint: {answer['hint'] or 'The daemon continues with its current settings.'}")
     sys.exit(worst_exit_code(_reply_exit_code(answer) for answer in answers))
 
 
 def _reply_exit_code(answer: dict[str, Any]) -> ExitCode:
     if answer.get("pending"):
-        return ExitCode.LAKE  # as of whatever was asked for and not answered
+        return ExitCode.LAKE  # as for every request without an answer
     return ExitCode.USAGE if answer["error"] else ExitCode.DONE
 
 
@@ -118,74 +116,78 @@ def _describe_reply(answer: dict[str, Any]) -> str:
     if answer.get("pending"):
         return "asked, and not done yet"
     if answer["error"]:
-        return "refused, the settings of before stay in force"
+        return "refused, the current settings stay in force"
     changed = "read again" if answer["changed"] else "nothing has changed"
     return f"{changed}; `daemon:` comes into force with the next start" if answer["needs_restart"] else changed
 
 
 def _background_services(
-    at_work: "DaemonLoop", config: Path, tellers: "EventSinks", clock: "Clock"
+    loop: "DaemonLoop", config: Path, sinks: "EventSinks", clock: "Clock"
 ) -> "Iterator[AbstractContextManager[object]]":
-    """Everything that is up while the loop runs; what cannot be put up is the end of the start."""
+    """Yield the services that run beside the loop; if one cannot start, the daemon does not start."""
     from syncd.daemon.control_socket import ControlServer
-    from syncd.daemon.systemd import SystemdNoticeSocket
-    from syncd.daemon.systemd_watchdog import SystemdNotifier
+    from syncd.daemon.systemd import SystemdNoticeSocket, SystemdNotifier
 
-    yield ControlServer(config, _make_control_handler(at_work))
+    yield ControlServer(config, _make_control_handler(loop))
     yield SystemdNotifier(
-        SystemdNoticeSocket.from_environ(os.environ), at_work, clock=clock, describe_status=tellers.describe_status
+        SystemdNoticeSocket.from_environ(os.environ), loop, clock=clock, describe_status=sinks.describe_status
     )
 
 
-def _make_control_handler(at_work: "DaemonLoop") -> "Callable[[str], dict[str, Any]]":
+def _make_control_handler(loop: "DaemonLoop") -> "Callable[[str], dict[str, Any]]":
     from syncd.daemon.config_reload import reload_pending
 
-    def answer(word: str) -> dict[str, Any]:
-        if word != "reload":
-            return {"process": os.getpid(), "error": f"{word!r} is nothing that is known here", "hint": ""}
+    def answer(command: str) -> dict[str, Any]:
+        if command != "reload":
+            return {"process": os.getpid(), "error": f"unknown command {command!r}", "hint": ""}
         try:
-            told = at_work.reload().result(ANSWERS_WITHIN)
+            result = loop.reload().result(RELOAD_TIMEOUT_SECONDS)
         except TimeoutError:
-            told = reload_pending(waited_seconds=ANSWERS_WITHIN, is_stopping=at_work.is_stopping)
-        return {"process": os.getpid(), **told.to_json()}
+            result = reload_pending(waited_seconds=RELOAD_TIMEOUT_SECONDS, is_stopping=loop.is_stopping)
+        return {"process": os.getpid(), **result.to_json()}
 
     return answer
 
 
 def _make_pass_runner(
     ttl: float,
-    watching: "DaemonMonitor",
-    tellers: "EventSinks",
+    monitor: "DaemonMonitor",
+    sinks: "EventSinks",
     settings: "Settings",
-    tell: "EventListener",
-    lost: "Callable[[], None]",
+    emit: "EventListener",
+    on_lease_lost: "Callable[[], None]",
 ) -> "PassRunner":
     from syncd.app import StageService
 
-    watching.reconfigure(settings)
-    tellers.reconfigure(settings)
+    monitor.reconfigure(settings)
+    sinks.reconfigure(settings)
     return StageService(
-        settings, environ=os.environ, emit=tell, meter=watching.meter, lease_ttl_seconds=ttl, on_lease_lost=lost
+        settings,
+        environ=os.environ,
+        emit=emit,
+        meter=monitor.meter,
+        lease_ttl_seconds=ttl,
+        on_lease_lost=on_lease_lost,
     )
 
 
 @contextmanager
-def _handle_signals(at_work: "DaemonLoop") -> Iterator[None]:
-    """SIGTERM and Ctrl-C stop it, the second of them at once; SIGHUP has it read its file again."""
-    asked = 0
+def _handle_signals(loop: "DaemonLoop") -> Iterator[None]:
+    """Stop on SIGTERM and Ctrl-C, at once on the second one; read the configuration again on SIGHUP."""
+    stops = 0
 
     def stop(_number: int, _frame: object) -> None:
-        nonlocal asked
-        asked += 1
-        if asked > 1:
+        nonlocal stops
+        stops += 1
+        if stops > 1:
             _exit_now(ExitCode.INTERRUPTED)
-        at_work.stop()
+        loop.stop()
 
     def read_again(_number: int, _frame: object) -> None:
-        at_work.reload()
+        loop.reload()
 
-    wanted = {signal.SIGTERM: stop, signal.SIGINT: stop, signal.SIGHUP: read_again}
-    before = {number: signal.signal(number, handler) for number, handler in wanted.items()}
+    handlers = {signal.SIGTERM: stop, signal.SIGINT: stop, signal.SIGHUP: read_again}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
     finally:
@@ -194,5 +196,5 @@ def _handle_signals(at_work: "DaemonLoop") -> Iterator[None]:
 
 
 def _exit_now(code: ExitCode) -> None:
-    """End now, whatever is under way: it is made so that this harms nothing, and the JVM ends with us."""
+    """End the process at once: every step survives a kill, and the JVM ends with this process."""
     os._exit(code)

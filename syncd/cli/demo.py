@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from syncd.cli.exit_codes import ExitCode
 from syncd.cli.output import print_message, show_json, show_table
+from syncd.error_classes import ExitCode
 
 if TYPE_CHECKING:
     from syncd.sandbox.demo.demonstration import DemoResult, StopCondition

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from syncd.cli.exit_codes import ExitCode, exit_code_for, worst_exit_code
 from syncd.cli.output import print_message, show_json
 from syncd.cli.stream_options import DEFAULT_CONFIG_PATH
+from syncd.error_classes import ExitCode, exit_code_for, worst_exit_code
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

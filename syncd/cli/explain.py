@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.cli.exit_codes import ExitCode
 from syncd.cli.output import show_json
 from syncd.cli.stream_options import common_options, exit_with_worst, open_operator_context, select_streams
+from syncd.error_classes import ExitCode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,8 +6,8 @@ from typing import Final
 import click
 
 from syncd.cli.command_tree import LazyCommandGroup
-from syncd.cli.exit_codes import ExitCode, exit_code_for
 from syncd.cli.output_pipe import tolerate_output_errors
+from syncd.error_classes import ExitCode, exit_code_for
 from watermarks.errors import HintedError
 
 COMMANDS: Final = {

@@ -16,7 +16,7 @@ from syncd.cli.stream_options import (
     report_error,
     select_streams,
 )
-from syncd.observe.event_text import format_bytes
+from syncd.observe.formatting import format_bytes
 from watermarks.errors import HintedError
 
 if TYPE_CHECKING:

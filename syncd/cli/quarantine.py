@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.cli.exit_codes import ExitCode, exit_code_for, worst_exit_code
 from syncd.cli.output import print_message
 from syncd.cli.run import open_progress, print_error, require_warehouses, select_configured_streams
 from syncd.cli.signals import interrupt_on_sigterm
 from syncd.cli.stream_options import DEFAULT_CONFIG_PATH
 from syncd.cli.views.quarantine_view import show_quarantined_files, show_replays, show_rows
+from syncd.error_classes import ExitCode, exit_code_for, worst_exit_code
 from watermarks.errors import HintedError
 
 if TYPE_CHECKING:

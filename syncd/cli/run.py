@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.cli.exit_codes import ExitCode
 from syncd.cli.instant import InstantType
 from syncd.cli.output import print_message
 from syncd.cli.signals import interrupt_on_sigterm
 from syncd.cli.stream_options import DEFAULT_CONFIG_PATH
 from syncd.cli.views.run_view import StreamRunOutcome, exit_code_for_run, show
+from syncd.error_classes import ExitCode
 from syncd.errors import ConfigError
 from syncd.suggestions import did_you_mean
 
@@ -125,23 +125,19 @@ def _run_stream(
 
 def select_configured_streams(settings: "Settings", names: Sequence[str], *, all_: bool) -> "list[StreamSettings]":
     """The streams that were named; every name must be one, and some must be."""
-    from syncd.app.operator_context import stream_name_of
-
     if all_ == bool(names):
         raise click.UsageError("name tables with -t, or say --all" if not names else "--all and -t exclude each other")
     if all_:
         return list(settings.streams)
     chosen: list[StreamSettings] = []
     for name in names:
-        found = [
-            stream for stream in settings.streams if name in {stream.table, stream.name, stream_name_of(stream).stem}
-        ]
+        found = [stream for stream in settings.streams if name in {stream.table, stream.name, stream.stream_name.stem}]
         if not found:
             raise ConfigError(
                 f"no table {name} is configured", hint=did_you_mean(name, [stream.name for stream in settings.streams])
             )
         if len(found) > 1:
-            several = ", ".join(stream_name_of(stream).stem for stream in found)
+            several = ", ".join(stream.stream_name.stem for stream in found)
             raise ConfigError(
                 f"{name} is not one table but {len(found)}: {several}", hint="Write source/database.table."
             )

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from syncd.cli.exit_codes import ExitCode
 from syncd.cli.output import print_message, show_json
 from syncd.cli.stream_options import (
     SelectedStream,
@@ -18,6 +17,7 @@ from syncd.cli.stream_options import (
     select_streams,
 )
 from syncd.cli.views.s3clean_view import CleanupOutcome, clean_to_json, list_to_json, show, show_removed
+from syncd.error_classes import ExitCode
 from watermarks.errors import HintedError
 
 if TYPE_CHECKING:

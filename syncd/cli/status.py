@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.cli.exit_codes import ExitCode
 from syncd.cli.output_pipe import has_reader
 from syncd.cli.stream_options import (
     SelectedStream,
@@ -19,6 +18,7 @@ from syncd.cli.stream_options import (
     select_streams,
 )
 from syncd.cli.views.status_view import format_heading, show, status_to_json
+from syncd.error_classes import ExitCode
 from watermarks.errors import Transient
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from syncd.cli.exit_codes import ExitCode, exit_code_for, worst_exit_code
 from syncd.cli.output import print_message
+from syncd.error_classes import ExitCode, exit_code_for, worst_exit_code
 from syncd.errors import ConfigError
 from syncd.suggestions import did_you_mean
 from watermarks.errors import HintedError, Misuse
@@ -111,9 +111,8 @@ def select_streams(context: "OperatorContext", names: Sequence[str], *, all_: bo
 
 
 def configured_streams(context: "OperatorContext") -> list[SelectedStream]:
-    from syncd.app.operator_context import stream_name_of
 
-    return [SelectedStream(stream=stream_name_of(one), settings=one) for one in context.settings.streams]
+    return [SelectedStream(stream=one.stream_name, settings=one) for one in context.settings.streams]
 
 
 def _find_stream(context: "OperatorContext", name: str) -> SelectedStream:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.cli.exit_codes import ExitCode, exit_code_for, worst_exit_code
 from syncd.cli.output import print_message
 from syncd.cli.run import open_progress, print_error, require_warehouses, select_configured_streams
 from syncd.cli.signals import interrupt_on_sigterm
 from syncd.cli.stream_options import DEFAULT_CONFIG_PATH
 from syncd.cli.verify_repair import MAX_REPAIR_ROWS, preview_repair, repair_stream
 from syncd.cli.views.verify_view import VerifyOutcome, show
-from syncd.observe.event_text import format_count
+from syncd.error_classes import ExitCode, exit_code_for, worst_exit_code
+from syncd.observe.formatting import format_count
 
 if TYPE_CHECKING:
     from syncd.verify.verification import Sample

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from syncd.cli.output import print_message
 from syncd.cli.views.verify_view import VerifyOutcome
-from syncd.observe.event_text import format_count
+from syncd.observe.formatting import format_count
 
 if TYPE_CHECKING:
     from syncd.app import PassOptions, StageService

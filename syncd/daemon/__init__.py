@@ -1,1 +1,1 @@
-"""The daemon: which stage of which stream runs when, and what becomes of one that fails."""
+"""Daemon: schedules the stages of all streams, retries failed passes and serves health, metrics and pages."""

@@ -1,4 +1,4 @@
-"""What became of a configuration that was read again."""
+"""Reloads of the configuration and their results."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,20 +11,19 @@ from syncd.settings import DaemonSettings, Settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReloadResult:
-    """The answer to whoever asked for it."""
+    """Result of a reload."""
 
     changed: bool = False
     error: str = ""
-    """Why the settings of before stay in force; empty where they do not."""
+    """Reason for which the settings before the reload stay in force; empty if they do not."""
     hint: str = ""
     mistakes: tuple[ConfigMistake, ...] = ()
     needs_restart: bool = False
-    """Whether something was changed that only a new start brings into force."""
+    """Whether a change comes into force only with a restart."""
     is_pending: bool = False
-    """Whether it was asked for and is not done yet, so that nothing is known of the file."""
+    """Whether the file is not read yet, so that nothing is known of it."""
 
     def to_json(self) -> dict[str, Any]:
-        """As it is told to another process, and printed for programs."""
         mistakes = [
             {"line": one.line, "column": one.column, "key": one.key, "message": one.message, "remedy": one.remedy}
             for one in self.mistakes
@@ -40,30 +39,32 @@ class ReloadResult:
 
 
 def reload_pending(*, waited_seconds: float, is_stopping: bool = False) -> ReloadResult:
-    """The answer where the loop has not come to it; it is done as soon as the loop is free, unless that is `ending`."""
+    """Return the result of a reload that the loop has not begun; it reads the file once it is free, unless it stops."""
+    hint = (
+        "It is stopping: the next start reads the file."
+        if is_stopping
+        else "It reads the file as soon as it is free, and logs the result. Does the lake answer? It releases its"
+        " leases there first."
+    )
     return ReloadResult(
         error=f"the daemon has not read the file yet: it was asked {waited_seconds:g} s ago and is busy",
-        hint="It stops: the next start reads the file."
-        if is_stopping
-        else "It reads the file as soon as that is over, and its log says what came of it, as `syncd reload` does then."
-        " Does the lake answer? What is held there is given back first.",
+        hint=hint,
         is_pending=True,
     )
 
 
 def reload_settings(read_settings: Callable[[], Settings], before: Settings) -> tuple[ReloadResult, Settings]:
-    """The answer, and the settings that are to be in force from now on."""
+    """Read the configuration; return the result and the settings that are in force from now on."""
     try:
         after = read_settings()
-    except Exception as error:  # noqa: BLE001  # whatever a file does to its reader, the streams go on
-        told = to_hinted_error(error)
-        mistakes = told.mistakes if isinstance(told, Misconfigured) else ()
-        return ReloadResult(error=told.message, hint=told.hint, mistakes=mistakes), before
-    return ReloadResult(
-        changed=after != before, needs_restart=_restart_only_settings(after) != _restart_only_settings(before)
-    ), after
+    except Exception as caught:  # noqa: BLE001  # no file may stop the streams, whatever it does to its reader
+        error = to_hinted_error(caught)
+        mistakes = error.mistakes if isinstance(error, Misconfigured) else ()
+        return ReloadResult(error=error.message, hint=error.hint, mistakes=mistakes), before
+    needs_restart = _restart_only_settings(after) != _restart_only_settings(before)
+    return ReloadResult(changed=after != before, needs_restart=needs_restart), after
 
 
 def _restart_only_settings(settings: Settings) -> object:
-    """What is put up once, around the loop."""
+    """Return the settings of what is started once, around the loop."""
     return replace(settings.daemon, stop_timeout=DaemonSettings().stop_timeout)

@@ -1,7 +1,7 @@
-"""How one command speaks to the daemons of its configuration on this machine: a question, and an answer to it.
+"""Control socket: commands such as `syncd reload` reach the daemons of their configuration on this machine.
 
-Every daemon listens under names made of its file's path and its process: on Linux such
-as stand in no directory, so that read-only and private ones are no hindrance.
+A daemon listens under names made of its file's path and its process id. On Linux these are abstract names, which
+need no writable or shared directory.
 """
 
 import hashlib
@@ -21,20 +21,20 @@ from typing import Any, Final, Self
 from syncd.daemon.config_reload import reload_pending
 from syncd.errors import ConfigError
 
-ANSWERED_WITHIN: Final = 30.0
+ANSWER_TIMEOUT_SECONDS: Final = 30.0
 LISTENER_JOIN_SECONDS: Final = 1.0
-AGAIN_AFTER: Final = 1.0
-"""Seconds, where a caller cannot be let in: no file may be opened just now, say."""
+ACCEPT_RETRY_SECONDS: Final = 1.0
+"""Pause after a failed accept, for example without a free file descriptor."""
 MAX_ANSWER_BYTES: Final = 1 << 20
 _HAS_ABSTRACT_SOCKETS: Final = sys.platform == "linux"
 _UNIX_SOCKET_LIST: Final = Path("/proc/net/unix")
 
 CommandHandler = Callable[[str], dict[str, Any]]
-"""What a daemon says to a word."""
+"""Returns the answer to a command."""
 
 
 class ControlServer:
-    """Answers, from a thread of its own, whoever may ask: the same user, or root."""
+    """Answers commands of the same user, or of root, from a thread of its own."""
 
     def __init__(self, config: Path, handle_command: CommandHandler) -> None:
         self._handle_command = handle_command
@@ -56,7 +56,7 @@ class ControlServer:
 
     @contextmanager
     def _listen_under(self, name: str) -> Generator[None]:
-        """Listen under one name; when this is over the name is free again, but for an answer that takes longer."""
+        """Listen under one name; the name is free again at the end, unless an answer takes longer."""
         if not _HAS_ABSTRACT_SOCKETS:
             Path(name).unlink(missing_ok=True)
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
@@ -69,8 +69,8 @@ class ControlServer:
             finally:
                 self._over.set()
                 with suppress(OSError):
-                    line.shutdown(socket.SHUT_RDWR)  # or whoever waits for a caller would wait on
-                listener.join(LISTENER_JOIN_SECONDS)  # as long as it waits, it holds the name
+                    line.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits for a caller
+                listener.join(LISTENER_JOIN_SECONDS)  # the thread holds the name while it waits
         if not _HAS_ABSTRACT_SOCKETS:
             Path(name).unlink(missing_ok=True)
 
@@ -78,59 +78,62 @@ class ControlServer:
         while not self._over.is_set():
             try:
                 caller, _ = line.accept()
-            except OSError:  # closed; or nobody can be let in for now, and whoever calls stays in line
-                self._over.wait(AGAIN_AFTER)
+            except OSError:  # closed, or out of descriptors: callers stay queued
+                self._over.wait(ACCEPT_RETRY_SECONDS)
                 continue
-            with caller, suppress(OSError):  # a caller that has gone needs no answer
-                caller.settimeout(ANSWERED_WITHIN)
+            with caller, suppress(OSError):  # a caller that is gone needs no answer
+                caller.settimeout(ANSWER_TIMEOUT_SECONDS)
                 if _is_authorized(caller):
-                    word = caller.recv(64).decode(errors="replace").strip()
-                    caller.sendall(json.dumps(self._handle_command(word)).encode())
+                    command = caller.recv(64).decode(errors="replace").strip()
+                    caller.sendall(json.dumps(self._handle_command(command)).encode())
 
 
 def send_command(config: Path, command: str) -> list[dict[str, Any]]:
-    """What every daemon of a configuration answers.
+    """Send a command to every daemon of a configuration and return the answers.
 
     Raises:
-        ConfigError: none runs here.
+        ConfigError: no daemon of this file runs here.
     """
     answers = [answer for name in _find_daemon_sockets(config) if (answer := _send_to(name, command)) is not None]
     if not answers:
         raise ConfigError(
             f"no daemon of {config} answers on this machine",
-            hint="Start one: syncd daemon. Is it another file, another user's, or in a container of its own?",
+            hint="Start one: syncd daemon. Does it use another file, another user or a container of its own?",
         )
     return answers
 
 
 def _send_to(name: str, command: str) -> dict[str, Any] | None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
-        line.settimeout(ANSWERED_WITHIN)
+        line.settimeout(ANSWER_TIMEOUT_SECONDS)
         try:
             line.connect(name)
             line.sendall(command.encode())
             line.shutdown(socket.SHUT_WR)
-            said = b"".join(iter(lambda: line.recv(65_536), b""))
-        except TimeoutError:  # it lives, and what was sent is read as soon as it can
-            return {"process": int(name.rpartition("-")[2]), **reload_pending(waited_seconds=ANSWERED_WITHIN).to_json()}
+            reply = b"".join(iter(lambda: line.recv(65_536), b""))
+        except TimeoutError:  # it is busy, and will read the command later
+            return {
+                "process": int(name.rpartition("-")[2]),
+                **reload_pending(waited_seconds=ANSWER_TIMEOUT_SECONDS).to_json(),
+            }
         except OSError:
-            return None  # it has ended meanwhile
-    answer: dict[str, Any] | None = json.loads(said) if 0 < len(said) <= MAX_ANSWER_BYTES else None
+            return None  # it has ended
+    answer: dict[str, Any] | None = json.loads(reply) if 0 < len(reply) <= MAX_ANSWER_BYTES else None
     return answer
 
 
 def _is_authorized(caller: socket.socket) -> bool:
-    """Only who could end the daemon too."""
+    """Return whether the caller could also kill the daemon."""
     if not hasattr(socket, "SO_PEERCRED"):
-        return True  # its directory is the user's own
+        return True  # the socket directory belongs to the user
     _, user, _ = struct.unpack("3i", caller.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
     return user in {0, os.getuid()}
 
 
 def _socket_prefixes(config: Path) -> Iterator[str]:
-    """What names of a file's daemons begin with: of its path as it is written, and of where its links lead.
+    """Yield the prefixes of a file's daemons: of its path as written, and of the path its links lead to.
 
-    Either may be another one by the time that somebody asks: a ConfigMap is renewed by a link that is put in its place.
+    Either may change while the daemon runs: a ConfigMap is renewed by replacing a link.
     """
     for path in dict.fromkeys((str(config.absolute()), str(config.resolve()))):
         name = f"syncd-{hashlib.sha256(path.encode()).hexdigest()[:16]}-"
@@ -138,13 +141,13 @@ def _socket_prefixes(config: Path) -> Iterator[str]:
 
 
 def _socket_directory() -> Path:
-    place = Path(tempfile.gettempdir()) / f"syncd-{os.getuid()}"
-    place.mkdir(mode=0o700, exist_ok=True)
-    return place
+    directory = Path(tempfile.gettempdir()) / f"syncd-{os.getuid()}"
+    directory.mkdir(mode=0o700, exist_ok=True)
+    return directory
 
 
 def _find_daemon_sockets(config: Path) -> Iterable[str]:
-    """The names under which daemons of a configuration listen, one of each process."""
+    """Return one socket name of each daemon of a configuration."""
     names = (name for prefix in _socket_prefixes(config) for name in _sockets_with_prefix(prefix))
     return {name.rpartition("-")[2]: name for name in names}.values()
 
@@ -153,6 +156,6 @@ def _sockets_with_prefix(prefix: str) -> Iterator[str]:
     if not _HAS_ABSTRACT_SOCKETS:
         yield from map(str, _socket_directory().glob(f"{Path(prefix).name}*"))
         return
-    shown = "@" + prefix[1:]  # so the kernel writes a zero byte
-    words = (line.split()[-1] for line in _UNIX_SOCKET_LIST.read_text().splitlines()[1:])
-    yield from sorted({"\0" + word[1:] for word in words if word.startswith(shown)})
+    listed = "@" + prefix[1:]  # the kernel lists a zero byte as @
+    names = (line.split()[-1] for line in _UNIX_SOCKET_LIST.read_text().splitlines()[1:])
+    yield from sorted({"\0" + name[1:] for name in names if name.startswith(listed)})

@@ -1,38 +1,55 @@
-"""The daemon's loop: one thread that hears everything and decides about turns; the work is done by others."""
+"""Main loop of the daemon: one thread that receives messages and asks the scheduler; workers run the passes."""
 
 import gc
 import random
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from queue import Empty, SimpleQueue
 from typing import Final, TypeAlias
 
 from syncd.app import LEASE_TTL_SECONDS
 from syncd.daemon.config_reload import ReloadResult, reload_settings
-from syncd.daemon.event_dispatcher import EventDispatcher
-from syncd.daemon.failure_policy import FailureKind, PassTooLong, is_interrupted_or_fenced
-from syncd.daemon.pass_runner import MakePassRunner
+from syncd.daemon.event_sinks import EventDispatcher
 from syncd.daemon.schedule import HostClock
 from syncd.daemon.scheduler import HeldTask, PassSlots, Scheduler
 from syncd.daemon.shutdown import ShutdownTimer
-from syncd.daemon.stage_task import ClockReading, PassResult, StageTask, TaskKey
-from syncd.daemon.worker_pool import WorkerPool
-from syncd.events import BatchExtracted, EventListener, PassBegan, PassDue, PassEnded, PassHeldBack, StreamEvent
+from syncd.daemon.stage_task import PassOutcome, StageTask, TaskKey
+from syncd.daemon.worker_pool import MakePassRunner, WorkerPool
+from syncd.error_classes import FailureKind, is_interrupted_or_fenced
+from syncd.errors import PassTooLong
+from syncd.events import (
+    BatchExtracted,
+    ClockReading,
+    EventListener,
+    PassBegan,
+    PassDue,
+    PassEnded,
+    PassHeldBack,
+    StreamEvent,
+)
+from syncd.extract.extract_pass import ExtractOutcome
 from syncd.settings import Settings
+from syncd.wait_reason import WaitKind, WaitReason
 from watermarks.clock import Clock
-from watermarks.document import Stage
 from watermarks.names import StreamName
 
 RELEASE_TIMEOUT_SECONDS: Final = 60.0
-"""Seconds, before others begin; what is not given back by then falls free by itself."""
+"""Time for releasing leases before new settings come into force; leases not released by then expire."""
+_WAIT_OF_FAILURE: Final = {
+    FailureKind.OTHER_OWNER: WaitKind.OTHER_OWNER,
+    FailureKind.WAITING: WaitKind.HELD_TRANSACTION,
+    FailureKind.LEASE_LOST: WaitKind.OTHER_OWNER,
+}
+"""Failures that are reported as waiting."""
 
 
 @dataclass(frozen=True, slots=True)
 class _PassEndedMessage:
     key: TaskKey
-    result: PassResult
+    outcome: PassOutcome
+    has_more: bool
     pool_number: int
 
 
@@ -62,7 +79,7 @@ _Message: TypeAlias = _PassEndedMessage | _BatchExtractedMessage | _ReloadMessag
 class DaemonLoop:
     """Keeps every stream of a configuration up to date until it is told to stop.
 
-    `run` is its one thread. Everything else comes to it as a word in a queue, from any thread or a signal's handler.
+    `run` is its only thread. Everything else reaches it as a message in a queue, from any thread or signal handler.
     """
 
     def __init__(
@@ -77,7 +94,7 @@ class DaemonLoop:
         random_fraction: Callable[[], float] = random.random,
         lease_ttl_seconds: float = LEASE_TTL_SECONDS,
     ) -> None:
-        """Prepare; `read` reads the configuration again, `say` tells what is about the daemon and not a stream."""
+        """Make the loop; `report` logs what concerns the daemon and no stream."""
         self._settings = settings
         self._read_settings = read_settings
         self._make_runner = make_runner
@@ -86,49 +103,47 @@ class DaemonLoop:
         self._random_fraction = random_fraction
         self._takeover_seconds = lease_ttl_seconds / 3
         self._restart_interval_seconds = lease_ttl_seconds / 6
-        """Seconds between two starts under a new name: whoever ends owners again and again is not to be raced."""
+        """Least time between two restarts after a lost lease, so as not to race a process that ends leases."""
         self._dispatcher = EventDispatcher(readers, report=report)
         self._inbox = SimpleQueue[_Message]()
         self._proven_streams: dict[StreamName, bool] = {}
-        """What the last extractions said of their streams."""
+        """Whether the completeness of each stream is proven, as its last extraction reported."""
         self._shutdown = ShutdownTimer()
         self._current_pool: WorkerPool | None = None
-        """None while one crew is followed by another."""
+        """None while one pool follows another."""
         self._scheduler: Scheduler
         self._pending_settings: Settings | None = None
-        """The settings that come into force as soon as nothing is at work."""
+        """Settings that come into force as soon as no pass runs."""
         self._pool_number = 0
         self._pool_started_at = self._clock.monotonic()
         self._restart_not_before = 0.0
-        """When a new start may begin."""
         self.last_iteration_at = self._clock.monotonic()
-        """When the loop was last seen alive, on its clock that only rises."""
+        """Monotonic time of the last iteration."""
 
-    # What others ask of it.
+    # Requests of other threads.
 
     def stop(self) -> None:
-        """End at a safe point; returns at once."""
+        """Ask for a stop at a safe point; return at once."""
         self._inbox.put(_StopMessage())
 
     def reload(self) -> "Future[ReloadResult]":
-        """Read the configuration again; what is at work is brought to its end first."""
+        """Ask for a reload of the configuration; running passes end first."""
         answer: Future[ReloadResult] = Future()
         self._inbox.put(_ReloadMessage(answer))
         return answer
 
     @property
     def is_stopping(self) -> bool:
-        """Whether it was told to stop, and only brings its work to an end."""
         return self._shutdown.has_started
 
     # The loop.
 
     def run(self) -> bool:
-        """Work until somebody stops it; whether everything came to its end, and was given back, in time."""
+        """Work until stopped; return whether every pass ended and every lease was released in time."""
         self._restart(self._settings, before=None)
         try:
             while not self._is_finished():
-                now = self._read_clock()
+                now = ClockReading.from_clock(self._clock)
                 self.last_iteration_at = now.monotonic
                 self._run_due_work(now)
                 self._process_messages(self._seconds_to_wait(now))
@@ -138,19 +153,18 @@ class DaemonLoop:
         return clean and not self._scheduler.running_tasks
 
     def _is_finished(self) -> bool:
-        stopping = self._shutdown
-        return stopping.has_started and (
-            not self._scheduler.running_tasks or stopping.is_overdue(self._clock.monotonic())
+        shutdown = self._shutdown
+        return shutdown.has_started and (
+            not self._scheduler.running_tasks or shutdown.is_overdue(self._clock.monotonic())
         )
 
     def _run_due_work(self, now: ClockReading) -> None:
-        """Whatever the clock demands."""
-        for lane in self._scheduler.mark_overdue(now.monotonic):
-            self._pool.end_pass(lane.key, why=f"longest_run is {lane.settings.schedule.longest_run}", overran=True)
+        for task in self._scheduler.mark_overdue(now.monotonic):
+            self._pool.end_pass(task.key, why=f"longest_run is {task.settings.schedule.longest_run}", overran=True)
         if self._shutdown.has_started:
             if self._shutdown.should_end_passes(now.monotonic):
-                for lane in self._scheduler.running_tasks:
-                    self._pool.end_pass(lane.key, why="the daemon stops")
+                for task in self._scheduler.running_tasks:
+                    self._pool.end_pass(task.key, why="the daemon stops")
             return
         if self._pending_settings is None:
             self._start_due_passes(now)
@@ -159,12 +173,12 @@ class DaemonLoop:
             self._start_due_passes(now)
 
     def _start_due_passes(self, now: ClockReading) -> None:
-        turn = self._scheduler.start_due(now)
-        for hold in turn.held:
-            self._emit_held_back(hold, now)
-        for lane in turn.started:
-            self._dispatcher(PassBegan(stream=lane.key.stream, stage=lane.stage, strategy=lane.strategy))
-            self._pool.start_pass(lane)
+        decision = self._scheduler.start_due(now)
+        for held in decision.held:
+            self._emit_held_back(held, now)
+        for task in decision.started:
+            self._dispatcher(PassBegan(stream=task.key.stream, stage=task.stage, strategy=task.strategy))
+            self._pool.start_pass(task)
 
     def _seconds_to_wait(self, now: ClockReading) -> float:
         if self._shutdown.has_started:
@@ -174,17 +188,17 @@ class DaemonLoop:
         return self._scheduler.seconds_to_wait(now.monotonic)
 
     def _process_messages(self, timeout_seconds: float) -> None:
-        """Everything that has been said by now; the first word is waited for."""
+        """Wait for a message, and handle all that are there."""
         try:
-            heard = self._inbox.get(timeout=timeout_seconds)
+            message = self._inbox.get(timeout=timeout_seconds)
             while True:
-                self._handle_message(heard)
-                heard = self._inbox.get_nowait()
+                self._handle_message(message)
+                message = self._inbox.get_nowait()
         except Empty:
             return
 
     def _handle_message(self, message: _Message) -> None:
-        now = self._read_clock()
+        now = ClockReading.from_clock(self._clock)
         match message:
             case _PassEndedMessage():
                 self._on_pass_ended(message, now)
@@ -197,60 +211,60 @@ class DaemonLoop:
             case _StopMessage():
                 self._shutdown.start(now.monotonic, timeout_seconds=self._settings.daemon.stop_timeout.total_seconds())
 
-    # A pass has ended.
+    # Ends of passes.
 
     def _on_pass_ended(self, message: _PassEndedMessage, now: ClockReading) -> None:
-        lane = self._scheduler.tasks.get(message.key)
-        if lane is None or message.pool_number != self._pool_number:
+        task = self._scheduler.tasks.get(message.key)
+        if task is None or message.pool_number != self._pool_number:
             return
-        passed = self._with_overrun_error(lane, message.result, now)
-        self._scheduler.on_pass_ended(lane, passed, now)
-        if lane.failure is FailureKind.LEASE_LOST:
+        outcome = self._with_overrun_error(task, message.outcome, now)
+        self._scheduler.on_pass_ended(task, outcome, now, has_more=message.has_more)
+        if task.failure is FailureKind.LEASE_LOST:
             self._on_lease_lost(message.pool_number)
-        if lane.stage is Stage.EXTRACT:
-            self._proven_streams[lane.key.stream] = passed.is_proven
-            if passed.error is None or passed.pending_batches:  # the document was read before whatever failed
-                self._scheduler.on_pending_counted(lane.key.stream, passed.pending_batches, now.monotonic)
-        self._emit_pass_ended(lane, passed, now)
+        if isinstance(outcome, ExtractOutcome):
+            self._proven_streams[task.key.stream] = outcome.proven
+            if outcome.error is None or outcome.pending_batches:  # the document was read before the failure
+                self._scheduler.on_pending_counted(task.key.stream, outcome.pending_batches, now.monotonic)
+        self._emit_pass_ended(task, outcome, now)
 
-    def _with_overrun_error(self, task: StageTask, result: PassResult, now: ClockReading) -> PassResult:
-        """What a pass came to; where it was ended for its length, that is the error."""
-        if result.error is None or not task.end_requested or self._shutdown.has_started:
-            return result
+    def _with_overrun_error(self, task: StageTask, outcome: PassOutcome, now: ClockReading) -> PassOutcome:
+        """Return the outcome; for a pass that was interrupted because it took too long, with that as its error."""
+        if outcome.error is None or not task.end_requested or self._shutdown.has_started:
+            return outcome
         longest = task.settings.schedule.longest_run
         assert task.running_since is not None
         took = timedelta(seconds=round(now.monotonic - task.running_since))
         error = PassTooLong(
             f"the pass took {took} and was ended: longest_run is {longest}",
-            hint=f"See what it waited for ({result.error.message}); give it more time with longest_run, or less to"
+            hint=f"See what it waited for ({outcome.error.message}). Give it more time with longest_run, or less to"
             " do at once with batch_rows.",
         )
-        return PassResult(
-            state="failed", seconds=result.seconds, mark=result.mark, last_batch=result.last_batch, error=error
-        )
+        return replace(outcome, error=error)
 
-    def _emit_pass_ended(self, task: StageTask, result: PassResult, now: ClockReading) -> None:
+    def _emit_pass_ended(self, task: StageTask, outcome: PassOutcome, now: ClockReading) -> None:
         stream, stage = task.key
-        no_failure = task.failure in {FailureKind.OTHER_OWNER, FailureKind.WAITING, FailureKind.LEASE_LOST}
-        reason = result.error.message if no_failure and result.error else result.reason
+        wait = None if task.failure is None else _WAIT_OF_FAILURE.get(task.failure)
+        reason = outcome.wait_reason if isinstance(outcome, ExtractOutcome) else ""
+        if wait is not None and outcome.error is not None:
+            reason = WaitReason(outcome.error.message, wait)
         self._dispatcher(
             PassEnded(
                 stream=stream,
                 stage=stage,
-                state="waiting" if no_failure else str(result.state),
-                batches=result.batches,
-                rows=result.rows,
-                seconds=result.seconds,
-                mark=result.mark,
-                complete=result.complete_upto,
+                state=str(outcome.state) if wait is None else "waiting",
+                batches=outcome.batches,
+                rows=outcome.rows,
+                seconds=outcome.seconds,
+                mark=outcome.mark,
+                complete=outcome.complete_before,
                 proven=self._proven_streams.get(stream, False),
-                pending=result.pending_batches,
+                pending=outcome.pending_batches,
                 reason=reason,
-                cut=result.error is not None and is_interrupted_or_fenced(result.error),
-                error=None if no_failure else result.error,
+                cut=outcome.error is not None and is_interrupted_or_fenced(outcome.error),
+                error=outcome.error if wait is None else None,
             )
         )
-        if no_failure:
+        if wait is not None:
             self._emit_held_back(HeldTask(task=task, reason=reason, until=task.due), now)
         elif task.due > now.monotonic and (at := _to_wall_time(now, task.due)) is not None:
             self._dispatcher(PassDue(stream=stream, stage=stage, at=at))
@@ -260,56 +274,58 @@ class DaemonLoop:
         until = None if held.until is None else _to_wall_time(now, held.until)
         self._dispatcher(PassHeldBack(stream=stream, stage=stage, reason=held.reason, until=until))
 
-    # Other settings, another name.
+    # Restarts with other settings or under a new name.
 
     def _reload(self, answer: Future[ReloadResult], now: ClockReading) -> None:
         before = self._pending_settings or self._settings
-        told, after = reload_settings(self._read_settings, before)
-        if told.error:
-            self._report(f"the configuration is refused, the one of before stays in force: {told.error}")
-        elif told.changed:
+        result, after = reload_settings(self._read_settings, before)
+        if result.error:
+            self._report(f"the configuration is invalid and the current one stays in force: {result.error}")
+        elif result.changed:
             self._pending_settings = after
-            self._report("the configuration is read again; what is at work comes to its end, then it is in force")
+            self._report("the configuration was read; it comes into force when the running passes have ended")
         else:
             self._scheduler.retry_now(now.monotonic)
-            self._report("the configuration is read again: nothing has changed in it")
-        if told.needs_restart:
-            self._report("what is said under `daemon:` but for stop_timeout comes into force with the next start")
-        answer.set_result(told)
+            self._report("the configuration was read: nothing has changed")
+        if result.needs_restart:
+            self._report("changes under `daemon:` other than stop_timeout come into force with the next start")
+        answer.set_result(result)
 
     def _on_lease_lost(self, pool_number: int) -> None:
-        """Our lease was ended: what we held is another's, or nobody's; we go on under another name."""
+        """Continue under a new name: another process may have taken what this one held."""
         if pool_number == self._pool_number and self._pending_settings is None and not self._shutdown.has_started:
             self._pending_settings = self._settings
             self._restart_not_before = self._pool_started_at + self._restart_interval_seconds
-            self._report("this process was silent for too long and lost its lease: it goes on under a new name")
+            self._report("this process did not renew its lease in time and lost it: it continues under a new name")
 
     def _restart(self, settings: Settings, *, before: Scheduler | None) -> None:
         if before is not None:
             self._close_pool(timeout_seconds=RELEASE_TIMEOUT_SECONDS)
-            # Clients of S3 are cycles of some hundred thousand objects: two generations of them at once would leave
-            # memory in pieces that nothing gets back.
+            # S3 clients are cycles of some hundred thousand objects: two generations of them at once would fragment
+            # the memory for good.
             gc.collect()
         self._settings, self._pending_settings = settings, None
         self._pool_number += 1
-        crew, now = self._pool_number, self._read_clock()
+        number, now = self._pool_number, ClockReading.from_clock(self._clock)
         self._pool_started_at = now.monotonic
-        works = self._make_runner(settings, self._on_event, lambda: self._inbox.put(_LeaseLostMessage(crew)))
+        runner = self._make_runner(settings, self._on_event, lambda: self._inbox.put(_LeaseLostMessage(number)))
         self._scheduler = Scheduler(
             settings, now=now, random_fraction=self._random_fraction, takeover_seconds=self._takeover_seconds
         )
         if before is not None:
             self._scheduler.continue_from(before, now.monotonic)
         self._current_pool = WorkerPool(
-            works,
+            runner,
             max_threads=PassSlots.from_settings(settings).total,
-            on_pass_ended=lambda key, passed: self._inbox.put(_PassEndedMessage(key, passed, crew)),
+            on_pass_ended=lambda key, outcome, has_more: self._inbox.put(
+                _PassEndedMessage(key, outcome, has_more, number)
+            ),
         )
 
     def _close_pool(self, *, timeout_seconds: float) -> bool:
-        """Let the crew go, where there is one; whether everything was given back in time."""
-        crew, self._current_pool = self._current_pool, None
-        return crew is None or crew.close(timeout_seconds=timeout_seconds)
+        """Close the pool, if there is one; return whether every lease was released in time."""
+        pool, self._current_pool = self._current_pool, None
+        return pool is None or pool.close(timeout_seconds=timeout_seconds)
 
     @property
     def _pool(self) -> WorkerPool:
@@ -317,15 +333,11 @@ class DaemonLoop:
         return self._current_pool
 
     def _on_event(self, event: StreamEvent) -> None:
-        """An event of the work, on its way to the readers; a new batch wakes its loader."""
+        """Pass an event on to the readers; a new batch also wakes its loader."""
         self._dispatcher(event)
         if isinstance(event, BatchExtracted):
             self._inbox.put(_BatchExtractedMessage(event.stream))
 
-    def _read_clock(self) -> ClockReading:
-        return ClockReading(self._clock.monotonic(), self._clock.now())
-
 
 def _to_wall_time(now: ClockReading, due: float) -> datetime | None:
-    """When that is, by the wall; None where it is never."""
     return now.wall + timedelta(seconds=due - now.monotonic) if due != float("inf") else None

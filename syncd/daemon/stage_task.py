@@ -1,95 +1,71 @@
-"""A lane: one stage of one stream, when it is due, and how its last passes went."""
+"""Tasks of the scheduler: one stage of one stream each, and the queue of those that are due."""
 
+import heapq
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from math import inf
+from typing import NamedTuple, TypeAlias
 
-from syncd.daemon.due_queue import DueQueue
-from syncd.daemon.failure_policy import FailureKind
 from syncd.daemon.schedule import ScheduleTrigger
+from syncd.error_classes import FailureKind
+from syncd.extract.extract_pass import ExtractOutcome
+from syncd.load.load_pass import LoadOutcome
 from syncd.settings import StreamSettings
-from watermarks.batch import BatchId
-from watermarks.cursor import START_CURSOR, Cursor
 from watermarks.document import Stage
-from watermarks.errors import HintedError
 from watermarks.names import StreamName
-from watermarks.progress import BEFORE_FIRST_BATCH, RunStrategy
+from watermarks.progress import RunStrategy
 
-
-class ClockReading(NamedTuple):
-    """One moment on both clocks."""
-
-    monotonic: float
-    """Seconds that only rise, while the host sleeps too."""
-    wall: datetime
+PassOutcome: TypeAlias = ExtractOutcome | LoadOutcome
 
 
 class TaskKey(NamedTuple):
-    """What names a lane."""
+    """Identity of a task."""
 
     stream: StreamName
     stage: Stage
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PassResult:
-    """What one pass came to, whichever stage it was of."""
-
-    state: str
-    batches: int = 0
-    rows: int = 0
-    seconds: float = 0.0
-    mark: Cursor = START_CURSOR
-    last_batch: BatchId = BEFORE_FIRST_BATCH
-    complete_upto: datetime | None = None
-    is_proven: bool = False
-    pending_batches: int = 0
-    reason: str = ""
-    error: HintedError | None = None
-    has_more: bool = False
-    """Whether it took all that it was allowed to, so that there may be more."""
-
-
 @dataclass(slots=True, kw_only=True, eq=False)
 class StageTask:
-    """One stage of one stream. Whoever decides about turns changes it, and nobody else."""
+    """One stage of one stream. Only the scheduler changes it.
+
+    Times are seconds of the monotonic clock.
+    """
 
     key: TaskKey
     settings: StreamSettings
     systems: tuple[str, ...]
-    """What it needs, in the words in which one speaks of it; the first one has a number of places."""
-    due_queue: DueQueue
-    """Hears of every change of `due`."""
+    """Systems that it needs, named as in messages; the first one has a limited number of slots."""
+    due_queue: "DueQueue"
     scheduled_due: float
-    """When it is due by its schedule, whatever happens before; on the clock that only rises."""
+    """When it is due by its schedule, apart from retries and new batches."""
     trigger: ScheduleTrigger | None = None
-    """Of a cron."""
+    """Trigger of a cron schedule."""
     cron_at: datetime | None = None
-    """Of a cron: when it is due by the wall; at work, the first time since its pass began."""
+    """Next time of a cron schedule; while a pass runs, the first time after the start of the pass."""
     running_since: float | None = None
-    """Since when it is at work."""
     last_started: float | None = None
-    """When its last pass began."""
-    last_finished_started: float = float("-inf")
-    """When the last of its passes that are over began."""
+    last_finished_started: float = -inf
+    """When the last finished pass began."""
     is_continuation: bool = False
-    """Whether it only goes on with what its last pass left: then those who wait for their turn come first."""
+    """Whether it only continues its last pass: other tasks that wait for a slot come first."""
     rerun_requested: bool = False
-    """Whether something came while it was at work."""
+    """Whether new work arrived while it ran."""
     end_requested: bool = False
-    """Whether it was told to come to an end."""
     failures: int = 0
     failure: FailureKind | None = None
-    """Of its last pass."""
+    """Failure of the last pass."""
     other_owner: str = ""
-    """Of the stage, where that is another process."""
+    """Process that owns the stage, where it is another one."""
     has_backlog: bool = False
-    """Whether its last pass had much to read."""
+    """Whether the last pass read as much as it was allowed to."""
     strategy: RunStrategy = RunStrategy.SEQUENTIAL
-    """Of the pass that is at work, or was last."""
+    """Strategy of the current or last pass."""
     reported_reason: str = ""
-    """Why it is held back, as it was told last."""
-    _due: float = float("inf")
+    """Last reported reason for which it is held back."""
+    _due: float = inf
 
     def __post_init__(self) -> None:
         self.due = self.scheduled_due
@@ -100,7 +76,7 @@ class StageTask:
 
     @property
     def due(self) -> float:
-        """When it is to have its next pass, on the clock that only rises."""
+        """When the next pass is due."""
         return self._due
 
     @due.setter
@@ -114,14 +90,52 @@ class StageTask:
 
     @property
     def sort_key(self) -> tuple[bool, int, float]:
-        """Who comes first where several wait for one place."""
+        """Order in which tasks that wait for one slot get it."""
         return self.is_continuation, -self.settings.schedule.priority, self.due
 
     @property
     def is_retry(self) -> bool:
-        """Whether its next pass is another try, and not the one of its schedule."""
+        """Whether the next pass is due before its schedule."""
         return self.failures > 0 or self.due < self.scheduled_due
 
+    @property
+    def longest_run_seconds(self) -> float:
+        return self.settings.schedule.longest_run.total_seconds()
+
     def is_waiting(self, now: float) -> bool:
-        """Whether it is due and not at work."""
+        """Return whether it is due and not running."""
         return self.running_since is None and self.due <= now
+
+
+class DueQueue:
+    """Tasks by due time; finding the due ones does not visit the others."""
+
+    def __init__(self) -> None:
+        self._sequence = itertools.count()
+        """Entries of the same time keep the order in which they were made."""
+        self._heap: list[tuple[float, int, StageTask]] = []
+        """Heap of entries; an entry whose task was rescheduled since is ignored."""
+        self._due: dict[StageTask, None] = {}
+        """Tasks that were found due, in that order; some may not be due any more."""
+
+    def reschedule(self, task: StageTask) -> None:
+        """Record the current due time of a task."""
+        if task.due != inf:
+            heapq.heappush(self._heap, (task.due, next(self._sequence), task))
+
+    def collect_due(self, now: float) -> Sequence[StageTask]:
+        """Return every task that is due and not running."""
+        while self._heap and self._heap[0][0] <= now:
+            _, _, task = heapq.heappop(self._heap)
+            self._due[task] = None
+        self._due = {task: None for task in self._due if task.is_waiting(now)}
+        return tuple(self._due)
+
+    def next_due_at(self) -> float | None:
+        """Return the earliest due time that `collect_due` has not reached yet."""
+        while self._heap:
+            at, _, task = self._heap[0]
+            if at == task.due and task.running_since is None:
+                return at
+            heapq.heappop(self._heap)
+        return None

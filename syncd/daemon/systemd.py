@@ -1,71 +1,143 @@
-"""Tells systemd how the process is, over the socket that it gives: ready, stopping, still alive."""
+"""systemd: notices over its socket (ready, stopping, alive), and the watchdog of the daemon's loop."""
 
 import os
 import socket
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, Self
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+from watermarks.clock import Clock
 
 PINGS_PER_TIMEOUT: Final = 3
-"""How often within the time that the watchdog allows."""
+CHECK_INTERVAL_SECONDS: Final = 1.0
 
 
 @dataclass(slots=True)
 class SystemdNoticeSocket:
-    """The notice socket of a service; without one, nothing is told to anybody.
+    """Notice socket of a service; without an address every notice is dropped.
 
-    Nothing here waits or fails: a notice that is lost is no reason to stop, and the
-    watchdog is pinged by whoever is to be alive, so that one that stands still is missed.
+    No notice waits or fails: a lost one is no reason to stop.
     """
 
     address: str | None = None
     watchdog_timeout_seconds: float | None = None
-    """Seconds that the watchdog allows between two signs of life; none where it does not watch."""
+    """Longest time that the watchdog allows between two pings; None without a watchdog."""
     _pinged_at: float = float("-inf")
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str], *, pid: int | None = None) -> Self:
-        """What the environment of a service says; the watchdog counts only where it is meant for this process."""
+        """Read the environment of a service; a watchdog for another process does not count."""
         pid = os.getpid() if pid is None else pid
-        allowed = environ.get("WATCHDOG_USEC", "")
-        meant = environ.get("WATCHDOG_PID", str(pid)) == str(pid)
-        within = int(allowed) / 1e6 if allowed.isdecimal() and int(allowed) and meant else None
-        return cls(address=environ.get("NOTIFY_SOCKET") or None, watchdog_timeout_seconds=within)
+        timeout = environ.get("WATCHDOG_USEC", "")
+        is_for_us = environ.get("WATCHDOG_PID", str(pid)) == str(pid)
+        seconds = int(timeout) / 1e6 if timeout.isdecimal() and int(timeout) and is_for_us else None
+        return cls(address=environ.get("NOTIFY_SOCKET") or None, watchdog_timeout_seconds=seconds)
 
     def notify_ready(self, status: str = "") -> None:
-        """Start-up is over, or a reload is."""
+        """Report that the start, or a reload, is complete."""
         self._send("READY=1", *_status_line(status))
 
     def notify_reloading(self) -> None:
-        """The configuration is read again; `ready` ends it."""
+        """Report a reload; `notify_ready` ends it."""
         self._send("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
 
     def notify_stopping(self, status: str = "") -> None:
         self._send("STOPPING=1", *_status_line(status))
 
     def notify_status(self, status: str) -> None:
-        """One line that `systemctl status` shows."""
+        """Set the line that `systemctl status` shows."""
         self._send(*_status_line(status))
 
     def ping_watchdog(self, now: float) -> None:
-        """A sign of life, as often as is needed; to be called by the loop that is to be alive, as often as it likes."""
-        if (
-            self.watchdog_timeout_seconds is not None
-            and now - self._pinged_at >= self.watchdog_timeout_seconds / PINGS_PER_TIMEOUT
-        ):
+        """Ping the watchdog, if a ping is due."""
+        timeout = self.watchdog_timeout_seconds
+        if timeout is not None and now - self._pinged_at >= timeout / PINGS_PER_TIMEOUT:
             self._pinged_at = now
             self._send("WATCHDOG=1")
 
     def _send(self, *lines: str) -> None:
         if self.address is None or not lines:
             return
-        place = "\0" + self.address[1:] if self.address.startswith("@") else self.address
-        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
-            line.setblocking(False)  # noqa: FBT003  # the socket's own word
-            line.sendto("\n".join(lines).encode(), place)
+        path = "\0" + self.address[1:] if self.address.startswith("@") else self.address
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+            sock.setblocking(False)  # noqa: FBT003  # the parameter has no name
+            sock.sendto("\n".join(lines).encode(), path)
 
 
 def _status_line(text: str) -> tuple[str, ...]:
     return (f"STATUS={' '.join(text.split())}",) if text else ()
+
+
+class MonitoredLoop(Protocol):
+    """Loop that the watchdog watches."""
+
+    last_iteration_at: float
+    """Monotonic time of its last iteration."""
+
+    @property
+    def is_stopping(self) -> bool: ...
+
+
+class SystemdNotifier:
+    """Watches the loop from a thread of its own; pings end when the loop hangs, so that systemd restarts it."""
+
+    def __init__(
+        self,
+        systemd: SystemdNoticeSocket,
+        loop: MonitoredLoop,
+        *,
+        clock: Clock,
+        describe_status: Callable[[], str],
+        interval_seconds: float = CHECK_INTERVAL_SECONDS,
+    ) -> None:
+        """Make the notifier; `clock` is the clock of the loop."""
+        self._systemd = systemd
+        self._loop = loop
+        self._clock = clock
+        self._describe_status = describe_status
+        self._interval_seconds = interval_seconds
+        self._last_status = ""
+        self._sent_stopping = False
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="systemd", daemon=True)
+
+    def __enter__(self) -> Self:
+        if self._systemd.address is not None:
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._send_stopping()
+
+    def _run(self) -> None:
+        began = self._loop.last_iteration_at
+        while self._loop.last_iteration_at == began:
+            if self._over.wait(self._interval_seconds / 10):
+                return
+        self._systemd.notify_ready()
+        while not self._over.wait(self._interval_seconds):
+            self._check_loop()
+
+    def _check_loop(self) -> None:
+        now, timeout = self._clock.monotonic(), self._systemd.watchdog_timeout_seconds
+        if timeout is None or now - self._loop.last_iteration_at < timeout:
+            self._systemd.ping_watchdog(now)
+        if self._loop.is_stopping:
+            self._send_stopping()
+        if (status := self._describe_status()) != self._last_status:
+            self._last_status = status
+            self._systemd.notify_status(status)
+
+    def _send_stopping(self) -> None:
+        if not self._sent_stopping:
+            self._sent_stopping = True
+            self._systemd.notify_stopping()

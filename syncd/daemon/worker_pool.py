@@ -1,4 +1,4 @@
-"""The crew of one configuration: its works, a bounded number of threads, and whoever lets go of what is idle."""
+"""Worker pool: runs passes in a bounded number of threads."""
 
 import threading
 import time
@@ -6,28 +6,64 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from queue import SimpleQueue
-from typing import Final
+from types import TracebackType
+from typing import Final, Protocol, Self, TypeAlias
 
 from syncd.app import PassOptions
-from syncd.daemon.pass_runner import PassRunner
-from syncd.daemon.stage_task import PassResult, StageTask, TaskKey
+from syncd.daemon.stage_task import PassOutcome, StageTask, TaskKey
 from syncd.errors import to_hinted_error
+from syncd.events import EventListener
 from syncd.extract.extract_pass import ExtractOutcome
 from syncd.extract.plan_rules import ExtractRequest
 from syncd.load.load_pass import LoadOutcome
-from syncd.settings import Mode
+from syncd.settings import Mode, Settings, StreamSettings
 from watermarks.document import Stage
 from watermarks.errors import HintedError
+from watermarks.names import StreamName
 
 PASS_WAIT_LIMIT: Final = timedelta(seconds=2)
-"""How long a pass may wait for what only watching can tell; then its place is another's."""
+"""Time that a pass may wait for open transactions; then another pass gets its slot."""
 RELEASE_IDLE_INTERVAL_SECONDS: Final = 10.0
 
-OnPassEnded = Callable[[TaskKey, PassResult], None]
+OnPassEnded: TypeAlias = Callable[[TaskKey, PassOutcome, bool], None]
+"""Receives the outcome of a pass, and whether it read as much as it was allowed to."""
+
+
+class PassRunner(Protocol):
+    """Runner of passes, several at once of different streams and stages; works only inside a `with`."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def extract(self, settings: StreamSettings, options: PassOptions) -> ExtractOutcome:
+        """Run one extract pass; errors are part of the outcome."""
+        ...
+
+    def load(self, settings: StreamSettings, options: PassOptions) -> LoadOutcome:
+        """Run one load pass; errors are part of the outcome."""
+        ...
+
+    def end_pass(self, stream: StreamName, stage: Stage, *, why: str, overran: bool) -> bool:
+        """Interrupt a running pass; return whether there was one.
+
+        The pass has failed if it `overran`; else its outcome says nothing about the stream.
+        """
+        ...
+
+    def release_idle(self) -> None:
+        """Release resources that have been idle for long."""
+        ...
+
+
+MakePassRunner: TypeAlias = Callable[[Settings, EventListener, Callable[[], None]], PassRunner]
+"""Makes the runner of a configuration from the listener of its events and the callback for a lost lease."""
 
 
 class WorkerPool:
-    """Runs the passes of lanes, each in one of so many threads, which no process waits for when it ends."""
+    """Runs the passes of tasks in daemon threads, which do not keep the process alive."""
 
     def __init__(self, runner: PassRunner, *, max_threads: int, on_pass_ended: OnPassEnded) -> None:
         self._runner = runner
@@ -38,46 +74,37 @@ class WorkerPool:
         self._jobs = SimpleQueue[Callable[[], None] | None]()
         self._over = threading.Event()
         runner.__enter__()
-        self._release_thread = threading.Thread(target=self._release_idle_periodically, name="let-go", daemon=True)
+        self._release_thread = threading.Thread(
+            target=self._release_idle_periodically, name="release-idle", daemon=True
+        )
         self._release_thread.start()
 
     def start_pass(self, task: StageTask) -> None:
-        """Let a lane have a pass; `ended` hears of its end, from another thread."""
-        key, settings, wanted = task.key, task.settings, _pass_options(task)
-
-        def work() -> None:
-            try:
-                if key.stage is Stage.EXTRACT:
-                    passed = _from_extract_outcome(self._runner.extract(settings, wanted), wanted)
-                else:
-                    passed = _from_load_outcome(self._runner.load(settings, wanted))
-            except Exception as error:  # noqa: BLE001  # a bug of one stream must not end the thread of all
-                passed = PassResult(state="failed", error=to_hinted_error(error))
-            self._on_pass_ended(key, passed)
-
+        """Start a pass of a task; a worker thread reports its end."""
+        key, settings, options = task.key, task.settings, _pass_options(task)
         if not self._idle.acquire(blocking=False) and len(self._workers) < self._max_threads:
-            serving = threading.Thread(target=self._run_jobs, name=f"pass-{len(self._workers) + 1}", daemon=True)
-            self._workers.append(serving)
-            serving.start()
-        self._jobs.put(work)
+            worker = threading.Thread(target=self._run_jobs, name=f"pass-{len(self._workers) + 1}", daemon=True)
+            self._workers.append(worker)
+            worker.start()
+        self._jobs.put(lambda: self._run_pass(key, settings, options))
 
     def end_pass(self, key: TaskKey, *, why: str, overran: bool = False) -> None:
-        """End a pass that is under way, without waiting for it."""
+        """Interrupt a running pass without waiting for its end."""
 
         def end() -> None:
-            with suppress(HintedError):  # whatever it was, the pass itself will tell
+            with suppress(HintedError):  # the outcome of the pass reports the same trouble
                 self._runner.end_pass(key.stream, key.stage, why=why, overran=overran)
 
         threading.Thread(target=end, name="end-pass", daemon=True).start()
 
     def close(self, *, timeout_seconds: float) -> bool:
-        """Give back what is held, and end what was opened; whether that was done in time."""
+        """Release the leases and close everything; return whether that was done in time."""
         until = time.monotonic() + timeout_seconds
         self._over.set()
         for _ in self._workers:
             self._jobs.put(None)
         closing = threading.Thread(
-            target=self._runner.__exit__, args=(None, None, None), name="close-works", daemon=True
+            target=self._runner.__exit__, args=(None, None, None), name="close-runner", daemon=True
         )
         closing.start()
         closing.join(timeout_seconds)
@@ -87,6 +114,18 @@ class WorkerPool:
             thread.join(max(until - time.monotonic(), 0.0))
         return True
 
+    def _run_pass(self, key: TaskKey, settings: StreamSettings, options: PassOptions) -> None:
+        is_extract, limit = key.stage is Stage.EXTRACT, options.request.limit
+        outcome: PassOutcome
+        try:
+            run = self._runner.extract if is_extract else self._runner.load
+            outcome = run(settings, options)
+        except Exception as error:  # noqa: BLE001  # a bug in one stream must not end the thread of all
+            failed = ExtractOutcome if is_extract else LoadOutcome
+            outcome = failed(stream=key.stream, error=to_hinted_error(error))
+        has_more = is_extract and outcome.error is None and limit is not None and outcome.rows >= limit
+        self._on_pass_ended(key, outcome, has_more)
+
     def _run_jobs(self) -> None:
         while (job := self._jobs.get()) is not None:
             job()
@@ -94,14 +133,14 @@ class WorkerPool:
 
     def _release_idle_periodically(self) -> None:
         while not self._over.wait(RELEASE_IDLE_INTERVAL_SECONDS):
-            with suppress(HintedError):  # what does not end now is ended with the rest
+            with suppress(HintedError):  # what cannot be released now is closed with the rest
                 self._runner.release_idle()
 
 
 def _pass_options(task: StageTask) -> PassOptions:
-    """A pass of one batch: so others get their turn, and it ends at a safe point soon.
+    """Return the options for a pass of one batch, so that it soon ends at a safe point and others get its slot.
 
-    A table that is read whole is one batch anyway. Nobody waits in a pass for another owner: it is looked at again.
+    A table that is read whole is one batch anyway. The pass does not wait for another owner: the scheduler retries.
     """
     limited = task.stage is Stage.EXTRACT and task.settings.mode is not Mode.REPLACE
     request = ExtractRequest(limit=task.settings.batch_rows) if limited else ExtractRequest()
@@ -111,36 +150,4 @@ def _pass_options(task: StageTask) -> PassOptions:
         owner_wait=timedelta(0),
         strategy=task.strategy,
         skip_if_at_rest=True,
-    )
-
-
-def _from_extract_outcome(outcome: ExtractOutcome, options: PassOptions) -> PassResult:
-    limit = options.request.limit
-    return PassResult(
-        state=outcome.state,
-        batches=outcome.batches,
-        rows=outcome.rows,
-        seconds=outcome.seconds,
-        mark=outcome.mark,
-        last_batch=outcome.last_batch,
-        complete_upto=outcome.complete_before,
-        is_proven=outcome.proven,
-        pending_batches=outcome.pending_batches,
-        reason=outcome.wait_reason,
-        error=outcome.error,
-        has_more=outcome.error is None and limit is not None and outcome.rows >= limit,
-    )
-
-
-def _from_load_outcome(outcome: LoadOutcome) -> PassResult:
-    return PassResult(
-        state=outcome.state,
-        batches=outcome.batches,
-        rows=outcome.rows,
-        seconds=outcome.seconds,
-        mark=outcome.mark,
-        last_batch=outcome.last_batch,
-        complete_upto=outcome.complete_before,
-        pending_batches=outcome.pending_batches,
-        error=outcome.error,
     )

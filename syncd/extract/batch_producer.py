@@ -24,6 +24,7 @@ from syncd.settings import StreamSettings
 from syncd.tables.column_changes import describe_columns
 from syncd.tables.row_identity import RowIdentity, resolve_identity
 from syncd.tables.sort_order import CURSOR_NONE
+from syncd.wait_reason import WaitKind, WaitReason
 from watermarks.batch import BatchDraft, BatchKind, BatchOutput, Plan
 from watermarks.document import Watermark
 from watermarks.names import StreamName
@@ -212,9 +213,10 @@ def _find_backlog(watermark: Watermark, settings: StreamSettings) -> str:
     batches = watermark.required_extract_progress.batch_ids(after=watermark.load_progress.last_batch)
     if sum(1 for _ in islice(batches, most)) < most:
         return ""
-    return (
+    return WaitReason(
         f"{most:,} batches or more wait to be loaded, and max_pending allows no more:"
-        f" syncd run -t {settings.name} --load-only"
+        f" syncd run -t {settings.name} --load-only",
+        WaitKind.LOAD_BACKLOG,
     )
 
 

@@ -21,6 +21,7 @@ from syncd.extract.snapshot_planner import links_since
 from syncd.settings import Mode
 from syncd.tables.order_clock import OrderClock
 from syncd.tables.sort_order import must_check_nulls
+from syncd.wait_reason import with_context
 from watermarks.batch import BatchKind
 from watermarks.cursor import Cursor
 from watermarks.extraction import BatchChain
@@ -71,9 +72,11 @@ class IncrementPlanner:
             )
         if complete_to >= end:
             return Proposal()
-        held = f": {context.horizon.reason}" if context.horizon.reason else ""
         return Proposal(
-            wait_reason=f"the range is read up to {bound:%Y-%m-%d %H:%M:%S} UTC; later rows can still change{held}"
+            wait_reason=with_context(
+                f"the range is read up to {bound:%Y-%m-%d %H:%M:%S} UTC; later rows can still change",
+                context.horizon.reason,
+            )
         )
 
     def _range_position(self, context: ProposalContext) -> Cursor | None:

@@ -12,6 +12,7 @@ from syncd.settings import Mode, StreamSettings
 from syncd.tables.order_clock import OrderClock
 from syncd.tables.sort_order import CURSOR_NONE, StreamOrder
 from syncd.tables.table_identity import TableIncarnation
+from syncd.wait_reason import WaitKind, WaitReason
 from watermarks.batch import BatchDraft, BatchId, Plan, PlanBasis
 from watermarks.cursor import START_CURSOR, Cursor, OrderedByDatabase
 from watermarks.progress import ExtractProgress
@@ -230,7 +231,8 @@ def describe_hold(horizon: Horizon) -> str:
     if horizon.bound is None or not horizon.holder:
         return horizon.reason
     # The transaction may have begun at any time between the poll that first saw it and the poll before.
-    return f"held by {horizon.holder}, since {horizon.bound:%Y-%m-%d %H:%M:%S} UTC at the earliest"
+    text = f"held by {horizon.holder}, since {horizon.bound:%Y-%m-%d %H:%M:%S} UTC at the earliest"
+    return WaitReason(text, WaitKind.HELD_TRANSACTION)
 
 
 def require_start(settings: StreamSettings) -> datetime:

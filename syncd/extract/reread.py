@@ -16,6 +16,7 @@ from syncd.extract.plan_drafts import plan_reread
 from syncd.extract.plan_rules import PlanMode, Proposal, ProposalContext, may_hold_rows, reads_in_order
 from syncd.ports.source import Horizon, ServerTimeBreak
 from syncd.tables.order_clock import OrderClock
+from syncd.wait_reason import with_context
 from watermarks.batch import BatchId, BatchKind, Plan
 from watermarks.cursor import Cursor
 from watermarks.extraction import BatchChain
@@ -170,7 +171,8 @@ def _wait_for_server_clock(context: ProposalContext, clock: OrderClock, reason: 
             f"syncd watermark set -t {context.table} --mysql-only --timestamp '{since:%Y-%m-%d %H:%M:%S.%f}'"
             " --reason 'the clock went back'",
         )
-    held = f": {horizon.reason}" if horizon.reason else ""
     return Proposal(
-        wait_reason=f"another server answers; rows from {low} on are read again once they are complete{held}"
+        wait_reason=with_context(
+            f"another server answers; rows from {low} on are read again once they are complete", horizon.reason
+        )
     )

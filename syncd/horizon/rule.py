@@ -14,6 +14,7 @@ from syncd.horizon.notes import HorizonNotes, IdCandidate, merge_breaks, thin_ca
 from syncd.horizon.readings import NO_CONNECTION, HorizonPoll, ServerThread, Visibility, WritingTransaction
 from syncd.horizon.statements import may_write
 from syncd.ports.source import Horizon, HorizonRequest, ServerTimeBreak, TableName
+from syncd.wait_reason import WaitKind, WaitReason, with_context
 from watermarks.cursor import format_instant
 
 FULL_NOTES_RETENTION: Final = timedelta(seconds=30)
@@ -247,15 +248,18 @@ def _table_horizon(
             continue
         since = hold.since or floor
         if since is None:
-            reason = f"waits for {hold.description}, open since before the first poll"
-            return Horizon(bound=None, proven=False, t0=t0, identity=identity, reason=reason)
+            text = f"waits for {hold.description}, open since before the first poll"
+            waits = WaitReason(text, WaitKind.HELD_TRANSACTION)
+            return Horizon(bound=None, proven=False, t0=t0, identity=identity, reason=waits)
         if since < bound:
             bound, who, holder = since, hold.description, hold.description if hold.is_seen_before else ""
     if last is not None and last > bound:
         bound = last  # only a stamp set by hand could lie below a bound that was proven before
-    reason = f"held by {who}, {_format_seconds(t0 - bound)}" if who else ""
+    reason: str = ""
+    if who:
+        reason = WaitReason(f"held by {who}, {_format_seconds(t0 - bound)}", WaitKind.HELD_TRANSACTION)
     if is_doubted:
-        reason = "; ".join(filter(None, ("another server answers, or its clock was reset", reason)))
+        reason = with_context("another server answers, or its clock was reset", reason, separator="; ")
     return Horizon(bound=bound, proven=not is_doubted, t0=t0, identity=identity, reason=reason, holder=holder)
 
 

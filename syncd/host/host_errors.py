@@ -1,6 +1,7 @@
 """What this machine may lack, for syncd and for its sandbox alike."""
 
-from watermarks.errors import Misuse, NotOwner, Transient
+from syncd.errors import ReaderDown
+from watermarks.errors import Misuse, NotOwner
 
 
 class NotReady(Misuse):
@@ -27,7 +28,7 @@ class WrongDigest(NotReady):
     """A file is not the one whose digest this version records."""
 
 
-class NotFetched(Transient):
+class NotFetched(ReaderDown):
     """The artifact repository gave no file; nothing was kept."""
 
 

@@ -239,7 +239,7 @@ class LoadPass:
                 raise  # another stream has already waited for it
             except RETRYABLE_ERRORS as error:
                 wait = FIRST_RETRY_SECONDS * 2 ** (attempt - 1) * random.uniform(0.5, 1.5)  # noqa: S311  # jitter, no secret
-                self._emit(LoadRetried(stream=self._stream, error=error.message, seconds=wait))
+                self._emit(LoadRetried(stream=self._stream, error=error, seconds=wait))
                 self._pause(wait)
                 load = again
         return load()

@@ -19,6 +19,7 @@ from syncd.mysql.replica import read_replication
 from syncd.mysql.sql import identity_sql, is_read_only_setting
 from syncd.ports.request_stats import CallObserver, SourceQueried, SourceQueryPurpose, ignore_call
 from syncd.settings import SourceSettings
+from syncd.wait_reason import WaitKind, WaitReason
 
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 _CONNECTION_LOST_CODES: Final = frozenset(
@@ -246,12 +247,14 @@ def find_overload_reason(connection: Connection, server: ServerInfo, settings: S
     if max_threads is not None:
         running = int(_fetch_rows(connection, "SHOW GLOBAL STATUS LIKE 'Threads_running'")[0][1])
         if running > max_threads:
-            return f"{running} threads run at {settings.host}, more than {max_threads}"
+            text = f"{running} threads run at {settings.host}, more than {max_threads}"
+            return WaitReason(text, WaitKind.THROTTLED)
     replication = None if max_lag is None else read_replication(connection, server, settings)
     if max_lag is None or replication is None:
         return None
     if replication.lag is None:
-        return f"the replica {settings.host} does not know how far behind it is"
+        return WaitReason(f"the replica {settings.host} does not know how far behind it is", WaitKind.THROTTLED)
     if replication.lag > max_lag:
-        return f"the replica {settings.host} is {replication.lag} behind, more than {max_lag}"
+        text = f"the replica {settings.host} is {replication.lag} behind, more than {max_lag}"
+        return WaitReason(text, WaitKind.THROTTLED)
     return None

@@ -1,1 +1,1 @@
-"""Readers of what happens: log, incidents, markers, metrics, board and dashboard; they change nothing."""
+"""Readers of events: log, incidents, metrics, board and dashboard."""

@@ -1,4 +1,4 @@
-"""What the board shows: frozen values, made at one moment, of every stream and of all of them together."""
+"""State of all streams at one moment, as frozen values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,25 +12,25 @@ from watermarks.names import StreamName
 
 
 class StageState(StrEnum):
-    """How a stage stands, in one word."""
+    """State of one stage."""
 
     FAILED = "failed"
-    """Its last pass ended in an error; it may be at work again."""
+    """Its last pass failed; the next one may be running."""
     HELD_BACK = "held back"
-    """It is due, and does not run."""
+    """It is due and may not run."""
     WAITING = "waiting"
-    """Its last pass ended well, and there is something in the way of more."""
+    """Its last pass succeeded, and something keeps it from reading further."""
     RUNNING = "running"
     IDLE = "idle"
     NEW = "not run yet"
 
 
 class StreamState(StrEnum):
-    """How a stream stands as a whole: the words by which streams are sorted, the worst first."""
+    """State of a whole stream."""
 
     FAILED = "failed"
     LATE = "late"
-    """It is further behind than was promised."""
+    """It lags further behind than promised."""
     HELD_BACK = "held back"
     WAITING = "waiting"
     NEW = "not run yet"
@@ -45,34 +45,33 @@ STATE_RANKS: Final[Mapping[StreamState, int]] = {
     StreamState.WAITING: 3,
     StreamState.NEW: 4,
     StreamState.RUNNING: 5,
-    StreamState.IDLE: 5,  # streams that begin and end all the time are not to change places all the time
+    StreamState.IDLE: 5,  # the same rank, so that streams do not change places with every pass
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageFailure:
-    """Why a stage failed."""
+    """Failure of a stage, as its last pass reported it."""
 
     message: str
     hint: str
     since: datetime
-    """When the first of the passes in a row failed."""
+    """When the first of the failed passes in a row ended."""
     times: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletenessView:
-    """Up to when everything that was committed at the source is there."""
+    """Instant up to which everything committed at the source is present."""
 
     upto: datetime
     is_proven: bool
     lag: timedelta
-    """How far that is behind by now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassRecord:
-    """One pass, or several in a row that found nothing else."""
+    """One pass, or several passes in a row with the same empty outcome."""
 
     stage: Stage
     ended_at: datetime
@@ -87,26 +86,25 @@ class PassRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRecord:
-    """A batch that was extracted, or batches that landed together: a move of a mark."""
+    """One extracted batch, or the batches that were loaded in one transaction."""
 
     stage: Stage
     moved_at: datetime
     first_batch: str
     last_batch: str
-    """The same, but where several landed together."""
     kind: str
     rows: int
     files: int
-    bytes: int | None
-    """None of what landed: its files were counted when they were written."""
-    quarantined: int
+    bytes: int | None = None
+    """None for loaded batches: their files were counted when they were written."""
+    quarantined: int = 0
     seconds: float
     mark: Cursor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamNotice:
-    """Something that a reader should know of, and that is neither a pass nor a batch."""
+    """Event worth knowing that is neither a pass nor a batch."""
 
     noticed_at: datetime
     text: str
@@ -117,30 +115,27 @@ class StageView:
     """One stage of a stream."""
 
     stage: Stage
-    state: StageState
-    running: bool
+    state: StageState = StageState.NEW
+    running: bool = False
     strategy: str = ""
-    """How the last pass worked, or the one under way."""
+    """Strategy of the current pass, or of the last one."""
     began_at: datetime | None = None
-    """When the pass under way began."""
+    """Start of the current pass."""
     rows_so_far: int = 0
-    """Of the batch at work."""
+    """Rows read of the current batch."""
     waiting_reason: str = ""
-    """What it waits for, or is held back by."""
     held_until: datetime | None = None
-    """Until when it is held back, if anybody knows."""
+    """End of the hold, where it is known."""
     failure: StageFailure | None = None
     next_due_at: datetime | None = None
     last_ended_at: datetime | None = None
-    """When its last pass ended."""
     last_success_at: datetime | None = None
-    """When the last pass ended without an error."""
     complete: CompletenessView | None = None
     mark: Cursor | None = None
     rows_per_second: float = 0.0
-    """Over the last minutes."""
+    """Average of the last minutes."""
     lag_seconds: tuple[float | None, ...] = ()
-    """How many seconds it was behind, at even steps up to now; None: unknown."""
+    """Lag at even steps up to now; None: unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,30 +144,28 @@ class StreamView:
 
     stream: StreamName
     target: str
-    """The table in the warehouse; empty where there is none."""
+    """Table in the warehouse; empty without one."""
     schedule: str
     promised_lag: timedelta | None
-    """How far it may be behind."""
     state: StreamState
     stages: tuple[StageView, ...]
-    """The extraction, then the load where there is a target."""
+    """The extract stage, then the load stage where there is a target."""
     pending_batches: int
-    """Batches that are extracted and not loaded, as far as anybody was told."""
+    """Batches that are extracted and not yet loaded."""
     quarantined_rows: int
-    """Rows that were put aside since this process began."""
+    """Rows quarantined since this process began."""
     runs: tuple[PassRecord, ...] = ()
-    """Newest first, as all of these."""
+    """Newest first, as are batches and notices."""
     batches: tuple[BatchRecord, ...] = ()
     notices: tuple[StreamNotice, ...] = ()
 
     @property
     def name(self) -> str:
-        """The table, as people call it."""
         return self.stream.table_name
 
     @property
     def last_stage(self) -> StageView:
-        """The one that readers of the stream wait for: the load, or the extraction where there is no target."""
+        """The stage that readers of the stream wait for: the load, or the extraction without a target."""
         return self.stages[-1]
 
 
@@ -182,17 +175,17 @@ class BoardView:
 
     at: datetime
     since: datetime
-    """When the board began to listen."""
+    """When the board began to receive events."""
     streams: tuple[StreamView, ...]
     runs: tuple[tuple[StreamName, PassRecord], ...]
     """The last passes of all streams that did something or failed, newest first."""
     batches: tuple[tuple[StreamName, BatchRecord], ...]
 
-    def count(self, mood: StreamState) -> int:
-        return sum(1 for one in self.streams if one.state is mood)
+    def count(self, state: StreamState) -> int:
+        return sum(1 for stream in self.streams if stream.state is state)
 
     def find(self, name: str) -> StreamView | None:
-        """The stream of a name: `source/database.table`, or the table alone where there is but one of it."""
-        found = [one for one in self.streams if name == str(one.stream)]
-        found = found or [one for one in self.streams if name in {one.name, one.stream.table}]
+        """Return the stream of a name: `source/database.table`, or the table alone where it is unique."""
+        found = [stream for stream in self.streams if name == str(stream.stream)]
+        found = found or [stream for stream in self.streams if name in {stream.name, stream.stream.table}]
         return found[0] if len(found) == 1 else None

@@ -1,58 +1,15 @@
-"""What stands in a stream's way, in one word, from what events tell."""
+"""Causes of incidents: their texts, whom they concern, and how a late stream's cause is found."""
 
-import re
 from collections.abc import Mapping
-from enum import StrEnum
-from typing import Final
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
 
-from syncd.errors import (
-    CommitUnknown,
-    LakeDown,
-    LakeUnfit,
-    ReaderDown,
-    SchemaDrift,
-    SourceDown,
-    SourceUnfit,
-    TableAltered,
-    TransactionConflict,
-    WarehouseDown,
-    WarehouseUnfit,
-)
-from watermarks.errors import (
-    DataInDoubt,
-    HintedError,
-    Misuse,
-    NotOwner,
-    OutcomeUnknown,
-    Stale,
-    StateUnreadable,
-    Transient,
-)
+from syncd.error_classes import IncidentCause
+from syncd.wait_reason import WaitKind, wait_kind
 
-
-class IncidentCause(StrEnum):
-    """Why a stream fails, or is behind."""
-
-    HELD_TRANSACTION = "held_transaction"
-    THROTTLED = "throttled"
-    EXTRACT_QUEUE = "extract_queue"
-    LOAD_QUEUE = "load_queue"
-    WAREHOUSE_LOCKED = "warehouse_locked"
-    SOURCE_DOWN = "source_down"
-    READER_DOWN = "reader_down"
-    LAKE_DOWN = "lake_down"
-    WAREHOUSE_DOWN = "warehouse_down"
-    OTHER_OWNER = "other_owner"
-    SOURCE_UNFIT = "source_unfit"
-    LAKE_UNFIT = "lake_unfit"
-    WAREHOUSE_UNFIT = "warehouse_unfit"
-    SCHEMA_DRIFT = "schema_drift"
-    DATA_IN_DOUBT = "data_in_doubt"
-    STATE_UNREADABLE = "state_unreadable"
-    CONFIGURATION = "configuration"
-    BUG = "bug"
-    UNKNOWN = "unknown"
-
+if TYPE_CHECKING:
+    from syncd.events import ClockReading
+    from syncd.observe.stream_state import StreamTracker
 
 CAUSE_SENTENCES: Final[Mapping[IncidentCause, str]] = {
     IncidentCause.HELD_TRANSACTION: "a transaction at the source is open and may still commit older rows",
@@ -68,93 +25,50 @@ CAUSE_SENTENCES: Final[Mapping[IncidentCause, str]] = {
     IncidentCause.SOURCE_UNFIT: "something is missing at the source",
     IncidentCause.LAKE_UNFIT: "something is missing at the lake",
     IncidentCause.WAREHOUSE_UNFIT: "something is missing at the warehouse",
-    IncidentCause.SCHEMA_DRIFT: "the table is not the one it was",
-    IncidentCause.DATA_IN_DOUBT: "going on could lose or double rows",
+    IncidentCause.SCHEMA_DRIFT: "the table has changed and an operator has to decide",
+    IncidentCause.DATA_IN_DOUBT: "continuing could lose or duplicate rows",
     IncidentCause.STATE_UNREADABLE: "a document of the lake cannot be trusted",
-    IncidentCause.CONFIGURATION: "the configuration asks for what cannot be",
-    IncidentCause.BUG: "a bug of syncd",
-    IncidentCause.UNKNOWN: "nobody knows why",
+    IncidentCause.CONFIGURATION: "the configuration asks for something impossible",
+    IncidentCause.BUG: "a bug in syncd",
+    IncidentCause.UNKNOWN: "unknown cause",
 }
-
-_CAUSE_OF_ERROR: Final[tuple[tuple[type[HintedError], IncidentCause], ...]] = (
-    (StateUnreadable, IncidentCause.STATE_UNREADABLE),
-    (DataInDoubt, IncidentCause.DATA_IN_DOUBT),
-    (NotOwner, IncidentCause.OTHER_OWNER),
-    (Misuse, IncidentCause.CONFIGURATION),
-    (SchemaDrift, IncidentCause.SCHEMA_DRIFT),
-    (ReaderDown, IncidentCause.READER_DOWN),
-    (SourceDown, IncidentCause.SOURCE_DOWN),
-    (TableAltered, IncidentCause.SOURCE_UNFIT),
-    (SourceUnfit, IncidentCause.SOURCE_UNFIT),
-    (LakeDown, IncidentCause.LAKE_DOWN),
-    (LakeUnfit, IncidentCause.LAKE_UNFIT),
-    (WarehouseDown, IncidentCause.WAREHOUSE_DOWN),
-    (WarehouseUnfit, IncidentCause.WAREHOUSE_UNFIT),
-    (TransactionConflict, IncidentCause.WAREHOUSE_LOCKED),
-    (CommitUnknown, IncidentCause.WAREHOUSE_DOWN),
-    (OutcomeUnknown, IncidentCause.LAKE_DOWN),
-    (Transient, IncidentCause.LAKE_DOWN),
-    (Stale, IncidentCause.LAKE_DOWN),
-)
 
 TRANSIENT_CAUSES: Final = frozenset(
     {
-        *(
-            IncidentCause.SOURCE_DOWN,
-            IncidentCause.READER_DOWN,
-            IncidentCause.LAKE_DOWN,
-            IncidentCause.WAREHOUSE_DOWN,
-            IncidentCause.WAREHOUSE_LOCKED,
-        ),
-        *(
-            IncidentCause.HELD_TRANSACTION,
-            IncidentCause.THROTTLED,
-            IncidentCause.EXTRACT_QUEUE,
-            IncidentCause.LOAD_QUEUE,
-        ),
+        IncidentCause.SOURCE_DOWN,
+        IncidentCause.READER_DOWN,
+        IncidentCause.LAKE_DOWN,
+        IncidentCause.WAREHOUSE_DOWN,
+        IncidentCause.WAREHOUSE_LOCKED,
+        IncidentCause.HELD_TRANSACTION,
+        IncidentCause.THROTTLED,
+        IncidentCause.EXTRACT_QUEUE,
+        IncidentCause.LOAD_QUEUE,
     }
 )
-"""What may be over in a moment: nobody is told of it at once."""
-
+"""Causes that may pass by themselves: a notice is sent only after a grace period."""
 _SOURCE_CAUSES: Final = frozenset(
     {IncidentCause.SOURCE_DOWN, IncidentCause.HELD_TRANSACTION, IncidentCause.THROTTLED, IncidentCause.EXTRACT_QUEUE}
 )
 _WAREHOUSE_CAUSES: Final = frozenset(
     {IncidentCause.WAREHOUSE_DOWN, IncidentCause.WAREHOUSE_LOCKED, IncidentCause.LOAD_QUEUE}
 )
-
-_HELD: Final = re.compile(r"\bheld by\b|\bwaits for\b.*\bopen since\b")
-_BUSY: Final = re.compile(r"\bthreads run at\b|\bthe replica \S+ (?:is .* behind|does not know how far)")
-_BACKLOG: Final = re.compile(r"\bwait to be loaded\b")
-_OTHER_OWNER: Final = re.compile(
-    r"\bholds (?:extract|load) of\b|\bclaimed (?:extract|load) of\b|\bhas just renewed its lease\b"
-)
-_LOCKED: Final = re.compile(r"\block(?:ed|s)?\b|serializable isolation|deadlock|concurrent", re.IGNORECASE)
-
-
-def classify_error(error: HintedError) -> IncidentCause:
-    """The cause that an error is; whatever has no group is a bug."""
-    return next((cause for group, cause in _CAUSE_OF_ERROR if isinstance(error, group)), IncidentCause.BUG)
+_CAUSE_OF_WAIT: Final = {
+    WaitKind.HELD_TRANSACTION: IncidentCause.HELD_TRANSACTION,
+    WaitKind.THROTTLED: IncidentCause.THROTTLED,
+    WaitKind.LOAD_BACKLOG: IncidentCause.LOAD_QUEUE,
+    WaitKind.OTHER_OWNER: IncidentCause.OTHER_OWNER,
+}
 
 
 def classify_reason(reason: str) -> IncidentCause | None:
-    """The cause that a pass names for reading no further; None where it names none of these."""
-    if _BACKLOG.search(reason):
-        return IncidentCause.LOAD_QUEUE
-    if _BUSY.search(reason):
-        return IncidentCause.THROTTLED
-    if _OTHER_OWNER.search(reason):
-        return IncidentCause.OTHER_OWNER
-    return IncidentCause.HELD_TRANSACTION if _HELD.search(reason) else None
-
-
-def is_lock_conflict(message: str) -> bool:
-    """Whether a landing came to nothing because another transaction was in the way."""
-    return bool(_LOCKED.search(message))
+    """Return the cause that a waiting reason names; None for a text without a kind."""
+    kind = wait_kind(reason)
+    return None if kind is None else _CAUSE_OF_WAIT[kind]
 
 
 def affected_party(cause: IncidentCause, *, source: str, warehouse: str, stream: str) -> str:
-    """Whose affair a cause is: that of a server, which many streams share, or of one stream alone."""
+    """Return whom a cause concerns: a server that many streams share, or one stream."""
     if cause in _SOURCE_CAUSES:
         return f"source {source}"
     if cause in _WAREHOUSE_CAUSES and warehouse:
@@ -162,3 +76,33 @@ def affected_party(cause: IncidentCause, *, source: str, warehouse: str, stream:
     if cause in {IncidentCause.LAKE_DOWN, IncidentCause.LAKE_UNFIT}:
         return "lake"
     return "spark" if cause is IncidentCause.READER_DOWN else stream
+
+
+def find_stale_cause(tracker: "StreamTracker", *, within: timedelta, now: "ClockReading") -> IncidentCause:
+    """Return why a target is later than promised: a failing stage, else the stage that is behind."""
+    stages = (tracker.load, tracker.extract)
+    for stage in stages:
+        if stage.failure is not None and not stage.is_owned_elsewhere:
+            return stage.failure.cause
+    if any(stage.is_owned_elsewhere for stage in stages):
+        return IncidentCause.OTHER_OWNER
+    lake = tracker.extract.completeness
+    is_lake_fresh = lake is not None and lake.lag(now) <= within
+    load_cause, extract_cause = _load_cause(tracker), _extract_cause(tracker)
+    return (load_cause if is_lake_fresh else None) or extract_cause or load_cause or IncidentCause.UNKNOWN
+
+
+def _load_cause(tracker: "StreamTracker") -> IncidentCause | None:
+    if not tracker.has_target:
+        return None
+    if tracker.is_warehouse_locked:
+        return IncidentCause.WAREHOUSE_LOCKED
+    return IncidentCause.LOAD_QUEUE if tracker.pending_batches or tracker.load.held_reason else None
+
+
+def _extract_cause(tracker: "StreamTracker") -> IncidentCause | None:
+    extract = tracker.extract
+    named = classify_reason(extract.pass_reason) or classify_reason(extract.held_reason)
+    if named is not None:
+        return named
+    return IncidentCause.EXTRACT_QUEUE if extract.held_reason or extract.is_running else None

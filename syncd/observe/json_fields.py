@@ -1,4 +1,4 @@
-"""What the API tells of streams, as JSON has it; the fields are listed in docs/reference/http.md, and only grow."""
+"""JSON documents of the HTTP API; docs/reference/http.md lists the fields, and none is ever removed."""
 
 from datetime import datetime
 from typing import Any
@@ -18,17 +18,17 @@ from watermarks.names import StreamName
 
 
 def board_to_json(view: BoardView) -> dict[str, Any]:
-    """All streams, each in short."""
+    """Return all streams without their passes and batches."""
     return {
         "at": format_instant(view.at),
         "since": format_instant(view.since),
-        "states": {str(mood): view.count(mood) for mood in StreamState},
-        "streams": [stream_to_json(one) for one in view.streams],
+        "states": {str(state): view.count(state) for state in StreamState},
+        "streams": [stream_to_json(stream) for stream in view.streams],
     }
 
 
 def stream_detail_to_json(stream: StreamView, *, at: datetime) -> dict[str, Any]:
-    """One stream with all that is remembered of it."""
+    """Return one stream with its recent passes, batches and notices."""
     return {
         "at": format_instant(at),
         **stream_to_json(stream),

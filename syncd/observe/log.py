@@ -1,4 +1,4 @@
-"""The log: each event as one line, JSON for machines, short and coloured on a terminal; a reader that stops nothing."""
+"""Log of events: one line each, JSON in files and pipes, short and coloured on a terminal."""
 
 import json
 import logging
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, TextIO, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO, cast
 from urllib.parse import quote
 
 import structlog
@@ -40,15 +40,21 @@ if TYPE_CHECKING:
     from watermarks.document import Stage
 
 MIN_SECRET_LENGTH: Final = 6
-"""What is shorter is a word that may stand anywhere."""
+"""Shorter secrets are not masked: they would hide common words."""
 _PROGRESS_EVENTS: Final = (RowsArrived, PassDue, PassBegan, BatchPlanned)
 _WARNING_EVENTS: Final = (StreamFailed, LoadRetried, LedgerBehind, RowsQuarantined, ColumnIncomplete, TableReplaced)
 _COLOURS: Final = {"debug": "2", "warning": "33", "error": "31"}
 _LEADING_FIELDS: Final = ("timestamp", "level", "event", "message", "stream", "table")
 
 
+class ReportFunction(Protocol):
+    """Function that logs something of no stream in particular."""
+
+    def __call__(self, name: str, message: str, *, level: int = logging.INFO, **facts: object) -> None: ...
+
+
 def level_for(event: StreamEvent) -> int:
-    """How loud an event is: what only marks progress is told on demand, and so is a pass that found nothing."""
+    """Return the log level of an event; progress, and passes that found nothing, are for debugging."""
     if isinstance(event, PassEnded):
         if event.error is not None:
             return logging.ERROR
@@ -59,15 +65,12 @@ def level_for(event: StreamEvent) -> int:
 
 
 def event_fields(event: StreamEvent) -> dict[str, object]:
-    """The fields of an event as JSON has them; their names are a contract, listed in docs/reference/log.md."""
-    told: dict[str, object] = {
-        "stream": str(event.stream),
-        "table": event.stream.table_name,
-    }
-    for each in fields(event):
-        if each.name != "stream":
-            told |= _field_to_json(each.name, getattr(event, each.name))
-    return told
+    """Return the JSON fields of an event; their names are a contract, listed in docs/reference/log.md."""
+    values: dict[str, object] = {"stream": str(event.stream), "table": event.stream.table_name}
+    for field in fields(event):
+        if field.name != "stream":
+            values |= _field_to_json(field.name, getattr(event, field.name))
+    return values
 
 
 def _field_to_json(name: str, value: object) -> dict[str, object]:
@@ -82,7 +85,6 @@ def _field_to_json(name: str, value: object) -> dict[str, object]:
 
 
 def to_json_value(value: object) -> object:
-    """A value as JSON has it."""
     match value:
         case datetime():
             return format_instant(value)
@@ -97,7 +99,7 @@ def to_json_value(value: object) -> object:
 
 
 def collect_secrets(settings: object) -> tuple[str, ...]:
-    """Every secret that was configured, the longest first, also as it stands in an address."""
+    """Return every configured secret, the longest first, in plain and in URL-quoted form."""
     found = {form for secret in _iterate_secrets(settings) for form in (secret, quote(secret, safe=""))}
     return tuple(sorted((one for one in found if len(one) >= MIN_SECRET_LENGTH), key=len, reverse=True))
 
@@ -114,7 +116,7 @@ def _iterate_secrets(value: object) -> Iterator[str]:
 
 
 class EventLog:
-    """A reader of events: one line each, never a raised error, never a wait."""
+    """Reader of events that logs one line each; it neither raises nor waits."""
 
     def __init__(
         self, write: Callable[[str], None], *, clock: Clock, render: "RenderLine", secrets: tuple[str, ...]
@@ -126,7 +128,7 @@ class EventLog:
         self._min_level = logging.INFO
         self._logger = self._make_logger(self._min_level)
         self._last_reasons: dict[tuple[StreamName, Stage], str] = {}
-        """Why passes that ended last read no further."""
+        """Reason of the last pass of each stage."""
 
     def _make_logger(self, min_level: int) -> Any:  # noqa: ANN401  # structlog makes it
         return structlog.wrap_logger(
@@ -142,28 +144,28 @@ class EventLog:
         )
 
     def enable_debug(self) -> None:
-        """Tell also what only marks progress."""
+        """Log also the events that only mark progress."""
         self._min_level = logging.DEBUG
         self._logger = self._make_logger(self._min_level)
 
     def __call__(self, event: StreamEvent) -> None:
         level = logging.DEBUG if isinstance(event, PassEnded) and self._repeats_reason(event) else level_for(event)
-        if level >= self._min_level:  # of most events of idle streams nobody wants a sentence
+        if level >= self._min_level:  # saves the text of most events of idle streams
             self._logger.log(level, event.name, message=describe_event(event), **event_fields(event))
 
     def _repeats_reason(self, event: PassEnded) -> bool:
-        """Whether a pass came to nothing for the reason that the one before gave: for hours that is no news."""
+        """Return whether a pass did nothing for the same reason as the one before."""
         key = event.stream, event.stage
         before, self._last_reasons[key] = self._last_reasons.get(key, ""), event.reason
         return bool(event.reason) and event.reason == before and not event.batches and event.error is None
 
     def report(self, name: str, message: str, *, level: int = logging.INFO, **facts: object) -> None:
-        """Tell what happened to no stream in particular: noun and past verb, a sentence, and facts."""
-        told = {each: to_json_value(value) for each, value in facts.items()}
-        self._logger.log(level, name, message=message, **told)
+        """Log something of no stream in particular under a name such as `marker.failed`."""
+        values = {fact: to_json_value(value) for fact, value in facts.items()}
+        self._logger.log(level, name, message=message, **values)
 
     def format_lost_lines(self, number: int) -> str:
-        """The line that tells of lines that could not be written."""
+        """Return the line that reports lost lines."""
         event = {"event": "lines.lost", "level": "warning", "lines": number}
         event["message"] = f"{number} lines of the log could not be written"
         return self._render_line(None, "", _order_fields(None, "", self._add_timestamp(None, "", event)))
@@ -194,7 +196,7 @@ RenderLine = Callable[[Mapping[str, Any]], str]
 
 
 class _LineLogger:
-    """What structlog takes for a logger: every level is the same place."""
+    """Logger for structlog that writes every level to the same place."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self.debug = self.info = self.warning = self.error = self.critical = write
@@ -206,12 +208,11 @@ def _order_fields(_logger: object, _method: str, event: MutableMapping[str, Any]
 
 
 def render_json(event: Mapping[str, Any]) -> str:
-    """One JSON document on one line."""
     return json.dumps(event, default=str)
 
 
 def render_for_terminal(event: Mapping[str, Any], *, use_colour: bool) -> str:
-    """Time, table, and what happened; the colour tells how bad it is."""
+    """Return time, table and message; the colour shows the level."""
     where = f"{event['table']}: " if "table" in event else ""
     line = _replace_unprintable(f"{event['timestamp'][11:19]} {where}{event['message']}")
     colour = _COLOURS.get(str(event.get("level")), "")
@@ -219,7 +220,7 @@ def render_for_terminal(event: Mapping[str, Any], *, use_colour: bool) -> str:
 
 
 def _replace_unprintable(text: str) -> str:
-    """Without what would move a terminal's cursor: names and messages are written by others."""
+    """Replace control characters: names and messages of others could move the terminal's cursor."""
     return "".join(char if char.isprintable() else " " for char in text)
 
 
@@ -227,17 +228,17 @@ def _replace_unprintable(text: str) -> str:
 def open_log(
     stream: TextIO, *, clock: Clock, environ: Mapping[str, str] = os.environ, secrets: tuple[str, ...] = ()
 ) -> Iterator[EventLog]:
-    """The log of a process on one of its streams, until the end; with SYNCD_DEBUG, what marks progress too."""
+    """Open the log of a process on one of its output streams; SYNCD_DEBUG adds the events that mark progress."""
     on_terminal = stream.isatty()
     coloured = on_terminal and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
 
     def render(event: Mapping[str, Any]) -> str:
         return render_for_terminal(event, use_colour=coloured) if on_terminal else render_json(event)
 
-    def line_of_lost(number: int) -> str:
+    def format_lost_lines(number: int) -> str:
         return log.format_lost_lines(number)
 
-    with LineWriter(stream.fileno(), format_lost_lines=line_of_lost) as sink:
+    with LineWriter(stream.fileno(), format_lost_lines=format_lost_lines) as sink:
         log = EventLog(sink.write, clock=clock, render=render, secrets=secrets)
         if environ.get("SYNCD_DEBUG"):
             log.enable_debug()

@@ -1,4 +1,4 @@
-"""Where log lines go: a file descriptor that may block, fill up or close without anybody having to wait for it."""
+"""Writer of log lines to a file descriptor that may block, fill up or close without delaying its callers."""
 
 import errno
 import os
@@ -10,35 +10,30 @@ from types import TracebackType
 from typing import Final, Self
 
 MAX_QUEUED_LINES: Final = 10_000
-"""Lines. A reader of the log that stands still costs so much memory, and no more."""
+"""Bound on the memory that a stalled reader of the log costs."""
 PIPE_POLL_SECONDS: Final = 1.0
-"""Seconds between two looks at a pipe that is full."""
 LOG_FLUSH_SECONDS: Final = 2.0
-"""Seconds that the end waits for what is still to be written."""
 _CLOSED_ERRNOS: Final = frozenset({errno.EPIPE, errno.EBADF, errno.ECONNRESET})
-"""Nobody will read again."""
+"""Errors after which no line can be written any more."""
 
 
 class LineWriter:
-    """Writes lines from a thread of its own; a line that cannot be written is counted, and stops nothing.
+    """Writer of lines with a thread of its own; lines that cannot be written are counted and dropped.
 
-    A full disk costs a failed write a line, and the next line that passes is led by one
-    that says how many were lost. A pipe that closed is never tried again.
+    With a full disk every line costs one failed write; the next line that succeeds is preceded by
+    the number of lost ones. A closed pipe is never tried again.
     """
 
     def __init__(
         self, descriptor: int, *, format_lost_lines: Callable[[int], str], max_queued: int = MAX_QUEUED_LINES
     ) -> None:
-        """Prepare; `target` is a file descriptor, `lost` makes the line that tells of lost ones."""
         self._descriptor = descriptor
         self._format_lost_lines = format_lost_lines
         self._queue: queue.Queue[str | None] = queue.Queue(max_queued)
         self._dropped = 0
         self._has_partial_line = False
-        """Whether the last line stands there in part."""
         self._thread = threading.Thread(target=self._work, name="log", daemon=True)
         self.is_closed = False
-        """Whether nobody reads any more."""
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -50,16 +45,16 @@ class LineWriter:
         try:
             self._queue.put(None, timeout=LOG_FLUSH_SECONDS)
         except queue.Full:
-            return  # its reader stands still; the thread ends with the process
+            return  # the reader is stalled; the thread ends with the process
         self._thread.join(LOG_FLUSH_SECONDS)
 
     @property
     def lost_lines(self) -> int:
-        """How many lines were lost that nobody has been told of."""
+        """Lost lines that are not reported yet."""
         return self._dropped
 
     def write(self, line: str) -> None:
-        """Hand a line over; returns at once."""
+        """Queue a line and return at once."""
         if self.is_closed:
             return
         try:
@@ -73,13 +68,13 @@ class LineWriter:
                 self._write_line(line)
 
     def _write_line(self, line: str) -> None:
-        told = self._dropped
+        lost = self._dropped
         try:
-            if told or self._has_partial_line:
+            if lost or self._has_partial_line:
                 self._send(
-                    ("\n" if self._has_partial_line else "") + (self._format_lost_lines(told) + "\n" if told else "")
+                    ("\n" if self._has_partial_line else "") + (self._format_lost_lines(lost) + "\n" if lost else "")
                 )
-                self._dropped -= told
+                self._dropped -= lost
             self._send(line + "\n")
         except OSError as error:
             self._dropped += 1

@@ -1,4 +1,4 @@
-"""The history of one stream's marks, read from the lake: who moved which mark, when and why."""
+"""History of one stream's marks, read from the lake: who moved which mark, when and why."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from watermarks.names import StreamName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkHistoryEntry:
-    """One entry of history."""
+    """One entry of a stream's history."""
 
     revision: int
     changed_at: datetime
@@ -24,7 +24,7 @@ class MarkHistoryEntry:
     stage: str | None
     epoch: int
     after: Mapping[str, Any]
-    """The document as it became."""
+    """The document after the change."""
 
     @classmethod
     def from_entry(cls, entry: HistoryEntry) -> Self:
@@ -42,18 +42,18 @@ class MarkHistoryEntry:
 
     @property
     def last_extracted(self) -> str | None:
-        """The last batch that was extracted by then."""
+        """Last batch that was extracted by then."""
         after = self.after
         return f"{after['generation']}-{after['extracted_seq']}" if "generation" in after else None
 
     @property
     def last_loaded(self) -> str | None:
-        """The last batch that was loaded by then."""
+        """Last batch that was loaded by then."""
         after = self.after
         return f"{after['loaded_generation']}-{after['loaded_seq']}" if "loaded_seq" in after else None
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON has it: the same fields as those of `syncd watermark history --json`."""
+        """Return the fields of `syncd watermark history --json`."""
         return {
             "revision": self.revision,
             "at": format_instant(self.changed_at),
@@ -73,11 +73,11 @@ class MarkHistoryEntry:
 def read_mark_history(
     journal: Journal[Watermark], stream: StreamName, *, limit: int, before: int | None
 ) -> Sequence[MarkHistoryEntry]:
-    """The newest entries first, of those before a revision; a request to the lake each.
+    """Return the entries before a revision, newest first; each costs a request to the lake.
 
     Raises:
-        StateUnreadable: one of them cannot be trusted, or is gone.
-        Transient: the lake gave no answer.
+        StateUnreadable: an entry is damaged or missing.
+        Transient: the lake does not answer.
     """
     if before is None:
         newest = journal.read_newest(stream.stem)

@@ -1,6 +1,7 @@
-"""Metrics for Prometheus: events and calls are counted, and what the board shows is read off at each scrape."""
+"""Metrics for Prometheus: counters of events and calls, and gauges read from the board at each scrape."""
 
-from collections.abc import Callable, Iterable, Iterator
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -23,7 +24,6 @@ from syncd.events import (
 from syncd.observe import metric_table as m
 from syncd.observe.board import Board
 from syncd.observe.board_view import BoardView, StageState, StageView, StreamState, StreamView
-from syncd.observe.horizon_holds import HorizonHoldTimes
 from syncd.observe.stream_state import ConfiguredStream
 from syncd.ports.request_stats import ExternalCall, HorizonLagMeasured, LakeRequested, SourceQueried, WarehouseQueried
 from watermarks.clock import Clock
@@ -31,19 +31,21 @@ from watermarks.document import Stage
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 EXTRACT_LABEL, LOAD_LABEL = str(Stage.EXTRACT), str(Stage.LOAD)
+HOLD_VALID_SECONDS: Final = 600.0
+"""Age at which the hold seen by a poll no longer counts: it may have ended since."""
 
 
 class Metrics:
-    """Counts what it is told: called with an event, and by `measure` with a call. Safe for several threads."""
+    """Registry of all metrics, fed with events and with calls to other systems. Thread-safe."""
 
     def __init__(self, board: Board, *, clock: Clock, heartbeat_age: Callable[[], float | None] = lambda: None) -> None:
-        """Prepare; `age` tells since when the daemon's loop has not come round."""
+        """Make the registry; `heartbeat_age` returns the seconds since the last iteration of the daemon's loop."""
         self.registry = CollectorRegistry()
         self._collectors = {
             one.name: _make_collector(one, self.registry) for one in (*m.EVENT_METRICS, *m.CALL_METRICS)
         }
         self._children_by_stream = dict[str, set[tuple[str, tuple[str, ...]]]]()
-        """Which children there are of a stream: what is to be forgotten with it."""
+        """Series of each stream, which are removed with it."""
         self._horizon_holds = HorizonHoldTimes(clock=clock)
         self.registry.register(_BoardCollector(board, self._horizon_holds, heartbeat_age))
         ProcessCollector(registry=self.registry)
@@ -65,7 +67,7 @@ class Metrics:
                 self._on_rare_event(stream, event)
 
     def on_call(self, call: ExternalCall) -> None:
-        """Count one question to the outside."""
+        """Count one call to another system."""
         match call:
             case LakeRequested():
                 self._child(m.S3_REQUESTS_TOTAL, call.operation, str(call.status)).inc()
@@ -79,7 +81,7 @@ class Metrics:
                     self._child(m.COPIES_TOTAL, call.warehouse).inc()
 
     def set_streams(self, streams: Iterable[ConfiguredStream]) -> None:
-        """Count these streams, each from 0 on before anything happens, and forget every other."""
+        """Count these streams, each from 0 on, and remove the series of all others."""
         kept = {str(one.stream): one for one in streams}
         for stream in set(self._children_by_stream) - set(kept):
             for name, labels in self._children_by_stream.pop(stream):
@@ -89,11 +91,10 @@ class Metrics:
         self._horizon_holds.retain_sources({one.stream.source for one in kept.values()})
 
     def render(self) -> bytes:
-        """What a scrape gets."""
         return generate_latest(self.registry)
 
     def _initialize_series(self, stream: str, *, stages: tuple[str, ...]) -> None:
-        # A series that first appears with its first event has not risen, as Prometheus sees it.
+        # Prometheus sees no increase in a series that first appears with its first event.
         for one in m.METRICS_STARTING_AT_ZERO:
             if "stage" not in one.labels:
                 self._stream_child(one, stream)
@@ -129,12 +130,36 @@ class Metrics:
             case _:
                 return
 
-    def _stream_child(self, metric: m.Metric, *labels: str) -> Any:  # noqa: ANN401  # of the library's kind for it
+    def _stream_child(self, metric: m.Metric, *labels: str) -> Any:  # noqa: ANN401  # a counter or a histogram
         self._children_by_stream.setdefault(labels[0], set()).add((metric.name, labels))
         return self._child(metric, *labels)
 
     def _child(self, metric: m.Metric, *labels: str) -> Any:  # noqa: ANN401  # as above
         return self._collectors[metric.name].labels(*labels)
+
+
+class HorizonHoldTimes:
+    """Seconds for which transactions held the horizon of each source, as its last poll saw. Thread-safe."""
+
+    def __init__(self, *, clock: Clock) -> None:
+        self._clock = clock
+        self._guard = threading.Lock()
+        self._last_polls: dict[str, tuple[float, float]] = {}
+        """Held seconds, and the time of the poll."""
+
+    def record(self, source: str, seconds: float) -> None:
+        with self._guard:
+            self._last_polls[source] = seconds, self._clock.monotonic()
+
+    def retain_sources(self, sources: Collection[str]) -> None:
+        with self._guard:
+            self._last_polls = {source: poll for source, poll in self._last_polls.items() if source in sources}
+
+    def current(self) -> Mapping[str, float]:
+        """Return the held seconds of each source that was polled lately."""
+        since = self._clock.monotonic() - HOLD_VALID_SECONDS
+        with self._guard:
+            return {source: seconds for source, (seconds, at) in self._last_polls.items() if at > since}
 
 
 def _make_collector(metric: m.Metric, registry: CollectorRegistry) -> Any:  # noqa: ANN401  # as above
@@ -144,7 +169,7 @@ def _make_collector(metric: m.Metric, registry: CollectorRegistry) -> Any:  # no
 
 
 class _BoardCollector(Collector):
-    """What the board shows, as gauges of this moment: a stream that is gone is gone here too."""
+    """Gauges read from the board at each scrape, so that a removed stream has none."""
 
     def __init__(
         self, board: Board, horizon_holds: HorizonHoldTimes, heartbeat_age: Callable[[], float | None]
@@ -164,8 +189,8 @@ class _BoardCollector(Collector):
         yield from families.values()
 
     def _overall_samples(self, view: BoardView) -> Iterator["MetricSample"]:
-        for mood in StreamState:
-            yield m.STREAMS.name, (mood,), view.count(mood)
+        for state in StreamState:
+            yield m.STREAMS.name, (state,), view.count(state)
         for source, seconds in self._horizon_holds.current().items():
             yield m.HORIZON_HELD.name, (source,), seconds
         age = self._heartbeat_age()

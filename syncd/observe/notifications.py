@@ -1,4 +1,4 @@
-"""What is sent of an incident, and when again: one JSON document, or a text as Slack takes it."""
+"""Notices of incidents: when one is due, and its form as a JSON document or as a Slack text."""
 
 import json
 from collections.abc import Iterable
@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from syncd.observe.causes import CAUSE_SENTENCES
-from syncd.observe.event_text import format_count
-from syncd.observe.event_text import format_instant as clock_text
+from syncd.observe.formatting import format_count
+from syncd.observe.formatting import format_instant as clock_text
 from syncd.observe.incidents import Incident, IncidentKey, IncidentKind, IncidentState, IncidentUpdate
 from syncd.settings import Channel
 from watermarks.cursor import format_instant
@@ -16,9 +16,8 @@ from watermarks.cursor import format_instant
 FORMAT: Final = "syncd-incident"
 FORMAT_VERSION: Final = 1
 UNDELIVERED_RETRY_SECONDS: Final = 60.0
-"""Seconds until what did not arrive is told once more, where its incident is open still."""
+"""Time after which an undelivered notice of an open incident is sent again."""
 MAX_NAMED_STREAMS: Final = 20
-"""How many streams a text names."""
 
 _STATE_WORDS: Final = {
     IncidentState.OPENED: "opened",
@@ -29,12 +28,12 @@ _STATE_WORDS: Final = {
 
 @dataclass(slots=True)
 class ReminderSchedule:
-    """What one recipient was told of each open incident, and when; so each is told once, and again after a while."""
+    """Notices that one recipient got: one for each incident, and reminders while it is open."""
 
     repeat_after: timedelta
     _sent_at: dict[IncidentKey, float] = field(default_factory=dict[IncidentKey, float])
     _never_delivered: set[IncidentKey] = field(default_factory=set[IncidentKey])
-    """Those of which the recipient does not even know that they opened."""
+    """Incidents whose opening notice did not arrive."""
 
     def take_due(
         self,
@@ -44,27 +43,26 @@ class ReminderSchedule:
         at: datetime,
         monotonic_now: float,
     ) -> list[IncidentUpdate]:
-        """What to tell by `now`, in seconds of a clock that only rises."""
-        told = [one for one in updates if one.state is IncidentState.OPENED or one.incident.key in self._sent_at]
-        for change in told:
-            if change.state is IncidentState.CLOSED:
-                self._sent_at.pop(change.incident.key, None)
-                self._never_delivered.discard(change.incident.key)
+        """Return the notices that are due, and record them as sent."""
+        due = [one for one in updates if one.state is IncidentState.OPENED or one.incident.key in self._sent_at]
+        for update in due:
+            key = update.incident.key
+            if update.state is IncidentState.CLOSED:
+                self._sent_at.pop(key, None)
+                self._never_delivered.discard(key)
             else:
-                self._sent_at[change.incident.key] = monotonic_now
+                self._sent_at[key] = monotonic_now
         for incident in open_incidents:
-            if (
-                monotonic_now - self._sent_at.setdefault(incident.key, monotonic_now)
-                >= self.repeat_after.total_seconds()
-            ):
-                self._sent_at[incident.key] = monotonic_now
-                turn = IncidentState.OPENED if incident.key in self._never_delivered else IncidentState.STILL_OPEN
-                self._never_delivered.discard(incident.key)
-                told.append(IncidentUpdate(state=turn, incident=incident, at=at))
-        return told
+            key = incident.key
+            if monotonic_now - self._sent_at.setdefault(key, monotonic_now) >= self.repeat_after.total_seconds():
+                self._sent_at[key] = monotonic_now
+                state = IncidentState.OPENED if key in self._never_delivered else IncidentState.STILL_OPEN
+                self._never_delivered.discard(key)
+                due.append(IncidentUpdate(state=state, incident=incident, at=at))
+        return due
 
     def on_undelivered(self, update: IncidentUpdate, *, monotonic_now: float) -> None:
-        """A notice did not arrive: it is due again before long, and not only `again` later."""
+        """Make an undelivered notice due again soon, instead of after the whole reminder interval."""
         key = update.incident.key
         if update.state is IncidentState.CLOSED or key not in self._sent_at:
             return
@@ -74,13 +72,13 @@ class ReminderSchedule:
 
 
 def encode_notice(update: IncidentUpdate, channel: Channel) -> bytes:
-    """What is sent, in UTF-8."""
-    told = notice_document(update) if channel is Channel.WEBHOOK else {"text": notice_text(update)}
-    return json.dumps(told, sort_keys=True).encode()
+    """Return the body of a notice, in UTF-8."""
+    body = notice_document(update) if channel is Channel.WEBHOOK else {"text": notice_text(update)}
+    return json.dumps(body, sort_keys=True).encode()
 
 
 def notice_document(update: IncidentUpdate) -> dict[str, object]:
-    """The document of the channel `webhook`; its fields are listed in docs/how-to/incidents.md, and only grow."""
+    """Return the document of the channel `webhook`; docs/how-to/incidents.md lists its fields, and none is ever removed."""
     incident = update.incident
     return {
         "format": FORMAT,
@@ -101,7 +99,7 @@ def notice_document(update: IncidentUpdate) -> dict[str, object]:
 
 
 def notice_text(update: IncidentUpdate) -> str:
-    """A few lines for people; what others wrote cannot call anybody by it."""
+    """Return the text of the channel `slack`, escaped so that a message cannot mention Slack users."""
     incident = update.incident
     what = "not fresh" if incident.key.kind is IncidentKind.STALE else "failing"
     head = f"syncd: {incident.key.party}: {what}, {CAUSE_SENTENCES[incident.key.cause]} ({_STATE_WORDS[update.state]})"

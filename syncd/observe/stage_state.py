@@ -1,138 +1,191 @@
-"""How one stage of a stream stands, kept up by events."""
+"""Live state of one stage of a stream, built from events."""
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from syncd.events import PassBegan, PassEnded, PassHeldBack
+from syncd.error_classes import IncidentCause, classify_error
+from syncd.events import BatchesLoaded, BatchExtracted, ClockReading, PassBegan, PassEnded, PassHeldBack
 from syncd.observe.board_view import CompletenessView, StageFailure, StageState, StageView
-from syncd.observe.rate import ThroughputMeter
-from watermarks.cursor import Cursor
+from syncd.observe.causes import classify_reason
 from watermarks.document import Stage
 from watermarks.errors import HintedError
 
 MAX_LAG_POINTS: Final = 60
-"""So many points has the line that shows lag."""
 MAX_TEXT_CHARS: Final = 500
-"""Characters of an error or a reason: what is longer tells nobody more."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObservationTime:
-    """An instant for people, and the seconds of this machine's clock that only rises."""
-
-    at: datetime
-    monotonic: float
+"""Longer errors and reasons are cut on pages."""
+RATE_BUCKET_SECONDS: Final = 30.0
+RATE_BUCKETS: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageCompleteness:
-    """What was committed before an instant is there, as was known at a moment."""
+    """Instant up to which everything committed at the source is present, with the moment it became known."""
 
     upto: datetime
     is_proven: bool
-    known_at: ObservationTime
+    known_at: ClockReading
 
-    def lag(self, now: ObservationTime) -> timedelta:
-        """How far that is behind by now; a step of the host's clock since it was known counts for nothing."""
-        then = max(self.known_at.at - self.upto, timedelta(0))
-        return then + timedelta(seconds=now.monotonic - self.known_at.monotonic)
-
-
-def truncate_text(text: str) -> str:
-    """A text of somebody else's, cut where it is endless."""
-    return text if len(text) <= MAX_TEXT_CHARS else f"{text[:MAX_TEXT_CHARS]}…"
+    def lag(self, now: ClockReading) -> timedelta:
+        """Return the lag now; a step of the host's clock since then does not count."""
+        then = max(self.known_at.wall - self.upto, timedelta(0))
+        return then + timedelta(seconds=now.seconds_since(self.known_at))
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OngoingFailure:
+    """Failed passes in a row; the error is that of the last one."""
+
+    error: HintedError
+    cause: IncidentCause
+    since: ClockReading
+    cause_since: ClockReading
+    """When the first pass in a row with this cause ended."""
+    times: int = 1
+
+    def followed_by(self, error: HintedError, now: ClockReading) -> "OngoingFailure":
+        cause = classify_error(error)
+        since = self.cause_since if cause is self.cause else now
+        return OngoingFailure(error=error, cause=cause, since=self.since, cause_since=since, times=self.times + 1)
+
+
 class StageTracker:
-    """One stage of a stream; its fields are those of `StageSeen`, and change in place: events come by the thousand."""
+    """State of one stage."""
 
-    stage: Stage
-    throughput: ThroughputMeter
-    state: StageState = StageState.NEW
-    running: bool = False
-    strategy: str = ""
-    began_at: datetime | None = None
-    rows_so_far: int = 0
-    waiting_reason: str = ""
-    held_until: datetime | None = None
-    failure: StageFailure | None = None
-    next_due_at: datetime | None = None
-    last_ended_at: datetime | None = None
-    last_success_at: datetime | None = None
-    mark: Cursor | None = None
-    completeness: StageCompleteness | None = None
-    lag_seconds: deque[float | None] = field(default_factory=lambda: deque[float | None](maxlen=MAX_LAG_POINTS))
+    def __init__(self, stage: Stage, now: ClockReading) -> None:
+        self._seen = StageView(stage=stage)
+        self._throughput = ThroughputMeter(now.monotonic)
+        self._lags = deque[float | None](maxlen=MAX_LAG_POINTS)
+        self.failure: OngoingFailure | None = None
+        self.completeness: StageCompleteness | None = None
+        self.pass_reason = ""
+        """Reason for which the last pass read no further."""
+        self.held_reason = ""
+        """Reason for which a due pass does not run."""
+        self.is_owned_elsewhere = False
+        """Whether another process has the stage, as the last pass found."""
+
+    @property
+    def is_running(self) -> bool:
+        return self._seen.running
 
     def on_pass_due(self, due_at: datetime) -> None:
-        if self.state is StageState.HELD_BACK:
-            self.state = StageState.NEW if self.last_ended_at is None else StageState.IDLE
-        self.next_due_at, self.held_until = due_at, None
+        seen = self._seen
+        if seen.state is StageState.HELD_BACK:
+            seen = replace(seen, state=StageState.NEW if seen.last_ended_at is None else StageState.IDLE)
+        self._seen = replace(seen, next_due_at=due_at, held_until=None)
 
     def on_held_back(self, event: PassHeldBack) -> None:
-        self.state = StageState.FAILED if self.failure else StageState.HELD_BACK
-        self.running, self.waiting_reason = False, truncate_text(event.reason)
-        self.held_until = self.next_due_at = event.until
+        self.held_reason = event.reason
+        self._seen = replace(
+            self._seen,
+            state=self._failed_or(StageState.HELD_BACK),
+            running=False,
+            waiting_reason=truncate_text(event.reason),
+            held_until=event.until,
+            next_due_at=event.until,
+        )
 
-    def on_pass_began(self, event: PassBegan, now: ObservationTime) -> None:
-        self.state = StageState.FAILED if self.failure else StageState.RUNNING
-        self.running, self.began_at, self.strategy = True, now.at, str(event.strategy)
-        self.next_due_at, self.held_until, self.rows_so_far = None, None, 0
+    def on_pass_began(self, event: PassBegan, now: ClockReading) -> None:
+        self.held_reason = ""
+        self._seen = replace(
+            self._seen,
+            state=self._failed_or(StageState.RUNNING),
+            running=True,
+            began_at=now.wall,
+            strategy=str(event.strategy),
+            next_due_at=None,
+            held_until=None,
+            rows_so_far=0,
+        )
 
-    def on_pass_ended(self, event: PassEnded, now: ObservationTime) -> None:
-        self.running, self.began_at, self.rows_so_far = False, None, 0
-        self.last_ended_at = now.at
+    def on_rows_read(self, rows: int) -> None:
+        self._seen = replace(self._seen, rows_so_far=rows)
+
+    def on_batch(self, event: BatchExtracted | BatchesLoaded, now: ClockReading) -> None:
+        self._seen = replace(self._seen, mark=event.mark, rows_so_far=0)
+        self._throughput.add(event.rows, now.monotonic)
+
+    def on_pass_ended(self, event: PassEnded, now: ClockReading) -> None:
+        self._seen = seen = replace(
+            self._seen,
+            running=False,
+            began_at=None,
+            rows_so_far=0,
+            last_ended_at=now.wall,
+            mark=event.mark or self._seen.mark,
+        )
+        reason = truncate_text(event.reason)
         if event.cut:
-            self.waiting_reason, self.state = (
-                truncate_text(event.reason),
-                StageState.FAILED if self.failure else StageState.WAITING,
-            )
-        elif event.error is None:
-            self.failure, self.last_success_at, self.waiting_reason = None, now.at, truncate_text(event.reason)
-            self.state = StageState.WAITING if self.waiting_reason else StageState.IDLE
+            self._seen = replace(seen, waiting_reason=reason, state=self._failed_or(StageState.WAITING))
+            return
+        cause = classify_reason(event.reason) if event.error is None else classify_error(event.error)
+        self.pass_reason, self.held_reason = event.reason, ""
+        self.is_owned_elsewhere = cause is IncidentCause.OTHER_OWNER
+        if event.error is not None:
+            self.failure = self._next_failure(event.error, now)
+            self._seen = replace(seen, waiting_reason="", state=StageState.FAILED)
         else:
-            self.failure, self.waiting_reason, self.state = self._next_failure(event.error, now), "", StageState.FAILED
-        if event.mark:
-            self.mark = event.mark
+            self.failure = None
+            state = StageState.WAITING if reason else StageState.IDLE
+            self._seen = replace(seen, last_success_at=now.wall, waiting_reason=reason, state=state)
 
-    def advance_completeness(self, upto: datetime, *, proven: bool, now: ObservationTime) -> None:
+    def advance_completeness(self, upto: datetime, *, proven: bool, now: ClockReading) -> None:
         if self.completeness is None or upto >= self.completeness.upto:
             self.completeness = StageCompleteness(upto=upto, is_proven=proven, known_at=now)
 
-    def sample_lag(self, now: ObservationTime) -> None:
-        """Remember how far it is behind by now."""
-        self.lag_seconds.append(None if self.completeness is None else self.completeness.lag(now).total_seconds())
+    def sample_lag(self, now: ClockReading) -> None:
+        self._lags.append(None if self.completeness is None else self.completeness.lag(now).total_seconds())
 
-    def view(self, now: ObservationTime) -> StageView:
-        reached, complete = self.completeness, None
-        if reached is not None:
-            complete = CompletenessView(upto=reached.upto, is_proven=reached.is_proven, lag=reached.lag(now))
-        return StageView(
-            stage=self.stage,
-            state=self.state,
-            running=self.running,
-            strategy=self.strategy,
-            began_at=self.began_at,
-            rows_so_far=self.rows_so_far,
-            waiting_reason=self.waiting_reason,
-            held_until=self.held_until,
-            failure=self.failure,
-            next_due_at=self.next_due_at,
-            last_ended_at=self.last_ended_at,
-            last_success_at=self.last_success_at,
-            complete=complete,
-            mark=self.mark,
-            rows_per_second=self.throughput.per_second(now.monotonic),
-            lag_seconds=tuple(self.lag_seconds),
+    def view(self, now: ClockReading) -> StageView:
+        known, failing = self.completeness, self.failure
+        return replace(
+            self._seen,
+            complete=CompletenessView(upto=known.upto, is_proven=known.is_proven, lag=known.lag(now))
+            if known
+            else None,
+            failure=StageFailure(
+                message=truncate_text(failing.error.message),
+                hint=truncate_text(failing.error.hint),
+                since=failing.since.wall,
+                times=failing.times,
+            )
+            if failing
+            else None,
+            rows_per_second=self._throughput.per_second(now.monotonic),
+            lag_seconds=tuple(self._lags),
         )
 
-    def _next_failure(self, error: HintedError, now: ObservationTime) -> StageFailure:
-        before = self.failure
-        return StageFailure(
-            message=truncate_text(error.message),
-            hint=truncate_text(error.hint),
-            since=before.since if before else now.at,
-            times=before.times + 1 if before else 1,
-        )
+    def _failed_or(self, state: StageState) -> StageState:
+        return StageState.FAILED if self.failure else state
+
+    def _next_failure(self, error: HintedError, now: ClockReading) -> OngoingFailure:
+        if self.failure is not None:
+            return self.failure.followed_by(error, now)
+        return OngoingFailure(error=error, cause=classify_error(error), since=now, cause_since=now)
+
+
+class ThroughputMeter:
+    """Average rate over the last minutes, counted in buckets."""
+
+    def __init__(self, started_at: float) -> None:
+        self._started_at = started_at
+        self._buckets = deque[tuple[float, float]](maxlen=RATE_BUCKETS)
+        """Number of each bucket, and the amount in it."""
+
+    def add(self, amount: float, now: float) -> None:
+        number = now // RATE_BUCKET_SECONDS
+        if self._buckets and self._buckets[-1][0] == number:
+            amount += self._buckets.pop()[1]
+        self._buckets.append((number, amount))
+
+    def per_second(self, now: float) -> float:
+        oldest = now // RATE_BUCKET_SECONDS - RATE_BUCKETS + 1
+        counted = sum(amount for number, amount in self._buckets if number >= oldest)
+        began = max(oldest * RATE_BUCKET_SECONDS, self._started_at)
+        return counted / max(now - began, RATE_BUCKET_SECONDS)
+
+
+def truncate_text(text: str) -> str:
+    return text if len(text) <= MAX_TEXT_CHARS else f"{text[:MAX_TEXT_CHARS]}…"

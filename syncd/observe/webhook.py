@@ -1,4 +1,4 @@
-"""Sends notices to one address, from a thread of its own: whoever hands one over never waits, and never fails by it."""
+"""Delivery of notices to one address by a thread of its own, so that callers neither wait nor fail."""
 
 import http.client
 import ssl
@@ -16,36 +16,34 @@ from syncd.settings import Secret
 from watermarks.errors import Misuse, Transient
 
 MAX_WAITING_NOTICES: Final = 100
-"""Notices. With more the oldest go: the newest say what is."""
+"""With more, the oldest notices are dropped."""
 ANSWER_TIMEOUT_SECONDS: Final = 10.0
-"""Seconds that one step of a request may take."""
 MAX_TRIES: Final = 5
 RETRY_WINDOW_SECONDS: Final = 120.0
-"""Seconds after which no further try begins."""
+"""Time after which no further try begins."""
 SHUTDOWN_WAIT_SECONDS: Final = 5.0
-"""Seconds that the end waits for what is still to be sent."""
 _SUCCESS_STATUSES: Final = range(200, 300)
-stamina.instrumentation.set_on_retry_hooks(())  # they would write to stdout, which is for results
+stamina.instrumentation.set_on_retry_hooks(())  # the default hooks write to stdout
 _TRANSIENT_STATUSES: Final = frozenset({408, 425, 429, *range(500, 600)})
 
 
 class NoticeRefused(Misuse):
-    """The address answered that it does not take this, and would say so again."""
+    """The address refused the notice and would refuse it again."""
 
 
 class WebhookUnavailable(Transient):
-    """The address does not answer, or cannot take anything just now."""
+    """The address does not answer, or cannot accept a notice now."""
 
 
 class RedirectRefuser(urllib.request.HTTPRedirectHandler):
-    """Follows nobody: what is sent, and the token in the address, are for this address alone."""
+    """Refuses redirects: the notice, and the token in the address, are for this address only."""
 
     def redirect_request(self, *_args: object, **_more: object) -> None:
         return None
 
 
 class Webhook:
-    """One address. What it says of itself, in errors too, never holds the address."""
+    """One address; its errors never contain the address, which is secret."""
 
     def __init__(self, url: Secret, *, name: str, timeout_seconds: float = ANSWER_TIMEOUT_SECONDS) -> None:
         self._url = url
@@ -63,13 +61,13 @@ class Webhook:
             self._opener.add_handler(handler)
 
     def send(self, body: bytes) -> None:
-        """Send one document; it is taken when this returns.
+        """Send one document and wait until it is accepted.
 
         Raises:
-            NotTaken: the address refuses it, or leads elsewhere.
-            NoAnswer: it may be taken later.
+            NoticeRefused: the address refuses it or redirects.
+            WebhookUnavailable: a later try may succeed.
         """
-        request = urllib.request.Request(  # noqa: S310  # its scheme was checked with the configuration
+        request = urllib.request.Request(  # noqa: S310  # the configuration allows only http and https
             self._url.value, data=body, headers={"Content-Type": "application/json", "User-Agent": "syncd"}
         )
         try:
@@ -79,26 +77,26 @@ class Webhook:
             status = error.code
             error.close()
         except (OSError, http.client.HTTPException, ValueError) as error:
-            # `from None`: what it came from may hold the address.
+            # `from None`: the original error may contain the address.
             raise WebhookUnavailable(f"{self.name} does not answer: {_describe_cause(error)}") from None
         if status in _TRANSIENT_STATUSES:
             raise WebhookUnavailable(f"{self.name} answers {status}")
         if status not in _SUCCESS_STATUSES:
-            raise NoticeRefused(f"{self.name} answers {status}", hint="Look at its `url` below `daemon.notify`.")
+            raise NoticeRefused(f"{self.name} answers {status}", hint="Check its `url` under `daemon.notify`.")
 
 
 def _describe_cause(error: Exception) -> str:
-    """The error in a word or two, without what it was about."""
+    """Return the kind of error without the address."""
     cause = error.reason if isinstance(error, urllib.error.URLError) and isinstance(error.reason, Exception) else error
     if isinstance(cause, TimeoutError):
         return "no answer in time"
     if isinstance(cause, ssl.SSLError):
-        return cause.reason or "its encryption broke"
+        return cause.reason or "TLS failed"
     return (cause.strerror if isinstance(cause, OSError) else None) or type(cause).__name__
 
 
 class NotificationQueue:
-    """Sends what is handed over, in its order, each again after what passes; what cannot be sent is told and let go."""
+    """Queue of notices for one address: sent in order, retried after transient errors, reported when lost."""
 
     def __init__(
         self,
@@ -108,7 +106,7 @@ class NotificationQueue:
         pause: float = 1.0,
         max_waiting: int = MAX_WAITING_NOTICES,
     ) -> None:
-        """Prepare; `lost` is told, from the sending thread, why a notice will never arrive."""
+        """Make the queue; the sending thread calls `on_lost` with the reason for which a notice is lost."""
         self._hook = hook
         self._on_lost = on_lost
         self._pause = pause
@@ -131,27 +129,27 @@ class NotificationQueue:
         self._thread.join(SHUTDOWN_WAIT_SECONDS)
 
     def enqueue(self, body: bytes, *, on_no_answer: Callable[[], None] = lambda: None) -> None:
-        """Hand a notice over; returns at once. `unheard` is called where nobody answered however often it was tried."""
+        """Queue a notice and return at once; `on_no_answer` is called after the last try without an answer."""
         with self._changed:
             self._waiting.append((body, on_no_answer))
-            crowded = len(self._waiting) > self._max_waiting
-            if crowded:
+            is_full = len(self._waiting) > self._max_waiting
+            if is_full:
                 self._waiting.popleft()
             self._changed.notify()
-        if crowded:
+        if is_full:
             self._on_lost(
-                f"{self._hook.name}: more than {self._max_waiting} notices wait to be sent, the oldest is let go"
+                f"{self._hook.name}: more than {self._max_waiting} notices wait to be sent; the oldest is dropped"
             )
 
     def _run(self) -> None:
         while (waiting := self._next()) is not None:
-            body, unheard = waiting
+            body, on_no_answer = waiting
             try:
                 self._send_with_retries(body)
             except (WebhookUnavailable, NoticeRefused) as error:
                 self._on_lost(error.message)
                 if isinstance(error, WebhookUnavailable):
-                    unheard()
+                    on_no_answer()
 
     def _next(self) -> tuple[bytes, Callable[[], None]] | None:
         with self._changed:
@@ -169,5 +167,5 @@ class NotificationQueue:
         ):
             with attempt:
                 if self._is_closing and attempt.num > 1:
-                    return  # a last word is said once
+                    return  # at shutdown each notice gets one try
                 self._hook.send(body)

@@ -98,7 +98,7 @@ class _WarehouseCheck:
             with sheet.record_errors("copy"), self._rolled_back_transaction():
                 self._check_copy(copy)
         with sheet.record_errors("ledger"):
-            self._check_ledgers([_stream_name(one) for one in streams], lake)
+            self._check_ledgers([one.stream_name for one in streams], lake)
         for stream in streams:
             if stream.target is not None:
                 table = TableRef(schema=stream.target.schema, name=stream.target.table)
@@ -180,7 +180,3 @@ class _WarehouseCheck:
             yield
         finally:
             self._session.rollback()
-
-
-def _stream_name(settings: StreamSettings) -> StreamName:
-    return StreamName(source=settings.source, database=settings.database, table=settings.table)

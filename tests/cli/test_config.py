@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from syncd.cli.exit_codes import ExitCode
 from syncd.cli.main import syncd
+from syncd.error_classes import ExitCode
 
 GOOD = """\
 source: {url: "mysql://sync:${MYSQL_PASSWORD}@db/shop"}

@@ -58,12 +58,12 @@ class Busy:
         return Future()
 
 
-@pytest.mark.parametrize(("ending", "hint"), [(False, "as soon as that is over"), (True, "the next start reads")])
+@pytest.mark.parametrize(("ending", "hint"), [(False, "as soon as it is free"), (True, "the next start reads")])
 def test_a_daemon_that_is_busy_was_asked_and_is_not_done_yet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, ending: bool, hint: str
 ) -> None:
     config = tmp_path / "syncd.yaml"
-    monkeypatch.setattr(daemon, "ANSWERS_WITHIN", 0.1)
+    monkeypatch.setattr(daemon, "RELOAD_TIMEOUT_SECONDS", 0.1)
     answering: Any = daemon._make_control_handler(cast("DaemonLoop", Busy(ending=ending)))
 
     with ControlServer(config, answering):

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from syncd.cli import main
-from syncd.cli.exit_codes import ExitCode, exit_code_for
+from syncd.error_classes import ExitCode, exit_code_for
 from syncd.errors import (
     CommitUnknown,
     FileRefused,

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
-from syncd.cli.exit_codes import ExitCode
 from syncd.config.check import read_settings
 from syncd.daemon.routes import PUBLIC_PATHS
+from syncd.error_classes import ExitCode
 from syncd.host.jars import ARTIFACTS
 from syncd.lake.keys import hour_marker_key
 from syncd.settings import DaemonSettings, Settings

@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from syncd.config.check import build_settings
 from syncd.config.yaml_reader import parse_document
-from syncd.daemon.monitoring import DaemonMonitor
+from syncd.daemon.monitor import DaemonMonitor
 from syncd.events import PassEnded
 from syncd.observe.board import configured_streams
 from syncd.observe.metric_table import BOARD_METRICS, CALL_METRICS, EVENT_METRICS, MetricType

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from syncd.daemon.health import HealthChecker
 from syncd.daemon.routes import ReadHistory, Routes
-from syncd.errors import SchemaDrift, WarehouseDown
+from syncd.errors import SchemaDrift, TransactionConflict, WarehouseDown
 from syncd.events import (
     BatchesLoaded,
     BatchExtracted,
@@ -196,7 +196,11 @@ class Story:
         """The moment in which somebody looks."""
         orders, events, stock = stream_of("orders"), stream_of("events"), stream_of("stock")
         self.tell(
-            LoadRetried(stream=orders, error="could not serialize: another transaction came between", seconds=0.7)
+            LoadRetried(
+                stream=orders,
+                error=TransactionConflict("could not serialize: another transaction came between"),
+                seconds=0.7,
+            )
         )
         self.tell(RowsQuarantined(stream=orders, batch=BatchId(1, 12), rows=3, reason="note: 70,113 bytes, 65,535 fit"))
         self.tell(PassBegan(stream=events, stage=Stage.EXTRACT, strategy=RunStrategy.INTRA_TABLE))

@@ -6,7 +6,7 @@ import pytest
 
 from docs.generate.blocks import BlockMissing, replace_block
 from docs.generate.reference import DOCS, PAGES, renew
-from syncd.cli.exit_codes import ExitCode
+from syncd.error_classes import ExitCode
 
 
 @pytest.mark.parametrize("page", PAGES)

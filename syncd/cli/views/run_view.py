@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from syncd.cli.exit_codes import ExitCode, exit_code_for, worst_exit_code
 from syncd.cli.output import print_message, show_json, show_table
-from syncd.observe.event_text import format_bytes
+from syncd.error_classes import ExitCode, exit_code_for, worst_exit_code
+from syncd.observe.formatting import format_bytes
 from watermarks.cursor import format_instant
 
 if TYPE_CHECKING:

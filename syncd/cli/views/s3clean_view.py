@@ -9,7 +9,7 @@ import click
 
 from syncd.cli.output import print_message, show_table
 from syncd.cli.stream_options import SelectedStream, error_to_json
-from syncd.observe.event_text import format_bytes, format_count
+from syncd.observe.formatting import format_bytes, format_count
 from watermarks.errors import HintedError
 
 if TYPE_CHECKING:

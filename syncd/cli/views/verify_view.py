@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from syncd.cli.output import print_message, show_json, show_table
 from syncd.cli.views.run_view import error_to_json
-from syncd.observe.event_text import format_count
+from syncd.observe.formatting import format_count
 
 if TYPE_CHECKING:
     from syncd.settings import StreamSettings

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.cli.exit_codes import ExitCode
 from syncd.cli.output import print_message, show_json
 from syncd.cli.stream_options import (
     SelectedStream,
@@ -19,7 +18,8 @@ from syncd.cli.stream_options import (
 )
 from syncd.cli.views.mark_format import marks_to_json
 from syncd.cli.watermark.options import consent_options
-from syncd.observe.event_text import format_count
+from syncd.error_classes import ExitCode
+from syncd.observe.formatting import format_count
 from watermarks.document import Watermark
 from watermarks.errors import HintedError
 from watermarks.history import Journal

@@ -1,1 +1,1 @@
-"""The dashboard: pages made of what the board shows, readable as they are, and kept fresh by a few lines of script."""
+"""Dashboard: HTML pages of the board, readable without the script that keeps them fresh."""

@@ -1,12 +1,11 @@
-"""The page of one stream's history: who moved which mark, when and why."""
+"""Page of one stream's history: who moved which mark, when and why."""
 
 from collections.abc import Sequence
 from datetime import datetime
 
-from syncd.observe.dashboard.formatting import time_element
-from syncd.observe.dashboard.links import stream_path
 from syncd.observe.dashboard.markup import Markup, join_markup, tag
 from syncd.observe.dashboard.page_frame import html_document, html_table, table_row
+from syncd.observe.dashboard.stream_parts import stream_path, time_element
 from syncd.observe.mark_history import MarkHistoryEntry
 from watermarks.names import StreamName
 
@@ -14,22 +13,22 @@ HISTORY_COLUMNS = ("revision", "at (UTC)", "change", "extracted", "mark", "loade
 
 
 def history_page(stream: StreamName, entries: Sequence[MarkHistoryEntry], *, now: datetime) -> str:
-    """The page of some entries, the newest first."""
+    """Return the page of these entries, which come newest first."""
     path, name = stream_path(stream), stream.table_name
     head = tag("h1", tag("a", "syncd", href="/"), " / ", tag("a", name, href=path), " / history")
     older = None
     if entries and entries[-1].revision > 1:
         older = tag("p", tag("a", "Older", href=f"{path}/history?before={entries[-1].revision}"))
-    listed = html_table(HISTORY_COLUMNS, [_entry_row(move, now) for move in entries], empty="No entry.")
+    listed = html_table(HISTORY_COLUMNS, [_entry_row(entry, now) for entry in entries], empty="No entry.")
     section = tag("section", tag("h2", "History of the marks"), listed, older, id="history")
     return html_document(f"History of {name} - syncd", head=join_markup(head), main=section)
 
 
 def history_error_page(stream: StreamName, message: str, hint: str) -> str:
-    """The page that says why there is none."""
+    """Return the page for a history that cannot be read."""
     head = tag("h1", tag("a", "syncd", href="/"), " / ", tag("a", stream.table, href=stream_path(stream)), " / history")
-    said = tag("p", tag("b", "The history cannot be read: "), message, " ", tag("span", hint, class_="hint"))
-    return html_document("syncd", head=head, main=tag("section", said, id="history", class_="failed"))
+    text = tag("p", tag("b", "The history cannot be read: "), message, " ", tag("span", hint, class_="hint"))
+    return html_document("syncd", head=head, main=tag("section", text, id="history", class_="failed"))
 
 
 def _entry_row(entry: MarkHistoryEntry, now: datetime) -> Markup:

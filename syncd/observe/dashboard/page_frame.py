@@ -1,4 +1,4 @@
-"""What stands around every page: its head, its style, its script, and what a browser is allowed to do with it."""
+"""Frame of every page: head, style, script and content security policy."""
 
 import base64
 import hashlib
@@ -11,7 +11,7 @@ _PAGE_FILES: Final = files("syncd.observe.dashboard")
 STYLE: Final = _PAGE_FILES.joinpath("page.css").read_text(encoding="utf-8")
 SCRIPT: Final = _PAGE_FILES.joinpath("live.js").read_text(encoding="utf-8")
 RELOAD_INTERVAL_SECONDS: Final = 10
-"""Seconds, where a browser runs no script."""
+"""Reload interval for a browser that runs no script."""
 
 
 def _csp_hash(text: str) -> str:
@@ -22,7 +22,7 @@ POLICY: Final = (
     f"default-src 'none'; script-src {_csp_hash(SCRIPT)}; style-src {_csp_hash(STYLE)}; connect-src 'self';"
     " img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-"""Nothing but our own script and style, word by word; nothing from anywhere else."""
+"""Policy that allows our own script and style, by their hashes, and nothing else."""
 ICON: Final = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
     "%3Cpath d='M2 11 6 5l4 4 4-6' fill='none' stroke='%232f6f63' stroke-width='2.2' stroke-linecap='round'"
@@ -31,7 +31,7 @@ ICON: Final = (
 
 
 def html_document(title: str, *, head: Markup, main: Markup) -> str:
-    """A whole page; what is inside `main` is what the script keeps fresh."""
+    """Return a whole page; the script keeps the content of `main` fresh."""
     whole = tag(
         "html",
         tag(
@@ -47,7 +47,7 @@ def html_document(title: str, *, head: Markup, main: Markup) -> str:
         tag(
             "body",
             tag("header", head),
-            tag("p", "No answer from the daemon: what stands here is old.", id="gone", role="status", hidden=True),
+            tag("p", "The daemon does not answer: this page is out of date.", id="gone", role="status", hidden=True),
             tag("main", main),
             tag("script", Markup(SCRIPT)),
         ),
@@ -57,7 +57,7 @@ def html_document(title: str, *, head: Markup, main: Markup) -> str:
 
 
 def html_table(columns: tuple[str, ...], rows: list[Markup], *, empty: str) -> Markup:
-    """A table, or a word on why there is none."""
+    """Return a table, or the text `empty` without rows."""
     if not rows:
         return tag("p", empty, class_="empty")
     head = tag("thead", tag("tr", *(tag("th", column, scope="col") for column in columns)))
@@ -65,15 +65,12 @@ def html_table(columns: tuple[str, ...], rows: list[Markup], *, empty: str) -> M
 
 
 def table_row(*cells: object, class_: str | None = None) -> Markup:
-    """A row of cells."""
     return tag("tr", *(tag("td", cell if isinstance(cell, Markup) else str(cell)) for cell in cells), class_=class_)
 
 
 def small_text(*parts: str | Markup | None) -> Markup:
-    """Words of less weight, with dots between them."""
-    there = [part for part in parts if part]
-    between: list[str | Markup] = []
-    for part in there:
-        piece = tag("span", part)
-        between += [" · ", piece] if between else [piece]
-    return tag("small", join_markup(*between))
+    """Return texts in small print, separated by dots."""
+    pieces: list[str | Markup] = []
+    for part in filter(None, parts):
+        pieces += [" · ", tag("span", part)]
+    return tag("small", join_markup(*pieces[1:]))

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import pytest
 
-from syncd.app import stream_name_of
 from syncd.verify.result import ComparisonState
 from tests.integration.adopt.conftest import Adopted
 from tests.integration.adopt.test_taken_over import flat
@@ -88,7 +87,7 @@ def test_without_consent_nothing_is_changed(adopted: Make) -> None:
 def test_a_damaged_document_and_a_current_one_pass_for_no_older_one(adopted: Make) -> None:
     one = loaded(adopted, "damaged")
     cut = one.document("watermarks/cut.json", flat("damaged")[:-20])
-    state = Watermark.new(stream_name_of(one.pair.stream("damaged")), created_at=one.pair.journal.clock.now())
+    state = Watermark.new(one.pair.stream("damaged").stream_name, created_at=one.pair.journal.clock.now())
     current = one.document("watermarks/current.json", state.to_bytes())
 
     found = [one.told("--from", place, "--yes") for place in (cut, current)]
@@ -100,7 +99,7 @@ def test_a_damaged_document_and_a_current_one_pass_for_no_older_one(adopted: Mak
 
 def test_a_damaged_document_of_our_own_is_no_new_stream(adopted: Make) -> None:
     one = loaded(adopted, "broken")
-    stream = stream_name_of(one.pair.stream("broken"))
+    stream = one.pair.stream("broken").stream_name
     key = f"{one.pair.prefix}/watermarks/{stream.stem}.json"
     one.pair.box.s3.make_client().put_object(Bucket=one.pair.box.s3.bucket, Key=key, Body=flat("broken"))
 

@@ -58,7 +58,7 @@ def test_a_file_changed_for_the_worse_is_refused_and_work_goes_on(place: Place, 
     assert "'61' is not a valid minute" in asked.stderr
     assert "no table 'nobody' is configured" in asked.stderr
     assert "refused" in asked.stdout
-    until(lambda: daemon.has_said("the one of before stays in force", times=2), "the word on SIGHUP")
+    until(lambda: daemon.has_said("the current one stays in force", times=2), "the word on SIGHUP")
     place.insert(place.tables[0], 1)
     place.comes_equal()
 

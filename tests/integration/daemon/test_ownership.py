@@ -123,7 +123,7 @@ def test_a_daemon_that_slept_wakes_as_another_owner_and_goes_on(
     orders.increment(row(2, 2))
     until(lambda: pair.has_loaded(orders, 2), "the second batch, by the other")
     first.signal(signal.SIGCONT)
-    until(lambda: first.has_said("goes on under a new name"), "its new name")
+    until(lambda: first.has_said("continues under a new name"), "its new name")
     second.signal(signal.SIGTERM)
     assert second.ends() == 0, second.said
     orders.increment(row(3, 3))

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.services
 
 
 def url_of(daemon: DaemonProcess) -> str:
-    found = re.search(r"shown at (http://[^\s\"]+)", daemon.said)
+    found = re.search(r"dashboard at (http://[^\s\"]+)", daemon.said)
     assert found, daemon.said
     return found[1]
 

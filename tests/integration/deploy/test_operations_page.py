@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 from click.testing import CliRunner
 
-from syncd.cli.exit_codes import exit_code_for
 from syncd.cli.main import syncd
+from syncd.error_classes import exit_code_for
 from tests.deploy.commands import commands
 from tests.integration.run.conftest import Command
 from tests.services.prepared import Prepared, row

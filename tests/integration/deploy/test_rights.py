@@ -16,8 +16,8 @@ import pytest
 import redshift_connector
 from click.testing import CliRunner
 
-from syncd.cli.exit_codes import exit_code_for
 from syncd.cli.main import syncd as entry
+from syncd.error_classes import exit_code_for
 from syncd.sandbox.faults.s3 import S3Proxy, S3Request
 from syncd.sandbox.redshift import CopyStorage, RedshiftStandIn
 from syncd.sandbox.running_sandbox import Sandbox

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from syncd.cli.exit_codes import ExitCode
+from syncd.error_classes import ExitCode
 from tests.integration.marks.conftest import Marks
 from tests.services.prepared import Prepared, moment, row
 from watermarks.batch import BatchLink

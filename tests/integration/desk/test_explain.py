@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from syncd.cli.exit_codes import ExitCode
+from syncd.error_classes import ExitCode
 from syncd.settings import Deletes
 from tests.integration.desk.conftest import Shop, WithSource
 from tests.integration.load.conftest import Loader

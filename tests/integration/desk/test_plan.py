@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from syncd.cli.exit_codes import ExitCode
+from syncd.error_classes import ExitCode
 from syncd.settings import Mode
 from tests.integration.desk.conftest import Shop, WithSource
 from tests.integration.load.conftest import Loader

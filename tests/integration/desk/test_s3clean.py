@@ -10,7 +10,7 @@ import pytest
 from botocore.awsrequest import AWSResponse
 from botocore.compat import HTTPHeaders
 
-from syncd.cli.exit_codes import ExitCode
+from syncd.error_classes import ExitCode
 from syncd.operations.cleanup import FileRemoval
 from syncd.operations.cleanup_preview import CleaningProposal, CleaningSearch
 from syncd.operations.cleanup_rules import RemovalReason

@@ -10,10 +10,10 @@ import pytest
 from syncd.app import StageService
 from syncd.app.operator_context import OperatorContext
 from syncd.app.warehouse_access import WarehouseResources
-from syncd.cli.exit_codes import ExitCode
 from syncd.concurrency.response_monitor import ResponseMonitor
 from syncd.concurrency.running_pass import StageSlot
 from syncd.config.check import read_settings
+from syncd.error_classes import ExitCode
 from syncd.errors import WarehouseDown
 from syncd.s3.lake_client import S3Lake
 from syncd.sandbox.redshift import RedshiftStandIn

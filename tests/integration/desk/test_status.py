@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from syncd.cli.exit_codes import ExitCode
+from syncd.error_classes import ExitCode
 from syncd.horizon import HorizonNotes
 from syncd.s3.lake_client import S3Lake
 from syncd.settings import LakeSettings

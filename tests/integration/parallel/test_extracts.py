@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 
-from syncd.app import PassOptions, StageService, stream_name_of
+from syncd.app import PassOptions, StageService
 from syncd.config.check import read_settings
 from syncd.errors import PassAlreadyRunning, PassStopped
 from syncd.extract.extract_pass import ExtractState
@@ -61,7 +61,7 @@ class Shop:
         self.threads.start(table, partial(self.service.extract, named(self.settings, table), wanted or PassOptions()))
 
     def end(self, table: str, *, why: str) -> bool:
-        return self.service.end_pass(stream_name_of(named(self.settings, table)), Stage.EXTRACT, why=why)
+        return self.service.end_pass(named(self.settings, table).stream_name, Stage.EXTRACT, why=why)
 
     def connections(self) -> dict[int, str]:
         """Those of the service, each with its statement."""
@@ -166,7 +166,7 @@ def test_an_ended_reading_that_had_every_connection_leaves_them_to_others(shop: 
     assert (quick.error, quick.rows) == (None, ROWS)
     assert eventually(lambda: not made.reads("slow"), within=120), "its statement is ended at the server"
     assert isinstance(made.threads.join()["slow"].error, PassStopped)
-    state = made.service.journal.read_newest(stream_name_of(named(made.settings, "slow")).stem)
+    state = made.service.journal.read_newest(named(made.settings, "slow").stream_name.stem)
     assert state is not None
     assert not state.failures, "who ended it says nothing of the stream"
 

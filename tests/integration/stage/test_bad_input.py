@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from syncd.cli.exit_codes import ExitCode, exit_code_for
+from syncd.error_classes import ExitCode, exit_code_for
 from syncd.errors import LakeDown, LakeUnfit, ReaderDown, SourceDown, SourceUnfit
 from syncd.events import BatchAbandoned, BatchPlanned, StreamEvent
 from syncd.lake.window_reads import ReadRequest, ReadResult

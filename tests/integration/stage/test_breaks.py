@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from syncd.cli.exit_codes import ExitCode, exit_code_for
+from syncd.error_classes import ExitCode, exit_code_for
 from syncd.errors import SourceReplaced
 from syncd.events import BatchExtracted
 from syncd.extract.extract_pass import ExtractState

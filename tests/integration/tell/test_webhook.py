@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from syncd.app.incident_alerts import IncidentNotifier, NotificationRecipient
 from syncd.concurrency.polling import wait_until
 from syncd.errors import SchemaDrift
 from syncd.events import PassEnded
-from syncd.observe.incidents import IncidentDetector, WatchedStream
+from syncd.observe.board import Board, configured_streams
+from syncd.observe.incident_notifier import IncidentNotifier, NotificationRecipient
+from syncd.observe.incidents import IncidentDetector
 from syncd.observe.notifications import UNDELIVERED_RETRY_SECONDS
 from syncd.observe.webhook import MAX_TRIES, NoticeRefused, NotificationQueue, Webhook, WebhookUnavailable
 from syncd.settings import (
@@ -220,7 +221,8 @@ def test_an_incident_is_told_to_every_recipient_in_its_own_form_and_logged_witho
         def say(name: str, message: str, *, level: int = 0, **facts: object) -> None:
             said.append((name, message, facts))
 
-        with IncidentNotifier(settings, clock=ManualClock(), report=say, interval_seconds=0.01) as tell:
+        tell = Board(configured_streams(settings), clock=ManualClock())
+        with IncidentNotifier(tell, settings.daemon.notify, clock=ManualClock(), report=say, interval_seconds=0.01):
             tell(ended("drifted"))
             first.wait_for(1)
             second.wait_for(1)
@@ -237,8 +239,9 @@ def test_an_incident_is_told_to_every_recipient_in_its_own_form_and_logged_witho
 
 def test_what_did_not_arrive_is_told_before_long_while_it_is_open() -> None:
     clock = ManualClock()
-    watch = IncidentDetector([WatchedStream(stream=ORDERS)], clock=clock)
-    watch.on_event(ended("drifted"))
+    board = Board(configured_streams(settings_of()), clock=clock)
+    board(ended("drifted"))
+    watch = IncidentDetector(board)
     lost: list[str] = []
     with running(*[says(503)] * MAX_TRIES, says(200)) as hook:
         sender = Webhook(hook.url, name="recipient 1")
@@ -266,9 +269,10 @@ def test_what_is_open_when_the_daemon_ends_is_not_told_to_be_over() -> None:
         said.append(name)
 
     with running(says(200)) as hook:
+        tell = Board(configured_streams(settings_of()), clock=ManualClock())
         with IncidentNotifier(
-            settings_of(NotifySettings(url=hook.url)), clock=ManualClock(), report=say, interval_seconds=0.01
-        ) as tell:
+            tell, [NotifySettings(url=hook.url)], clock=ManualClock(), report=say, interval_seconds=0.01
+        ):
             tell(ended("drifted"))
             hook.wait_for(1)
             tell(ended(cut=True))

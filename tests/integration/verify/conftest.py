@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 from click.testing import CliRunner, Result
 
-from syncd.app import PassOptions, SourceResources, StageService, stream_name_of
+from syncd.app import PassOptions, SourceResources, StageService
 from syncd.app.verification_setup import ComparisonOptions, StreamVerifier
 from syncd.cli.main import syncd
 from syncd.config.check import read_settings
@@ -130,7 +130,7 @@ class Both:
         return Journal(S3Store(self.box.s3.make_client(), bucket=self.box.s3.bucket, prefix=self.prefix), Watermark)
 
     def state(self, table: str) -> Watermark:
-        found = self.journal.read_newest(stream_name_of(self.stream(table)).stem)
+        found = self.journal.read_newest(self.stream(table).stream_name.stem)
         assert found is not None
         return found
 

@@ -9,7 +9,6 @@ from functools import partial
 import pytest
 from click.testing import CliRunner
 
-from syncd.app import stream_name_of
 from syncd.cli.main import syncd
 from syncd.lake.manifest import Manifest
 from syncd.lake.window_reads import NULL_CURSOR_COUNT
@@ -221,7 +220,7 @@ def test_rows_without_a_stamp_are_counted_in_the_manifests_that_hold_them(both: 
 
     pair.run()
 
-    name = stream_name_of(pair.stream("stampless"))
+    name = pair.stream("stampless").stream_name
     chain, half = BatchChain(pair.journal, name), pair.state("stampless").required_extract_progress
     manifests = [Manifest.from_link(chain.require_link(batch)) for batch in half.batch_ids(after=BEFORE_FIRST_BATCH)]
     assert [one.problem_counts for one in manifests if one.rows] == [{NULL_CURSOR_COUNT: 2}, {}, {NULL_CURSOR_COUNT: 1}]

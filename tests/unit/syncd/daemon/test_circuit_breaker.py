@@ -1,5 +1,11 @@
-from syncd.daemon.backoff import OPERATOR_PAUSE_SECONDS, backoff_seconds
-from syncd.daemon.circuit_breaker import FIRST_PROBE_SECONDS, MAX_PROBE_SECONDS, OPEN_AFTER_FAILURES, CircuitBreaker
+from syncd.daemon.circuit_breaker import (
+    FIRST_PROBE_SECONDS,
+    MAX_PROBE_SECONDS,
+    OPEN_AFTER_FAILURES,
+    OPERATOR_PAUSE_SECONDS,
+    CircuitBreaker,
+    backoff_seconds,
+)
 
 
 def broken() -> CircuitBreaker:

@@ -70,7 +70,7 @@ def test_a_daemon_that_may_open_no_file_for_a_moment_answers_afterwards(
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         return accept(line)
 
-    monkeypatch.setattr(control_socket, "AGAIN_AFTER", 0.01)
+    monkeypatch.setattr(control_socket, "ACCEPT_RETRY_SECONDS", 0.01)
     monkeypatch.setattr(socket.socket, "accept", accepted)
 
     with ControlServer(tmp_path / "syncd.yaml", told):
@@ -92,10 +92,10 @@ def test_a_daemon_that_lives_and_does_not_answer_is_told_from_one_that_is_not_th
         over.wait(10)
         return told(word)
 
-    monkeypatch.setattr(control_socket, "ANSWERED_WITHIN", 0.2)
+    monkeypatch.setattr(control_socket, "ANSWER_TIMEOUT_SECONDS", 0.2)
     with ControlServer(tmp_path / "syncd.yaml", busy):
         [answer] = send_command(tmp_path / "syncd.yaml", "reload")
         over.set()
 
     assert (answer["process"], answer["pending"]) == (os.getpid(), True)
-    assert "not read again yet" in answer["error"]
+    assert "has not read the file yet" in answer["error"]

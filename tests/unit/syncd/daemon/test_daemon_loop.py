@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
-from syncd.app import PassOptions, stream_name_of
+from syncd.app import PassOptions
 from syncd.config.check import build_settings
 from syncd.config.yaml_reader import parse_document
 from syncd.daemon.daemon_loop import DaemonLoop
@@ -69,11 +69,11 @@ class Scripted:
 
     def extract(self, settings: StreamSettings, options: PassOptions) -> ExtractOutcome:
         self.passes.append((settings.table, "extract"))
-        return self.extracts(self, stream_name_of(settings))
+        return self.extracts(self, settings.stream_name)
 
     def load(self, settings: StreamSettings, options: PassOptions) -> LoadOutcome:
         self.passes.append((settings.table, "load"))
-        return self.loads(self, stream_name_of(settings))
+        return self.loads(self, settings.stream_name)
 
     def end_pass(self, stream: StreamName, stage: Stage, *, why: str, overran: bool) -> bool:
         self.ended.append((stream.table, f"{stage} overran" if overran else stage))
@@ -215,7 +215,7 @@ def test_a_reader_that_raises_harms_nobody(at_work: Callable[..., Any]) -> None:
     with at_work(settings_of("a: {every: 10ms}"), readers=[broken]) as some:
         some.until(lambda: some.passes("a") > 5)
 
-    assert some.said == ["a reader of events fails, and goes on missing some: BrokenPipeError"]
+    assert some.said == ["a reader of events fails and misses events: BrokenPipeError"]
 
 
 def test_a_file_changed_for_the_worse_changes_nothing_and_says_so(at_work: Callable[..., Any]) -> None:
@@ -229,7 +229,7 @@ def test_a_file_changed_for_the_worse_changes_nothing_and_says_so(at_work: Calla
 
     assert (answer.error, answer.changed) == ("syncd.yaml:3: a mistake", False)
     assert len(some.made) == 1
-    assert any("the one of before stays in force" in line for line in some.said)
+    assert any("the current one stays in force" in line for line in some.said)
 
 
 def test_a_reload_that_fails_in_a_way_nobody_foresaw_is_answered_and_changes_nothing(
@@ -245,7 +245,7 @@ def test_a_reload_that_fails_in_a_way_nobody_foresaw_is_answered_and_changes_not
 
     assert "RecursionError" in answer.error
     assert (answer.changed, len(some.made)) == (False, 1)
-    assert any("the one of before stays in force" in line for line in some.said)
+    assert any("the current one stays in force" in line for line in some.said)
 
 
 def test_other_settings_come_into_force_when_what_is_at_work_has_ended(at_work: Callable[..., Any]) -> None:

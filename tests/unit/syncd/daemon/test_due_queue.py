@@ -3,8 +3,7 @@
 import random
 from math import inf
 
-from syncd.daemon.due_queue import DueQueue
-from syncd.daemon.stage_task import StageTask, TaskKey
+from syncd.daemon.stage_task import DueQueue, StageTask, TaskKey
 from syncd.settings import StreamSettings
 from watermarks.document import Stage
 from watermarks.names import StreamName

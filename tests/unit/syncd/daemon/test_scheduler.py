@@ -10,9 +10,12 @@ import pytest
 
 from syncd.config.check import build_settings
 from syncd.config.yaml_reader import parse_document
-from syncd.daemon.scheduler import LEDGER_CHECK_INTERVAL_SECONDS, LOAD_CHECK_INTERVAL_SECONDS, Scheduler
-from syncd.daemon.stage_task import ClockReading, PassResult, StageTask, TaskKey
+from syncd.daemon.scheduler import LEDGER_CHECK_INTERVAL_SECONDS, Scheduler
+from syncd.daemon.stage_task import StageTask, TaskKey
+from syncd.daemon.task_timing import LOAD_CHECK_INTERVAL_SECONDS
 from syncd.errors import ConfigError, HorizonNotKnown, LakeDown, SchemaDrift, SourceDown, WarehouseDown
+from syncd.events import ClockReading
+from syncd.extract.extract_pass import ExtractOutcome
 from syncd.settings import Settings
 from watermarks.document import Stage
 from watermarks.errors import HintedError
@@ -58,9 +61,10 @@ class Play:
             if lane.key.stream.table == table and lane.stage == (stage or "extract")
         )
 
-    def end(self, name: str, error: HintedError | None = None, **more: Any) -> StageTask:
+    def end(self, name: str, error: HintedError | None = None, *, has_more: bool = False, **more: Any) -> StageTask:
         lane = self.lane(name)
-        self.turns.on_pass_ended(lane, PassResult(state="extracted", error=error, **more), self.now)
+        outcome = ExtractOutcome(stream=lane.key.stream, error=error, **more)
+        self.turns.on_pass_ended(lane, outcome, self.now, has_more=has_more)
         return lane
 
     def all_end(self, *names: str, error: HintedError | None = None) -> None:

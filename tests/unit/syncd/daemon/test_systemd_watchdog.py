@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from syncd.daemon.systemd import SystemdNoticeSocket
-from syncd.daemon.systemd_watchdog import SystemdNotifier
+from syncd.daemon.systemd import SystemdNoticeSocket, SystemdNotifier
 from watermarks.clock import SystemClock
 from watermarks.testing import ManualClock
 

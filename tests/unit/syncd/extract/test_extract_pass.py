@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from syncd.cli.exit_codes import ExitCode, exit_code_for
 from syncd.concurrency.running_pass import RunningPass
 from syncd.concurrency.stage_claim import ClaimKeeper
 from syncd.concurrency.stage_pass import StagePass
 from syncd.datatypes.columns import ColumnMapping, ParquetType, PhysicalType, TransferType
 from syncd.datatypes.source_table import ServerInfo, SourceColumn, SourceTable
+from syncd.error_classes import ExitCode, exit_code_for
 from syncd.errors import (
     InternalError,
     LakeDown,

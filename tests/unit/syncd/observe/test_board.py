@@ -4,7 +4,7 @@ import threading
 import tracemalloc
 from datetime import timedelta
 
-from syncd.errors import WarehouseDown
+from syncd.errors import TransactionConflict, WarehouseDown
 from syncd.events import LoadRetried, RowsArrived, RowsQuarantined
 from syncd.observe.board import Board
 from syncd.observe.board_view import StageState, StreamState, StreamView
@@ -156,7 +156,7 @@ def test_batches_move_marks_and_are_remembered_newest_first() -> None:
     seen = orders(board)
 
     assert [(one.first_batch, one.last_batch, one.kind) for one in seen.batches] == [
-        ("1-1", "1-2", "landed"),
+        ("1-1", "1-2", "loaded"),
         ("1-2", "1-2", "increment"),
         ("1-1", "1-1", "increment"),
     ]
@@ -259,7 +259,11 @@ def test_a_name_that_two_streams_have_finds_neither() -> None:
 
 def test_memory_does_not_grow_with_age() -> None:
     board = make_board()
-    noise = [extracted(1), landed(1, 1), LoadRetried(stream=ORDERS, error="x" * 10_000, seconds=1.0)]
+    noise = [
+        extracted(1),
+        landed(1, 1),
+        LoadRetried(stream=ORDERS, error=TransactionConflict("x" * 10_000), seconds=1.0),
+    ]
 
     def live(rounds: int) -> int:
         for number in range(rounds):

@@ -9,13 +9,12 @@ import pytest
 from syncd.errors import WarehouseDown
 from syncd.events import ColumnIncomplete
 from syncd.observe.board import Board
-from syncd.observe.dashboard.formatting import format_cursor, format_duration, format_number, format_time_until
 from syncd.observe.dashboard.history_page import history_error_page, history_page
 from syncd.observe.dashboard.markup import Markup, tag
 from syncd.observe.dashboard.overview_page import overview_page
 from syncd.observe.dashboard.sparkline import sparkline
 from syncd.observe.dashboard.stream_page import stream_page
-from syncd.observe.event_text import format_bytes
+from syncd.observe.formatting import format_bytes, format_cursor, format_duration, format_number, format_time_until
 from syncd.observe.stream_state import ConfiguredStream
 from tests.builders import NOON, ORDERS, at
 from tests.services.board_story import ODD, Story
@@ -206,4 +205,4 @@ def test_a_stream_without_a_target_says_so() -> None:
     board = Board([ConfiguredStream(stream=ORDERS)], clock=ManualClock(NOON))
     tell(board, ended(EXTRACT, behind=1))
 
-    assert "to the lake alone" in Reader(stream_page(board.view().streams[0], now=NOON)).text
+    assert "to the lake only" in Reader(stream_page(board.view().streams[0], now=NOON)).text

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from syncd import events as told
-from syncd.errors import SourceDown
+from syncd.errors import SourceDown, TransactionConflict
 from syncd.events import (
     BatchAbandoned,
     BatchesLoaded,
@@ -83,7 +83,7 @@ SAMPLES: tuple[StreamEvent, ...] = (
     RowsQuarantined(stream=ORDERS, batch=FIRST, rows=2, reason="too long"),
     ColumnIncomplete(stream=ORDERS, column="note", since=FIRST, why="its default is computed", hint="Read again."),
     TableReplaced(stream=ORDERS, since=FIRST, hint="Compare."),
-    LoadRetried(stream=ORDERS, error="deadlock", seconds=0.5),
+    LoadRetried(stream=ORDERS, error=TransactionConflict("deadlock"), seconds=0.5),
     BatchAbandoned(stream=ORDERS, batch=FIRST),
     OrphansSwept(stream=ORDERS, files=4),
     StreamWaited(stream=ORDERS, reason="too busy"),

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from syncd.errors import WarehouseDown
+from syncd.errors import TransactionConflict, WarehouseDown
 from syncd.events import BatchAbandoned, LedgerBehind, LoadRetried, OrphansSwept, RowsQuarantined
 from syncd.observe.metric_table import ALL_METRICS, MetricType
 from syncd.observe.metrics import Metrics
@@ -46,7 +46,7 @@ def make_metrics(clock: ManualClock | None = None) -> Metrics:
         landed(1, 3),
         ended(LOAD, error=WarehouseDown("away")),
         RowsQuarantined(stream=ORDERS, batch=BatchId(1, 1), rows=5, reason="too long"),
-        LoadRetried(stream=ORDERS, error="collided", seconds=1.0),
+        LoadRetried(stream=ORDERS, error=TransactionConflict("collided"), seconds=1.0),
         LedgerBehind(stream=ORDERS, batches=4),
         OrphansSwept(stream=ORDERS, files=6),
         BatchAbandoned(stream=ORDERS, batch=BatchId(1, 2)),

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from syncd.cli.exit_codes import ExitCode, exit_code_for
 from syncd.datatypes.columns import ColumnMapping
 from syncd.datatypes.source_table import SourceIndex
+from syncd.error_classes import ExitCode, exit_code_for
 from syncd.errors import ServerChanged
 from syncd.extract.delete_batches import find_delete_manifest
 from syncd.extract.extract_pass import ExtractOutcome

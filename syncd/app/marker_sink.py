@@ -1,4 +1,4 @@
-"""Whoever writes completion markers: listens to events, and writes from a thread of its own."""
+"""Writer of completion markers: a reader of events that writes from a thread of its own."""
 
 import logging
 import threading
@@ -6,11 +6,10 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
-from syncd.app.incident_alerts import ReportFunction
-from syncd.app.lake_access import stream_name_of
 from syncd.events import BatchesLoaded, BatchExtracted, PassEnded, StreamEvent
 from syncd.lake.completion_markers import CompletionMarker, describes_target
 from syncd.load.marker_writer import MarkerStore
+from syncd.observe.log import ReportFunction
 from syncd.settings import LakeSettings, Settings
 from watermarks.clock import Clock
 from watermarks.errors import HintedError
@@ -18,18 +17,16 @@ from watermarks.names import StreamName
 from watermarks.store import Store
 
 MARKER_FLUSH_SECONDS: Final = 3.0
-"""Seconds that the end waits for what is still to be written: the next pass of another process writes the rest."""
+"""Time that shutdown waits for markers to be written; the next pass of another process writes the rest."""
 
 
 class _PendingMarker(NamedTuple):
-    """A marker, and the lake that it tells of."""
-
     marker: CompletionMarker
     lake: LakeSettings
 
 
 class MarkerSink:
-    """A reader of events that marks what is complete; of several passes of one stream only the newest is told of."""
+    """Reader of events that writes completion markers; of several passes of one stream only the newest counts."""
 
     def __init__(
         self,
@@ -40,7 +37,7 @@ class MarkerSink:
         report: ReportFunction,
         flush_seconds: float = MARKER_FLUSH_SECONDS,
     ) -> None:
-        """Prepare; `store` opens that of a lake, from the writing thread."""
+        """Make the sink; the writing thread calls `open_store`."""
         self._clock = clock
         self._open_store = open_store
         self._report = report
@@ -66,10 +63,10 @@ class MarkerSink:
             self._changed.notify()
         self._thread.join(self._flush_seconds)
         with self._changed:
-            self._pending.clear()  # what is under way may not come to an end for long, and nothing follows it
+            self._pending.clear()  # a write in progress may take long; nothing is written after it
 
     def reconfigure(self, settings: Settings) -> None:
-        """Go on with another configuration; in another lake nothing was marked yet, and its batches are others."""
+        """Continue with another configuration; the counts of a lake are void in another one."""
         with self._changed:
             self._has_target = _target_by_stream(settings)
             if settings.lake != self._lake:
@@ -134,7 +131,7 @@ class MarkerSink:
                 self._rows[stream] = max(0, self._rows.get(stream, 0) - rows)
 
     def _take_pending(self) -> _PendingMarker | None:
-        """What is to be written next; None at the end."""
+        """Return the next marker to write; None at shutdown."""
         with self._changed:
             self._changed.wait_for(lambda: self._pending or self._over)
             stream = next(iter(self._pending), None)
@@ -142,4 +139,4 @@ class MarkerSink:
 
 
 def _target_by_stream(settings: Settings) -> dict[StreamName, bool]:
-    return {stream_name_of(one): one.target is not None for one in settings.streams}
+    return {one.stream_name: one.target is not None for one in settings.streams}

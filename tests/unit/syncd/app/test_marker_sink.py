@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from syncd.app.marker_events import MarkerSink
+from syncd.app.marker_sink import MarkerSink
 from syncd.events import BatchesLoaded, PassEnded
 from syncd.lake.completion_markers import CompletionMarker
 from syncd.lake.keys import latest_marker_key
