@@ -1,4 +1,4 @@
-"""Moves: which states a batch can be in for one pipeline, and every legal way from one to another."""
+"""States of a batch in one pipeline, and every legal transition."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -9,7 +9,7 @@ from watermarks.errors import Misuse
 
 
 class BatchState(StrEnum):
-    """Where a batch stands in one pipeline: the extraction, or the load into one target."""
+    """State of a batch in one pipeline: the extraction, or the load into one target."""
 
     PLANNED = "planned"
     CLAIMED = "claimed"
@@ -20,7 +20,7 @@ class BatchState(StrEnum):
 
 
 class BatchEvent(StrEnum):
-    """What can happen to a batch."""
+    """Event of a batch."""
 
     CLAIM = "claim"
     FINISH = "finish"
@@ -43,25 +43,25 @@ TRANSITIONS: Final[Mapping[tuple[BatchState, BatchEvent], BatchState]] = Mapping
 })  # fmt: skip
 
 FINAL_STATES: Final = frozenset(BatchState) - {state for state, _ in TRANSITIONS}
-"""States that nothing leads out of: the batch is a link of the chain."""
+"""States without a further transition: the batch is a link of the chain."""
 
 
 class IllegalTransition(Misuse):
-    """An event that cannot happen to a batch in this state."""
+    """An event that is not possible in the state of the batch."""
 
 
 def next_state(state: BatchState, event: BatchEvent) -> BatchState:
-    """The state after the event.
+    """Return the state after the event.
 
     Raises:
-        IllegalMove: the table does not have it; nothing was changed.
+        IllegalTransition: the table does not have it.
     """
     after = TRANSITIONS.get((state, event))
     if after is None:
         possible = [str(e) for s, e in TRANSITIONS if s is state]
         raise IllegalTransition(
             f"a batch that is {state} cannot {event}",
-            hint=f"It can {' or '.join(possible)}." if possible else f"{state.capitalize()} is for ever.",
+            hint=f"It can {' or '.join(possible)}." if possible else f"{state.capitalize()} is a final state.",
             state=state,
             event=event,
         )
@@ -69,7 +69,7 @@ def next_state(state: BatchState, event: BatchEvent) -> BatchState:
 
 
 def render_diagram() -> str:
-    """The table as a Mermaid state diagram."""
+    """Return the table as a Mermaid state diagram."""
     arrows = [f"    {state} --> {after}: {event}" for (state, event), after in TRANSITIONS.items()]
     ends = [f"    {state} --> [*]" for state in BatchState if state in FINAL_STATES]
     return "\n".join(["stateDiagram-v2", "    [*] --> planned", *arrows, *ends])

@@ -1,4 +1,4 @@
-"""The clock: instants for people, monotonic seconds for waiting."""
+"""Clock: instants for people, monotonic seconds for waiting."""
 
 import time
 from datetime import UTC, datetime
@@ -6,14 +6,14 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time; passed in, so that a test can own it."""
+    """Source of time, passed in so that a test can control it."""
 
     def now(self) -> datetime:
-        """The instant, aware and in UTC; for documents and people, never for order."""
+        """Return the instant, aware and in UTC; for documents and people, never for order."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that only rise, on this machine alone; for leases and waits."""
+        """Return seconds that only rise, valid on this machine only; for leases and waits."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Cursors: positions in a stream's order, exact as text, compared only where that is sound."""
+"""Cursors: positions in a stream's order, written as exact text, and compared only where that is sound."""
 
 import json
 import math
@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Final, Self, TypeAlias, cast
 
@@ -14,19 +14,19 @@ from watermarks.errors import Misuse
 
 
 class BadCursor(Misuse):
-    """A value or text that is no position."""
+    """A value or text that is no valid position."""
 
 
 class NotComparable(Misuse):
-    """Two positions of different shape: they belong to different orders."""
+    """Two positions of different kinds, which belong to different orders."""
 
 
 class OrderedByDatabase(Misuse):
-    """Only the database can tell which of two positions comes first."""
+    """Two positions that only the database can order."""
 
 
 class ValueKind(StrEnum):
-    """What one value of a cursor is, and so how it is ordered and written."""
+    """Kind of one value of a cursor; it decides the order and the text form."""
 
     INSTANT = "instant"
     """A moment in UTC, to the microsecond: TIMESTAMP, and a DATETIME whose zone is known."""
@@ -44,11 +44,11 @@ class ValueKind(StrEnum):
     TEXT = "text"
     """CHAR and VARCHAR under a binary collation without padding, ordered by code points."""
     COLLATED = "collated"
-    """Text, ENUM or SET whose order is the database's affair."""
+    """Text, ENUM or SET that only the database can order."""
 
 
 PythonValue: TypeAlias = int | float | str | bytes | date | timedelta | Decimal
-"""A value as Python has it; `datetime` is a `date`."""
+"""Python type of a value; `datetime` is a `date`."""
 
 _INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 _WALL: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}")
@@ -59,28 +59,28 @@ _MAX_INT_DIGITS: Final = 4000
 
 
 def format_instant(moment: datetime) -> str:
-    """The one way in which an instant is written: ISO 8601, UTC, six digits.
+    """Write an instant in its only form: ISO 8601, UTC, six digits.
 
     Raises:
-        BadCursor: it has no zone, and so is no instant.
+        BadCursor: it has no time zone.
     """
     return _to_utc(moment).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def _to_utc(moment: datetime) -> datetime:
     if moment.tzinfo is None or moment.utcoffset() is None:
-        raise BadCursor(f"{moment} has no time zone", hint="An instant is aware; a wall clock's reading is not one.")
+        raise BadCursor(f"{moment} has no time zone", hint="An instant needs a time zone; a wall-clock time has none.")
     try:
         return moment.astimezone(UTC)
     except OverflowError as error:
-        raise BadCursor(f"{moment} has no moment in UTC") from error
+        raise BadCursor(f"{moment} cannot be written in UTC") from error
 
 
 def parse_instant(text: str) -> datetime:
-    """The instant that `instant_text` wrote.
+    """Read an instant in the form of `format_instant`.
 
     Raises:
-        BadCursor: it is written in another way.
+        BadCursor: it has another form.
     """
     if not _INSTANT.fullmatch(text):
         raise BadCursor(f"{text!r} is not an instant", hint="Write it like 2026-01-31T23:59:59.000000Z.")
@@ -91,12 +91,12 @@ def _parse_iso(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text)
     except ValueError as error:
-        raise BadCursor(f"{text!r} is no moment of the calendar") from error
+        raise BadCursor(f"{text!r} is not a valid date and time") from error
 
 
 def _parse_wall_clock(text: str) -> datetime:
     if not _WALL.fullmatch(text):
-        raise BadCursor(f"{text!r} is not a wall clock's reading", hint="Write it like 2026-01-31T23:59:59.000000.")
+        raise BadCursor(f"{text!r} is not a wall-clock time", hint="Write it like 2026-01-31T23:59:59.000000.")
     return _parse_iso(text)
 
 
@@ -106,44 +106,19 @@ def _parse_int(text: str) -> int:
     return int(text)
 
 
-def _parse_decimal(text: str) -> Decimal:
-    try:
-        return Decimal(text)
-    except InvalidOperation as error:
-        raise BadCursor(f"{text!r} is not a decimal") from error
+def _make_parser(parse: Callable[[str], PythonValue], expected: str) -> Callable[[str], PythonValue]:
+    def parse_text(text: str) -> PythonValue:
+        try:
+            return parse(text)
+        except (ValueError, ArithmeticError) as error:
+            raise BadCursor(f"{text[:40]!r} is not {expected}") from error
 
-
-def _parse_double(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError as error:
-        raise BadCursor(f"{text!r} is not a number") from error
-
-
-def _parse_date(text: str) -> date:
-    try:
-        return date.fromisoformat(text)
-    except ValueError as error:
-        raise BadCursor(f"{text!r} is not a date") from error
-
-
-def _parse_time(text: str) -> timedelta:
-    try:
-        return timedelta(microseconds=_parse_int(text))
-    except OverflowError as error:
-        raise BadCursor(f"{text[:40]!r} is beyond any TIME") from error
-
-
-def _parse_bytes(text: str) -> bytes:
-    try:
-        return bytes.fromhex(text)
-    except ValueError as error:
-        raise BadCursor(f"{text!r} is not hexadecimal") from error
+    return parse_text
 
 
 @dataclass(frozen=True, slots=True)
 class _ValueCodec:
-    """How one kind is checked, written and read."""
+    """Check, writer and parser of one kind."""
 
     python_type: type
     is_valid: Callable[[Any], bool]
@@ -161,16 +136,18 @@ _CODECS: Final[dict[ValueKind, _ValueCodec]] = {
         datetime, lambda v: v.tzinfo is None, lambda v: v.isoformat(timespec="microseconds"), _parse_wall_clock
     ),
     ValueKind.INT: _ValueCodec(int, lambda v: v.bit_length() < 3 * _MAX_INT_DIGITS, str, _parse_int),
-    ValueKind.DECIMAL: _ValueCodec(Decimal, lambda v: v.is_finite(), str, _parse_decimal),
-    ValueKind.DOUBLE: _ValueCodec(float, math.isfinite, repr, _parse_double),
-    ValueKind.DATE: _ValueCodec(date, lambda v: not isinstance(v, datetime), date.isoformat, _parse_date),
+    ValueKind.DECIMAL: _ValueCodec(Decimal, lambda v: v.is_finite(), str, _make_parser(Decimal, "a decimal")),
+    ValueKind.DOUBLE: _ValueCodec(float, math.isfinite, repr, _make_parser(float, "a number")),
+    ValueKind.DATE: _ValueCodec(
+        date, lambda v: not isinstance(v, datetime), date.isoformat, _make_parser(date.fromisoformat, "a date")
+    ),
     ValueKind.TIME: _ValueCodec(
         timedelta,
         lambda v: abs(v) <= _MAX_TIME,
         lambda v: str(v // _MICROSECOND),
-        _parse_time,
+        _make_parser(lambda text: timedelta(microseconds=_parse_int(text)), "a TIME in microseconds"),
     ),
-    ValueKind.BYTES: _ValueCodec(bytes, lambda _: True, bytes.hex, _parse_bytes),
+    ValueKind.BYTES: _ValueCodec(bytes, lambda _: True, bytes.hex, _make_parser(bytes.fromhex, "hexadecimal")),
     ValueKind.TEXT: _ValueCodec(str, _is_unicode, str, str),
     ValueKind.COLLATED: _ValueCodec(str, _is_unicode, str, str),
 }
@@ -178,48 +155,48 @@ _CODECS: Final[dict[ValueKind, _ValueCodec]] = {
 
 @dataclass(frozen=True, slots=True)
 class CursorValue:
-    """One value of a cursor with its kind; NULL is none, for NULL has no place in an order."""
+    """One value of a cursor with its kind. NULL is not allowed, since it has no place in an order."""
 
     kind: ValueKind
     raw: PythonValue
 
     def __post_init__(self) -> None:
-        form = _CODECS[self.kind]
-        if not isinstance(self.raw, form.python_type) or isinstance(self.raw, bool) or not form.is_valid(self.raw):
-            huge = isinstance(self.raw, int) and self.raw.bit_length() > 3 * _MAX_INT_DIGITS
-            shown = "an endless integer" if huge else repr(str(self.raw)[:80])
-            raise BadCursor(f"{shown} is not of kind {self.kind}")
+        codec = _CODECS[self.kind]
+        if not isinstance(self.raw, codec.python_type) or isinstance(self.raw, bool) or not codec.is_valid(self.raw):
+            is_huge = isinstance(self.raw, int) and self.raw.bit_length() > 3 * _MAX_INT_DIGITS
+            printed = "a huge integer" if is_huge else repr(str(self.raw)[:80])
+            raise BadCursor(f"{printed} is not of kind {self.kind}")
 
     def __str__(self) -> str:
         return f"{self.kind}:{_CODECS[self.kind].write(self.raw)}"
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """The value that `str` wrote; exactly that form and no other.
+        """Read a value in exactly the form that `str` writes.
 
         Raises:
-            BadCursor: it is no value, or not written as `str` writes it.
+            BadCursor: it is no value, or has another form.
         """
         kind, colon, rest = text.partition(":")
         if not colon or kind not in set(ValueKind):
             raise BadCursor(f"{text[:80]!r} has no kind", hint=f"Write kind:value; kinds are {', '.join(ValueKind)}.")
-        form = _CODECS[ValueKind(kind)]
-        value = cls(ValueKind(kind), form.parse_text(rest))
-        if form.write(value.raw) != rest:
+        codec = _CODECS[ValueKind(kind)]
+        value = cls(ValueKind(kind), codec.parse_text(rest))
+        if codec.write(value.raw) != rest:
             raise BadCursor(f"{text[:80]!r} is not the exact form of {value}")
         return value
 
     def precedes(self, other: "CursorValue") -> bool:
-        """Whether this comes before the other in the order of their kind.
+        """Return True if this comes before the other in the order of their kind.
 
         Raises:
             NotComparable: they are of different kinds.
-            OrderedByDatabase: their order is the database's affair.
+            OrderedByDatabase: only the database can order them.
         """
         if self.kind is not other.kind:
             raise NotComparable(f"{self} and {other} are of different kinds", hint="Did the cursor or the key change?")
         if self.kind is ValueKind.COLLATED:
-            raise OrderedByDatabase(f"only the database orders {self} and {other}", hint="Let SQL compare them.")
+            raise OrderedByDatabase(f"only the database can order {self} and {other}", hint="Compare them in SQL.")
         # Python orders str by code points, bytes byte by byte, and both datetimes are naive or both in UTC.
         return self.raw < other.raw  # type: ignore[operator]  # one kind, one Python type
 
@@ -253,26 +230,26 @@ def _to_cursor_value(raw: PythonValue | CursorValue) -> CursorValue:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """A position in a stream's order: the value of the order column, then those of the key.
+    """Position in a stream's order: the value of the order column, then those of the key.
 
-    A shorter cursor stands before every longer one that begins with it: so
-    `Cursor()` is the start of everything, and the cursor of an instant alone
-    stands before all rows of that instant.
+    A shorter cursor comes before every longer one that begins with it. So
+    `Cursor()` is before everything, and the cursor of an instant alone is before
+    all rows of that instant.
     """
 
     values: tuple[CursorValue, ...] = ()
 
     @classmethod
     def from_values(cls, *values: PythonValue | CursorValue) -> Self:
-        """A cursor of Python values: an instant of any zone in UTC, text as collated unless it is a `Value`."""
+        """Make a cursor of Python values: instants become UTC, text is collated unless it is a `CursorValue`."""
         return cls(tuple(map(_to_cursor_value, values)))
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """The cursor that `str` wrote.
+        """Read a cursor in the form that `str` writes.
 
         Raises:
-            BadCursor: it is none.
+            BadCursor: it is no cursor.
         """
         try:
             parts: object = json.loads(text)
@@ -281,18 +258,18 @@ class Cursor:
         return cls.from_texts(parts)
 
     @classmethod
-    def from_texts(cls, parts: Any) -> Self:  # noqa: ANN401  # whatever JSON gave
-        """The cursor of a list of values in their text form.
+    def from_texts(cls, parts: Any) -> Self:  # noqa: ANN401  # any JSON value
+        """Read a cursor from the text forms of its values.
 
         Raises:
-            BadCursor: it is none.
+            BadCursor: it is no cursor.
         """
         if not isinstance(parts, list):
             raise BadCursor(f"a cursor is a list of values, not {str(parts)[:80]!r}")
         return cls(tuple(map(_parse_cursor_value, cast("list[Any]", parts))))
 
     def to_texts(self) -> list[str]:
-        """The values in their text form, first the order column's."""
+        """Return the text forms of the values, the order column's first."""
         return [str(value) for value in self.values]
 
     def __str__(self) -> str:
@@ -305,11 +282,10 @@ class Cursor:
         return bool(self.values)
 
     def __lt__(self, other: "Cursor") -> bool:
-        """Whether this position comes first; undecidable pairs are refused, not guessed."""
-        for mine, its in zip(self.values, other.values, strict=False):
-            if mine.kind is its.kind and mine.raw == its.raw:
-                continue
-            return mine.precedes(its)
+        """Return True if this position comes first; refuse pairs that only the database can order."""
+        for value, other_value in zip(self.values, other.values, strict=False):
+            if value.kind is not other_value.kind or value.raw != other_value.raw:
+                return value.precedes(other_value)
         return len(self) < len(other)
 
     def __le__(self, other: "Cursor") -> bool:
@@ -323,7 +299,7 @@ class Cursor:
 
     @property
     def instant(self) -> datetime | None:
-        """The instant that this position begins with, if it does."""
+        """Instant that this position begins with, if any."""
         first = self.values[0].raw if self.values else None
         return first if isinstance(first, datetime) and first.tzinfo else None
 
@@ -332,7 +308,7 @@ START_CURSOR: Final = Cursor()
 """Before the first row of any stream."""
 
 
-def _parse_cursor_value(part: Any) -> CursorValue:  # noqa: ANN401  # whatever JSON gave
+def _parse_cursor_value(part: Any) -> CursorValue:  # noqa: ANN401  # any JSON value
     if not isinstance(part, str):
-        raise BadCursor(f"{str(part)[:80]!r} is not the text of a value")
+        raise BadCursor(f"{str(part)[:80]!r} is not the text form of a value")
     return CursorValue.from_text(part)

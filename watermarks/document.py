@@ -200,7 +200,7 @@ class Watermark:
         counts = extract.counts if extract else load.counts
         milliseconds = counts.milliseconds + (load.counts.milliseconds if extract else 0)
         return {
-            "table_name": f"{self.stream.database}.{self.stream.table}",
+            "table_name": self.stream.table_name,
             "mysql_status": self.stage_status(Stage.EXTRACT) if extract else None,
             "redshift_status": self.stage_status(Stage.LOAD),
             "last_error": self.last_error,

@@ -1,12 +1,12 @@
-"""What can go wrong with state, grouped by what to do about it."""
+"""Errors, grouped by the action that they call for."""
 
 
 class HintedError(Exception):
-    """The root of every error: what happened, and a hint at what to do next.
+    """Root of all errors: a message, and a hint at what to do next.
 
-    The message is lower case, without a full stop, and names what and which,
-    expected and found; the hint is a sentence. Neither ever holds a secret.
-    `facts` are the same things for machines.
+    The message is lower case without a full stop and says what happened to which
+    object and what was expected; the hint is a sentence. Neither holds a secret.
+    `facts` are the same for programs.
     """
 
     def __init__(self, message: str, *, hint: str = "", **facts: object) -> None:
@@ -17,40 +17,40 @@ class HintedError(Exception):
 
 
 class Misuse(HintedError):
-    """The caller asked for something that cannot be: mend the call."""
+    """An impossible request: correct the call."""
 
 
 class Transient(HintedError):
-    """It may work in a moment: try again."""
+    """A temporary failure: try again."""
 
 
 class Stale(HintedError):
-    """The world moved on since it was read: read again, decide again."""
+    """State that changed after it was read: read it again and decide again."""
 
 
 class OutcomeUnknown(HintedError):
-    """The request was sent and no answer came: look, then decide."""
+    """A request without an answer: find out whether it took effect."""
 
 
 class NotOwner(HintedError):
-    """Another process has this work: leave it."""
+    """Work that another process owns: leave it."""
 
 
 class StateUnreadable(HintedError):
-    """A document cannot be trusted: stop, never start from zero."""
+    """A document that cannot be trusted: stop, never start from zero."""
 
 
 class DataInDoubt(HintedError):
-    """Continuing could lose or double rows: stop the stream."""
+    """A state in which continuing could lose or double rows: stop the stream."""
 
 
 class StoreUnavailable(Transient):
-    """The store gave no usable answer, and nothing was changed by this call."""
+    """No usable answer from the store; this call changed nothing."""
 
 
 class AlreadyExists(Stale):
-    """Something stands at a key that was to be created."""
+    """A key to be created that already exists."""
 
 
 class StaleRevision(Stale):
-    """A document is not the one that was read, or is gone."""
+    """A document that was changed or removed after it was read."""

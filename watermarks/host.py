@@ -1,4 +1,4 @@
-"""Hosts: whether a process on this very machine still lives, which no lease has to wait to know."""
+"""Host: detects dead processes on the same machine, so that a takeover need not wait for the lease to expire."""
 
 import os
 import socket
@@ -12,30 +12,30 @@ _START_TIME_FIELD = 22
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessLocation:
-    """Where a process runs. Two with the same `place` see the same process numbers."""
+    """Location of a process. Two processes with the same `pid_namespace` see the same process numbers."""
 
     host: str
     pid_namespace: str | None
-    """The boot of the kernel and the namespace of process numbers; None where they cannot be told."""
+    """Boot of the kernel and namespace of process numbers; None if unknown."""
     pid: int
     start_time: str | None
-    """When the kernel says that the process started: a number used again is another process."""
+    """Start time of the process by the kernel, which tells apart two processes of the same number."""
 
 
 class Host(Protocol):
-    """What this process can tell of processes around it."""
+    """Information on the processes of this machine."""
 
     def locate_process(self) -> ProcessLocation:
-        """Where this process runs."""
+        """Return the location of this process."""
         ...
 
     def is_dead(self, other: ProcessLocation) -> bool:
-        """Whether the other is certainly dead; False when this cannot be known from here."""
+        """Return True if the other is certainly dead, False if that cannot be known from here."""
         ...
 
 
 class LocalHost:
-    """The machine this runs on, as Linux shows it under /proc; elsewhere it knows nothing of others."""
+    """This machine as Linux shows it under /proc; on other systems no process counts as dead."""
 
     def __init__(self, proc: Path = PROC) -> None:
         self._proc = proc
@@ -50,16 +50,16 @@ class LocalHost:
         )
 
     def is_dead(self, other: ProcessLocation) -> bool:
-        place = self._pid_namespace()
-        if place is None or other.start_time is None or other.pid_namespace != place:
+        namespace = self._pid_namespace()
+        if namespace is None or other.start_time is None or other.pid_namespace != namespace:
             return False
         try:
             return self._read_start_time(other.pid) != other.start_time
         except (FileNotFoundError, ProcessLookupError):
-            # Absent, or only hidden from us (hidepid, ProtectProc): a signal tells these apart.
+            # Absent, or only hidden from this process (hidepid, ProtectProc): a signal distinguishes these.
             return not _may_exist(other.pid)
         except OSError:
-            return False  # too many open files, no permission: nothing is certain
+            return False  # too many open files, no permission: unknown
 
     def _pid_namespace(self) -> str | None:
         try:
@@ -71,21 +71,21 @@ class LocalHost:
         return f"{boot}/{namespace}"
 
     def _try_read_start_time(self, pid: int) -> str | None:
-        """Clock ticks after boot at which the process started; None when it cannot be told."""
+        """Return the clock ticks from boot to the start of the process, or None if unknown."""
         try:
             return self._read_start_time(pid)
         except OSError:
             return None
 
     def _read_start_time(self, pid: int) -> str | None:
-        """The same; None only for a zombie."""
+        """Return the same; None only for a zombie."""
         stat = (self._proc / str(pid) / "stat").read_text(errors="replace")
-        fields = stat.rpartition(")")[2].split()  # the name may hold blanks, brackets, any bytes
+        fields = stat.rpartition(")")[2].split()  # the name may have blanks, brackets, any bytes
         return None if fields[0] in {"Z", "X"} else fields[_START_TIME_FIELD - 3]
 
 
 def _may_exist(pid: int) -> bool:
-    """Whether a process of this number may exist, seen or unseen."""
+    """Return True if a process of this number may exist, visible or hidden."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

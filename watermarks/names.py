@@ -1,8 +1,8 @@
 """Names of streams and targets, and the key of every object that belongs to them.
 
-A name becomes part of a key with everything but letters, digits, `_` and `-`
-written as %XX. So the one `.` of a stem parts database from table, the one
-`@` parts stream from target, and no two names share a key.
+In a key, every character of a name except letters, digits, `_` and `-` is
+written as %XX. So the one `.` of a stem separates database and table, the one
+`@` separates stream and target, and no two names share a key.
 """
 
 import re
@@ -14,10 +14,10 @@ from urllib.parse import unquote_to_bytes
 from watermarks.errors import Misuse
 
 MAX_STEM_BYTES: Final = 1024 - 124
-"""Bytes that a stem may take of the 1,024 that S3 allows; the rest is for what is put around it."""
+"""Limit for a stem, of the 1,024 bytes that S3 allows; the rest is for the prefix and suffix of the key."""
 
 SYSTEM_STEM: Final = "_system"
-"""The stem of the system-wide default: it holds no `/`, so it is no stream's."""
+"""Stem of the system-wide default. It has no `/`, so no stream has it."""
 
 _UNESCAPED_BYTES: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
 _STEM: Final = re.compile(r"([^/.@]+)/([^/.@]+)\.([^/.@]+)(?:@([^/.@]+))?")
@@ -29,10 +29,10 @@ class BadName(Misuse):
 
 @lru_cache(maxsize=4096)
 def escape_name(name: str) -> str:
-    """The form that a name takes inside a key.
+    """Return a name as it is written in a key.
 
     Raises:
-        BadName: it is empty, or is no Unicode text.
+        BadName: it is empty, or no valid Unicode.
     """
     try:
         raw = name.encode()
@@ -44,7 +44,7 @@ def escape_name(name: str) -> str:
 
 
 def unescape_name(text: str) -> str:
-    """The name that `escape` made this of; anything else is refused.
+    """Return the name that `escape_name` wrote as this text.
 
     Raises:
         BadName: no name is written like this.
@@ -52,9 +52,9 @@ def unescape_name(text: str) -> str:
     try:
         name = unquote_to_bytes(text).decode()
     except UnicodeError as error:
-        raise BadName(f"{text!r} is not the key of a name") from error
+        raise BadName(f"{text!r} is not an escaped name") from error
     if not name or escape_name(name) != text:
-        raise BadName(f"{text!r} is not the key of a name")
+        raise BadName(f"{text!r} is not an escaped name")
     return name
 
 
@@ -69,7 +69,7 @@ class StreamName:
 
     def __post_init__(self) -> None:
         if self.source == SYSTEM_STEM:
-            # Its history would lie inside that of the system-wide default, and pass for it.
+            # Its history would be inside that of the system-wide default and be mistaken for it.
             raise BadName(f"no source can be named {SYSTEM_STEM!r}", hint="Give the source another name.")
         if len(self.stem.encode()) > MAX_STEM_BYTES:
             raise BadName(
@@ -88,33 +88,31 @@ class StreamName:
 
     @property
     def stem(self) -> str:
-        """What all keys of this stream and target hold."""
+        """Part of all keys of this stream and target."""
         return self._stem_for_target(self.target)
 
     @property
     def chain_stem(self) -> str:
-        """What the keys of the chain hold: a chain belongs to the source table, not to a target."""
+        """Part of all keys of the chain; a chain belongs to the source table, not to a target."""
         return self._stem_for_target("")
 
     @property
     def default_stream(self) -> Self:
-        """The same stream at its default target."""
         return replace(self, target="") if self.target else self
 
     def with_target(self, target: str) -> Self:
-        """The same stream at another target."""
         return replace(self, target=target)
 
     @classmethod
     def from_stem(cls, stem: str) -> Self:
-        """The name that a stem belongs to.
+        """Return the name of a stem.
 
         Raises:
-            BadName: it belongs to none.
+            BadName: it is no stem of a stream.
         """
         match = _STEM.fullmatch(stem)
         if match is None:
-            raise BadName(f"{stem!r} is not the key of a stream")
+            raise BadName(f"{stem!r} is not the stem of a stream")
         source, database, table, target = match.groups()
         return cls(
             source=unescape_name(source),
@@ -158,7 +156,7 @@ def claim_key(stream: StreamName, stage: str) -> str:
 
 
 def trace_prefixes(stream: StreamName) -> tuple[str, ...]:
-    """Prefixes under which a stream that ever ran has left something."""
+    """Return the prefixes under which a stream that ever ran has objects."""
     own = (history_prefix(stream.stem),)
     chain = tuple(f"{what}/{stream.chain_stem}/" for what in ("plans", "batches", "data"))
     return own if stream.target else own + chain

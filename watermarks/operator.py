@@ -165,7 +165,7 @@ class Operator:
             if next(extract.batch_ids(after=BEFORE_FIRST_BATCH), None) is not None:
                 raise StreamAlreadyExtracted(
                     f"{stream} has a chain of its own, up to batch {extract.last_batch}",
-                    hint=f"It needs no imported marks: syncd watermark get -t {_table_name(stream)}",
+                    hint=f"It needs no imported marks: syncd watermark get -t {stream.table_name}",
                 )
             return replace(
                 state,
@@ -181,7 +181,7 @@ class Operator:
         if state.last_manual_revision == 0:
             raise NothingToUndo(
                 f"{state.stream} was never changed by hand",
-                hint=f"See: syncd watermark history -t {_table_name(state.stream)}",
+                hint=f"See: syncd watermark history -t {state.stream.table_name}",
             )
         if state.last_manual_revision == 1:
             return Watermark.new(state.stream, created_at=state.created_at)
@@ -243,10 +243,6 @@ def _with_imported_position(progress: ExtractProgress, position: ImportedPositio
         proven=position.proven,
         source_identity=position.source_identity,
     )
-
-
-def _table_name(stream: StreamName) -> str:
-    return f"{stream.database}.{stream.table}"
 
 
 def _undo_change(state: Watermark, earlier: Watermark) -> Watermark:

@@ -1,4 +1,4 @@
-"""The store: where documents live, and the one way to write something once."""
+"""Store of documents, and the one way to write a key exactly once."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,32 +7,32 @@ from typing import Final, NewType, Protocol
 from watermarks.errors import AlreadyExists, OutcomeUnknown, Transient
 
 Revision = NewType("Revision", str)
-"""What a store calls one state of one key: an ETag, opaque, only good for `replace`."""
+"""Identity of one state of one key, such as an ETag; opaque, for `replace` only."""
 
 MAX_PUT_ATTEMPTS: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredObject:
-    """What stood at a key when it was read."""
+    """Content of a key when it was read."""
 
     body: bytes
     revision: Revision
 
 
 class Store(Protocol):
-    """A strongly consistent map of keys to bytes that can be changed only on a condition.
+    """Strongly consistent map of keys to bytes that is changed only on a condition.
 
-    There is no unconditional write, so no caller can overwrite what it has
-    not seen. Conditions are judged by the store itself, atomically among all
-    its users; an implementation that reads and then writes is not one.
+    There is no unconditional write, so no caller can overwrite what it has not
+    read. The store itself checks conditions, atomically among all its users; an
+    implementation that reads and then writes is not valid.
     """
 
     def read(self, key: str) -> StoredObject | None:
-        """What stands at the key now; None only when the store says that nothing does.
+        """Return the content of the key; None only if the store says that the key does not exist.
 
         Raises:
-            StoreUnavailable: no answer, or an answer that is not whole.
+            StoreUnavailable: there was no answer, or an incomplete one.
         """
         ...
 
@@ -40,35 +40,35 @@ class Store(Protocol):
         """Write a key that does not exist.
 
         Raises:
-            AlreadyExists: something stands there. It may be this very write,
+            AlreadyExists: the key exists. It may come from this very write,
                 sent again below the caller: compare before giving up.
-            OutcomeUnknown: the write may or may not have happened, or may yet.
+            OutcomeUnknown: the write may have happened, or may happen later.
             StoreUnavailable: nothing was written.
         """
         ...
 
     def replace(self, key: str, body: bytes, *, expected: Revision) -> Revision:
-        """Write a key that is still in the state that was read.
+        """Write a key whose state is still the one that was read.
 
         Raises:
-            StaleRevision: it is in another state, or gone (the same caution).
-            OutcomeUnknown: the write may or may not have happened, or may yet.
+            StaleRevision: it has another state or is missing (compare as above).
+            OutcomeUnknown: the write may have happened, or may happen later.
             StoreUnavailable: nothing was written.
         """
         ...
 
     def list(self, prefix: str) -> Iterator[str]:
-        """Every key that starts with the prefix, in order of code points.
+        """Yield every key that starts with the prefix, in order of code points.
 
         Raises:
-            StoreUnavailable: the listing is not whole.
+            StoreUnavailable: the listing is incomplete.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutResult:
-    """What stands at a write-once key: ours, or another writer's that came first."""
+    """Content of a write-once key: ours, or that of another writer that came first."""
 
     body: bytes
     revision: Revision | None
@@ -76,29 +76,29 @@ class PutResult:
 
 
 def put_once(store: Store, key: str, body: bytes) -> PutResult:
-    """Make sure that something stands at the key, and tell whose it is.
+    """Write a key unless it exists, and return its content.
 
-    The body must hold a nonce of its writer: only then are equal bytes proof
-    that a refused or unanswered write was ours.
+    The body must have a nonce of its writer: only then do equal bytes prove that
+    a refused or unanswered write was ours.
 
     Raises:
-        OutcomeUnknown: the store gave no answer, not even to the question.
+        OutcomeUnknown: the store answered neither the write nor the read after it.
         StoreUnavailable: nothing was written.
     """
     for attempt in range(MAX_PUT_ATTEMPTS):
         try:
             return PutResult(body=body, revision=store.create(key, body), is_ours=True)
         except (AlreadyExists, OutcomeUnknown):
-            there = _read_after_put(store, key)
+            stored = _read_after_put(store, key)
         except Transient as error:
-            # Of this attempt nothing was written; an earlier one may still arrive.
+            # This attempt wrote nothing; an earlier one may still arrive.
             if attempt:
                 raise _unsettled_error(key, error) from error
             raise
-        if there is not None:
-            return PutResult(body=there.body, revision=there.revision, is_ours=there.body == body)
+        if stored is not None:
+            return PutResult(body=stored.body, revision=stored.revision, is_ours=stored.body == body)
     raise OutcomeUnknown(
-        f"{key}: written {MAX_PUT_ATTEMPTS} times, and neither refused nor there",
+        f"{key} was written {MAX_PUT_ATTEMPTS} times without a refusal, but does not exist",
         hint="Is the store reachable, and does it honour If-None-Match?",
     )
 
@@ -112,6 +112,6 @@ def _read_after_put(store: Store, key: str) -> StoredObject | None:
 
 def _unsettled_error(key: str, error: Transient) -> OutcomeUnknown:
     return OutcomeUnknown(
-        f"{key}: sent, not answered, and not to be settled since: {error.message}",
-        hint=error.hint or "It may stand there or not: the next attempt finds out.",
+        f"{key}: the write got no answer, and reading it failed: {error.message}",
+        hint=error.hint or "It may exist or not; the next attempt finds out.",
     )

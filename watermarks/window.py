@@ -1,4 +1,4 @@
-"""Windows: the rows after one cursor, up to and including another."""
+"""Windows: rows after one cursor, up to and including another."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from watermarks.errors import Misuse
 
 
 class BadWindow(Misuse):
-    """Bounds that make no window, or windows that do not fit together."""
+    """Bounds that form no window, or windows that do not fit together."""
 
 
 def _is_after(low: Cursor, high: Cursor) -> bool:
-    """Whether low is known to come after high; what only the database can judge is believed."""
+    """Return True if low is known to come after high; bounds that only the database can order are accepted."""
     try:
         return high < low
     except OrderedByDatabase:
@@ -23,7 +23,7 @@ def _is_after(low: Cursor, high: Cursor) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The half-open range `(low, high]`; empty where both are one position."""
+    """Half-open range `(low, high]`; empty if both are the same position."""
 
     low: Cursor
     high: Cursor
@@ -40,19 +40,19 @@ class Window:
         return self.low == self.high
 
     def __contains__(self, cursor: Cursor) -> bool:
-        """Whether a row at this position belongs to the window.
+        """Return True if a row at this position belongs to the window.
 
         Raises:
-            OrderedByDatabase: only SQL can tell.
+            OrderedByDatabase: only SQL can decide.
         """
         return self.low < cursor <= self.high
 
     def abuts(self, other: "Window") -> bool:
-        """Whether the other begins exactly where this one ends: no row between, none in both."""
+        """Return True if the other begins exactly where this one ends: no row is between them or in both."""
         return self.high == other.low
 
     def split(self, points: Sequence[Cursor]) -> tuple["Window", ...]:
-        """The abutting windows that the points cut this one into, in order.
+        """Cut this window at the points; return the abutting windows in order.
 
         Raises:
             BadWindow: the points are out of order, or outside.
@@ -62,10 +62,10 @@ class Window:
 
     @classmethod
     def join(cls, windows: Sequence["Window"]) -> Self:
-        """The one window that abutting windows cover.
+        """Return the window that abutting windows cover.
 
         Raises:
-            BadWindow: there are none, or two neighbours leave a gap or overlap.
+            BadWindow: there are none, or two neighbours do not abut.
         """
         if not windows:
             raise BadWindow("no windows to join")
@@ -75,12 +75,10 @@ class Window:
         return cls(windows[0].low, windows[-1].high)
 
     def to_texts(self) -> list[list[str]]:
-        """Both bounds in their text form."""
         return [self.low.to_texts(), self.high.to_texts()]
 
     @classmethod
-    def from_texts(cls, bounds: Any) -> Self:  # noqa: ANN401  # whatever JSON gave
-        """The window that `texts` wrote."""
+    def from_texts(cls, bounds: Any) -> Self:  # noqa: ANN401  # any JSON value
         match bounds:
             case [low, high]:
                 return cls(Cursor.from_texts(low), Cursor.from_texts(high))

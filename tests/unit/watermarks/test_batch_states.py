@@ -46,9 +46,9 @@ def test_an_event_moves_a_batch_as_the_table_says_or_is_refused_by_name(state: B
     (BatchState.PLANNED, "It can claim or abandon."),
     (BatchState.CLAIMED, "It can finish or find nothing or fail or lose owner."),
     (BatchState.FAILED, "It can retry or abandon."),
-    (BatchState.DONE, "Done is for ever."),
-    (BatchState.NOOP, "Noop is for ever."),
-    (BatchState.ABANDONED, "Abandoned is for ever."),
+    (BatchState.DONE, "Done is a final state."),
+    (BatchState.NOOP, "Noop is a final state."),
+    (BatchState.ABANDONED, "Abandoned is a final state."),
 ])  # fmt: skip
 def test_a_refusal_tells_what_can_happen_instead(state: BatchState, hint: str) -> None:
     refused = next(event for event in BatchEvent if (state, event) not in TRANSITIONS)
