@@ -218,7 +218,7 @@ def test_no_trace_of_one_chain_is_a_trace_of_another(one: StreamName, other: Str
     ],
 )
 def test_a_stem_that_nobody_wrote_is_refused(stem: str) -> None:
-    with pytest.raises(BadName, match="is not (the stem|an escaped)"):
+    with pytest.raises(BadName, match=r"is not (the stem|an escaped)"):
         StreamName.from_stem(stem)
 
 
