@@ -1,4 +1,4 @@
-"""How each MySQL type travels: from the server to Parquet to Redshift, and what may befall it on the way."""
+"""Transfer of each MySQL type to Parquet and to Redshift, and the policies for values that do not fit."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,17 +8,15 @@ from typing import Final
 from syncd.errors import ConfigError
 
 MAX_VARCHAR_BYTES: Final = 65_535
-"""Bytes that VARCHAR holds."""
 MAX_VARBYTE_BYTES: Final = 16_777_216
-"""Bytes that VARBYTE holds."""
 MAX_COPY_ROW_BYTES: Final = 4 << 20
-"""Bytes of one row that COPY takes."""
+"""Longest row that COPY accepts."""
 REDSHIFT_JSON_TYPE: Final = "SUPER"
-"""What JSON is declared as."""
+"""Type of a JSON column in Redshift."""
 
 
 class TransferType(StrEnum):
-    """The four forms in which a value leaves the server, so that no driver has a say in what it means."""
+    """The four forms in which a value leaves the server, so that no driver interprets it."""
 
     INTEGER = "integer"
     """64 bits, signed."""
@@ -40,7 +38,7 @@ class PhysicalType(StrEnum):
 
 
 class LogicalType(StrEnum):
-    """What the stored bytes are: Parquet's annotations, as far as Redshift knows them."""
+    """Annotations of Parquet, as far as Redshift supports them."""
 
     NONE = "NONE"
     INT_16 = "INT_16"
@@ -52,7 +50,7 @@ class LogicalType(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParquetType:
-    """One column of a file, exactly as COPY will meet it."""
+    """One column of a file, exactly as COPY reads it."""
 
     physical: PhysicalType
     meaning: LogicalType = LogicalType.NONE
@@ -62,7 +60,7 @@ class ParquetType:
 
 
 class Policy(StrEnum):
-    """What to do with a value that its target cannot hold."""
+    """Action for a value that the target cannot hold."""
 
     NULL = "null"
     TRUNCATE = "truncate"
@@ -71,7 +69,7 @@ class Policy(StrEnum):
 
 
 class ValueProblem(StrEnum):
-    """What a value can suffer from; each is counted in the manifest under this name."""
+    """Problems of a value; the manifest counts each under this name."""
 
     ZERO_DATE = "zero_dates"
     OVERSIZE = "oversize"
@@ -85,12 +83,12 @@ ALLOWED_POLICIES: Final[Mapping[ValueProblem, frozenset[Policy]]] = {
     ValueProblem.OUT_OF_RANGE: frozenset({Policy.NULL, Policy.QUARANTINE, Policy.FAIL}),
     ValueProblem.INVALID_TEXT: frozenset({Policy.NULL, Policy.QUARANTINE, Policy.FAIL}),
 }
-"""What can be done about each; only what is too long can be cut."""
+"""Policies for each problem; only a value that is too long can be truncated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policies:
-    """The policies of one stream, by trouble."""
+    """The policies of one stream, by problem."""
 
     zero_dates: Policy = Policy.NULL
     oversize: Policy = Policy.QUARANTINE
@@ -98,16 +96,13 @@ class Policies:
     invalid_text: Policy = Policy.FAIL
 
     def __post_init__(self) -> None:
-        for trouble, allowed in ALLOWED_POLICIES.items():
-            if self.policy_for(trouble) not in allowed:
-                words = ", ".join(sorted(allowed))
-                raise ConfigError(
-                    f"{trouble} cannot be met by {self.policy_for(trouble)}",
-                    hint=f"Choose one of {words} for {trouble}.",
-                )
+        for problem, allowed in ALLOWED_POLICIES.items():
+            policy = self.policy_for(problem)
+            if policy not in allowed:
+                names = ", ".join(sorted(allowed))
+                raise ConfigError(f"{problem} cannot be {policy}", hint=f"Choose one of {names} for {problem}.")
 
     def policy_for(self, problem: ValueProblem) -> Policy:
-        """The policy for one trouble."""
         return {
             ValueProblem.ZERO_DATE: self.zero_dates,
             ValueProblem.OVERSIZE: self.oversize,
@@ -118,28 +113,28 @@ class Policies:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnMapping:
-    """The way of one column: what SQL selects, what the file stores, what Redshift declares."""
+    """Mapping of one column: SQL expression, Parquet type, Redshift type."""
 
     column: str
     """Its name at the source."""
     name: str
-    """Its name in files: lower case, and no other column's."""
+    """Its name in files: lower case and unique."""
     select: str
-    """The SQL expression over the quoted column that makes it travel."""
+    """SQL expression over the quoted column that yields the transfer form."""
     travel: TransferType
     parquet: ParquetType
     redshift: str
-    """The type of the target's column."""
+    """Type of the target column."""
     limit: int | None = None
-    """Bytes of one value that the target holds, where its length varies."""
+    """Most bytes of one value in the target, if its length varies."""
     befalls: tuple[ValueProblem, ...] = ()
-    """What its values can suffer from."""
+    """Problems that its values can have."""
     whole: bool = False
-    """Whether a piece of a value is worth nothing, so that none is ever cut."""
+    """Whether a truncated value is worthless, so that none is ever cut."""
 
     @property
     def is_integer(self) -> bool:
-        """Whether its values are integers, with 64 bits at most."""
+        """Return whether its values are integers of at most 64 bits."""
         return (
             self.parquet.meaning in {LogicalType.NONE, LogicalType.INT_16, LogicalType.DECIMAL}
             and not self.parquet.scale
@@ -147,8 +142,8 @@ class ColumnMapping:
 
     @property
     def scratch_type(self) -> str:
-        """The type of the column that COPY fills, before rows are applied.
+        """Return the type of the column that COPY fills, before rows are applied.
 
-        Documents go through VARBYTE, which holds more than VARCHAR; JSON_PARSE makes SUPER of it.
+        Documents go through VARBYTE, which holds more than VARCHAR; JSON_PARSE turns it into SUPER.
         """
         return f"VARBYTE({MAX_VARBYTE_BYTES})" if self.redshift == REDSHIFT_JSON_TYPE else self.redshift

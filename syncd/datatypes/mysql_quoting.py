@@ -1,8 +1,8 @@
-"""Names and texts as MySQL reads them, in characters that every session charset shares."""
+"""Names and texts in MySQL's syntax, in characters that every session character set shares."""
 
 
 def quote_name(name: str) -> str:
-    """An identifier, whatever stands in it."""
+    """Return an identifier for any name."""
     return f"`{name.replace('`', '``')}`"
 
 
@@ -11,9 +11,9 @@ def quote_table(database: str, table: str) -> str:
 
 
 def text_literal(text: str, *, charset: str | None = None, collation: str | None = None) -> str:
-    """A text as the column's charset and collation have it: compared so, the column stays as its index holds it.
+    """Return a text in the column's character set and collation, so that the index of the column can be used.
 
-    It is written in hexadecimal: no quote, no backslash and no charset of the session has a say in it.
+    It is written in hexadecimal, so no quote, backslash or session character set changes it.
     """
     plain = f"_utf8mb4 {bytes_literal(text.encode())}"
     if charset is None:
@@ -27,5 +27,5 @@ def bytes_literal(raw: bytes) -> str:
 
 
 def decode_text(raw: object) -> str:
-    """Return a text that a server sent as text or as bytes: MySQL 8 sends some of `information_schema` as bytes."""
+    """Return a text that a server sent as text or as bytes: MySQL 8 sends parts of `information_schema` as bytes."""
     return raw.decode() if isinstance(raw, bytes) else str(raw)

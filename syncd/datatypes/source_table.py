@@ -1,4 +1,4 @@
-"""A source table as its server describes it."""
+"""Description of a source table by its server."""
 
 import hashlib
 import json
@@ -8,22 +8,22 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceColumn:
-    """One column, in the words of `information_schema.columns`."""
+    """One column, in the terms of `information_schema.columns`."""
 
     name: str
     data_type: str
     """Lower case, without length or sign: `bigint`, `varchar`, `enum`."""
     column_type: str
-    """Whole: `bigint(20) unsigned`, `enum('a','b')`."""
+    """Complete: `bigint(20) unsigned`, `enum('a','b')`."""
     nullable: bool = True
     length: int | None = None
     """Characters of text, bytes of binary."""
     octets: int | None = None
     precision: int | None = None
-    """Of numbers; bits of BIT."""
+    """Digits of numbers; bits of BIT."""
     scale: int | None = None
     fraction: int = 0
-    """Digits after the second."""
+    """Fractional digits of a time."""
     charset: str | None = None
     collation: str | None = None
     default: str | None = None
@@ -41,14 +41,14 @@ class SourceColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceIndex:
-    """One index; only columns that it holds whole and in rising order count."""
+    """One index; only complete columns in ascending order count."""
 
     name: str
     columns: tuple[str, ...]
-    """Up to, not including, the first that is cut to a prefix, falls, or is an expression."""
+    """The columns before the first prefix, descending column or expression."""
     unique: bool
     whole: bool
-    """Whether `columns` is all of it."""
+    """Whether `columns` are all of its columns."""
     visible: bool = True
 
 
@@ -59,7 +59,7 @@ class SourceTable:
     database: str
     name: str
     kind: str
-    """`BASE TABLE` or `VIEW`, as the server says."""
+    """`BASE TABLE` or `VIEW`, as the server names it."""
     engine: str | None
     columns: tuple[SourceColumn, ...]
     indexes: tuple[SourceIndex, ...]
@@ -70,28 +70,28 @@ class SourceTable:
         return f"{self.database}.{self.name}"
 
     def find_column(self, name: str) -> SourceColumn | None:
-        """The column of this name, whatever its case: MySQL does not tell two cases apart."""
+        """Return the column with this name in any case: MySQL ignores the case of column names."""
         folded = name.casefold()
         return next((column for column in self.columns if column.name.casefold() == folded), None)
 
     @property
     def primary_key(self) -> tuple[str, ...]:
-        """The columns of the primary key; none where there is no such key."""
+        """Return the columns of the primary key; empty if there is none."""
         return next((index.columns for index in self.indexes if index.name == "PRIMARY" and index.whole), ())
 
     @property
     def fingerprint(self) -> str:
-        """Changes with every change of a column or of the primary key, and with nothing else."""
-        told = {"columns": [asdict(column) for column in self.columns], "primary": self.primary_key}
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+        """Return a digest that changes with the columns and the primary key, and with nothing else."""
+        fields = {"columns": [asdict(column) for column in self.columns], "primary": self.primary_key}
+        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerInfo:
-    """Which server answers, and what it is."""
+    """Identity and version of a server."""
 
     identity: str
-    """Its `server_uuid`; of MariaDB, which has none, what stands for one (see the adapter)."""
+    """Its `server_uuid`, or a substitute for MariaDB, which has none (see `mysql.sql.identity_sql`)."""
     version: tuple[int, int, int]
     mariadb: bool
     read_only: bool = False

@@ -1,7 +1,7 @@
-"""The table of types: every type of MySQL and MariaDB, how it is selected, stored and declared.
+"""The table of types: SQL expression, Parquet type and Redshift type for every type of MySQL and MariaDB.
 
-The first rule that fits a column is its way. Nothing else in the code knows a type of
-the source by name, and `docs/reference/types.md` is printed from these rules.
+The first rule that matches a column maps it. No other code names a type of the source, and `docs/reference/types.md`
+is generated from these rules.
 """
 
 import re
@@ -24,7 +24,7 @@ from syncd.datatypes.source_table import SourceColumn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeMapping:
-    """How the values of one type travel; `{c}` in the expression is the quoted column."""
+    """Mapping of one type; `{c}` in the expression is the quoted column."""
 
     select: str
     travel: TransferType
@@ -37,10 +37,10 @@ class TypeMapping:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeRule:
-    """One line of the table."""
+    """One row of the table."""
 
     title: str
-    """The types it is for, as a reader of the docs knows them."""
+    """Its types, as the documentation names them."""
     data_types: frozenset[str]
     map_type: Callable[[SourceColumn], TypeMapping]
     applies_to: Callable[[SourceColumn], bool] = lambda _column: True
@@ -55,9 +55,9 @@ TRUNCATED_PRECISION: Final = 19
 MAX_BIT_LENGTH: Final = 64
 
 UTF8_CHARSETS: Final = frozenset({"utf8mb4", "utf8mb3", "utf8", "ascii"})
-"""Their stored bytes are UTF-8 already: no conversion may come between."""
+"""Character sets whose stored bytes are UTF-8: they must not be converted."""
 LOSSLESS_CHARSETS: Final = frozenset({"latin1"})
-"""Every byte of theirs is a character, so that a conversion loses nothing."""
+"""Character sets in which every byte is a character, so that a conversion loses nothing."""
 THREE_BYTE_CHARSETS: Final = frozenset(
     """
     utf8mb3 utf8 ucs2 latin1 latin2 latin5 latin7 cp850 cp852 cp866 cp1250 cp1251 cp1256 cp1257 koi8r koi8u dec8 hp8
@@ -67,20 +67,20 @@ THREE_BYTE_CHARSETS: Final = frozenset(
 """Character sets without a character that takes four bytes of UTF-8."""
 
 _SIGNED: Final = "CAST({c} AS SIGNED)"
-# The width is said, for both servers take that of DECIMAL(30,30) for too short by the zero before its point, and cut
-# the last digit off wherever a statement is part of a union.
+# With a width: both servers underestimate that of DECIMAL(30,30) by the zero before its point, and cut off the last
+# digit if the statement is part of a union.
 _PRINTED: Final = "CAST({c} AS CHAR(80))"
-# What is all digits and signs is the same in bytes, which neither server nor driver has to convert: text costs both a
-# tenth of all that they do.
+# Digits and signs are the same in bytes, which neither server nor driver has to convert: converting text costs both a
+# tenth of their time.
 _PLAIN: Final = "CAST({c} AS BINARY)"
 _BYTES: Final = "CAST({c} AS BINARY)"
 _CONVERTED: Final = "CAST(CONVERT({c} USING utf8mb4) AS BINARY)"
 
 
 def _guard_conversion(bytes_: str, converted: str) -> str:
-    # A conversion turns what has no character into `?`, or drops it, and says nothing. Where the text
-    # has another length or other question marks afterwards, its own bytes travel behind FF, which no
-    # UTF-8 holds: so the value is seen as invalid, and can still be read.
+    # A conversion silently replaces an unknown character by `?`, or drops it. If the length or the
+    # question marks of the text differ afterwards, the original bytes are transferred after FF, which
+    # no UTF-8 contains: so the value is detected as invalid, and can still be read.
     return (
         "CASE WHEN CHAR_LENGTH({c}) = CHAR_LENGTH(CONVERT({c} USING utf8mb4))"
         " AND CHAR_LENGTH(REPLACE({c}, '?', '')) = CHAR_LENGTH(REPLACE(CONVERT({c} USING utf8mb4), '?', ''))"
@@ -90,8 +90,8 @@ def _guard_conversion(bytes_: str, converted: str) -> str:
 
 _GUARDED: Final = _guard_conversion(f"CONCAT(X'FF', {_BYTES})", _CONVERTED)
 
-# Of what is longer than the server's `max_allowed_packet`, CAST on MariaDB and CONCAT on both servers make NULL, with a
-# warning that nobody reads. CONVERT does not, but tells MariaDB too short a width for whatever it keeps in a table.
+# For a value longer than `max_allowed_packet`, CAST on MariaDB and CONCAT on both servers return NULL with a mere
+# warning. CONVERT does not, but makes MariaDB assume too short a width for temporary tables.
 _LONG_BYTES: Final = f"COALESCE({_BYTES}, CONVERT({{c}} USING binary))"
 _LONG_CONVERTED: Final = f"COALESCE({_CONVERTED}, CONVERT(CONVERT({{c}} USING utf8mb4) USING binary))"
 _LONG_GUARDED: Final = _guard_conversion(f"COALESCE(CONCAT(X'FF', {_BYTES}), X'FF')", _LONG_CONVERTED)
@@ -116,7 +116,7 @@ _BOOLEAN: Final = _integer_mapper(ParquetType(physical=PhysicalType.BOOLEAN), "B
 
 
 def decimal_byte_length(digits: int) -> int:
-    """Bytes of the shortest two's complement number that holds so many decimal digits."""
+    """Return the bytes of the shortest two's complement number that holds so many decimal digits."""
     largest: int = 10**digits - 1
     return (largest.bit_length() + 8) // 8
 
@@ -144,7 +144,7 @@ def _precision_and_scale(column: SourceColumn) -> tuple[int, int]:
 
 
 def _redshift_precision(precision: int) -> int:
-    """Digits of a DECIMAL that holds them all: of 19, Redshift keeps those that eight bytes hold."""
+    """Return the digits of a DECIMAL that holds them all: 19 digits do not fit the eight bytes of Redshift."""
     return precision + 1 if precision == TRUNCATED_PRECISION else precision
 
 
@@ -156,8 +156,8 @@ def _fits_decimal(column: SourceColumn) -> bool:
 def _map_decimal(column: SourceColumn) -> TypeMapping:
     precision, scale = _precision_and_scale(column)
     held = _redshift_precision(precision)
-    # A whole number travels as one, for a third of what text costs the reader. With a point it does not: to multiply
-    # it away costs the server more.
+    # A whole number is transferred as an integer, which costs the reader a third of what text costs. With a decimal
+    # point the multiplication would cost the server more.
     whole = not scale and precision <= MAX_INT64_DIGITS
     return TypeMapping(
         select=_SIGNED if whole else _PLAIN if scale < precision else _PRINTED,
@@ -178,7 +178,7 @@ def _map_long_decimal(column: SourceColumn) -> TypeMapping:
 
 
 def _map_double(_: SourceColumn) -> TypeMapping:
-    # The product is a double without a fixed number of decimals: the server prints it so that it reads back the same.
+    # The product is a double without fixed decimals, which the server prints so that it reads back the same.
     return TypeMapping(
         select="{c} * 1e0",
         travel=TransferType.DOUBLE,
@@ -199,7 +199,7 @@ def _calendar_mapper(parquet: ParquetType, redshift: str) -> Callable[[SourceCol
 
 
 def bytes_per_character(charset: str | None) -> int:
-    """How many bytes of UTF-8 one character of a character set can take."""
+    """Return the most bytes of UTF-8 that one character of a character set takes."""
     if charset == "ascii":
         return 1
     return 3 if charset in THREE_BYTE_CHARSETS else 4
@@ -215,7 +215,7 @@ def _select_text(charset: str | None, *, long: bool) -> str:
 
 def _map_text(column: SourceColumn, width: int, *, long: bool = False) -> TypeMapping:
     width = min(max(width, 1), MAX_VARCHAR_BYTES)
-    # Text travels as bytes, for a driver that decodes it would mend what is broken without a word.
+    # Text is transferred as bytes, because a driver that decodes it would silently repair broken text.
     return TypeMapping(
         select=_select_text(column.charset, long=long),
         travel=TransferType.BYTES,
@@ -249,7 +249,7 @@ def _map_json(_: SourceColumn) -> TypeMapping:
 def _bytes_mapper(
     width: Callable[[SourceColumn], int], *, select: str = _BYTES, whole: bool = False
 ) -> Callable[[SourceColumn], TypeMapping]:
-    def way(column: SourceColumn) -> TypeMapping:
+    def map_bytes(column: SourceColumn) -> TypeMapping:
         limit = min(max(width(column), 1), MAX_VARBYTE_BYTES)
         return TypeMapping(
             select=select,
@@ -261,7 +261,7 @@ def _bytes_mapper(
             whole=whole,
         )
 
-    return way
+    return map_bytes
 
 
 def _vector_byte_length(column: SourceColumn) -> int:
@@ -423,5 +423,5 @@ TYPE_RULES: Final[tuple[TypeRule, ...]] = (
 
 
 def find_type_rule(column: SourceColumn) -> TypeRule | None:
-    """The first rule that fits a column; none for a type that is not in the table."""
+    """Return the first rule that matches a column; None for an unknown type."""
     return next((rule for rule in TYPE_RULES if column.data_type in rule.data_types and rule.applies_to(column)), None)

@@ -325,7 +325,7 @@ def column_defaults_sql(table: str, mappings: Sequence[ColumnMapping]) -> str:
 
 
 def select_list(mappings: Sequence[ColumnMapping]) -> list[tuple[str, str]]:
-    return [(passage.select, passage.name) for passage in mappings]
+    return [(mapping.select, mapping.name) for mapping in mappings]
 
 
 MARIADB_IDENTITY_PREFIX: Final = "mariadb:"

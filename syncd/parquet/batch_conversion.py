@@ -1,4 +1,4 @@
-"""Batches as they travelled, to batches as files store them; what cannot pass is met by its policy."""
+"""Conversion of transferred batches to batches for files; policies handle values that do not fit."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -25,12 +25,12 @@ from syncd.parquet.column_values import (
 )
 
 REASON_COLUMN: Final = "_syncd_reason"
-"""The column of refused rows that says why: `note: oversize`, several with `; ` between."""
+"""Column of refused rows with the reason: `note: oversize`, several joined by `; `."""
 _TROUBLE_TEXTS: Final[dict[ValueProblem, str]] = {
     ValueProblem.ZERO_DATE: "dates whose month or day is zero",
-    ValueProblem.OVERSIZE: "values longer than their target holds",
-    ValueProblem.OUT_OF_RANGE: "values that their target does not know",
-    ValueProblem.INVALID_TEXT: "texts that are not valid in their character set, or hold a NUL character",
+    ValueProblem.OVERSIZE: "values longer than their target column",
+    ValueProblem.OUT_OF_RANGE: "values outside the range of their target column",
+    ValueProblem.INVALID_TEXT: "texts that are not valid in their character set or contain a NUL character",
 }
 Counts: TypeAlias = npt.NDArray[np.int64]
 
@@ -39,37 +39,36 @@ _FIXED_VALUE_BYTES: Final = 16
 
 
 def file_schema(mappings: Sequence[ColumnMapping]) -> pa.Schema:
-    """The columns of a file; every one may be NULL."""
-    return pa.schema([pa.field(passage.name, arrow_type(passage.parquet)) for passage in mappings])
+    """Return the columns of a file; each may be NULL."""
+    return pa.schema([pa.field(mapping.name, arrow_type(mapping.parquet)) for mapping in mappings])
 
 
 def refused_schema(mappings: Sequence[ColumnMapping]) -> pa.Schema:
-    """The columns of a file of refused rows: each as it travelled, and the reason."""
-    fields = [pa.field(passage.name, SOURCE_ARROW_TYPES[passage.travel]) for passage in mappings]
+    """Return the columns of a file of refused rows: each in its transfer form, and the reason."""
+    fields = [pa.field(mapping.name, SOURCE_ARROW_TYPES[mapping.travel]) for mapping in mappings]
     return pa.schema([*fields, pa.field(REASON_COLUMN, pa.string())])
 
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """What became of one batch."""
+    """Result of the conversion of one batch."""
 
     batch: pa.RecordBatch
-    """The rows that pass, typed."""
+    """The accepted rows, typed."""
     source_batch: pa.RecordBatch
-    """The same rows as they travelled, with every field of the query."""
+    """The same rows in transfer form, with every field of the query."""
     troubles: Mapping[str, int]
-    """How many values met each policy, by `trouble.policy`."""
+    """Number of values that each policy handled, by `problem.policy`."""
     refused: pa.RecordBatch | None = None
     """The rows for quarantine, if there are any."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """Makes typed batches of travelled ones; a plain value, so that it reaches Spark's tasks.
+    """Converter of transferred batches to typed ones; a plain value, so that Spark can send it to tasks.
 
-    In columns named by `keys`, which say what row it is, nothing is made NULL or cut:
-    such a row goes to quarantine instead. So do rows with a value of which a piece is
-    worth nothing, where the policy is to cut.
+    In the columns in `keys`, which identify rows, no value is set to NULL or cut: such a row goes to quarantine. So
+    does a row with a value that would be cut but is worthless then.
     """
 
     columns: tuple[ColumnMapping, ...]
@@ -77,25 +76,25 @@ class Conversion:
     keys: frozenset[str] = frozenset()
 
     def convert(self, batch: pa.RecordBatch) -> Converted:
-        """The typed batch; its fields are found by the names of the passages.
+        """Return the typed batch; its fields are found by the names of the mappings.
 
         Raises:
-            ValueRefused: a value met the policy `fail`.
+            ValueRefused: the policy of a value is `fail`.
         """
         work = _BatchConversion(self, batch)
-        arrays = [work.column(passage) for passage in self.columns]
+        arrays = [work.column(mapping) for mapping in self.columns]
         arrays = work.fit_rows(arrays)
         return work.result(pa.RecordBatch.from_arrays(arrays, schema=file_schema(self.columns)))
 
     def policy_for(self, mapping: ColumnMapping, trouble: ValueProblem) -> Policy:
-        """The policy that a trouble of this column meets."""
+        """Return the policy for a problem of this column."""
         policy = self.policies.policy_for(trouble)
         changes = policy in {Policy.NULL, Policy.TRUNCATE} and mapping.name in self.keys
         return Policy.QUARANTINE if changes or (policy is Policy.TRUNCATE and mapping.whole) else policy
 
 
 class _BatchConversion:
-    """One batch under conversion: counts what happened, and collects the rows that are refused."""
+    """One batch under conversion: counts problems and collects refused rows."""
 
     def __init__(self, conversion: Conversion, batch: pa.RecordBatch) -> None:
         self._conversion = conversion
@@ -105,10 +104,10 @@ class _BatchConversion:
         self._reasons: dict[int, list[str]] = {}
 
     def column(self, mapping: ColumnMapping) -> pa.Array:
-        made = make_typed_column(mapping, self._batch.column(mapping.name))
-        array = made.array
-        for trouble, rows in made.troubles:
-            array = self._apply_policy(mapping, made, array, trouble, rows)
+        typed = make_typed_column(mapping, self._batch.column(mapping.name))
+        array = typed.array
+        for problem, rows in typed.troubles:
+            array = self._apply_policy(mapping, typed, array, problem, rows)
         return array
 
     def _apply_policy(
@@ -136,16 +135,16 @@ class _BatchConversion:
         at = ", ".join(f"{key}={format_value(self._batch.column(key)[first])}" for key in keys)
         return ValueRefused(
             f"{what}: {int(rows.sum())} {_TROUBLE_TEXTS[trouble]}" + (f", the first at {at}" if at else ""),
-            hint=f"Mend them at the source, or let them pass by a policy of the stream: {trouble}: quarantine.",
+            hint=f"Fix them at the source, or set a policy of the stream that lets them pass: {trouble}: quarantine.",
             column=what,
             trouble=str(trouble),
         )
 
     def fit_rows(self, arrays: list[pa.Array]) -> list[pa.Array]:
-        """See that no row is longer than COPY takes."""
-        passages = self._conversion.columns
-        places = [place for place, passage in enumerate(passages) if passage.limit is not None]
-        fixed = _FIXED_VALUE_BYTES * (len(passages) - len(places))
+        """Make every row short enough for COPY."""
+        mappings = self._conversion.columns
+        places = [place for place, mapping in enumerate(mappings) if mapping.limit is not None]
+        fixed = _FIXED_VALUE_BYTES * (len(mappings) - len(places))
         if fixed + sum(pc.max(pc.binary_length(arrays[place])).as_py() or 0 for place in places) <= MAX_COPY_ROW_BYTES:
             return arrays
         lengths = np.stack([_lengths(arrays[place]) for place in places])
@@ -156,9 +155,9 @@ class _BatchConversion:
         while (long := self._rows_too_long(lengths, room)).any():
             widest = lengths.argmax(axis=0)
             place = int(widest[np.flatnonzero(long)[0]])
-            passage = self._conversion.columns[places[place]]
+            mapping = self._conversion.columns[places[place]]
             rows = long & (widest == place)
-            policy = self._conversion.policy_for(passage, ValueProblem.OVERSIZE)
+            policy = self._conversion.policy_for(mapping, ValueProblem.OVERSIZE)
             if policy is Policy.FAIL:
                 raise self._value_refused(_WHOLE_ROW, ValueProblem.OVERSIZE, long)
             self._troubles[f"{ValueProblem.OVERSIZE}.{policy}"] += int(rows.sum())
@@ -184,11 +183,11 @@ class _BatchConversion:
         return Converted(typed.filter(kept), self._batch.filter(kept), troubles, self._refused_batch())
 
     def _refused_batch(self) -> pa.RecordBatch:
-        passages = self._conversion.columns
+        mappings = self._conversion.columns
         rows = self._batch.filter(pa.array(self._refused))
-        arrays = [cast_to_source_type(passage, rows.column(passage.name)) for passage in passages]
+        arrays = [cast_to_source_type(mapping, rows.column(mapping.name)) for mapping in mappings]
         reasons = pa.array(["; ".join(self._reasons[row]) for row in sorted(self._reasons)], pa.string())
-        return pa.RecordBatch.from_arrays([*arrays, reasons], schema=refused_schema(passages))
+        return pa.RecordBatch.from_arrays([*arrays, reasons], schema=refused_schema(mappings))
 
 
 def _lengths(array: pa.Array) -> Counts:

@@ -1,4 +1,4 @@
-"""One travelled column to the exact typed one, vectorised; and which of its values cannot be."""
+"""Vectorized conversion of one transferred column to its exact type, with masks of the values that do not fit."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from syncd.datatypes.columns import (
 )
 
 RowMask: TypeAlias = npt.NDArray[np.bool_]
-"""One truth a row."""
+"""One truth value per row."""
 
 SOURCE_ARROW_TYPES: Final[dict[TransferType, pa.DataType]] = {
     TransferType.INTEGER: pa.int64(),
@@ -29,7 +29,7 @@ SOURCE_ARROW_TYPES: Final[dict[TransferType, pa.DataType]] = {
     TransferType.BYTES: pa.binary(),
 }
 SMALLEST_DOUBLE: Final = 2.0**-1022
-"""Below it numbers are subnormal."""
+"""Smaller numbers are subnormal."""
 _INTEGER_BOUNDS: Final = {pa.bool_(): (0, 1), pa.int16(): (-(2**15), 2**15 - 1), pa.int32(): (-(2**31), 2**31 - 1)}
 _INT64_DIGITS: Final = 18
 _ZERO_DATE_PATTERN: Final = "^[0-9]{4}-(00-[0-9]{2}|[0-9]{2}-00)"
@@ -41,16 +41,16 @@ _LAST_INSTANTS: Final = {pa.date32(): 2_932_896, pa.timestamp("us"): 253_402_300
 
 @dataclass(frozen=True, slots=True)
 class TypedColumn:
-    """A typed column; values in trouble are NULL in it."""
+    """A typed column; values with problems are NULL in it."""
 
     array: pa.Array
     troubles: tuple[tuple[ValueProblem, RowMask], ...] = ()
     cut: pa.Array | None = None
-    """The column with what was too long cut to what fits."""
+    """The column with long values cut to their limit."""
 
 
 def arrow_type(parquet: ParquetType) -> pa.DataType:
-    """The Arrow type that pyarrow writes as this Parquet type."""
+    """Return the Arrow type that pyarrow writes as this Parquet type."""
     match parquet.physical, parquet.meaning:
         case PhysicalType.FIXED, LogicalType.DECIMAL:
             return pa.decimal128(parquet.precision, parquet.scale)
@@ -74,19 +74,19 @@ _ARROW_TYPES: Final[dict[tuple[PhysicalType, LogicalType], pa.DataType]] = {
 
 
 def cast_to_source_type(mapping: ColumnMapping, array: pa.Array) -> pa.Array:
-    """The column in the one Arrow type of its travel, whatever width of offsets a reader chose."""
+    """Return the column in the one Arrow type of its transfer form, whatever offset width a reader chose."""
     kind = SOURCE_ARROW_TYPES[mapping.travel]
     return array if array.type == kind else array.cast(kind)
 
 
 def format_value(value: pa.Scalar) -> str:
-    """The beginning of a value that travelled, for a message."""
+    """Return the beginning of a transferred value, for a message."""
     plain = value.as_py()
     return (plain.decode(errors="backslashreplace") if isinstance(plain, bytes) else str(plain))[:60]
 
 
 def make_typed_column(mapping: ColumnMapping, array: pa.Array) -> TypedColumn:
-    """The typed column of one that has travelled."""
+    """Return the typed column of a transferred one."""
     kind = arrow_type(mapping.parquet)
     array = cast_to_source_type(mapping, array)
     match mapping.travel:
@@ -117,7 +117,7 @@ def _to_mask(array: pa.Array) -> RowMask:
 
 
 def set_null(array: pa.Array, rows: RowMask) -> pa.Array:
-    """The column with NULL in these rows."""
+    """Return the column with NULL in these rows."""
     return pc.if_else(pa.array(rows), pa.scalar(None, array.type), array)
 
 
@@ -138,7 +138,7 @@ def _integer(array: pa.Array, kind: pa.DataType) -> TypedColumn:
 
 
 def _decimal_of_integer(array: pa.Array, kind: pa.DataType) -> TypedColumn:
-    if kind.precision > _INT64_DIGITS:  # all of the 64 bits: their number without a sign
+    if kind.precision > _INT64_DIGITS:  # all 64 bits, as an unsigned number
         return TypedColumn(_widen_to_decimal(array, kind, signed=False))
     most = 10**kind.precision - 1
     outside = _rows_outside(array, -most, most)
@@ -150,10 +150,10 @@ def _decimal_of_integer(array: pa.Array, kind: pa.DataType) -> TypedColumn:
 
 
 def _widen_to_decimal(array: pa.Array, kind: pa.DataType, *, signed: bool) -> pa.Array:
-    """The 64 bits as the lower half of decimals, without going through text."""
+    """Return decimals with the 64 bits as their lower half, without going through text."""
     rows = len(array)
     halves = np.zeros((rows, 2), np.int64)
-    # A batch may be a slice of a larger array: only its own rows are copied.
+    # A batch may be a slice of a larger array: copy only its own rows.
     halves[:, 0] = np.frombuffer(array.buffers()[1], np.int64, count=array.offset + rows)[array.offset :]
     if signed:
         halves[:, 1] = halves[:, 0] >> 63
@@ -170,7 +170,7 @@ def _double(array: pa.Array) -> TypedColumn:
 
 
 def _parse_moments(array: pa.Array, kind: pa.DataType) -> TypedColumn:
-    """Days or moments of what MySQL printed; Arrow's own parser knows the calendar."""
+    """Return days or moments from MySQL's text; Arrow's parser knows the calendar."""
     plain = pa.timestamp("us") if pa.types.is_timestamp(kind) else kind
     try:
         parsed, troubles = array.cast(plain), []
@@ -191,7 +191,7 @@ def _bytes(mapping: ColumnMapping, array: pa.Array, kind: pa.DataType) -> TypedC
         return _apply_length_limit(mapping, array)
     text, bad = _convert_where_possible(array, lambda some: some.cast(pa.string()))
     if (nul := _rows_with_nul(text)) is not None:
-        # Nobody knows what COPY makes of one: whoever writes such text decides by name what becomes of it.
+        # COPY's handling of a NUL character is undocumented, so the policy for invalid text decides.
         text, bad = set_null(text, nul), nul if bad is None else bad | nul
     made = _apply_length_limit(mapping, text)
     if bad is None:
@@ -200,7 +200,7 @@ def _bytes(mapping: ColumnMapping, array: pa.Array, kind: pa.DataType) -> TypedC
 
 
 def _rows_with_nul(text: pa.Array) -> RowMask | None:
-    """The values with a NUL character; all bytes are looked at at once, for it is hardly ever there."""
+    """Return the values with a NUL character; all bytes are searched at once, because it is rare."""
     if not len(text):
         return None
     offsets = np.frombuffer(text.buffers()[1], np.int32)[text.offset : text.offset + len(text) + 1]
@@ -214,13 +214,13 @@ def _rows_with_nul(text: pa.Array) -> RowMask | None:
 
 
 def _apply_length_limit(mapping: ColumnMapping, array: pa.Array) -> TypedColumn:
-    """The column but for values that are too long for their target."""
+    """Return the column without values that are too long for their target."""
     limit = mapping.limit
     lengths = pc.binary_length(array)
     found = pc.min_max(lengths).as_py()
     if limit is None or found["max"] is None:
         return TypedColumn(array)
-    # No document is empty: MySQL gives nothing of one whose text is longer than its `max_allowed_packet`.
+    # No document is empty: MySQL returns nothing for one longer than its `max_allowed_packet`.
     least = 1 if mapping.redshift == REDSHIFT_JSON_TYPE else 0
     if least <= found["min"] and found["max"] <= limit:
         return TypedColumn(array)
@@ -230,7 +230,7 @@ def _apply_length_limit(mapping: ColumnMapping, array: pa.Array) -> TypedColumn:
 
 
 def shorten(array: pa.Array, rows: RowMask, limits: Any) -> pa.Array:  # noqa: ANN401  # integers
-    """The column with the values of these rows cut, each to its limit in bytes, and between characters."""
+    """Return the column with the values of these rows cut to their limits in bytes, between characters."""
     values = array.filter(pa.array(rows)).cast(pa.binary()).to_pylist()
     pieces = [value[:limit] for value, limit in zip(values, limits, strict=True)]
     if pa.types.is_string(array.type):
@@ -239,7 +239,7 @@ def shorten(array: pa.Array, rows: RowMask, limits: Any) -> pa.Array:  # noqa: A
 
 
 def _convert_where_possible(array: pa.Array, change: Callable[[pa.Array], pa.Array]) -> tuple[pa.Array, RowMask | None]:
-    """What a change makes of a column, NULL where it cannot, and the rows where it could not."""
+    """Return the converted column, NULL where a value cannot be converted, and the mask of those rows."""
     try:
         return change(array), None
     except pa.ArrowInvalid:
@@ -249,7 +249,7 @@ def _convert_where_possible(array: pa.Array, change: Callable[[pa.Array], pa.Arr
 
 
 def _mark_failures(array: pa.Array, change: Callable[[pa.Array], pa.Array], bad: RowMask) -> None:
-    """Halve until every value that cannot be changed stands alone: they are few."""
+    """Bisect until every value that cannot be converted stands alone: they are few."""
     try:
         change(array)
     except pa.ArrowInvalid:

@@ -1,4 +1,4 @@
-"""Parquet parts, exactly as COPY wants them, written with bounded memory."""
+"""Writer of Parquet parts in the form that COPY needs, with bounded memory."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -18,23 +18,23 @@ from syncd.parquet.window_check import PositionSpan
 from watermarks.cursor import START_CURSOR, Cursor
 
 ROW_GROUP_BYTES: Final = 64 << 20
-"""Bytes of Arrow that wait for a row group: what a writer holds at most, about twice."""
+"""Bytes of Arrow that wait for a row group; a writer holds at most about twice as much."""
 ROW_GROUP_ROWS: Final = 500_000
 CODEC: Final = "zstd"
 CODEC_LEVEL: Final = 1
 
 
 class ByteSink(Protocol):
-    """Where bytes go, in order."""
+    """Destination of bytes, in order."""
 
     def write(self, data: bytes, /) -> object:
-        """Take the next bytes, all of them."""
+        """Write all of the next bytes."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenPart:
-    """One part as it left the writer: all of a `Part` but its place in the lake."""
+    """One part after its writer was closed: all of a `Part` except its place in the lake."""
 
     bytes: int
     rows: int
@@ -42,17 +42,16 @@ class WrittenPart:
     low: Cursor = START_CURSOR
     high: Cursor = START_CURSOR
     widths: Mapping[str, int] = field(default_factory=dict[str, int])
-    """The widest value of each text and binary column, in bytes; absent where all are NULL."""
+    """The widest value of each text and binary column, in bytes; absent if all are NULL."""
 
 
 class PartWriter:
-    """Writes batches of one schema to a sink as one Parquet file.
+    """Writer of batches of one schema to a sink as one Parquet file.
 
-    Every row gets the number of the batch that reads it, in a last column.
-    With `refused` it writes rows for quarantine: their columns as they travelled, and why.
-    The caller decides when a part is large enough, by `bytes_written`, and closes it.
-    The sink is not closed. After an error the file is worth nothing: `abandon` it, or
-    leave its `with` by the error, so that nothing more reaches the sink.
+    A last column holds the number of the batch that reads the row. With `refused` it writes rows for quarantine:
+    their columns in transfer form, and the reason. The caller decides by `bytes_written` when a part is large enough,
+    and closes it. The sink is not closed. After an error the file is worthless: call `abandon`, or leave the `with`
+    by the error, so that nothing more reaches the sink.
     """
 
     def __init__(
@@ -102,21 +101,20 @@ class PartWriter:
 
     @property
     def rows(self) -> int:
-        """Rows taken so far."""
         return self._rows
 
     @property
     def bytes_written(self) -> int:
-        """Bytes that the sink has taken; what waits for its row group is not among them."""
+        """Bytes that the sink has received; rows that wait for their row group do not count."""
         return self._output.bytes
 
     @property
     def bytes_waiting(self) -> int:
-        """Bytes of Arrow that wait for their row group; in the file they are fewer."""
+        """Bytes of Arrow that wait for their row group; they take fewer in the file."""
         return self._waiting_bytes
 
     def write(self, batch: pa.RecordBatch, span: PositionSpan | None = None) -> None:
-        """Take the rows of a batch, and where the first and last of them stand."""
+        """Add the rows of a batch, with the positions of the first and the last of them."""
         if not batch.num_rows:
             return
         self._measure(batch, span)
@@ -147,7 +145,7 @@ class PartWriter:
         self._file.write_table(table, row_group_size=table.num_rows)
 
     def close(self) -> WrittenPart:
-        """Write what waits and the footer; what the file is."""
+        """Write the waiting rows and the footer; return the finished part."""
         self._flush()
         self._file.close()
         span = self._span or PositionSpan(START_CURSOR, START_CURSOR)
@@ -162,9 +160,9 @@ class PartWriter:
 
 
 def _dictionary_columns(mappings: Sequence[ColumnMapping]) -> list[str]:
-    """The columns whose values are likely to repeat: short text, small numbers, days.
+    """Return the columns whose values are likely to repeat: short text, small numbers, days.
 
-    A dictionary of the others is built and thrown away, which costs more than all else.
+    For other columns a dictionary would be built and discarded, which costs more than all other work.
     """
     kinds = zip(mappings, file_schema(mappings).types, strict=True)
     return [
@@ -181,7 +179,7 @@ def _is_short_text(mapping: ColumnMapping) -> bool:
 
 
 class DigestingFile:
-    """A file for pyarrow that counts and digests what passes through to the sink."""
+    """File for pyarrow that counts and digests the bytes on their way to the sink."""
 
     closed = False
 
@@ -195,7 +193,7 @@ class DigestingFile:
         piece = bytes(data)
         if self.abandoned:
             return len(piece)
-        # Whatever breaks in the sink ends the file; only a write that returned lets the next one through.
+        # An error of the sink ends the file: only a write that returned permits the next one.
         self.abandoned = True
         self._sink.write(piece)
         self.abandoned = False
@@ -207,7 +205,7 @@ class DigestingFile:
         return self.bytes
 
     def flush(self) -> None:
-        """Nothing is held back here."""
+        """Do nothing: no bytes are buffered."""
 
     def close(self) -> None:
-        """The sink is its owner's to close."""
+        """Do nothing: the owner closes the sink."""

@@ -1,4 +1,4 @@
-"""Whether rows lie in their window, and where the first and the last of them stand; a whole batch at once."""
+"""Check that the rows of a batch lie in their window, and the positions of the first and the last."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,19 +20,19 @@ from watermarks.cursor import START_CURSOR, BadCursor, Cursor, CursorValue, Valu
 from watermarks.window import Window
 
 _CHARS_BEFORE_FRACTION: Final = 20
-"""Characters before the fraction of a moment, its point included."""
+"""Characters before the fraction of a moment, including its point."""
 _TIMESTAMP_CHARS: Final = 26
 
 
 @dataclass(frozen=True, slots=True)
 class PositionSpan:
-    """The lowest and the highest position among rows; START where it cannot be known."""
+    """The lowest and the highest position among rows; START if unknown."""
 
     low: Cursor
     high: Cursor
 
     def join(self, other: "PositionSpan") -> "PositionSpan":
-        """The span of both; one end that is not known leaves it unknown."""
+        """Return the span of both; an unknown end of one makes it unknown."""
         low = min(self.low, other.low) if self.low and other.low else START_CURSOR
         high = max(self.high, other.high) if self.high and other.high else START_CURSOR
         return PositionSpan(low, high)
@@ -40,10 +40,10 @@ class PositionSpan:
 
 @dataclass(frozen=True, slots=True)
 class WindowCheck:
-    """Holds every batch of one window's query against the window.
+    """Check of every batch of one window's query against the window.
 
-    `passages` tell how a field of the order is to be read where a column of the file
-    has its name: whether its 64 bits have a sign, and where the point of a decimal is.
+    The `mappings` tell how to read a field of the order that has the name of a file column: whether its 64 bits have
+    a sign, and the scale of a decimal.
     """
 
     window: Window | None
@@ -51,19 +51,19 @@ class WindowCheck:
     mappings: tuple[ColumnMapping, ...] = ()
 
     def check(self, batch: pa.RecordBatch) -> PositionSpan | None:
-        """The span of a batch, as it travelled, that lies in the window; None of an empty one.
+        """Return the span of a transferred batch that lies in the window; None for an empty one.
 
-        From the first field on that only the database can order, nothing is judged.
+        The check stops at the first field that only the database can order.
 
         Raises:
-            RowOutside: a row lies outside, or has NULL in its order.
+            RowOutsideWindow: a row lies outside, or has NULL in its order.
         """
         if self.window is not None and batch.num_rows:
             self._require_inside(batch, self.window)
         return self.span(batch)
 
     def span(self, batch: pa.RecordBatch) -> PositionSpan | None:
-        """The lowest and the highest position among the rows; None where there is no row."""
+        """Return the lowest and the highest position among the rows; None without rows."""
         if not batch.num_rows:
             return None
         if self.window is None or any(field.kind is ValueKind.COLLATED for field in self.order):
@@ -72,19 +72,19 @@ class WindowCheck:
         return PositionSpan(self._extreme_position(columns, "min"), self._extreme_position(columns, "max"))
 
     def _column(self, batch: pa.RecordBatch, field: OrderField) -> pa.Array:
-        passage = next((one for one in self.mappings if one.name == field.name), None)
-        return _to_comparable(batch.column(field.name), field.kind, passage)
+        mapping = next((each for each in self.mappings if each.name == field.name), None)
+        return _to_comparable(batch.column(field.name), field.kind, mapping)
 
     def _require_inside(self, batch: pa.RecordBatch, window: Window) -> None:
-        judged = list(takewhile(lambda field: field.kind is not ValueKind.COLLATED, self.order))
-        if not judged:
+        fields = list(takewhile(lambda field: field.kind is not ValueKind.COLLATED, self.order))
+        if not fields:
             return
-        columns = [self._column(batch, field) for field in judged]
-        if _is_well_inside(columns[0], judged[0].kind, window) and not any(column.null_count for column in columns):
+        columns = [self._column(batch, field) for field in fields]
+        if _is_well_inside(columns[0], fields[0].kind, window) and not any(column.null_count for column in columns):
             return
-        inside = ~_rows_after(columns, judged, window.high, len(self.order), at_end=False)
+        inside = ~_rows_after(columns, fields, window.high, len(self.order), at_end=False)
         if window.low:
-            inside &= _rows_after(columns, judged, window.low, len(self.order), at_end=True)
+            inside &= _rows_after(columns, fields, window.low, len(self.order), at_end=True)
         for column in columns:
             inside &= column.is_valid().to_numpy(zero_copy_only=False)
         if not inside.all():
@@ -95,7 +95,7 @@ class WindowCheck:
         at = ", ".join(f"{f.name}={format_value(batch.column(f.name)[first])}" for f in self.order)
         return RowOutsideWindow(
             f"{int((~inside).sum())} rows lie outside of the window {window}, the first at {at}",
-            hint="Do the values of an order or key column change their order on the way, as with another collation?",
+            hint="Check whether values of an order or key column sort differently, for example in another collation.",
         )
 
     def _extreme_position(self, columns: list[pa.Array], which: str) -> Cursor:
@@ -113,11 +113,11 @@ class WindowCheck:
 
 
 def _to_comparable(array: pa.Array, kind: ValueKind, mapping: ColumnMapping | None) -> pa.Array:
-    """A column whose Arrow order is the order of its kind; of moments their text, in which zero dates come first."""
+    """Return a column whose Arrow order is the order of its kind; of moments their text: zero dates sort first."""
     if mapping is not None:
         array = cast_to_source_type(mapping, array)
     elif kind is ValueKind.INT:
-        # Of whatever width a driver thought enough; as text travel only those that have no sign, and up to 64 bits.
+        # Drivers choose the width of integers; only unsigned ones of up to 64 bits are transferred as text.
         number = pa.int64() if pa.types.is_integer(array.type) else pa.uint64()
         array = array.cast(pa.string()).cast(number) if pa.types.is_binary(array.type) else array.cast(number)
     match kind:
@@ -149,7 +149,7 @@ def _plain_text(array: pa.Array) -> pa.Array:
 
 
 def _to_long_decimal(array: pa.Array) -> pa.Array:
-    """Of text that has as many digits after the point in every row."""
+    """Return decimals from text with the same number of fractional digits in every row."""
     first = next((text for text in array.to_pylist() if text is not None), "0")
     return array.cast(pa.decimal256(76, len(first.partition(".")[2])))
 
@@ -172,7 +172,7 @@ def _to_microseconds(text: str | None) -> int | None:
 
 
 def _bound_scalar(value: CursorValue, kind: pa.DataType) -> pa.Scalar:
-    """A value of a cursor as the columns of its kind have it."""
+    """Return a cursor's value in the type of the columns of its kind."""
     plain: Any = value.raw
     match value.kind:
         case ValueKind.INSTANT | ValueKind.WALL:
@@ -189,7 +189,7 @@ def _bound_scalar(value: CursorValue, kind: pa.DataType) -> pa.Scalar:
 
 
 def _is_well_inside(column: pa.Array, kind: ValueKind, window: Window) -> bool:
-    """Whether the first field alone shows that every row is inside: so it is with most batches."""
+    """Return whether the first field alone shows that every row is inside, as in most batches."""
     if not window.low or not window.high or window.low.values[0].kind is not kind:
         return False
     low, high = _bound_scalar(window.low.values[0], column.type), _bound_scalar(window.high.values[0], column.type)
@@ -200,10 +200,10 @@ def _is_well_inside(column: pa.Array, kind: ValueKind, window: Window) -> bool:
 def _rows_after(
     columns: list[pa.Array], fields: list[OrderField], cursor: Cursor, width: int, *, at_end: bool
 ) -> RowMask:
-    """The rows that come after a position.
+    """Return the rows that come after a position.
 
-    A position shorter than the order stands before all rows that begin with it. Where
-    only the database can tell, the answer is `at_end`.
+    A position shorter than the order comes before all rows that begin with it. Where only the database can compare,
+    the result is `at_end`.
     """
     known = min(len(cursor), len(columns))
     ending = at_end if known < len(cursor) else len(cursor) < width
@@ -221,7 +221,7 @@ def _rows_where(compare: Callable[[pa.Array, pa.Scalar], pa.Array], column: pa.A
 
 
 def _cursor_value(plain: Any, kind: ValueKind) -> CursorValue | None:  # noqa: ANN401  # of Arrow
-    """A value as cursors have it; none for what no cursor can say, such as a zero date."""
+    """Return a value as a cursor's; None for one that no cursor can hold, such as a zero date."""
     try:
         match kind:
             case ValueKind.INSTANT:

@@ -1,6 +1,6 @@
-"""What a column that was added holds in the rows from before it: its default, where that is a constant.
+"""Values of an added column in older rows: its default, if that is a constant.
 
-ADD COLUMN gives old rows the default and stamps none of them, so that no later batch reads them for it.
+ADD COLUMN gives old rows the default and stamps none of them, so no later batch reads them for it.
 """
 
 import re
@@ -18,16 +18,17 @@ from syncd.datatypes.columns import (
     TransferType,
     ValueProblem,
 )
+from syncd.datatypes.mysql_quoting import decode_text
 from syncd.datatypes.source_table import SourceColumn
 from syncd.datatypes.type_table import UNSIGNED_BIGINT_DIGITS
 from watermarks.batch import BatchId
 
 REASON_NUMBERED: Final = "the server numbered its rows"
-REASON_RENAMED: Final = "it stands where {} stood, and may be that column by another name"
-REASON_GENERATED: Final = "its values are computed"
-REASON_NO_IMPLICIT_DEFAULT: Final = "what a {} holds that is not NULL and was never given is not known"
+REASON_RENAMED: Final = "it took the place of {} and may be that column under a new name"
+REASON_GENERATED: Final = "its values are generated"
+REASON_NO_IMPLICIT_DEFAULT: Final = "the implicit default of a {} NOT NULL column is not known"
 
-# A constant as MariaDB writes one: NULL, a number, a text, bits or bytes. Whatever else it writes is computed.
+# A constant in MariaDB's notation: a number, a text, bits or bytes. Any other text is an expression.
 _CONSTANT: Final = re.compile(
     r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?|(_\w+ ?)?'(?:[^'\\]|''|\\.)*'|[bx]'[0-9a-f]*'|0x[0-9a-f]+",
     re.ASCII | re.IGNORECASE | re.DOTALL,
@@ -38,7 +39,7 @@ _SMALLEST_DOUBLE: Final = 2.0**-1022
 _BITS: Final = 2**64
 
 TransferredValue: TypeAlias = int | float | str | bytes | None
-"""A value in the form in which it leaves the server."""
+"""A value in its transfer form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +49,9 @@ class AddedColumn:
     since: BatchId
     """The first batch that read it."""
     value: str | None = None
-    """What it holds in rows that were read before, as text; None: NULL."""
+    """Its value in rows that were read before, as text; None: NULL."""
     unknown_reason: str = ""
-    """Why nobody knows what it holds there; empty where that is known."""
+    """Why that value is unknown; empty if it is known."""
 
     def to_fields(self) -> dict[str, Any]:
         return {"since": str(self.since), "value": self.value, "unknown": self.unknown_reason}
@@ -62,28 +63,28 @@ class AddedColumn:
 
 @dataclass(frozen=True, slots=True)
 class UnknownDefault:
-    """Old rows hold something that cannot be told from the declaration."""
+    """The value of old rows cannot be derived from the declaration."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class KnownDefault:
-    """Old rows hold this; of a column that is not NULL and has no default, what its type begins with."""
+    """The value of old rows; the type's implicit default for a NOT NULL column without a default."""
 
     value: TransferredValue
 
 
 @dataclass(frozen=True, slots=True)
 class ServerDefault:
-    """Old rows hold a constant, which the server puts into words best."""
+    """The value of old rows is a constant, which the server formats best."""
 
 
 DeclaredDefault: TypeAlias = UnknownDefault | KnownDefault | ServerDefault
 
 
 def classify_default(column: SourceColumn, *, mariadb: bool) -> DeclaredDefault:
-    """What the declaration of a column says of the rows that were there before it."""
+    """Return what a column's declaration says about the rows that existed before it."""
     if column.is_generated:
         return UnknownDefault(REASON_GENERATED)
     if "auto_increment" in column.extra:
@@ -99,18 +100,16 @@ def classify_default(column: SourceColumn, *, mariadb: bool) -> DeclaredDefault:
 def _is_constant(column: SourceColumn, default: str, *, mariadb: bool) -> bool:
     if mariadb:
         return _CONSTANT.fullmatch(default) is not None
-    # MySQL writes a constant as it is, without quotes; a default that is computed it marks, since 8.0 each of them.
+    # MySQL writes a constant without quotes, and marks a computed default since 8.0.
     stamped = column.data_type in {"datetime", "timestamp"} and default.upper().startswith("CURRENT_TIMESTAMP")
     return "default_generated" not in column.extra.split() and not stamped
 
 
 def _implicit_default(column: SourceColumn) -> DeclaredDefault:
-    begin = _IMPLICIT_DEFAULTS.get(column.data_type)
-    return (
-        UnknownDefault(REASON_NO_IMPLICIT_DEFAULT.format(column.data_type))
-        if begin is None
-        else KnownDefault(begin(column))
-    )
+    make_default = _IMPLICIT_DEFAULTS.get(column.data_type)
+    if make_default is None:
+        return UnknownDefault(REASON_NO_IMPLICIT_DEFAULT.format(column.data_type))
+    return KnownDefault(make_default(column))
 
 
 def _zero_time(column: SourceColumn) -> str:
@@ -135,21 +134,20 @@ _IMPLICIT_DEFAULTS: Final[Mapping[str, Callable[[SourceColumn], TransferredValue
     "enum": _first_enum_member,
     "json": lambda _: b"null",
 }
-"""What a column that is not NULL begins with, where it has no default, in the form in which it would travel."""
+"""Implicit default of a NOT NULL column without a default, in its transfer form."""
 
 
 def make_added_column(mapping: ColumnMapping, value: object, policies: Policies, *, since: BatchId) -> AddedColumn:
-    """The column with what old rows hold, as their own values would have come through."""
+    """Return the added column with the value of old rows, converted like a transferred value."""
     if value is None:
         return AddedColumn(since=since)
-    found = _value_to_text(mapping, value)
-    if not isinstance(found, ValueProblem):
-        return AddedColumn(since=since, value=found)
-    if policies.policy_for(found) is Policy.NULL:
+    text = _value_to_text(mapping, value)
+    if not isinstance(text, ValueProblem):
+        return AddedColumn(since=since, value=text)
+    policy = policies.policy_for(text)
+    if policy is Policy.NULL:
         return AddedColumn(since=since)
-    return AddedColumn(
-        since=since, unknown_reason=f"its default meets {found}, whose policy is {policies.policy_for(found)}"
-    )
+    return AddedColumn(since=since, unknown_reason=f"its default has the problem {text}, whose policy is {policy}")
 
 
 def _value_to_text(mapping: ColumnMapping, value: object) -> str | ValueProblem:
@@ -160,7 +158,7 @@ def _value_to_text(mapping: ColumnMapping, value: object) -> str | ValueProblem:
             number = float(str(value))
             return ValueProblem.OUT_OF_RANGE if 0 < abs(number) < _SMALLEST_DOUBLE else repr(number)
         case TransferType.TEXT:
-            return _check_text(mapping, value.decode() if isinstance(value, bytes) else str(value))
+            return _check_text(mapping, decode_text(value))
         case TransferType.BYTES:
             return _bytes_to_text(mapping, value if isinstance(value, bytes) else str(value).encode())
 
@@ -168,7 +166,7 @@ def _value_to_text(mapping: ColumnMapping, value: object) -> str | ValueProblem:
 def _integer_to_text(mapping: ColumnMapping, number: int) -> str | ValueProblem:
     if mapping.parquet.physical is PhysicalType.BOOLEAN:
         return ValueProblem.OUT_OF_RANGE if number not in {0, 1} else ("true" if number else "false")
-    # What has 64 bits and no sign travels as the number with a sign of the same bits.
+    # An unsigned 64-bit number is transferred as the signed number with the same bits.
     unsigned = number < 0 and mapping.parquet.precision == UNSIGNED_BIGINT_DIGITS
     return str(number + _BITS if unsigned else number)
 

@@ -1,4 +1,4 @@
-"""The columns of one table on their way: each with its name in files and the way of its type."""
+"""Mapping of a table's columns to their names and types in files and in Redshift."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -11,49 +11,49 @@ from syncd.errors import ConfigError, SourceUnfit
 from syncd.settings import StreamSettings
 
 MAX_NAME_BYTES: Final = 127
-"""Bytes; Redshift cuts a longer name without a word."""
+"""Redshift silently cuts longer names."""
 MAX_COLUMNS: Final = 1_600
 RESERVED_PREFIX: Final = "_syncd_"
-"""What the names of our own columns begin with."""
+"""Prefix of syncd's own columns."""
 SYSTEM_COLUMNS: Final = frozenset({"oid", "tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
 _ASCII_TO_LOWER: Final = {letter: letter + 32 for letter in range(ord("A"), ord("Z") + 1)}
-_VIEW_HINT: Final = "in a view of {table} that is read whole in its place (mode: replace, cursor: none)"
-_RENAME_HINT: Final = f"Give it another name at the source; or another name, or none, {_VIEW_HINT}."
+_VIEW_HINT: Final = "in a view of {table} that is read whole instead (mode: replace, cursor: none)"
+_RENAME_HINT: Final = f"Rename it at the source, or rename or omit it {_VIEW_HINT}."
 
 
 def map_columns(table: SourceTable, settings: StreamSettings) -> tuple[ColumnMapping, ...]:
-    """The way of every column of a table, in its order.
+    """Return the mapping of every column of a table, in its order.
 
     The statement that reads selects each `select` AS its `name`.
 
     Raises:
-        SourceUnfit: a type is unknown, or a name cannot be a column's in Redshift.
-        ConfigError: a column is called boolean that cannot be.
+        SourceUnfit: a type is unknown, or a name is not valid in Redshift.
+        ConfigError: a column under `boolean` does not exist or is no TINYINT(1).
     """
     _check_booleans(table, settings)
     boolean = {name.casefold() for name in settings.boolean}
-    found = tuple(_map_column(table, column, boolean=column.name.casefold() in boolean) for column in table.columns)
-    _check_names(table, found)
-    return found
+    mappings = tuple(_map_column(table, column, boolean=column.name.casefold() in boolean) for column in table.columns)
+    _check_names(table, mappings)
+    return mappings
 
 
 def fold_name(name: str) -> str:
-    """A name as Redshift folds it: ASCII letters to lower case, all else as it is."""
+    """Return a name as Redshift folds it: ASCII letters in lower case, all others unchanged."""
     return name.translate(_ASCII_TO_LOWER)
 
 
 def _map_column(table: SourceTable, column: SourceColumn, *, boolean: bool) -> ColumnMapping:
-    way = _resolve_type(table, column, boolean=boolean)
+    mapped = _resolve_type(table, column, boolean=boolean)
     return ColumnMapping(
         column=column.name,
         name=fold_name(column.name),
-        select=way.select.replace("{c}", quote_name(column.name)),
-        travel=way.travel,
-        parquet=way.parquet,
-        redshift=way.redshift,
-        limit=way.limit,
-        befalls=way.befalls,
-        whole=way.whole,
+        select=mapped.select.replace("{c}", quote_name(column.name)),
+        travel=mapped.travel,
+        parquet=mapped.parquet,
+        redshift=mapped.redshift,
+        limit=mapped.limit,
+        befalls=mapped.befalls,
+        whole=mapped.whole,
     )
 
 
@@ -61,8 +61,8 @@ def _resolve_type(table: SourceTable, column: SourceColumn, *, boolean: bool) ->
     rule = BOOLEAN_RULE if boolean else find_type_rule(column)
     if rule is None:
         raise SourceUnfit(
-            f"{table}.{column.name} is of type {column.column_type}, which syncd does not know",
-            hint=f"Cast it, or leave it out, {_VIEW_HINT.format(table=table)}.",
+            f"column {table}.{column.name} has the unsupported type {column.column_type}",
+            hint=f"Cast or omit it {_VIEW_HINT.format(table=table)}.",
         )
     return rule.map_type(column)
 
@@ -71,28 +71,28 @@ def _check_booleans(table: SourceTable, settings: StreamSettings) -> None:
     for name in settings.boolean:
         column = table.find_column(name)
         if column is None:
-            raise ConfigError(f"{table} has no column {name} to be boolean", hint="Is the name under `boolean` right?")
+            raise ConfigError(f"{table} has no column {name}, named under `boolean`", hint="Check that name.")
         if column.data_type not in BOOLEAN_RULE.data_types or not BOOLEAN_RULE.applies_to(column):
             raise ConfigError(
                 f"{table}.{name} is {column.column_type}; only TINYINT(1) can be boolean",
-                hint=f"Take {name} out of `boolean`.",
+                hint=f"Remove {name} from `boolean`.",
             )
 
 
 def _check_names(table: SourceTable, mappings: Sequence[ColumnMapping]) -> None:
     if len(mappings) > MAX_COLUMNS:
         raise SourceUnfit(
-            f"{table} has {len(mappings)} columns, and Redshift's tables at most {MAX_COLUMNS}",
-            hint=f"Leave some out, {_VIEW_HINT.format(table=table)}.",
+            f"{table} has {len(mappings)} columns; a Redshift table has at most {MAX_COLUMNS}",
+            hint=f"Omit some {_VIEW_HINT.format(table=table)}.",
         )
     taken: dict[str, str] = {}
-    for passage in mappings:
-        _check_name(table, passage)
+    for mapping in mappings:
+        _check_name(table, mapping)
         # Stricter than Redshift's folding, which is not known for letters beyond ASCII.
-        other = taken.setdefault(passage.name.casefold(), passage.column)
-        if other is not passage.column:
+        other = taken.setdefault(mapping.name.casefold(), mapping.column)
+        if other is not mapping.column:
             raise SourceUnfit(
-                f"{table}: columns {other} and {passage.column} are one name in Redshift",
+                f"{table}: columns {other} and {mapping.column} have the same name in Redshift",
                 hint=_RENAME_HINT.format(table=table),
             )
 
@@ -100,10 +100,12 @@ def _check_names(table: SourceTable, mappings: Sequence[ColumnMapping]) -> None:
 def _check_name(table: SourceTable, mapping: ColumnMapping) -> None:
     reason = ""
     if len(mapping.name.encode()) > MAX_NAME_BYTES:
-        reason = f"is longer than {MAX_NAME_BYTES} bytes, where Redshift would cut it"
+        reason = f"has more than {MAX_NAME_BYTES} bytes; Redshift would cut it"
     elif mapping.name in SYSTEM_COLUMNS:
-        reason = "is a column that every table of Redshift has already"
+        reason = "is that of a system column of Redshift"
     elif mapping.name.startswith(RESERVED_PREFIX):
-        reason = f"begins with {RESERVED_PREFIX}, as only our own columns do"
+        reason = f"begins with {RESERVED_PREFIX}, which is reserved for syncd"
     if reason:
-        raise SourceUnfit(f"{table}.{mapping.column} {reason}", hint=_RENAME_HINT.format(table=table))
+        raise SourceUnfit(
+            f"the name of column {table}.{mapping.column} {reason}", hint=_RENAME_HINT.format(table=table)
+        )

@@ -1,4 +1,4 @@
-"""How instants become values of an order column, and what instant such a value can mean."""
+"""Conversion between instants and the values of an order column."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -12,54 +12,54 @@ STEPS_PER_SECOND: Final = {EpochUnit.SECONDS: 1, EpochUnit.MILLISECONDS: 1_000, 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _LAST_INSTANT: Final = datetime(2038, 1, 19, 3, 14, 7, 999_999, tzinfo=UTC)
-"""Of TIMESTAMP; the literal of a later one means nothing to MySQL."""
+"""The last TIMESTAMP; MySQL does not accept a later literal."""
 _LAST_WALL_TIME: Final = datetime(9999, 12, 31, 23, 59, 59, 999_999)  # noqa: DTZ001  # a wall clock has no zone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderClock:
-    """What an order column says of time."""
+    """The time scale of an order column."""
 
     kind: ValueKind
     """INSTANT, WALL or INT."""
     steps_per_second: int
-    """How many of its steps make a second: 10 to the power of its digits; of an epoch, by its unit."""
+    """Resolution: 10 to the power of its fractional digits, or the unit of an epoch."""
     zone: tzinfo = UTC
-    """Of those who write a wall clock's readings."""
+    """The session time zone of those who write wall times."""
 
     @property
     def last_value(self) -> CursorValue:
-        """The end of its time, in its own digits: no row of sense lies behind it, though some lie at it."""
+        """Return the end of its time, in its own digits; only placeholder values lie at or above it."""
         if self.kind is ValueKind.INT:
             return CursorValue(ValueKind.INT, 2**63 - 1)
         last = _LAST_INSTANT if self.kind is ValueKind.INSTANT else _LAST_WALL_TIME
         return CursorValue(self.kind, truncate_to_step(last, self.steps_per_second))
 
     def floor_value(self, instant: datetime) -> CursorValue:
-        """The least value that a row can get whose stamp is made at the instant or later.
+        """Return the least value that a row can get if it is stamped at the instant or later.
 
-        A stamp is cut down to the column's steps. Where the zone turns its clock
-        back after the instant, what will be written then counts as well.
+        Stamps are cut down to the column's steps. If the zone turns its clock back after the instant, the values
+        written then count too.
         """
         return self._to_value(self._to_column_time(instant))
 
     def ceil_value(self, instant: datetime) -> CursorValue:
-        """The least value that means the instant or a later one.
+        """Return the least value that means the instant or a later one.
 
-        Where the zone turns its clock back after the instant, values of the hour that repeats mean a later one too.
+        If the zone turns its clock back after the instant, values of the repeated hour mean a later instant too.
         """
         return self._to_value(self._round_up(self._to_column_time(instant)))
 
     def end_value(self, instant: datetime) -> CursorValue:
-        """A value above all that mean an instant before this one.
+        """Return a value above all that mean an instant before this one.
 
-        Where the zone turned its clock back before it, values of the hour that repeats mean an earlier one too.
+        If the zone turned its clock back before it, values of the repeated hour mean an earlier instant too.
         """
         utc = self.kind is not ValueKind.WALL
         return self._to_value(self._round_up(instant.astimezone(UTC) if utc else wall_time_after(instant, self.zone)))
 
     def to_instant(self, value: CursorValue) -> datetime:
-        """The earliest instant that the value can mean."""
+        """Return the earliest instant that the value can mean."""
         plain = value.raw
         if isinstance(plain, int):
             return _EPOCH + timedelta(microseconds=plain * (1_000_000 // self.steps_per_second))

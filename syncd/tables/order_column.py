@@ -1,4 +1,4 @@
-"""How a column of each type takes part in an order: as a value of a cursor, and as a literal that an index can use."""
+"""Columns of an order: their values in a cursor, and their literals, which an index can use."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -18,16 +18,16 @@ _TEXTS: Final = frozenset({"char", "varchar"})
 _LISTED: Final = frozenset({"enum", "set"})
 
 _BY_CODE_POINT: Final = re.compile(r"utf8mb4_0900_bin|(utf8mb4|utf8mb3|utf8|ascii)_nopad_bin")
-"""Collations that neither fold nor pad, over charsets whose bytes stand in the order of code points."""
+"""Collations that neither fold nor pad, over character sets whose bytes sort like code points."""
 
 _NOPAD_MARKER: Final = "_nopad_"
-"""What collations of MariaDB have in their names that do not pad."""
+"""Part of the names of MariaDB's collations that do not pad."""
 _MEMBER: Final = re.compile(r"'(?:[^']|'')*'")
 _SET_SIGN_BIT_MEMBERS: Final = 64
-"""Members of a SET of which the last one takes the bit of the sign."""
+"""Members of a SET of which the last takes the sign bit."""
 
 _UNDECODABLE_PREFIX: Final = b"\xff"
-"""What the bytes of a text begin with that Unicode has no characters for; no UTF-8 holds it."""
+"""First byte of a text without characters in Unicode; no UTF-8 contains it."""
 
 _MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?")
 _TIME: Final = re.compile(r"(-?)(\d{2,3}):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
@@ -39,17 +39,17 @@ class OrderColumn:
     """One column of an order."""
 
     name: str
-    """At the source."""
+    """Its name at the source."""
     kind: ValueKind
     travel: TransferType
     select: str
-    """The expression by which its values travel exactly."""
+    """Expression that transfers its values exactly."""
     fraction: int = 0
-    """Digits after the second, or after a number's point."""
+    """Fractional digits of a time or a number."""
     charset: str | None = None
     collation: str | None = None
     members: str | None = None
-    """The type of an ENUM or SET, whose members are sorted as it lists them."""
+    """Declaration of an ENUM or SET, whose members sort in its order."""
 
     @property
     def sql(self) -> str:
@@ -57,10 +57,10 @@ class OrderColumn:
 
     @property
     def probe_sql(self) -> str:
-        """The expression that tells where a row stands: the value, or a mark where its literal would stand elsewhere.
+        """Return an expression for a row's position: the value, or a marker if its literal would sort elsewhere.
 
-        A conversion turns what has no character into `?` and says nothing. A window that ends at such a
-        literal ends at another place than its row: the last rows of a first pass would never be read.
+        A conversion silently turns a character without Unicode equivalent into `?`. A window that ends at such a
+        literal ends at another place than its row, and the last rows of a first pass would never be read.
         """
         if not self._may_lose_text:
             return self.select
@@ -71,28 +71,28 @@ class OrderColumn:
 
     @property
     def _may_lose_text(self) -> bool:
-        """Whether its texts may hold what has no character in Unicode, or two ways to write one."""
+        """Return whether its texts may hold characters without exactly one Unicode equivalent."""
         known = UTF8_CHARSETS | LOSSLESS_CHARSETS
         return self.kind is ValueKind.COLLATED and self.charset is not None and self.charset not in known
 
     def literal(self, value: CursorValue) -> str:
-        """The value as SQL, so typed that comparing it with the column needs no conversion of the column.
+        """Return the value as SQL of the column's type, so that a comparison does not convert the column.
 
         Raises:
-            BadCursor: it is of another kind than the column: the cursor is another order's.
+            BadCursor: the value is of another kind than the column: the cursor is another order's.
         """
         if value.kind is not self.kind:
             raise BadCursor(
                 f"{value} is no position in column {self.name}, whose values are of kind {self.kind}",
-                hint="Did the cursor, the key or a column's type change? Set the mark anew: syncd watermark set",
+                hint="If the cursor, the key or a column's type changed, set the mark again: syncd watermark set",
             )
         return _LITERALS[self.kind](self, value.raw)
 
     def parse_value(self, raw: object) -> CursorValue:
-        """The value that travelled by `select` or `probed`.
+        """Return the value that `select` or `probe_sql` transferred.
 
         Raises:
-            ValueRefused: it has no place in an order: NULL, a date of zeros, or a text that no literal can name.
+            ValueRefused: it has no place in an order: NULL, a zero date, or a text without a literal.
         """
         if self._may_lose_text and isinstance(raw, bytes):
             raw = self._decode_text(raw)
@@ -101,34 +101,33 @@ class OrderColumn:
         except (BadCursor, ValueError, TypeError, ArithmeticError) as error:
             raise ValueRefused(
                 f"column {self.name} holds {_format_raw(raw)!r}, which is no position in an order",
-                hint=f"Mend the rows where {self.name} is no date of the calendar.",
+                hint=f"Fix the rows where {self.name} is no valid date.",
             ) from error
 
     def _decode_text(self, raw: bytes) -> str:
         if raw.startswith(_UNDECODABLE_PREFIX):
             raise ValueRefused(
                 f"a batch would end at the row whose {self.name} has the bytes {raw[1:].hex().upper()} in"
-                f" {self.charset}, which no text of Unicode names",
-                hint=f"Give that row another {self.name}, or name another unique key of the table in the stream's"
-                " `key`.",
+                f" {self.charset}, which have no equivalent in Unicode",
+                hint=f"Change {self.name} of that row, or name another unique key of the table in the stream's `key`.",
             )
         return raw.decode()
 
     def to_fields(self) -> dict[str, Any]:
-        """Its content, for a sealed plan."""
-        told = asdict(self)
+        """Return the fields that a plan stores."""
+        fields = asdict(self)
         if self.members is None:
-            del told["members"]  # plans of before do not know the word
-        return told
+            del fields["members"]  # absent in older plans
+        return fields
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> Self:
-        told: dict[str, Any] = {**fields, "kind": ValueKind(fields["kind"]), "travel": TransferType(fields["travel"])}
-        return cls(**told)
+        typed = {"kind": ValueKind(fields["kind"]), "travel": TransferType(fields["travel"])}
+        return cls(**{**fields, **typed})
 
 
 def make_order_column(column: SourceColumn) -> OrderColumn:
-    """How the column takes part in an order.
+    """Return the column as part of an order.
 
     Raises:
         SourceUnfit: values of its type cannot be positions.
@@ -154,14 +153,14 @@ def make_order_column(column: SourceColumn) -> OrderColumn:
 
 
 def _describe_order_mismatch(column: SourceColumn) -> str:
-    """Why conditions find other rows than those that an index holds there; empty where they do not.
+    """Return why a condition and an index sort the column differently; empty if they do not.
 
-    Such rows would be behind no position and before none: never read, and nobody would know.
+    Rows sorted differently would be after no position and before none: never read, and without an error.
     """
     if column.data_type == "char" and _NOPAD_MARKER in (column.collation or ""):
-        return f": {column.collation} sorts it with the spaces that fill it up, and compares it without"
+        return f": {column.collation} sorts it with its padding, and compares it without"
     if column.data_type == "set" and len(_MEMBER.findall(column.column_type)) == _SET_SIGN_BIT_MEMBERS:
-        return f": with its member {_SET_SIGN_BIT_MEMBERS} it is the highest to an index, and below zero to a condition"
+        return f": its member {_SET_SIGN_BIT_MEMBERS} sorts highest in an index, and below zero in a condition"
     return ""
 
 
@@ -180,7 +179,7 @@ def _ordinal_form(_column: SourceColumn, name: str) -> _SelectForm:
 
 
 def _double_form(_column: SourceColumn, name: str) -> _SelectForm:
-    # A FLOAT prints with six digits; as a DOUBLE, which it is exactly, with all of them.
+    # A FLOAT prints with six digits; as a DOUBLE, which represents it exactly, with all of them.
     return ValueKind.DOUBLE, TransferType.DOUBLE, f"({name} + 0e0)"
 
 
@@ -189,12 +188,12 @@ def _bytes_form(_column: SourceColumn, name: str) -> _SelectForm:
 
 
 def _printed_form(kind: ValueKind) -> Callable[[SourceColumn, str], _SelectForm]:
-    # The width is said, for that of some decimals is taken for too short (`type_table`).
+    # With a width: both servers assume a width that is too short for some decimals (`type_table`).
     return lambda _, name: (kind, TransferType.TEXT, f"CAST({name} AS CHAR(80))")
 
 
 def _binary_form(kind: ValueKind) -> Callable[[SourceColumn, str], _SelectForm]:
-    # As columns of the file travel, so that they carry the order along.
+    # The transfer form of file columns, so that they can serve as order fields.
     return lambda _, name: (kind, TransferType.TEXT, f"CAST({name} AS BINARY)")
 
 
@@ -208,7 +207,7 @@ _FORMS: Final[dict[str, Callable[[SourceColumn, str], _SelectForm]]] = {
     **dict.fromkeys(("enum", "set", "bit", "year"), _ordinal_form),
     **dict.fromkeys(("float", "double"), _double_form),
     **dict.fromkeys(("binary", "varbinary"), _bytes_form),
-    # These of MariaDB have an order of their own, and compare with their text.
+    # These types of MariaDB have an order of their own, and compare with their text.
     **dict.fromkeys(("uuid", "inet4", "inet6"), _printed_form(ValueKind.COLLATED)),
     "decimal": _decimal_form,
     "date": _binary_form(ValueKind.DATE),
@@ -219,7 +218,7 @@ _FORMS: Final[dict[str, Callable[[SourceColumn, str], _SelectForm]]] = {
 
 
 def _text_order_column(column: SourceColumn) -> OrderColumn:
-    # The server drops the padding of a CHAR when it answers, so only it can say where such a value stands.
+    # The server drops the padding of a CHAR in results, so only the server can compare such values.
     by_code_point = column.data_type == "varchar" and _BY_CODE_POINT.fullmatch(column.collation or "")
     return OrderColumn(
         name=column.name,
@@ -232,7 +231,7 @@ def _text_order_column(column: SourceColumn) -> OrderColumn:
 
 
 def _moment_literal(column: OrderColumn, plain: Any) -> str:  # noqa: ANN401  # a datetime, as its kind says
-    # With the column's own digits and no more: MySQL rounds the rest away, MariaDB cuts it.
+    # With the column's own digits and no more: MySQL rounds the rest, MariaDB cuts it.
     text = plain.replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")
     return f"TIMESTAMP'{text[: 20 + column.fraction] if column.fraction else text[:19]}'"
 
@@ -246,7 +245,7 @@ def _time_literal(column: OrderColumn, plain: Any) -> str:  # noqa: ANN401  # a 
 
 def _double_literal(_column: OrderColumn, plain: Any) -> str:  # noqa: ANN401  # a float
     text = repr(plain)
-    # Without an exponent it would be a DECIMAL, compared in another way.
+    # Without an exponent it would be a DECIMAL, which compares differently.
     return text if "e" in text else f"{text}e0"
 
 
@@ -269,7 +268,7 @@ _LITERALS: Final[dict[ValueKind, Callable[[OrderColumn, Any], str]]] = {
 
 
 def _decode_ascii(raw: object) -> str:
-    """What travelled as text of digits and signs, or as the bytes of one."""
+    """Return a text of digits and signs, transferred as text or as bytes."""
     return raw.decode("ascii") if isinstance(raw, bytes) else str(raw)
 
 

@@ -1,4 +1,4 @@
-"""Which columns of a file say what row it is, and which version of it."""
+"""Columns of a file that identify a row and its version."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,19 +16,19 @@ class RowIdentity:
     """The key and the order column of one stream, by their names in files."""
 
     key: tuple[str, ...]
-    """None of these is ever NULL. Empty where the table is read whole each time."""
+    """Columns that are never NULL. Empty if the table is read whole each time."""
     cursor: str | None = None
-    """Of two versions of a row in one batch, the higher is the newer one; None where there are no two."""
+    """Of two versions of a row in one batch, the one with the higher value is newer; None if there are no two."""
 
 
 NO_IDENTITY: Final = RowIdentity(key=())
 
 
 def resolve_identity(table: SourceTable, settings: StreamSettings, mappings: Sequence[ColumnMapping]) -> RowIdentity:
-    """The identity of a stream's rows.
+    """Return the identity of a stream's rows.
 
     Raises:
-        ConfigError: a column of the key, or the order column, is not among those that are read.
+        ConfigError: a column of the key, or the order column, is not read.
     """
     if settings.cursor == CURSOR_NONE:
         return NO_IDENTITY
@@ -40,10 +40,10 @@ def resolve_identity(table: SourceTable, settings: StreamSettings, mappings: Seq
 
 def _find_mapped_name(table: SourceTable, column: str, mappings: Sequence[ColumnMapping]) -> str:
     folded = column.casefold()
-    found = next((passage.name for passage in mappings if passage.column.casefold() == folded), None)
-    if found is None:
-        raise ConfigError(
-            f"{table}.{column} says which row it is, and is not among the columns that are read",
-            hint=f"Select {column} in `query` too.",
-        )
-    return found
+    for mapping in mappings:
+        if mapping.column.casefold() == folded:
+            return mapping.name
+    raise ConfigError(
+        f"column {table}.{column} of the key or order is not among the columns that are read",
+        hint=f"Select {column} in `query` too.",
+    )

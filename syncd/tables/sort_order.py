@@ -1,4 +1,4 @@
-"""The order of a stream: which columns make it, what instants mean in it, and which index serves it."""
+"""Order of a stream: its columns, the meaning of instants in it, and the index that serves it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,23 +19,23 @@ CURSOR_NONE: Final = "none"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOrder:
-    """How the rows of one table follow each other: by an order column and then by key, or by key alone."""
+    """The order of a table's rows: by an order column and then by key, or by key alone."""
 
     database: str
     table: str
     key: tuple[OrderColumn, ...]
     key_index: str
-    """Serves the key alone: chunks of a first pass."""
+    """Serves the key alone, for the chunks of a first pass."""
     columns: tuple[OrderColumn, ...]
-    """What a cursor of the stream is made of."""
+    """The columns of the stream's cursors."""
     index: str
     """Serves the columns."""
     clock: OrderClock | None
-    """None where the key alone makes the order."""
+    """None if the key alone is the order."""
     nullable: bool = False
-    """Whether the order column can be NULL: such rows have no place in the order."""
+    """Whether the order column can be NULL; such rows have no place in the order."""
     is_auto_increment: bool = False
-    """Whether the server itself numbers the key."""
+    """Whether the server numbers the key."""
 
     @property
     def table_name(self) -> str:
@@ -43,31 +43,30 @@ class StreamOrder:
 
     @property
     def time_column(self) -> OrderColumn | None:
-        """The order column, where there is one."""
+        """Return the order column, if there is one."""
         return self.columns[0] if self.clock else None
 
 
 def resolve_order(table: SourceTable, settings: StreamSettings, *, zone: tzinfo = UTC) -> StreamOrder:
-    """The order in which a stream reads the table; `zone` is that of those who write wall times.
+    """Return the order in which a stream reads the table; `zone` is that of those who write wall times.
 
     Raises:
         SourceUnfit: a key, column or index is missing; the hint is the statement to run.
-        ConfigError: the order column is of a type that tells no time.
+        ConfigError: the type of the order column holds no time.
     """
     _require_base_table(table)
     key, key_index = _resolve_key(table, settings)
-    held = tuple(make_order_column(column) for column in key)
+    key_columns = tuple(make_order_column(column) for column in key)
     if settings.cursor == CURSOR_BY_KEY:
-        counted = len(key) == 1 and "auto_increment" in key[0].extra
         return StreamOrder(
             database=table.database,
             table=table.name,
-            key=held,
+            key=key_columns,
             key_index=key_index,
-            columns=held,
+            columns=key_columns,
             index=key_index,
             clock=None,
-            is_auto_increment=counted,
+            is_auto_increment=len(key) == 1 and "auto_increment" in key[0].extra,
         )
     stamp = _resolve_stamp(table, settings)
     clock = _resolve_clock(stamp, settings, zone)
@@ -75,7 +74,7 @@ def resolve_order(table: SourceTable, settings: StreamSettings, *, zone: tzinfo 
     return StreamOrder(
         database=table.database,
         table=table.name,
-        key=held,
+        key=key_columns,
         key_index=key_index,
         columns=(make_order_column(stamp), *(make_order_column(column) for column in rest)),
         index=_choose_index(table, (stamp, *rest)),
@@ -87,7 +86,7 @@ def resolve_order(table: SourceTable, settings: StreamSettings, *, zone: tzinfo 
 def resolve_birth_column(
     table: SourceTable, settings: StreamSettings, *, zone: tzinfo
 ) -> tuple[OrderColumn, OrderClock]:
-    """The column that tells when a row was born, and what instants mean in it: the one named, else the only one.
+    """Return the column that holds the creation time of rows, with its clock: the one named, else the only one.
 
     Raises:
         ConfigError: there is none, or there are several.
@@ -95,24 +94,25 @@ def resolve_birth_column(
     if settings.start_by is not None:
         column = _require_column(table, settings.start_by, "first_run: by")
         return make_order_column(column), _resolve_clock(column, settings, zone)
-    found = [column for column in table.columns if _is_insert_stamp(column)]
-    if len(found) != 1:
-        shown = ", ".join(column.name for column in found) or "none"
+    candidates = [column for column in table.columns if _is_insert_stamp(column)]
+    if len(candidates) != 1:
+        names = ", ".join(column.name for column in candidates) or "none"
         raise ConfigError(
-            f"{table} is read by its key, and which of its columns tells when a row was born is not clear: {shown}",
+            f"{table} is read by its key, and the column with the creation time of its rows is not clear: {names}",
             hint="Name it: first_run: {from: INSTANT, by: COLUMN}. Or begin with `snapshot` or `now`.",
         )
-    return make_order_column(found[0]), _resolve_clock(found[0], settings, zone)
+    return make_order_column(candidates[0]), _resolve_clock(candidates[0], settings, zone)
 
 
 def _is_insert_stamp(column: SourceColumn) -> bool:
-    told = f"{column.default or ''} {column.extra}".lower()
-    stamped = "current_timestamp" in (column.default or "").lower()
-    return column.data_type in {"datetime", "timestamp"} and stamped and "on update" not in told and not column.nullable
+    default = (column.default or "").lower()
+    is_updated = "on update" in f"{default} {column.extra.lower()}"
+    is_time = column.data_type in {"datetime", "timestamp"}
+    return is_time and "current_timestamp" in default and not is_updated and not column.nullable
 
 
 def must_check_nulls(order: StreamOrder, settings: StreamSettings) -> bool:
-    """Whether the planner has to make sure that no order column is NULL."""
+    """Return whether the planner has to make sure that no order column is NULL."""
     return order.nullable and settings.null_cursor is NullCursor.FAIL
 
 
@@ -120,8 +120,8 @@ def _require_base_table(table: SourceTable) -> None:
     if table.kind.upper() == "VIEW":
         raise SourceUnfit(
             f"{table} is a view: it has no key and no index of its own",
-            hint="Read it whole: mode: replace, cursor: none. Or, if it has all columns of one table under it, name"
-            " that one, and put the view's statement into `query`.",
+            hint="Read it whole: mode: replace, cursor: none. Or, if it has all columns of a base table, name that"
+            " table and put the view's statement into `query`.",
         )
 
 
@@ -140,16 +140,16 @@ def _key_hint(table: SourceTable) -> str:
         columns = [table.find_column(name) for name in index.columns]
         if index.unique and index.whole and not any(column is None or column.nullable for column in columns):
             return f"Its index {index.name} is unique: set `key: [{', '.join(index.columns)}]` for this stream."
-    return f"ALTER TABLE {where} ADD PRIMARY KEY (...); or read it whole each time: cursor: none"
+    return f"ALTER TABLE {where} ADD PRIMARY KEY (...); or read the whole table each time: cursor: none"
 
 
 def _unique_index(table: SourceTable, key: tuple[SourceColumn, ...]) -> str:
     names = tuple(column.name for column in key)
     shown, where = ", ".join(names), quote_table(table.database, table.name)
-    if open_to_null := [column.name for column in key if column.nullable]:
+    if nullable := [column.name for column in key if column.nullable]:
         raise SourceUnfit(
-            f"key ({shown}) of {table} is no key: {', '.join(open_to_null)} may be NULL, and NULLs are never the same",
-            hint=f"ALTER TABLE {where} MODIFY {quote_name(open_to_null[0])} ... NOT NULL",
+            f"key ({shown}) of {table} is no key: {', '.join(nullable)} may be NULL, and NULLs are never equal",
+            hint=f"ALTER TABLE {where} MODIFY {quote_name(nullable[0])} ... NOT NULL",
         )
     for index in table.indexes:
         if index.unique and index.whole and index.visible and index.columns == names:
@@ -164,7 +164,7 @@ def _require_column(table: SourceTable, name: str, use: str) -> SourceColumn:
     column = table.find_column(name)
     if column is None:
         raise SourceUnfit(
-            f"{table} has no column {name}, which the stream names as its {use}",
+            f"{table} has no column {name}, named as `{use}` of the stream",
             hint=f"Its columns are {', '.join(column.name for column in table.columns)}.",
         )
     return column
@@ -175,7 +175,7 @@ def _resolve_stamp(table: SourceTable, settings: StreamSettings) -> SourceColumn
     if column is None and settings.cursor == StreamSettings.__dataclass_fields__["cursor"].default:
         raise SourceUnfit(
             f"{table} has no column {settings.cursor}",
-            hint="Name its order column in `cursor`, or `cursor: id` for a table that only grows, or `cursor: none`.",
+            hint="Set `cursor` to its order column, to `id` for a table that only grows, or to `none`.",
         )
     return column or _require_column(table, settings.cursor, "cursor")
 
@@ -187,32 +187,27 @@ def _resolve_clock(stamp: SourceColumn, settings: StreamSettings, zone: tzinfo) 
     if column.kind is ValueKind.INT and stamp.data_type.endswith("int"):
         if settings.cursor_unit is None:
             raise ConfigError(
-                f"cursor {stamp.name} of {settings.name} is a number, and its unit is not said",
+                f"cursor {stamp.name} of {settings.name} is a number without a unit",
                 hint="Set `cursor_unit: s`, `ms` or `us` for this stream.",
             )
         return OrderClock(kind=ValueKind.INT, steps_per_second=STEPS_PER_SECOND[settings.cursor_unit])
     raise ConfigError(
-        f"cursor {stamp.name} of {settings.name} is of type {stamp.column_type}, which tells no time",
+        f"cursor {stamp.name} of {settings.name} has type {stamp.column_type}, which holds no time",
         hint="An order column is a DATETIME, a TIMESTAMP, or an integer that counts s, ms or us since 1970.",
     )
 
 
 def _choose_index(table: SourceTable, columns: tuple[SourceColumn, ...]) -> str:
-    """The index that holds these columns first, in this order."""
+    """Return the index that starts with these columns, in this order."""
     names = tuple(column.name for column in columns)
     fit = [index for index in table.indexes if index.visible and _index_columns(table, index)[: len(names)] == names]
     if fit:
-        # Across partitions MariaDB does not follow the key that InnoDB appends: an index that names it goes first.
-        names_all = {index.name: index.columns[: len(names)] == names for index in fit}
-        return min(
-            fit,
-            key=lambda index: (
-                table.partitioned and not names_all[index.name],
-                index.name == "PRIMARY",
-                len(index.columns),
-                index.name,
-            ),
-        ).name
+        # Across partitions MariaDB does not follow the key that InnoDB appends: prefer an index that names it.
+        def rank(index: SourceIndex) -> tuple[bool, bool, int, str]:
+            appended = index.columns[: len(names)] != names
+            return table.partitioned and appended, index.name == "PRIMARY", len(index.columns), index.name
+
+        return min(fit, key=rank).name
     where = quote_table(table.database, table.name)
     enough = names[:1] if _appends_primary_key(table) and names[1:] == table.primary_key else names
     raise SourceUnfit(
@@ -222,7 +217,7 @@ def _choose_index(table: SourceTable, columns: tuple[SourceColumn, ...]) -> str:
 
 
 def has_usable_index(table: SourceTable, index: str, columns: Sequence[str]) -> bool:
-    """Whether an index of this name still sorts the table by these columns first, and may be used."""
+    """Return whether the index exists, is visible, and still sorts the table by these columns first."""
     names = tuple(columns)
     return any(
         one.name == index and one.visible and _index_columns(table, one)[: len(names)] == names for one in table.indexes
@@ -230,15 +225,15 @@ def has_usable_index(table: SourceTable, index: str, columns: Sequence[str]) -> 
 
 
 def _index_columns(table: SourceTable, index: SourceIndex) -> tuple[str, ...]:
-    """The columns by which an index sorts its entries."""
+    """Return the columns by which an index sorts its entries."""
     if not (index.whole and _appends_primary_key(table)) or index.unique:
-        # Past the columns of a unique index neither optimiser follows the key.
+        # Neither optimizer follows the key after the columns of a unique index.
         return index.columns
     return (*index.columns, *(name for name in table.primary_key if name not in index.columns))
 
 
 def _appends_primary_key(table: SourceTable) -> bool:
-    """Whether secondary indexes end with the primary key."""
+    """Return whether secondary indexes end with the primary key."""
     return (table.engine or "").lower() == "innodb"
 
 

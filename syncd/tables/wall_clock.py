@@ -1,4 +1,4 @@
-"""From the instant of a horizon to the readings of a wall clock, whose hour repeats in autumn."""
+"""Conversion of instants to wall clock times, whose hour repeats in autumn."""
 
 import re
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
@@ -8,18 +8,18 @@ from zoneinfo import ZoneInfo
 from syncd.errors import ConfigError
 
 MAX_CLOCK_CHANGE: Final = timedelta(hours=26)
-"""No clock was ever set back by more than a day: later changes cannot reach below."""
+"""No clock was ever set back by more than a day, so later changes cannot reach below."""
 SEARCH_STEP: Final = timedelta(minutes=15)
 _FIRST: Final = datetime(1, 1, 3, tzinfo=UTC)
 _LAST: Final = datetime(9999, 12, 29, tzinfo=UTC)
-"""Between them a day's step either way is a time still; beyond, nobody's clock is turned back."""
+"""Between these two a step of a day either way is still a valid time; beyond them no clock is turned back."""
 SECOND: Final = timedelta(seconds=1)
 
 _OFFSET: Final = re.compile(r"([+-])(\d{1,2}):(\d\d)")
 
 
 def parse_zone(name: str) -> tzinfo:
-    """The zone of a configuration: a name such as `Europe/Berlin`, or an offset such as `+02:00`.
+    """Return a configured time zone: a name such as `Europe/Berlin`, or an offset such as `+02:00`.
 
     Raises:
         ConfigError: there is no such zone.
@@ -41,12 +41,12 @@ def parse_zone(name: str) -> tzinfo:
 def _unknown_zone(name: str) -> ConfigError:
     return ConfigError(
         f"source.zone is {name!r}, which is no time zone",
-        hint="Write the session zone of those who write, such as Europe/Berlin, +02:00 or UTC.",
+        hint="Set it to the session time zone of the writers, such as Europe/Berlin, +02:00 or UTC.",
     )
 
 
 def lowest_wall_time(instant: datetime, zone: tzinfo) -> datetime:
-    """The lowest reading that a wall clock of the zone shows at or after the instant, without a zone.
+    """Return the lowest time that a wall clock of the zone shows at or after the instant, without a zone.
 
     Rows stamped from the instant on are not below it; rows below it are complete when the instant's are.
     """
@@ -61,7 +61,7 @@ def lowest_wall_time(instant: datetime, zone: tzinfo) -> datetime:
 
 
 def wall_time_after(instant: datetime, zone: tzinfo) -> datetime:
-    """A reading above all that a wall clock of the zone showed before the instant, without a zone."""
+    """Return a time above all that a wall clock of the zone showed before the instant, without a zone."""
     highest = _to_wall_time(instant, zone)
     here = max(instant, _FIRST) - MAX_CLOCK_CHANGE
     while here < instant:
@@ -74,7 +74,7 @@ def wall_time_after(instant: datetime, zone: tzinfo) -> datetime:
 
 
 def _find_set_back(start: datetime, end: datetime, zone: tzinfo) -> datetime:
-    """The first instant, to the second, at which the clock has been set back."""
+    """Return the first instant, to the second, after the clock was set back."""
     low, high = start, end
     while high - low > SECOND:
         middle = low + (high - low) / 2

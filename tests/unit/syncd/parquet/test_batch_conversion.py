@@ -200,7 +200,7 @@ def test_text_with_a_nul_character_meets_the_policy_of_invalid_text(policy: Poli
 
 def test_a_nul_character_stops_the_stream_unless_told_otherwise() -> None:
     with pytest.raises(
-        ValueRefused, match="1 texts that are not valid in their character set, or hold a NUL character"
+        ValueRefused, match="1 texts that are not valid in their character set or contain a NUL character"
     ):
         converted(text(), [b"a\0b", b"b"])
 

@@ -73,7 +73,7 @@ def test_more_columns_than_redshift_has_are_refused() -> None:
 
 
 def test_unknown_type_is_refused_by_name() -> None:
-    with pytest.raises(SourceUnfit, match=r"shop\.t\.doc is of type xmltype"):
+    with pytest.raises(SourceUnfit, match=r"shop\.t\.doc has the unsupported type xmltype"):
         map_columns(table(column("doc", "xmltype")), settings())
 
 
@@ -124,5 +124,5 @@ def test_text_travels_as_bytes_so_that_no_driver_decodes_it() -> None:
     [{"zero_dates": Policy.TRUNCATE}, {"out_of_range": Policy.TRUNCATE}, {"invalid_text": Policy.TRUNCATE}],
 )
 def test_policy_that_makes_no_sense_is_refused(given: dict[str, Policy]) -> None:
-    with pytest.raises(ConfigError, match="cannot be met by truncate"):
+    with pytest.raises(ConfigError, match="cannot be truncate"):
         Policies(**given)

@@ -100,7 +100,7 @@ def test_a_text_that_no_literal_can_name_is_no_position() -> None:
 
     with pytest.raises(ValueRefused, match="whose k has the bytes F040 in sjis") as refused:
         SJIS.parse_value(b"\xff\xf0\x40")
-    assert "another k" in refused.value.hint
+    assert "Change k of that row" in refused.value.hint
 
 
 def test_a_probe_asks_whether_the_literal_stands_where_the_row_does() -> None:
