@@ -7,8 +7,7 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from syncd.events import BatchesLoaded, BatchExtracted, PassEnded, StreamEvent
-from syncd.lake.completion_markers import CompletionMarker, describes_target
-from syncd.load.marker_writer import MarkerStore
+from syncd.lake.completion_markers import CompletionMarker, MarkerStore, describes_target
 from syncd.observe.log import ReportFunction
 from syncd.settings import LakeSettings, Settings
 from watermarks.clock import Clock

@@ -1,4 +1,4 @@
-"""The heartbeat: renews the process's lease while the rest of it works."""
+"""Heartbeat thread that renews the lease of this process."""
 
 import threading
 import time
@@ -11,16 +11,17 @@ from watermarks.errors import NotOwner, StateUnreadable
 from watermarks.lease import ProcessLease
 
 RENEWALS_PER_TTL: Final = 4
-"""How often within its time to live a lease is renewed: so a lost request or two end nothing.
+"""Renewals within the lease's time to live: the lease survives a lost request or two.
 
-That holds for requests that hang too, if each gives up within a sixth of that time: whoever makes the store sees to it.
+It also survives requests that hang, if each times out within a sixth of the time to live; the maker of the store sets
+that timeout.
 """
 
 
 class Heartbeat:
-    """Renews from a thread of its own; when the lease is lost, `lost` is called once, and the work is to stop.
+    """Renews the lease from its own thread; when the lease is lost, it calls `on_lost` once, and all work has to stop.
 
-    It is told why the lease was not renewed in time; nothing where nobody knows, as of a process that was paused.
+    `on_lost` gets the reason why the lease was not renewed in time; an empty one if unknown, such as a paused process.
     """
 
     def __init__(self, process: ProcessLease, *, ttl_seconds: float, on_lost: Callable[[str], None]) -> None:
@@ -42,22 +43,22 @@ class Heartbeat:
         self._thread.join()
 
     def _renew_until_stopped(self) -> None:
-        due, why = time.monotonic(), ""
+        due, reason = time.monotonic(), ""
         while True:
             due = next_beat_at(due, now=time.monotonic(), pause=self._interval_seconds)
             if self._stopped.wait(due - time.monotonic()):
                 return
             try:
                 self._process.renew()
-                why = ""
+                reason = ""
             except (NotOwner, StateUnreadable):
-                self._on_lost(why)
+                self._on_lost(reason)
                 return
-            except Exception as error:  # noqa: BLE001  # whatever it is, who beats no more loses all that is at work
-                # The next beat tells; whoever waits for our silence counts it from there.
-                why = f"its lease could not be renewed: {to_hinted_error(error).message}"
+            except Exception as error:  # noqa: BLE001  # if the thread ended, the process would lose all its claims
+                # Only the next beat shows whether the lease still holds.
+                reason = f"its lease could not be renewed: {to_hinted_error(error).message}"
 
 
 def next_beat_at(last: float, *, now: float, pause: float) -> float:
-    """When to renew again: at a fixed rhythm, whatever the last renewal took; at once where that was too long."""
+    """Return when to renew again: at a fixed rhythm; at once if the last renewal took longer than that."""
     return max(last + pause, now)

@@ -1,4 +1,4 @@
-"""What an object makes when it is first asked for it, once, whichever thread asks."""
+"""Cached property that is computed once for each object, in any number of threads."""
 
 import threading
 from collections.abc import Callable
@@ -8,9 +8,9 @@ T = TypeVar("T")
 
 
 class locked_cached_property(Generic[T]):  # noqa: N801  # a decorator, as `cached_property` is one
-    """A property that is made once for each object; while one thread makes it, others who ask wait for that.
+    """A property that is computed once for each object; other threads wait while one computes it.
 
-    `functools.cached_property` of Python 3.12 would make it once for each of them.
+    `functools.cached_property` of Python 3.12 would compute it once for each thread.
     """
 
     def __init__(self, make: Callable[..., T]) -> None:
@@ -21,15 +21,15 @@ class locked_cached_property(Generic[T]):  # noqa: N801  # a decorator, as `cach
         self._name = name
 
     @overload
-    def __get__(self, made_for: None, owner: type) -> Self: ...
+    def __get__(self, instance: None, owner: type) -> Self: ...
     @overload
-    def __get__(self, made_for: object, owner: type) -> T: ...
-    def __get__(self, made_for: object | None, owner: type) -> "Self | T":
-        if made_for is None:
+    def __get__(self, instance: object, owner: type) -> T: ...
+    def __get__(self, instance: object | None, owner: type) -> "Self | T":
+        if instance is None:
             return self
-        kept = made_for.__dict__
-        with kept.setdefault(f"making {self._name}", threading.RLock()):
-            if self._name not in kept:
-                kept[self._name] = self._make(made_for)
-            found: T = kept[self._name]
-            return found
+        values = instance.__dict__
+        with values.setdefault(f"making {self._name}", threading.RLock()):
+            if self._name not in values:
+                values[self._name] = self._make(instance)
+            value: T = values[self._name]
+            return value

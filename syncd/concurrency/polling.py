@@ -1,11 +1,11 @@
-"""How long to wait for something that cannot say when it is done."""
+"""Waiting for a condition that gives no signal."""
 
 import time
 from collections.abc import Callable
 
 
 def wait_until(done: Callable[[], bool], *, timeout_seconds: float, interval_seconds: float = 0.02) -> bool:
-    """Ask again and again, at most `within` seconds; whether it became true."""
+    """Check a condition at intervals until the timeout; return whether it became true."""
     deadline = time.monotonic() + timeout_seconds
     while not done():
         if time.monotonic() >= deadline:

@@ -1,4 +1,4 @@
-"""How many may be at one outside thing at once, and who comes next?"""
+"""Pool of places at one outside system, such as connections to one server, with a fair queue."""
 
 import math
 import threading
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class PooledResource(Protocol):
-    """Something that keeps a place though nobody uses it: an open connection."""
+    """A resource that keeps its place while it is idle, such as an open connection."""
 
     @property
     def opened_at(self) -> float:
-        """When it was begun to be opened, on the monotonic clock."""
+        """Return the monotonic time at which its opening began."""
         ...
 
     def close(self) -> None: ...
@@ -31,7 +31,7 @@ P = TypeVar("P", bound=PooledResource)
 
 @dataclass(eq=False, slots=True)
 class _Waiter(Generic[P]):
-    """Whoever wants places; readings take several, and leave some to all others."""
+    """A request in the queue; a reading takes several places."""
 
     kind: str
     wanted: int
@@ -39,16 +39,16 @@ class _Waiter(Generic[P]):
     granted: int = 0
     reused: P | None = None
     evicted: list[P] = field(default_factory=list[P])
-    """What was parked where its places are: it is closed before they are used."""
+    """Idle resources of other kinds at its places: they are closed before the places are used."""
 
 
 class ResourcePool(Generic[P]):
-    """So many places, given in the order of asking; safe for every thread.
+    """A fixed number of places, granted in the order of the requests; thread-safe.
 
-    What is open and not used may be parked: it keeps its place, is given to whoever comes next for the same, and makes
-    way for others. What was opened more than `oldest` seconds ago is not used again. Readings, which may last for
-    hours, leave `kept` places to questions, which are short. Nobody waits here while holding a place of the same kind
-    of thing: so nobody waits for ever.
+    An open resource may stay idle in its place: the next request of the same kind gets it, and requests of other kinds
+    evict it. A resource that was opened more than `max_age_seconds` ago is not used again. Readings, which may last for
+    hours, leave `reserved` places to short queries. No thread waits here while it holds a place of the same pool, so
+    there is no deadlock.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class ResourcePool(Generic[P]):
     ) -> None:
         self.size: Final = size
         self.reading_limit: Final = max(1, size - reserved)
-        """As many places as readings may have, all together."""
+        """Most places of all readings together."""
         self._changed = threading.Condition()
         self._free = size
         self._reading = 0
@@ -72,7 +72,7 @@ class ResourcePool(Generic[P]):
         self._closed_at = -math.inf
 
     def acquire(self, running_pass: RunningPass, *, kind: str = "") -> P | None:
-        """A place; what was parked there of this kind, or None where it is to be opened.
+        """Take a place; return an idle resource of this kind, or None if the caller has to open one.
 
         Raises:
             PassStopped: the pass was ended first.
@@ -81,7 +81,7 @@ class ResourcePool(Generic[P]):
 
     @contextmanager
     def acquire_for_reading(self, wanted: int, running_pass: RunningPass) -> Generator["PoolShare[P]"]:
-        """At most so many places for a reading, and one at least: as many as are free, shared with who waits as well.
+        """Take at most `wanted` places for a reading, and at least one: the free ones, shared with waiting readings.
 
         Raises:
             PassStopped: the pass was ended first.
@@ -95,7 +95,7 @@ class ResourcePool(Generic[P]):
             share.release()
 
     def put_idle(self, resource: P, *, kind: str = "") -> None:
-        """Leave what is open in its place, until somebody needs the one or the other."""
+        """Leave an open resource idle in its place, until a request needs the resource or the place."""
         with self._changed:
             if self._is_usable(resource):
                 self._idle.append((kind, resource))
@@ -105,27 +105,27 @@ class ResourcePool(Generic[P]):
         self.release()
 
     def release(self, count: int = 1, *, reading: bool = False) -> None:
-        """Leave places with nothing in them."""
+        """Give back empty places."""
         with self._changed:
             self._free += count
             self._reading -= count if reading else 0
             self._grant_waiters()
 
     def close(self) -> None:
-        """Close what is parked, and what is in use once it is left: whoever comes next opens anew."""
+        """Close idle resources, and those in use once they are given back; later requests open new ones."""
         with self._changed:
             self._closed_at = self._clock()
-            parked, self._idle = self._idle, []
-            self._free += len(parked)
+            idle, self._idle = self._idle, []
+            self._free += len(idle)
             self._grant_waiters()
-        for _, thing in parked:
-            thing.close()
+        for _, resource in idle:
+            resource.close()
 
     def _wait_for_grant(self, waiter: "_Waiter[P]", running_pass: RunningPass) -> "_Waiter[P]":
         with running_pass.call_on_end(self._notify_all):
             self._wait_in_queue(waiter, running_pass)
-        for thing in waiter.evicted:
-            thing.close()
+        for resource in waiter.evicted:
+            resource.close()
         return waiter
 
     def _wait_in_queue(self, waiter: "_Waiter[P]", running_pass: RunningPass) -> None:
@@ -145,10 +145,10 @@ class ResourcePool(Generic[P]):
         if waiter in self._queue:
             self._queue.remove(waiter)
             return
-        # Interrupted in the moment of being served.
-        left = [thing for thing in (waiter.reused, *waiter.evicted) if thing is not None]
-        self._idle += [(waiter.kind, thing) for thing in left]
-        self._free += waiter.granted - len(left)
+        # The thread was interrupted just after the grant.
+        resources = [resource for resource in (waiter.reused, *waiter.evicted) if resource is not None]
+        self._idle += [(waiter.kind, resource) for resource in resources]
+        self._free += waiter.granted - len(resources)
         self._reading -= waiter.granted if waiter.reading else 0
 
     def _notify_all(self) -> None:
@@ -156,8 +156,8 @@ class ResourcePool(Generic[P]):
             self._changed.notify_all()
 
     def _grant_waiters(self) -> None:
-        """Give what is free, the first who asked first; a reading that may have no more yet is passed by others."""
-        given = False
+        """Grant free places in the order of the requests; others overtake a reading that may not have more yet."""
+        has_granted = False
         for waiter in tuple(self._queue):
             room = self._free + len(self._idle)
             if waiter.reading:
@@ -169,28 +169,28 @@ class ResourcePool(Generic[P]):
             if waiter.granted:
                 self._queue.remove(waiter)
                 self._assign(waiter)
-                given = True
-        if given:
+                has_granted = True
+        if has_granted:
             self._changed.notify_all()
 
     def _assign(self, waiter: "_Waiter[P]") -> None:
         if waiter.reading:
             self._reading += waiter.granted
         else:
-            mine = [place for place, (kind, _) in enumerate(self._idle) if kind == waiter.kind]
-            if mine:
-                found = self._idle.pop(mine[-1])[1]  # the one that was used last is the likeliest to live
-                if self._is_usable(found):
-                    waiter.reused = found
+            places = [place for place, (kind, _) in enumerate(self._idle) if kind == waiter.kind]
+            if places:
+                resource = self._idle.pop(places[-1])[1]  # the one used last is the most likely to be alive
+                if self._is_usable(resource):
+                    waiter.reused = resource
                 else:
-                    waiter.evicted = [found]
+                    waiter.evicted = [resource]
                 return
         taken = min(waiter.granted, self._free)
         self._free -= taken
         waiter.evicted = [self._idle.pop(0)[1] for _ in range(waiter.granted - taken)]
 
-    def _is_usable(self, thing: P) -> bool:
-        return thing.opened_at > max(self._closed_at, self._clock() - self._max_age_seconds)
+    def _is_usable(self, resource: P) -> bool:
+        return resource.opened_at > max(self._closed_at, self._clock() - self._max_age_seconds)
 
 
 class PoolShare(Generic[P]):
@@ -201,20 +201,20 @@ class PoolShare(Generic[P]):
         self.count = count
 
     def shrink(self, count: int) -> None:
-        """Give back what is more than this."""
+        """Give back the places beyond this count."""
         if count < self.count:
             more, self.count = self.count - count, count
             self._places.release(more, reading=True)
 
     def release(self) -> None:
-        """Give back all."""
+        """Give back all places."""
         self.shrink(0)
 
     def detach(self) -> "Callable[[], None]":
-        """Keep the places beyond the `with`, until what this gives is called: what is at them is not over yet."""
+        """Keep the places beyond the `with`, since they are still in use, until the returned function is called."""
         count, self.count = self.count, 0
         return lambda: self._places.release(count, reading=True)
 
 
-NO_PASS: Final = RunningPass("what no pass asked for")
-"""Asks for what all passes have a part in; it is never ended."""
+NO_PASS: Final = RunningPass("work of no pass")
+"""Pass for work that all passes share; it is never ended."""

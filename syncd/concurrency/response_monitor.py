@@ -1,7 +1,7 @@
-"""What a command does about sides that keep silent: it says whom it waits for, and waits for nobody twice.
+"""Monitor of outside systems that do not answer: reports the system that a command waits for, and waits for it once.
 
-A command over hundreds of tables asks the same few sides again and again. One that is only cut off, and refuses
-nobody, would be waited for with each table anew.
+A command over hundreds of tables calls the same few systems again and again. A system that drops packets instead of
+refusing connections would cost a timeout for each table.
 """
 
 import threading
@@ -14,41 +14,40 @@ from typing import Final, Self, TypeAlias
 from watermarks.errors import HintedError, Transient
 
 REPORT_SILENCE_AFTER_SECONDS: Final = 5.0
-"""Seconds of silence after which whoever waits is told."""
+"""Silence after which the operator gets a message."""
 SKIP_SILENT_SIDE_SECONDS: Final = 30.0
-"""Seconds for which a side that was waited for in vain is not asked again."""
+"""Time for which a system that did not answer is not called again."""
 
 WatchResponse: TypeAlias = Callable[[str], AbstractContextManager[None]]
-"""Whoever keeps an eye on how long a side, named for people, takes to answer what is asked of it inside the `with`."""
+"""Returns a context that watches how long a system, by its display name, takes to answer the request inside."""
 
 
 def ignore_response(_side: str) -> AbstractContextManager[None]:
-    """Nobody does."""
     return nullcontext()
 
 
 class ResponseMonitor:
-    """The sides of one command, for any number of threads; the `with` ends whoever watches them."""
+    """The outside systems of one command, for any number of threads; the `with` ends the watching thread."""
 
     def __init__(
         self,
         report: Callable[[str], None] = lambda _line: None,
         *,
         clock: Callable[[], float] = time.monotonic,
-        said_after: float = REPORT_SILENCE_AFTER_SECONDS,
+        report_after: float = REPORT_SILENCE_AFTER_SECONDS,
         skip_for: float = SKIP_SILENT_SIDE_SECONDS,
     ) -> None:
         self._report = report
         self._clock = clock
-        self._report_after = said_after
+        self._report_after = report_after
         self._skip_for = skip_for
         self._guard = threading.Lock()
         self._numbers = count()
         self._open_requests: dict[int, tuple[str, float]] = {}
         self._skipped: dict[str, tuple[float, HintedError | None]] = {}
-        """Until when each side that kept silent is left alone, and what came of asking it."""
+        """For each silent system: the time until which it is not called, and the error of the last call."""
         self._answered_at: dict[str, float] = {}
-        """When each side answered last, whomever."""
+        """Time of the last answer of each system, to any request."""
         self._reported: set[str] = set()
         self._over = threading.Event()
         self._watcher: threading.Thread | None = None
@@ -62,23 +61,23 @@ class ResponseMonitor:
             self._watcher.join()
 
     def is_skipping(self, side: str) -> bool:
-        """Whether a side kept silent so shortly before that it is not asked now."""
+        """Return whether a system is not called now, since it did not answer shortly before."""
         return self._find_skipped(side) is not None
 
     def begin_request(self, side: str) -> int:
-        """Note that a side is asked something; the number is for `answered`."""
+        """Note that a request begins; the number is for `end_request`."""
         with self._guard:
             number = next(self._numbers)
             self._open_requests[number] = side, self._clock()
             if self._watcher is None:
-                self._watcher = threading.Thread(target=self._watch, name="silences", daemon=True)
+                self._watcher = threading.Thread(target=self._watch, name="response-monitor", daemon=True)
                 self._watcher.start()
             return number
 
     def end_request(self, number: int, *, succeeded: bool, error: HintedError | None = None) -> None:
-        """Note that a question is over; one that ended badly, and late, was met with silence.
+        """Note that a request is over; if it failed late, the system is silent.
 
-        But for a side that has answered another question meanwhile: then it was this one that got lost.
+        If the system has answered another request meanwhile, only this request was lost.
         """
         with self._guard:
             side, began = self._open_requests.pop(number)
@@ -92,45 +91,45 @@ class ResponseMonitor:
 
     @contextmanager
     def watch_or_skip(self, side: str) -> Generator[None]:
-        """Keep an eye on one question to a side, asked inside the `with`.
+        """Watch one request, made inside the `with`.
 
         Raises:
-            Transient: it kept silent shortly before, and is not asked; the same error as then.
+            Transient: the system did not answer shortly before, and is not called; the same error as then.
         """
-        if (left := self._find_skipped(side)) is not None and left[1] is not None:
-            error = left[1]
+        if (skipped := self._find_skipped(side)) is not None and skipped[1] is not None:
+            error = skipped[1]
             raise type(error)(f"{error.message}; it was not asked again so soon", hint=error.hint, **error.facts)
         with self._track_request(side, skip_later=True):
             yield
 
     @contextmanager
     def watch(self, side: str) -> Generator[None]:
-        """The same for whoever knows best how often it is worth to ask: nothing is refused."""
+        """Watch one request, and never skip it: the caller decides how often to try."""
         with self._track_request(side, skip_later=False):
             yield
 
     @contextmanager
     def _track_request(self, side: str, *, skip_later: bool) -> Generator[None]:
-        number, found, well = self.begin_request(side), None, False
+        number, kept_error, has_answered = self.begin_request(side), None, False
         try:
             yield
-            well = True
+            has_answered = True
         except Transient as error:
-            found = error if skip_later else None
+            kept_error = error if skip_later else None
             raise
         except HintedError:
-            well = True  # it did answer
+            has_answered = True
             raise
         finally:
-            self.end_request(number, succeeded=well, error=found)
+            self.end_request(number, succeeded=has_answered, error=kept_error)
 
     def _find_skipped(self, side: str) -> tuple[float, HintedError | None] | None:
         with self._guard:
-            left = self._skipped.get(side)
-            return left if left is not None and self._clock() < left[0] else None
+            skipped = self._skipped.get(side)
+            return skipped if skipped is not None and self._clock() < skipped[0] else None
 
     def _silent_since(self, side: str, began: float) -> float:
-        """Since when nothing is heard of a side that was asked something then."""
+        """Return since when a system has not answered, given when a request began."""
         return max(began, self._answered_at.get(side, began))
 
     def _watch(self) -> None:
@@ -139,13 +138,13 @@ class ResponseMonitor:
                 self._report(f"{side} has not answered for {seconds:.0f} s")
 
     def _newly_silent(self) -> list[tuple[str, float]]:
-        """Who is to be told of, once for each time."""
+        """Return the systems to report, each once for every silence."""
         with self._guard:
             now = self._clock()
-            found = {
+            silences = {
                 side: now - self._silent_since(side, began) for side, began in reversed(self._open_requests.values())
             }
-            late = [(side, since) for side, since in found.items() if since >= self._report_after]
+            late = [(side, since) for side, since in silences.items() if since >= self._report_after]
             fresh = [(side, since) for side, since in late if side not in self._reported]
             self._reported.update(side for side, _ in fresh)
             return fresh

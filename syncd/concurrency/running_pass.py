@@ -1,4 +1,4 @@
-"""Which pass is under way, and how does another thread end it?"""
+"""Pass that is running, and the ways in which another thread ends it."""
 
 import itertools
 import threading
@@ -16,10 +16,10 @@ T = TypeVar("T")
 
 
 class RunningPass:
-    """One pass that is under way.
+    """One pass that is running.
 
-    Whoever holds something of the outside for it says how that is ended. After `end` nothing new is begun for it, and
-    what it waits for in here ends with `PassStopped`.
+    A holder of an outside resource for the pass registers how to end its use. After `end` the pass begins nothing new,
+    and its waits here raise `PassStopped`.
     """
 
     def __init__(self, name: str = "a pass") -> None:
@@ -31,16 +31,16 @@ class RunningPass:
         self._error_type: type[PassStopped] = PassStopped
         self._end_signal: Future[None] = Future()
         self.cleanup: Final = ExitStack()
-        """What is held until the pass is over, however it ends; closed by whoever began it."""
+        """Resources that are held until the pass is over, however it ends."""
 
     @property
     def is_ended(self) -> bool:
         return self._end_signal.done()
 
     def end(self, reason: str, *, overran: bool = False) -> None:
-        """End it, from any thread: whatever is held for it is ended, and nothing else.
+        """End the pass, from any thread, together with all that is held for it.
 
-        One that `overran` took longer than it may, and failed by that; any other end says nothing of the stream.
+        A pass that `overran` took too long, and has failed; any other end says nothing about the stream.
         """
         with self._guard:
             if self.is_ended:
@@ -48,15 +48,15 @@ class RunningPass:
             self._reason = reason
             self._error_type = PassTimedOut if overran else PassStopped
             self._end_signal.set_result(None)
-            # Under the guard: what is not held any more may be another's by now, and must not be ended.
+            # Under the guard: a released resource may belong to another pass by now, and must not be ended.
             for end in self._ends.values():
                 end()
 
     def require_running(self) -> None:
-        """Go on only while it has not been ended.
+        """Check that the pass has not been ended.
 
         Raises:
-            PassStopped: it has.
+            PassStopped: the pass was ended.
         """
         if self.is_ended:
             raise self.stop_error()
@@ -64,11 +64,11 @@ class RunningPass:
     def stop_error(self) -> PassStopped:
         return self._error_type(
             f"{self._name} was ended: {self._reason}",
-            hint="What it had done stands; the next pass goes on from there.",
+            hint="Its finished work is kept; the next pass goes on from there.",
         )
 
     def attribute_error(self, error: HintedError) -> HintedError:
-        """What a pass failed by; one that was ended failed by that, where its error is what such an end looks like."""
+        """Return the error of a pass: if the pass was ended and the error may come from that, the end is the error."""
         if not self.is_ended or isinstance(error, PassStopped):
             return error
         if not isinstance(error, Transient | OutcomeUnknown):
@@ -79,10 +79,10 @@ class RunningPass:
 
     @contextmanager
     def call_on_end(self, end: Callable[[], None]) -> Generator[None]:
-        """Hold something; if the pass is ended meanwhile, `end` is called, which must be quick and wait for nothing.
+        """Call `end` if the pass is ended meanwhile; it must be quick and must not wait.
 
         Raises:
-            PassStopped: the pass was ended before.
+            PassStopped: the pass has already been ended.
         """
         number = next(self._numbers)
         with self._guard:
@@ -104,11 +104,11 @@ class RunningPass:
         self.require_running()
 
     def wait_for(self, outcome: "Future[T]", *, timeout_seconds: float | None = None) -> T:
-        """What others work out, for this pass and maybe for more.
+        """Return the outcome of work in another thread, which other passes may wait for too.
 
         Raises:
-            PassStopped: the pass was ended first; that work goes on.
-            TimeoutError: it took longer than `within` seconds.
+            PassStopped: the pass was ended first; the work goes on.
+            TimeoutError: the work took longer than the timeout.
         """
         self.require_running()
         either: list[Future[Any]] = [outcome, self._end_signal]
@@ -119,27 +119,27 @@ class RunningPass:
         return outcome.result()
 
     def run_detached(self, work: "Callable[[], T]", *, name: str) -> T:
-        """What work comes to that cannot be ended, or must not be, for others may wait for it too.
+        """Return the outcome of work that cannot or must not be ended, since other passes may wait for it too.
 
         Raises:
-            PassStopped: the pass was ended first; the work comes to its own end, unheard.
+            PassStopped: the pass was ended first; the work goes on, and its outcome is dropped.
         """
         return self.wait_for(run_in_thread(work, name=name))
 
 
 def is_interrupted(error: HintedError) -> bool:
-    """Whether a pass was ended without a fault of its stream: what it would have come to, nobody knows."""
+    """Return whether a pass was ended from outside, which says nothing about its stream."""
     return isinstance(error, PassStopped) and not isinstance(error, PassTimedOut)
 
 
 def run_in_thread(work: "Callable[[], T]", *, name: str) -> "Future[T]":
-    """The outcome of work that a thread of its own does; no process waits for it to end."""
+    """Run work in a daemon thread, which does not keep the process from ending."""
     outcome: Future[T] = Future()
 
     def act() -> None:
         try:
             outcome.set_result(work())
-        except BaseException as error:  # noqa: BLE001  # it is raised again where the answer is awaited
+        except BaseException as error:  # noqa: BLE001  # the waiting thread raises it
             outcome.set_exception(error)
 
     threading.Thread(target=act, name=name, daemon=True).start()
@@ -147,65 +147,58 @@ def run_in_thread(work: "Callable[[], T]", *, name: str) -> "Future[T]":
 
 
 class StageSlot:
-    """One stage of one stream in this process: one pass after the other, never two."""
+    """One stage of one stream in this process: one pass at a time."""
 
     def __init__(self, stream: StreamName, stage: Stage) -> None:
         self._name = f"{stage} of {stream}"
         self._guard = threading.Lock()
-        self._now: RunningPass | None = None
+        self._current: RunningPass | None = None
 
     @contextmanager
     def begin_pass(self) -> Generator[RunningPass]:
-        """One pass; what is held until its end is given back with the `with`.
+        """Begin a pass, and release its resources at the end of the `with`.
 
         Raises:
-            PassUnderWay: there is one already.
+            PassAlreadyRunning: a pass is running.
         """
-        under_way = self._start_pass()
+        with self._guard:
+            if self._current is not None:
+                raise PassAlreadyRunning(f"{self._name} is already running in this process", hint="Wait for its end.")
+            self._current = running = RunningPass(self._name)
         try:
-            with under_way.cleanup:
-                yield under_way
+            with running.cleanup:
+                yield running
         finally:
             with self._guard:
-                self._now = None
-
-    def _start_pass(self) -> RunningPass:
-        with self._guard:
-            if self._now is not None:
-                raise PassAlreadyRunning(f"{self._name} is under way in this process", hint="Wait for its end.")
-            self._now = RunningPass(self._name)
-            return self._now
+                self._current = None
 
     @property
     def current_pass(self) -> RunningPass:
-        """The pass that is under way."""
-        under_way = self._now
-        if under_way is None:
-            raise RuntimeError(f"{self._name} is not under way")
-        return under_way
+        running = self._current
+        if running is None:
+            raise RuntimeError(f"{self._name} is not running")
+        return running
 
     @property
     def is_busy(self) -> bool:
-        """Whether a pass is under way."""
-        return self._now is not None
+        return self._current is not None
 
     def pause(self, seconds: float) -> None:
-        """Wait, within the pass that is under way.
+        """Wait, within the running pass.
 
         Raises:
-            PassStopped: it was ended.
+            PassStopped: the pass was ended.
         """
         self.current_pass.pause(seconds)
 
     def attribute_error(self, error: HintedError) -> HintedError:
-        """The same of the pass that is under way: what it failed by."""
         return self.current_pass.attribute_error(error)
 
     def end(self, reason: str, *, overran: bool = False) -> bool:
-        """End the pass that is under way; whether there was one."""
+        """End the running pass; return whether there was one."""
         with self._guard:
-            under_way = self._now
-        if under_way is None:
+            running = self._current
+        if running is None:
             return False
-        under_way.end(reason, overran=overran)
+        running.end(reason, overran=overran)
         return True

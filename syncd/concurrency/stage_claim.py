@@ -1,4 +1,4 @@
-"""Getting hold of a stage, with patience for an owner that may be gone, and keeping it from pass to pass."""
+"""Claim of one stage of one stream, kept from pass to pass; waits for an owner that may be gone."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -15,14 +15,13 @@ from watermarks.lease import HeldClaim, OtherOwner, ProcessLease
 from watermarks.names import StreamName, owner_key
 
 CLAIM_POLL_SECONDS: Final = 0.5
-"""Seconds."""
 PARALLEL_RELEASES: Final = 16
 
 
 class ClaimKeeper:
-    """Claims one stage of one stream, and keeps the claim until it is lost or given back: so a pass costs none anew.
+    """Claims one stage of one stream, and keeps the claim until it is lost or released: further passes cost nothing.
 
-    While its owner shows no sign of life it waits: only who watches can tell.
+    While another owner shows no sign of life, it waits: only a process that watches the owner can tell that it is gone.
     """
 
     def __init__(
@@ -36,7 +35,7 @@ class ClaimKeeper:
         pause: Callable[[float], None] = time.sleep,
         on_wait: Callable[[str], None] = lambda _why: None,
     ) -> None:
-        """Prepare; `patience` is how long it waits for the silence of another to become certain; `tell` hears it."""
+        """Create a keeper that waits up to `max_wait` until an owner is certainly gone; `on_wait` gets the reason."""
         self._stream = stream
         self._stage = stage
         self._journal = journal
@@ -46,13 +45,13 @@ class ClaimKeeper:
         self._on_wait = on_wait
         self._kept: tuple[ProcessLease, HeldClaim] | None = None
         self.is_owned_by_other = False
-        """Whether somebody else had it when it was asked for last."""
+        """Whether another process had the claim at the last attempt."""
 
     def acquire(self, process: ProcessLease) -> HeldClaim:
-        """The claim; one that is kept costs nothing, and history tells with the next entry whether it still holds.
+        """Return the claim; a kept one costs nothing, and the next entry in the history shows whether it still holds.
 
         Raises:
-            OtherOwner: somebody else has it, and lives as far as one can tell.
+            OtherOwner: another process has it, and seems to be alive.
         """
         if self._kept is None or self._kept[0] is not process:
             self._kept = process, self._wait_and_acquire(process)
@@ -61,7 +60,7 @@ class ClaimKeeper:
 
     @contextmanager
     def hold(self, process: ProcessLease) -> Iterator[HeldClaim]:
-        """Work under the claim; where it turns out to be another's by now, the next pass asks anew."""
+        """Work under the claim; if it turns out to be lost, the next pass claims again."""
         try:
             yield self.acquire(process)
         except NotOwner:
@@ -69,7 +68,7 @@ class ClaimKeeper:
             raise
 
     def release(self) -> None:
-        """Give it back, if it is held; what is another's is left alone."""
+        """Release the claim, if it is held."""
         kept, self._kept = self._kept, None
         if kept is not None:
             process, held = kept
@@ -77,14 +76,14 @@ class ClaimKeeper:
 
     def _wait_and_acquire(self, process: ProcessLease) -> HeldClaim:
         deadline = self._clock.monotonic() + self._max_wait.total_seconds()
-        seen, waits = None, False
+        last_sign, waits = None, False
         while True:
             try:
                 return process.acquire(self._stream, self._stage, self._journal)
             except OtherOwner as error:
                 owner = error.facts.get("owner")
                 sign = self._journal.store.read(owner_key(owner)) if isinstance(owner, str) else None
-                alive = owner is None or (seen is not None and sign != seen)
+                alive = owner is None or (last_sign is not None and sign != last_sign)
                 if alive or self._clock.monotonic() >= deadline:
                     self.is_owned_by_other = True
                     raise
@@ -92,20 +91,20 @@ class ClaimKeeper:
                     waits = True
                     most = self._max_wait.total_seconds()
                     self._on_wait(f"{error.message}: waits for up to {most:g} s for it to show a sign, or to be gone")
-                seen = sign
+                last_sign = sign
                 self._pause(CLAIM_POLL_SECONDS)
 
 
 def release_claims(claims: Iterable[ClaimKeeper]) -> None:
-    """Give claims back, many at once: a process has two for each of its streams, and little time for its end.
+    """Release claims in parallel: a process has two for each of its streams, and little time to end.
 
-    What stays with us, because the store does not answer, falls to others as soon as we are silent.
+    If the store does not answer, other processes can take a claim over as soon as the lease of this one expires.
     """
 
-    def release(claiming: ClaimKeeper) -> None:
+    def release(claim: ClaimKeeper) -> None:
         with suppress(HintedError):
-            claiming.release()
+            claim.release()
 
-    with ThreadPoolExecutor(PARALLEL_RELEASES, thread_name_prefix="give-back") as pool:
+    with ThreadPoolExecutor(PARALLEL_RELEASES, thread_name_prefix="release") as pool:
         for _ in pool.map(release, claims):
             pass

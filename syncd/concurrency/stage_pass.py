@@ -53,7 +53,7 @@ class StagePass:
     def record_failure(
         self, error: Exception, record: Callable[[str, Callable[[int], FailureRecord]], None]
     ) -> HintedError:
-        """Record in history the error that ended a pass, and return it; an end from outside says nothing of the stream."""
+        """Record the error that ended a pass in history, and return it; an end from outside is not recorded."""
         failure = self.explain_interruption(to_hinted_error(error))
         if not is_interrupted(failure):
             record(failure.message, partial(self._make_failure, failure.message))

@@ -92,4 +92,5 @@ def _refill_hint(stream: StreamName, link: BatchLink, *, timed: bool, appends: b
 
 def _reread_hint(stream: StreamName, upto: datetime, *, loss: str = "") -> str:
     until = upto + timedelta(seconds=1)  # the command takes whole seconds
-    return f"To read them again{loss}: syncd run -t {stream.table_name} --from 1970-01-01 --until {until:%Y-%m-%dT%H:%M:%SZ}"
+    command = f"syncd run -t {stream.table_name} --from 1970-01-01 --until {until:%Y-%m-%dT%H:%M:%SZ}"
+    return f"To read them again{loss}: {command}"

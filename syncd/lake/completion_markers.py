@@ -7,10 +7,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Self
 
 from syncd.events import PassEnded
+from syncd.lake.keys import hour_marker_key, latest_marker_key
 from watermarks.cursor import BadCursor, format_instant, parse_instant
 from watermarks.document import Stage
-from watermarks.errors import StateUnreadable
+from watermarks.errors import AlreadyExists, OutcomeUnknown, Stale, StateUnreadable
 from watermarks.names import StreamName
+from watermarks.store import Revision, Store
 
 FORMAT: Final = "syncd-marker"
 FORMAT_VERSION: Final = 1
@@ -109,3 +111,54 @@ def describes_target(event: PassEnded, *, has_target: bool) -> bool:
     if event.complete is None:
         return False
     return event.stage is Stage.LOAD or not has_target or event.pending == 0
+
+
+class MarkerStore:
+    """The markers of all streams, with the newest one of each that this process knows."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[StreamName, tuple[CompletionMarker, Revision]] = {}
+
+    def write(self, marker: CompletionMarker) -> bool:
+        """Write the markers of the hours, each once, then the newest one; return whether anything was new.
+
+        After a kill the next write adds the missing ones: the newest is written last, and shows which hours follow it.
+
+        Raises:
+            HintedError: the lake did not take it; the next pass tries again.
+        """
+        known = self._known.get(marker.stream) or self._read(marker.stream)
+        before = known[0] if known else None
+        if not marker.is_worth_writing(before):
+            return False
+        for hour in marker.merge_previous(before).hourly_markers(before):
+            self._create_hour_marker(hour)
+        self._replace_latest_marker(marker.merge_previous(before), known[1] if known else None)
+        return True
+
+    def _read(self, stream: StreamName) -> tuple[CompletionMarker, Revision] | None:
+        stored = self._store.read(latest_marker_key(stream))
+        if stored is None:
+            return None
+        known = CompletionMarker.from_bytes(stored.body, stream=stream), stored.revision
+        self._known[stream] = known
+        return known
+
+    def _create_hour_marker(self, hour: CompletionMarker) -> None:
+        try:
+            self._store.create(hour_marker_key(hour.stream, hour.complete_until), hour.to_bytes())
+        except AlreadyExists:
+            return  # another process has written it
+
+    def _replace_latest_marker(self, marker: CompletionMarker, seen: Revision | None) -> None:
+        key = latest_marker_key(marker.stream)
+        self._known.pop(marker.stream, None)
+        try:
+            if seen is None:
+                revision = self._store.create(key, marker.to_bytes())
+            else:
+                revision = self._store.replace(key, marker.to_bytes(), expected=seen)
+        except (Stale, OutcomeUnknown):
+            return  # it may be another owner's or ours: the next pass reads it first
+        self._known[marker.stream] = marker, revision

@@ -1,4 +1,4 @@
-"""What is in quarantine of one stream: every file that links and amendments name, and what became of it."""
+"""Quarantine of one stream: every file that links and amendments name, and the replays that have taken it."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,20 +26,20 @@ from watermarks.store import put_once
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantineListing:
-    """What a look at the quarantine found, in the order of batches."""
+    """Content of a quarantine, in the order of batches."""
 
     files: tuple[QuarantinedFile, ...] = ()
     strays: tuple[UnreferencedFile, ...] = ()
     waiting_batches: tuple[BatchId, ...] = field(default=())
-    """The batches with rows that no replay has taken."""
+    """Batches with rows that no replay has taken."""
 
 
 class Quarantine:
-    """The quarantine of one stream.
+    """Reads the quarantine of one stream.
 
-    A listing says which numbers to look at, and no more: what counts is named by the link of
-    a number or by its amendments, and what was replayed by the links of replays. So the cost
-    is that of what lies there, three requests a batch, however long the chain is.
+    A listing shows only which numbers to look at. The link of a number and its amendments name the files that count;
+    the links of replays name the files that were replayed. So the cost is three requests for each batch with files,
+    however long the chain is.
     """
 
     def __init__(self, *, stream: StreamName, journal: Journal[Watermark], parts: PartStore) -> None:
@@ -52,51 +52,59 @@ class Quarantine:
     def list_files(
         self, batch: BatchId | None = None, *, extracted: ExtractProgress | None = None
     ) -> QuarantineListing:
-        """What lies there, of one batch or of all, by the newest entry.
+        """Return the files of one batch or of all, as of the newest entry of the history.
 
-        Whoever decides by a state of its own gives its `extracted` half, and no state is asked for.
+        A caller that decides by a state of its own passes its `extracted` progress, and no state is read.
         """
         if extracted is None:
             state = self._journal.read_newest(self.stream.stem)
             extracted = state.required_extract_progress if state else ExtractProgress()
         prefix = stream_quarantine_prefix(self.stream) if batch is None else batch_quarantine_prefix(self.stream, batch)
-        lying = {found.key for found in self._parts.list_objects(prefix)}
-        numbers = {parse_quarantine_batch(self.stream, key) for key in lying} | {batch}
-        known = sorted(number for number in numbers if number is not None)
-        asides = [aside for number in known for aside in self.batch_files(number, extracted)]
-        found = tuple(replace(aside, is_missing=aside.part.key not in lying) for aside in asides)
-        named = {aside.part.key for aside in asides}
+        keys = {listed.key for listed in self._parts.list_objects(prefix)}
+        numbers = {parse_quarantine_batch(self.stream, key) for key in keys} | {batch}
+        batches = sorted(number for number in numbers if number is not None)
+        files = tuple(
+            replace(file, is_missing=file.part.key not in keys)
+            for number in batches
+            for file in self.batch_files(number, extracted)
+        )
+        strays = sorted(keys - {file.part.key for file in files})
         return QuarantineListing(
-            files=found,
-            strays=tuple(self._classify_strays(sorted(lying - named), extracted)),
-            waiting_batches=tuple(dict.fromkeys(aside.batch for aside in found if aside.replayed_by is None)),
+            files=files,
+            strays=tuple(self._classify_strays(strays, extracted)),
+            waiting_batches=tuple(dict.fromkeys(file.batch for file in files if file.replayed_by is None)),
         )
 
     def batch_files(self, batch: BatchId, extracted: ExtractProgress) -> tuple[QuarantinedFile, ...]:
-        """The files that a batch has put aside, in both stages."""
+        """Return the files of rows that both stages refused in a batch."""
         link = self.chain.read_link(batch) if extracted.has_batch(batch) else None
         if link is None or link.kind is BatchKind.ABANDONED:
             return ()
         manifest = Manifest.from_link(link)
-        read = [(Stage.EXTRACT, part) for part in manifest.quarantined_parts]
-        read += [(Stage.LOAD, part) for one in self._read_amendments(link) for part in one.refused_parts]
-        if not read:
+        parts = [(Stage.EXTRACT, part) for part in manifest.quarantined_parts]
+        parts += [(Stage.LOAD, part) for each in self._read_amendments(link) for part in each.refused_parts]
+        if not parts:
             return ()
-        taken = {file: by for by, files in self._read_replays(batch, extracted) for file in files}
-        span = batch_time_range(manifest)
+        replay_by_file = {file: replay for replay, files in self._read_replays(batch, extracted) for file in files}
         return tuple(
-            QuarantinedFile(batch=batch, stage=stage, part=part, time_range=span, replayed_by=taken.get(part.key))
-            for stage, part in read
+            QuarantinedFile(
+                batch=batch,
+                stage=stage,
+                part=part,
+                time_range=batch_time_range(manifest),
+                replayed_by=replay_by_file.get(part.key),
+            )
+            for stage, part in parts
         )
 
     def record_replay(self, batch: BatchId, replay: BatchId, nonce: str) -> None:
-        """Say beside a batch that the link of a replay may come to stand at a number; before it does."""
+        """Note beside a batch the number of a replay, before the link of the replay can exist."""
         while True:
             notes = tuple(self._read_replay_notes(batch))
             if any(note.replay_batch == replay for note in notes):
                 return
-            mine = ReplayNote(stream=self.stream, batch=batch, replay_batch=replay, nonce=nonce)
-            put_once(self._store, replay_note_key(self.stream, batch, len(notes) + 1), mine.to_bytes())
+            note = ReplayNote(stream=self.stream, batch=batch, replay_batch=replay, nonce=nonce)
+            put_once(self._store, replay_note_key(self.stream, batch, len(notes) + 1), note.to_bytes())
 
     def _read_amendments(self, link: BatchLink) -> Iterator[Amendment]:
         number = 1
@@ -111,23 +119,23 @@ class Quarantine:
             number += 1
 
     def _read_replays(self, batch: BatchId, extracted: ExtractProgress) -> Iterator[tuple[BatchId, frozenset[str]]]:
-        """The replays of a batch that are links of the chain, with the files that each has taken."""
-        for by in dict.fromkeys(note.replay_batch for note in self._read_replay_notes(batch)):
-            link = self.chain.read_link(by) if extracted.has_batch(by) else None
+        """Return the replays of a batch that are links of the chain, with the files that each has taken."""
+        for replay in dict.fromkeys(note.replay_batch for note in self._read_replay_notes(batch)):
+            link = self.chain.read_link(replay) if extracted.has_batch(replay) else None
             if link is None or link.kind is not BatchKind.REPLAY:
                 continue
             taken = parse_replay_fields(Manifest.from_link(link).plan)
             if taken is not None and taken[0] == batch:
-                yield by, taken[1]
+                yield replay, taken[1]
 
     def _classify_strays(self, keys: Sequence[str], extracted: ExtractProgress) -> Iterator[UnreferencedFile]:
         for key in keys:
             batch = parse_quarantine_batch(self.stream, key)
             if batch is None:
-                yield UnreferencedFile(key=key, reason="it lies under no number of a batch")
+                yield UnreferencedFile(key=key, reason="its key has no batch number")
             elif extracted.has_batch(batch):
-                yield UnreferencedFile(
-                    key=key, reason=f"batch {batch} does not name it: an attempt that was given up left it"
-                )
+                yield UnreferencedFile(key=key, reason=f"batch {batch} does not name it: an attempt has left it")
             else:
-                yield UnreferencedFile(key=key, reason=f"batch {batch} is not extracted: somebody may be at work on it")
+                yield UnreferencedFile(
+                    key=key, reason=f"batch {batch} is not extracted: a process may be working on it"
+                )

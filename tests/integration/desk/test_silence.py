@@ -65,7 +65,7 @@ class Cut(Marks):
 
 @pytest.fixture
 def cut(lake: S3Lake, server: RedshiftStandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cut:
-    monkeypatch.setattr(ResponseMonitor.__init__, "__kwdefaults__", {**DEFAULTS, "said_after": WITHIN / 2})
+    monkeypatch.setattr(ResponseMonitor.__init__, "__kwdefaults__", {**DEFAULTS, "report_after": WITHIN / 2})
     return Cut(lake=lake, server=server, directory=tmp_path, group=())
 
 
@@ -159,7 +159,7 @@ def test_whoever_lands_asks_a_silent_warehouse_as_often_as_a_stream_tries(
 
 
 def test_what_was_not_sent_is_not_said_to_be_in_doubt(lake: S3Lake, mute: Mute) -> None:
-    with ResponseMonitor(said_after=0.2) as silences:
+    with ResponseMonitor(report_after=0.2) as silences:
         settings = lake.settings
         quick = S3Lake.from_settings_with_timeout(
             type(settings)(bucket="lake", region="us-east-1", endpoint=f"http://127.0.0.1:{mute.port}"),

@@ -90,7 +90,7 @@ def test_what_is_over_at_once_was_no_silence(silences: ResponseMonitor, watch: W
 
 
 def test_whoever_waits_is_told_once_for_each_silence(watch: Watch) -> None:
-    with ResponseMonitor(watch.say, clock=watch, said_after=0.01) as silences:
+    with ResponseMonitor(watch.say, clock=watch, report_after=0.01) as silences:
         first, second = silences.begin_request("s3://lake"), silences.begin_request("s3://lake")
         watch.now = 7.0
         assert watch.heard.wait(10)
@@ -105,7 +105,7 @@ def test_whoever_waits_is_told_once_for_each_silence(watch: Watch) -> None:
 
 
 def test_who_answers_in_time_is_not_spoken_of(watch: Watch) -> None:
-    with ResponseMonitor(watch.say, clock=watch, said_after=0.01) as silences:
+    with ResponseMonitor(watch.say, clock=watch, report_after=0.01) as silences:
         number = silences.begin_request("s3://lake")
         silences.end_request(number, succeeded=True)
         watch.now = 100.0
@@ -134,7 +134,7 @@ def test_who_answers_after_all_is_asked_again(silences: ResponseMonitor, watch: 
 
 
 def test_one_long_question_among_many_that_are_answered_is_not_spoken_of(watch: Watch) -> None:
-    with ResponseMonitor(watch.say, clock=watch, said_after=1.0) as silences:
+    with ResponseMonitor(watch.say, clock=watch, report_after=1.0) as silences:
         silences.begin_request("s3://lake")
         for _ in range(9):
             watch.now += 0.9

@@ -3,9 +3,8 @@ from typing import Any
 
 import pytest
 
-from syncd.lake.completion_markers import MAX_CATCH_UP_HOURS, CompletionMarker, MarkerUnreadable
+from syncd.lake.completion_markers import MAX_CATCH_UP_HOURS, CompletionMarker, MarkerStore, MarkerUnreadable
 from syncd.lake.keys import hour_marker_key, latest_marker_key
-from syncd.load.marker_writer import MarkerStore
 from tests.builders import NOON, ORDERS
 from watermarks.errors import StoreUnavailable
 from watermarks.store import Revision, Store
