@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 MINIO := v0.0.0-20260212201848-7aac2a2c5b7c
 export HYPOTHESIS_STORAGE_DIRECTORY ?= .cache/hypothesis
 
-.PHONY: help setup demo check test test-services test-stage test-sessions test-long test-live bench-watermarks bench-sandbox bench-standin bench-extract bench-start bench-load bench-convert bench-daemon bench-latency bench-status bench-verify tour real-mysql format docs reference schema man constraints clean
+.PHONY: help setup demo check test test-services test-stage test-sessions test-long test-live bench-watermarks bench-sandbox bench-standin bench-extract bench-start bench-load bench-convert bench-daemon bench-latency bench-status bench-verify tour life docs reference real-mysql format schema man constraints clean
 
 help:           ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 20
@@ -119,6 +119,7 @@ reference: $(READY) ## renew the parts of docs/ that are generated from code
 
 schema: $(READY) ## renew the JSON Schema of the configuration from its model and its documentation
 	$(BIN)/python -m syncd.config.json_schema docs/reference/configuration.md > schema.new
+	@mv schema.new syncd/config/syncd.schema.json
 
 man: $(READY)   ## renew the manual page from the commands
 	@mkdir -p docs/man
@@ -128,6 +129,10 @@ man: $(READY)   ## renew the manual page from the commands
 tour: $(READY)  ## play the first hour on the sandbox, and renew the page that shows it
 	$(BIN)/python -m tests.journeys.tour > tour.new
 	@mv tour.new docs/tutorial/tour.md
+
+life: $(READY)  ## trace one row from the source to the warehouse, and renew the page that lists the calls
+	$(BIN)/python -m tests.journeys.life_of_a_row > life.new
+	@mv life.new docs/explanation/life-of-a-row.md
 
 constraints:    ## renew constraints.txt from pyproject.toml (needs uv)
 	@{ head -1 constraints.txt; uv pip compile --quiet --upgrade --all-extras --python-version 3.11 --no-header --no-annotate pyproject.toml; } > constraints.new
