@@ -10,6 +10,7 @@ from typing import Final
 from docs.generate.blocks import replace_block
 from docs.generate.commands import command_reference, exit_table
 from docs.generate.metric_tables import metric_table, metrics_from_zero
+from docs.generate.module_tables import folder_rows
 from docs.generate.type_tables import policy_rows, type_rows
 from syncd.observe.metric_table import BOARD_METRICS, CALL_METRICS, EVENT_METRICS
 from watermarks.batch_states import render_diagram
@@ -29,7 +30,10 @@ PAGES: Final[Mapping[str, Mapping[str, Callable[[], str]]]] = {
         "types": lambda: "\n".join(type_rows()),
         "policies": lambda: "\n".join(policy_rows()),
     },
-    "explanation/architecture.md": {"moves": lambda: f"```mermaid\n{render_diagram().strip()}\n```"},
+    "explanation/architecture.md": {
+        "moves": lambda: f"```mermaid\n{render_diagram().strip()}\n```",
+        "folders": lambda: "\n".join(folder_rows()),
+    },
 }
 """The blocks of each page, with the function that generates each of them."""
 
