@@ -217,7 +217,7 @@ class LoadPass:
                 max_rows=self._rows_per_transaction,
                 on_loaded=self._on_loaded,
             )
-            result = self._run_with_retries(partial(load, since=since), load)
+            result = self._run_with_retries(partial(load, last_seen=since), load)
             since = None
             if result is NOTHING_LOADED:
                 return

@@ -37,7 +37,8 @@ TABLE_SQL: Final = """CREATE TABLE life.orders (
 )"""
 
 EFFECTS: Final[Sequence[tuple[str, str]]] = (
-    ("MySQL", "a statement at the source"),
+    ("MySQL SELECT", "the index of the table is probed"),
+    ("Spark", "Spark reads the windows of the plan"),
     ("S3 PutObject l/claims/", "the stage is claimed"),
     ("S3 PutObject l/plans/", "the plan of the batch is created"),
     ("S3 PutObject l/data/", "a Parquet part is written"),
@@ -50,7 +51,10 @@ EFFECTS: Final[Sequence[tuple[str, str]]] = (
     ("SQL DELETE", "rows are deleted"),
     ("SQL COMMIT", "the transaction is committed"),
 )
-"""Effects whose call stacks make the chains, by what a record begins with, and their meaning."""
+"""Effects whose call stacks make the chains, by what a record begins with, and their meaning.
+
+Other statements at the source identify the server, describe the table and poll the horizon; they read no row of it.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,9 +101,9 @@ def record_chains(directory: Path) -> tuple[CallChain, CallChain]:
     effects = [(_effect(each["effect"]), [(module, name) for module, name in each["stack"]]) for each in records]
     kept = [(effect, stack) for effect, stack in effects if effect]
     extracted = _end_of(kept, "S3 PutObject l/batches/", "S3 PutObject l/watermarks/")
-    begin = next(index for index, (effect, _) in enumerate(kept) if effect == "MySQL")
+    claimed = next(index for index in range(extracted, len(kept)) if kept[index][0] == "S3 PutObject l/claims/")
     loaded = _end_of(kept, "SQL COMMIT", "S3 PutObject l/watermarks/")
-    return _chain(kept[begin : extracted + 1]), _chain(kept[extracted + 1 : loaded + 1])
+    return _chain(kept[: extracted + 1]), _chain(kept[claimed : loaded + 1])
 
 
 def render_page(extract: CallChain, load: CallChain) -> str:
@@ -107,8 +111,10 @@ def render_page(extract: CallChain, load: CallChain) -> str:
     return f"""# The life of a row
 
 Row 42 of a table is updated, and `syncd run -t orders` brings it to the warehouse. This page lists every function
-of `syncd` and `watermarks` on the call stack of an effect, in the order of the first call. `make life` renews it from
-a traced run on the sandbox, and a test compares it with the code.
+of `syncd` and `watermarks` on the call stack of an effect, in the order of the first call. Effects are the statements
+that read the table, the writes of claims, plans, files, links and watermarks, and the transaction in the warehouse.
+The poll of the [horizon](horizon.md), which comes before the plan, is left out. `make life` renews the page from a
+traced run on the sandbox, and a test compares it with the code.
 
 ## To the extracted mark
 
@@ -160,6 +166,8 @@ def _chain(records: Sequence[tuple[str, list[Frame]]]) -> CallChain:
 
 
 def _effect(record: str) -> str:
+    if record.startswith("MySQL") and "`orders`" not in record:
+        return ""
     return next((prefix for prefix, _ in EFFECTS if record.startswith(prefix)), "")
 
 

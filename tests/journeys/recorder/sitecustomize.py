@@ -94,10 +94,21 @@ def _follow_mysql() -> None:
     query = connection.query
 
     def query_recorded(self: Any, sql: Any, *args: Any, **kwargs: Any) -> Any:
-        _record(f"MySQL {sql!s:.80}")
+        _record(f"MySQL {' '.join(str(sql).split()):.200}")
         return query(self, sql, *args, **kwargs)
 
     connection.query = query_recorded
+
+
+def _follow_spark() -> None:
+    frame: Any = import_module("pyspark.sql.classic.dataframe").DataFrame
+    map_in_arrow = frame.mapInArrow
+
+    def map_in_arrow_recorded(self: Any, *args: Any, **kwargs: Any) -> Any:
+        _record("Spark")
+        return map_in_arrow(self, *args, **kwargs)
+
+    frame.mapInArrow = map_in_arrow_recorded
 
 
 if "CALL_RECORD" in os.environ:
@@ -105,3 +116,5 @@ if "CALL_RECORD" in os.environ:
     _follow_s3()
     _follow_sql()
     _follow_mysql()
+    if "syncd" in sys.orig_argv:
+        _follow_spark()
