@@ -1,66 +1,51 @@
-"""`syncd audit`: an outsider's check of the whole chain, from the lake alone."""
+"""`syncd audit`: independent check of a table's whole chain of batches, from the lake alone."""
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.cli.output import show_json
-from syncd.cli.stream_options import (
+from syncd.error_classes import ExitCode
+from syncd.cli.options import common_options, tables_option
+from syncd.cli.output import error_to_json, show_json
+from syncd.cli.stream_selection import (
     SelectedStream,
-    common_options,
-    error_to_json,
-    exit_with_worst,
+    collect_result,
+    exit_with_result_errors,
     open_operator_context,
-    report_error,
     select_streams,
 )
-from syncd.error_classes import ExitCode
 from syncd.observe.formatting import format_count
-from watermarks.errors import HintedError
 
 if TYPE_CHECKING:
     from syncd.app.operator_context import OperatorContext
+    from syncd.cli.stream_selection import StreamResult
     from syncd.operations.chain_audit import AuditResult
-    from syncd.operations.consistency_check import Inconsistency
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditOutcome:
-    """One stream that was audited, or why it could not be."""
-
-    selected: SelectedStream
-    audited: "AuditResult | None" = None
-    error: HintedError | None = None
-
-    @property
-    def findings(self) -> "tuple[Inconsistency, ...]":
-        return self.audited.findings if self.audited else ()
 
 
 @click.command()
-@click.option("-t", "--table", "tables", multiple=True, metavar="TABLE", help="A table; default: every one.")
-@click.option("--deep", is_flag=True, help="Read every file: the digest of its content, and its rows.")
+@tables_option
+@click.option("--deep", is_flag=True, help="Read every file, and check its digest and its rows.")
 @common_options
 def audit(**options: Any) -> None:  # noqa: ANN401  # options of click arrive by name
-    """Check every link, plan, file, window and entry of history of a table, from the lake alone.
+    """Check every link, plan, file, window and history entry of a table, from the lake alone.
 
-    Exit 7: something was found. Exit 12: a watermark cannot be read.
+    Exit 7: an inconsistency was found. Exit 12: a watermark cannot be read.
     """
-    with open_operator_context(options["config"], read_only=True) as desk:
-        named = select_streams(desk, options["tables"], all_=not options["tables"])
-        looked = [_audit_stream(desk, one, deep=options["deep"]) for one in named]
+    with open_operator_context(options["config"], read_only=True) as context:
+        selected = select_streams(context.settings, options["tables"], all_=not options["tables"])
+        results = [collect_result(one, partial(_audit_stream, context, deep=options["deep"])) for one in selected]
     if options["as_json"]:
-        show_json({"deep": options["deep"], "streams": [_to_json(one) for one in looked]})
+        show_json({"deep": options["deep"], "streams": [_to_json(result) for result in results]})
     else:
-        for one in looked:
-            _show(one, deep=options["deep"])
-    codes = [report_error(one.selected.name, one.error) for one in looked if one.error is not None]
-    exit_with_worst([*codes, *(ExitCode.DOUBT for one in looked if one.findings)])
+        for result in results:
+            if result.value is not None:
+                _show(result.name, result.value, deep=options["deep"])
+    doubts = (ExitCode.DOUBT for result in results if result.value is not None and result.value.findings)
+    exit_with_result_errors(results, codes=doubts)
 
 
-def _audit_stream(context: "OperatorContext", selected: SelectedStream, *, deep: bool) -> AuditOutcome:
+def _audit_stream(context: "OperatorContext", selected: SelectedStream, *, deep: bool) -> "AuditResult":
     from syncd.operations.chain_audit import Audit
     from syncd.operations.mark_change import require_known_stream
 
@@ -69,55 +54,48 @@ def _audit_stream(context: "OperatorContext", selected: SelectedStream, *, deep:
         from syncd.s3.parquet_reader import read_content
 
         read = partial(read_content, context.lake)
-    try:
-        state = require_known_stream(context.journal.read_newest(selected.stream.stem), selected.stream)
-        audit_ = Audit(stream=selected.stream, journal=context.journal, lake=context.lake, read_content=read)
-        return AuditOutcome(selected=selected, audited=audit_.run(state))
-    except HintedError as error:
-        return AuditOutcome(selected=selected, error=error)
+    stream = selected.stream
+    watermark = require_known_stream(context.journal.read_newest(stream.stem), stream)
+    return Audit(stream=stream, journal=context.journal, lake=context.lake, read_content=read).run(watermark)
 
 
-def _show(outcome: AuditOutcome, *, deep: bool) -> None:
+def _show(name: str, result: "AuditResult", *, deep: bool) -> None:
     from syncd.operations.chain_audit import CONSEQUENCE_BY_SUBJECT
 
-    if outcome.audited is None:
-        return
-    seen = outcome.audited
-    verdict = f"{len(seen.findings)} found" if seen.findings else "whole"
-    files = format_count(seen.files, "file") + (f" ({seen.cleaned:,} of them cleaned)" if seen.cleaned else "")
-    read = f", {seen.contents_read:,} of them read" if deep else ""
+    verdict = format_count(len(result.findings), "finding") if result.findings else "consistent"
+    files = format_count(result.files, "file") + (f" ({result.cleaned:,} of them cleaned)" if result.cleaned else "")
+    read = f", {result.contents_read:,} of them read" if deep else ""
     click.echo(
-        f"{outcome.selected.name}: {verdict}: {format_count(seen.batches, 'batch')}, {format_count(seen.plans, 'plan')}, {files}{read},"
-        f" {seen.entries:,} entries of history"
+        f"{name}: {verdict}: {format_count(result.batches, 'batch')}, {format_count(result.plans, 'plan')},"
+        f" {files}{read}, {result.entries:,} history entries"
     )
-    for finding in seen.findings:
+    for finding in result.findings:
         click.echo(f"  {finding.about}: {finding.message}")
-        click.echo(f"    so: {CONSEQUENCE_BY_SUBJECT[finding.about]}")
+        click.echo(f"    consequence: {CONSEQUENCE_BY_SUBJECT[finding.about]}")
         click.echo(f"    next: {finding.remedy}")
 
 
-def _to_json(outcome: AuditOutcome) -> dict[str, Any]:
+def _to_json(result: "StreamResult[AuditResult]") -> dict[str, Any]:
     from syncd.operations.chain_audit import CONSEQUENCE_BY_SUBJECT
 
-    seen = outcome.audited
-    return {
-        "table": outcome.selected.name,
-        "source": outcome.selected.stream.source,
-        "whole": seen is not None and not seen.findings,
-        "entries": seen.entries if seen else None,
-        "batches": seen.batches if seen else None,
-        "plans": seen.plans if seen else None,
-        "files": seen.files if seen else None,
-        "cleaned": seen.cleaned if seen else None,
-        "read": seen.contents_read if seen else None,
+    audited = result.value
+    findings = audited.findings if audited else ()
+    return result.selected.to_json() | {
+        "whole": audited is not None and not findings,
+        "entries": audited.entries if audited else None,
+        "batches": audited.batches if audited else None,
+        "plans": audited.plans if audited else None,
+        "files": audited.files if audited else None,
+        "cleaned": audited.cleaned if audited else None,
+        "read": audited.contents_read if audited else None,
         "findings": [
             {
-                "about": each.about,
-                "message": each.message,
-                "consequence": CONSEQUENCE_BY_SUBJECT[each.about],
-                "next": each.remedy,
+                "about": finding.about,
+                "message": finding.message,
+                "consequence": CONSEQUENCE_BY_SUBJECT[finding.about],
+                "next": finding.remedy,
             }
-            for each in outcome.findings
+            for finding in findings
         ],
-        "error": error_to_json(outcome.error),
+        "error": error_to_json(result.error),
     }

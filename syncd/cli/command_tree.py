@@ -1,20 +1,58 @@
-"""The commands as a whole: each is loaded when it is asked for, and what all have in common is given to it here."""
+"""Group of commands that are loaded on demand, and examples for their help."""
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from inspect import cleandoc
+from typing import Any, Final
 
 import click
 
-from syncd.cli.examples import add_examples
 from syncd.suggestions import closest_name
 
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
+EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
+    "audit": ("syncd audit", "syncd audit -t shop.orders --json"),
+    "daemon": ("syncd daemon --config /etc/syncd/syncd.yaml",),
+    "demo": ("syncd demo --for 60s",),
+    "explain": ("syncd explain shop.orders id=42",),
+    "jars": ("syncd jars list", "syncd jars fetch"),
+    "jars fetch": ("syncd jars fetch", "syncd jars fetch mysql-connector-j"),
+    "jars list": ("syncd jars list --json",),
+    "plan": ("syncd plan", "syncd plan -t shop.orders"),
+    "quarantine": ("syncd quarantine list", "syncd quarantine show -t shop.orders"),
+    "quarantine list": ("syncd quarantine list -t shop.orders",),
+    "quarantine show": ("syncd quarantine show -t shop.orders",),
+    "quarantine replay": ("syncd quarantine replay -t shop.orders --dry-run",),
+    "reload": ("syncd reload --config /etc/syncd/syncd.yaml",),
+    "run": ("syncd run --all", "syncd run -t shop.orders --limit 100000", "syncd run --all --dry-run"),
+    "runs": ("syncd runs", "syncd runs -t shop.orders --json"),
+    "s3clean": ("syncd s3clean list", "syncd s3clean clean -t shop.orders"),
+    "s3clean list": ("syncd s3clean list -t shop.orders",),
+    "s3clean clean": ("syncd s3clean clean -t shop.orders",),
+    "sandbox": ("syncd sandbox up", "syncd sandbox down"),
+    "sandbox up": ("syncd sandbox up",),
+    "sandbox down": ("syncd sandbox down",),
+    "sandbox status": ("syncd sandbox status --json",),
+    "status": ("syncd status", "syncd status -t shop.orders --json"),
+    "verify": ("syncd verify -t shop.orders", "syncd verify --all --json"),
+    "watermark": ("syncd watermark get -t shop.orders", "syncd watermark check --all"),
+    "watermark get": ("syncd watermark get -t shop.orders --show-files",),
+    "watermark import": (
+        "syncd watermark import -t shop.orders --dry-run",
+        "syncd watermark import -t shop.orders --from s3://old-bucket/watermarks/ --reason 'moved to syncd'",
+        "syncd watermark import --all --from s3://old-bucket/watermark/last_run_timestamp.txt",
+    ),
+    "watermark list": ("syncd watermark list",),
+    "watermark history": ("syncd watermark history -t shop.orders",),
+    "watermark export": ("syncd watermark export -t shop.orders",),
+    "watermark undo": ("syncd watermark undo -t shop.orders",),
+    "watermark check": ("syncd watermark check --all",),
+    "watermark rebuild": ("syncd watermark rebuild -t shop.orders",),
+}
+"""Examples by command; a command may have them in its docstring instead."""
 
 
 class LazyCommandGroup(click.Group):
-    """A group whose commands are known by name, module and one sentence until one of them is asked for."""
+    """Group that loads a command when it is called; until then it knows module and summary."""
 
     def __init__(self, *args: Any, known: Mapping[str, tuple[str, str]], **more: Any) -> None:  # noqa: ANN401  # click's
         super().__init__(*args, **more)
@@ -24,12 +62,12 @@ class LazyCommandGroup(click.Group):
         return sorted({*super().list_commands(ctx), *self._lazy_commands})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        found = super().get_command(ctx, cmd_name)
-        if found is None and cmd_name in self._lazy_commands:
-            found = getattr(import_module(self._lazy_commands[cmd_name][0]), cmd_name)
-            assert isinstance(found, click.Command)
-            self.add_command(prepare_command(found))
-        return found
+        command = super().get_command(ctx, cmd_name)
+        if command is None and cmd_name in self._lazy_commands:
+            command = getattr(import_module(self._lazy_commands[cmd_name][0]), cmd_name)
+            assert isinstance(command, click.Command)
+            self.add_command(prepare_command(command))
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -37,10 +75,10 @@ class LazyCommandGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            near = closest_name(args[0], self.list_commands(ctx))
-            if near is None:
+            close = closest_name(args[0], self.list_commands(ctx))
+            if close is None:
                 raise
-            raise click.UsageError(f"{error.message.removesuffix('.')}: do you mean {near}?", ctx) from error
+            raise click.UsageError(f"{error.message.removesuffix('.')}: do you mean {close}?", ctx) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         rows = [(name, self._command_summary(ctx, name)) for name in self.list_commands(ctx)]
@@ -55,35 +93,20 @@ class LazyCommandGroup(click.Group):
 
 
 def prepare_command(command: click.Command, path: str = "") -> click.Command:
-    """The command with examples, its file named by SYNCD_CONFIG too and its tables completed from it; and all below."""
+    """Add the examples to the help of a command, and of all below it."""
     path = f"{path} {command.name}".strip()
-    command.help = add_examples(path, command.help or "")
-    for option in command.params:
-        if "--config" in option.opts:
-            option.envvar = "SYNCD_CONFIG"
-        if "-t" in option.opts or option.name == "table":
-            option.type = TableNameType()
+    command.help = _add_examples(path, command.help or "")
     if isinstance(command, click.Group):
         for inner in command.commands.values():
             prepare_command(inner, path)
     return command
 
 
-class TableNameType(click.types.StringParamType):
-    """A table of the configuration, as a shell completes it."""
-
-    name = "table"
-
-    def shell_complete(
-        self,
-        ctx: click.Context,
-        param: click.Parameter,  # noqa: ARG002  # click gives it
-        incomplete: str,
-    ) -> "list[CompletionItem]":
-        from click.shell_completion import CompletionItem
-
-        from syncd.config.yaml_reader import read_table_names
-
-        names = read_table_names(str(ctx.params.get("config") or ctx.params.get("path") or "syncd.yaml"))
-        fit = [name for name in names if name.startswith(incomplete) or name.rpartition(".")[2].startswith(incomplete)]
-        return [CompletionItem(name) for name in fit]
+def _add_examples(command_path: str, help_text: str) -> str:
+    """Insert the examples of a command after the first sentence of its help."""
+    help_text = cleandoc(help_text)
+    if "Examples:" in help_text or command_path not in EXAMPLES:
+        return help_text
+    first, _, rest = help_text.partition("\n\n")
+    examples = "\n".join(("\b", "Examples:", *(f"  {line}" for line in EXAMPLES[command_path])))
+    return "\n\n".join(part for part in (first, examples, rest) if part)

@@ -1,4 +1,4 @@
-"""`syncd config`: what is wrong with the configuration, and what an editor has to know of it."""
+"""`syncd config`: check of the configuration, and its JSON Schema."""
 
 import os
 import sys
@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from syncd.cli.output import print_message, show_json
-from syncd.cli.stream_options import DEFAULT_CONFIG_PATH
 from syncd.error_classes import ExitCode
+from syncd.cli.options import common_options, json_option
+from syncd.cli.output import print_message, show_json
+from syncd.observe.formatting import format_count
 
 if TYPE_CHECKING:
     from syncd.config.mistakes import ConfigMistake
@@ -29,43 +30,34 @@ def config() -> None:
 
 
 @config.command()
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-@click.option(
-    "-c",
-    "--config",
-    "path",
-    type=click.Path(path_type=Path),
-    default=DEFAULT_CONFIG_PATH,
-    show_default=True,
-    help="The file.",
-)
-def check(path: Path, as_json: bool) -> None:
-    """Tell every mistake of the configuration at once, each with its line and what would mend it.
+@common_options
+def check(config: Path, as_json: bool) -> None:
+    """Show all mistakes of the configuration, each with its line and its remedy.
 
     \b
     Examples:
       syncd config check
       syncd config check --config /etc/syncd/syncd.yaml --json
 
-    No server is asked: that is `syncd doctor`. The variables that the file refers to have to be set.
+    Connects to no server: for that, use `syncd doctor`. The variables that the file refers to must be set.
     """
     from syncd.config.check import read_settings
     from syncd.config.mistakes import Misconfigured
 
     try:
-        settings = read_settings(path, os.environ)
-    except Misconfigured as refused:
-        _report_mistakes(path, refused.mistakes, as_json=as_json)
+        settings = read_settings(config, os.environ)
+    except Misconfigured as error:
+        _report_mistakes(config, error.mistakes, as_json=as_json)
         sys.exit(ExitCode.USAGE)
     if as_json:
-        show_json({"file": str(path), "good": True, "mistakes": [], **_configured_names(settings)})
+        show_json({"file": str(config), "good": True, "mistakes": [], **_configured_names(settings)})
     else:
-        click.echo(f"{path}: no mistake: {_describe_settings(settings)}")
+        click.echo(f"{config}: no mistakes: {_describe_settings(settings)}")
 
 
 @config.command()
-@click.option("--json", "as_json", is_flag=True, help="As it is: a schema is a JSON document.")
-def schema(as_json: bool) -> None:  # noqa: ARG001  # every command has it
+@json_option
+def schema(as_json: bool) -> None:  # noqa: ARG001  # every command accepts it; a schema is JSON anyway
     """Print the JSON Schema (2020-12) of the configuration, for editors.
 
     \b
@@ -84,8 +76,7 @@ def _report_mistakes(path: Path, mistakes: "tuple[ConfigMistake, ...]", *, as_js
     else:
         for mistake in mistakes:
             click.echo(mistake.format_with_location(str(path)))
-    several = "1 mistake" if len(mistakes) == 1 else f"{len(mistakes)} mistakes"
-    print_message(f"error: {path} has {several}")
+    print_message(f"error: {path} has {format_count(len(mistakes), 'mistake')}")
 
 
 def _configured_names(settings: "Settings") -> dict[str, list[str]]:
@@ -97,6 +88,5 @@ def _configured_names(settings: "Settings") -> dict[str, list[str]]:
 
 
 def _describe_settings(settings: "Settings") -> str:
-    words = (("source", "sources"), ("warehouse", "warehouses"), ("table", "tables"))
-    counts = _configured_names(settings)
-    return ", ".join(f"{len(counts[many])} {one if len(counts[many]) == 1 else many}" for one, many in words)
+    names = _configured_names(settings)
+    return ", ".join(format_count(len(names[f"{word}s"]), word) for word in ("source", "warehouse", "table"))

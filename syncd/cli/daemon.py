@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from syncd.cli.options import config_option, json_option
 from syncd.cli.output import print_message, show_json
-from syncd.cli.stream_options import DEFAULT_CONFIG_PATH
 from syncd.error_classes import ExitCode, worst_exit_code
 
 if TYPE_CHECKING:
@@ -30,13 +30,9 @@ if TYPE_CHECKING:
 RELOAD_TIMEOUT_SECONDS: Final = 20.0
 """Time in which the loop has to take up a command."""
 
-_config_option = click.option(
-    "-c", "--config", type=click.Path(path_type=Path), default=DEFAULT_CONFIG_PATH, show_default=True, help="The file."
-)
-
 
 @click.command()
-@_config_option
+@config_option
 def daemon(config: Path) -> None:
     """Keep every table up to date, each by its schedule, until SIGTERM or Ctrl-C."""
     run_daemon(config)
@@ -85,8 +81,8 @@ def run_daemon(config: Path, *, ttl: float | None = None) -> None:
 
 
 @click.command()
-@_config_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@config_option
+@json_option
 def reload(config: Path, *, as_json: bool) -> None:
     """Tell the daemons of this file on this machine to read it again.
 

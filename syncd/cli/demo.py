@@ -1,4 +1,4 @@
-"""`syncd demo`: the whole system on this machine for a while, and at the end the proof that both sides are equal."""
+"""`syncd demo`: the whole system on this machine for a while, then a proof that both sides are equal."""
 
 import os
 import shutil
@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from syncd.cli.output import print_message, show_json, show_table
 from syncd.error_classes import ExitCode
+from syncd.cli.option_types import DurationType
+from syncd.cli.options import json_option
+from syncd.cli.output import print_message, show_json, show_table
 
 if TYPE_CHECKING:
     from syncd.sandbox.demo.demonstration import DemoResult, StopCondition
@@ -22,52 +24,38 @@ if TYPE_CHECKING:
 TERMINATION_SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
 
 
-class DurationType(click.ParamType[timedelta]):
-    """A duration, such as 60s or 5m."""
-
-    name = "duration"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
-        from syncd.config.value_parsers import parse_duration
-
-        try:
-            return parse_duration(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
 @click.command()
-@click.option("--for", "seconds", type=DurationType(), metavar="DURATION", help="End after so long; else on Ctrl-C.")
-@click.option("--orders", type=click.IntRange(1), default=1000, show_default=True, help="Size of a new shop.")
-@click.option("--rate", type=click.FloatRange(0.1), default=20.0, show_default=True, help="Transactions a second.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option("--for", "seconds", type=DurationType(), metavar="DURATION", help="Duration; default: until Ctrl-C.")
+@click.option("--orders", type=click.IntRange(1), default=1000, show_default=True, help="Orders in a new shop.")
+@click.option("--rate", type=click.FloatRange(0.1), default=20.0, show_default=True, help="Transactions per second.")
+@json_option
 @click.option(
     "--dir",
     "directory",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where it keeps its data; default: a directory under XDG_STATE_HOME.",
+    help="The data directory; default: a directory under XDG_STATE_HOME.",
     envvar="SYNCD_DEMO_DIR",
 )
 def demo(seconds: timedelta | None, orders: int, rate: float, as_json: bool, directory: Path | None) -> None:
-    """Show the whole system on this machine: a shop in MySQL, a writer, and a warehouse that is kept equal."""
+    """Run a demo on this machine: a shop in MySQL, a writer, and a warehouse that is kept equal."""
     from syncd.cli.views.demo_view import open_display
     from syncd.host.cache_dirs import find_xdg_base
     from syncd.sandbox.demo.demonstration import Demo, StopCondition
 
     place = (directory or find_xdg_base(os.environ, "XDG_STATE_HOME", ".local/state") / "syncd" / "demo").absolute()
-    ending = StopCondition(None if seconds is None else seconds.total_seconds())
-    with open_display(quiet=as_json) as watching, _handle_interrupts(ending):
-        verdict = Demo(
-            directory=place, display=watching, stop_condition=ending, orders=orders, transactions_per_second=rate
+    stop_condition = StopCondition(None if seconds is None else seconds.total_seconds())
+    with open_display(quiet=as_json) as display, _handle_interrupts(stop_condition):
+        result = Demo(
+            directory=place, display=display, stop_condition=stop_condition, orders=orders, transactions_per_second=rate
         ).run()
-    _show(verdict, as_json=as_json)
-    if not verdict.equal:
+    _show(result, as_json=as_json)
+    if not result.equal:
         sys.exit(ExitCode.DOUBT)
 
 
 @contextmanager
 def _handle_interrupts(stop_condition: "StopCondition") -> Iterator[None]:
-    """Let the first Ctrl-C end the loop, and any other one everything."""
+    """Let the first Ctrl-C end the loop, and the next one the program."""
 
     def interrupt(_number: int, _frame: object) -> None:
         if not stop_condition.is_running or stop_condition.is_over():
@@ -118,9 +106,9 @@ def _format_result(result: "DemoResult") -> str:
         first = (
             ""
             if result.first_row_seconds is None
-            else f" The first ones were visible after {result.first_row_seconds:.1f} s."
+            else f" The first ones were in the warehouse after {result.first_row_seconds:.1f} s."
         )
-        meanwhile = f"{result.written_rows:,} rows were written meanwhile.{first}"
+        meanwhile = f"{result.written_rows:,} rows were written during the demo.{first}"
         return f"EQUAL: {rows:,} rows, {values:,} values compared.\n{meanwhile}"
     unequal = ", ".join(one.table for one in result.comparisons if not one.equal)
     return f"NOT EQUAL: {unequal}."
@@ -135,7 +123,7 @@ def _explain_differences(result: "DemoResult") -> Iterator[str]:
         if error.hint:
             yield f"hint: {error.hint}"
     if not result.equal:
-        yield f"hint: To begin anew: rm -r {result.config.parent}"
+        yield f"hint: To start over: rm -r {result.config.parent}"
 
 
 def _next_steps(config: Path) -> Iterator[str]:
@@ -143,17 +131,17 @@ def _next_steps(config: Path) -> Iterator[str]:
     yield "What to try next"
     keys = "AWS_ACCESS_KEY_ID=sandbox AWS_SECRET_ACCESS_KEY=sandbox"
     for command, what in (
-        (f"{_program_name()} sandbox up --dir {place}", "the same servers again; `status`, `down`"),
-        (f"export {keys}", "the sandbox's S3 takes any"),
-        (f"{_program_name()} run --all -c {place}/{config.name}", "one pass over every table; try --dry-run"),
-        (f"less {place}/{config.name}", "put your own servers there: docs/reference/configuration.md"),
+        (f"{_program_name()} sandbox up --dir {place}", "start the same servers again; also `status`, `down`"),
+        (f"export {keys}", "the sandbox's S3 accepts any keys"),
+        (f"{_program_name()} run --all -c {place}/{config.name}", "one pass over all tables; try --dry-run"),
+        (f"less {place}/{config.name}", "to use your own servers: docs/reference/configuration.md"),
     ):
         yield f"  {command}"
         yield f"      {what}"
 
 
 def _program_name() -> str:
-    """How this command is called from here."""
+    """Return the command by which the user can call this program."""
     return "syncd" if shutil.which("syncd") else _shorten_path(Path(sys.executable).with_name("syncd"))
 
 

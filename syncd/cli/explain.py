@@ -1,31 +1,29 @@
-"""`syncd explain`: where one row is, and why."""
+"""`syncd explain`: location of one row, and the reason."""
 
 import os
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.cli.output import show_json
-from syncd.cli.stream_options import common_options, exit_with_worst, open_operator_context, select_streams
 from syncd.error_classes import ExitCode
+from syncd.cli.option_types import TableNameType
+from syncd.cli.options import common_options
+from syncd.cli.output import show_json
+from syncd.cli.stream_selection import exit_with_errors, open_operator_context, select_streams
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from syncd.operations.row_status import RowExplanation, RowFacts, RowVersion
+    from syncd.operations.row_status import RowExplanation, RowFacts
 
 
 @click.command()
-@click.argument("table")
+@click.argument("table", type=TableNameType())
 @click.argument("key", nargs=-1, required=True, metavar="COLUMN=VALUE...")
-@click.option(
-    "--all-files", is_flag=True, help="Look at every file, and show every version; not only at the newest 500."
-)
+@click.option("--all-files", is_flag=True, help="Search all files, not only the newest 500, and show every version.")
 @common_options
 def explain(table: str, key: tuple[str, ...], **options: Any) -> None:  # noqa: ANN401  # options of click arrive by name
-    """Say where the row with this key is, and why.
+    """Show where the row with this key is, and why.
 
-    MySQL, the lake and the warehouse are asked; with one of the servers away, the others answer. Nothing is written.
+    Searches MySQL, the lake and the warehouse; where one does not answer, the others do. Writes nothing.
 
     Exit 7: the row is in doubt.
     """
@@ -33,18 +31,18 @@ def explain(table: str, key: tuple[str, ...], **options: Any) -> None:  # noqa: 
     from syncd.operations.row_status import RowStatus, explain_row
 
     pairs = _parse_key(key)
-    with open_operator_context(options["config"], read_only=True) as desk:
-        [named] = select_streams(desk, [table], all_=False)
+    with open_operator_context(options["config"], read_only=True) as context:
+        [selected] = select_streams(context.settings, [table], all_=False)
         explainer = build_row_explainer(
-            desk, named.require_settings(), os.environ, search_all_files=options["all_files"]
+            context, selected.require_settings(), os.environ, search_all_files=options["all_files"]
         )
         facts = explainer.collect_facts(pairs)
-    said = explain_row(facts)
+    explanation = explain_row(facts)
     if options["as_json"]:
-        show_json(_to_json(facts, said))
+        show_json(_to_json(facts, explanation))
     else:
-        _show(facts, said)
-    exit_with_worst([ExitCode.DOUBT] if said.status is RowStatus.IN_DOUBT else [])
+        _show(facts, explanation)
+    exit_with_errors([], codes=[ExitCode.DOUBT] if explanation.status is RowStatus.IN_DOUBT else [])
 
 
 def _parse_key(key: tuple[str, ...]) -> dict[str, str]:
@@ -52,31 +50,27 @@ def _parse_key(key: tuple[str, ...]) -> dict[str, str]:
     if any(not column or not equals for column, equals, _ in pairs):
         raise click.UsageError("write the key as COLUMN=VALUE, once for each of its columns")
     if len({column for column, _, _ in pairs}) != len(pairs):
-        raise click.UsageError("a column of the key is named twice")
+        raise click.UsageError("a column of the key is given twice")
     return {column: value for column, _, value in pairs}
 
 
-def _show(facts: "RowFacts", verdict: "RowExplanation") -> None:
-    shown = ", ".join(f"{column}={value}" for column, value in facts.key.items())
-    click.echo(f"{facts.table} {shown}: {verdict.status}")
-    click.echo(f"  {verdict.reason}")
-    if verdict.next_step:
-        click.echo(f"  next: {verdict.next_step}")
+def _show(facts: "RowFacts", explanation: "RowExplanation") -> None:
+    key = ", ".join(f"{column}={value}" for column, value in facts.key.items())
+    click.echo(f"{facts.table} {key}: {explanation.status}")
+    click.echo(f"  {explanation.reason}")
+    if explanation.next_step:
+        click.echo(f"  next: {explanation.next_step}")
     for name, text in (("MySQL", _describe_source(facts)), ("warehouse", _describe_target(facts))):
         click.echo(f"  {name}: {text}")
-    for seen in (
-        facts.versions if len(facts.versions) > 1 or not _names_all_files(verdict.reason, facts.versions) else ()
-    ):
-        at = f" with {seen.cursor}" if seen.cursor else ""
-        click.echo(f"  batch {seen.batch} ({seen.planned_at}){at}: row {seen.row:,} of {seen.file}")
-    for one in facts.quarantined:
-        came = f", brought back by batch {one.replayed_by}" if one.replayed_by else ""
-        click.echo(f"  quarantine of batch {one.batch}: {one.reason}{came}: {one.file}")
-
-
-def _names_all_files(why: str, sightings: "Sequence[RowVersion]") -> bool:
-    """Whether the reason itself names the files: then they need no list."""
-    return all(seen.file in why for seen in sightings)
+    versions = facts.versions
+    if len(versions) == 1 and versions[0].file in explanation.reason:
+        versions = ()  # the reason names the file already
+    for version in versions:
+        at = f" with {version.cursor}" if version.cursor else ""
+        click.echo(f"  batch {version.batch} ({version.planned_at}){at}: row {version.row:,} of {version.file}")
+    for row in facts.quarantined:
+        replay = f", brought back by batch {row.replayed_by}" if row.replayed_by else ""
+        click.echo(f"  quarantine of batch {row.batch}: {row.reason}{replay}: {row.file}")
 
 
 def _describe_source(facts: "RowFacts") -> str:
@@ -87,9 +81,9 @@ def _describe_source(facts: "RowFacts") -> str:
     if not facts.source.exists:
         return "has no such row"
     cursor = facts.source.cursor
-    return (
-        f"has it at {format_cursor_value(cursor.values[0].raw)}" if cursor is not None and cursor.values else "has it"
-    )
+    if cursor is None or not cursor.values:
+        return "has it"
+    return f"has it at {format_cursor_value(cursor.values[0].raw)}"
 
 
 def _describe_target(facts: "RowFacts") -> str:
@@ -98,20 +92,20 @@ def _describe_target(facts: "RowFacts") -> str:
         return target.problem
     if not target.rows:
         return "has no such row"
-    by = f", read by batch {target.batch}" if target.batch else ""
-    gone = f", deleted since {target.deleted_at}" if target.deleted_at else ""
-    many = f" {target.rows} versions" if target.rows > 1 else ""
-    return f"has it{many}{by}{gone}"
+    batch = f", read by batch {target.batch}" if target.batch else ""
+    deletion = f", deleted since {target.deleted_at}" if target.deleted_at else ""
+    versions = f" in {target.rows} versions" if target.rows > 1 else ""
+    return f"has it{versions}{batch}{deletion}"
 
 
-def _to_json(facts: "RowFacts", verdict: "RowExplanation") -> dict[str, Any]:
+def _to_json(facts: "RowFacts", explanation: "RowExplanation") -> dict[str, Any]:
     source, target = facts.source, facts.target
     return {
         "table": facts.table,
         "key": dict(facts.key),
-        "place": verdict.status,
-        "why": verdict.reason,
-        "next": verdict.next_step or None,
+        "place": explanation.status,
+        "why": explanation.reason,
+        "next": explanation.next_step or None,
         "mysql": {
             "asked": source.was_asked,
             "there": source.exists if source.was_asked else None,
@@ -130,24 +124,24 @@ def _to_json(facts: "RowFacts", verdict: "RowExplanation") -> dict[str, Any]:
         "landed_at": facts.loaded_at or None,
         "versions": [
             {
-                "batch": str(seen.batch),
-                "rank": str(seen.first_read_by),
-                "cursor": seen.cursor,
-                "file": seen.file,
-                "row": seen.row,
-                "made_at": seen.planned_at,
+                "batch": str(version.batch),
+                "rank": str(version.first_read_by),
+                "cursor": version.cursor,
+                "file": version.file,
+                "row": version.row,
+                "made_at": version.planned_at,
             }
-            for seen in facts.versions
+            for version in facts.versions
         ],
         "quarantine": [
             {
-                "batch": str(one.batch),
-                "stage": one.stage,
-                "reason": one.reason,
-                "file": one.file,
-                "replayed_by": str(one.replayed_by) if one.replayed_by else None,
+                "batch": str(row.batch),
+                "stage": row.stage,
+                "reason": row.reason,
+                "file": row.file,
+                "replayed_by": str(row.replayed_by) if row.replayed_by else None,
             }
-            for one in facts.quarantined
+            for row in facts.quarantined
         ],
         "whole": facts.all_files_checked,
         "gone": facts.missing_files,

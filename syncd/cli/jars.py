@@ -1,4 +1,4 @@
-"""`syncd jars`: the Java archives that Spark and the sandbox need, fetched ahead for hosts without a network."""
+"""`syncd jars`: download of the Java archives that Spark and the sandbox need, for hosts without internet access."""
 
 import os
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from syncd.cli.options import json_option
 from syncd.cli.output import print_message, show_json, show_table
 
 if TYPE_CHECKING:
@@ -14,16 +15,16 @@ if TYPE_CHECKING:
 
 @click.group()
 def jars() -> None:
-    """Fetch the Java archives that are needed, or list them."""
+    """Download the required Java archives, or list them."""
 
 
 @jars.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option
 def fetch(names: tuple[str, ...], as_json: bool) -> None:
-    """Fetch archives into the cache: those named, else all.
+    """Download the named archives into the cache; by default all.
 
-    SYNCD_CACHE names another cache, SYNCD_IVY_SETTINGS a settings file of Ivy for another repository.
+    SYNCD_CACHE sets another cache directory, SYNCD_IVY_SETTINGS an Ivy settings file for another repository.
     """
     from syncd.host.cache_dirs import find_jars
     from syncd.host.jars import fetch_archive as fetch_one
@@ -36,9 +37,9 @@ def fetch(names: tuple[str, ...], as_json: bool) -> None:
 
 
 @jars.command(name="list")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option
 def list_(as_json: bool) -> None:
-    """List the archives, and which of them are in the cache."""
+    """List the archives, and whether the cache holds them."""
     from syncd.host.cache_dirs import find_jars
 
     _show(_select_artifacts(()), find_jars(os.environ), as_json=as_json)
@@ -50,7 +51,7 @@ def _select_artifacts(names: tuple[str, ...]) -> "list[Artifact]":
     known = {artifact.module: artifact for artifact in ARTIFACTS}
     unknown = [name for name in names if name not in known]
     if unknown:
-        raise click.BadParameter(f"no archive is called {unknown[0]}; there are {', '.join(known)}")
+        raise click.BadParameter(f"no archive is called {unknown[0]}: choose from {', '.join(known)}")
     return [known[name] for name in names] if names else list(known.values())
 
 

@@ -1,4 +1,4 @@
-"""The manual page, made from the commands themselves.
+"""Manual page, generated from the commands.
 
 python -m syncd.cli.manual > docs/man/syncd.1
 """
@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import click
 
 _ENVIRONMENT = (
-    ("SYNCD_CONFIG", "the configuration, instead of syncd.yaml in the working directory"),
+    ("SYNCD_CONFIG", "configuration file, instead of syncd.yaml in the working directory"),
     ("SYNCD_<COMMAND>_<OPTION>", "any option, such as SYNCD_RUN_LIMIT"),
-    ("SYNCD_CACHE", "where archives are kept"),
-    ("NO_COLOR", "no colour, on a terminal too"),
+    ("SYNCD_CACHE", "cache directory of the Java archives"),
+    ("NO_COLOR", "no colours, not even on a terminal"),
 )
 _EXIT_STATUSES = (
     ("0", "done"), ("1", "a bug"), ("2", "usage or configuration"), ("4", "the source"), ("5", "the lake"),
@@ -22,7 +22,7 @@ _EXIT_STATUSES = (
 
 
 def render_manual() -> str:
-    """The page in the language of man."""
+    """Render the page in roff."""
     from syncd.cli.main import syncd
 
     context = click.Context(syncd, info_name="syncd")
@@ -35,9 +35,9 @@ def render_manual() -> str:
         ".SH COMMANDS",
         *(line for name in syncd.list_commands(context) for line in _render_command(syncd, context, name)),
         ".SH ENVIRONMENT",
-        *(f".TP\n.B {_escape(name)}\n{_escape(told)}" for name, told in _ENVIRONMENT),
+        *(f".TP\n.B {_escape(name)}\n{_escape(text)}" for name, text in _ENVIRONMENT),
         ".SH EXIT STATUS",
-        *(f".TP\n.B {code}\n{_escape(told)}" for code, told in _EXIT_STATUSES),
+        *(f".TP\n.B {code}\n{_escape(text)}" for code, text in _EXIT_STATUSES),
     ]
     return "\n".join(lines) + "\n"
 
@@ -47,8 +47,8 @@ def _render_command(group: click.Group, context: click.Context, name: str) -> It
     assert command is not None
     inner = click.Context(command, info_name=name, parent=context)
     if isinstance(command, click.Group):
-        for each in command.list_commands(inner):
-            yield from _render_command(command, inner, each)
+        for inner_name in command.list_commands(inner):
+            yield from _render_command(command, inner, inner_name)
         return
     arguments = " ".join(param.make_metavar(inner) for param in command.params if isinstance(param, click.Argument))
     yield f".SS {_escape(f'{inner.command_path} {arguments}'.strip())}"

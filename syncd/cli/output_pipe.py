@@ -1,4 +1,4 @@
-"""Whether anybody listens to what a command says: where nobody does, or a disk is full, its work goes on."""
+"""Output that tolerates write errors: a closed pipe or a full disk does not stop the work of a command."""
 
 import errno
 import io
@@ -13,23 +13,22 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 _STANDARD_DESCRIPTORS: Final = 3
-"""Descriptors: one to read from, one for results, one for everything else."""
+"""Descriptors of stdin, stdout and stderr."""
 _DISCONNECT_ERRNOS: Final = frozenset({errno.EPIPE, errno.ECONNRESET})
-"""Nobody will read again."""
+"""Errors after which no later write can succeed."""
 
 
 class TolerantOutput(io.FileIO):
-    """A descriptor that takes everything: what cannot be written there is dropped, and fails nobody's work."""
+    """Descriptor that drops what it cannot write, instead of failing."""
 
     def __init__(self, descriptor: int) -> None:
-        """Write there; it is not closed with this."""
         super().__init__(descriptor, "w", closefd=False)
         self.write_error: OSError | None = None
-        """Why something was dropped, the last time."""
+        """Error of the last write that failed."""
 
     @property
     def is_disconnected(self) -> bool:
-        """Whether nobody will read again."""
+        """True once the reader has closed its end."""
         return self.write_error is not None and self.write_error.errno in _DISCONNECT_ERRNOS
 
     def write(self, data: "ReadableBuffer") -> int:
@@ -41,7 +40,7 @@ class TolerantOutput(io.FileIO):
         return memoryview(data).nbytes
 
     def _write_blocking(self, data: "ReadableBuffer") -> int:
-        # Whoever shares the descriptor may have set it not to wait.
+        # Another process that shares the descriptor may have made it non-blocking.
         while (sent := super().write(data)) is None:
             select.select([], [self], [])
         return sent
@@ -49,12 +48,12 @@ class TolerantOutput(io.FileIO):
 
 @contextmanager
 def tolerate_output_errors() -> Iterator[TolerantOutput]:
-    """Let nothing that is said fail a command; gives whoever listens to its result."""
+    """Replace stdout and stderr by tolerant ones; yield the one of stdout."""
     _open_missing_descriptors()
     before = sys.stdout, sys.stderr
     result = TolerantOutput(1)
     try:
-        # What somebody has put in their place is left alone.
+        # Streams that were replaced, as in tests, are left alone.
         if sys.stdout is sys.__stdout__:
             sys.stdout = _wrap_text(result, like=sys.__stdout__)
         if sys.stderr is sys.__stderr__:
@@ -67,19 +66,19 @@ def tolerate_output_errors() -> Iterator[TolerantOutput]:
 
 
 def has_reader() -> bool:
-    """Whether somebody may still read the result."""
+    """Return whether stdout may still have a reader."""
     raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
     return not (isinstance(raw, TolerantOutput) and raw.is_disconnected)
 
 
 def _open_missing_descriptors() -> None:
-    """Open what was given closed: the next file or connection would get its number, and what is said would go there."""
+    """Open closed standard descriptors. The next file or connection would get their number, and with it our output."""
     for descriptor in range(_STANDARD_DESCRIPTORS):
         try:
             os.fstat(descriptor)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free, which is this one
-            os.set_inheritable(descriptor, True)  # noqa: FBT003  # the system's own form
+            os.set_inheritable(descriptor, True)  # noqa: FBT003  # a positional parameter of the system
 
 
 def _wrap_text(raw: TolerantOutput, *, like: TextIO | None) -> io.TextIOWrapper:

@@ -1,106 +1,98 @@
-"""`syncd plan`: what a run would do, and about how long it would take; nothing is written anywhere."""
+"""`syncd plan`: forecast of a run, without writing anything."""
 
 import os
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.cli.output import print_message, show_json, show_table
-from syncd.cli.stream_options import (
+from syncd.cli.options import common_options, tables_option, wait_option
+from syncd.cli.output import error_to_json, print_message, show_json, show_table
+from syncd.cli.stream_selection import (
     SelectedStream,
-    common_options,
-    error_to_json,
-    exit_with_worst,
+    collect_result,
+    exit_with_errors,
     open_operator_context,
-    report_error,
     select_streams,
 )
 from syncd.observe.formatting import format_bytes
 from watermarks.errors import HintedError
 
 if TYPE_CHECKING:
+    from syncd.cli.stream_selection import StreamResult
     from syncd.operations.run_forecast import Forecast, RunForecaster
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForecastOutcome:
-    """One stream and what a run would do to it, or why that cannot be told."""
-
-    selected: SelectedStream
-    forecast: "Forecast | None" = None
-    errors: tuple[HintedError, ...] = ()
+    ForecastResult = StreamResult[tuple[Forecast, tuple[HintedError, ...]]]
 
 
 @click.command()
-@click.option("-t", "--table", "tables", multiple=True, metavar="TABLE", help="A table; default: every one.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="As of a run with this limit.")
-@click.option("--statements", is_flag=True, help="Show the statements that would read, and those that would alter.")
-@click.option(
-    "--wait", default="0s", show_default=True, help="Before a first run: how long to wait for old transactions."
-)
+@tables_option
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Forecast a run with this limit.")
+@click.option("--statements", is_flag=True, help="Show the SELECT statements and the DDL.")
+@wait_option("0s", "Before a first run: how long to wait for old transactions.")
 @common_options
 def plan(**options: Any) -> None:  # noqa: ANN401  # options of click arrive by name
-    """Show what a run would do: windows, rows, bytes, files, COPYs and DDL, and about how long. Writes nothing.
+    """Show what a run would do: windows, rows, bytes, files, COPYs, DDL and durations. Writes nothing.
 
-    Rows beyond the next batch are the server's guess; sizes and times are what past runs of the table took.
+    Rows beyond the next batch are MySQL's estimate. Sizes and durations are estimated from past runs of the table.
     """
     from syncd.app.preview import open_run_forecaster
-    from syncd.config.value_parsers import parse_duration
 
-    try:
-        wait = parse_duration(options["wait"])
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--wait") from error
     with (
-        open_operator_context(options["config"], read_only=True) as desk,
-        open_run_forecaster(desk, os.environ, horizon_wait=wait) as foreteller,
+        open_operator_context(options["config"], read_only=True) as context,
+        open_run_forecaster(context, os.environ, horizon_wait=options["wait"]) as forecaster,
     ):
-        named = select_streams(desk, options["tables"], all_=not options["tables"])
-        looked = [_forecast_stream(foreteller, one, limit=options["limit"]) for one in named]
+        selected = select_streams(context.settings, options["tables"], all_=not options["tables"])
+        forecast = partial(_forecast_stream, forecaster, limit=options["limit"])
+        results = [collect_result(one, forecast) for one in selected]
     if options["as_json"]:
-        show_json({"streams": [_to_json(one) for one in looked]})
+        show_json({"streams": [_to_json(result) for result in results]})
     else:
-        _show(looked, statements=options["statements"])
-    exit_with_worst([report_error(one.selected.name, error) for one in looked for error in one.errors])
+        _show(results, statements=options["statements"])
+    exit_with_errors((result.name, error) for result in results for error in _errors_of(result))
 
 
-def _forecast_stream(foreteller: "RunForecaster", selected: SelectedStream, *, limit: int | None) -> ForecastOutcome:
-    try:
-        forecast, errors = foreteller.forecast(selected.require_settings(), limit=limit)
-    except HintedError as error:
-        return ForecastOutcome(selected=selected, errors=(error,))
-    return ForecastOutcome(selected=selected, forecast=forecast, errors=errors)
+def _forecast_stream(
+    forecaster: "RunForecaster", selected: SelectedStream, *, limit: int | None
+) -> "tuple[Forecast, tuple[HintedError, ...]]":
+    return forecaster.forecast(selected.require_settings(), limit=limit)
+
+
+def _errors_of(result: "ForecastResult") -> tuple[HintedError, ...]:
+    if result.error is not None:
+        return (result.error,)
+    return result.value[1] if result.value else ()
 
 
 COLUMNS = ("table", "next", "windows", "rows", "size", "files", "read s", "to load", "COPYs", "DDL", "load s")
 
 
-def _show(outcomes: list[ForecastOutcome], *, statements: bool) -> None:
-    show_table(COLUMNS, [_table_row(one) for one in outcomes], optional=("windows", "COPYs", "files", "size"))
-    for one in outcomes:
-        forecast = one.forecast
+def _show(results: "list[ForecastResult]", *, statements: bool) -> None:
+    show_table(COLUMNS, [_table_row(result) for result in results], optional=("windows", "COPYs", "files", "size"))
+    for result in results:
+        forecast = result.value[0] if result.value else None
         if forecast is None:
             continue
         for note in forecast.notes:
-            print_message(f"{one.selected.name}: {note}")
+            print_message(f"{result.name}: {note}")
         if statements:
             ddl = forecast.load.ddl if forecast.load else ()
             for statement in (*forecast.statements, *ddl):
-                click.echo(f"{one.selected.name}: {statement}")
+                click.echo(f"{result.name}: {statement}")
 
 
-def _table_row(outcome: ForecastOutcome) -> tuple[object, ...]:
-    if outcome.forecast is None:
-        return (outcome.selected.name, "cannot be told", *[""] * (len(COLUMNS) - 2))
-    reading, landing = outcome.forecast.extract, outcome.forecast.load
-    bytes_ = "" if reading.bytes is None else format_bytes(reading.bytes)
-    files = _format_count(reading.files) if reading.kind else ""
-    read = (_format_count(reading.rows), bytes_, files, _format_seconds(reading.seconds))
-    begin = (outcome.selected.name, reading.kind or "nothing to read", reading.windows or "", *read)
-    if landing is None:
-        return (*begin, "no warehouse", "", "", "")
-    return (*begin, _format_count(landing.rows), landing.copies, len(landing.ddl), _format_seconds(landing.seconds))
+def _table_row(result: "ForecastResult") -> tuple[object, ...]:
+    forecast = result.value[0] if result.value else None
+    if forecast is None:
+        return (result.name, "unknown", *[""] * (len(COLUMNS) - 2))
+    extract, load = forecast.extract, forecast.load
+    size = "" if extract.bytes is None else format_bytes(extract.bytes)
+    files = _format_count(extract.files) if extract.kind else ""
+    read = (_format_count(extract.rows), size, files, _format_seconds(extract.seconds))
+    cells = (result.name, extract.kind or "nothing to read", extract.windows or "", *read)
+    if load is None:
+        return (*cells, "no warehouse", "", "", "")
+    return (*cells, _format_count(load.rows), load.copies, len(load.ddl), _format_seconds(load.seconds))
 
 
 def _format_count(count: int | None) -> str:
@@ -111,37 +103,35 @@ def _format_seconds(seconds: float | None) -> str:
     return "" if seconds is None else f"{seconds:.1f}"
 
 
-def _to_json(outcome: ForecastOutcome) -> dict[str, Any]:
-    forecast = outcome.forecast
-    reading = forecast.extract if forecast else None
-    landing = forecast.load if forecast else None
-    return {
-        "table": outcome.selected.name,
-        "source": outcome.selected.stream.source,
-        "read": reading
+def _to_json(result: "ForecastResult") -> dict[str, Any]:
+    forecast = result.value[0] if result.value else None
+    extract = forecast.extract if forecast else None
+    load = forecast.load if forecast else None
+    return result.selected.to_json() | {
+        "read": extract
         and {
-            "kind": reading.kind,
-            "sealed": reading.is_planned,
-            "windows": reading.windows,
-            "next_rows": reading.next_rows,
-            "rows": reading.rows,
-            "batches": reading.batches,
-            "bytes": reading.bytes,
-            "files": reading.files,
-            "seconds": _round_seconds(reading.seconds),
+            "kind": extract.kind,
+            "sealed": extract.is_planned,
+            "windows": extract.windows,
+            "next_rows": extract.next_rows,
+            "rows": extract.rows,
+            "batches": extract.batches,
+            "bytes": extract.bytes,
+            "files": extract.files,
+            "seconds": _round_seconds(extract.seconds),
             "statements": list(forecast.statements) if forecast else [],
         },
-        "load": landing
+        "load": load
         and {
-            "batches": landing.batches,
-            "rows": landing.rows,
-            "files": landing.files,
-            "copies": landing.copies,
-            "ddl": list(landing.ddl),
-            "seconds": _round_seconds(landing.seconds),
+            "batches": load.batches,
+            "rows": load.rows,
+            "files": load.files,
+            "copies": load.copies,
+            "ddl": list(load.ddl),
+            "seconds": _round_seconds(load.seconds),
         },
         "notes": list(forecast.notes) if forecast else [],
-        "errors": [error_to_json(error) for error in outcome.errors],
+        "errors": [error_to_json(error) for error in _errors_of(result)],
     }
 
 

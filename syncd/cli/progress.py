@@ -1,4 +1,4 @@
-"""How a run goes, as it goes: a live block on a terminal, a line an event elsewhere; both on stderr."""
+"""Progress of a run on stderr: a live line on a terminal, one line per event elsewhere."""
 
 import sys
 import time
@@ -14,8 +14,12 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 
+def open_progress(*, quiet: bool) -> "LineProgress | LiveProgress":
+    return LiveProgress() if sys.stderr.isatty() and not quiet else LineProgress()
+
+
 class LineProgress:
-    """One line for each event that changes something."""
+    """Display that prints one line for each event that changes something."""
 
     def __enter__(self) -> Self:
         return self
@@ -31,12 +35,12 @@ class LineProgress:
             click.echo(f"{event.stream.table_name}: {line}", err=True)
 
     def say(self, line: str) -> None:
-        """A word that is about no event."""
+        """Print a message that belongs to no event."""
         click.echo(line, err=True)
 
 
 class LiveProgress:
-    """The rows of the batch at work and their rate, on one line that is drawn anew; what is done scrolls above."""
+    """Display that redraws one line with rows and rate of the current batch; finished work scrolls above it."""
 
     def __init__(self) -> None:
         self._progress: Progress | None = None
@@ -64,7 +68,7 @@ class LiveProgress:
                     click.echo(f"{event.stream.table_name}: {line}", err=True)
 
     def say(self, line: str) -> None:
-        """A word that is about no event, above what is drawn; from any thread."""
+        """Print a message above the live line, from any thread."""
         progress = self._progress
         if progress is not None:
             progress.console.print(line, markup=False, highlight=False)

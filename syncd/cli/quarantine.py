@@ -1,53 +1,36 @@
-"""`syncd quarantine`: rows that were put aside: which, why, and how they come back."""
+"""`syncd quarantine`: list, show and replay rows that were put aside."""
 
 import os
-import sys
-from collections.abc import Callable
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from contextlib import contextmanager
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from syncd.error_classes import ExitCode
+from syncd.cli.option_types import BatchType
+from syncd.cli.options import Command, common_options, debug_option, tables_option, wait_option
 from syncd.cli.output import print_message
-from syncd.cli.run import open_progress, print_error, require_warehouses, select_configured_streams
-from syncd.cli.signals import interrupt_on_sigterm
-from syncd.cli.stream_options import DEFAULT_CONFIG_PATH
+from syncd.cli.stage_service import open_stage_service, require_warehouses
+from syncd.cli.stream_selection import exit_with_errors, select_configured_streams
 from syncd.cli.views.quarantine_view import show_quarantined_files, show_replays, show_rows
-from syncd.error_classes import ExitCode, exit_code_for, worst_exit_code
 from watermarks.errors import HintedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from syncd.app import StageService
     from syncd.extract.extract_pass import ExtractOutcome
+    from syncd.lake.quarantine import QuarantinedRow
     from syncd.load.load_pass import LoadOutcome
     from syncd.load.quarantine_listing import QuarantineListing
     from syncd.settings import Settings, StreamSettings
     from watermarks.batch import BatchId
 
-Command = Callable[..., None]
-
-
-class BatchType(click.ParamType["BatchId"]):
-    """The number of a batch, such as 1-42."""
-
-    name = "batch"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> "BatchId":
-        from watermarks.batch import BatchId
-        from watermarks.errors import Misuse
-
-        try:
-            return BatchId.from_text(str(value))
-        except Misuse as error:
-            self.fail(error.message, param, ctx)
-
 
 @click.group()
 def quarantine() -> None:
-    """Look at the rows that were put aside, and bring them back."""
+    """List the rows that were put aside, show them, and bring them back."""
 
 
 @contextmanager
@@ -57,117 +40,99 @@ def _open_read_only_service(settings: "Settings") -> "Iterator[StageService]":
     from syncd.concurrency.response_monitor import ResponseMonitor
 
     with (
-        OperatorContext(settings, read_only=True, response_monitor=ResponseMonitor(print_message)) as desk,
-        open_previewer(desk, os.environ) as previewer,
+        OperatorContext(settings, read_only=True, response_monitor=ResponseMonitor(print_message)) as context,
+        open_previewer(context, os.environ) as previewer,
     ):
         yield previewer.service
 
 
-def _common_options(command: Command) -> Command:
-    for option in (
-        click.option(
-            "-c",
-            "--config",
-            type=click.Path(path_type=Path),
-            default=DEFAULT_CONFIG_PATH,
-            show_default=True,
-            help="The file.",
-        ),
-        click.option("--debug", is_flag=True, help="Show where in the code an error came up."),
-        click.option("--json", "as_json", is_flag=True, help="Print one JSON document."),
-        click.option("--batch", type=BatchType(), help="Only of this batch, such as 1-42."),
-        click.option("-t", "--table", "tables", multiple=True, metavar="TABLE", help="A table; default: every one."),
-    ):
-        command = option(command)
-    return command
+def _quarantine_options(command: Command) -> Command:
+    batch_option = click.option("--batch", type=BatchType(), help="Only rows of this batch, such as 1-42.")
+    return tables_option(batch_option(debug_option(common_options(command))))
 
 
 @quarantine.command(name="list")
-@_common_options
+@_quarantine_options
 def list_(**options: Any) -> None:  # noqa: ANN401  # options of click arrive by name
-    """List the files in quarantine: how many rows each has, and whether they were brought back."""
+    """List the files in quarantine: their rows, and whether these were brought back."""
     settings, streams = _select_streams(options)
-    found: list[tuple[StreamSettings, QuarantineListing]] = []
+    listings: list[tuple[StreamSettings, QuarantineListing]] = []
     errors: list[tuple[StreamSettings, HintedError]] = []
     with _open_read_only_service(settings) as service:
         for stream in streams:
             with _collect_error(stream, errors):
-                found.append((stream, service.quarantine(stream).list_files(options["batch"])))
-    show_quarantined_files(found, errors, as_json=options["as_json"])
-    gone = any(aside.is_missing and aside.replayed_by is None for _, lying in found for aside in lying.files)
-    _exit_with_errors(errors, doubt=gone, debug=options["debug"])
+                listings.append((stream, service.quarantine(stream).list_files(options["batch"])))
+    show_quarantined_files(listings, errors, as_json=options["as_json"])
+    missing = any(file.is_missing and file.replayed_by is None for _, listing in listings for file in listing.files)
+    _exit(errors, doubt=missing, debug=options["debug"])
 
 
 @quarantine.command()
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, metavar="N", help="Rows to show.")
-@click.option("--lines", is_flag=True, help="Print every row whole, as one line of JSON each.")
-@_common_options
+@click.option("--lines", is_flag=True, help="Print all rows, each as one line of JSON.")
+@_quarantine_options
 def show(**options: Any) -> None:  # noqa: ANN401  # as above
-    """Show rows in quarantine that wait: why they lie there, column, length and values."""
-    from itertools import islice
-
-    from syncd.lake.manifest import Manifest
-
+    """Show rows that wait in quarantine: reason, column, length and values."""
     settings, streams = _select_streams(options)
     errors: list[tuple[StreamSettings, HintedError]] = []
     with _open_read_only_service(settings) as service:
-
-        def rows() -> "Any":  # noqa: ANN401  # rows with their streams
-            for stream in streams:
-                with _collect_error(stream, errors):
-                    lies = service.quarantine(stream)
-                    for aside in lies.list_files(options["batch"]).files:
-                        if aside.replayed_by is None and not aside.is_missing:
-                            manifest = Manifest.from_link(lies.chain.require_link(aside.batch))
-                            yield from (
-                                (stream, row) for row in service.quarantine_reader.read_refused_rows(aside, manifest)
-                            )
-
+        rows = _read_rows(service, streams, options["batch"], errors)
         limit = None if options["lines"] else options["limit"]
-        show_rows(islice(rows(), limit), errors, lines=options["lines"], as_json=options["as_json"])
-    _exit_with_errors(errors, doubt=False, debug=options["debug"])
+        show_rows(islice(rows, limit), errors, lines=options["lines"], as_json=options["as_json"])
+    _exit(errors, doubt=False, debug=options["debug"])
+
+
+def _read_rows(
+    service: "StageService",
+    streams: "list[StreamSettings]",
+    batch: "BatchId | None",
+    errors: "list[tuple[StreamSettings, HintedError]]",
+) -> "Iterator[tuple[StreamSettings, QuarantinedRow]]":
+    from syncd.lake.manifest import Manifest
+
+    for stream in streams:
+        with _collect_error(stream, errors):
+            listing = service.quarantine(stream)
+            for file in listing.list_files(batch).files:
+                if file.replayed_by is None and not file.is_missing:
+                    manifest = Manifest.from_link(listing.chain.require_link(file.batch))
+                    for row in service.quarantine_reader.read_refused_rows(file, manifest):
+                        yield stream, row
 
 
 @quarantine.command()
-@click.option("--extract-only", is_flag=True, help="Make the batches, and leave it to the loader to land them.")
-@click.option("--dry-run", is_flag=True, help="Say which batch would be brought back first; write nothing.")
+@click.option("--extract-only", is_flag=True, help="Create the batches, and leave their load to a later run.")
+@click.option("--dry-run", is_flag=True, help="Show which batch would be brought back first, and write nothing.")
 @click.option("--strict", is_flag=True, help="Exit 7 when rows stay in quarantine.")
-@click.option("--wait", default="60s", show_default=True, help="How long to wait for an owner that may be gone.")
-@_common_options
+@wait_option("60s", "How long to wait for the lease of a process that may be dead.")
+@_quarantine_options
 def replay(**options: Any) -> None:  # noqa: ANN401  # as above
-    """Bring rows back that pass by now; each once, and never over a newer version."""
-    from syncd.app import PassOptions, StageService
-    from syncd.concurrency.response_monitor import ResponseMonitor
-    from syncd.config.value_parsers import parse_duration
+    """Bring back the rows that now pass; each once, and never over a newer version."""
+    from syncd.app import PassOptions
 
     settings, streams = _select_streams(options)
-    lands = not options["extract_only"]
-    if lands:
+    loads = not options["extract_only"]
+    if loads:
         require_warehouses(streams)
-    try:
-        wanted = PassOptions(horizon_wait=parse_duration(options["wait"]), dry_run=options["dry_run"])
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--wait") from error
-    with interrupt_on_sigterm(), ExitStack() as stack:
-        progress = stack.enter_context(open_progress(quiet=options["as_json"]))
-        silences = stack.enter_context(ResponseMonitor(progress.say))
-        service = stack.enter_context(
-            StageService(settings, environ=os.environ, emit=progress, one_shot=True, response_monitor=silences)
-        )
-        done: list[tuple[StreamSettings, ExtractOutcome, LoadOutcome | None]] = []
+    pass_options = PassOptions(horizon_wait=options["wait"], dry_run=options["dry_run"])
+    replays: list[tuple[StreamSettings, ExtractOutcome, LoadOutcome | None]] = []
+    with open_stage_service(settings, quiet=options["as_json"]) as service:
         for stream in streams:
-            made = service.replay(stream, wanted, batch=options["batch"], will_load=lands)
-            loads = lands and not wanted.dry_run and made.error is None
-            done.append((stream, made, service.load(stream, wanted) if loads else None))
-    show_replays(done, as_json=options["as_json"], dry_run=wanted.dry_run)
-    errors = [(stream, one.error) for stream, *both in done for one in both if one and one.error]
-    stay = any(made.quarantined or made.wait_reason or (landed and landed.quarantined) for _, made, landed in done)
-    _exit_with_errors(errors, doubt=options["strict"] and stay, debug=options["debug"])
+            extracted = service.replay(stream, pass_options, batch=options["batch"], will_load=loads)
+            loads_now = loads and not options["dry_run"] and extracted.error is None
+            replays.append((stream, extracted, service.load(stream, pass_options) if loads_now else None))
+    show_replays(replays, as_json=options["as_json"], dry_run=options["dry_run"])
+    errors = [(stream, done.error) for stream, *stages in replays for done in stages if done and done.error]
+    rows_stay = any(
+        extracted.quarantined or extracted.wait_reason or (loaded and loaded.quarantined)
+        for _, extracted, loaded in replays
+    )
+    _exit(errors, doubt=options["strict"] and rows_stay, debug=options["debug"])
 
 
 @contextmanager
 def _collect_error(stream: "StreamSettings", errors: "list[tuple[StreamSettings, HintedError]]") -> "Iterator[None]":
-    """Note what is wrong with one stream: it keeps no other from being looked at."""
+    """Keep the error of one stream, so that the others are still shown."""
     try:
         yield
     except HintedError as error:
@@ -180,14 +145,10 @@ def _select_streams(options: dict[str, Any]) -> "tuple[Settings, list[StreamSett
     settings = read_settings(options["config"], os.environ)
     streams = select_configured_streams(settings, options["tables"], all_=not options["tables"])
     if options["batch"] is not None and len(streams) != 1:
-        raise click.UsageError("--batch is a batch of one table: name it with -t")
+        raise click.UsageError("--batch names a batch of one table: name the table with -t")
     return settings, streams
 
 
-def _exit_with_errors(errors: "Sequence[tuple[StreamSettings, HintedError]]", *, doubt: bool, debug: bool) -> None:
-    codes = [ExitCode.DOUBT] if doubt else [ExitCode.DONE]
-    for stream, error in errors:
-        codes.append(exit_code_for(error))
-        print_error(stream.name, error, debug=debug)
-    if (code := worst_exit_code(codes)) is not ExitCode.DONE:
-        sys.exit(code)
+def _exit(errors: "list[tuple[StreamSettings, HintedError]]", *, doubt: bool, debug: bool) -> None:
+    codes = [ExitCode.DOUBT] if doubt else []
+    exit_with_errors([(stream.name, error) for stream, error in errors], codes=codes, debug=debug)

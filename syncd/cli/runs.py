@@ -1,79 +1,62 @@
-"""`syncd runs`: the last runs, told from history: who, when, what, how much, how long, and what failed."""
+"""`syncd runs`: the last runs of each table, read from its history."""
 
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.cli.output import print_message, show_json, show_table
-from syncd.cli.stream_options import (
+from syncd.cli.options import common_options, tables_option
+from syncd.cli.output import error_to_json, print_message, show_json, show_table
+from syncd.cli.stream_selection import (
     SelectedStream,
-    common_options,
-    error_to_json,
-    exit_with_worst,
+    collect_result,
+    exit_with_result_errors,
     open_operator_context,
-    report_error,
     select_streams,
 )
-from syncd.cli.views.mark_format import format_instant
-from watermarks.errors import HintedError
+from syncd.cli.views.formats import format_instant, instant_to_json
 
 if TYPE_CHECKING:
     from syncd.app.operator_context import OperatorContext
     from syncd.operations.run_history import PastRun
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PastRunsOutcome:
-    """One stream and its last runs, or why they cannot be told."""
-
-    selected: SelectedStream
-    runs: "tuple[PastRun, ...]" = ()
-    error: HintedError | None = None
-
-
 @click.command()
-@click.option("-t", "--table", "tables", multiple=True, metavar="TABLE", help="A table; default: every one.")
-@click.option("--last", type=click.IntRange(min=1), default=20, show_default=True, metavar="N", help="So many runs.")
+@tables_option
+@click.option("--last", type=click.IntRange(min=1), default=20, show_default=True, metavar="N", help="Runs to show.")
 @common_options
 def runs(**options: Any) -> None:  # noqa: ANN401  # options of click arrive by name
     """Show the last runs that did something or failed, the newest first.
 
     A run that finds nothing to do leaves no trace, and is not shown.
     """
-    with open_operator_context(options["config"], read_only=True) as desk:
-        named = select_streams(desk, options["tables"], all_=not options["tables"])
-        looked = [_read_runs(desk, one, last=options["last"]) for one in named]
-    found = sorted(((one, run) for one in looked for run in one.runs), key=lambda pair: pair[1].ended_at, reverse=True)[
-        : options["last"]
-    ]
+    with open_operator_context(options["config"], read_only=True) as context:
+        selected = select_streams(context.settings, options["tables"], all_=not options["tables"])
+        results = [collect_result(one, partial(_read_runs, context, limit=options["last"])) for one in selected]
+    pairs = [(result.selected, run) for result in results for run in result.value or ()]
+    newest = sorted(pairs, key=lambda pair: pair[1].ended_at, reverse=True)[: options["last"]]
     if options["as_json"]:
-        errors = [{"table": one.selected.name, "error": error_to_json(one.error)} for one in looked if one.error]
-        show_json({"runs": [_to_json(one, run) for one, run in found], "errors": errors})
+        errors = [{"table": result.name, "error": error_to_json(result.error)} for result in results if result.error]
+        show_json({"runs": [_to_json(one, run) for one, run in newest], "errors": errors})
     else:
         columns = ("table", "stage", "began (UTC)", "ended (UTC)", "seconds", "batches", "rows", "files", "end", "who")
-        show_table(columns, [_table_row(one, run) for one, run in found], optional=("began (UTC)", "who", "batches"))
-        for one, run in found:
+        show_table(columns, [_table_row(one, run) for one, run in newest], optional=("began (UTC)", "who", "batches"))
+        for one, run in newest:
             for failure in run.failures:
-                print_message(
-                    f"{one.selected.name}: {run.stage} failed at {format_instant(run.ended_at)} UTC: {failure}"
-                )
-    exit_with_worst([report_error(one.selected.name, one.error) for one in looked if one.error is not None])
+                print_message(f"{one.name}: {run.stage} failed at {format_instant(run.ended_at)} UTC: {failure}")
+    exit_with_result_errors(results)
 
 
-def _read_runs(context: "OperatorContext", selected: SelectedStream, *, last: int) -> PastRunsOutcome:
+def _read_runs(context: "OperatorContext", selected: SelectedStream, *, limit: int) -> "tuple[PastRun, ...]":
     from syncd.operations.run_history import last_runs
 
-    try:
-        return PastRunsOutcome(selected=selected, runs=tuple(last_runs(context.journal, selected.stream, limit=last)))
-    except HintedError as error:
-        return PastRunsOutcome(selected=selected, error=error)
+    return tuple(last_runs(context.journal, selected.stream, limit=limit))
 
 
-def _table_row(outcome: PastRunsOutcome, run: "PastRun") -> tuple[object, ...]:
+def _table_row(selected: SelectedStream, run: "PastRun") -> tuple[object, ...]:
     end = "failed" if run.failures else "done"
     return (
-        outcome.selected.name,
+        selected.name,
         run.stage,
         format_instant(run.began_at),
         format_instant(run.ended_at),
@@ -86,15 +69,13 @@ def _table_row(outcome: PastRunsOutcome, run: "PastRun") -> tuple[object, ...]:
     )
 
 
-def _to_json(outcome: PastRunsOutcome, run: "PastRun") -> dict[str, Any]:
-    return {
-        "table": outcome.selected.name,
-        "source": outcome.selected.stream.source,
+def _to_json(selected: SelectedStream, run: "PastRun") -> dict[str, Any]:
+    return selected.to_json() | {
         "stage": run.stage,
         "run": run.run,
         "who": run.who,
-        "began": run.began_at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-        "ended": run.ended_at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "began": instant_to_json(run.began_at),
+        "ended": instant_to_json(run.ended_at),
         "seconds": run.milliseconds / 1000,
         "batches": run.batches,
         "rows": run.rows,

@@ -1,189 +1,179 @@
-"""`syncd s3clean`: what lies in the lake and is needed no more, shown and, when told to, removed."""
+"""`syncd s3clean`: list and remove files of the lake that are no longer needed."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from syncd.error_classes import ExitCode
+from syncd.cli.option_types import DurationType
+from syncd.cli.options import Command, common_options, tables_option
 from syncd.cli.output import print_message, show_json
-from syncd.cli.stream_options import (
+from syncd.cli.stream_selection import (
     SelectedStream,
-    common_options,
-    exit_with_worst,
+    StreamResult,
+    collect_result,
+    exit_with_result_errors,
     open_operator_context,
-    report_error,
     select_streams,
 )
-from syncd.cli.views.s3clean_view import CleanupOutcome, clean_to_json, list_to_json, show, show_removed
-from syncd.error_classes import ExitCode
-from watermarks.errors import HintedError
+from syncd.cli.views.formats import format_duration
+from syncd.cli.views.s3clean_view import BucketVersions, Cleanup, clean_to_json, list_to_json, show, show_removed
 
 if TYPE_CHECKING:
     from syncd.app.operator_context import OperatorContext
     from syncd.operations.cleanup_rules import RemovalReason
 
-Command = Callable[..., None]
 DEFAULT_MINIMUM_AGE: Final = "7d"
 
 
 @click.group()
 def s3clean() -> None:
-    """Show and remove what the lake holds and nobody needs any more."""
+    """List and remove files of the lake that are no longer needed."""
 
 
-def _selection_options(command: Command) -> Command:
+def _file_options(command: Command) -> Command:
     for option in (
         click.option(
-            "--lake-only", is_flag=True, help="Believe the loaded marks, and do not ask the warehouse's ledger."
+            "--lake-only", is_flag=True, help="Trust the loaded marks, without reading the warehouse's ledger."
         ),
         click.option("--show-files", is_flag=True, help="List the files."),
-        click.option(
-            "--quarantined", is_flag=True, help="Files of quarantine whose rows were brought back and landed."
-        ),
-        click.option("--orphans", is_flag=True, help="Files that no batch names, and none ever will."),
-        click.option("--loaded", is_flag=True, help="Files whose batch has landed in every target."),
+        click.option("--quarantined", is_flag=True, help="Quarantine files whose rows were brought back and loaded."),
+        click.option("--orphans", is_flag=True, help="Files that belong to no batch, and never will."),
+        click.option("--loaded", is_flag=True, help="Files of batches that are loaded into every target."),
         click.option(
             "--older-than",
+            type=DurationType(),
             default=DEFAULT_MINIMUM_AGE,
             show_default=True,
             metavar="AGE",
-            help="Only files so old or older.",
+            help="Only files of at least this age.",
         ),
-        click.option("-t", "--table", "tables", multiple=True, metavar="TABLE", help="A table; default: every one."),
+        tables_option,
     ):
         command = option(command)
     return command
 
 
 @s3clean.command("list")
-@_selection_options
+@_file_options
 @common_options
 def list_(**options: Any) -> None:  # noqa: ANN401  # options of click arrive by name
-    """List what could be removed, and what stays and why; without a kind, all kinds."""
-    with open_operator_context(options["config"], read_only=True) as desk:
-        looked = _propose_all(desk, options, _selected_kinds(options, default=("loaded", "orphan", "replayed")))
+    """List the files that could be removed, and why others stay; by default of all kinds."""
+    with open_operator_context(options["config"], read_only=True) as context:
+        results = _propose_all(context, options, default=("loaded", "orphan", "replayed"))
     if options["as_json"]:
-        show_json(list_to_json(looked, files=options["show_files"]))
+        show_json(list_to_json(results, files=options["show_files"]))
     else:
-        show(looked, files=options["show_files"])
-    exit_with_worst([report_error(one.selected.name, one.error) for one in looked if one.error is not None])
+        show(results, files=options["show_files"])
+    exit_with_result_errors(results)
 
 
 @s3clean.command()
-@click.option("--versions", is_flag=True, help="In a bucket that keeps versions: remove all versions of the files.")
-@click.option("--yes", "--force", "yes", is_flag=True, help="Remove; without it nothing is.")
-@click.option("--reason", default="", help="Why; it stays in the record of what was removed.")
-@_selection_options
+@click.option("--versions", is_flag=True, help="Also remove all object versions of the files.")
+@click.option("--yes", "--force", "yes", is_flag=True, help="Remove the files; without it, nothing is removed.")
+@click.option("--reason", default="", help="The reason; it is kept in the record of removed files.")
+@_file_options
 @common_options
 def clean(**options: Any) -> None:  # noqa: ANN401  # as above
-    """Remove files; without a kind, those that have landed in every target. Without --yes only say what would go.
+    """Remove files, by default those loaded into every target. Without --yes only show what would be removed.
 
-    What has landed and is removed cannot land again from its files: see `syncd watermark reset`.
+    Removed files cannot be loaded again: see `syncd watermark reset`.
 
-    Exit 5: some could not be removed.
+    Exit 5: some files could not be removed.
     """
-    with open_operator_context(options["config"]) as desk:
-        looked = _propose_all(desk, options, _selected_kinds(options, default=("loaded",)))
-        versions = _count_versions(desk, looked)
+    with open_operator_context(options["config"]) as context:
+        results = _propose_all(context, options, default=("loaded",))
+        versions = _count_versions(context, results)
         if not options["as_json"]:
-            show(looked, files=options["show_files"])
+            show(results, files=options["show_files"])
         if options["yes"]:
-            looked = [_clean_stream(desk, one, options) for one in looked]
+            results = [_clean_stream(context, result, options) for result in results]
     if options["as_json"]:
-        show_json(clean_to_json(looked, versions, dry_run=not options["yes"], files=options["show_files"]))
+        show_json(clean_to_json(results, versions, dry_run=not options["yes"], files=options["show_files"]))
     elif options["yes"]:
-        show_removed(looked)
+        show_removed(results)
     _report_versions(versions, options)
-    if not options["yes"] and any(one.removable for one in looked):
-        print_message("nothing was removed: say --yes")
-    codes = [report_error(one.selected.name, one.error) for one in looked if one.error is not None]
-    exit_with_worst([*codes, *(ExitCode.LAKE for one in looked if one.removed is not None and one.removed.failed)])
-
-
-def _selected_kinds(options: dict[str, Any], *, default: Sequence[str]) -> "frozenset[RemovalReason]":
-    from syncd.operations.cleanup_rules import RemovalReason
-
-    named = {"loaded": options["loaded"], "orphan": options["orphans"], "replayed": options["quarantined"]}
-    return frozenset(map(RemovalReason, [kind for kind, said in named.items() if said] or default))
+    if not options["yes"] and any(result.value and result.value.removable for result in results):
+        print_message("nothing was removed: to remove the files, add --yes")
+    failed = [result for result in results if result.value and result.value.removed and result.value.removed.failed]
+    exit_with_result_errors(results, codes=[ExitCode.LAKE] * bool(failed))
 
 
 def _propose_all(
-    context: "OperatorContext", options: dict[str, Any], wanted: "frozenset[RemovalReason]"
-) -> list[CleanupOutcome]:
+    context: "OperatorContext", options: dict[str, Any], *, default: Sequence[str]
+) -> list[StreamResult[Cleanup]]:
+    from syncd.operations.cleanup_rules import RemovalReason
+
+    flags = {"loaded": options["loaded"], "orphan": options["orphans"], "replayed": options["quarantined"]}
+    kinds = frozenset(map(RemovalReason, [kind for kind, is_set in flags.items() if is_set] or default))
     now = context.clock.now()
-    before = now - _parse_age(options["older_than"])
-    named = select_streams(context, options["tables"], all_=not options["tables"])
-    return [
-        _propose_stream(context, one, wanted, now=now, before=before, ask_warehouse=not options["lake_only"])
-        for one in named
-    ]
+    propose = partial(
+        _propose_stream,
+        context,
+        kinds=kinds,
+        now=now,
+        before=now - options["older_than"],
+        ask_warehouse=not options["lake_only"],
+    )
+    selected = select_streams(context.settings, options["tables"], all_=not options["tables"])
+    return [collect_result(one, propose) for one in selected]
 
 
 def _propose_stream(
     context: "OperatorContext",
     selected: SelectedStream,
-    wanted: "frozenset[RemovalReason]",
     *,
+    kinds: "frozenset[RemovalReason]",
     now: datetime,
     before: datetime,
     ask_warehouse: bool,
-) -> CleanupOutcome:
+) -> Cleanup:
     from syncd.operations.cleanup_preview import CleaningSearch
     from syncd.operations.cleanup_rules import RemovalReason
 
-    needs = ask_warehouse and selected.settings is not None and wanted & {RemovalReason.LOADED, RemovalReason.REPLAYED}
-    try:
-        books = context.ledger_reader(selected.settings) if needs and selected.settings is not None else None
-        look = CleaningSearch(stream=selected.stream, journal=context.journal, lake=context.lake, ledger=books)
-        return CleanupOutcome(selected=selected, proposal=look.propose(wanted, now=now, before=before))
-    except HintedError as error:
-        return CleanupOutcome(selected=selected, error=error)
+    needs_ledger = ask_warehouse and kinds & {RemovalReason.LOADED, RemovalReason.REPLAYED}
+    ledger = context.ledger_reader(selected.settings) if needs_ledger and selected.settings is not None else None
+    search = CleaningSearch(stream=selected.stream, journal=context.journal, lake=context.lake, ledger=ledger)
+    return Cleanup(proposal=search.propose(kinds, now=now, before=before))
 
 
-def _clean_stream(context: "OperatorContext", outcome: CleanupOutcome, options: dict[str, Any]) -> CleanupOutcome:
+def _clean_stream(
+    context: "OperatorContext", result: StreamResult[Cleanup], options: dict[str, Any]
+) -> StreamResult[Cleanup]:
     from syncd.app.operator_context import current_operator
     from syncd.operations.cleanup import FileRemoval
     from syncd.s3.object_removal import LakeRemover
 
-    if outcome.proposal is None or not outcome.removable:
-        return outcome
-    why = options["reason"] or f"older than {options['older_than']}"
+    if result.value is None or not result.value.removable:
+        return result
     removal = FileRemoval(
         journal=context.journal,
         remover=LakeRemover(context.lake),
         operator=current_operator(),
-        reason=why,
+        reason=options["reason"] or f"older than {format_duration(options['older_than'])}",
         include_versions=options["versions"],
     )
-    removed = removal.run(outcome.proposal)
-    return replace(outcome, removed=removed, error=removed.error)
+    removed = removal.run(result.value.proposal)
+    return replace(result, value=replace(result.value, removed=removed), error=removed.error)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BucketVersions:
-    """What a bucket keeps of what is removed."""
-
-    keeps_versions: bool | None
-    """Whether it keeps versions at all; None where it does not say."""
-    count: int | None = None
-    """Versions of the files that may go; None where they were not counted."""
-
-
-def _count_versions(context: "OperatorContext", outcomes: Sequence[CleanupOutcome]) -> BucketVersions:
+def _count_versions(context: "OperatorContext", results: Sequence[StreamResult[Cleanup]]) -> BucketVersions:
     from syncd.errors import LakeUnfit
     from syncd.s3.object_removal import LakeRemover
 
-    keys = [file.key for one in outcomes for file in one.removable]
+    keys = [file.key for result in results if result.value for file in result.value.removable]
     if not keys:
         return BucketVersions(keeps_versions=False, count=0)
-    lakes = LakeRemover(context.lake)
-    kept = lakes.keeps_versions()
-    if not kept:
-        return BucketVersions(keeps_versions=kept)
+    remover = LakeRemover(context.lake)
+    keeps_versions = remover.keeps_versions()
+    if not keeps_versions:
+        return BucketVersions(keeps_versions=keeps_versions)
     try:
-        return BucketVersions(keeps_versions=True, count=len(lakes.versions(keys)))
+        return BucketVersions(keeps_versions=True, count=len(remover.versions(keys)))
     except LakeUnfit:
         return BucketVersions(keeps_versions=True)
 
@@ -191,17 +181,10 @@ def _count_versions(context: "OperatorContext", outcomes: Sequence[CleanupOutcom
 def _report_versions(versions: BucketVersions, options: dict[str, Any]) -> None:
     if versions.keeps_versions is None:
         print_message(
-            "whether the bucket keeps versions of what is removed, it does not say: allow s3:GetBucketVersioning"
+            "it is not known whether the bucket keeps versions of removed objects: allow s3:GetBucketVersioning"
         )
     elif versions.keeps_versions and not options["versions"]:
-        many = "their versions stay" if versions.count is None else f"{versions.count:,} versions of these files stay"
-        print_message(f"the bucket keeps versions: {many}, and are billed; --versions removes them too, for ever")
-
-
-def _parse_age(text: str) -> timedelta:
-    from syncd.config.value_parsers import parse_duration
-
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--older-than") from error
+        count = "versions" if versions.count is None else f"{versions.count:,} versions"
+        print_message(
+            f"the bucket keeps {count} of these files, and they are billed; to remove them for ever, add --versions"
+        )

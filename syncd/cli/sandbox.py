@@ -1,46 +1,46 @@
-"""`syncd sandbox`: real servers on this machine, up, down, and how they stand."""
+"""`syncd sandbox`: MySQL, S3 and a Redshift stand-in on this machine."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from syncd.cli.options import Command, json_option
 from syncd.cli.output import print_message, show_json, show_table
-from syncd.cli.signals import interrupt_on_sigterm
+from syncd.cli.stage_service import interrupt_on_sigterm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from syncd.sandbox.supervisor import ServiceStatus
 
-Command = Callable[..., None]
 _SANDBOX_CREDENTIALS = "AWS_ACCESS_KEY_ID=sandbox AWS_SECRET_ACCESS_KEY=sandbox"
 
 
 @click.group()
 def sandbox() -> None:
-    """Run the whole system on this machine: MySQL with a small shop, S3, Redshift's stand-in."""
+    """Run MySQL with a small shop, S3 and a Redshift stand-in on this machine."""
 
 
 def _common_options(command: Command) -> Command:
-    for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print one JSON document."),
-        click.option(
-            "--dir",
-            "directory",
-            type=click.Path(file_okay=False, path_type=Path),
-            help="Where the sandbox keeps its data; default: a directory under XDG_STATE_HOME.",
-            envvar="SYNCD_SANDBOX_DIR",
-        ),
-    ):
-        command = option(command)
-    return command
+    directory_option = click.option(
+        "--dir",
+        "directory",
+        type=click.Path(file_okay=False, path_type=Path),
+        help="The data directory; default: a directory under XDG_STATE_HOME.",
+        envvar="SYNCD_SANDBOX_DIR",
+    )
+    return directory_option(json_option(command))
 
 
 _wait_option = click.option(
-    "--wait", type=click.FloatRange(0), default=60.0, show_default=True, help="Seconds for another command to end."
+    "--wait",
+    type=click.FloatRange(0),
+    default=60.0,
+    show_default=True,
+    help="Seconds to wait for another command to end.",
 )
 
 
@@ -48,8 +48,8 @@ _wait_option = click.option(
 @click.option("--mysql-port", type=click.IntRange(1, 65535), help="Default: any free port.")
 @click.option("--s3-port", type=click.IntRange(1, 65535), help="Default: any free port.")
 @click.option("--redshift-port", type=click.IntRange(1, 65535), help="Default: any free port.")
-@click.option("--orders", type=click.IntRange(0), default=1000, show_default=True, help="Size of a new shop.")
-@click.option("--seed", type=int, default=1, show_default=True, help="A new shop's rows follow from it.")
+@click.option("--orders", type=click.IntRange(0), default=1000, show_default=True, help="Orders in a new shop.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the rows of a new shop.")
 @_wait_option
 @_common_options
 def up(
@@ -62,45 +62,45 @@ def up(
     wait: float,
     as_json: bool,
 ) -> None:
-    """Start what does not run, wait until it serves, fill the shop if it is new."""
+    """Start the servers, wait until they answer, and fill a new shop."""
     from syncd.sandbox.running_sandbox import Sandbox
     from syncd.sandbox.service_table import is_external_service
     from syncd.sandbox.shop.shop_setup import ensure_shop
 
-    asked = {"mysql": mysql_port, "s3": s3_port, "redshift": redshift_port}
-    ports = {name: port for name, port in asked.items() if port is not None}
+    chosen = {"mysql": mysql_port, "s3": s3_port, "redshift": redshift_port}
+    ports = {name: port for name, port in chosen.items() if port is not None}
     with interrupt_on_sigterm():
         box = Sandbox(directory, ports=ports, wait=wait, report=print_message)
-        with box.up_or_undo() as standing:
-            theirs = is_external_service("mysql", os.environ)
+        with box.up_or_undo() as statuses:
+            is_external = is_external_service("mysql", os.environ)
             shop = ensure_shop(
-                box.directory, box.mysql, orders=orders, seed=seed, is_external=theirs, report=print_message
+                box.directory, box.mysql, orders=orders, seed=seed, is_external=is_external, report=print_message
             )
-            if not shop.seeded_now and not any(found.started_now for found in standing):
+            if not shop.seeded_now and not any(service.started_now for service in statuses):
                 print_message("the sandbox was already up")
-            _show(box.directory, standing, shop=shop.rows, as_json=as_json)
+            _show(box.directory, statuses, shop=shop.rows, as_json=as_json)
 
 
 @sandbox.command()
 @_wait_option
 @_common_options
 def down(directory: Path | None, wait: float, as_json: bool) -> None:
-    """End the sandbox's own processes; its data stays."""
+    """Stop the sandbox's own processes; the data stays."""
     from syncd.sandbox.sandbox_dirs import find_paths
     from syncd.sandbox.supervisor import stop_services
 
     place = find_paths(os.environ, directory=directory).directory
-    ended = stop_services(place, wait=wait)
+    stopped = stop_services(place, wait=wait)
     if as_json:
-        show_json({"directory": str(place), "ended": ended})
+        show_json({"directory": str(place), "ended": stopped})
     else:
-        click.echo(f"ended {', '.join(ended)}" if ended else f"nothing runs in {place}")
+        click.echo(f"stopped {', '.join(stopped)}" if stopped else f"nothing runs in {place}")
 
 
 @sandbox.command()
 @_common_options
 def status(directory: Path | None, as_json: bool) -> None:
-    """How each service stands, asked now."""
+    """Check each service now, and show its status."""
     from syncd.sandbox.running_sandbox import Sandbox
 
     box = Sandbox(directory)
@@ -111,7 +111,10 @@ def _show(
     directory: Path, statuses: "Sequence[ServiceStatus]", *, shop: Mapping[str, int] | None = None, as_json: bool
 ) -> None:
     if as_json:
-        document: dict[str, Any] = {"directory": str(directory), "services": [_to_json(found) for found in statuses]}
+        document: dict[str, Any] = {
+            "directory": str(directory),
+            "services": [_to_json(service) for service in statuses],
+        }
         show_json(document | ({} if shop is None else {"shop": dict(shop)}))
         return
     show_table(
@@ -121,7 +124,7 @@ def _show(
     )
     own = next((f.url for f in statuses if f.name == "s3" and f.pid is not None), "")
     if own:
-        click.echo(f"S3 takes any key: export AWS_ENDPOINT_URL_S3={own} {_SANDBOX_CREDENTIALS}")
+        click.echo(f"S3 accepts any keys: export AWS_ENDPOINT_URL_S3={own} {_SANDBOX_CREDENTIALS}")
     if shop:
         click.echo("shop: " + ", ".join(f"{rows} {table}" for table, rows in shop.items()))
 

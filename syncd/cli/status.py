@@ -1,71 +1,64 @@
-"""`syncd status`: one row for each stream, the worst first; from the lake alone."""
+"""`syncd status`: one row for each stream, the worst first, from the lake alone."""
 
 import sys
 import time
 from collections.abc import Callable
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from syncd.cli.option_types import DurationType
+from syncd.cli.options import common_options, tables_option
+from syncd.cli.output import show_json
 from syncd.cli.output_pipe import has_reader
-from syncd.cli.stream_options import (
-    SelectedStream,
-    common_options,
-    exit_with_worst,
-    open_operator_context,
-    report_error,
-    select_streams,
-)
+from syncd.cli.stream_selection import SelectedStream, exit_with_errors, open_operator_context, select_streams
 from syncd.cli.views.status_view import format_heading, show, status_to_json
-from syncd.error_classes import ExitCode
 from watermarks.errors import Transient
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from syncd.app.operator_context import OperatorContext
-    from syncd.operations.status_query import StatusReader, StatusRequest, StatusResult
-    from watermarks.errors import HintedError
+    from syncd.operations.status_query import StatusReader, StatusRequest
 
 HOME_AND_CLEAR = "\x1b[H\x1b[2J"
 
 
 @click.command()
-@click.option("-t", "--table", "tables", multiple=True, metavar="TABLE", help="A table; default: every one.")
-@click.option("--watch", is_flag=True, help="Look again and again, until Ctrl-C.")
-@click.option("--every", default="2s", show_default=True, help="With --watch: how often.")
+@tables_option
+@click.option("--watch", is_flag=True, help="Refresh until Ctrl-C.")
+@click.option(
+    "--every", type=DurationType(positive=True), default="2s", show_default=True, help="With --watch: how often."
+)
 @common_options
 def status(**options: Any) -> None:  # noqa: ANN401  # options of click arrive by name
-    """Show how every table stands, the worst first; asks the lake and nobody else.
+    """Show the status of every table, the worst first. Reads the lake only.
 
     Exit 12: a watermark cannot be read.
     """
-    from syncd.cli.output import show_json
     from syncd.operations.status_query import PARALLEL_READS, StatusReader
 
     if options["watch"] and options["as_json"]:
-        raise click.UsageError("--json prints one document: leave out --watch, and call again")
-    every = _parse_interval(options["every"])
-    with open_operator_context(options["config"], read_only=True, connections=PARALLEL_READS) as desk:
-        names = select_streams(desk, options["tables"], all_=not options["tables"])
-        streams = [_make_stream(desk, name) for name in names]
-        standings = StatusReader(journal=desk.journal, parts=desk.lake)
+        raise click.UsageError("--json prints one document: leave out --watch, and call the command repeatedly")
+    with open_operator_context(options["config"], read_only=True, connections=PARALLEL_READS) as context:
+        selected = select_streams(context.settings, options["tables"], all_=not options["tables"])
+        requests = [_make_request(context, one) for one in selected]
+        reader = StatusReader(journal=context.journal, parts=context.lake)
         if options["watch"]:
-            watch(lambda: _show_block(desk, standings, streams), every=every.total_seconds())
+            watch(lambda: _show_block(context, reader, requests), every=options["every"].total_seconds())
             return
-        stood = standings.read_all(streams, now=desk.clock.now())
+        statuses = reader.read_all(requests, now=context.clock.now())
         if options["as_json"]:
-            show_json(status_to_json(stood, now=desk.clock.now()))
+            show_json(status_to_json(statuses, now=context.clock.now()))
         else:
-            show(stood, now=desk.clock.now())
-    exit_with_worst(_report_errors(stood))
+            show(statuses, now=context.clock.now())
+    exit_with_errors((str(status.request.name), status.error) for status in statuses)
 
 
 def watch(show_block: Callable[[], None], *, every: float, pause: Callable[[float], None] = time.sleep) -> None:
-    """Draw a block again and again: over the last one on a terminal, below it elsewhere.
+    """Print the block repeatedly: on a terminal in place, elsewhere one below the other.
 
-    Ends by an interrupt, or where nobody reads it.
+    Ends on an interrupt, or when the reader of the output has closed it.
     """
     while has_reader():
         if sys.stdout.isatty():
@@ -75,34 +68,20 @@ def watch(show_block: Callable[[], None], *, every: float, pause: Callable[[floa
         pause(every)
 
 
-def _show_block(context: "OperatorContext", standings: "StatusReader", streams: "Sequence[StatusRequest]") -> None:
+def _show_block(context: "OperatorContext", reader: "StatusReader", requests: "Sequence[StatusRequest]") -> None:
     now = context.clock.now()
     try:
-        stood = standings.read_all(streams, now=now)
-    except Transient as error:  # the lake may be back the next time
+        statuses = reader.read_all(requests, now=now)
+    except Transient as error:  # the lake may answer the next time
         click.echo(f"{format_heading(now)}: {error.message}")
         return
     click.echo(format_heading(now))
-    show(stood, now=now)
+    show(statuses, now=now)
     click.echo()
 
 
-def _make_stream(context: "OperatorContext", selected: SelectedStream) -> "StatusRequest":
+def _make_request(context: "OperatorContext", selected: SelectedStream) -> "StatusRequest":
     from syncd.operations.status_query import StatusRequest
 
     settings = selected.require_settings()
     return StatusRequest(name=selected.stream, settings=settings, zone=context.writer_time_zone(settings))
-
-
-def _report_errors(statuses: "Sequence[StatusResult]") -> list[ExitCode]:
-    broken: list[tuple[str, HintedError]] = [(str(one.request.name), one.error) for one in statuses if one.error]
-    return [report_error(name, error) for name, error in broken]
-
-
-def _parse_interval(text: str) -> timedelta:
-    from syncd.config.value_parsers import parse_positive_duration
-
-    try:
-        return parse_positive_duration(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--every") from error

@@ -1,63 +1,48 @@
-"""`syncd verify`: is the warehouse what the source is, and where it is not, which rows."""
+"""`syncd verify`: comparison of warehouse and source, and repair of the differences."""
 
 import os
-import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from syncd.error_classes import ExitCode
+from syncd.cli.option_types import PercentType
+from syncd.cli.options import common_options, debug_option, selection_options
 from syncd.cli.output import print_message
-from syncd.cli.run import open_progress, print_error, require_warehouses, select_configured_streams
-from syncd.cli.signals import interrupt_on_sigterm
-from syncd.cli.stream_options import DEFAULT_CONFIG_PATH
-from syncd.cli.verify_repair import MAX_REPAIR_ROWS, preview_repair, repair_stream
+from syncd.cli.stage_service import interrupt_on_sigterm, open_stage_service, require_warehouses
+from syncd.cli.stream_selection import exit_with_errors, select_configured_streams
 from syncd.cli.views.verify_view import VerifyOutcome, show
-from syncd.error_classes import ExitCode, exit_code_for, worst_exit_code
 from syncd.observe.formatting import format_count
 
 if TYPE_CHECKING:
+    from syncd.app import StageService
+    from syncd.app.verification_setup import ComparisonOptions, StreamVerifier
+    from syncd.operations.repair_batches import RepairPlan
+    from syncd.verify.result import ComparisonResult
     from syncd.verify.verification import Sample
 
-
-class PercentType(click.ParamType[float]):
-    """A part of a whole, such as 5%."""
-
-    name = "percent"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if isinstance(value, float):
-            return value
-        try:
-            share = float(str(value).removesuffix("%")) / 100
-        except ValueError:
-            share = 0.0
-        if not 0 < share <= 1:
-            self.fail(f"{value} is no part of a whole: write it like 5%", param, ctx)
-        return share
+MAX_REPAIR_ROWS: Final = 50_000
+"""Rows of one table that one repair corrects."""
 
 
 @click.command()
-@click.option("-t", "--table", "tables", multiple=True, metavar="TABLE", help="A table; give it again for more.")
-@click.option("--all", "all_", is_flag=True, help="Every table of the configuration.")
-@click.option("--sample", type=PercentType(), metavar="P%", help="Compare so many of the ranges, picked at random.")
-@click.option("--seed", type=int, metavar="N", help="With --sample: pick those that this number picked before.")
+@selection_options
+@click.option("--sample", type=PercentType(), metavar="P%", help="Compare this share of the ranges, chosen at random.")
+@click.option("--seed", type=int, metavar="N", help="With --sample: choose the ranges that this number chose before.")
 @click.option(
     "--limit", type=click.IntRange(min=0), default=100, show_default=True, metavar="N", help="Differences to show."
 )
 @click.option(
-    "--repair", is_flag=True, help="Say what would mend the differences; with --yes do it, and compare again."
+    "--repair", is_flag=True, help="Show how to correct the differences; with --yes correct them, and compare again."
 )
-@click.option("--yes", is_flag=True, help="With --repair: do it.")
-@click.option("--show-values", is_flag=True, help="Show the values that differ; else only digests of their rows.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-@click.option("--debug", is_flag=True, help="Show where in the code an error came up.")
-@click.option(
-    "-c", "--config", type=click.Path(path_type=Path), default=DEFAULT_CONFIG_PATH, show_default=True, help="The file."
-)
+@click.option("--yes", is_flag=True, help="With --repair: correct the differences.")
+@click.option("--show-values", is_flag=True, help="Show the values that differ, instead of digests of their rows.")
+@debug_option
+@common_options
 def verify(**options: Any) -> None:  # noqa: ANN401  # options of click arrive by name
     """Compare MySQL and Redshift by ranges of the key; exit 7 where they differ.
 
@@ -67,7 +52,6 @@ def verify(**options: Any) -> None:  # noqa: ANN401  # options of click arrive b
       syncd verify -t orders --sample 5%
       syncd verify -t orders --repair
     """
-    from syncd.app import PassOptions, StageService
     from syncd.app.verification_setup import ComparisonOptions, StreamVerifier
     from syncd.concurrency.response_monitor import ResponseMonitor
     from syncd.config.check import read_settings
@@ -76,29 +60,23 @@ def verify(**options: Any) -> None:  # noqa: ANN401  # options of click arrive b
     streams = select_configured_streams(settings, options["tables"], all_=options["all_"])
     require_warehouses(streams)
     if options["seed"] is not None and options["sample"] is None:
-        raise click.UsageError("--seed picks a sample again: give --sample too")
+        raise click.UsageError("--seed repeats a sample: use it with --sample")
     if options["yes"] and not options["repair"]:
-        raise click.UsageError("--yes is about --repair: without it nothing is written")
+        raise click.UsageError("--yes confirms --repair: without it nothing is written")
     most = max(options["limit"], MAX_REPAIR_ROWS) if options["repair"] else options["limit"]
-    wanted = ComparisonOptions(sample=_sample_options(options), max_differences=most)
+    comparison = ComparisonOptions(sample=_sample_options(options), max_differences=most)
     with interrupt_on_sigterm(), ExitStack() as stack:
-        silences = stack.enter_context(ResponseMonitor(print_message))
-        verifying = stack.enter_context(StreamVerifier(settings, response_monitor=silences))
-        checked = [VerifyOutcome(stream=stream, result=verifying.verify(stream, wanted)) for stream in streams]
-        if options["repair"] and options["yes"] and any(one.result.differences for one in checked):
-            progress = stack.enter_context(open_progress(quiet=options["as_json"]))
-            service = stack.enter_context(
-                StageService(settings, environ=os.environ, emit=progress, one_shot=True, response_monitor=silences)
-            )
-            mend = partial(
-                repair_stream, service=service, verifying=verifying, wanted=wanted, load_options=PassOptions()
-            )
-            checked = [mend(one) for one in checked]
-    show(checked, as_json=options["as_json"], show_values=options["show_values"], limit=options["limit"])
+        response_monitor = stack.enter_context(ResponseMonitor(print_message))
+        verifier = stack.enter_context(StreamVerifier(settings, response_monitor=response_monitor))
+        outcomes = [VerifyOutcome(stream=stream, result=verifier.verify(stream, comparison)) for stream in streams]
+        if options["repair"] and options["yes"] and any(outcome.result.differences for outcome in outcomes):
+            service = stack.enter_context(open_stage_service(settings, quiet=options["as_json"]))
+            outcomes = [_repair_stream(outcome, service, verifier, comparison) for outcome in outcomes]
+    show(outcomes, as_json=options["as_json"], show_values=options["show_values"], limit=options["limit"])
     if options["repair"] and not options["yes"]:
-        for one in checked:
-            preview_repair(one)
-    _exit_with_errors(checked, debug=options["debug"])
+        for outcome in outcomes:
+            _preview_repair(outcome)
+    _exit(outcomes, debug=options["debug"])
 
 
 def _sample_options(options: dict[str, Any]) -> "Sample":
@@ -112,25 +90,59 @@ def _sample_options(options: dict[str, Any]) -> "Sample":
     return Sample(share=options["sample"], seed=seed)
 
 
-def _exit_with_errors(outcomes: Sequence[VerifyOutcome], *, debug: bool) -> None:
-    codes = [ExitCode.DONE]
-    different = [one for one in outcomes if one.result.counts.total()]
+def _preview_repair(outcome: VerifyOutcome) -> None:
+    repair = _plan_repair(outcome)
+    if repair is not None:
+        description = _describe_repair(repair, outcome.result)
+        print_message(f"{outcome.stream.name}: {description}; to do so, add --yes to --repair")
+
+
+def _repair_stream(
+    outcome: VerifyOutcome, service: "StageService", verifier: "StreamVerifier", comparison: "ComparisonOptions"
+) -> VerifyOutcome:
+    """Repair a stream and compare it again; return the outcome unchanged where there is nothing to repair."""
+    from syncd.app import PassOptions
+
+    repair = _plan_repair(outcome)
+    if repair is None:
+        return outcome
+    stream, pass_options = outcome.stream, PassOptions()
+    print_message(f"{stream.name}: {_describe_repair(repair, outcome.result)}")
+    extracted = service.repair_rows(stream, pass_options, repair)
+    loaded = service.load(stream, pass_options) if extracted.error is None else None
+    error = extracted.error or (loaded.error if loaded else None)
+    if error is not None:
+        return replace(outcome, result=replace(outcome.result, error=error), before_repair=outcome.result)
+    result = verifier.verify(stream, comparison)
+    return replace(outcome, result=replace(result, repaired=True), before_repair=outcome.result)
+
+
+def _plan_repair(outcome: VerifyOutcome) -> "RepairPlan | None":
+    from syncd.operations.repair_batches import plan_repair
+
+    if not outcome.result.differences or outcome.result.error is not None:
+        return None
+    return plan_repair(outcome.result, outcome.stream, compared_at=datetime.now(UTC))
+
+
+def _describe_repair(repair: "RepairPlan", result: "ComparisonResult") -> str:
+    steps: list[str] = []
+    if reread := len(repair.reread_keys):
+        steps.append(f"{format_count(reread, 'row')} will be read again")
+    if deleted := repair.deleted_count:
+        steps.append(f"{format_count(deleted, 'deleted row')} will be removed from the target")
+    text = ", ".join(steps)
+    remaining = result.counts.total() - len(result.differences)
+    return f"{text}; {remaining:,} more need another repair" if remaining else text
+
+
+def _exit(outcomes: Sequence[VerifyOutcome], *, debug: bool) -> None:
+    different = [outcome for outcome in outcomes if outcome.result.counts.total()]
     if different:
-        codes.append(ExitCode.DOUBT)
-        _report_differences(different)
-    for one in outcomes:
-        if one.result.error is not None:
-            codes.append(exit_code_for(one.result.error))
-            print_error(one.stream.name, one.result.error, debug=debug)
-    if (code := worst_exit_code(codes)) is not ExitCode.DONE:
-        sys.exit(code)
-
-
-def _report_differences(different: Sequence[VerifyOutcome]) -> None:
-    rows = sum(one.result.counts.total() for one in different)
-    print_message(
-        f"error: {format_count(rows, 'row')} of {format_count(len(different), 'table')} {'differs' if rows == 1 else 'differ'}"
-    )
-    print_message(
-        f"hint: To mend that: syncd verify {' '.join(f'-t {one.stream.name}' for one in different)} --repair --yes"
-    )
+        rows = sum(outcome.result.counts.total() for outcome in different)
+        verb = "differs" if rows == 1 else "differ"
+        print_message(f"error: {format_count(rows, 'row')} of {format_count(len(different), 'table')} {verb}")
+        tables = " ".join(f"-t {outcome.stream.name}" for outcome in different)
+        print_message(f"hint: To correct them: syncd verify {tables} --repair --yes")
+    errors = [(outcome.stream.name, outcome.result.error) for outcome in outcomes]
+    exit_with_errors(errors, codes=[ExitCode.DOUBT] * bool(different), debug=debug)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from syncd.app.operator_context import OperatorContext
-from syncd.cli import run, stream_options
+from syncd.cli.stream_selection import select_configured_streams, select_streams
 from syncd.config.check import read_settings
 from syncd.errors import ConfigError
 from syncd.settings import Settings
@@ -30,11 +30,9 @@ def settings(tmp_path: Path) -> Settings:
 
 def chosen(settings: Settings, name: str) -> list[tuple[str, str]]:
     """The source and the table, as every kind of command finds them."""
-    by_run = [(one.source, one.table) for one in run.select_configured_streams(settings, [name], all_=False)]
+    by_run = [(one.source, one.table) for one in select_configured_streams(settings, [name], all_=False)]
     with OperatorContext(settings) as desk:
-        by_desk = [
-            (one.stream.source, one.stream.table) for one in stream_options.select_streams(desk, [name], all_=False)
-        ]
+        by_desk = [(one.stream.source, one.stream.table) for one in select_streams(desk.settings, [name], all_=False)]
     assert by_run == by_desk
     return by_run
 
@@ -55,6 +53,6 @@ def test_a_table_is_found_by_each_of_its_names(settings: Settings, name: str, fo
 
 def test_a_name_of_two_tables_is_refused_with_names_that_work(settings: Settings) -> None:
     with pytest.raises(ConfigError, match=r"2: eu/shop\.orders, us/shop\.orders") as refused:
-        run.select_configured_streams(settings, ["shop.orders"], all_=False)
+        select_configured_streams(settings, ["shop.orders"], all_=False)
 
     assert refused.value.hint == "Write source/database.table."

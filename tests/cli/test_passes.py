@@ -15,11 +15,15 @@ ORDERS = StreamName(source="mysql", database="shop", table="orders")
 @pytest.mark.parametrize(
     ("windows", "sealed", "said"),
     [
-        (0, False, "shop.orders: the next batch would be of kind snapshot, read whole; how many rows: syncd plan\n"),
+        (
+            0,
+            False,
+            "shop.orders: the next batch would be of kind snapshot, read as a whole; for its rows: syncd plan\n",
+        ),
         (
             1,
             False,
-            "shop.orders: the next batch would be of kind snapshot, read in 1 window; how many rows: syncd plan\n",
+            "shop.orders: the next batch would be of kind snapshot, read in 1 window; for its rows: syncd plan\n",
         ),
         (
             3,

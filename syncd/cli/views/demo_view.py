@@ -1,4 +1,4 @@
-"""How a demonstration looks: a table that is drawn anew on a terminal, a line now and then elsewhere; on stderr."""
+"""Display of `syncd demo` on stderr: a live table on a terminal, a line every few seconds elsewhere."""
 
 import sys
 import time
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from syncd.sandbox.demo.demonstration import TableProgress
 
 LINE_INTERVAL_SECONDS: Final = 5.0
-"""Seconds."""
 
 
 def open_display(*, quiet: bool) -> "DemoLineDisplay":
@@ -27,7 +26,7 @@ def open_display(*, quiet: bool) -> "DemoLineDisplay":
 
 
 class DemoLineDisplay:
-    """Each act a line, and each few seconds one that tells how far everything has come."""
+    """Display that prints a line for each step, and every few seconds one with the progress of all tables."""
 
     def __init__(self) -> None:
         self._started_at = time.monotonic()
@@ -45,7 +44,7 @@ class DemoLineDisplay:
         click.echo(f"{time.monotonic() - self._started_at:6.1f} s  {line}", err=True)
 
     def on_event(self, event: StreamEvent) -> None:
-        """Only what goes wrong: what goes right is in the numbers."""
+        """Print failures only: the counts show successes."""
         match event:
             case PassEnded(error=error) if error is not None:
                 self.print_message(f"{event.stream.table}: {error.message}")
@@ -61,15 +60,15 @@ class DemoLineDisplay:
         if now - self._last_line_at < LINE_INTERVAL_SECONDS:
             return
         self._last_line_at = now
-        landed = ", ".join(f"{score.table} {score.loaded:,}" for score in scores)
+        loaded = ", ".join(f"{score.table} {score.loaded:,}" for score in scores)
         lags = [score.lag_seconds for score in scores if score.lag_seconds is not None]
         lag = f"; lag {max(lags):.1f} s" if lags else ""
         rest = "" if left is None else f"; {left:.0f} s to go"
-        self.print_message(f"{written():,} rows written; landed: {landed}{lag}{rest}")
+        self.print_message(f"{written():,} rows written; loaded: {loaded}{lag}{rest}")
 
 
 class DemoLiveDisplay(DemoLineDisplay):
-    """The same with a table below the lines, drawn anew whenever it changes."""
+    """Display with a live table below the lines."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -98,7 +97,7 @@ class DemoLiveDisplay(DemoLineDisplay):
             from rich.console import Console
             from rich.live import Live
 
-            # Drawn from a thread of its own: the clock goes on while a first reading takes its time.
+            # Live draws in its own thread, so that the clock runs on during a long first extraction.
             self._live = Live(get_renderable=self._render, console=Console(file=sys.stderr))
             self._live.start()
 
@@ -119,7 +118,7 @@ def _build_table(scores: "Sequence[TableProgress]", *, written: "Callable[[], in
     table = Table(box=box.SIMPLE, caption=f"{written():,} rows written in MySQL; {rest}", caption_justify="left")
     table.add_column("table", no_wrap=True)
     table.add_column("mode", no_wrap=True)
-    for name in ("extracted", "landed", "landings", "lag"):
+    for name in ("extracted", "loaded", "loads", "lag"):
         table.add_column(name, justify="right", no_wrap=True)
     for score in scores:
         lag = "" if score.lag_seconds is None else f"{score.lag_seconds:.1f} s"

@@ -1,13 +1,13 @@
-"""What `syncd verify` shows: a table, each difference in a line, or one JSON document."""
+"""Output of `syncd verify`: a table, each difference in a line, or one JSON document."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from syncd.cli.output import print_message, show_json, show_table
-from syncd.cli.views.run_view import error_to_json
+from syncd.cli.output import error_to_json, print_message, show_json, show_table
 from syncd.observe.formatting import format_count
+from syncd.settings import Mode
 
 if TYPE_CHECKING:
     from syncd.settings import StreamSettings
@@ -18,50 +18,48 @@ DIFFERENCE_KINDS: Final = ("lost", "stale", "different", "ghost", "doubled")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyOutcome:
-    """One stream and its verdict."""
+    """One stream with the result of its comparison."""
 
     stream: "StreamSettings"
     result: "ComparisonResult"
     before_repair: "ComparisonResult | None" = None
-    """What was found before a repair."""
+    """Result of the comparison before a repair."""
+
+
+def count_differences(result: "ComparisonResult") -> dict[str, int]:
+    """Return the number of differences of each kind, in the order of the columns."""
+    counts = {str(kind): count for kind, count in result.counts.items()}
+    return {kind: counts.get(kind, 0) for kind in DIFFERENCE_KINDS}
 
 
 def show(outcomes: Sequence[VerifyOutcome], *, as_json: bool, show_values: bool, limit: int) -> None:
-    """The result on stdout; what was left out and why on stderr."""
+    """Print the result on stdout, and what was not compared on stderr."""
     if as_json:
-        show_json({"streams": [_to_json(one, values=show_values, limit=limit) for one in outcomes]})
+        show_json({"streams": [_to_json(outcome, values=show_values, limit=limit) for outcome in outcomes]})
         return
     columns = ("table", "state", "rows", "ranges", *DIFFERENCE_KINDS, "left out", "seconds")
-    found = {str(kind) for one in outcomes for kind, count in one.result.counts.items() if count}
-    spare = ["seconds", "ranges", *(kind for kind in reversed(DIFFERENCE_KINDS) if kind not in found)]
-    show_table(columns, [_table_row(one) for one in outcomes], optional=spare)
-    for one in outcomes:
-        for difference in one.result.differences[:limit]:
-            print_message(f"{one.stream.name}: {_describe_difference(difference, values=show_values)}")
-        for line in _describe_outcome(one, limit):
-            print_message(f"{one.stream.name}: {line}")
+    present = {kind for outcome in outcomes for kind, count in count_differences(outcome.result).items() if count}
+    optional = ["seconds", "ranges", *(kind for kind in reversed(DIFFERENCE_KINDS) if kind not in present)]
+    show_table(columns, [_table_row(outcome) for outcome in outcomes], optional=optional)
+    for outcome in outcomes:
+        for difference in outcome.result.differences[:limit]:
+            print_message(f"{outcome.stream.name}: {_describe_difference(difference, values=show_values)}")
+        for line in _describe_outcome(outcome, limit):
+            print_message(f"{outcome.stream.name}: {line}")
 
 
 def _table_row(outcome: VerifyOutcome) -> tuple[object, ...]:
-    verdict = outcome.result
-    ranges = f"{verdict.compared_ranges} of {verdict.ranges}" if verdict.seed is not None else str(verdict.ranges)
-    counts = [verdict.counts.get(kind, 0) for kind in _difference_kinds()]
-    left = sum(verdict.left_out.counts_by_reason.values())
+    result = outcome.result
+    ranges = f"{result.compared_ranges} of {result.ranges}" if result.seed is not None else str(result.ranges)
     return (
         outcome.stream.name,
-        verdict.state,
-        f"{verdict.rows:,}",
+        result.state,
+        f"{result.rows:,}",
         ranges,
-        *counts,
-        f"{left:,}",
-        f"{verdict.seconds:.1f}",
+        *count_differences(result).values(),
+        f"{sum(result.left_out.counts_by_reason.values()):,}",
+        f"{result.seconds:.1f}",
     )
-
-
-def _difference_kinds() -> "Sequence[Any]":
-    from syncd.verify.result import DifferenceKind
-
-    return [DifferenceKind(kind) for kind in DIFFERENCE_KINDS]
 
 
 def _describe_difference(difference: "Difference", *, values: bool) -> str:
@@ -69,115 +67,108 @@ def _describe_difference(difference: "Difference", *, values: bool) -> str:
     columns = f" in {', '.join(difference.columns)}" if difference.columns else ""
     line = f"{key}: {difference.kind}{columns}"
     if values and difference.columns:
-        shown = (
-            f"{name}: {difference.source_values.get(name)!r} at the source, {difference.target_values.get(name)!r} in the"
-            " warehouse"
+        pairs = (
+            f"{name}: {difference.source_values.get(name)!r} at the source,"
+            f" {difference.target_values.get(name)!r} in the warehouse"
             for name in difference.columns
         )
-        return f"{line}: {'; '.join(shown)}"
+        return f"{line}: {'; '.join(pairs)}"
     if not difference.source_digest or not difference.target_digest:
         return f"{line}: {'not at the source' if not difference.source_digest else 'not in the warehouse'}"
     return f"{line} (digests {difference.source_digest}, {difference.target_digest})"
 
 
 _LEFT_OUT_TEXTS: Final[Mapping[str, str]] = {
-    "above_mark": "changed since what is loaded was read; the next batches bring that",
-    "before_start": "before the beginning of the stream",
-    "without_stamp": "without a stamp, which the first pass alone reads",
-    "marked_gone": "in the warehouse, marked as gone",
+    "above_mark": "changed after the loaded mark; the next batches bring the changes",
+    "before_start": "before the start of the stream",
+    "without_stamp": "without a value in the order column; only the first pass reads them",
+    "marked_gone": "in the warehouse, marked as deleted",
     "earlier_versions": "in the warehouse, earlier versions",
     "quarantined": "in quarantine",
 }
 
 
-def _describe_outcome(outcome: VerifyOutcome, limit: int) -> "Sequence[str]":
-    verdict, found = outcome.result, list[str]()
-    if verdict.not_compared_reason:
-        return [verdict.not_compared_reason]
-    told, shown = verdict.counts.total(), len(verdict.differences[:limit])
-    if told > shown:
-        found.append(f"{told - shown:,} more differences are not shown (--limit)")
-    if _may_be_append_versions(outcome):
-        found.append(
-            "was `mode` append, and is upsert now? Then doubled rows are versions that it kept. To land all files anew,"
+def describe_left_out(result: "ComparisonResult") -> Iterator[str]:
+    """Yield a line for everything that the comparison left out, or compared in part only."""
+    if result.kept_ghosts:
+        verb = (
+            "was deleted at the source and stays" if result.kept_ghosts == 1 else "were deleted at the source and stay"
+        )
+        rows = format_count(result.kept_ghosts, "row")
+        yield f"{rows} {verb}, because `deletes` is ignore; hard removes them, soft marks them"
+    for reason, count in result.left_out.counts_by_reason.items():
+        if count:
+            yield f"{format_count(count, 'row')}: {_LEFT_OUT_TEXTS[reason]}"
+    for column in result.uncomparable:
+        yield f"{column.name} is compared in fetched rows only: {column.reason}"
+    if result.partly_compared:
+        names = ", ".join(result.partly_compared)
+        yield f"values of {names} longer than 96,000 bytes are compared by length and beginning"
+
+
+def _describe_outcome(outcome: VerifyOutcome, limit: int) -> Iterator[str]:
+    result = outcome.result
+    if result.not_compared_reason:
+        yield result.not_compared_reason
+        return
+    if (more := result.counts.total() - len(result.differences[:limit])) > 0:
+        yield f"{more:,} more differences are not shown (--limit)"
+    if outcome.stream.mode is Mode.UPSERT and count_differences(result)["doubled"]:
+        yield (
+            "if `mode` was append before, doubled rows are versions that it kept. To load all files again,"
             f" which leaves one of each: syncd watermark reset -t {outcome.stream.name} --redshift-only; or see"
             ' "When append becomes upsert" in docs/how-to/drift.md'
         )
-    if verdict.seed is not None:
-        found.append(f"a sample, picked by --seed {verdict.seed}")
-    if verdict.kept_ghosts:
-        stay = "is gone at the source and stays" if verdict.kept_ghosts == 1 else "are gone at the source and stay"
-        found.append(
-            f"{format_count(verdict.kept_ghosts, 'row')} {stay}, for `deletes` is ignore; hard removes, soft marks them"
-        )
-    found += [
-        f"{format_count(count, 'row')}: {_LEFT_OUT_TEXTS[name]}"
-        for name, count in verdict.left_out.counts_by_reason.items()
-        if count
-    ]
-    found += [f"{column.name} is compared in fetched rows only: {column.reason}" for column in verdict.uncomparable]
-    if verdict.partly_compared:
-        names = ", ".join(verdict.partly_compared)
-        found.append(f"of values of {names} longer than 96,000 bytes, length and beginning are compared")
-    if verdict.mark is not None and not verdict.proven:
-        why = f": {verdict.unproven_reason}" if verdict.unproven_reason else ""
-        found.append(f"that the mark is complete is not proven{why}")
-    if prove := _proving_command(outcome):
-        found.append(
-            f"both sides are equal up to it. From there on it is proven again, with the next rows, by: {prove}"
-        )
-    return found
+    if result.seed is not None:
+        yield f"a sample; to repeat it: --seed {result.seed}"
+    yield from describe_left_out(result)
+    if result.mark is not None and not result.proven:
+        reason = f": {result.unproven_reason}" if result.unproven_reason else ""
+        yield f"the mark is not proven to be complete{reason}"
+    if command := _proving_command(outcome):
+        yield f"both sides are equal up to the mark. To count it as proven, with the next rows: {command}"
 
 
 def _proving_command(outcome: VerifyOutcome) -> str:
-    """The command by which what was compared counts as proven; empty where there is none."""
-    at = outcome.result.provable_upto
-    if at is None:
+    """Return the command that makes the compared range count as proven; empty where there is none."""
+    instant = outcome.result.provable_upto
+    if instant is None:
         return ""
-    instant = at.astimezone(UTC).replace(tzinfo=None).isoformat(" ")
-    words = f"-t {outcome.stream.name} --mysql-only --timestamp '{instant}'"
-    return f"syncd watermark set {words} --reason 'compared, after another table took its name'"
-
-
-def _may_be_append_versions(outcome: VerifyOutcome) -> bool:
-    from syncd.settings import Mode
-    from syncd.verify.result import DifferenceKind
-
-    return outcome.stream.mode is Mode.UPSERT and bool(outcome.result.counts.get(DifferenceKind.DOUBLED, 0))
+    text = instant.astimezone(UTC).replace(tzinfo=None).isoformat(" ")
+    options = f"-t {outcome.stream.name} --mysql-only --timestamp '{text}'"
+    return f"syncd watermark set {options} --reason 'compared, after another table took its name'"
 
 
 def _to_json(outcome: VerifyOutcome, *, values: bool, limit: int) -> dict[str, object]:
-    verdict = outcome.result
+    result = outcome.result
     return {
         "table": outcome.stream.name,
         "source": outcome.stream.source,
-        "state": verdict.state,
-        "rows": verdict.rows,
-        "ranges": verdict.ranges,
-        "ranges_compared": verdict.compared_ranges,
-        "fetched": verdict.fetched_count,
-        "seed": verdict.seed,
-        **{str(kind): verdict.counts.get(kind, 0) for kind in _difference_kinds()},
-        "kept": verdict.kept_ghosts,
-        "left_out": verdict.left_out.counts_by_reason,
-        "fetched_only": [{"column": one.name, "reason": one.reason} for one in verdict.uncomparable],
-        "partly": list(verdict.partly_compared),
-        "differences": [_difference_to_json(difference, values=values) for difference in verdict.differences[:limit]],
-        "repaired": {str(kind): outcome.before_repair.counts.get(kind, 0) for kind in _difference_kinds()}
-        if outcome.before_repair
-        else None,
-        "mark": verdict.mark.to_texts() if verdict.mark is not None else None,
-        "proven": verdict.proven,
-        "unproven_because": verdict.unproven_reason or None,
+        "state": result.state,
+        "rows": result.rows,
+        "ranges": result.ranges,
+        "ranges_compared": result.compared_ranges,
+        "fetched": result.fetched_count,
+        "seed": result.seed,
+        **count_differences(result),
+        "kept": result.kept_ghosts,
+        "left_out": result.left_out.counts_by_reason,
+        "fetched_only": [{"column": column.name, "reason": column.reason} for column in result.uncomparable],
+        "partly": list(result.partly_compared),
+        "differences": [_difference_to_json(difference, values=values) for difference in result.differences[:limit]],
+        "repaired": count_differences(outcome.before_repair) if outcome.before_repair else None,
+        "mark": result.mark.to_texts() if result.mark is not None else None,
+        "proven": result.proven,
+        "unproven_because": result.unproven_reason or None,
         "next": _proving_command(outcome) or None,
-        "reason": verdict.not_compared_reason or None,
-        "seconds": round(verdict.seconds, 3),
-        "error": error_to_json(verdict.error),
+        "reason": result.not_compared_reason or None,
+        "seconds": round(result.seconds, 3),
+        "error": error_to_json(result.error),
     }
 
 
 def _difference_to_json(difference: "Difference", *, values: bool) -> dict[str, object]:
-    told: dict[str, object] = {
+    fields: dict[str, object] = {
         "kind": difference.kind,
         "key": dict(difference.key),
         "columns": list(difference.columns),
@@ -185,11 +176,11 @@ def _difference_to_json(difference: "Difference", *, values: bool) -> dict[str, 
         "warehouse_digest": difference.target_digest,
     }
     if values:
-        told |= {
+        fields |= {
             "source_values": _values_to_json(difference.source_values),
             "warehouse_values": _values_to_json(difference.target_values),
         }
-    return told
+    return fields
 
 
 def _values_to_json(values: Mapping[str, object]) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""`syncd watermark`: how far every stream is, and what only a person does to that."""
+"""`syncd watermark`: positions of the streams, and the changes that operators make to them."""
 
 import click
 
@@ -11,7 +11,7 @@ from syncd.cli.watermark.set_reset_undo import reset, set_, undo
 
 @click.group()
 def watermark() -> None:
-    """See how far every stream is; set, reset, undo, check and rebuild its marks."""
+    """Show the position of every stream; set, reset, undo, check and rebuild its marks."""
 
 
 for _command in (get, list_, history, export, set_, reset, undo, import_, check, rebuild):

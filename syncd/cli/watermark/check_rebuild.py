@@ -1,24 +1,23 @@
-"""`syncd watermark check | rebuild`: whether everything agrees, and what is made anew from what proves it."""
+"""`syncd watermark check | rebuild`: consistency of the watermarks, and their reconstruction."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.cli.output import print_message, show_json
-from syncd.cli.stream_options import (
-    SelectedStream,
-    common_options,
-    error_to_json,
-    exit_with_worst,
-    open_operator_context,
-    report_error,
-    select_streams,
-    table_options,
-)
-from syncd.cli.views.mark_format import marks_to_json
-from syncd.cli.watermark.options import consent_options
 from syncd.error_classes import ExitCode
+from syncd.cli.options import common_options, consent_options, selection_options
+from syncd.cli.output import error_to_json, print_message, show_json
+from syncd.cli.stream_selection import (
+    SelectedStream,
+    collect_result,
+    exit_with_errors,
+    exit_with_result_errors,
+    open_operator_context,
+    select_streams,
+)
+from syncd.cli.views.formats import marks_to_json
 from syncd.observe.formatting import format_count
 from watermarks.document import Watermark
 from watermarks.errors import HintedError
@@ -27,143 +26,127 @@ from watermarks.operator import Operator
 
 if TYPE_CHECKING:
     from syncd.app.operator_context import OperatorContext
-    from syncd.operations.consistency_check import Inconsistency, MarkCheckResult
+    from syncd.cli.stream_selection import StreamResult
+    from syncd.operations.consistency_check import MarkCheckResult
     from syncd.operations.watermark_rebuild import HistoryState
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckOutcome:
-    """One stream that was checked, or why it could not be."""
-
-    selected: SelectedStream
-    result: "MarkCheckResult | None" = None
-    error: HintedError | None = None
-
-    @property
-    def findings(self) -> "tuple[Inconsistency, ...]":
-        return self.result.findings if self.result else ()
-
-
 @click.command()
-@table_options
-@click.option("--full", is_flag=True, help="Look at every entry and batch, not only at the newest 1,000.")
-@click.option("--lake-only", is_flag=True, help="Do not ask the warehouse.")
+@selection_options
+@click.option("--full", is_flag=True, help="Check all entries and batches, not only the newest 1,000.")
+@click.option("--lake-only", is_flag=True, help="Do not read the warehouse.")
 @common_options
 def check(**options: Any) -> None:  # noqa: ANN401  # options of click arrive by name
-    """Compare marks, history, manifests, files, ledger and target; nothing is changed.
+    """Compare marks, history, manifests, files, ledger and target; changes nothing.
 
-    Exit 7: something does not agree. Exit 12: a watermark cannot be read.
+    Exit 7: an inconsistency was found. Exit 12: a watermark cannot be read.
     """
-    with open_operator_context(options["config"]) as desk:
-        named = select_streams(desk, options["tables"], all_=options["all_"])
-        looked = [
-            _check_stream(desk, one, full=options["full"], ask_warehouse=not options["lake_only"]) for one in named
-        ]
+    with open_operator_context(options["config"]) as context:
+        selected = select_streams(context.settings, options["tables"], all_=options["all_"])
+        check_stream = partial(_check_stream, context, full=options["full"], ask_warehouse=not options["lake_only"])
+        results = [collect_result(one, check_stream) for one in selected]
     if options["as_json"]:
-        show_json({"streams": [_check_to_json(one) for one in looked]})
+        show_json({"streams": [_check_to_json(result) for result in results]})
     else:
-        for one in looked:
-            _show_check(one)
-    codes = [report_error(one.selected.name, one.error) for one in looked if one.error is not None]
-    exit_with_worst([*codes, *(ExitCode.DOUBT for one in looked if one.findings)])
+        for result in results:
+            if result.value is not None:
+                _show_check(result.name, result.value)
+    doubts = (ExitCode.DOUBT for result in results if result.value is not None and result.value.findings)
+    exit_with_result_errors(results, codes=doubts)
 
 
 def _check_stream(
     context: "OperatorContext", selected: SelectedStream, *, full: bool, ask_warehouse: bool
-) -> CheckOutcome:
+) -> "MarkCheckResult":
     from syncd.operations.consistency_check import MarkCheck
     from syncd.operations.mark_change import require_known_stream
 
-    try:
-        state = require_known_stream(context.journal.read_newest(selected.stream.stem), selected.stream)
-        books = context.ledger_reader(selected.settings) if ask_warehouse and selected.settings is not None else None
-        checking = MarkCheck(
-            stream=selected.stream, journal=context.journal, lake=context.lake, ledger=books, check_all=full
-        )
-        return CheckOutcome(selected=selected, result=checking.run(state))
-    except HintedError as error:
-        return CheckOutcome(selected=selected, error=error)
-
-
-def _show_check(outcome: CheckOutcome) -> None:
-    if outcome.result is None:
-        return
-    seen = outcome.result
-    ledger = (
-        "the warehouse was not asked"
-        if seen.ledger_entries is None
-        else f"{seen.ledger_entries:,} entries of the ledger"
+    stream = selected.stream
+    watermark = require_known_stream(context.journal.read_newest(stream.stem), stream)
+    ledger = context.ledger_reader(selected.settings) if ask_warehouse and selected.settings is not None else None
+    mark_check = MarkCheck(
+        stream=stream, journal=context.journal, lake=context.lake, ledger=ledger, check_all=full
     )
-    files = format_count(seen.files, "file") + (f" ({seen.cleaned:,} of them cleaned)" if seen.cleaned else "")
-    what = f"{seen.entries:,} entries of history, {format_count(seen.batches, 'batch')}, {files}, {ledger}"
-    only = "" if seen.is_complete else " (the newest; all of them with --full)"
-    verdict = f"{len(seen.findings)} found" if seen.findings else "all agree"
-    click.echo(f"{outcome.selected.name}: {verdict}: {what}{only}")
-    for finding in seen.findings:
+    return mark_check.run(watermark)
+
+
+def _show_check(name: str, result: "MarkCheckResult") -> None:
+    ledger = "the warehouse was not read"
+    if result.ledger_entries is not None:
+        ledger = f"{result.ledger_entries:,} ledger entries"
+    files = format_count(result.files, "file") + (f" ({result.cleaned:,} of them cleaned)" if result.cleaned else "")
+    scope = f"{result.entries:,} history entries, {format_count(result.batches, 'batch')}, {files}, {ledger}"
+    only = "" if result.is_complete else " (the newest; to check all: --full)"
+    verdict = format_count(len(result.findings), "finding") if result.findings else "consistent"
+    click.echo(f"{name}: {verdict}: {scope}{only}")
+    for finding in result.findings:
         click.echo(f"  {finding.about}: {finding.message}")
         click.echo(f"    next: {finding.remedy}")
 
 
-def _check_to_json(outcome: CheckOutcome) -> dict[str, Any]:
-    seen = outcome.result
-    return {
-        "table": outcome.selected.name,
-        "source": outcome.selected.stream.source,
-        "agrees": seen is not None and not seen.findings,
-        "entries": seen.entries if seen else None,
-        "batches": seen.batches if seen else None,
-        "files": seen.files if seen else None,
-        "cleaned": seen.cleaned if seen else None,
-        "landed": seen.ledger_entries if seen else None,
-        "whole": seen.is_complete if seen else None,
-        "findings": [{"about": each.about, "message": each.message, "next": each.remedy} for each in outcome.findings],
-        "error": error_to_json(outcome.error),
+def _check_to_json(result: "StreamResult[MarkCheckResult]") -> dict[str, Any]:
+    check_ = result.value
+    findings = check_.findings if check_ else ()
+    return result.selected.to_json() | {
+        "agrees": check_ is not None and not findings,
+        "entries": check_.entries if check_ else None,
+        "batches": check_.batches if check_ else None,
+        "files": check_.files if check_ else None,
+        "cleaned": check_.cleaned if check_ else None,
+        "landed": check_.ledger_entries if check_ else None,
+        "whole": check_.is_complete if check_ else None,
+        "findings": [
+            {"about": finding.about, "message": finding.message, "next": finding.remedy} for finding in findings
+        ],
+        "error": error_to_json(result.error),
     }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebuildOutcome:
-    """One stream, what proves its marks, and what was or would be written."""
+    """One stream with the evidence for its marks, and the watermark that was or would be written."""
 
     selected: SelectedStream
     history: "HistoryState | None" = None
     ledger: str | None = None
-    """What the ledger proves, in words; None where it was not asked."""
+    """Evidence of the ledger, as text; None where it was not read."""
     after: Watermark | None = None
-    """What stands once it is written; None where nothing has to be."""
+    """The rebuilt watermark; None where nothing has to be written."""
     error: HintedError | None = None
 
 
 @click.command()
-@table_options
+@selection_options
 @click.option("--from-ledger", is_flag=True, help="Move the loaded mark to what the warehouse's ledger proves.")
 @consent_options
 @common_options
 def rebuild(**options: Any) -> None:  # noqa: ANN401  # as above
-    """Write a watermark anew from its history alone; with --from-ledger its loaded half from the ledger.
+    """Rebuild a watermark from its history; with --from-ledger, rebuild its loaded mark from the ledger.
 
-    Without --yes it says what is proven and what would be written, and changes nothing.
+    Without --yes, shows the evidence and what would be written, and changes nothing.
     """
     writes = options["yes"] and not options["dry_run"]
-    with open_operator_context(options["config"]) as desk:
-        named = select_streams(desk, options["tables"], all_=options["all_"])
-        mended = [_rebuild_stream(desk, one, options, write=False) for one in named]
+    with open_operator_context(options["config"]) as context:
+        selected = select_streams(context.settings, options["tables"], all_=options["all_"])
+        outcomes = [_rebuild_stream(context, one, options, write=False) for one in selected]
         if not options["as_json"]:
-            for one in mended:
-                _show_rebuild(one)
+            for outcome in outcomes:
+                _show_rebuild(outcome)
         if writes:
-            mended = [
-                one if one.error or not one.after else _rebuild_stream(desk, one.selected, options, write=True)
-                for one in mended
+            outcomes = [
+                outcome
+                if outcome.error or not outcome.after
+                else _rebuild_stream(context, outcome.selected, options, write=True)
+                for outcome in outcomes
             ]
-            for one in mended:
-                if one.after is not None and one.error is None:
-                    print_message(f"{one.selected.name}: written, revision {one.after.revision}")
+            for outcome in outcomes:
+                if outcome.after is not None and outcome.error is None:
+                    print_message(f"{outcome.selected.name}: written as revision {outcome.after.revision}")
     if options["as_json"]:
-        show_json({"written": writes, "streams": [_rebuild_to_json(one) for one in mended]})
-    elif not writes and any(one.after for one in mended):
-        print_message("nothing was written: say --yes")
-    exit_with_worst([report_error(one.selected.name, one.error) for one in mended if one.error is not None])
+        show_json({"written": writes, "streams": [_rebuild_to_json(outcome) for outcome in outcomes]})
+    elif not writes and any(outcome.after for outcome in outcomes):
+        print_message("nothing was written: to write, add --yes")
+    exit_with_errors((outcome.selected.name, outcome.error) for outcome in outcomes)
 
 
 def _rebuild_stream(
@@ -174,15 +157,15 @@ def _rebuild_stream(
 
     store = context.store if write else OverlayStore(context.store)
     journal = Journal(store, Watermark, clock=context.clock)
-    one = RebuildOutcome(selected=selected)
+    outcome = RebuildOutcome(selected=selected)
     try:
         if options["from_ledger"]:
-            return _rebuild_from_ledger(context, one, journal, options)
-        one = replace(one, history=read_history_state(journal, selected.stream))
-        assert one.history is not None
-        return one if one.history.is_same else replace(one, after=journal.rebuild(selected.stream.stem))
+            return _rebuild_from_ledger(context, outcome, journal, options)
+        history = read_history_state(journal, selected.stream)
+        outcome = replace(outcome, history=history)
+        return outcome if history.is_same else replace(outcome, after=journal.rebuild(selected.stream.stem))
     except HintedError as error:
-        return replace(one, error=error)
+        return replace(outcome, error=error)
 
 
 def _rebuild_from_ledger(
@@ -192,60 +175,55 @@ def _rebuild_from_ledger(
     from syncd.errors import ConfigError
     from syncd.operations.watermark_rebuild import rebuild_loaded_mark
 
-    books = context.ledger_reader(outcome.selected.require_settings())
-    if books is None:
+    ledger = context.ledger_reader(outcome.selected.require_settings())
+    if ledger is None:
         raise ConfigError(f"{outcome.selected.name} has no warehouse", hint="Add `warehouse:` to the configuration.")
-    person = Operator(journal=journal, author=current_operator(), reason=options["reason"] or "what the ledger proves")
-    followed = rebuild_loaded_mark(journal, outcome.selected.stream, books, operator=person)
-    if followed.after is None:
-        return replace(outcome, ledger=f"{followed.entries:,} entries, and the loaded mark agrees with them")
-    held = followed.comparison
-    what = (
-        f"{len(held.lost)} batches that the mark says are loaded are not there"
-        if held.lost
-        else (f"{len(held.ahead)} batches have landed that the mark does not know of")
-    )
-    return replace(outcome, ledger=f"proves everything up to batch {held.proven_upto}: {what}", after=followed.after)
+    reason = options["reason"] or "what the ledger proves"
+    operator = Operator(journal=journal, author=current_operator(), reason=reason)
+    rebuilt = rebuild_loaded_mark(journal, outcome.selected.stream, ledger, operator=operator)
+    if rebuilt.after is None:
+        return replace(
+            outcome, ledger=f"the ledger has {rebuilt.entries:,} entries, and the loaded mark agrees with them"
+        )
+    comparison = rebuilt.comparison
+    if comparison.lost:
+        difference = f"{len(comparison.lost)} batches are loaded by the mark, but not in the ledger"
+    else:
+        difference = f"{len(comparison.ahead)} batches are in the ledger, but not loaded by the mark"
+    proof = f"the ledger proves everything up to batch {comparison.proven_upto}: {difference}"
+    return replace(outcome, ledger=proof, after=rebuilt.after)
 
 
 def _show_rebuild(outcome: RebuildOutcome) -> None:
     if outcome.error is not None:
         return
     if outcome.history is not None:
-        told_of = outcome.history
-        proof = f"{told_of.entries:,} entries of its history follow each other up to revision {told_of.revision}"
-        stands = (
-            "the document says the same"
-            if told_of.is_same
-            else f"in the document's place stands {told_of.current_document}"
+        history = outcome.history
+        state = "the document agrees"
+        if not history.is_same:
+            state = f"stored document: {history.current_document}"
+        click.echo(
+            f"{outcome.selected.name}: {history.entries:,} history entries are complete up to revision"
+            f" {history.revision}; {state}"
         )
-        click.echo(f"{outcome.selected.name}: {proof}; {stands}")
     if outcome.ledger is not None:
-        click.echo(
-            f"{outcome.selected.name}: the ledger {outcome.ledger}"
-            if outcome.after
-            else f"{outcome.selected.name}: {outcome.ledger}"
-        )
+        click.echo(f"{outcome.selected.name}: {outcome.ledger}")
     if outcome.after is not None:
-        half = outcome.after.required_extract_progress
-        click.echo(
-            f"  to write: batch {half.last_batch} extracted, batch {outcome.after.load_progress.last_batch} loaded"
-        )
+        extracted, loaded = outcome.after.required_extract_progress, outcome.after.load_progress
+        click.echo(f"  to write: batch {extracted.last_batch} extracted, batch {loaded.last_batch} loaded")
     else:
-        click.echo("  nothing has to be written")
+        click.echo("  nothing to write")
 
 
 def _rebuild_to_json(outcome: RebuildOutcome) -> dict[str, Any]:
-    return {
-        "table": outcome.selected.name,
-        "source": outcome.selected.stream.source,
-        "history": None
-        if outcome.history is None
-        else {
-            "revision": outcome.history.revision,
-            "entries": outcome.history.entries,
-            "stood": outcome.history.current_document,
-            "same": outcome.history.is_same,
+    history = outcome.history
+    return outcome.selected.to_json() | {
+        "history": history
+        and {
+            "revision": history.revision,
+            "entries": history.entries,
+            "stood": history.current_document,
+            "same": history.is_same,
         },
         "ledger": outcome.ledger,
         "after": marks_to_json(outcome.after) if outcome.after else None,

@@ -1,4 +1,4 @@
-"""The system-wide default: where streams begin that are told no other."""
+"""System-wide default: the instant at which streams without their own `first_run` begin."""
 
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from syncd.cli.output import print_message, show_json
-from syncd.cli.stream_options import require_confirmation
-from syncd.cli.views.mark_format import format_instant
+from syncd.cli.stream_selection import require_confirmation
+from syncd.cli.views.formats import format_instant
 from watermarks.names import SYSTEM_STEM
 from watermarks.operator import set_system_default
 
@@ -17,29 +17,29 @@ if TYPE_CHECKING:
 
 
 def change_default(context: "OperatorContext", start: datetime | None, options: dict[str, Any]) -> None:
-    """Set the default, or take it away, where that is agreed to.
+    """Set the default, or remove it, once the operator confirms.
 
     Raises:
         UsageError: tables are named.
-        Misuse: nobody is there to be asked.
+        Misuse: there is no terminal to ask, and `--yes` is not given.
         Abort: the answer is no.
     """
     from syncd.app.operator_context import current_operator
 
     if options["tables"] or options["all_"] or options["mysql_only"] or options["redshift_only"]:
-        raise click.UsageError("--default is of no table: leave out -t, --all, --mysql-only and --redshift-only")
+        raise click.UsageError("--default belongs to no table: leave out -t, --all, --mysql-only and --redshift-only")
     before = context.default_journal.read_newest(SYSTEM_STEM)
     if not options["as_json"]:
         click.echo(f"before: {describe_default(before)}")
         click.echo(f"after:  {_describe_start(start)}")
     after = before
     if not options["dry_run"]:
-        require_confirmation("Set this default? It moves no stream that has begun.", yes=options["yes"])
+        require_confirmation("Set this default? Streams that have begun stay where they are.", yes=options["yes"])
         after = set_system_default(context.default_journal, start, author=current_operator(), reason=options["reason"])
         print_message(f"the system-wide default is set as revision {after.revision}")
     if options["as_json"]:
-        told = {"dry_run": options["dry_run"], "who": current_operator(), "reason": options["reason"]}
-        show_json({**told, "before": default_to_json(before), "after": default_to_json(after)})
+        request = {"dry_run": options["dry_run"], "who": current_operator(), "reason": options["reason"]}
+        show_json({**request, "before": default_to_json(before), "after": default_to_json(after)})
 
 
 def default_to_json(state: "SystemDefault | None") -> dict[str, Any]:
@@ -55,5 +55,5 @@ def describe_default(state: "SystemDefault | None") -> str:
 
 def _describe_start(start: datetime | None) -> str:
     if start is None:
-        return "no system-wide default: streams that are told no other begin with their first row"
-    return f"streams that are told no other begin at {format_instant(start)} UTC"
+        return "no system-wide default: streams without `first_run` begin with their first row"
+    return f"streams without `first_run` begin at {format_instant(start)} UTC"

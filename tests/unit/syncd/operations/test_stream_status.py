@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from syncd.cli.views.status_view import format_duration
+from syncd.cli.views.formats import format_duration
 from syncd.horizon import HorizonNotes
 from syncd.operations.stream_status import QuarantineCount, StreamCondition, StreamStatus, cursor_to_instant
 from syncd.settings import EpochUnit, Schedule, StreamSettings, TargetSettings
