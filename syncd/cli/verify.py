@@ -94,7 +94,7 @@ def _preview_repair(outcome: VerifyOutcome) -> None:
     repair = _plan_repair(outcome)
     if repair is not None:
         description = _describe_repair(repair, outcome.result)
-        print_message(f"{outcome.stream.name}: {description}; to do so, add --yes to --repair")
+        print_message(f"{outcome.stream.name}: {description}; to do so, add --yes")
 
 
 def _repair_stream(

@@ -27,7 +27,7 @@ def said(tmp_path: Path, body: str, *words: str) -> tuple[int, str, str]:
 
 
 def test_a_good_file_is_called_good(tmp_path: Path) -> None:
-    assert said(tmp_path, GOOD) == (0, "/syncd.yaml: no mistake: 1 source, 0 warehouses, 2 tables\n", "")
+    assert said(tmp_path, GOOD) == (0, "/syncd.yaml: no mistakes: 1 source, 0 warehouses, 2 tables\n", "")
 
 
 def test_mistakes_are_the_result(tmp_path: Path) -> None:

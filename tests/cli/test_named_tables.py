@@ -52,7 +52,7 @@ def test_a_table_is_found_by_each_of_its_names(settings: Settings, name: str, fo
 
 
 def test_a_name_of_two_tables_is_refused_with_names_that_work(settings: Settings) -> None:
-    with pytest.raises(ConfigError, match=r"2: eu/shop\.orders, us/shop\.orders") as refused:
+    with pytest.raises(ConfigError, match=r"2 tables: eu/shop\.orders, us/shop\.orders") as refused:
         select_configured_streams(settings, ["shop.orders"], all_=False)
 
     assert refused.value.hint == "Write source/database.table."

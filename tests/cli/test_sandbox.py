@@ -77,10 +77,10 @@ def test_a_first_session(run: Run) -> None:
     assert again.out == up.out
     assert status.out.splitlines() == up.out.splitlines()[:-1]
     assert re.search(
-        r"^S3 takes any key: export AWS_ENDPOINT_URL_S3=http://127\.0\.0\.1:\d+ AWS_\w+=", up.out, re.MULTILINE
+        r"^S3 accepts any keys: export AWS_ENDPOINT_URL_S3=http://127\.0\.0\.1:\d+ AWS_\w+=", up.out, re.MULTILINE
     )
     assert "AWS_" not in after.out
-    assert down.out == "ended mysql, redshift, s3\n"
+    assert down.out == "stopped mysql, redshift, s3\n"
     assert once_more.out.startswith("nothing runs in ")
     assert len(re.findall(r"^\w+ +stopped", after.out, re.MULTILINE)) == 3
 

@@ -60,7 +60,7 @@ def test_every_command_is_helped_examples_first_and_documented(context: click.Co
 def test_examples_leave_the_rest_of_a_help_where_it_was() -> None:
     done = CliRunner().invoke(syncd, ["watermark", "set", "--help"])
 
-    assert re.search(r"^  Batches are landed whole", done.stdout, re.MULTILINE)
+    assert re.search(r"^  Whole batches are loaded", done.stdout, re.MULTILINE)
     assert re.search(r"^    syncd watermark set -t events --id 4711", done.stdout, re.MULTILINE)
 
 

@@ -64,9 +64,7 @@ def _check_stream(
     stream = selected.stream
     watermark = require_known_stream(context.journal.read_newest(stream.stem), stream)
     ledger = context.ledger_reader(selected.settings) if ask_warehouse and selected.settings is not None else None
-    mark_check = MarkCheck(
-        stream=stream, journal=context.journal, lake=context.lake, ledger=ledger, check_all=full
-    )
+    mark_check = MarkCheck(stream=stream, journal=context.journal, lake=context.lake, ledger=ledger, check_all=full)
     return mark_check.run(watermark)
 
 

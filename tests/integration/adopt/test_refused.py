@@ -78,7 +78,7 @@ def test_without_consent_nothing_is_changed(adopted: Make) -> None:
     dry = one.told("--dry-run")
 
     assert alone.exit_code != 0
-    assert "nobody is there to be asked: nothing was changed" in str(alone.exception)
+    assert "no terminal to ask for confirmation: nothing was changed" in str(alone.exception)
     assert "compared: 300 rows with public.asked, up to 2026-01-01 00:02:30, 300: equal" in alone.stdout
     assert (dry["exit"], dry["state"], dry["after"]["loaded_mark"][-1]) == (0, "ready", "int:300")
     assert one.pair.keys() == []

@@ -106,7 +106,7 @@ def test_where_all_holds_it_says_so_and_writes_nothing(syncd: Make, two_landed: 
     [told] = json.loads(done.out)["streams"]
     assert (done.code, made.wrote, set(told)) == (0, set(), FIELDS), done.out
     assert (told["whole"], told["batches"], told["plans"], told["files"], told["read"]) == (True, 3, 3, 3, 3)
-    assert f"shop.{two_landed.table}: whole: 3 batches, 3 plans, 3 files" in made("audit").out
+    assert f"shop.{two_landed.table}: consistent: 3 batches, 3 plans, 3 files" in made("audit").out
 
 
 def test_each_break_is_found_with_its_consequence(syncd: Make, two_landed: Prepared) -> None:
@@ -122,7 +122,7 @@ def test_each_break_is_found_with_its_consequence(syncd: Make, two_landed: Prepa
         found = [each for each in told["findings"] if each["about"] == about and said in each["message"]]
         assert (done.code, bool(found)) == (ExitCode.DOUBT, True), f"{name}: {told['findings']}"
         assert all(each["consequence"] and each["next"] for each in told["findings"])
-    assert "so: a target that is built anew" in made("audit").out
+    assert "consequence: a target that is built anew" in made("audit").out
 
 
 def test_a_batch_that_does_not_begin_where_the_one_before_ended_is_found(syncd: Make, two_landed: Prepared) -> None:

@@ -143,7 +143,7 @@ def test_a_row_that_waits_for_an_open_transaction_is_held_and_no_run_is_named_th
     ("words", "said"),
     [
         (("42",), "write the key as COLUMN=VALUE"),
-        (("id=1", "id=2"), "named twice"),
+        (("id=1", "id=2"), "given twice"),
         (("name=x",), "the key of shop."),
         (("id=many",), "is no such value"),
     ],

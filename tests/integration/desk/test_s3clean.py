@@ -80,8 +80,8 @@ def test_without_yes_it_says_what_would_go_and_does_nothing(syncd: Make, two_lan
     assert (listed.code, shown.code, made.wrote) == (0, 0, {"GetBucketVersioning"})
     assert "2 files, " in listed.out
     assert "stays: it waits to be loaded" in listed.out
-    assert "reset --redshift-only` and a warehouse restored to before them need MySQL" in shown.out
-    assert "nothing was removed: say --yes" in shown.err
+    assert "reset --redshift-only` and a restored warehouse will need MySQL" in shown.out
+    assert "nothing was removed: to remove the files, add --yes" in shown.err
     assert data(two_landed) == before
 
 

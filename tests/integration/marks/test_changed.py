@@ -70,7 +70,7 @@ def test_without_consent_nothing_is_done(marks: Make, orders: Prepared, words: t
     declined = made(*words, *table)
 
     assert (alone.code, tried.code, declined.code) == (2, 0, 130)
-    assert "say --yes" in alone.err
+    assert "add --yes" in alone.err
     assert (wrote_alone, wrote_tried, made.wrote) == (set(), set(), set())
     assert everything(orders) == before
 
@@ -82,8 +82,8 @@ def test_whoever_sits_at_a_terminal_is_asked(marks: Make, orders: Prepared) -> N
     done = made("reset", "-t", orders.table, "--mysql-only", "--reason", "made anew")
 
     assert done.code == 0, done.err
-    assert "Reset this? [y/N]" in done.err
-    assert "to read: nobody knows how many rows: MySQL at 127.0.0.1:9" in done.out
+    assert "Reset this table? [y/N]" in done.err
+    assert "to read: an unknown number of rows: MySQL at 127.0.0.1:9" in done.out
     entry = orders.journal.read_entry(orders.stream.stem, state_of(orders).revision)
     assert entry is not None
     assert (entry.note.change, entry.note.reason) == (ChangeKind.RESET, "made anew")
@@ -112,7 +112,7 @@ def test_the_fields_of_a_change(marks: Make, orders: Prepared) -> None:
     assert (one["before"]["load_generation"], one["after"]["load_generation"]) == (1, 2)
     assert (one["before"]["loaded"], one["after"]["loaded"]) == ("1-2", "1-0")
     assert one["before"]["mark"] == one["after"]["mark"]
-    assert "takes a change at its next batch" in done.err
+    assert "the change applies at its next batch" in done.err
 
 
 def test_setting_one_half_or_one_part_keeps_the_other(marks: Make, orders: Prepared) -> None:
@@ -208,18 +208,18 @@ def test_nothing_to_undo_is_told(marks: Make, orders: Prepared) -> None:
 
 
 REFUSED = (
-    (("set",), "say what to set"),
+    (("set",), "name a position"),
     (("set", "--id", "1", "--mysql-only", "--redshift-only"), "exclude each other"),
     (("set", "--timestamp", "2026-01-01", "--preset", "now"), "exclude each other"),
     (("set", "--after", "1-1"), "say --redshift-only with it"),
     (("set", "--after", "one", "--redshift-only"), "is not the number of a batch"),
     (("set", "--after", "1-9", "--redshift-only"), "1-9 is no batch of"),
     (("set", "--after", "1-1", "--id", "1", "--redshift-only"), "--after names a batch"),
-    (("set", "--timestamp", "2999-01-01"), "lies in the future"),
+    (("set", "--timestamp", "2999-01-01"), "is in the future"),
     (("set", "--timestamp", "soon"), "write an instant"),
     (("set", "--id", "1", "--id", "2", "--mysql-only"), "2 key values were given"),
     (("set", "--id", "one", "--mysql-only"), "is not an integer"),
-    (("set", "--default"), "say which instant"),
+    (("set", "--default"), "name the instant"),
     (("reset", "--mysql-only", "--redshift-only"), "exclude each other"),
 )
 
@@ -244,7 +244,7 @@ def test_a_stream_that_never_ran_has_nothing_to_reset(marks: Make, prepared: Pre
 
     assert [one.code for one in (reset, loaded)] == [2, 2]
     assert "has never run" in reset.err + loaded.err
-    assert (unknown.code, "MySQL cannot be asked" in unknown.err) == (4, True)
+    assert (unknown.code, "because MySQL does not answer" in unknown.err) == (4, True)
 
 
 def test_a_load_is_not_reset_over_files_that_are_gone(marks: Make, orders: Prepared) -> None:

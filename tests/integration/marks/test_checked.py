@@ -90,7 +90,7 @@ def test_where_all_agrees_it_says_so_and_writes_nothing(marks: Make, orders: Pre
         "findings": [],
         "error": None,
     }
-    assert "all agree" in made("check", "--all", "--lake-only").out
+    assert "consistent" in made("check", "--all", "--lake-only").out
 
 
 BREAKS: Mapping[str, tuple[Callable[[Prepared, Reader], object], str, str, str]] = {
@@ -207,8 +207,8 @@ def test_a_ledger_that_is_ahead_is_found_and_followed(
 
     assert (found.code, "holds batch 1-3, which the loaded mark does not know of" in found.out) == (7, True)
     assert (looked.code, wrote_looking, before) == (0, set(), BatchId(1, 2))
-    assert "1 batches have landed that the mark does not know of" in looked.out
-    assert "say --yes" in looked.err
+    assert "1 batches are in the ledger, but not loaded by the mark" in looked.out
+    assert "add --yes" in looked.err
     assert done.code == 0, done.err
     state = state_of(orders)
     assert (state.load_progress.last_batch, state.load_progress.load_generation, state.load_progress.counts.rows) == (
@@ -254,7 +254,7 @@ def test_a_ledger_that_is_behind_is_followed_back_and_lands_the_rest_again(
     done = made("rebuild", "--all", "--from-ledger", "--yes")
 
     assert done.code == 0, done.err
-    assert "proves everything up to batch 1-1: 1 batches that the mark says are loaded are not there" in done.out
+    assert "proves everything up to batch 1-1: 1 batches are loaded by the mark, but not in the ledger" in done.out
     state = state_of(orders)
     assert (state.load_progress.last_batch, state.load_progress.load_generation) == (BatchId(1, 1), 2)
     loader.load(orders)
@@ -285,7 +285,7 @@ def test_batches_that_land_while_the_ledger_is_asked_are_not_taken_for_lost(
 
     state = state_of(orders)
     assert done.code == 0, done.err
-    assert "are not there" not in done.out
+    assert "but not in the ledger" not in done.out
     assert (state.load_progress.last_batch, state.load_progress.load_generation, state.last_manual_revision) == (
         state.required_extract_progress.last_batch,
         1,
@@ -394,8 +394,8 @@ def test_nothing_is_rebuilt_where_all_is_well_or_nothing_is_proven(
     done = made("rebuild", "--all", "--yes")
 
     assert (done.code, made.wrote) == (12, set())
-    assert "the document says the same" in done.out
-    assert "nothing has to be written" in done.out
+    assert "the document agrees" in done.out
+    assert "nothing to write" in done.out
     assert "has no history" in done.err
 
 
@@ -409,7 +409,7 @@ def test_a_watermark_that_cannot_be_read_is_told_and_the_others_are_checked(
     done = marks(orders, broken)("check", "--all")
 
     assert done.code == 12
-    assert f"shop.{orders.table}: all agree" in done.out
+    assert f"shop.{orders.table}: consistent" in done.out
     assert f"error: shop.{broken.table}" in done.err
 
 

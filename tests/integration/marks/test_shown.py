@@ -48,7 +48,7 @@ def test_a_watermark_is_shown_in_the_words_that_people_know(marks: Make, two_lan
     assert re.search(r"waiting +1 batch\n", done.out)
     assert re.search(r"MySQL to S3 +success\n +mark +2026-09-21 14:13:24, 4\n", done.out)
     assert "1-3, sequential" in done.out
-    assert f"extract is at work: extract-{two_landed.table}" in done.out
+    assert f"extract is running: extract-{two_landed.table}" in done.out
 
 
 def test_the_fields_of_get(marks: Make, two_landed: Prepared) -> None:
@@ -173,14 +173,14 @@ def test_an_export_holds_the_documents_as_they_are(marks: Make, two_landed: Prep
     documents = json.loads(out.read_text())["documents"]
     stored = two_landed.lake.read(f"watermarks/{two_landed.stream.stem}.json")
     assert documents == {two_landed.stream.stem: json.loads(stored)}
-    assert (again.code, "is there already" in again.err) == (2, True)
+    assert (again.code, "exists already" in again.err) == (2, True)
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (("get", "-t", "nothing"), "no table nothing is configured"),
-        (("get", "-t", "a/b"), "a/b names no stream"),
+        (("get", "-t", "a/b"), "a/b is not the name of a stream"),
         (("history",), "name tables with -t, or say --all"),
         (("history", "--all", "-t", "x"), "exclude each other"),
     ],

@@ -120,7 +120,7 @@ def test_list_show_and_replay_tell_a_person_what_to_know(travelling: Travel, com
         [f"shop.{orders.table}", "1-1", "extract", "1", "waiting"],
         [f"shop.{orders.table}", "1-1", "load", "1", "waiting"],
     ]
-    assert "2 rows wait. See them: syncd quarantine show. Mended? syncd quarantine replay" in listed.err
+    assert "2 rows wait. To see them: syncd quarantine show. Once they pass: syncd quarantine replay" in listed.err
     assert f"shop.{orders.table} batch 1-1, extract: note: oversize (70,000 bytes)" in shown.out
     assert f"note={'x' * 60}… (70,000 bytes)" in shown.out
     assert f"shop.{orders.table} batch 1-1, load: note: Cannot insert a NULL value" in shown.out
@@ -210,8 +210,8 @@ def test_a_wrong_word_is_a_mistake_of_usage(
 def test_nothing_in_quarantine_is_said_so(travelling: Travel, command: Make) -> None:
     syncd = command(travelling())
 
-    assert "nothing is in quarantine" in syncd.say("quarantine", "list").out
-    assert "no row waits in quarantine" in syncd.say("quarantine", "show").out
+    assert "the quarantine is empty" in syncd.say("quarantine", "list").out
+    assert "no rows wait in quarantine" in syncd.say("quarantine", "show").out
     assert "nothing to do" in syncd.say("quarantine", "replay", "--extract-only").out
 
 

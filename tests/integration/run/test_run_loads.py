@@ -185,8 +185,8 @@ def test_without_a_role_copy_reads_with_the_credentials_of_the_lake_and_shows_th
 @pytest.mark.parametrize(
     ("words", "word"),
     [
-        (["--all"], "there is no warehouse to load into: add `warehouse:` to the configuration"),
-        (["--all", "--load-only"], "or run with --extract-only"),
+        (["--all"], "add `warehouse:` to the configuration"),
+        (["--all", "--load-only"], "or use --extract-only"),
         (["--all", "--load-only", "--extract-only"], "exclude each other"),
         (["--all", "--load-only", "--until", "2026-01-01"], "leave them out with --load-only"),
     ],

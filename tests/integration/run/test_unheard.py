@@ -74,7 +74,7 @@ def test_a_result_that_was_not_written_is_no_success(prepared: Prepare, command:
     failed = sent_to(made, ">/dev/full", "run", "--all", "--json")
 
     assert loaded.code == 2, loaded.err
-    assert "error: the result could not be written: No space left on device\nhint: " in loaded.err
+    assert "error: the output could not be written: No space left on device\nhint: " in loaded.err
     assert (failed.code, f"error: shop.{orders.table}: MySQL" in failed.err) == (4, True), failed.err
     assert "Traceback" not in loaded.err + failed.err
 

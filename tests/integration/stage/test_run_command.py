@@ -123,7 +123,7 @@ def test_a_limit_ends_a_run_and_the_next_one_goes_on(shop: Pipe) -> None:
         (["--extract-only"], 2, "name tables with -t"),
         (["--all", "-t", "orders", "--extract-only"], 2, "exclude each other"),
         (["-t", "ordes", "--extract-only"], 2, "no table ordes is configured"),
-        (["-t", "orders", "--extract-only", "--from", "2026-01-01"], 2, "--from wants --until"),
+        (["-t", "orders", "--extract-only", "--from", "2026-01-01"], 2, "--from needs --until"),
         (["-t", "orders", "--extract-only", "--from", "2026-02-01", "--until", "2026-01-01"], 2, "later than --until"),
         (["-t", "orders", "--extract-only", "--until", "tomorrow"], 2, "write an instant"),
         (["-t", "orders", "--extract-only", "--wait", "soon"], 2, "write a duration"),

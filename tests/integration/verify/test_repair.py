@@ -138,7 +138,9 @@ def test_without_yes_nothing_is_written(both: Make) -> None:
     done = CliRunner().invoke(syncd, ["verify", "-t", "asked", "--repair", "--config", str(pair.config)])
 
     assert done.exit_code == 7
-    assert "29 rows are read again, 8 rows that are gone are buried; to do it: --repair --yes" in done.stderr
+    assert (
+        "29 rows will be read again, 8 deleted rows will be removed from the target; to do so, add --yes" in done.stderr
+    )
     assert pair.keys() == keys
     assert pair.verify("asked").counts.total() == 37
 
@@ -237,8 +239,8 @@ def test_rows_that_came_with_another_table_are_mended_and_from_a_mark_set_anew_i
     assert [(one.kind, one.key) for one in first.differences] == [(DifferenceKind.LOST, {"id": 5000})]
     assert (told["state"], told["unproven_because"]) == ("equal", "the table is another one since 1-2")
     assert sampled["next"] is None
-    assert "not proven: the table is another one since 1-2\n" in second.stderr
-    assert f"with the next rows, by: {told['next']}\n" in second.stderr
+    assert "not proven to be complete: the table is another one since 1-2\n" in second.stderr
+    assert f"with the next rows: {told['next']}\n" in second.stderr
     assert re.search("proven +no: the table is another one since 1-2\n", shown.stdout)
     assert done.exit_code == 0, done.output
     assert is_set.cursor == cursor
