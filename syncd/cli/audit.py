@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.error_classes import ExitCode
 from syncd.cli.options import common_options, tables_option
 from syncd.cli.output import error_to_json, show_json
 from syncd.cli.stream_selection import (
@@ -15,6 +14,7 @@ from syncd.cli.stream_selection import (
     open_operator_context,
     select_streams,
 )
+from syncd.error_classes import ExitCode
 from syncd.observe.formatting import format_count
 
 if TYPE_CHECKING:

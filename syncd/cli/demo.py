@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from syncd.error_classes import ExitCode
 from syncd.cli.option_types import DurationType
 from syncd.cli.options import json_option
 from syncd.cli.output import print_message, show_json, show_table
+from syncd.error_classes import ExitCode
 
 if TYPE_CHECKING:
     from syncd.sandbox.demo.demonstration import DemoResult, StopCondition

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from syncd.error_classes import ExitCode, exit_code_for
 from syncd.cli.options import common_options
 from syncd.cli.output import print_message, show_json
 from syncd.cli.stream_selection import exit_with_errors
+from syncd.error_classes import ExitCode, exit_code_for
 from syncd.observe.formatting import format_count
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.error_classes import ExitCode
 from syncd.cli.option_types import TableNameType
 from syncd.cli.options import common_options
 from syncd.cli.output import show_json
 from syncd.cli.stream_selection import exit_with_errors, open_operator_context, select_streams
+from syncd.error_classes import ExitCode
 
 if TYPE_CHECKING:
     from syncd.operations.row_status import RowExplanation, RowFacts

@@ -6,9 +6,9 @@ from typing import Final
 import click
 
 from syncd.cli.command_tree import LazyCommandGroup
-from syncd.error_classes import ExitCode, exit_code_for
 from syncd.cli.output import print_error, print_message
 from syncd.cli.output_pipe import tolerate_output_errors
+from syncd.error_classes import ExitCode, exit_code_for
 from watermarks.errors import HintedError
 
 COMMANDS: Final = {
@@ -32,7 +32,7 @@ COMMANDS: Final = {
         "Show what a run would do: windows, rows, bytes, files, COPYs, DDL and durations. Writes nothing.",
     ),
     "quarantine": ("syncd.cli.quarantine", "List the rows that were put aside, show them, and bring them back."),
-    "reload": ("syncd.cli.daemon", "Let the daemons of this file on this machine read it again."),
+    "reload": ("syncd.cli.daemon", "Tell the daemons of this file on this machine to read it again."),
     "run": ("syncd.cli.run", "Bring the lake up to date with MySQL, and Redshift with the lake, once."),
     "runs": ("syncd.cli.runs", "Show the last runs that did something or failed, the newest first."),
     "s3clean": ("syncd.cli.s3clean", "List and remove files of the lake that are no longer needed."),

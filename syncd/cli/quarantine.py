@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.error_classes import ExitCode
 from syncd.cli.option_types import BatchType
 from syncd.cli.options import Command, common_options, debug_option, tables_option, wait_option
 from syncd.cli.output import print_message
 from syncd.cli.stage_service import open_stage_service, require_warehouses
 from syncd.cli.stream_selection import exit_with_errors, select_configured_streams
 from syncd.cli.views.quarantine_view import show_quarantined_files, show_replays, show_rows
+from syncd.error_classes import ExitCode
 from watermarks.errors import HintedError
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from syncd.error_classes import ExitCode
 from syncd.cli.option_types import DurationType
 from syncd.cli.options import Command, common_options, tables_option
 from syncd.cli.output import print_message, show_json
@@ -22,6 +21,7 @@ from syncd.cli.stream_selection import (
 )
 from syncd.cli.views.formats import format_duration
 from syncd.cli.views.s3clean_view import BucketVersions, Cleanup, clean_to_json, list_to_json, show, show_removed
+from syncd.error_classes import ExitCode
 
 if TYPE_CHECKING:
     from syncd.app.operator_context import OperatorContext

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import click
 
-from syncd.error_classes import ExitCode, exit_code_for, worst_exit_code
 from syncd.cli.output import print_error, print_message
+from syncd.error_classes import ExitCode, exit_code_for, worst_exit_code
 from syncd.errors import ConfigError
 from syncd.suggestions import did_you_mean
 from watermarks.errors import HintedError, Misuse

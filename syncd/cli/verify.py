@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from syncd.error_classes import ExitCode
 from syncd.cli.option_types import PercentType
 from syncd.cli.options import common_options, debug_option, selection_options
 from syncd.cli.output import print_message
 from syncd.cli.stage_service import interrupt_on_sigterm, open_stage_service, require_warehouses
 from syncd.cli.stream_selection import exit_with_errors, select_configured_streams
 from syncd.cli.views.verify_view import VerifyOutcome, show
+from syncd.error_classes import ExitCode
 from syncd.observe.formatting import format_count
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from syncd.error_classes import ExitCode, exit_code_for, worst_exit_code
 from syncd.cli.output import error_to_json, print_message, show_json, show_table
 from syncd.cli.views.formats import instant_to_json
+from syncd.error_classes import ExitCode, exit_code_for, worst_exit_code
 from syncd.observe.formatting import format_bytes
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.error_classes import ExitCode
 from syncd.cli.options import common_options, consent_options, selection_options
 from syncd.cli.output import error_to_json, print_message, show_json
 from syncd.cli.stream_selection import (
@@ -18,6 +17,7 @@ from syncd.cli.stream_selection import (
     select_streams,
 )
 from syncd.cli.views.formats import marks_to_json
+from syncd.error_classes import ExitCode
 from syncd.observe.formatting import format_count
 from watermarks.document import Watermark
 from watermarks.errors import HintedError
