@@ -141,7 +141,7 @@ class WarehouseResources(ResourceOwner):
         """
         from syncd.redshift.amendments import Amendments  # noqa: PLC0415  # as above
         from syncd.redshift.batch_target import RedshiftTarget  # noqa: PLC0415  # as above
-        from syncd.redshift.load_transaction import LoadTarget  # noqa: PLC0415  # as above
+        from syncd.redshift.target_resolver import LoadTarget  # noqa: PLC0415  # as above
 
         lake = self._service.lake
         controls = self._ledger_controls(stream, sessions)

@@ -1,4 +1,4 @@
-"""What is known of one stream's amendments, in this process; others are looked for only where a load fails."""
+"""Amendments of one stream that this process knows; new ones are read only where a load fails."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -14,48 +14,45 @@ if TYPE_CHECKING:
 
 
 class Amendments:
-    """The amendments of each batch, in their order."""
+    """Amendments of each batch, in order."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._known: dict[BatchId, tuple[Amendment, ...]] = {}
         self._checked: set[BatchId] = set()
         self._reasons: dict[BatchId, str] = {}
-        """Why rows were refused, where that was found out here."""
+        """The reasons for refused rows that this process found."""
 
     def manifest(self, link: BatchLink) -> Manifest:
-        """What a link names, as far as it is known to land."""
+        """Return the manifest of a batch without the rows that are known to be refused."""
         return apply_amendments(Manifest.from_link(link), self._known.get(link.id, ()))
 
     def result_for(self, link: BatchLink, rows: int) -> BatchLoadResult:
-        """What a batch brought of which the ledger holds so many rows: those it lacks, an amendment has put aside.
+        """Return the result for a batch with this row count in the ledger; an amendment quarantined the missing rows.
 
-        This is told by what is written, and not by what was done here: whoever put them aside may have been killed
-        before its landing was told. Where no row is lacking, nothing is looked for.
+        The result comes from stored amendments, not from this process: the one that quarantined the rows may have
+        been killed before it reported them. Where no row is missing, nothing is read.
         """
         if rows >= link.rows or (not rows and is_tombstone_batch(link)):
-            return BatchLoadResult(rows=rows)  # tombstones that this target takes no notice of were not refused
+            return BatchLoadResult(rows=rows)  # ignored tombstones were not refused
         if not self._is_explained(link, rows):
             self._read_new(link)
         if not self._is_explained(link, rows):
-            return BatchLoadResult(
-                rows=rows
-            )  # nothing of it was to land, as of an older state of a table that is replaced
+            return BatchLoadResult(rows=rows)  # nothing was due, as for an older state of a table that is replaced
         return BatchLoadResult(rows=rows, refused_rows=link.rows - rows, reason=self._reasons.get(link.id, ""))
 
     def _is_explained(self, link: BatchLink, rows: int) -> bool:
-        """Whether the batch has so many rows after some of its amendments."""
+        """Return whether the batch has this row count after some of its amendments."""
         whole, known = Manifest.from_link(link), self._known.get(link.id, ())
         return any(apply_amendments(whole, known[: count + 1]).rows == rows for count in range(len(known)))
 
     def next_number(self, link: BatchLink) -> int:
-        """The number of a batch's next amendment."""
         return len(self._known.get(link.id, ())) + 1
 
     def refresh(self, links: Iterable[BatchLink]) -> bool:
-        """Take up what others have amended, or we in an earlier life; whether there was any.
+        """Read the amendments of other loaders and earlier processes; return whether there were any.
 
-        Each batch is looked at once: what is amended from now on is amended here, or met when it is made.
+        Each batch is read once. Later amendments are made by this process, or found when it makes the same one.
         """
         new = False
         for link in links:
@@ -65,23 +62,22 @@ class Amendments:
         return new
 
     def _read_new(self, link: BatchLink) -> bool:
-        """Take up the amendments behind those that are known; whether there was any."""
+        """Read the amendments after the known ones; return whether there were any."""
         new = False
-        while (found := self._read(link)) is not None:
-            self._add(link, found)
+        while (amendment := self._read(link)) is not None:
+            self._add(link, amendment)
             new = True
         return new
 
     def create(self, link: BatchLink, amendment: Amendment, *, reason: str = "") -> Amendment:
-        """Make this the next amendment of the batch, or learn which one is; for a `reason`, that of its first row."""
+        """Store the next amendment of a batch; return it, or the one that another loader stored first."""
         key = amendment_key(link.stream, link.id, self.next_number(link))
         kept = put_once(self._store, key, amendment.to_bytes())
-        found = (
-            amendment if kept.is_ours else Amendment.from_bytes(kept.body, at=key, stream=link.stream, batch=link.id)
-        )
-        self._add(link, found)
+        if not kept.is_ours:
+            amendment = Amendment.from_bytes(kept.body, at=key, stream=link.stream, batch=link.id)
+        self._add(link, amendment)
         self._reasons.setdefault(link.id, reason)
-        return found
+        return amendment
 
     def _read(self, link: BatchLink) -> Amendment | None:
         key = amendment_key(link.stream, link.id, self.next_number(link))

@@ -9,9 +9,9 @@ from syncd.redshift.amendments import Amendments
 from syncd.redshift.error_table import object_key
 from syncd.redshift.load_batches import ReloadCheck
 from syncd.redshift.load_errors import LoadErrorReader
-from syncd.redshift.load_transaction import ControlTablesMissing, LoadTarget, LoadTransaction
+from syncd.redshift.load_transaction import ControlTablesMissing, LoadTransaction
 from syncd.redshift.session import SessionProvider, WarehouseSession
-from syncd.redshift.target_resolver import ColumnsTooNarrow
+from syncd.redshift.target_resolver import ColumnsTooNarrow, LoadTarget
 from syncd.settings import Mode
 from watermarks.batch import BatchId, BatchLink
 from watermarks.loading import BatchLoadResult, LoadCycle

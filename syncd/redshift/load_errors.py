@@ -1,4 +1,4 @@
-"""Why a COPY failed: file, column and the whole sentence, from where the warehouse keeps them."""
+"""Explanation of a failed COPY: file, column and full message, from the warehouse's views of load errors."""
 
 import time
 from collections.abc import Callable, Collection
@@ -12,31 +12,31 @@ from syncd.redshift.session import WarehouseSession
 from watermarks.errors import HintedError
 
 QUERY_TIMEOUT: Final = timedelta(seconds=30)
-"""For one question: the view takes up to 12 s to answer."""
+"""Limit of one query; the view takes up to 12 s to answer."""
 LOOKUP_SECONDS: Final = 15.0
-"""Seconds in which an error of a moment ago may come up in the view."""
+"""Time until a new error appears in the view."""
 POLL_INTERVAL_SECONDS: Final = 1.0
 _TRUNCATED_AT_CHARACTERS: Final = 100
-"""Characters of a sentence that the older view keeps; what is that long may have gone on."""
+"""Characters of a message that the older view keeps; a message of this length may be truncated."""
 _VIEW_QUERIES: Final = (
     (
         "SELECT query_id, file_name, column_name, error_code, error_message, column_length FROM sys_load_error_detail"
         " WHERE session_id = %s AND query_id > %s AND start_time > dateadd(day, -1, getdate())"
         " ORDER BY query_id DESC, file_name LIMIT 20"
     ),
-    # Of provisioned clusters alone, and for those who may read it; it cuts what it keeps.
+    # Only on provisioned clusters, for privileged users, and with truncated messages.
     (
         "SELECT query, filename, colname, err_code, err_reason, col_length FROM stl_load_errors"
         " WHERE session = %s AND query > %s AND starttime > dateadd(day, -1, getdate())"
         " ORDER BY query DESC, filename LIMIT 20"
     ),
 )
-"""Where load errors are kept. Each is asked only where the ones before are closed to us, or not there."""
+"""Views of load errors. Each is used only where the earlier ones are missing or not readable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadErrorRow:
-    """A row of the view."""
+    """Row of a view of load errors."""
 
     query: int
     file: str
@@ -45,27 +45,27 @@ class LoadErrorRow:
     message: str
     width: str
     is_truncated: bool
-    """Whether the sentence may have gone on: what it says of sizes is not to be believed."""
+    """Whether the message may be truncated; then its sizes may be wrong."""
 
     @classmethod
     def from_row(cls, row: tuple[Any, ...], *, from_newer_view: bool) -> "LoadErrorRow":
-        query, file, column, number, sentence, width = row
+        query, file, column, number, message, width = row
         return cls(
             query=int(query),
             file=object_key(str(file or "")),
             column=str(column or "").strip(),
             number=int(number or 0),
-            message=" ".join(str(sentence or "").split()),
+            message=" ".join(str(message or "").split()),
             width=str(width or "").strip(),
-            is_truncated=not from_newer_view and len(str(sentence or "").rstrip()) >= _TRUNCATED_AT_CHARACTERS,
+            is_truncated=not from_newer_view and len(str(message or "").rstrip()) >= _TRUNCATED_AT_CHARACTERS,
         )
 
 
 class LoadErrorReader:
-    """Tells the failed COPYs of one session, one after another.
+    """Reader of the errors of failed COPYs in one session.
 
-    A row of the view that is older than the last one told here belongs to another COPY,
-    and so does one whose file this one did not load: no file is blamed for another.
+    A row of the view that is older than the last one returned belongs to another COPY, and
+    so does one with a file that this COPY did not load.
     """
 
     def __init__(
@@ -82,35 +82,36 @@ class LoadErrorReader:
         self._lookup_seconds = lookup_seconds
         self._last_query = -1
         self._view = 0
-        """Which of the views is open to us, as far as that has been tried."""
+        """The index of the first view that was not refused."""
 
     def explain(self, error: HintedError, *, table: str, keys: Collection[str] = ()) -> HintedError:
-        """The error of a COPY that failed last on this session, with all that is known of it.
+        """Return the error of the last failed COPY of this session, with all that is known of it.
 
-        `table` is what the stream is called, `keys` are the files that were to be loaded.
-        The transaction must be over. Where the view is empty, closed to us, or silent for
-        too long, the error says what it said before.
+        `table` is the name of the stream, `keys` are the files of the COPY. The transaction must
+        be over. Where the view is empty, not readable or too slow, the error keeps its message.
         """
         if not isinstance(error, FileRefused | RowRefused):
             return error
-        found = self._find_row(keys) if self._session.is_alive and not self._session.in_transaction else None
-        return _from_view(found, error, table) if found is not None else _from_error(error, table)
+        row = self._find_row(keys) if self._session.is_alive and not self._session.in_transaction else None
+        if row is None:
+            return _build_error(type(error), table, {"reason": error.message, **error.facts})
+        return _from_view(row, error, table)
 
     def _find_row(self, keys: Collection[str]) -> LoadErrorRow | None:
         deadline = self._now() + self._lookup_seconds
         while True:
-            found = self._query_view()
-            if found is None:
-                return None  # what failed first is what has to be told
-            mine = next((one for one in found if _is_among(one.file, keys)), None)
-            if found:
-                self._last_query = max(one.query for one in found)
-            if mine is not None or self._now() + POLL_INTERVAL_SECONDS > deadline:
-                return mine
+            rows = self._query_view()
+            if rows is None:
+                return None  # the first error is the one to report
+            own = next((row for row in rows if _is_among(row.file, keys)), None)
+            if rows:
+                self._last_query = max(row.query for row in rows)
+            if own is not None or self._now() + POLL_INTERVAL_SECONDS > deadline:
+                return own
             self._wait(POLL_INTERVAL_SECONDS)
 
     def _query_view(self) -> list[LoadErrorRow] | None:
-        """The rows of the first view that is open to us; None where none is, or no answer came."""
+        """Return the rows of the first readable view; None where there is none, or no answer."""
         while self._view < len(_VIEW_QUERIES):
             try:
                 rows = self._session.rows(
@@ -126,36 +127,31 @@ class LoadErrorReader:
 
 
 def _is_among(file: str, keys: Collection[str]) -> bool:
-    """Whether a file is one of those; a long name may be cut in the view, and a manifest's trouble names none."""
+    """Return whether a file is one of these; the view truncates long names, and an error of a manifest has no file."""
     return not keys or not file or any(key == file or key.startswith(file) for key in keys)
 
 
-def _from_view(existing: LoadErrorRow, error: HintedError, table: str) -> HintedError:
-    refusal = ServerError(state=str(error.facts.get("code", "")), number=existing.number, message=existing.message)
-    means = classify_error(refusal)
-    if means not in {RowRefused, FileRefused}:
-        means = type(error)
-    sentence = mask_secrets(existing.message)
-    facts = {**error.facts, "number": existing.number}
-    # A number that was cut off in the middle looks like a number: what the error itself said goes before it.
-    facts |= (
-        {"reason": facts.get("reason") or f"{sentence}…"}
-        if existing.is_truncated
-        else {**parse_load_error(sentence), "reason": sentence}
-    )
-    if existing.file:
-        facts["file"] = existing.file
-    if existing.column:
-        facts["column"] = existing.column
-    return _build_error(means, table, facts)
-
-
-def _from_error(error: HintedError, table: str) -> HintedError:
-    return _build_error(type(error), table, {"reason": error.message, **error.facts})
+def _from_view(row: LoadErrorRow, error: HintedError, table: str) -> HintedError:
+    state = str(error.facts.get("code", ""))
+    error_class = classify_error(ServerError(state=state, number=row.number, message=row.message))
+    if error_class not in {RowRefused, FileRefused}:
+        error_class = type(error)
+    message = mask_secrets(row.message)
+    facts = {**error.facts, "number": row.number}
+    if row.is_truncated:
+        # A truncated number still looks like a number, so the message of the error comes first.
+        facts["reason"] = facts.get("reason") or f"{message}…"
+    else:
+        facts |= {**parse_load_error(message), "reason": message}
+    if row.file:
+        facts["file"] = row.file
+    if row.column:
+        facts["column"] = row.column
+    return _build_error(error_class, table, facts)
 
 
 def _build_error(error_class: type[HintedError], table: str, facts: dict[str, Any]) -> HintedError:
-    places = [f"{word} {facts[word]}" for word in ("file", "column") if facts.get(word)]
+    places = [f"{name} {facts[name]}" for name in ("file", "column") if facts.get(name)]
     where = f" {', '.join(places)}:" if places else ""
     return error_class(f"{table}:{where} {_describe_facts(facts)}", hint=_hint(table, facts), **facts)
 

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from dataclasses import replace
 from itertools import islice
 
 from syncd.errors import FileRefused, WarehouseUnfit
@@ -13,7 +12,6 @@ from syncd.lake.manifest import Manifest, is_tombstone_batch
 from syncd.lake.tombstones import Tombstones
 from syncd.ports.source import CopyLake
 from syncd.redshift.apply_statements import fill_added_columns, later_tombstones_query, load_statements
-from syncd.redshift.control_tables import ControlTables
 from syncd.redshift.delete_statements import delete_statements
 from syncd.redshift.error_table import ObjectMissing
 from syncd.redshift.ledger import StreamLedger
@@ -26,12 +24,11 @@ from syncd.redshift.load_batches import (
     select_loaded,
 )
 from syncd.redshift.load_sql import LoadSqlBuilder
-from syncd.redshift.quoting import TableRef
 from syncd.redshift.scratch_tables import ScratchLoad, ScratchRows, copy_manifest_body, group_loads
 from syncd.redshift.session import WarehouseSession
-from syncd.redshift.target_resolver import ResolvedTable, TargetResolver
+from syncd.redshift.target_resolver import LoadTarget, ResolvedTable, TargetResolver
 from syncd.redshift.target_table import DELETED_AT, ExistingTable, applies_deletes, marks_deletes
-from syncd.settings import Mode, TargetSettings
+from syncd.settings import Mode
 from syncd.tables.column_mapping import fold_name
 from watermarks.batch import BatchId, BatchKind, BatchLink
 from watermarks.loading import LoadCycle, require_fence
@@ -39,21 +36,6 @@ from watermarks.loading import LoadCycle, require_fence
 
 class ControlTablesMissing(WarehouseUnfit):
     """The fence or the ledger does not exist: it was never created, or was dropped."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadTarget:
-    """Table of a warehouse that is kept equal to a stream, and how rows are loaded into it."""
-
-    control_tables: ControlTables
-    table: TableRef
-    mode: Mode
-    settings: TargetSettings
-    copy_credentials: Callable[[], str]
-    """Returns the clause of COPY for reading the lake."""
-    statement_timeout: timedelta
-    max_rows: int
-    """The approximate number of rows in one transaction."""
 
 
 @contextmanager
@@ -112,7 +94,7 @@ class LoadTransaction:
                 ledger = StreamLedger(self._session, tables, self._cycle)
             except ObjectMissing as error:
                 raise ControlTablesMissing(error.message, hint=error.hint) from error
-            resolver = self._make_resolver(ledger)
+            resolver = TargetResolver(self._target, self._session, self._cycle, ledger)
             links = self.links = self._links_to_load(ledger)
             if not links:
                 resolver.require_unchanged()
@@ -145,18 +127,6 @@ class LoadTransaction:
         target = self._target
         return tuple(
             fit_transaction(links, target.mode, applies_deletes=self._applies_deletes, max_rows=target.max_rows)
-        )
-
-    def _make_resolver(self, ledger: StreamLedger) -> TargetResolver:
-        target = self._target
-        return TargetResolver(
-            self._session,
-            target.table,
-            settings=target.settings,
-            mode=target.mode,
-            cycle=self._cycle,
-            ledger=ledger,
-            statement_timeout=target.statement_timeout,
         )
 
     def _load(self, links: Sequence[BatchLink], ledger: StreamLedger, resolver: TargetResolver) -> list[int]:

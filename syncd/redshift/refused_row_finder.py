@@ -14,11 +14,12 @@ from syncd.lake.window_reads import Part
 from syncd.redshift.amendments import Amendments
 from syncd.redshift.error_table import object_key
 from syncd.redshift.load_errors import LoadErrorReader
-from syncd.redshift.load_transaction import LoadTarget, transaction
+from syncd.redshift.load_transaction import transaction
 from syncd.redshift.quoting import TableRef, quote_name
 from syncd.redshift.scratch_tables import ScratchLoad, ScratchRows, copy_manifest_body
 from syncd.redshift.session import WarehouseSession
 from syncd.redshift.split_file import AcceptedRowsFile, FileRefusals, RefusedFileRow, split_file
+from syncd.redshift.target_resolver import LoadTarget
 from syncd.redshift.target_table import ExistingTable
 from syncd.s3.lake_client import S3Lake
 from syncd.s3.parquet_reader import open_part

@@ -1,4 +1,4 @@
-"""A file whose refused rows are known becomes two: of the rows that land, and of those that do not, with the reason."""
+"""Split of a file into its accepted rows, and its refused rows with the reasons."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ from syncd.s3.part_files import make_part
 
 @dataclass(frozen=True, slots=True)
 class RefusedFileRow:
-    """One row by its place in a file, and why it cannot land."""
+    """Refused row by its number in a file, with the reason."""
 
     row_number: int
     reason: str
@@ -29,7 +29,7 @@ class RefusedFileRow:
 
 @dataclass(frozen=True, slots=True)
 class FileRefusals:
-    """A file and the rows of it that do not land."""
+    """File with its refused rows."""
 
     part: Part
     rows: tuple[RefusedFileRow, ...]
@@ -37,42 +37,42 @@ class FileRefusals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitFile:
-    """What became of a file."""
+    """The two files that replace a file."""
 
     accepted: Part | None
-    """None where no row is left."""
+    """None where all rows are refused."""
     refused: Part
 
 
 def split_file(
     lake: S3Lake, refusals: FileRefusals, mappings: Sequence[ColumnMapping], *, accepted_key: str, refused_key: str
 ) -> SplitFile:
-    """Write the rows of a file to two others, row group by row group."""
-    reasons = {one.row_number: one.reason for one in refusals.rows}
+    """Write the rows of a file to two new files, row group by row group."""
+    reasons = {row.row_number: row.reason for row in refusals.rows}
     file = open_part(lake, refusals.part)
     first = 0
     with (
-        AcceptedRowsFile(lake.new_object(accepted_key), mappings) as clean,
-        RefusedRowsFile(lake.new_object(refused_key)) as aside,
+        AcceptedRowsFile(lake.new_object(accepted_key), mappings) as accepted,
+        RefusedRowsFile(lake.new_object(refused_key)) as refused,
     ):
         for group in range(file.num_row_groups):
             rows = file.read_row_group(group)
-            some = {place - first: reasons[place] for place in reasons if first <= place < first + rows.num_rows}
-            lands = np.ones(rows.num_rows, bool)
-            lands[list(some)] = False
-            clean.write(rows.filter(pa.array(lands)))
-            aside.write(rows, some)
+            in_group = {row - first: reasons[row] for row in reasons if first <= row < first + rows.num_rows}
+            is_accepted = np.ones(rows.num_rows, bool)
+            is_accepted[list(in_group)] = False
+            accepted.write(rows.filter(pa.array(is_accepted)))
+            refused.write(rows, in_group)
             first += rows.num_rows
-        left = clean.close() if refusals.part.rows > len(reasons) else None
         part = refusals.part
+        accepted_part = accepted.close() if part.rows > len(reasons) else None
         return SplitFile(
-            accepted=replace(left, low=part.low, high=part.high) if left else None,
-            refused=replace(aside.close(), low=part.low, high=part.high),
+            accepted=replace(accepted_part, low=part.low, high=part.high) if accepted_part else None,
+            refused=replace(refused.close(), low=part.low, high=part.high),
         )
 
 
 class AcceptedRowsFile:
-    """Rows of a file as another file of the same columns; after an error, or without `close`, nothing stands."""
+    """New file with the columns of another; after an error, or without `close`, it does not exist."""
 
     def __init__(self, new_object: ObjectUpload, mappings: Sequence[ColumnMapping]) -> None:
         self._object = new_object
@@ -108,7 +108,7 @@ class AcceptedRowsFile:
 
 
 class RefusedRowsFile:
-    """Refused rows as files hold them, each with its reason; they are few, and may be long."""
+    """New file of refused rows, each with its reason; they are few, and may be long."""
 
     def __init__(self, new_object: ObjectUpload) -> None:
         self._object = new_object
@@ -128,12 +128,12 @@ class RefusedRowsFile:
             self._object.abort()
 
     def write(self, rows: pa.Table, reasons: Mapping[int, str]) -> None:
-        """Take those of the rows that have a reason."""
+        """Write the rows that have a reason."""
         if not reasons:
             return
-        places = sorted(reasons)
-        told = pa.array([reasons[place] for place in places], pa.string())
-        table = rows.take(places).append_column(REASON_COLUMN, told)
+        numbers = sorted(reasons)
+        texts = pa.array([reasons[number] for number in numbers], pa.string())
+        table = rows.take(numbers).append_column(REASON_COLUMN, texts)
         if self._file is None:
             self._file = pq.ParquetWriter(pa.PythonFile(self._output, mode="w"), table.schema, store_schema=False)
         self._file.write_table(table)

@@ -1,6 +1,6 @@
 """Resolution of the target table: what its files need, what it lacks, and whether it is still the same table."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -8,6 +8,7 @@ from syncd.errors import SchemaDrift
 from syncd.lake.batch_number import BATCH_COLUMN
 from syncd.lake.manifest import Manifest, is_tombstone_batch
 from syncd.lake.quarantine import parse_replay_fields
+from syncd.redshift.control_tables import ControlTables
 from syncd.redshift.ledger import StreamLedger, TargetTableChanged
 from syncd.redshift.load_batches import earlier_batches
 from syncd.redshift.order_ranges import emptied_windows
@@ -35,6 +36,21 @@ from syncd.settings import MetadataColumn, Mode, TargetSettings
 from watermarks.batch import BatchKind, BatchLink
 from watermarks.loading import LoadCycle
 from watermarks.progress import BEFORE_FIRST_BATCH
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadTarget:
+    """Table of a warehouse that is kept equal to a stream, and how rows are loaded into it."""
+
+    control_tables: ControlTables
+    table: TableRef
+    mode: Mode
+    settings: TargetSettings
+    copy_credentials: Callable[[], str]
+    """Returns the clause of COPY for reading the lake."""
+    statement_timeout: timedelta
+    max_rows: int
+    """The approximate number of rows in one transaction."""
 
 
 class ColumnsTooNarrow(Exception):
@@ -101,24 +117,14 @@ def _without_optional(
 class TargetResolver:
     """Resolver of one target inside one load transaction."""
 
-    def __init__(
-        self,
-        session: WarehouseSession,
-        table: TableRef,
-        *,
-        settings: TargetSettings,
-        mode: Mode,
-        cycle: LoadCycle,
-        ledger: StreamLedger,
-        statement_timeout: timedelta,
-    ) -> None:
+    def __init__(self, target: LoadTarget, session: WarehouseSession, cycle: LoadCycle, ledger: StreamLedger) -> None:
         self._session = session
-        self._table = table
-        self._settings = settings
-        self._mode = mode
+        self._table = target.table
+        self._settings = target.settings
+        self._mode = target.mode
         self._cycle = cycle
         self._ledger = ledger
-        self._statement_timeout = statement_timeout
+        self._statement_timeout = target.statement_timeout
 
     def require_unchanged(self) -> None:
         """Make sure, where nothing is due, that the table still is what was loaded."""
@@ -163,11 +169,13 @@ class TargetResolver:
         if existing is None:
             return None  # a table that never had a row has none to delete
         self._ledger.require_same_table(self._table, exists=True)
-        missing = [column for column in self._own_columns(manifests[-1]) if column.name not in existing]
-        return ResolvedTable(current=self._add_columns(self._without_optional(missing, existing)) or existing)
+        own = own_columns(manifests[-1], self._settings, self._mode)
+        needed = _without_optional(own, existing, self._settings, self._mode)
+        missing = [column for column in needed if column.name not in existing]
+        return ResolvedTable(current=self._add_columns(missing) or existing)
 
     def _prepare_for_rows(self, manifests: Sequence[Manifest], *, is_first_load: bool) -> ResolvedTable:
-        wanted = (*required_columns(manifests), *self._own_columns(manifests[-1]))
+        wanted = (*required_columns(manifests), *own_columns(manifests[-1], self._settings, self._mode))
         existing = self._read_table()
         self._ledger.require_same_table(self._table, exists=existing is not None)
         if existing is None:
@@ -180,7 +188,7 @@ class TargetResolver:
             self._ledger.require_own_numbers(self._table)
         if is_first_load:
             self._require_rows(existing)
-        changes = self._plan_changes(existing, self._without_optional(wanted, existing))
+        changes = self._plan_changes(existing, _without_optional(wanted, existing, self._settings, self._mode))
         if changes.widen:
             remedies = (manual_type_change(self._table, column, existing) for column in changes.widen)
             statements = widen_column_statements(self._table, changes.widen)
@@ -209,7 +217,8 @@ class TargetResolver:
         if link is None:
             return
         manifest = Manifest.from_link(link)
-        loaded_columns = {column.name for column in (*required_columns([manifest]), *self._own_columns(manifest))}
+        own = own_columns(manifest, self._settings, self._mode)
+        loaded_columns = {column.name for column in (*required_columns([manifest]), *own)}
         if dropped := [column for column in columns if column.name in loaded_columns - self._late_columns]:
             names = ", ".join(column.name for column in dropped)
             raise SchemaDrift(
@@ -235,12 +244,6 @@ class TargetResolver:
         """Columns of ours that a table gets when the configuration starts to need them."""
         had_number = self._mode is Mode.HISTORY or MetadataColumn.BATCH in self._settings.notes
         return {DELETED_AT} if had_number else {DELETED_AT, BATCH_COLUMN}
-
-    def _own_columns(self, manifest: Manifest) -> tuple[RequiredColumn, ...]:
-        return own_columns(manifest, self._settings, self._mode)
-
-    def _without_optional(self, columns: Sequence[RequiredColumn], existing: ExistingTable) -> list[RequiredColumn]:
-        return _without_optional(columns, existing, self._settings, self._mode)
 
     def _add_columns(self, columns: Sequence[RequiredColumn]) -> ExistingTable | None:
         """Add columns and return the new table; None where there are no columns."""

@@ -138,7 +138,7 @@ def test_the_doctor_tries_the_ledger_that_a_landing_would_use(
     new, old = doctor(loader.warehouse, prepared()), doctor(loader.warehouse, landed)
 
     assert {name: (one.status, one.message) for name, one in new.items()} == {
-        "ledger": (CheckStatus.PASS, "each stream has its own: it is made with the first landing")
+        "ledger": (CheckStatus.PASS, "each stream has its own: created by the first load")
     }
     assert {name: (one.status, one.message) for name, one in old.items()} == {
         "ledger": (CheckStatus.PASS, "each stream has its own: 1 can be read and written")

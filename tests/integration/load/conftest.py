@@ -14,11 +14,11 @@ from syncd.redshift.amendments import Amendments
 from syncd.redshift.batch_target import RedshiftTarget
 from syncd.redshift.connection import connect
 from syncd.redshift.control_tables import ControlTables
-from syncd.redshift.load_transaction import LoadTarget
 from syncd.redshift.quoting import TableRef
 from syncd.redshift.refused_row_finder import RefusedRowFinder
 from syncd.redshift.scratch_tables import role_clause
 from syncd.redshift.session_pool import ReusableSession, SessionOpener
+from syncd.redshift.target_resolver import LoadTarget
 from syncd.s3.lake_client import S3Lake
 from syncd.sandbox.redshift import RedshiftStandIn
 from syncd.settings import LakeSettings, Mode, Secret, Tls, WarehouseSettings
