@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
+from itertools import count
 from typing import Final
 
 from syncd.concurrency.stage_pass import StagePass
@@ -209,15 +210,7 @@ class LoadPass:
             if most is not None:
                 left = min(left, most - self._outcome.batches)
             began = self._clock.monotonic()
-            load = partial(
-                loading.load_next_batches,
-                run,
-                max_batches=left,
-                check_ledger=compare,
-                max_rows=self._rows_per_transaction,
-                on_loaded=self._on_loaded,
-            )
-            result = self._run_with_retries(partial(load, last_seen=since), load)
+            result = self._load_with_retries(run, loading, max_batches=left, compare=compare, since=since)
             since = None
             if result is NOTHING_LOADED:
                 return
@@ -229,20 +222,30 @@ class LoadPass:
             if result.links and not compare and not self._outcome.pending_batches:
                 return
 
-    def _run_with_retries(self, first: Callable[[], LoadResult], again: Callable[[], LoadResult]) -> LoadResult:
+    def _load_with_retries(
+        self, run: Run, loading: Loading, *, max_batches: int, compare: bool, since: DocumentVersion[Watermark] | None
+    ) -> LoadResult:
         """Load, and try again after errors that pass by themselves; the ledger settles an unknown outcome."""
-        load = first
-        for attempt in range(1, LOAD_ATTEMPTS):
+        for attempt in count(1):
             try:
-                return load()
+                return loading.load_next_batches(
+                    run,
+                    max_batches=max_batches,
+                    check_ledger=compare,
+                    max_rows=self._rows_per_transaction,
+                    last_seen=since,
+                    on_loaded=self._on_loaded,
+                )
             except WarehouseStillDown:
                 raise  # another stream has already waited for it
             except RETRYABLE_ERRORS as error:
+                if attempt == LOAD_ATTEMPTS:
+                    raise
                 wait = FIRST_RETRY_SECONDS * 2 ** (attempt - 1) * random.uniform(0.5, 1.5)  # noqa: S311  # jitter, no secret
                 self._emit(LoadRetried(stream=self._stream, error=error, seconds=wait))
                 self._pause(wait)
-                load = again
-        return load()
+                since = None
+        raise AssertionError
 
     def _record_loaded(self, result: LoadResult, *, seconds: float) -> None:
         links, watermark, outcome = result.links, result.watermark, self._outcome
