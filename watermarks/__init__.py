@@ -1,4 +1,4 @@
-"""Positions of streams that cannot be lost: documents, history, batches, leases. Standard library only."""
+"""Durable positions of streams: documents, history, batches, leases. Standard library only."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
@@ -38,57 +38,16 @@ if TYPE_CHECKING:
     from watermarks.window import Window
 
 __all__ = [
-    "START_CURSOR",
-    "BatchChain",
-    "BatchDraft",
-    "BatchId",
-    "BatchKind",
-    "BatchLink",
-    "BatchLoadResult",
-    "BatchOutput",
-    "BatchProducer",
-    "ChangeKind",
-    "ChangeNote",
-    "Cursor",
-    "CursorValue",
-    "DataInDoubt",
-    "ExtractProgress",
-    "ExtractResult",
-    "Extraction",
-    "FailureRecord",
-    "HeldClaim",
-    "HintedError",
-    "HistoryEntry",
-    "Journal",
-    "LedgerKey",
-    "LoadCycle",
-    "LoadProgress",
-    "Loading",
-    "Misuse",
-    "NotOwner",
-    "Operator",
-    "OutcomeUnknown",
-    "Plan",
-    "PlanBasis",
-    "ProcessLease",
-    "Run",
-    "RunStrategy",
-    "SnapshotProgress",
-    "Stage",
-    "StageStatus",
-    "Stale",
-    "StateUnreadable",
-    "Store",
-    "StreamName",
-    "SystemDefault",
-    "Target",
-    "Transient",
-    "Watermark",
-    "Window",
-    "require_fence",
-]
+    "START_CURSOR", "BatchChain", "BatchDraft", "BatchId", "BatchKind", "BatchLink", "BatchLoadResult",
+    "BatchOutput", "BatchProducer", "ChangeKind", "ChangeNote", "Cursor", "CursorValue", "DataInDoubt",
+    "ExtractProgress", "ExtractResult", "Extraction", "FailureRecord", "HeldClaim", "HintedError", "HistoryEntry",
+    "Journal", "LedgerKey", "LoadCycle", "LoadProgress", "Loading", "Misuse", "NotOwner", "Operator",
+    "OutcomeUnknown", "Plan", "PlanBasis", "ProcessLease", "Run", "RunStrategy", "SnapshotProgress", "Stage",
+    "StageStatus", "Stale", "StateUnreadable", "Store", "StreamName", "SystemDefault", "Target", "Transient",
+    "Watermark", "Window", "require_fence",
+]  # fmt: skip
 
-_NAMES: Final = {
+_NAMES_BY_MODULE: Final = {
     "watermarks.batch": "BatchDraft BatchId BatchKind BatchLink BatchOutput Plan PlanBasis SnapshotProgress",
     "watermarks.cursor": "Cursor CursorValue START_CURSOR",
     "watermarks.document": "FailureRecord Stage StageStatus Watermark",
@@ -104,11 +63,11 @@ _NAMES: Final = {
     "watermarks.system_default": "SystemDefault",
     "watermarks.window": "Window",
 }
-_HOMES: Final = {name: home for home, names in _NAMES.items() for name in names.split()}
+_MODULE_OF: Final = {name: home for home, names in _NAMES_BY_MODULE.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> object:
-    """A name of the library, from the module that has it: who needs one does not wait for all of them to load."""
-    if name not in _HOMES:
+    """Import a name from its module on first use, so that one name does not load the whole library."""
+    if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULE_OF[name]), name)

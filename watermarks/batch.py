@@ -206,11 +206,7 @@ class Plan:
 
     @classmethod
     def from_bytes(cls, body: bytes, *, location: str, stream: StreamName, batch: BatchId) -> Self:
-        """Decode a plan.
-
-        Raises:
-            StateUnreadable: it is no plan, or another batch's.
-        """
+        """Decode a plan. Raises StateUnreadable if it is no plan, or another batch's."""
         with read_document(body, PLAN_FORMAT, FORMAT_VERSION, location=location) as read:
             _require_identity(read, stream, batch, location=location)
             return cls(
@@ -331,11 +327,7 @@ class BatchLink:
 
     @classmethod
     def from_bytes(cls, body: bytes, *, location: str, stream: StreamName, batch: BatchId) -> Self:
-        """Decode a link.
-
-        Raises:
-            StateUnreadable: it is no link, or another batch's.
-        """
+        """Decode a link. Raises StateUnreadable if it is no link, or another batch's."""
         with read_document(body, LINK_FORMAT, FORMAT_VERSION, location=location) as read:
             _require_identity(read, stream, batch, location=location)
             origin = read.optional_text("origin")

@@ -51,11 +51,7 @@ class IllegalTransition(Misuse):
 
 
 def next_state(state: BatchState, event: BatchEvent) -> BatchState:
-    """Return the state after the event.
-
-    Raises:
-        IllegalTransition: the table does not have it.
-    """
+    """Return the state after the event. Raises IllegalTransition if the table does not have it."""
     after = TRANSITIONS.get((state, event))
     if after is None:
         possible = [str(e) for s, e in TRANSITIONS if s is state]

@@ -211,11 +211,7 @@ class FieldReader:
             self._unread.pop(name, None)
 
     def require_all_read(self) -> None:
-        """Refuse fields that were not read.
-
-        Raises:
-            DamagedDocument: there are some.
-        """
+        """Refuse fields that were not read. Raises DamagedDocument if there are some."""
         unknown = sorted(self._unread.keys() - {"format", "format_version"})
         if unknown:
             raise DamagedDocument(f"{self._location} has unknown fields: {', '.join(unknown)}", hint="Upgrade syncd.")

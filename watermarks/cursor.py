@@ -59,11 +59,7 @@ _MAX_INT_DIGITS: Final = 4000
 
 
 def format_instant(moment: datetime) -> str:
-    """Write an instant in its only form: ISO 8601, UTC, six digits.
-
-    Raises:
-        BadCursor: it has no time zone.
-    """
+    """Write an instant in its only form: ISO 8601, UTC, six digits. Raises BadCursor if it has no time zone."""
     return _to_utc(moment).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
@@ -77,11 +73,7 @@ def _to_utc(moment: datetime) -> datetime:
 
 
 def parse_instant(text: str) -> datetime:
-    """Read an instant in the form of `format_instant`.
-
-    Raises:
-        BadCursor: it has another form.
-    """
+    """Read an instant in the form of `format_instant`. Raises BadCursor if it has another form."""
     if not _INSTANT.fullmatch(text):
         raise BadCursor(f"{text!r} is not an instant", hint="Write it like 2026-01-31T23:59:59.000000Z.")
     return _parse_iso(text.removesuffix("Z")).replace(tzinfo=UTC)
@@ -246,11 +238,7 @@ class Cursor:
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Read a cursor in the form that `str` writes.
-
-        Raises:
-            BadCursor: it is no cursor.
-        """
+        """Read a cursor in the form that `str` writes. Raises BadCursor if it is no cursor."""
         try:
             parts: object = json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -259,11 +247,7 @@ class Cursor:
 
     @classmethod
     def from_texts(cls, parts: Any) -> Self:  # noqa: ANN401  # any JSON value
-        """Read a cursor from the text forms of its values.
-
-        Raises:
-            BadCursor: it is no cursor.
-        """
+        """Read a cursor from the text forms of its values. Raises BadCursor if it is no cursor."""
         if not isinstance(parts, list):
             raise BadCursor(f"a cursor is a list of values, not {str(parts)[:80]!r}")
         return cls(tuple(map(_parse_cursor_value, cast("list[Any]", parts))))

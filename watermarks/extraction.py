@@ -74,11 +74,7 @@ class BatchChain:
         return BatchLink.from_bytes(stored.body, location=key, stream=self.stream, batch=batch) if stored else None
 
     def require_link(self, batch: BatchId) -> BatchLink:
-        """Read a link that must exist according to the document.
-
-        Raises:
-            StateMissing: it does not.
-        """
+        """Read a link that must exist according to the document. Raises StateMissing if it does not."""
         link = self.read_link(batch)
         if link is None:
             raise StateMissing(

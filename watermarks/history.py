@@ -132,11 +132,7 @@ class HistoryEntry:
 
     @classmethod
     def from_bytes(cls, body: bytes, *, location: str, stem: str, revision: int) -> Self:
-        """Decode an entry.
-
-        Raises:
-            StateUnreadable: it is no entry, or another document's or revision's.
-        """
+        """Decode an entry. Raises StateUnreadable if it is no entry, or another document's or revision's."""
         with read_document(body, HISTORY_ENTRY_FORMAT_NAME, FORMAT_VERSION, location=location) as read:
             document, number = read.text("document"), read.number("revision")
             if (document, number) != (stem, revision):
@@ -223,21 +219,13 @@ class Journal(Generic[D]):
         return state
 
     def read_entry(self, stem: str, revision: int) -> HistoryEntry | None:
-        """Return one entry, or None.
-
-        Raises:
-            StateUnreadable: it exists and cannot be trusted.
-        """
+        """Return one entry, or None. Raises StateUnreadable if it exists and cannot be trusted."""
         key = history_key(stem, revision)
         stored = self.store.read(key)
         return HistoryEntry.from_bytes(stored.body, location=key, stem=stem, revision=revision) if stored else None
 
     def read_entries(self, stem: str, *, newest_revision: int) -> Iterator[HistoryEntry]:
-        """Yield the entries from a revision back to the first.
-
-        Raises:
-            StateMissing: one of them is missing.
-        """
+        """Yield the entries from a revision back to the first. Raises StateMissing if one of them is missing."""
         for revision in range(newest_revision, 0, -1):
             yield self._require_entry(stem, revision)
 

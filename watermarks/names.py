@@ -29,11 +29,7 @@ class BadName(Misuse):
 
 @lru_cache(maxsize=4096)
 def escape_name(name: str) -> str:
-    """Return a name as it is written in a key.
-
-    Raises:
-        BadName: it is empty, or no valid Unicode.
-    """
+    """Return a name as it is written in a key. Raises BadName if it is empty, or no valid Unicode."""
     try:
         raw = name.encode()
     except UnicodeEncodeError as error:
@@ -44,11 +40,7 @@ def escape_name(name: str) -> str:
 
 
 def unescape_name(text: str) -> str:
-    """Return the name that `escape_name` wrote as this text.
-
-    Raises:
-        BadName: no name is written like this.
-    """
+    """Return the name that `escape_name` wrote as this text. Raises BadName if no name is written like this."""
     try:
         name = unquote_to_bytes(text).decode()
     except UnicodeError as error:
@@ -105,11 +97,7 @@ class StreamName:
 
     @classmethod
     def from_stem(cls, stem: str) -> Self:
-        """Return the name of a stem.
-
-        Raises:
-            BadName: it is no stem of a stream.
-        """
+        """Return the name of a stem. Raises BadName if it is no stem of a stream."""
         match = _STEM.fullmatch(stem)
         if match is None:
             raise BadName(f"{stem!r} is not the stem of a stream")

@@ -43,11 +43,7 @@ class SystemDefault:
 
     @classmethod
     def from_bytes(cls, body: bytes, *, location: str, stem: str) -> Self:
-        """Decode the default.
-
-        Raises:
-            StateUnreadable: it is no such document.
-        """
+        """Decode the default. Raises StateUnreadable if it is no such document."""
         if stem != SYSTEM_STEM:
             raise ForeignDocument(f"{location} cannot be the system-wide default")
         with read_document(body, SYSTEM_DEFAULT_FORMAT_NAME, FORMAT_VERSION, location=location) as read:

@@ -1,4 +1,4 @@
-"""What tests of watermarks stand on: a clock to turn by hand, a store that fails on demand, the suite of stores.
+"""Test support for watermarks: a manual clock, a store with scripted faults, and the contract suite for stores.
 
 It needs pytest, which the library itself does not.
 """
@@ -45,7 +45,7 @@ class ManualClock:
 
 
 class StoreOperation(StrEnum):
-    """What is asked of a store."""
+    """Operation of a store."""
 
     READ = "read"
     CREATE = "create"
@@ -54,25 +54,25 @@ class StoreOperation(StrEnum):
 
 
 class StoreFault(StrEnum):
-    """What can happen to one call on its way to a store and back."""
+    """Fault of one call of a store."""
 
     DOWN = "down"
-    """The store says that it cannot, and nothing was done: StoreUnavailable."""
+    """The store refuses and does nothing: StoreUnavailable."""
 
     LOST_REQUEST = "lost request"
-    """A write never arrives; its caller knows only that no answer came: OutcomeUnknown."""
+    """A write never arrives; the caller gets no answer: OutcomeUnknown."""
 
     LOST_ANSWER = "lost answer"
-    """A write arrives and is judged; its caller knows only that no answer came: OutcomeUnknown."""
+    """A write arrives and is applied or refused; the caller gets no answer: OutcomeUnknown."""
 
     TWICE = "twice"
-    """A write is sent again below its caller, who gets the second answer."""
+    """A write is repeated below the caller, who gets the second answer."""
 
     LATE = "late"
-    """A write is held on its way; its caller knows only that no answer came. See `deliver`."""
+    """A write is held back; the caller gets no answer. See `deliver_delayed_write`."""
 
     STALE_LIST = "stale list"
-    """A listing gives what the same listing gave last time, or nothing if it was never asked."""
+    """A listing gives the keys of the same listing last time, or none the first time."""
 
 
 POSSIBLE_FAULTS: Final = {
@@ -85,7 +85,7 @@ POSSIBLE_FAULTS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreCall:
-    """One call of a store; numbers start at 1 and count the calls of one verb and key."""
+    """One call of a store; numbers start at 1 and count the calls of one operation and key."""
 
     operation: StoreOperation
     key: str
@@ -93,14 +93,14 @@ class StoreCall:
 
 
 FaultScript = Callable[[StoreCall], StoreFault | None]
-"""Decides what happens to a call; None lets it pass."""
+"""Function that decides the fault of a call; None means no fault."""
 
 Write = Callable[[], Revision]
 T = TypeVar("T")
 
 
 def script_faults(operation: StoreOperation, key: str, *faults: StoreFault | None) -> FaultScript:
-    """The calls of this verb and key meet these faults in turn, and later ones meet none."""
+    """Return a script that gives the calls of this operation and key these faults in turn, and later ones none."""
 
     def decide(call: StoreCall) -> StoreFault | None:
         if (call.operation, call.key) != (operation, key) or call.number > len(faults):
@@ -111,11 +111,15 @@ def script_faults(operation: StoreOperation, key: str, *faults: StoreFault | Non
 
 
 class FaultyStore:
-    """A store that fails as its scripts say, and else is the store inside it.
+    """Wrapper of a store that fails as scripted.
 
-    The first script that names a fault decides:
+    The first script that returns a fault decides:
 
-        FaultyStore(MemoryStore(), on(Verb.CREATE, "a", Fault.LOST_ANSWER), on(Verb.READ, "a", None, Fault.DOWN))
+        FaultyStore(
+            MemoryStore(),
+            script_faults(StoreOperation.CREATE, "a", StoreFault.LOST_ANSWER),
+            script_faults(StoreOperation.READ, "a", None, StoreFault.DOWN),
+        )
     """
 
     def __init__(self, inner: Store, *scripts: FaultScript) -> None:
@@ -127,13 +131,12 @@ class FaultyStore:
 
     @property
     def delayed_write_count(self) -> int:
-        """How many writes are on their way."""
         return len(self._delayed_writes)
 
     def deliver_delayed_write(self) -> Revision | None:
-        """Let the oldest held write arrive; None if the store refused it."""
+        """Apply the oldest delayed write; return None if the store refused it."""
         if not self._delayed_writes:
-            raise Misuse("no write is on its way", hint="Let a script answer Fault.LATE first.")
+            raise Misuse("no write is delayed", hint="Script StoreFault.LATE first.")
         write = self._delayed_writes.popleft()
         try:
             return write()
@@ -179,7 +182,7 @@ class FaultyStore:
                 write()
                 return write()
             case StoreFault.LOST_ANSWER:
-                # A refusal is lost on its way back like any other answer.
+                # A refusal is lost like any other answer.
                 with suppress(Stale):
                     write()
             case StoreFault.LATE:
@@ -227,13 +230,13 @@ INVALID_KEYS: Final = (
 
 
 class StoreContract:
-    """The suite that every store must pass: inherit it, and give a fixture `store`, empty for each test."""
+    """Suite that every store must pass: inherit it, with a fixture `store` that is empty for each test."""
 
     race_skip_reason: ClassVar[str] = ""
-    """Why the races are left out; empty where the store judges conditions atomically, as it must."""
+    """Reason for leaving out the races; empty for a store that checks conditions atomically, as it must."""
 
     listed_key_count: ClassVar[int] = 1_001
-    """How many keys one listing must give; more than S3 gives in one answer."""
+    """Number of keys in one listing; more than one page of S3."""
 
     threads: ClassVar[int] = 8
     rounds: ClassVar[int] = 12
@@ -244,7 +247,7 @@ class StoreContract:
 
     @pytest.fixture
     def raced(self, store: Store) -> Store:
-        """The store, where a race proves something."""
+        """Store for races; the test is skipped where a race proves nothing."""
         if self.race_skip_reason:
             pytest.skip(self.race_skip_reason)
         return store
@@ -277,10 +280,10 @@ class StoreContract:
 
     def test_the_revision_that_was_read_is_good_for_replacing(self, store: Store) -> None:
         store.create("a", b"first")
-        there = store.read("a")
-        assert there is not None
+        stored = store.read("a")
+        assert stored is not None
 
-        store.replace("a", b"second", expected=there.revision)
+        store.replace("a", b"second", expected=stored.revision)
 
         assert _body(store, "a") == b"second"
 
@@ -337,7 +340,7 @@ class StoreContract:
         assert [*store.list(prefix)] == []
 
     def test_keys_come_in_order_of_code_points(self, store: Store) -> None:
-        """Not in that of UTF-16, which puts U+1F511 before U+FB01, nor of any language."""
+        """Not in that of UTF-16, with U+1F511 before U+FB01, nor of any language."""
         for key in (*ODD_KEYS, "odd/B", "odd/a", "odd/Z", "odd/_"):
             store.create(key, b"x")
 
@@ -381,9 +384,7 @@ class StoreContract:
         assert store.read("a") == StoredObject(body=b"nonce 1", revision=_require_revision(kept.revision))
 
     def test_put_once_knows_its_own_write_again(self, store: Store) -> None:
-        first = put_once(store, "a", b"nonce 1")
-
-        assert put_once(store, "a", b"nonce 1") == first
+        assert put_once(store, "a", b"nonce 1") == put_once(store, "a", b"nonce 1")
 
     def test_put_once_tells_the_writer_that_came_first(self, store: Store) -> None:
         put_once(store, "a", b"nonce 1")
@@ -417,11 +418,11 @@ class StoreContract:
 
             won = _run_together([_replace_attempt(raced, "race", body, seen) for body in bodies])
 
-            there = raced.read("race")
-            assert there is not None
+            stored = raced.read("race")
+            assert stored is not None
             assert won.count(True) == 1
-            assert there.body == bodies[won.index(True)]
-            seen = there.revision
+            assert stored.body == bodies[won.index(True)]
+            seen = stored.revision
 
     def test_no_entry_of_many_writers_is_lost(self, raced: Store) -> None:
         writers = [f"writer-{number}" for number in range(self.threads)]
@@ -434,7 +435,7 @@ class StoreContract:
 
 
 def append_lines(store: Store, key: str, *, writer: str, times: int) -> None:
-    """Add numbered lines to a document that others add to as well, each line once."""
+    """Add numbered lines, each once, to a document that other writers change too."""
     for number in range(times):
         line = f"{writer} {number}"
         while line not in read_lines(store, key):
@@ -443,17 +444,17 @@ def append_lines(store: Store, key: str, *, writer: str, times: int) -> None:
 
 
 def read_lines(store: Store, key: str) -> list[str]:
-    """The lines of a document that `enter` wrote."""
-    there = store.read(key)
-    return [] if there is None else there.body.decode().splitlines()
+    """Return the lines of a document that `append_lines` wrote."""
+    body = _body(store, key)
+    return [] if body is None else body.decode().splitlines()
 
 
 def _append(store: Store, key: str, line: str) -> None:
-    there = store.read(key)
-    if there is None:
+    stored = store.read(key)
+    if stored is None:
         store.create(key, f"{line}\n".encode())
     else:
-        store.replace(key, there.body + f"{line}\n".encode(), expected=there.revision)
+        store.replace(key, stored.body + f"{line}\n".encode(), expected=stored.revision)
 
 
 def _create_attempt(store: Store, key: str, body: bytes) -> Callable[[], bool]:
@@ -473,20 +474,20 @@ def _succeeds(write: Write, refusal: type[Stale]) -> bool:
 
 
 def _run_together(actions: Sequence[Callable[[], T]]) -> list[T]:
-    """What each act gives, all started at the same moment, each in a thread of its own."""
+    """Start all actions at the same moment, each in its own thread, and return their results."""
     gate = threading.Barrier(len(actions))
 
-    def run(act: Callable[[], T]) -> T:
+    def run(action: Callable[[], T]) -> T:
         gate.wait()
-        return act()
+        return action()
 
     with ThreadPoolExecutor(len(actions)) as pool:
         return [*pool.map(run, actions)]
 
 
 def _body(store: Store, key: str) -> bytes | None:
-    there = store.read(key)
-    return None if there is None else there.body
+    stored = store.read(key)
+    return None if stored is None else stored.body
 
 
 def _require_revision(revision: Revision | None) -> Revision:

@@ -1,18 +1,18 @@
-"""Keys: which ones every store can hold, so that documents can move from one store to another."""
+"""Keys that every store can hold, so that documents can move from one store to another."""
 
 from typing import Final
 
 from watermarks.errors import Misuse
 
 MAX_KEY_BYTES: Final = 1024
-"""Bytes of UTF-8; the limit of S3, counted with the prefix of a store."""
+"""Limit of S3 for a key in UTF-8, with the prefix of the store."""
 
 
 def check_key(key: str) -> None:
-    """Refuse a key that some store cannot hold, or that would leave the store.
+    """Refuse a key that some store cannot hold, or that leads out of the store.
 
     Raises:
-        Misuse: the key is not names joined by single slashes.
+        Misuse: it is not names joined by single slashes.
     """
     if fault := _find_fault(key):
         raise Misuse(
@@ -23,12 +23,12 @@ def check_key(key: str) -> None:
 
 
 def is_key(text: str) -> bool:
-    """Whether a store can have made this key; what strangers leave behind often is none."""
+    """Return True for a valid key; objects of other programs often have none."""
     return not _find_fault(text)
 
 
 def can_start_key(prefix: str) -> bool:
-    """Whether some key can start with this prefix; no store has to be asked for others."""
+    """Return True if some key can start with this prefix; if not, a listing is empty."""
     folder, slash, _ = prefix.rpartition("/")
     return not slash or is_key(folder)
 

@@ -1,4 +1,4 @@
-"""The store in a directory: one plain file a document, for one machine and any number of processes."""
+"""Store in a directory: one plain file for each document, for one machine and any number of processes."""
 
 import contextlib
 import errno
@@ -17,7 +17,7 @@ from watermarks.store import Revision, StoredObject
 from watermarks.stores.keys import can_start_key, check_key, is_key
 
 HIDDEN_DIRECTORY: Final = ".store"
-"""The one name at the root that is no document: locks, and files being written."""
+"""Directory at the root for locks and for files being written; it holds no documents."""
 
 FIRST_LOCK_PAUSE_SECONDS: Final = 0.001
 MAX_LOCK_PAUSE_SECONDS: Final = 0.02
@@ -42,31 +42,30 @@ DEFAULT_HINT: Final = "Is the disk mounted and in order?"
 UNCHANGED_ERRNOS: Final = frozenset(
     {*ERRNO_HINTS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EMLINK, errno.ENAMETOOLONG}
 ) - {errno.EIO}
-"""What link and rename answer only when they changed nothing; after any other answer nobody knows."""
+"""Errors of link and rename that mean that nothing was changed; after any other the outcome is unknown."""
 
 
 @dataclass(slots=True)
 class LocalStore:
     """Documents as files under one directory, which must be case-sensitive and have hard links.
 
-    A document is written beside, forced to the disk and then published by
-    one operation of the kernel: `link` for a new key, which refuses a taken
-    name, and `rename` for a known one, which happens under a lock. So a reader
-    sees a whole document or none, and a kill leaves nothing that is read.
+    A document is written to a scratch file, forced to the disk and then published
+    by one operation of the kernel: `link` for a new key, which refuses a name that
+    exists, and `rename` for a known one, under a lock. So a reader sees a whole
+    document or none, and a kill leaves nothing that is read.
 
-    A revision is the digest of the content. It would come back with the
-    content, but every document carries its own number and so never does.
+    A revision is the digest of the content. Equal content would have an equal
+    revision, but every document carries its own number, so none repeats.
 
-    One of 256 lock files guards a key, chosen by digest: their number does
-    not grow with the documents. A lock ends with its process, however that
-    ends. Who holds a lock owns the scratch file of the same name, so what a
-    kill leaves there is removed by the next writer that comes by. Nothing in
-    `.store` may be removed while a process uses the directory.
+    One of 256 lock files guards a key, chosen by digest, so their number does not
+    grow with the documents. A lock ends with its process. The holder of a lock owns
+    the scratch file of the same name, so the next writer removes what a kill leaves
+    there. Nothing in `.store` may be removed while a process uses the directory.
     """
 
     root: Path
     lock_timeout_seconds: float = 30.0
-    """Seconds to wait for the lock of a key before giving up."""
+    """Limit for the wait for the lock of a key."""
 
     _durable_folders: set[Path] = field(default_factory=set[Path], repr=False)
 
@@ -86,8 +85,8 @@ class LocalStore:
                 self._make_durable_folder(path.parent)
             with _map_publish_errors(key):
                 taken = not _try_link(scratch, path)
-            # A taken name is forced too: the caller may find its own document
-            # there, and whoever published it may have been killed before this line.
+            # A name that exists is forced too: it may be the caller's own document, whose
+            # writer was killed before it came to this line.
             _sync_published_name(key, path)
             if taken:
                 raise _key_taken_error(key, path)
@@ -97,9 +96,11 @@ class LocalStore:
         path = self._path(key)
         with self._hold_lock(key) as scratch:
             with _map_os_errors(key, "comparing"):
-                there = _read_file(path)
-            if there is None or _revision_of(there) != expected:
-                raise StaleRevision(f"{key} is {'gone' if there is None else 'not the one that was read'}", key=key)
+                stored = _read_file(path)
+            if stored is None or _revision_of(stored) != expected:
+                raise StaleRevision(
+                    f"{key} was {'removed' if stored is None else 'changed'} since it was read", key=key
+                )
             with self._write_scratch(key, scratch, body), _map_publish_errors(key):
                 scratch.replace(path)
             _sync_published_name(key, path)
@@ -115,12 +116,12 @@ class LocalStore:
     def _path(self, key: str) -> Path:
         check_key(key)
         if _is_hidden(key):
-            raise Misuse(f"{key} is where the store keeps its locks", hint="Choose another first name.", key=key)
+            raise Misuse(f"{key} is in the directory of the store's locks", hint="Use another first name.", key=key)
         return self.root / key
 
     @contextlib.contextmanager
     def _hold_lock(self, key: str) -> Generator[Path]:
-        """Hold the lock of a key; gives the scratch file that comes with it."""
+        """Hold the lock of a key and give the scratch file that belongs to it."""
         stripe = hashlib.sha256(key.encode()).hexdigest()[:2]
         hidden = self.root / HIDDEN_DIRECTORY
         with _map_os_errors(key, "locking"):
@@ -131,12 +132,12 @@ class LocalStore:
                 self._wait_for(lock, key)
             yield hidden / f"{stripe}.new"
         finally:
-            # A child forked meanwhile shares the lock and would keep it after the close alone.
+            # A child that was forked meanwhile shares the lock; closing alone would leave it held.
             fcntl.flock(lock, fcntl.LOCK_UN)
             os.close(lock)
 
     def _wait_for(self, lock: int, key: str) -> None:
-        # The kernel's own wait has no end, and a stopped process may hold the lock for as long.
+        # The kernel's own wait has no timeout, and a stopped process may hold the lock without end.
         deadline = time.monotonic() + self.lock_timeout_seconds
         pause = FIRST_LOCK_PAUSE_SECONDS
         while True:
@@ -158,21 +159,21 @@ class LocalStore:
     def _write_scratch(self, key: str, scratch: Path, body: bytes) -> Generator[None]:
         try:
             with _map_os_errors(key, "writing"):
-                # A scratch file left by a kill may be a second name of a document: it is
-                # removed, never opened, or the document would be written over.
+                # A scratch file left by a kill may be a second name of a document: remove it, since
+                # opening it would overwrite the document.
                 scratch.unlink(missing_ok=True)
                 _write_file(scratch, body)
             yield
         finally:
-            # What cannot be removed now is removed by the next writer of this stripe.
+            # If this fails, the next writer of this stripe removes it.
             with contextlib.suppress(OSError):
                 scratch.unlink(missing_ok=True)
 
     def _make_durable_folder(self, folder: Path) -> None:
         """Make a folder and its parents, and force their names to the disk.
 
-        A folder made by another process is forced too: it may not have come
-        that far yet. Each is forced once in the life of this object.
+        A folder made by another process is forced too, since that process may not have done so yet. Each is forced
+        once in the life of this object.
         """
         if folder in self._durable_folders and folder.is_dir():
             return
@@ -195,7 +196,7 @@ def _revision_of(body: bytes) -> Revision:
 
 
 def _open_to_read(path: str, flags: int) -> int:
-    # Without O_NONBLOCK a pipe that somebody left there would be waited for.
+    # Without O_NONBLOCK, opening a pipe at this path would wait.
     return os.open(path, flags | os.O_NONBLOCK)
 
 
@@ -238,7 +239,7 @@ def _sync_published_name(key: str, path: Path) -> None:
         _sync_folder(path.parent)
     except OSError as error:
         raise OutcomeUnknown(
-            f"{key} is in place, but its folder could not be forced to the disk: {_describe_os_error(error)}",
+            f"{key} was written, but its folder could not be forced to the disk: {_describe_os_error(error)}",
             hint=ERRNO_HINTS.get(error.errno or 0, DEFAULT_HINT),
             key=key,
         ) from error
@@ -247,7 +248,7 @@ def _sync_published_name(key: str, path: Path) -> None:
 def _walk(root: Path, folder: str, prefix: str) -> Iterator[str]:
     try:
         with os.scandir(root / folder) as entries:
-            # With its slash a folder sorts among its neighbours as the keys in it do: a.b, a/x, ab.
+            # With a slash, a folder sorts among its neighbours as the keys in it do: a.b, a/x, ab.
             names = sorted(entry.name + "/" * entry.is_dir() for entry in entries if entry.is_dir() or entry.is_file())
     except (FileNotFoundError, NotADirectoryError):
         return
@@ -270,14 +271,14 @@ def _key_taken_error(key: str, path: Path) -> HintedError:
 def _nested_key_error(key: str) -> Misuse:
     return Misuse(
         f"{key} cannot be both a document and a folder of documents",
-        hint="Choose keys of which none is another one and a slash and more.",
+        hint="Choose keys of which none is a folder of another one.",
         key=key,
     )
 
 
 @contextlib.contextmanager
 def _map_os_errors(key: str, action: str) -> Generator[None]:
-    """Give what the kernel refused its name; nothing has been published yet."""
+    """Map errors of the kernel while nothing is published yet."""
     try:
         yield
     except OSError as error:
@@ -286,7 +287,7 @@ def _map_os_errors(key: str, action: str) -> Generator[None]:
 
 @contextlib.contextmanager
 def _map_publish_errors(key: str) -> Generator[None]:
-    """Tell a publication that was refused from one of which nobody knows."""
+    """Map errors of a publication: refused, or with an unknown outcome."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The store on S3, or on a server that speaks S3 and honours conditional writes."""
+"""Store on S3, or on a server with the S3 protocol that honours conditional writes."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -10,12 +10,12 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
-import botocore.session  # without boto3 around it, which loads a library of transfers that nothing here uses
+import botocore.session  # not boto3, which loads a library for transfers that is not needed here
 from botocore import exceptions as boto
 from botocore.config import Config
 from botocore.parsers import ResponseParserError
 from botocore.utils import parse_timestamp
-from urllib3.exceptions import HTTPError  # comes with botocore, which lets some of them through while a body is read
+from urllib3.exceptions import HTTPError  # a part of botocore, which lets some of them through while a body is read
 
 from watermarks.errors import AlreadyExists, HintedError, Misuse, OutcomeUnknown, Stale, StaleRevision, StoreUnavailable
 from watermarks.store import Revision, StoredObject
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3.type_defs import ListObjectsV2OutputTypeDef
 
 S3_ERRORS: Final = (boto.BotoCoreError, boto.ClientError, ResponseParserError, HTTPError, OSError)
-"""All that boto3 raises while it speaks to S3."""
+"""All errors of boto3 in a request to S3."""
 
 CONNECT_ERRORS: Final = (boto.EndpointConnectionError, boto.ConnectTimeoutError)
 """No connection was made, so no request was sent over it."""
@@ -44,7 +44,7 @@ CREDENTIAL_ERRORS: Final = (
     boto.RefreshWithMFAUnsupportedError,
     boto.MetadataRetrievalError,
     boto.SSOError,
-    getattr(boto, "LoginError", boto.SSOError),  # newer than the oldest boto3 that will do
+    getattr(boto, "LoginError", boto.SSOError),  # newer than the oldest supported boto3
 )
 """The request could not be signed, so it was not sent."""
 
@@ -72,12 +72,12 @@ REQUEST_BUILD_ERRORS: Final = (
 )
 """The request could not be built from its settings, so it was not sent."""
 
-NO_CONNECTION_HINT: Final = "Is the endpoint right, and is there a way to it from this machine?"
-CREDENTIALS_HINT: Final = "Who does AWS say that this process is? See: aws sts get-caller-identity"
-REGION_HINT: Final = "The bucket is in another region: name its own."
-UNKNOWN_HINT: Final = "It may stand there or not: read it before writing again."
+NO_CONNECTION_HINT: Final = "Is the endpoint right, and is it reachable from this machine?"
+CREDENTIALS_HINT: Final = "Check the credentials of this process: aws sts get-caller-identity"
+REGION_HINT: Final = "The bucket is in another region: configure that region."
+UNKNOWN_HINT: Final = "It may exist or not: read it before writing again."
 ERROR_CODE_HINTS: Final[Mapping[str, str]] = {
-    "NoSuchBucket": "Make the bucket, or mend its name; a missing bucket is never taken for an empty one.",
+    "NoSuchBucket": "Create the bucket, or correct its name; a missing bucket never counts as an empty one.",
     "InvalidAccessKeyId": CREDENTIALS_HINT,
     "SignatureDoesNotMatch": "Is the secret key right? Some proxies change a request after it was signed.",
     "ExpiredToken": CREDENTIALS_HINT,
@@ -95,7 +95,7 @@ MISUSE_CODES: Final = frozenset(
     {"KeyTooLongError", "InvalidURI", "InvalidBucketName", "EntityTooLarge", "XMinioInvalidObjectName"}
 )
 REFUSAL_STATUSES: Final = {*range(300, 500), HTTPStatus.NOT_IMPLEMENTED} - {HTTPStatus.REQUEST_TIMEOUT}
-"""The answers after which a write was certainly not applied."""
+"""Answers after which a write was certainly not applied."""
 
 CONFLICT_CODES: Final = frozenset({"ConditionalRequestConflict", "OperationAborted"})
 CONFLICT_PAUSES_SECONDS: Final = (0.05, 0.1, 0.2, 0.4)
@@ -110,14 +110,14 @@ StoreAction = Literal["reading", "writing", "listing"]
 
 
 def parse_s3_instant(value: str | float) -> datetime:
-    """S3 writes instants in two ways. botocore's own parser takes any, and very long; it has the last word."""
+    """Parse an instant in one of the two forms of S3; leave others to botocore's own parser, which is slow."""
     if not isinstance(value, str):
-        return parse_timestamp(value)  # type: ignore[arg-type]  # its stubs know texts alone
+        return parse_timestamp(value)  # type: ignore[arg-type]  # its stubs only know texts
     try:
-        found = datetime.fromisoformat(value) if value[:1].isdigit() else parsedate_to_datetime(value)
+        instant = datetime.fromisoformat(value) if value[:1].isdigit() else parsedate_to_datetime(value)
     except ValueError:
         return parse_timestamp(value)
-    return found if found.tzinfo else parse_timestamp(value)
+    return instant if instant.tzinfo else parse_timestamp(value)
 
 
 def create_s3_client(
@@ -129,14 +129,14 @@ def create_s3_client(
     max_attempts: int = 4,
     max_connections: int = 16,
 ) -> "S3Client":
-    """A client of S3 whose every wait ends, with credentials from the default chain of AWS.
+    """Return an S3 client with a timeout for every wait and credentials from the default chain of AWS.
 
-    A server named by `endpoint` is addressed by path. It gets no trailing
-    checksums, which many do not know, but the signature covers the body, so
-    that what arrives damaged is refused.
+    A server given by `endpoint` is addressed by path. It gets no trailing
+    checksums, which many do not support, but the signature covers the body, so
+    that it refuses a damaged one.
 
     Raises:
-        Misuse: no client can be built from this.
+        Misuse: no client can be built from these settings.
     """
     config = Config(
         connect_timeout=connect_timeout,
@@ -153,25 +153,25 @@ def create_s3_client(
             )
         )
     try:
-        # A session of its own: sessions are not made for several threads, their clients are.
+        # A separate session: sessions are not thread-safe, their clients are.
         session = botocore.session.Session()
         session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=parse_s3_instant)
         client = session.create_client("s3", region_name=region, endpoint_url=endpoint, config=config)
     except (boto.BotoCoreError, ValueError) as error:
-        raise Misuse(f"no client of S3: {error}", hint="Check region, endpoint and AWS_PROFILE.") from error
+        raise Misuse(f"cannot create an S3 client: {error}", hint="Check region, endpoint and AWS_PROFILE.") from error
     return cast("S3Client", client)
 
 
 class S3Store:
     """Documents as objects under a prefix of one bucket; a revision is the object's ETag.
 
-    botocore may send a write again that was applied already, and then hands
-    on the answer to the second one: a 412 that may mean this very write, or
-    an error that says nothing about the first. The store notes every attempt,
-    and calls nothing undone of which one attempt may have been applied.
+    botocore may repeat a write that was already applied, and then returns the
+    answer to the second one: a 412 that may mean this very write, or an error that
+    says nothing about the first. The store records every attempt, and never reports
+    a write as not done if one attempt may have been applied.
 
-    An ETag would come back with the same content, but every document carries
-    its own number and so never does.
+    Equal content would have an equal ETag, but every document carries its own
+    number, so none repeats.
     """
 
     def __init__(
@@ -200,14 +200,14 @@ class S3Store:
                 return None
             raise self._map_unchanged_error(error, key, "reading") from error
         if not _has_fields(answer, "ETag", "ContentLength"):
-            raise StoreUnavailable(f"{self._url_of(key)}: answered without ETag or length", hint=NO_CONNECTION_HINT)
+            raise StoreUnavailable(f"{self._url_of(key)}: answer without ETag or length", hint=NO_CONNECTION_HINT)
         return StoredObject(body=body, revision=Revision(answer["ETag"]))
 
     def create(self, key: str, body: bytes) -> Revision:
         return self._put(key, body, {"IfNoneMatch": "*"}, AlreadyExists(f"{self._url_of(key)} exists", key=key))
 
     def replace(self, key: str, body: bytes, *, expected: Revision) -> Revision:
-        refusal = StaleRevision(f"{self._url_of(key)} is not the one that was read, or is gone", key=key)
+        refusal = StaleRevision(f"{self._url_of(key)} was changed or removed since it was read", key=key)
         return self._put(key, body, {"IfMatch": expected}, refusal)
 
     def list(self, prefix: str) -> Iterator[str]:
@@ -220,21 +220,23 @@ class S3Store:
                 if name <= last:
                     raise StoreUnavailable(
                         f"{self._url_of(prefix)}: listed {name!r} after {last!r}",
-                        hint="This endpoint does not list in order of code points (a directory bucket does not).",
+                        hint="This endpoint does not list in order of code points, like a directory bucket.",
                     )
                 last = name
                 key = name.removeprefix(self._prefix)
-                # What the console of S3 leaves as a folder ends in a slash, and is no key.
+                # A folder made by the S3 console ends in a slash, and is no key.
                 if name.startswith(self._prefix + prefix) and is_key(key):
                     yield key
 
     def _pages(self, prefix: str) -> "Generator[ListObjectsV2OutputTypeDef]":
-        # Not botocore's paginator, which takes a page without its token for the last one.
+        # Not botocore's paginator, which takes a page without a token for the last one.
         page = self._page(prefix, {})
         while page["IsTruncated"]:
             yield page
             if not _has_fields(page, "NextContinuationToken"):
-                raise StoreUnavailable(f"{self._url_of(prefix)}: the listing goes on, but does not say where")
+                raise StoreUnavailable(
+                    f"{self._url_of(prefix)}: the listing is truncated, but has no continuation token"
+                )
             page = self._page(prefix, {"ContinuationToken": page["NextContinuationToken"]})
         yield page
 
@@ -244,7 +246,7 @@ class S3Store:
         except S3_ERRORS as error:
             raise self._map_unchanged_error(error, prefix, "listing") from error
         if not _has_fields(page, "IsTruncated"):
-            raise StoreUnavailable(f"{self._url_of(prefix)}: a listing does not say whether it goes on")
+            raise StoreUnavailable(f"{self._url_of(prefix)}: a listing does not say whether it is truncated")
         return page
 
     def _put(self, key: str, body: bytes, condition: dict[str, Any], refusal: Stale) -> Revision:
@@ -256,8 +258,8 @@ class S3Store:
                         Bucket=self._bucket, Key=name, Body=body, ContentType="application/json", **condition
                     )
                 except S3_ERRORS as error:
-                    # S3 asks to send again what met another write on its way. The condition goes with
-                    # it: where that other write won, the next answer is a 412.
+                    # S3 asks to repeat a write that met another one. The condition is sent again: if the
+                    # other write won, the next answer is a 412.
                     if _error_code(error) in CONFLICT_CODES and pause is not None:
                         self._pause(pause)
                         continue
@@ -265,7 +267,7 @@ class S3Store:
                 if _has_fields(answer, "ETag"):
                     return Revision(answer["ETag"])
                 break
-        raise OutcomeUnknown(f"{self._url_of(key)}: written, but the answer names no ETag", hint=UNKNOWN_HINT, key=key)
+        raise OutcomeUnknown(f"{self._url_of(key)}: written, but the answer has no ETag", hint=UNKNOWN_HINT, key=key)
 
     def _object_key(self, key: str) -> str:
         check_key(key)
@@ -296,10 +298,10 @@ class S3Store:
         return self._map_unchanged_error(error, key, "writing")
 
     def _map_unchanged_error(self, error: Exception, key: str, action: StoreAction) -> HintedError:
-        """What an error means when nothing was changed."""
+        """Map an error of a request that changed nothing."""
         where, facts = f"{self._url_of(key)}: {_describe_error(error)}", _error_facts(error)
         if isinstance(error, REQUEST_BUILD_ERRORS) or _error_code(error) in MISUSE_CODES:
-            return Misuse(where, hint="Mend the key, the bucket or the settings of the client.", **facts)
+            return Misuse(where, hint="Correct the key, the bucket or the settings of the client.", **facts)
         if _http_status(error) == HTTPStatus.FORBIDDEN and _error_code(error) not in ERROR_CODE_HINTS:
             return StoreUnavailable(where, hint=f"Allow {PERMISSIONS[action]}.", **facts)
         return StoreUnavailable(where, hint=_hint_for(error, NO_CONNECTION_HINT), **facts)
@@ -307,7 +309,7 @@ class S3Store:
 
 @dataclass(slots=True)
 class _WriteAttempts:
-    """What is known of the attempts of one write."""
+    """Outcome of all attempts of one write."""
 
     may_be_applied: bool = False
 
@@ -326,7 +328,7 @@ def _track_attempts() -> "Generator[_WriteAttempts]":
 
 
 def _on_attempt(*, response: tuple[Any, object] | None, caught_exception: Exception | None, **_: object) -> None:
-    """Be told by botocore how one attempt ended, before it decides whether to send again."""
+    """Record the outcome of one attempt, when botocore is about to decide on a repetition."""
     sent = _current.get()
     if sent is None:
         return
@@ -337,7 +339,7 @@ def _on_attempt(*, response: tuple[Any, object] | None, caught_exception: Except
 
 
 def _may_be_applied(error: Exception) -> bool:
-    """Whether a write that ended so may have been applied, or may yet be.
+    """Return True if a write with this error may have been applied, or may be applied later.
 
     503 SlowDown counts: S3 refuses before it writes, but MinIO gives the same
     answer after writing to fewer disks than it needs.
@@ -348,7 +350,7 @@ def _may_be_applied(error: Exception) -> bool:
 
 
 def _has_fields(answer: Mapping[str, object], *names: str) -> bool:
-    """Whether an answer has what S3 always sends, and others between may have lost."""
+    """Return True if an answer has these fields, which S3 always sends and a proxy may lose."""
     return all(name in answer for name in names)
 
 

@@ -14,7 +14,6 @@ from watermarks.document import StageStatus, Watermark
 from watermarks.legacy import (
     LegacyForm,
     LegacyWatermark,
-    read_legacy_system_instant,
     read_legacy_system_watermark,
     read_legacy_watermark,
 )
@@ -127,9 +126,9 @@ def test_the_document_is_kept_word_by_word_as_evidence(name: str) -> None:
 
 
 def test_the_system_wide_text_is_an_instant() -> None:
-    assert read_legacy_system_instant(held("last_run_timestamp.txt"), location="last_run_timestamp.txt") == datetime(
-        *(2025, 3, 2, 6, 0, 0), tzinfo=UTC
-    )
+    assert read_legacy_system_watermark(
+        held("last_run_timestamp.txt"), location="last_run_timestamp.txt"
+    ).timestamp == datetime(*(2025, 3, 2, 6, 0, 0), tzinfo=UTC)
 
 
 def test_the_system_wide_text_speaks_for_any_table() -> None:
@@ -228,26 +227,26 @@ def test_a_moment_is_read_in_every_way_that_tool_wrote_it(text: str, moment: tup
     year, month, day, hour, minute, second, microsecond = moment
     expected = datetime(year, month, day, hour, minute, second, microsecond, tzinfo=UTC)
 
-    assert read_legacy_system_instant(text.encode(), location=AT) == expected
+    assert read_legacy_system_watermark(text.encode(), location=AT).timestamp == expected
     assert read_legacy_watermark(edited("flat.json", last_mysql_data_timestamp=text), location=AT).timestamp == expected
 
 
 @pytest.mark.parametrize("text", ["2025-03-02 06:10:44.9999999", "2025-03-02 06:10:44.999999999Z"])
 def test_digits_beyond_microseconds_never_move_a_mark_forward(text: str) -> None:
     """MySQL rounds such digits up: a rounded mark stands behind rows that were never read."""
-    found = read_legacy_system_instant(text.encode(), location=AT)
+    found = read_legacy_system_watermark(text.encode(), location=AT).timestamp
 
     assert found == datetime(2025, 3, 2, 6, 10, 44, 999_999, tzinfo=UTC)
 
 
 @given(st.datetimes(timezones=st.just(UTC)))
 def test_any_moment_that_python_wrote_is_read(moment: datetime) -> None:
-    assert read_legacy_system_instant(moment.isoformat().encode(), location=AT) == moment
+    assert read_legacy_system_watermark(moment.isoformat().encode(), location=AT).timestamp == moment
 
 
 @pytest.mark.parametrize("body", [b"2025-03-02 06:00:00", b' "2025-03-02 06:00:00"\r\n', b"\n2025-03-02T06:00:00Z\n"])
 def test_quotes_and_blanks_around_the_system_wide_text_are_nothing(body: bytes) -> None:
-    assert read_legacy_system_instant(body, location=AT) == datetime(2025, 3, 2, 6, tzinfo=UTC)
+    assert read_legacy_system_watermark(body, location=AT).timestamp == datetime(2025, 3, 2, 6, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -263,23 +262,25 @@ def test_quotes_and_blanks_around_the_system_wide_text_are_nothing(body: bytes) 
 )
 def test_what_is_no_moment_is_refused_by_name(text: str) -> None:
     """Never taken for no mark at all: that would read the whole table, or from a default of long ago."""
-    with pytest.raises(DamagedDocument, match=f"{AT}: '.*' is no moment"):
-        read_legacy_system_instant(text.encode(), location=AT)
+    with pytest.raises(DamagedDocument, match=f"{AT}: '.*' is no (valid )?date and time"):
+        read_legacy_system_watermark(text.encode(), location=AT)
     if text:
-        with pytest.raises(DamagedDocument, match=f"{AT}: last_mysql_data_timestamp: '.*' is no moment"):
+        with pytest.raises(
+            DamagedDocument, match=f"{AT}: last_mysql_data_timestamp: '.*' is no (valid )?date and time"
+        ):
             read_legacy_watermark(edited("flat.json", last_mysql_data_timestamp=text), location=AT)
 
 
 def test_a_refused_moment_comes_with_a_way_out() -> None:
     with pytest.raises(DamagedDocument) as caught:
-        read_legacy_system_instant(b"soon", location=AT)
+        read_legacy_system_watermark(b"soon", location=AT)
 
     assert "syncd watermark set" in caught.value.hint
 
 
 def test_a_system_wide_object_that_is_no_text_is_damaged() -> None:
     with pytest.raises(DamagedDocument, match=f"{AT} is no text"):
-        read_legacy_system_instant(b"\xff\xfe2\x000\x00", location=AT)
+        read_legacy_system_watermark(b"\xff\xfe2\x000\x00", location=AT)
 
 
 # Old and current documents are never taken for each other.

@@ -205,12 +205,12 @@ def test_a_write_that_was_certainly_not_sent_is_told_from_one_that_may_have_been
     [
         (412, "PreconditionFailed", AlreadyExists, StaleRevision, ""),
         (404, "NoSuchKey", StoreUnavailable, StaleRevision, ""),
-        (404, "NoSuchBucket", StoreUnavailable, StoreUnavailable, "Make the bucket"),
+        (404, "NoSuchBucket", StoreUnavailable, StoreUnavailable, "Create the bucket"),
         (403, "AccessDenied", StoreUnavailable, StoreUnavailable, "s3:PutObject"),
         (403, "SignatureDoesNotMatch", StoreUnavailable, StoreUnavailable, "secret key"),
         (403, "RequestTimeTooSkewed", StoreUnavailable, StoreUnavailable, "clock"),
         (400, "ExpiredToken", StoreUnavailable, StoreUnavailable, "get-caller-identity"),
-        (400, "KeyTooLongError", Misuse, Misuse, "Mend the key"),
+        (400, "KeyTooLongError", Misuse, Misuse, "Correct the key"),
         (400, "RequestTimeout", StoreUnavailable, StoreUnavailable, ""),
         (301, "PermanentRedirect", StoreUnavailable, StoreUnavailable, "another region"),
         (501, "NotImplemented", Misuse, Misuse, "conditional writes"),
@@ -247,7 +247,7 @@ def test_only_no_such_key_means_that_nothing_is_there(case: Case) -> None:
     [
         (403, "AccessDenied", "s3:ListBucket"),
         (403, "", "s3:ListBucket"),
-        (404, "NoSuchBucket", "never taken for an empty one"),
+        (404, "NoSuchBucket", "never counts as an empty one"),
         (404, "", "Is the endpoint right"),
         (403, "InvalidAccessKeyId", "get-caller-identity"),
         (403, "InvalidObjectState", "archive"),
@@ -360,9 +360,9 @@ GOES_ON = "<IsTruncated>true</IsTruncated>"
 @pytest.mark.parametrize(
     ("pages", "reason"),
     [
-        ([page("a", more=GOES_ON)], "does not say where"),
-        ([page("a", more="")], "whether it goes on"),
-        ([answer(200)], "whether it goes on"),
+        ([page("a", more=GOES_ON)], "has no continuation token"),
+        ([page("a", more="")], "whether it is truncated"),
+        ([answer(200)], "whether it is truncated"),
         ([page("b", "a")], "after 'b'"),
         ([page("a", more=GOES_ON + "<NextContinuationToken>t</NextContinuationToken>")], "after 'a'"),
     ],
@@ -431,5 +431,5 @@ def test_a_server_of_ones_own_gets_plain_requests(environment: None) -> None:
 
 @pytest.mark.parametrize(("region", "endpoint"), [("no region!", None), (None, "no url")])
 def test_a_client_that_cannot_be_is_a_misuse(environment: None, region: str | None, endpoint: str | None) -> None:
-    with pytest.raises(Misuse, match="no client of S3"):
+    with pytest.raises(Misuse, match="cannot create an S3 client"):
         create_s3_client(region=region, endpoint=endpoint)
