@@ -155,7 +155,7 @@ def counted(service: StageService) -> Iterator[Count]:
 
 def tick(service: StageService) -> None:
     """One pass of the load stage over every stream."""
-    for stream in service._settings.streams:  # noqa: SLF001  # as the command goes through them
+    for stream in service.settings.streams:
         outcome = service.load(stream, PassOptions())
         if outcome.error is not None:
             raise outcome.error

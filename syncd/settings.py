@@ -343,3 +343,9 @@ class Settings:
     streams: tuple[StreamSettings, ...] = ()
     warehouses: tuple[WarehouseSettings, ...] = ()
     daemon: DaemonSettings = field(default_factory=DaemonSettings)
+
+    def source(self, name: str) -> SourceSettings:
+        return next(source for source in self.sources if source.name == name)
+
+    def warehouse(self, name: str) -> WarehouseSettings:
+        return next(warehouse for warehouse in self.warehouses if warehouse.name == name)

@@ -1,4 +1,4 @@
-"""The preflight: every side looked at by a thread of its own, each in bounded time, none hidden by another."""
+"""Checks of `syncd doctor`: every side in a thread of its own and in bounded time."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -15,13 +15,12 @@ if TYPE_CHECKING:
     from syncd.s3.lake_client import S3Lake
 
 CHECK_TIMEOUT: Final = timedelta(seconds=120)
-"""How long one side may take before it is given up."""
+"""Timeout for the checks of one side."""
 LAKE_REQUEST_TIMEOUT_SECONDS: Final = 10.0
-"""Seconds for one request to the lake."""
 
 
 class Doctor:
-    """Looks at all sides of one configuration; what it tries it removes again."""
+    """Checks all sides of one configuration, and removes what it writes."""
 
     def __init__(self, settings: Settings, *, environ: Mapping[str, str], timeout: timedelta = CHECK_TIMEOUT) -> None:
         self._settings = settings
@@ -30,23 +29,23 @@ class Doctor:
         self._nonce = new_nonce()
 
     def run_checks(self) -> tuple[CheckResult, ...]:
-        """What was found, side by side, in the order of the data's way."""
-        looks: list[tuple[CheckSheet, Callable[[CheckSheet], None]]] = [
+        """Return the results, side by side in the order in which data flows."""
+        checks: list[tuple[CheckSheet, Callable[[CheckSheet], None]]] = [
             (CheckSheet(side=CheckedSide.HOST), self._check_host)
         ]
-        looks += [
+        checks += [
             (CheckSheet(side=CheckedSide.SOURCE, name=one.name), self._source_check(one.name))
             for one in self._settings.sources
         ]
         lake = CheckSheet(side=CheckedSide.LAKE)
-        looks.append((lake, self._check_lake))
-        self._run_in_threads(looks)
+        checks.append((lake, self._check_lake))
+        self._run_in_threads(checks)
         warehouses: list[tuple[CheckSheet, Callable[[CheckSheet], None]]] = [
             (CheckSheet(side=CheckedSide.WAREHOUSE, name=one.name), self._warehouse_check(one, lake))
             for one in self._settings.warehouses
         ]
         self._run_in_threads(warehouses)
-        return tuple(found for sheet, _ in (*looks, *warehouses) for found in list(sheet.results))
+        return tuple(found for sheet, _ in (*checks, *warehouses) for found in list(sheet.results))
 
     def _run_in_threads(self, checks: Sequence[tuple[CheckSheet, Callable[[CheckSheet], None]]]) -> None:
         threads = [threading.Thread(target=_run_check, args=one, daemon=True, name="doctor") for one in checks]
@@ -57,24 +56,24 @@ class Doctor:
             if thread.is_alive():
                 seconds = f"{self._timeout.total_seconds():.0f} s"
                 sheet.add_failure(
-                    "time", f"it was given up after {seconds}", "Is there a way to it, and a firewall on the way?"
+                    "time", f"no answer within {seconds}", "Is there a route to it, or a firewall in between?"
                 )
 
     def _check_host(self, sheet: CheckSheet) -> None:
-        from syncd.host.preflight import check_host  # noqa: PLC0415  # each side loads its own drivers
+        from syncd.host.preflight import check_host  # noqa: PLC0415  # each side loads its own driver
 
         check_host(self._environ, sheet)
 
     def _source_check(self, name: str) -> Callable[[CheckSheet], None]:
-        settings = next(one for one in self._settings.sources if one.name == name)
+        settings = self._settings.source(name)
         streams = [stream for stream in self._settings.streams if stream.source == name]
 
-        def look(sheet: CheckSheet) -> None:
-            from syncd.mysql.preflight import check_source  # noqa: PLC0415  # a driver, loaded where a source is there
+        def check(sheet: CheckSheet) -> None:
+            from syncd.mysql.preflight import check_source  # noqa: PLC0415  # as above
 
             check_source(settings, streams, sheet)
 
-        return look
+        return check
 
     def _check_lake(self, sheet: CheckSheet) -> None:
         from syncd.s3.preflight import check_lake  # noqa: PLC0415  # as above
@@ -88,29 +87,33 @@ class Doctor:
     def _warehouse_check(self, settings: WarehouseSettings, lake: CheckSheet) -> Callable[[CheckSheet], None]:
         takes_files = lake.has_passed("write") and lake.has_passed("remove")
 
-        def look(sheet: CheckSheet) -> None:
+        def check(sheet: CheckSheet) -> None:
             from syncd.redshift.preflight import check_warehouse, region_from_host  # noqa: PLC0415  # as above
 
-            told = next(
+            bucket_region = next(
                 (one.message for one in lake.results if one.check == "region" and one.status is CheckStatus.PASS), ""
             )
-            ours = region_from_host(settings.host)
-            if ours and "," not in told and told and ours != told:
+            region = region_from_host(settings.host)
+            if region and "," not in bucket_region and bucket_region and region != bucket_region:
                 sheet.add_failure(
-                    "region", f"it is in {ours} and the bucket in {told}: COPY of Parquet wants them in one", ""
+                    "region",
+                    f"it is in {region} and the bucket in {bucket_region}: COPY of Parquet needs both in one region",
+                    "",
                 )
             address = self._settings.lake.address
-            looked = partial(check_warehouse, settings, self._settings.streams, sheet, nonce=self._nonce, lake=address)
+            check_all = partial(
+                check_warehouse, settings, self._settings.streams, sheet, nonce=self._nonce, lake=address
+            )
             if not takes_files:
-                return looked(copy=None)
-            tiny = _CopyProbe(self._open_lake(), settings, f"doctor/{self._nonce}-{settings.name}/")
+                return check_all(copy=None)
+            probe = _CopyProbe(self._open_lake(), settings, f"doctor/{self._nonce}-{settings.name}/")
             try:
-                looked(copy=tiny.copy_statement)
+                check_all(copy=probe.copy_statement)
             finally:
                 with sheet.record_errors("remove"):
-                    tiny.remove()
+                    probe.remove()
 
-        return look
+        return check
 
 
 def _run_check(sheet: CheckSheet, check: Callable[[CheckSheet], None]) -> None:
@@ -119,7 +122,7 @@ def _run_check(sheet: CheckSheet, check: Callable[[CheckSheet], None]) -> None:
 
 
 class _CopyProbe:
-    """A file of one row in the lake, for COPY to read."""
+    """A file of one row in the lake that COPY reads."""
 
     def __init__(self, lake: "S3Lake", settings: WarehouseSettings, prefix: str) -> None:
         self._lake = lake

@@ -1,19 +1,18 @@
-"""From settings to what a person needs at the marks: the lake, sometimes the warehouse and MySQL, never a stage."""
+"""Context of operator commands: lake, warehouse and MySQL, each opened with first use."""
 
 import getpass
 import os
 import socket
-from contextlib import ExitStack
 from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property
-from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
+from syncd.app.lake_access import ResourceOwner, open_lake, open_store
 from syncd.concurrency.response_monitor import ResponseMonitor
 from syncd.errors import ConfigError, SourceDown
 from syncd.operations.operator_access import SourceAnswer
-from syncd.settings import Settings, SourceSettings, StreamSettings, WarehouseSettings
+from syncd.settings import Settings, SourceSettings, StreamSettings
 from watermarks.clock import Clock, SystemClock
 from watermarks.document import Stage, Watermark
 from watermarks.errors import HintedError, Misuse
@@ -40,11 +39,11 @@ if TYPE_CHECKING:
 
 MAX_LAKE_CONNECTIONS: Final = 16
 MYSQL_ANSWER_TIMEOUT: Final = timedelta(seconds=5)
-"""How long MySQL may take for an answer that can be done without."""
+"""Timeout for answers of MySQL that commands can do without."""
 
 
-class OperatorContext:
-    """Opens each side when it is first asked for, and ends it with the `with`."""
+class OperatorContext(ResourceOwner):
+    """Lake, warehouse and MySQL for one command; see the port `OperatorAccess`."""
 
     def __init__(
         self,
@@ -55,48 +54,32 @@ class OperatorContext:
         read_only: bool = False,
         response_monitor: ResponseMonitor | None = None,
     ) -> None:
-        """Prepare; `connections` is how many requests to the lake may be on their way at once.
-
-        Who only `looks` waits for the lake no longer than a person would; who changes something sits an outage out.
-        """
+        """Open nothing yet; a `read_only` command fails fast if the lake is away, others wait for it."""
+        super().__init__()
         self.settings: Final = settings
         self._max_connections = max_connections
         self._read_only = read_only
         self.response_monitor: Final = response_monitor or ResponseMonitor()
         self.clock: Final = clock or SystemClock()
-        self._stack = ExitStack()
         self._stack.enter_context(self.response_monitor)
         self._sessions = dict[str, "WarehouseSession"]()
         self._ledgers = dict[str, "LedgerTables"]()
         self._sources = dict[str, "MySqlSource"]()
         self._unavailable_sources = dict[str, str]()
-        """Servers that were away: they are not waited for again."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
+        """Errors of servers that did not answer: they are not asked again."""
 
     @cached_property
     def lake(self) -> "S3Lake":
-        from syncd.s3.lake_client import S3Lake  # noqa: PLC0415  # boto3 takes long to load
-
-        settings, most = self.settings.lake, self._max_connections
-        made = (
-            S3Lake.for_read_only_commands(settings, connections=most)
-            if self._read_only
-            else S3Lake.from_settings(settings, connections=most)
+        return open_lake(
+            self.settings.lake,
+            read_only=self._read_only,
+            connections=self._max_connections,
+            response_monitor=self.response_monitor,
         )
-        return made.register_monitor(self.response_monitor)
 
     @cached_property
     def store(self) -> "Store":
-        from watermarks.stores.s3 import S3Store  # noqa: PLC0415  # as above
-
-        return S3Store(self.lake.client, bucket=self.settings.lake.bucket, prefix=self.settings.lake.prefix)
+        return open_store(self.lake)
 
     @cached_property
     def journal(self) -> Journal[Watermark]:
@@ -104,33 +87,31 @@ class OperatorContext:
 
     @cached_property
     def default_journal(self) -> Journal[SystemDefault]:
-        """Of the system-wide default."""
+        """Journal of the system-wide default."""
         return Journal(self.store, SystemDefault, clock=self.clock)
 
     def find_stream_settings(self, stream: StreamName) -> StreamSettings | None:
-        """What is configured of a stream; None where it is not any more."""
+        """Return the settings of a stream; None if it is not configured any more."""
         return next((one for one in self.settings.streams if one.stream_name == stream), None)
 
-    # Who is at work.
+    # Owners.
 
     def find_active_owner(self, stream: StreamName, stage: Stage) -> str | None:
-        """The process that holds a stage now, as far as its claim tells; None where none does."""
+        """Return the process that holds a stage, according to its claim."""
         stored = self.store.read(claim_key(stream, stage))
         claim = Claim.from_bytes(stored.body, stream=stream, stage=stage) if stored else None
         if claim is None or claim.is_released:
             return None
-        there = self.store.read(owner_key(claim.owner))
-        ended = (
-            there is not None
-            and LeaseOwner.from_bytes(there.body, location=owner_key(claim.owner)).ended_by is not None
-        )
-        return None if ended else claim.owner
+        key = owner_key(claim.owner)
+        owner = self.store.read(key)
+        is_ended = owner is not None and LeaseOwner.from_bytes(owner.body, location=key).ended_by is not None
+        return None if is_ended else claim.owner
 
     # The warehouse.
 
     def ledger_reader(self, settings: StreamSettings) -> "LedgerReader | None":
-        """The ledger and the target of a stream; None where no warehouse is configured."""
-        from syncd.redshift.ledger_reader import WarehouseLedgerReader  # noqa: PLC0415  # its driver takes long to load
+        """Return the reader of a stream's ledger; None without a warehouse."""
+        from syncd.redshift.ledger_reader import WarehouseLedgerReader  # noqa: PLC0415  # the driver takes long to load
         from syncd.redshift.quoting import TableRef  # noqa: PLC0415  # as above
 
         target = settings.target
@@ -145,11 +126,11 @@ class OperatorContext:
         )
 
     def preview_ddl(self, settings: StreamSettings, manifests: "Sequence[Manifest]") -> tuple[str, ...]:
-        """The statements that would make the target take these files; none where there is no warehouse.
+        """Return the statements that would make the target fit for these files; none without a warehouse.
 
         Raises:
-            SchemaDrift: something stands in the way that only a person should change.
-            WarehouseDown, WarehouseUnfit: the target cannot be looked at.
+            SchemaDrift: an operator has to change something first.
+            WarehouseDown, WarehouseUnfit: the target cannot be read.
         """
         from syncd.redshift.quoting import TableRef  # noqa: PLC0415  # as above
         from syncd.redshift.target_resolver import preview_ddl  # noqa: PLC0415  # as above
@@ -165,12 +146,12 @@ class OperatorContext:
 
     def _open_session(self, name: str) -> "WarehouseSession":
         if name not in self._sessions:
-            from syncd.redshift.connection import connection_to  # noqa: PLC0415  # its driver takes long to load
+            from syncd.redshift.connection import connection_to  # noqa: PLC0415  # the driver takes long to load
 
-            way = self._stack.enter_context(
-                connection_to(self._warehouse_settings(name), monitor=self.response_monitor.watch_or_skip)
+            connections = self._stack.enter_context(
+                connection_to(self.settings.warehouse(name), monitor=self.response_monitor.watch_or_skip)
             )
-            session = way.open(f"syncd-{os.getpid()}")
+            session = connections.open(f"syncd-{os.getpid()}")
             self._stack.callback(session.close)
             self._sessions[name] = session
         return self._sessions[name]
@@ -179,19 +160,16 @@ class OperatorContext:
         if name not in self._ledgers:
             from syncd.redshift.control_tables import LedgerTables  # noqa: PLC0415  # as above
 
-            self._ledgers[name] = LedgerTables.discover(self._open_session(name), self._warehouse_settings(name).schema)
+            self._ledgers[name] = LedgerTables.discover(self._open_session(name), self.settings.warehouse(name).schema)
         return self._ledgers[name]
-
-    def _warehouse_settings(self, name: str) -> WarehouseSettings:
-        return next(one for one in self.settings.warehouses if one.name == name)
 
     # MySQL.
 
     def query_source(self, settings: StreamSettings, *, after: "Cursor | None" = None) -> SourceAnswer:
-        """What MySQL says of the stream's order, and of how many rows stand behind a cursor: by a guess, at once."""
+        """Ask MySQL for the stream's order, and for an estimate of the rows behind a cursor."""
         from syncd.extract.index_probes import Prober  # noqa: PLC0415  # as above
         from syncd.tables.sort_order import resolve_order  # noqa: PLC0415  # as above
-        from syncd.tables.wall_clock import parse_zone  # noqa: PLC0415  # only those who set a mark need it
+        from syncd.tables.wall_clock import parse_zone  # noqa: PLC0415  # as above
 
         if settings.source in self._unavailable_sources:
             return SourceAnswer(problem=self._unavailable_sources[settings.source])
@@ -210,19 +188,19 @@ class OperatorContext:
         return SourceAnswer(order=order, rows_behind=rows)
 
     def read_source_table(self, settings: StreamSettings) -> "SourceTable":
-        """The table as it is at the source now.
+        """Return the table as it is at the source now.
 
         Raises:
-            SourceDown, SourceUnfit: it cannot be looked at.
+            SourceDown, SourceUnfit: it cannot be read.
         """
         return self._open_source(settings.source).describe_table(settings.database, settings.table)
 
     def find_source_row(self, settings: StreamSettings, key: "Mapping[str, str]") -> "Cursor | None":
-        """Where the row with this key stands in the order of its stream; None where there is none.
+        """Return the position of the row with this key in the order of its stream; None without such a row.
 
         Raises:
-            Misuse: these are not the columns of the key, or a value is none of its column.
-            SourceDown, SourceUnfit: that cannot be told.
+            Misuse: the columns of the key are others, or a value does not fit its column.
+            SourceDown, SourceUnfit: the source cannot be read.
         """
         from syncd.mysql.sql import position_of_key_sql  # noqa: PLC0415  # as above
         from syncd.tables.sort_order import resolve_order  # noqa: PLC0415  # as above
@@ -241,7 +219,7 @@ class OperatorContext:
         folded = {name.lower(): text for name, text in key.items()}
         if set(folded) != {column.name.lower() for column in order.key}:
             wanted = " ".join(f"{column.name}=..." for column in order.key)
-            raise Misuse(f"the key of {settings.name} is {wanted}", hint="Name each column of it once.")
+            raise Misuse(f"the key of {settings.name} is {wanted}", hint="Give each of its columns once.")
         values = [CursorValue.from_text(f"{column.kind}:{folded[column.name.lower()]}") for column in order.key]
         found = source.fetch_rows(position_of_key_sql(order, values))
         if not found:
@@ -250,10 +228,10 @@ class OperatorContext:
         return Cursor(tuple(column.parse_value(raw) for column, raw in pairs if raw is not None))
 
     def find_target_row(self, settings: StreamSettings, key: "Mapping[str, str]") -> "TargetRow":
-        """What stands in the target under this key, by the target's names of its columns.
+        """Return what the target holds under this key, given by the target's column names.
 
         Raises:
-            WarehouseDown, WarehouseUnfit: that cannot be told.
+            WarehouseDown, WarehouseUnfit: the warehouse cannot be read.
         """
         from syncd.lake.batch_number import BATCH_COLUMN, batch_from_number  # noqa: PLC0415  # as above
         from syncd.operations.row_status import TargetRow  # noqa: PLC0415  # as above
@@ -272,8 +250,10 @@ class OperatorContext:
         found = parse_existing_table(session.rows(columns_query(table)))
         if found is None:
             return TargetRow(was_asked=True, problem="")
-        ours = tuple(name for name in (BATCH_COLUMN, DELETED_AT) if name in found)
-        rows = [dict(zip(("1", *ours), row, strict=True)) for row in session.rows(rows_by_key_query(table, key, ours))]
+        columns = tuple(name for name in (BATCH_COLUMN, DELETED_AT) if name in found)
+        rows = [
+            dict(zip(("1", *columns), row, strict=True)) for row in session.rows(rows_by_key_query(table, key, columns))
+        ]
         if not rows:
             return TargetRow(was_asked=True, problem="")
         newest = max(rows, key=lambda row: int(str(row.get(BATCH_COLUMN) or 0)))
@@ -287,17 +267,17 @@ class OperatorContext:
         )
 
     def estimate_rows(self, settings: StreamSettings) -> int | None:
-        """About how many rows the table has, as the server keeps count; None where it keeps none."""
+        """Return the server's estimate of the rows of the table; None without statistics."""
         from syncd.mysql.sql import table_rows_sql  # noqa: PLC0415  # as above
 
         found = self._open_source(settings.source).fetch_rows(table_rows_sql(settings.database, settings.table))
         return next((int(str(count)) for (count,) in found if count is not None), None)
 
     def source_settings(self, settings: StreamSettings) -> SourceSettings:
-        return next(one for one in self.settings.sources if one.name == settings.source)
+        return self.settings.source(settings.source)
 
     def writer_time_zone(self, settings: StreamSettings) -> "tzinfo | None":
-        """The zone of those who write, where it is configured."""
+        """Return the configured time zone of the writers; None without one."""
         from syncd.tables.wall_clock import parse_zone  # noqa: PLC0415  # as above
 
         zone = self.source_settings(settings).zone
@@ -306,9 +286,9 @@ class OperatorContext:
     def _open_source(self, name: str) -> "MySqlSource":
         if name not in self._sources:
             from syncd.mysql.connection import open_connection_factory  # noqa: PLC0415  # as above
-            from syncd.mysql.source import MySqlSource  # noqa: PLC0415  # only those who set a mark need it
+            from syncd.mysql.source import MySqlSource  # noqa: PLC0415  # as above
 
-            settings = next(one for one in self.settings.sources if one.name == name)
+            settings = self.settings.source(name)
             quick = replace(settings, silence=min(settings.silence, MYSQL_ANSWER_TIMEOUT))
             source = MySqlSource(
                 quick,
@@ -322,11 +302,11 @@ class OperatorContext:
 
 
 def current_operator() -> str:
-    """Whoever sits here, as history will remember them."""
+    """Return the name of the operator for the history: user and host."""
     try:
         user = os.environ.get("SUDO_USER") or getpass.getuser()
     except (KeyError, OSError):
-        user = f"user {os.getuid()}"  # a container may know no names
+        user = f"user {os.getuid()}"  # a container may have no user names
     return f"{user}@{socket.gethostname()}"
 
 

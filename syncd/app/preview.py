@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from syncd.app.lake_access import new_nonce, open_overlay_store
 from syncd.app.operator_context import OperatorContext
-from syncd.app.stage_services import PassOptions, StageService
+from syncd.app.pass_factory import PassOptions
+from syncd.app.stage_services import StageService
 from syncd.extract.extract_pass import ExtractOutcome
 from syncd.extract.plan_rules import ExtractRequest
 from syncd.load.load_pass import LoadOutcome

@@ -1,4 +1,4 @@
-"""One source: the way to it, the connections that may be open at once, and whoever reads over them."""
+"""Resources of one source: connections, horizons and the reader of its rows."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -6,7 +6,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from syncd.app.open_resources import ResourceOwner
+from syncd.app.lake_access import ResourceOwner
 from syncd.concurrency.once import locked_cached_property
 from syncd.concurrency.resource_pool import NO_PASS, ResourcePool
 from syncd.concurrency.running_pass import RunningPass
@@ -21,36 +21,36 @@ from syncd.s3.note_store import StoredHorizonNotes
 from syncd.settings import SourceSettings
 
 if TYPE_CHECKING:
-    from syncd.app.stage_services import StageService
+    from syncd.app.process_resources import ProcessResources
     from syncd.spark.reader import SparkReader
 
 
 PRIMARY_CONNECTIONS: Final = 2
-"""Connections: one for polls, one for the end of its log."""
+"""One connection for polls, and one for the end of the binary log."""
 
 
 class SourceResources(ResourceOwner):
-    """One source; `alone` says that streams come one after the other, so that a reading may have every connection."""
+    """Resources of one source; `is_sequential`: streams run one after the other, each with all connections."""
 
-    def __init__(self, settings: SourceSettings, service: "StageService", *, is_sequential: bool) -> None:
+    def __init__(self, settings: SourceSettings, process: "ProcessResources", *, is_sequential: bool) -> None:
         super().__init__()
         self.settings: Final = settings
-        self._service = service
+        self._process = process
         self._is_sequential = is_sequential
 
     @locked_cached_property
     def connection_factory(self) -> ConnectionFactory:
         return self._stack.enter_context(
-            open_connection_factory(self.settings, response_monitor=self._service.watch_or_skip)
+            open_connection_factory(self.settings, response_monitor=self._process.watch_or_skip)
         )
 
     @locked_cached_property
     def connection_pool(self) -> SourceConnectionPool:
-        """The connections that may be open at once, whatever for."""
+        """Pool of all connections to the source."""
         return self._make_pool(self.settings.max_connections, kept=0 if self._is_sequential else 1)
 
     def pooled_source(self, running_pass: RunningPass = NO_PASS) -> PooledSource:
-        """The server, for the questions of one pass."""
+        """Return the source for the queries of one pass."""
         return PooledSource(
             self.connection_pool,
             self._source_factory(self.settings, self.connection_factory),
@@ -60,39 +60,40 @@ class SourceResources(ResourceOwner):
     def _source_factory(
         self, settings: SourceSettings, connection_factory: ConnectionFactory
     ) -> Callable[[], MySqlSource]:
-        return partial(MySqlSource, settings, connection_factory.open_connection, meter=self._service.meter)
+        return partial(MySqlSource, settings, connection_factory.open_connection, meter=self._process.meter)
 
     def pass_horizons(self, running_pass: RunningPass) -> "PassHorizons":
-        """The horizons, for one pass."""
         return PassHorizons(self._shared_horizons, running_pass)
 
     @locked_cached_property
     def _shared_horizons(self) -> "ReplicaOnlyHorizons | ReplicatedHorizons":
-        """The horizons of where rows are stamped; for a replica, once it has what they cover."""
+        """Horizons of the server that stamps rows; with a replica as source, once the replica has applied them."""
         primary = self.settings.primary
         if primary is None:
             return ReplicaOnlyHorizons(
                 self._make_server_horizons(self.settings, self.connection_factory, self.connection_pool),
                 self.pooled_source(),
             )
-        way = self._stack.enter_context(open_connection_factory(primary, response_monitor=self._service.watch_or_skip))
-        places = self._make_pool(PRIMARY_CONNECTIONS)
-        at_primary = PooledSource(places, self._source_factory(primary, way))
+        factory = self._stack.enter_context(
+            open_connection_factory(primary, response_monitor=self._process.watch_or_skip)
+        )
+        pool = self._make_pool(PRIMARY_CONNECTIONS)
+        at_primary = PooledSource(pool, self._source_factory(primary, factory))
         return ReplicatedHorizons(
-            self._make_server_horizons(primary, way, places), primary=at_primary, replica=self.pooled_source()
+            self._make_server_horizons(primary, factory, pool), primary=at_primary, replica=self.pooled_source()
         )
 
     def _make_pool(self, max_connections: int, *, kept: int = 0) -> SourceConnectionPool:
-        places: SourceConnectionPool = ResourcePool(
+        pool: SourceConnectionPool = ResourcePool(
             max_connections, reserved=kept, max_age_seconds=MAX_CONNECTION_AGE_SECONDS
         )
-        self._stack.callback(places.close)
-        return places
+        self._stack.callback(pool.close)
+        return pool
 
     def _make_server_horizons(
         self, settings: SourceSettings, connection_factory: ConnectionFactory, connection_pool: SourceConnectionPool
     ) -> ServerHorizons:
-        notes = StoredHorizonNotes(self._service.store, self.settings.name)
+        notes = StoredHorizonNotes(self._process.store, self.settings.name)
         shared_for = POLL_SHARED_SECONDS if self._is_sequential else 0.0
         horizons = ServerHorizons(
             settings,
@@ -100,53 +101,66 @@ class SourceResources(ResourceOwner):
             notes,
             shared_seconds=shared_for,
             pool=connection_pool,
-            meter=self._service.meter,
+            meter=self._process.meter,
         )
         self._stack.callback(horizons.close)
         return horizons
 
     @locked_cached_property
     def spark_reader(self) -> "SparkReader":
-        """Whoever reads windows of it, for every pass."""
-        return self._service.make_spark_reader(self)
+        """Reader of the rows of all passes."""
+        from syncd.spark.jdbc import choose_driver  # noqa: PLC0415  # only passes with rows need Spark
+        from syncd.spark.reader import SparkReader  # noqa: PLC0415  # as above
+
+        return SparkReader(
+            self._process.session,
+            self.settings,
+            self._process.lake,
+            driver=choose_driver(self.settings, self._process.settings.spark.driver),
+            proxy=self.connection_factory.proxy,
+            pool=self.connection_pool,
+            kill_statements=self.end_reading,
+        )
 
     def end_reading(self, nonce: str) -> None:
-        """End, at the server, what an attempt that was given up reads still.
+        """Kill the statements of an abandoned attempt at the server.
 
-        Over a connection beside all places: what is to be ended may have every one of them.
+        The connection is not from the pool: the statements may occupy all of it.
         """
         with closing(self._source_factory(self.settings, self.connection_factory)()) as source:
             source.kill_statements(nonce)
 
 
 class PassHorizons:
-    """The horizons for one pass: a poll answers others too, and so a pass that is ended leaves it to go on."""
+    """Horizons for one pass; a poll continues when the pass is interrupted, since it also serves other passes."""
 
     def __init__(self, horizons: ReplicaOnlyHorizons | ReplicatedHorizons, running_pass: RunningPass) -> None:
         self._horizons = horizons
-        self._under_way = running_pass
+        self._running_pass = running_pass
 
-    def get_horizons(self, asked: Sequence[HorizonRequest], *, aged: float = 0.0) -> Mapping[TableName, Horizon]:
-        return self._under_way.run_detached(lambda: self._horizons.get_horizons(asked, aged=aged), name="horizon")
+    def get_horizons(self, requests: Sequence[HorizonRequest], *, aged: float = 0.0) -> Mapping[TableName, Horizon]:
+        return self._running_pass.run_detached(lambda: self._horizons.get_horizons(requests, aged=aged), name="horizon")
 
-    def wait_for_horizons(self, asked: Sequence[HorizonRequest], *, within: timedelta) -> Mapping[TableName, Horizon]:
-        return self._under_way.run_detached(
-            lambda: self._horizons.wait_for_horizons(asked, within=within), name="horizon"
+    def wait_for_horizons(
+        self, requests: Sequence[HorizonRequest], *, within: timedelta
+    ) -> Mapping[TableName, Horizon]:
+        return self._running_pass.run_detached(
+            lambda: self._horizons.wait_for_horizons(requests, within=within), name="horizon"
         )
 
     def current(self, table: TableName) -> Horizon:
-        return self._under_way.run_detached(lambda: self._horizons.read_snapshot_horizon(table), name="horizon")
+        return self._running_pass.run_detached(lambda: self._horizons.read_snapshot_horizon(table), name="horizon")
 
 
 class PassReader:
-    """The reader for one pass; it is made with the first reading, and with it all that it stands on."""
+    """Reader for one pass; Spark starts with the first read."""
 
     def __init__(self, make_reader: "Callable[[], SparkReader]", running_pass: RunningPass) -> None:
         self._make_reader = make_reader
-        self._under_way = running_pass
+        self._running_pass = running_pass
 
     def prepare(self, *, little: bool) -> None:
         self._make_reader().prepare(little=little)
 
     def read(self, reading: ReadRequest, *, tell: Callable[[int], None] = lambda _rows: None) -> ReadResult:
-        return self._make_reader().read(reading, tell=tell, running_pass=self._under_way)
+        return self._make_reader().read(reading, tell=tell, running_pass=self._running_pass)

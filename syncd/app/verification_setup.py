@@ -1,4 +1,4 @@
-"""From settings to a comparison of both sides: each opened when it is first needed, and ended with the `with`."""
+"""Comparison of source and target, built from settings; each side is opened with first use."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
 
-from syncd.app.lake_access import open_lake, open_store
-from syncd.app.open_resources import ResourceOwner
+from syncd.app.lake_access import ResourceOwner, open_lake, open_store
 from syncd.concurrency.response_monitor import ResponseMonitor, ignore_response
 from syncd.errors import ConfigError, WarehouseUnfit, to_hinted_error
 from syncd.lake.manifest import Manifest
@@ -39,30 +38,28 @@ if TYPE_CHECKING:
     from syncd.verify.row_diff import QuarantinedVersions
 
 NOT_LOADED_REASON: Final = "its first pass is not loaded yet, and until then nothing is promised"
-READ_WHOLE_REASON: Final = (
-    "it is read whole each time: what changed since the last reading cannot be told from what is wrong"
-)
+READ_WHOLE_REASON: Final = "it is read whole each time: changes since the last read cannot be told from errors"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonOptions:
-    """What one comparison is asked for."""
+    """Options of one comparison."""
 
     sample: Sample = ALL_RANGES
     max_differences: int = 1_000
-    """Differences that are kept; all are counted."""
+    """Differences that are kept; all of them are counted."""
     range_rows: int = RANGE_ROWS
     leaf_rows: int = LEAF_ROWS
     on_progress: Callable[[str, int], None] = lambda _name, _rows: None
 
 
 class StreamVerifier(ResourceOwner):
-    """Compares streams, one after the other; nothing is written anywhere."""
+    """Compares streams, one after the other, and writes nothing."""
 
     def __init__(
         self, settings: Settings, *, lake: "S3Lake | None" = None, response_monitor: ResponseMonitor | None = None
     ) -> None:
-        """Prepare; a `lake` that whoever asks has open already need not be opened again."""
+        """Open nothing yet; `lake` is a client that the caller has open."""
         super().__init__()
         self._settings = settings
         self._given_lake = lake
@@ -72,11 +69,11 @@ class StreamVerifier(ResourceOwner):
         self._sessions = dict[str, "WarehouseSession"]()
 
     def verify(self, settings: StreamSettings, options: ComparisonOptions) -> ComparisonResult:
-        """Compare one stream; whatever stands in its way is part of the verdict, and stops no other stream."""
+        """Compare one stream; errors are part of the result."""
         return self._run_timed(lambda: self._verify(settings, options))
 
     def compare(self, subject: ComparisonSubject, bounds: ComparisonBounds) -> ComparisonResult:
-        """Compare a target that somebody else loaded, up to a position that the caller names; see `verify`."""
+        """Compare a target that another tool loaded, within the bounds that the caller gives; see `verify`."""
 
         def compared() -> ComparisonResult:
             with self.source_connection(subject.settings) as connection:
@@ -89,7 +86,7 @@ class StreamVerifier(ResourceOwner):
         began = time.monotonic()
         try:
             verdict = compare()
-        except Exception as error:  # noqa: BLE001  # no stream may stop another, not even by a bug of ours
+        except Exception as error:  # noqa: BLE001  # no stream may stop another, not even by a bug
             verdict = ComparisonResult(error=to_hinted_error(error))
         return replace(verdict, seconds=time.monotonic() - began)
 
@@ -109,7 +106,7 @@ class StreamVerifier(ResourceOwner):
     def _with_proof(
         self, settings: StreamSettings, verdict: ComparisonResult, *, before: Watermark, after: Watermark
     ) -> ComparisonResult:
-        """The verdict, with what it proves of a stream that stood like this `before` the comparison, and `after` it."""
+        """Return the result with what it proves of a stream whose document was this `before` and `after` it."""
         found = find_unproven_reason(
             after.required_extract_progress, BatchChain(self.journal, settings.stream_name).read_plan
         )
@@ -117,7 +114,7 @@ class StreamVerifier(ResourceOwner):
             return replace(verdict, proven=after.required_extract_progress.proven)
         verdict = replace(verdict, unproven_reason=found.reason)
         whole = verdict.seed is None and not verdict.counts.total()
-        # What has taken the table's name later was not compared, or not all of it.
+        # A table that took the name later was not compared, or only in part.
         if (
             whole
             and found.table_replaced_in is not None
@@ -131,7 +128,7 @@ class StreamVerifier(ResourceOwner):
 
     @contextmanager
     def source_connection(self, settings: StreamSettings) -> Iterator["Connection"]:
-        """A connection to the source of a stream."""
+        """Open a connection to the source of a stream."""
         connection = self._open_connection(settings)
         try:
             yield connection
@@ -140,7 +137,7 @@ class StreamVerifier(ResourceOwner):
                 connection.close()
 
     def comparison_subject(self, settings: StreamSettings, existing: ExistingTable) -> ComparisonSubject:
-        """What is compared of a stream, whose target was found to have these columns."""
+        """Return what is compared of a stream whose target has these columns."""
         with self.source_connection(settings) as connection:
             return self._comparison_subject(settings, connection, lambda: existing)
 
@@ -170,9 +167,7 @@ class StreamVerifier(ResourceOwner):
         bounds: Callable[[], ComparisonBounds],
     ) -> ComparisonResult:
         if (subject.table.engine or "").lower() != "innodb":
-            return ComparisonResult(
-                not_compared_reason=f"its engine, {subject.table.engine}, has no snapshot to compare"
-            )
+            return ComparisonResult(not_compared_reason=f"its engine, {subject.table.engine}, has no snapshots")
         pairs = _SnapshotPairs(self, subject, connection)
         verification = Verification(
             pairs=pairs,
@@ -194,7 +189,7 @@ class StreamVerifier(ResourceOwner):
         )
 
     def find_target_columns(self, settings: StreamSettings) -> ExistingTable | None:
-        """The target's columns as they stand; None where there is no such table."""
+        """Return the columns of the target; None without such a table."""
         return parse_existing_table(self.warehouse_session(settings).rows(columns_query(self.target_table(settings))))
 
     def _require_target_columns(self, settings: StreamSettings) -> ExistingTable:
@@ -202,13 +197,13 @@ class StreamVerifier(ResourceOwner):
         found = self.find_target_columns(settings)
         if found is None:
             raise WarehouseUnfit(
-                f"{table} is not there, and rows of {settings.name} have landed in it",
+                f"table {table} does not exist, and rows of {settings.name} were loaded into it",
                 hint=f"Was it dropped? To fill it again: syncd watermark reset -t {settings.name} --redshift-only",
             )
         return found
 
     def _promised_bounds(self, settings: StreamSettings) -> ComparisonBounds:
-        """What is promised now: the mark of what is loaded, and where the stream began."""
+        """Return what the stream promises now: its start and the mark of what is loaded."""
         state = self._require_loaded_state(settings)
         snapshot = state.required_extract_progress.snapshot
         began_later = snapshot is not None and snapshot.done and snapshot.reached_key == START_CURSOR
@@ -218,7 +213,7 @@ class StreamVerifier(ResourceOwner):
     def _require_loaded_state(self, settings: StreamSettings) -> Watermark:
         state = self.journal.read(settings.stream_name.stem)
         if state is None or state.load_progress.cursor == START_CURSOR:
-            raise ConfigError(f"{settings.name}: its mark was taken back while it was compared", hint="Verify again.")
+            raise ConfigError(f"{settings.name}: its mark was reset during the comparison", hint="Verify again.")
         return state
 
     @staticmethod
@@ -227,7 +222,7 @@ class StreamVerifier(ResourceOwner):
             raise ConfigError(f"{settings.name} has no warehouse", hint="Add `warehouse:` to the configuration.")
         return TableRef(schema=settings.target.schema, name=settings.target.table)
 
-    # What it stands on.
+    # Resources.
 
     @cached_property
     def lake(self) -> "S3Lake":
@@ -240,8 +235,8 @@ class StreamVerifier(ResourceOwner):
         return Journal(open_store(self.lake), Watermark)
 
     def _source_settings(self, settings: StreamSettings) -> SourceSettings:
-        found = next(source for source in self._settings.sources if source.name == settings.source)
-        # A sum of many rows says nothing until it is done.
+        found = self._settings.source(settings.source)
+        # A sum over many rows sends nothing until it is complete.
         return replace(found, silence=max(found.silence, found.longest_read))
 
     def _open_connection(self, settings: StreamSettings) -> "Connection":
@@ -255,8 +250,7 @@ class StreamVerifier(ResourceOwner):
 
     def warehouse_settings(self, settings: StreamSettings) -> WarehouseSettings:
         assert settings.target
-        name = settings.target.warehouse
-        return next(one for one in self._settings.warehouses if one.name == name)
+        return self._settings.warehouse(settings.target.warehouse)
 
     def warehouse_session(self, settings: StreamSettings) -> "WarehouseSession":
         from syncd.redshift.connection import connection_to  # noqa: PLC0415  # its driver takes long to load
@@ -275,17 +269,17 @@ class StreamVerifier(ResourceOwner):
         return self._source_settings(settings)
 
     def quarantined_keys(self, subject: ComparisonSubject) -> "QuarantinedVersions":
-        """Key and stamp of every row of a stream that lies in quarantine."""
+        """Return key and stamp of every quarantined row of a stream."""
         from syncd.s3.quarantine_files import LakeQuarantineRestorer  # noqa: PLC0415  # pyarrow takes long to load
 
-        lies = Quarantine(stream=subject.settings.stream_name, journal=self.journal, parts=self.lake)
+        quarantine = Quarantine(stream=subject.settings.stream_name, journal=self.journal, parts=self.lake)
         identity = subject.identity
         names = (*identity.key, *((identity.cursor,) if identity.cursor else ()))
         restorer = LakeQuarantineRestorer(self.lake)
         found: set[tuple[object, ...]] = set()
-        for aside in lies.list_files().files:
+        for aside in quarantine.list_files().files:
             if aside.replayed_by is None and not aside.is_missing:
-                manifest = Manifest.from_link(lies.chain.require_link(aside.batch))
+                manifest = Manifest.from_link(quarantine.chain.require_link(aside.batch))
                 found.update(
                     tuple(row.values.get(name) for name in names) for row in restorer.read_refused_rows(aside, manifest)
                 )

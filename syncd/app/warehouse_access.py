@@ -1,11 +1,10 @@
-"""One warehouse: the way to it, its sessions, and where the batches of each stream land in it."""
+"""Resources of one warehouse: sessions, ledger and the targets of streams."""
 
 import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from syncd.app.lake_access import new_nonce
-from syncd.app.open_resources import ResourceOwner
+from syncd.app.lake_access import ResourceOwner, new_nonce
 from syncd.concurrency.once import locked_cached_property
 from syncd.concurrency.running_pass import StageSlot
 from syncd.lake.batch_number import BATCH_COLUMN
@@ -23,7 +22,7 @@ from watermarks.loading import BatchLoadResult, LedgerKey, LoadCycle, Target
 from watermarks.names import StreamName
 
 if TYPE_CHECKING:
-    from syncd.app.stage_services import StageService
+    from syncd.app.process_resources import ProcessResources
     from syncd.concurrency.running_pass import RunningPass
     from syncd.redshift.aws import LakeCredentials
     from syncd.redshift.control_tables import ControlTables, LedgerTables
@@ -33,25 +32,25 @@ if TYPE_CHECKING:
     from syncd.redshift.session_pool import ReusableSession, SessionPool
 
 MAX_ROWS_PER_LOAD: Final = 10_000_000
-"""About so many rows are landed in one transaction."""
+"""Approximate number of rows that one transaction loads."""
 
 
 class PassSessions:
-    """The session of one stream's pass: borrowed when it is first asked for, and given back with the pass."""
+    """Session of one stream's pass: borrowed with first use and returned with the end of the pass."""
 
-    def __init__(self, pool: "Callable[[], SessionPool]", lane: StageSlot) -> None:
+    def __init__(self, pool: "Callable[[], SessionPool]", slot: StageSlot) -> None:
         self._pool = pool
-        self._lane = lane
+        self._slot = slot
         self._borrowed: tuple[RunningPass, ReusableSession] | None = None
 
     def session(self) -> "WarehouseSession":
-        """A living session.
+        """Return a live session.
 
         Raises:
-            PassStopped: the pass was ended.
-            WarehouseDown, WarehouseUnfit: there is none to be had.
+            PassStopped: the pass was interrupted.
+            WarehouseDown, WarehouseUnfit: no session can be opened.
         """
-        now = self._lane.current_pass
+        now = self._slot.current_pass
         now.require_running()
         if self._borrowed is None or self._borrowed[0] is not now:
             self._borrowed = now, self._pool().borrow(now)
@@ -63,33 +62,33 @@ class PassSessions:
 
 
 class WarehouseResources(ResourceOwner):
-    """One warehouse: the way to it and its sessions, opened with the first landing."""
+    """Resources of one warehouse, opened with the first load."""
 
-    def __init__(self, settings: WarehouseSettings, service: "StageService") -> None:
+    def __init__(self, settings: WarehouseSettings, process: "ProcessResources") -> None:
         super().__init__()
         self.settings: Final = settings
-        self._service = service
+        self._process = process
         self._ledgers_lock = threading.Lock()
         self._ledgers: LedgerTables | None = None
-        """Asked once."""
+        """Read once."""
 
     @locked_cached_property
     def _session_pool(self) -> "SessionPool":
         from syncd.redshift.connection import connection_to  # noqa: PLC0415  # as above
-        from syncd.redshift.session_pool import SessionOpener, SessionPool  # noqa: PLC0415  # only those who land need it
+        from syncd.redshift.session_pool import SessionOpener, SessionPool  # noqa: PLC0415  # only loads need it
 
-        way = self._stack.enter_context(
-            connection_to(self.settings, meter=self._service.meter, monitor=self._service.watch_response)
+        connections = self._stack.enter_context(
+            connection_to(self.settings, meter=self._process.meter, monitor=self._process.watch_response)
         )
         pool = SessionPool(
-            SessionOpener(lambda: way.open(self._service.process_name)), max_sessions=self.settings.max_sessions
+            SessionOpener(lambda: connections.open(self._process.process_name)), max_sessions=self.settings.max_sessions
         )
         self._stack.callback(pool.close)
         return pool
 
-    def pass_sessions(self, lane: StageSlot) -> PassSessions:
-        """The session of whatever pass is under way there."""
-        return PassSessions(lambda: self._session_pool, lane)
+    def pass_sessions(self, slot: StageSlot) -> PassSessions:
+        """Return the session of the pass that runs in a slot."""
+        return PassSessions(lambda: self._session_pool, slot)
 
     @locked_cached_property
     def _ledger_cache(self) -> "LedgerCache":
@@ -98,17 +97,17 @@ class WarehouseResources(ResourceOwner):
         return LedgerCache()
 
     def ledger_holds(self, key: LedgerKey, sessions: PassSessions) -> bool:
-        """Whether the ledger seems to hold a batch; asked for all streams at once, and then every ten minutes."""
+        """Return whether the ledger holds a batch, as read at most ten minutes ago for all streams at once."""
         return self._ledger_cache.holds(sessions, self._ledger_controls(key.stream, sessions), key)
 
     def _ledger_controls(self, stream: StreamName, sessions: PassSessions) -> "ControlTables":
         ledgers = self._ledgers or self._discover_ledgers(sessions)
-        return ledgers.for_stream(stream, lake=self._service.lake.settings.address)
+        return ledgers.for_stream(stream, lake=self._process.lake.settings.address)
 
     def _discover_ledgers(self, sessions: PassSessions) -> "LedgerTables":
         from syncd.redshift.control_tables import LedgerTables  # noqa: PLC0415  # as above
 
-        session = sessions.session()  # before the guard: who has it waits for nobody
+        session = sessions.session()  # outside the lock, which is never held during a wait for a session
         with self._ledgers_lock:
             self._ledgers = self._ledgers or LedgerTables.discover(session, self.settings.schema)
             return self._ledgers
@@ -120,11 +119,11 @@ class WarehouseResources(ResourceOwner):
         return LakeCredentials()
 
     def require_batch_column(self, settings: StreamSettings, target: TargetSettings, sessions: PassSessions) -> None:
-        """Make sure that the table, where it is there, has the column by which versions of a row are told apart.
+        """Require that the table, if it exists, has the column that numbers the versions of a row.
 
         Raises:
-            ConfigError: it has not.
-            WarehouseDown, WarehouseUnfit: it could not be asked.
+            ConfigError: it does not.
+            WarehouseDown, WarehouseUnfit: the warehouse did not answer.
         """
         table = TableRef(schema=target.schema, name=target.table)
         found = parse_existing_table(sessions.session().rows(columns_query(table)))
@@ -134,18 +133,18 @@ class WarehouseResources(ResourceOwner):
     def make_target(
         self, stream: StreamName, settings: StreamSettings, target: TargetSettings, sessions: PassSessions
     ) -> Target:
-        """Where the batches of one stream land.
+        """Make the target of one stream's batches.
 
         Raises:
-            WarehouseDown, WarehouseUnfit: its bastion is away, or refuses us.
+            WarehouseDown, WarehouseUnfit: its bastion does not answer or refuses the connection.
         """
         from syncd.redshift.amendments import Amendments  # noqa: PLC0415  # as above
         from syncd.redshift.batch_target import RedshiftTarget  # noqa: PLC0415  # as above
         from syncd.redshift.target_resolver import LoadTarget  # noqa: PLC0415  # as above
 
-        lake = self._service.lake
+        lake = self._process.lake
         controls = self._ledger_controls(stream, sessions)
-        place = LoadTarget(
+        load_target = LoadTarget(
             control_tables=controls,
             table=TableRef(schema=target.schema, name=target.table),
             mode=settings.mode,
@@ -154,15 +153,20 @@ class WarehouseResources(ResourceOwner):
             statement_timeout=self.settings.longest_statement,
             max_rows=MAX_ROWS_PER_LOAD,
         )
-        amendments = Amendments(self._service.store)
+        amendments = Amendments(self._process.store)
 
-        def sieve() -> "RefusedRowFinder":
+        def make_finder() -> "RefusedRowFinder":
             from syncd.redshift.refused_row_finder import RefusedRowFinder  # noqa: PLC0415  # pyarrow takes long to load
 
-            return RefusedRowFinder(place, lake=lake, amendments=amendments, nonce=new_nonce)
+            return RefusedRowFinder(load_target, lake=lake, amendments=amendments, nonce=new_nonce)
 
         return RedshiftTarget(
-            place, sessions=sessions, lake_files=lake, amendments=amendments, make_finder=sieve, nonce=new_nonce
+            load_target,
+            sessions=sessions,
+            lake_files=lake,
+            amendments=amendments,
+            make_finder=make_finder,
+            nonce=new_nonce,
         )
 
     def _credentials(self) -> str:
@@ -171,7 +175,7 @@ class WarehouseResources(ResourceOwner):
 
 
 class LazyTarget:
-    """A target that is made with the first landing, and with it all that it stands on."""
+    """Target that is made with the first load, so that a pass without batches opens no session."""
 
     def __init__(self, make: Callable[[], Target]) -> None:
         self._make = make

@@ -153,11 +153,11 @@ def test_one_bad_stream_does_not_stop_the_others(shop: Pipe) -> None:
 
 
 STUMBLES = """
-import syncd.app.stage_services as wiring
-made = wiring.passages
+import syncd.app.pass_factory as wiring
+made = wiring.map_columns
 def passages(table, settings):
     return made(table, settings) if table.name != "items" else {}["a value of some row"]
-wiring.passages = passages
+wiring.map_columns = passages
 """
 
 
@@ -182,8 +182,8 @@ def test_a_bug_in_one_stream_does_not_stop_the_others(shop: Pipe) -> None:
 def test_sigterm_ends_a_run_of_all_streams_and_gives_its_claim_back(shop: Pipe) -> None:
     before = """
 import os, signal
-import syncd.app.stage_services as wiring
-wiring.passages = lambda table, settings: os.kill(os.getpid(), signal.SIGTERM)
+import syncd.app.pass_factory as wiring
+wiring.map_columns = lambda table, settings: os.kill(os.getpid(), signal.SIGTERM)
 """
     done = syncd("--all", "--extract-only", "--json", config=shop.config, before=before)
 

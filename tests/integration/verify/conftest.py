@@ -40,7 +40,7 @@ class PlainService(StageService):
     wrap: "Callable[[BatchReader], BatchReader]" = staticmethod(lambda reader: reader)
 
     def make_pass_reader(self, server: SourceResources, running_pass: "RunningPass") -> "BatchReader":
-        return self.wrap(PlainReader(server.settings, self._settings.lake))
+        return self.wrap(PlainReader(server.settings, self.settings.lake))
 
 
 @dataclass
