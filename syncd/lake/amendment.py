@@ -1,8 +1,7 @@
-"""Amendments: what became of a batch's files when the warehouse refused rows of them.
+"""Amendments: files that replace those of a batch after the warehouse refused rows of them.
 
-A link is for ever, and so is what it names. Where single rows cannot land, an
-amendment beside it names files without them in place of the first ones, and the
-files in which the rows were put aside.
+A link never changes, and neither do the files that it names. If the warehouse refuses single rows, an amendment
+beside the link names files without these rows, and the files in quarantine that hold them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,23 +20,23 @@ VERSION: Final = 1
 
 
 def amendment_key(stream: StreamName, batch: BatchId, number: int) -> str:
-    """The key of a batch's first, second, ... amendment."""
+    """Return the key of the amendment with this number, from 1."""
     return f"batches/{stream.chain_stem}/{batch}.amended-{number}.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amendment:
-    """One step from a batch's files to others that land."""
+    """One replacement of files of a batch by files that the warehouse accepts."""
 
     stream: StreamName
     batch: BatchId
     nonce: str
     replacements: Mapping[str, Part | None]
-    """For the key of a file: the one without the refused rows; None where no row is left."""
+    """Maps the key of a file to the file without the refused rows; to None if no row is left."""
     refused_parts: tuple[Part, ...]
 
     def apply_to(self, manifest: Manifest) -> Manifest:
-        """The manifest as it is to land."""
+        """Return the manifest with the replaced files."""
         parts = (self.replacements.get(part.key, part) for part in manifest.parts)
         return replace(
             manifest,
@@ -60,10 +59,10 @@ class Amendment:
 
     @classmethod
     def from_bytes(cls, body: bytes, *, at: str, stream: StreamName, batch: BatchId) -> Self:
-        """The amendment in the bytes.
+        """Parse an amendment.
 
         Raises:
-            StateUnreadable: there is none, or it is another batch's.
+            StateUnreadable: it is none, or belongs to another batch.
         """
         read = FieldReader(decode(body, FORMAT, VERSION, location=at), location=at)
         if (found := (read.text("stream"), read.text("id"))) != (stream.chain_stem, str(batch)):
@@ -79,13 +78,13 @@ class Amendment:
                 refused_parts=tuple(map(Part.from_fields, read.items("refused"))),
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise StateUnreadable(f"{at} is no amendment of ours: {error!r}") from error
+            raise StateUnreadable(f"{at} is no amendment: {error!r}") from error
         read.require_all_read()
         return amendment
 
 
 def apply_amendments(manifest: Manifest, amendments: Sequence[Amendment]) -> Manifest:
-    """The manifest after all of its amendments, in their order."""
+    """Return the manifest after all of its amendments, in their order."""
     for amendment in amendments:
         manifest = amendment.apply_to(manifest)
     return manifest

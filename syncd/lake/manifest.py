@@ -1,4 +1,4 @@
-"""The manifest of a batch: what its link says of each file, beyond what `watermarks` itself keeps."""
+"""Manifest of a batch: the files and columns that its link describes, beyond the fields of `watermarks`."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -17,32 +17,32 @@ from watermarks.window import Window
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """One batch as the loader, the cleaner and an auditor meet it."""
+    """Files, columns and plan of one batch."""
 
     schema: str
     """The fingerprint of the table that was read."""
     columns: tuple[ColumnMapping, ...]
-    """The columns of its files, in the files' order; behind them stands the number of the batch."""
+    """The columns of its files, in their order; the column with the batch number follows them."""
     parts: tuple[Part, ...]
     identity: RowIdentity = NO_IDENTITY
     windows: tuple[Window, ...] = ()
-    """The ranges of the order that were read; none where the table was read by key, or whole."""
+    """The ranges of the order that were read; none if the table was read by key, or whole."""
     quarantined_parts: tuple[Part, ...] = ()
     problem_counts: Mapping[str, int] = field(default_factory=dict[str, int])
     plan: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What the plan said of itself: its horizon and why, the index, the range of a back-fill."""
+    """Body of the plan: its horizon and the reason for it, the index, the range of a back-fill."""
     added_columns: Mapping[str, AddedColumn] = field(default_factory=dict[str, AddedColumn])
-    """Columns that older batches of the chain lack, and what rows hold in them that were read before."""
+    """Columns that older batches lack, and the values that rows read before have in them."""
     declarations: Mapping[str, str] = field(default_factory=dict[str, str])
-    """How the source declares each column; empty in manifests of before, and where no row was read."""
+    """Declaration of each column at the source; empty in older manifests, and if no row was read."""
     redeclared_columns: Mapping[str, RedeclaredColumn] = field(default_factory=dict[str, RedeclaredColumn])
-    """Columns whose values an ALTER may have changed in rows that older batches of the chain have read."""
+    """Columns whose values an ALTER may have changed in rows that older batches have read."""
     tombstones: Tombstones | None = None
-    """Where its files hold keys of rows that are gone, and no rows."""
+    """Set if its files hold keys of deleted rows, and no rows."""
 
     @property
     def is_whole_table(self) -> bool:
-        """Whether it is a whole table, read at once, in which no column says what row it is."""
+        """Return whether it is a whole table without a key."""
         return not self.identity.key
 
     @property
@@ -55,7 +55,6 @@ class Manifest:
 
     @property
     def quarantined_rows(self) -> int:
-        """How many rows lie in quarantine."""
         return sum(part.rows for part in self.quarantined_parts)
 
     @classmethod
@@ -72,7 +71,7 @@ class Manifest:
         declarations: Mapping[str, str] | None = None,
         redeclared_columns: Mapping[str, RedeclaredColumn] | None = None,
     ) -> Self:
-        """The manifest of what a reader wrote; parts in the order of their keys, whatever task ended first."""
+        """Build the manifest of a batch that was read; its parts are ordered by key, whatever task ended first."""
         return cls(
             schema=schema,
             columns=columns,
@@ -88,13 +87,13 @@ class Manifest:
         )
 
     def to_filled(self) -> BatchOutput:
-        """What `watermarks` makes a link of."""
+        """Return the output that becomes the link of the batch."""
         return BatchOutput(rows=self.rows, files=tuple(part.key for part in self.parts), body=self.to_fields())
 
     def to_fields(self) -> dict[str, Any]:
         return {
             "schema": self.schema,
-            "columns": [_mapping_to_fields(passage) for passage in self.columns],
+            "columns": [_mapping_to_fields(mapping) for mapping in self.columns],
             "identity": {"key": list(self.identity.key), "cursor": self.identity.cursor},
             "windows": [window.to_texts() for window in self.windows],
             "parts": [part.to_fields() for part in self.parts],
@@ -109,23 +108,23 @@ class Manifest:
 
     @classmethod
     def from_link(cls, link: BatchLink) -> Self:
-        """The manifest inside a link that was carried out.
+        """Parse the manifest of a link.
 
         Raises:
-            StateUnreadable: there is none in it.
+            StateUnreadable: the link has no manifest, or contradicts it.
         """
         try:
             manifest = cls.from_fields(link.body)
         except (KeyError, TypeError, ValueError) as error:
-            raise StateUnreadable(f"batch {link.id} of {link.stream} has no manifest of ours: {error!r}") from error
+            raise StateUnreadable(f"batch {link.id} of {link.stream} has no valid manifest: {error!r}") from error
         if manifest.rows != link.rows or tuple(part.key for part in manifest.parts) != link.files:
             raise StateUnreadable(f"the manifest of batch {link.id} of {link.stream} contradicts its link")
         return manifest
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> Self:
-        """The manifest that `fields` wrote; what is younger than a link of old may be missing in it."""
-        buried = fields.get("tombstones")
+        """Parse the fields of a manifest; older links lack the newer fields."""
+        tombstones = fields.get("tombstones")
         return cls(
             schema=fields["schema"],
             columns=tuple(_mapping_from_fields(one) for one in fields["columns"]),
@@ -140,28 +139,28 @@ class Manifest:
             redeclared_columns={
                 name: RedeclaredColumn.from_fields(one) for name, one in fields.get("redeclared", {}).items()
             },
-            tombstones=Tombstones.from_fields(buried) if buried else None,
+            tombstones=Tombstones.from_fields(tombstones) if tombstones else None,
         )
 
 
 def identity_from_link(link: BatchLink) -> RowIdentity | None:
-    """By what a link tells rows apart; None of one that was abandoned."""
-    found: Mapping[str, Any] | None = link.body.get("identity")
-    return None if found is None else _identity_from_fields(found)
+    """Return the columns that identify a row of a batch; None if it was abandoned."""
+    fields: Mapping[str, Any] | None = link.body.get("identity")
+    return None if fields is None else _identity_from_fields(fields)
 
 
 def windows_from_link(link: BatchLink) -> tuple[Window, ...]:
-    """The ranges of the order that a link says were read."""
+    """Return the ranges of the order that a batch read."""
     return tuple(Window.from_texts(bounds) for bounds in link.body.get("windows", ()))
 
 
 def is_automatic_reread(link: BatchLink) -> bool:
-    """Whether a link's range was read again without a person's asking: the server, or its clock, was another."""
+    """Return whether the batch reads a range again because the server, or its clock, changed."""
     return "again" in link.body.get("plan", {})
 
 
 def is_tombstone_batch(link: BatchLink) -> bool:
-    """Whether a link's files hold keys of rows that are gone, and no rows."""
+    """Return whether the files of a batch hold keys of deleted rows, and no rows."""
     return bool(link.body.get("tombstones"))
 
 

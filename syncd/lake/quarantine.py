@@ -1,9 +1,9 @@
-"""What lies in quarantine, and by which batch it was brought back.
+"""Files in quarantine, and the batches that replay them.
 
-A file in quarantine counts only where a link or an amendment names it. A replay takes whole files: the rows that pass
-by now become parts of its batch, the others are put aside anew, under the number of the replay. So each row lies in
-one place, and what was replayed is what links of replays name. A *note of a replay* beside the link of the batch whose
-rows it takes says at which number to look for such a link: it is written before the link, and by itself says nothing.
+A file in quarantine counts only if a link or an amendment names it. A replay takes whole files: the rows that pass now
+become parts of its batch, the others go to quarantine again, under the number of the replay. So each row is in one
+place, and the links of replays name the files that were replayed. A *replay note* beside the link of the original batch
+says at which number to look for such a link: it is written before that link, and proves nothing by itself.
 """
 
 from collections.abc import Mapping
@@ -22,29 +22,29 @@ from watermarks.names import StreamName
 FORMAT: Final = "syncd/replayed"
 VERSION: Final = 1
 REPLAYS_FIELD: Final = "replays"
-"""The field of a plan that says what its batch brings back."""
+"""The field of a plan that names the files that its batch replays."""
 WHOLE_ROW_LABEL: Final = "the row"
-"""What reasons call a row that is too long as a whole."""
+"""The label in reasons for a row that is too long as a whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantinedFile:
-    """One file of rows that were put aside."""
+    """One file of refused rows."""
 
     batch: BatchId
     stage: Stage
-    """Who put them aside: the extraction as they travelled, the load as files hold them."""
+    """The stage that refused them: the extraction writes them as read, the load as files hold them."""
     part: Part
     time_range: tuple[datetime, datetime] | None = None
-    """For `--from` and `--until`, the instants between which its batch read; None where the order is no time."""
+    """The instants between which its batch read, for `--from` and `--until`; None where the order is no time."""
     replayed_by: BatchId | None = None
     is_missing: bool = False
-    """Whether it is named, and does not lie there."""
+    """True if a batch names it, and it does not exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnreferencedFile:
-    """A file that nothing names."""
+    """A file that no batch names."""
 
     key: str
     reason: str
@@ -52,13 +52,13 @@ class UnreferencedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantineReason:
-    """One reason why a row was put aside."""
+    """One reason why a row was refused."""
 
     column: str | None
-    """As files call it; None where it is the row as a whole, or nobody knows."""
+    """Its name in files; None if the row as a whole was refused, or the column is unknown."""
     reason: str
     size: int | None = None
-    """Bytes of the value, where its length varies; of the row, where that is too long."""
+    """Bytes of a value of variable length, or of a row that is too long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,19 +76,19 @@ class QuarantinedRow:
 def parse_quarantine_reasons(
     reason: str, stage: Stage, mappings: tuple[ColumnMapping, ...]
 ) -> tuple[QuarantineReason, ...]:
-    """What the reason beside a row says, each with the column that it begins with."""
-    said = reason.split("; ") if stage is Stage.EXTRACT else [reason]
-    names = {name: passage.name for passage in mappings for name in (passage.name, passage.column)}
-    found: list[QuarantineReason] = []
-    for one in said:
-        column, _, rest = one.partition(": ")
-        known = column in names or column == WHOLE_ROW_LABEL
-        found.append(QuarantineReason(column=names.get(column), reason=rest if known else one))
-    return tuple(found)
+    """Split the reason of a refused row by column."""
+    texts = reason.split("; ") if stage is Stage.EXTRACT else [reason]
+    names = {name: mapping.name for mapping in mappings for name in (mapping.name, mapping.column)}
+    reasons: list[QuarantineReason] = []
+    for text in texts:
+        column, _, rest = text.partition(": ")
+        is_known = column in names or column == WHOLE_ROW_LABEL
+        reasons.append(QuarantineReason(column=names.get(column), reason=rest if is_known else text))
+    return tuple(reasons)
 
 
 def without_fail_policy(policies: Policies) -> Policies:
-    """The same, but that what would stop a stream is left where it is: a replay stops for no row."""
+    """Replace the policy `fail` by `quarantine`: a replay stops for no row."""
     return Policies(
         zero_dates=_fail_to_quarantine(policies.zero_dates),
         oversize=_fail_to_quarantine(policies.oversize),
@@ -102,42 +102,42 @@ def _fail_to_quarantine(policy: Policy) -> Policy:
 
 
 def unchangeable_columns(manifest: Manifest) -> frozenset[str]:
-    """The columns in which no policy changes a value."""
+    """Return the columns in which no policy changes a value."""
     identity = manifest.identity
     return frozenset((*identity.key, *((identity.cursor,) if identity.cursor else ())))
 
 
 def batch_time_range(manifest: Manifest) -> tuple[datetime, datetime] | None:
-    """The instants between which a batch read, for `--from` and `--until`; None where its order is no time."""
+    """Return the instants between which a batch read; None where its order is no time."""
     if not manifest.windows or not manifest.windows[0].low.values or not manifest.windows[-1].high.values:
         return None
     low, high = manifest.windows[0].low.values[0].raw, manifest.windows[-1].high.values[0].raw
     if not isinstance(low, datetime) or not isinstance(high, datetime):
         return None
-    return low, high.replace(microsecond=0) + timedelta(seconds=1)  # the end of a range is not part of it
+    return low, high.replace(microsecond=0) + timedelta(seconds=1)  # the end of a range is exclusive
 
 
 def replay_plan_fields(batch: BatchId, files: tuple[str, ...]) -> dict[str, Any]:
-    """What the plan of a replay says of itself."""
+    """Return the fields of the plan of a replay."""
     return {REPLAYS_FIELD: {"batch": str(batch), "files": list(files)}}
 
 
 def parse_replay_fields(body: Mapping[str, Any]) -> tuple[BatchId, frozenset[str]] | None:
-    """The batch and the files that a plan brings back; None of a plan that is no replay of ours."""
-    found: Mapping[str, Any] | None = body.get(REPLAYS_FIELD)
-    if found is None:
+    """Return the batch and the files that a plan replays; None if the plan is no replay."""
+    fields: Mapping[str, Any] | None = body.get(REPLAYS_FIELD)
+    if fields is None:
         return None
-    return BatchId.from_text(found["batch"]), frozenset(found["files"])
+    return BatchId.from_text(fields["batch"]), frozenset(fields["files"])
 
 
 def replay_note_key(stream: StreamName, batch: BatchId, number: int) -> str:
-    """The key of the note of a batch's first, second, ... replay."""
+    """Return the key of the replay note with this number, from 1."""
     return f"batches/{stream.chain_stem}/{batch}.replayed-{number}.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayNote:
-    """A note beside a batch: the number at which a replay of its rows may have become a link."""
+    """A note beside a batch: the number at which a replay of its rows may have a link."""
 
     stream: StreamName
     batch: BatchId
@@ -145,20 +145,20 @@ class ReplayNote:
     nonce: str
 
     def to_bytes(self) -> bytes:
-        told = {
+        fields = {
             "stream": self.stream.chain_stem,
             "id": str(self.batch),
             "by": str(self.replay_batch),
             "nonce": self.nonce,
         }
-        return encode(FORMAT, VERSION, told)
+        return encode(FORMAT, VERSION, fields)
 
     @classmethod
     def from_bytes(cls, body: bytes, *, at: str, stream: StreamName, batch: BatchId) -> Self:
-        """The note in the bytes.
+        """Parse a note.
 
         Raises:
-            StateUnreadable: there is none, or it is another batch's.
+            StateUnreadable: it is none, or belongs to another batch.
         """
         read = FieldReader(decode(body, FORMAT, VERSION, location=at), location=at)
         if (found := (read.text("stream"), read.text("id"))) != (stream.chain_stem, str(batch)):

@@ -1,6 +1,6 @@
-"""What was removed from the lake on purpose: a record for each removal, written before it, and found again by key.
+"""Records of removed files, each written before its removal, and found again by key.
 
-Whoever meets a file that is gone asks here first: a file that a person removed once it had landed is no loss.
+A file that is missing is no loss if an operator removed it after it was loaded.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedObject:
-    """An object as a listing shows it."""
+    """An object in a listing."""
 
     key: str
     bytes: int
@@ -31,7 +31,7 @@ class ListedObject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovalRecord:
-    """Some files of a stream that a person had removed."""
+    """Files of a stream that an operator removed."""
 
     stream: StreamName
     at: datetime
@@ -39,7 +39,7 @@ class RemovalRecord:
     why: str
     nonce: str
     files: Mapping[str, int]
-    """Keys, and the bytes of each."""
+    """Maps keys to bytes."""
 
     @property
     def key(self) -> str:
@@ -61,16 +61,16 @@ class RemovalRecord:
 
     @classmethod
     def from_bytes(cls, body: bytes, *, at: str, stream: StreamName) -> Self:
-        """The record in the bytes.
+        """Parse a record.
 
         Raises:
-            StateUnreadable: there is none, or it is another stream's.
+            StateUnreadable: it is none, or belongs to another stream.
         """
         read = FieldReader(decode(body, FORMAT, VERSION, location=at), location=at)
         if (found := read.text("stream")) != stream.chain_stem:
             raise ForeignDocument(f"{at} is about {found}")
-        held = read.mapping("files")
-        files = FieldReader(held, location=at)
+        sizes = read.mapping("files")
+        files = FieldReader(sizes, location=at)
         with raise_as_damaged(at):
             record = cls(
                 stream=stream.default_stream,
@@ -78,7 +78,7 @@ class RemovalRecord:
                 who=read.text("who"),
                 why=read.text("why"),
                 nonce=read.text("nonce"),
-                files={key: files.number(key) for key in held},
+                files={key: files.number(key) for key in sizes},
             )
         read.require_all_read()
         return record
@@ -99,17 +99,16 @@ class ObjectReader(Protocol):
 
 
 def list_record_keys(records: ObjectReader, stream: StreamName) -> frozenset[str]:
-    """The keys of all records of a stream."""
     return frozenset(found.key for found in records.list_objects(cleaned_prefix(stream)))
 
 
 def iter_removal_records(
     records: ObjectReader, stream: StreamName, *, exclude: AbstractSet[str] = frozenset()
 ) -> Iterator[RemovalRecord]:
-    """Every record of a stream but some, the newest first.
+    """Yield the records of a stream, newest first.
 
     Raises:
-        StateUnreadable: one cannot be believed.
+        StateUnreadable: a record is damaged.
     """
     for key in sorted(list_record_keys(records, stream) - exclude, reverse=True):
         yield RemovalRecord.from_bytes(records.read(key), at=key, stream=stream)
@@ -118,12 +117,12 @@ def iter_removal_records(
 def find_removal_records(
     records: ObjectReader, stream: StreamName, keys: Collection[str]
 ) -> Mapping[str, RemovalRecord]:
-    """Of these files, the record of each that was removed on purpose; nothing is asked where there are none."""
+    """Return the record of each of these files that was removed; without files, nothing is read."""
     left, found = set(keys), dict[str, RemovalRecord]()
     for record in iter_removal_records(records, stream) if left else ():
-        taken = left & record.files.keys()
-        found |= dict.fromkeys(taken, record)
-        left -= taken
+        removed = left & record.files.keys()
+        found |= dict.fromkeys(removed, record)
+        left -= removed
         if not left:
             break
     return found

@@ -1,4 +1,4 @@
-"""What a replay asks of the lake: a port beside `ports`, which manifests stand on themselves."""
+"""Port of a replay to the lake; it stands here because it uses manifests, which `ports` does not know."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -11,36 +11,36 @@ from syncd.lake.window_reads import ReadResult
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreRequest:
-    """What is brought back of one batch's quarantine, and under which names."""
+    """Files of one batch's quarantine to restore, and the prefixes of the new files."""
 
     files: tuple[QuarantinedFile, ...]
     manifest: Manifest
-    """Of the batch that put the rows aside: its columns are theirs."""
+    """Manifest of the batch that refused the rows: its columns are theirs."""
     policies: Policies
-    """Those of now."""
+    """The policies as configured now."""
     part_prefix: str
     quarantine_prefix: str
-    """What the keys of rows begin with that are put aside anew."""
+    """Prefix of the rows that are refused again."""
     batch_number: int
     """The number of the batch that first read the rows."""
     nonce: str
 
 
 class QuarantineRestorer(Protocol):
-    """Reads files in quarantine, and makes parts of those rows that pass by now."""
+    """Reader of files in quarantine that writes the rows that pass now to parts."""
 
-    def has_passing_row(self, aside: QuarantinedFile, manifest: Manifest, policies: Policies) -> bool:
-        """Whether any row of a file passes, as far as that can be told without the warehouse.
+    def has_passing_row(self, file: QuarantinedFile, manifest: Manifest, policies: Policies) -> bool:
+        """Return whether any row of a file passes, as far as that is known without the warehouse.
 
         Raises:
-            LakeDown, LakeUnfit: it could not be read.
+            LakeDown, LakeUnfit: the file is not readable.
         """
         ...
 
     def restore(self, restoring: RestoreRequest) -> ReadResult:
-        """Write the rows that pass to parts, and the others to quarantine; no one knows of either yet.
+        """Write the rows that pass to parts, and the others to quarantine; no batch names these files yet.
 
-        All of it or an error: after one, files may stand that nobody names.
+        After an error, files may be left that no batch names.
 
         Raises:
             LakeDown, LakeUnfit: a file could not be read or written.

@@ -1,4 +1,4 @@
-"""Tombstones: batches of keys whose rows are gone at the source, and which versions of them in a target that means."""
+"""Tombstones: batches of keys of deleted rows, and the versions in a target that they delete."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,18 +12,18 @@ from watermarks.progress import BEFORE_FIRST_BATCH
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tombstones:
-    """What a batch of keys says: at the source there is no row with any of them.
+    """Statement of a batch of keys: the source has no row with any of them.
 
-    It holds for versions whose order column is at most that of `upto`, which were committed when it was looked: a row
-    that was inserted again since has a later stamp, and stays.
+    It deletes versions whose order column is at most that of `upto`, which were committed before the source was
+    checked: a row that was inserted again since has a later stamp, and stays.
     """
 
     upto: Cursor
-    """Only its first value counts; where rows have no order column, none does."""
+    """Only its first value counts; if rows have no order column, none does."""
     last_read: BatchId = BEFORE_FIRST_BATCH
-    """What this batch and those before it read, was read before it was looked: whatever its stamp, it is gone."""
+    """Versions of this batch and earlier ones were read before the check: they are deleted, whatever their stamp."""
     checked_at: datetime
-    """When it was looked."""
+    """When the source was checked."""
 
     def to_fields(self) -> dict[str, Any]:
         return {"upto": self.upto.to_texts(), "seen": str(self.last_read), "gone_at": format_instant(self.checked_at)}

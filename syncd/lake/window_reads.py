@@ -1,4 +1,4 @@
-"""What a reader is asked to do, and what it tells afterwards."""
+"""Read requests, and their results: parts of one batch."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -12,15 +12,15 @@ from watermarks.window import Window
 PART_BYTES: Final = 128 << 20
 """Approximate size at which a part is full."""
 NULL_CURSOR_COUNT: Final = f"null_cursor.{NullCursor.SNAPSHOT_ONLY}"
-"""Under this name the rows are counted whose order column is NULL."""
+"""Name under which rows are counted whose order column is NULL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderField:
-    """One column of the stream's order, as it travels."""
+    """One column of the stream's order in a query."""
 
     name: str
-    """The field of the query that holds it; fields that no passage has are read, checked and not written."""
+    """Field of the query; fields that are in no column mapping are read, checked and not written."""
     kind: ValueKind
 
 
@@ -29,40 +29,40 @@ class WindowQuery:
     """One window and the statement that reads it, over one connection."""
 
     window: Window | None
-    """None where the rows of a statement have no order to check (a whole table)."""
+    """None if the rows of the statement have no order to check (a whole table)."""
     sql: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadRequest:
-    """One batch to read: windows in parallel, one task and one connection each."""
+    """One batch to read: its windows in parallel, each by one task over one connection."""
 
     queries: tuple[WindowQuery, ...]
     columns: tuple[ColumnMapping, ...]
     order: tuple[OrderField, ...]
     policies: Policies
     server_identity: str
-    """The server that every connection must be at."""
+    """Identity of the server that every connection must reach."""
     part_prefix: str
-    """What the keys of all parts begin with: `data/<stream>/<yyyy>/<mm>/<dd>/<id>/`."""
+    """Prefix of all parts: `data/<stream>/<yyyy>/<mm>/<dd>/<id>/`."""
     quarantine_prefix: str
-    """What the keys of refused rows begin with: `quarantine/<stream>/<id>/`."""
+    """Prefix of refused rows: `quarantine/<stream>/<id>/`."""
     batch_number: int
     """The number of the batch, which every row of its files carries."""
     nonce: str
-    """Of this attempt: in every key, so that no two attempts share one."""
+    """Part of every key of this attempt, so that no two attempts share one."""
     identity_columns: frozenset[str] = frozenset()
-    """The columns that say what row it is, and which version of it: nothing is made NULL or cut in them."""
+    """The columns of key and version: no policy nulls or cuts a value in them."""
     cursor: str | None = None
-    """The field that holds the order column, where rows have one: those in which it is NULL are counted."""
+    """Field of the order column, if there is one: rows in which it is NULL are counted."""
     is_small: bool = False
-    """Whether few rows are to be read, as far as is known."""
+    """True if few rows are expected."""
     part_bytes: int = PART_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One Parquet file as it stands in the lake."""
+    """One Parquet file in the lake."""
 
     key: str
     etag: str
@@ -70,7 +70,7 @@ class Part:
     rows: int
     sha256: str
     low: Cursor
-    """The lowest position among its rows; START where the order is the database's affair."""
+    """The lowest position among its rows; START if only the database can order them."""
     high: Cursor
     widths: Mapping[str, int] = field(default_factory=dict[str, int])
     """The widest value of each text and binary column, in bytes of UTF-8."""
@@ -86,10 +86,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadResult:
-    """What came of a reading."""
+    """Files of one read request."""
 
     parts: tuple[Part, ...]
     quarantined_parts: tuple[Part, ...] = ()
-    """Files of refused rows: their columns as they travelled, and why."""
+    """Files of refused rows: their columns as read, and the reasons."""
     problem_counts: Mapping[str, int] = field(default_factory=dict[str, int])
-    """How many values, or rows without a position, met each policy, by `trouble.policy`."""
+    """Counts of values, or rows without a position, that met a policy, by `problem.policy`."""

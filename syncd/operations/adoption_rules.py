@@ -1,4 +1,4 @@
-"""Adoption: up to which position a table that somebody else loaded can be taken over, and what was found on the way."""
+"""Rules for the import of tables that another tool loaded: where the marks can stand, and what the check found."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,29 +22,29 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 class TargetDiffers(DataInDoubt):
-    """The target is not what the source is, below the mark that would be taken."""
+    """The target differs from the source below the mark."""
 
 
 class NothingToImport(Misuse):
-    """There is no row that could be taken over."""
+    """There is no row to import."""
 
 
 class MarkBasis(StrEnum):
-    """What decided where the mark can stand."""
+    """Reason for the position of the mark."""
 
     TARGET = "target"
-    """The last row that the target has."""
+    """The last row of the target."""
     DOCUMENT = "document"
-    """How far the earlier tool says that it read."""
+    """The position in the earlier tool's document."""
     ASKED = "asked"
-    """Whoever asked named the place."""
+    """The position that the operator asked for."""
     HORIZON = "horizon"
-    """What lies above it can still be committed."""
+    """Rows above it can still be committed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkLimit:
-    """A position that the mark must not pass."""
+    """Upper bound for the mark."""
 
     cursor: Cursor
     basis: MarkBasis
@@ -52,7 +52,7 @@ class MarkLimit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegacyDocument:
-    """A document of the earlier tool, and where it lies."""
+    """A document of the earlier tool, and its address."""
 
     location: str
     legacy: LegacyWatermark
@@ -60,7 +60,7 @@ class LegacyDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportCheck:
-    """What was found of one table: where its marks can stand, and how the target compares up to there."""
+    """Result of the check of one table: where its marks can stand, and how the target compares up to there."""
 
     run: str
     checked_at: datetime
@@ -72,9 +72,9 @@ class ImportCheck:
     comparison: ComparisonResult
     legacy_document: LegacyDocument | None = None
     extra_columns: tuple[str, ...] = ()
-    """Columns of the target that the source has not, and that new rows will leave NULL."""
+    """Columns that only the target has; new rows leave them NULL."""
     earliest_difference: datetime | None = None
-    """The earliest stamp at the source of a row that differs; None where none does, or it is not known."""
+    """Earliest stamp of a row that differs; None if none does, or it is not known."""
 
     @property
     def is_equal(self) -> bool:
@@ -82,13 +82,13 @@ class ImportCheck:
 
     @property
     def proven(self) -> bool:
-        """Whether nothing at or below the mark is in doubt, or can still come."""
+        """Return whether no row at or below the mark is in doubt, or can still be committed."""
         return self.is_equal and self.source_bound.proven and self.since is None
 
     @property
     def proof_fields(self) -> Mapping[str, Any]:
-        """What history keeps of it."""
-        verdict, closed = self.comparison, self.source_bound
+        """The fields that history keeps."""
+        result, bound = self.comparison, self.source_bound
         return {
             "run": self.run,
             "at": self.checked_at.isoformat(),
@@ -96,21 +96,21 @@ class ImportCheck:
             "mark": self.mark.to_texts(),
             "limited_by": self.basis,
             "since": self.since.to_texts() if self.since else None,
-            "closed_up_to": closed.cursor.to_texts(),
-            "closed_is_proven": closed.proven,
-            "source_identity": closed.source_identity,
-            "rows": verdict.rows,
-            "ranges": verdict.ranges,
-            "differences": {str(kind): count for kind, count in verdict.counts.items() if count},
-            "kept": verdict.kept_ghosts,
-            "left_out": verdict.left_out.counts_by_reason,
-            "fetched_only": [one.name for one in verdict.uncomparable],
+            "closed_up_to": bound.cursor.to_texts(),
+            "closed_is_proven": bound.proven,
+            "source_identity": bound.source_identity,
+            "rows": result.rows,
+            "ranges": result.ranges,
+            "differences": {str(kind): count for kind, count in result.counts.items() if count},
+            "kept": result.kept_ghosts,
+            "left_out": result.left_out.counts_by_reason,
+            "fetched_only": [column.name for column in result.uncomparable],
             "document_at": self.legacy_document.location if self.legacy_document else None,
         }
 
 
 def require_importable(settings: StreamSettings) -> None:
-    """Make sure that a stream goes on from a mark, and tells versions apart by what any table has.
+    """Check that a stream has a mark, and tells versions apart by columns that any table has.
 
     Raises:
         ConfigError: it has no target, is read whole each time, or keeps history.
@@ -120,32 +120,32 @@ def require_importable(settings: StreamSettings) -> None:
         raise ConfigError(f"{name} has no warehouse", hint="Add `warehouse:` to the configuration.")
     if settings.cursor == CURSOR_NONE or settings.mode is Mode.REPLACE:
         raise ConfigError(
-            f"{name} is read whole each time: it has no mark to take over", hint=f"Just run it: syncd run -t {name}"
+            f"{name} is read whole each time: it has no mark to import", hint=f"Just run it: syncd run -t {name}"
         )
     if settings.mode is Mode.HISTORY:
         raise ConfigError(
-            f"{name} keeps history, and which rows of a strange table are versions of which, only columns of ours tell",
-            hint="Take it over with `mode: upsert`, or let syncd make a table of its own: name another `target`.",
+            f"{name} keeps history, and only the columns of syncd tell which rows are versions of which",
+            hint="Import it with `mode: upsert`, or let syncd create a table of its own: configure another `target`.",
         )
 
 
 def limit_from_document(order: StreamOrder, document: LegacyDocument) -> MarkLimit:
-    """The position behind all that the earlier tool says it read.
+    """Return the position after all rows that the earlier tool read, according to its document.
 
-    Its times are the readings of the column, whatever zone they were labelled with.
+    Its times are values of the column, whatever zone they are labelled with.
 
     Raises:
-        Misuse: it says nothing of the order of this stream.
+        Misuse: the document has no position in the order of this stream.
     """
     legacy, clock = document.legacy, order.clock
     table = order.table_name
-    alone = f"Without it the target's own last row decides: syncd watermark import -t {table}"
+    hint = f"Without the document the target's last row decides: syncd watermark import -t {table}"
     if clock is None:
         if legacy.last_id is None or [column.kind for column in order.columns] != [ValueKind.INT]:
-            raise Misuse(f"{document.location} says no key, and {table} is read by its key", hint=alone)
+            raise Misuse(f"{document.location} has no key, and {table} is read by its key", hint=hint)
         return MarkLimit(cursor=Cursor.from_values(legacy.last_id), basis=MarkBasis.DOCUMENT)
     if legacy.timestamp is None:
-        raise Misuse(f"{document.location} says no time up to which {table} was read", hint=alone)
+        raise Misuse(f"{document.location} has no time up to which {table} was read", hint=hint)
     return MarkLimit(cursor=Cursor((_column_value(clock, legacy.timestamp + _MICROSECOND),)), basis=MarkBasis.DOCUMENT)
 
 
@@ -154,30 +154,29 @@ def _column_value(clock: OrderClock, instant: datetime) -> CursorValue:
 
 
 def lowest_limit(limits: Sequence[MarkLimit]) -> MarkLimit:
-    """The one that comes first."""
-    found = limits[0]
+    lowest = limits[0]
     for limit in limits[1:]:
-        found = limit if limit.cursor < found.cursor else found
-    return found
+        lowest = limit if limit.cursor < lowest.cursor else lowest
+    return lowest
 
 
 def comparable_order_columns(compared: ComparisonSubject) -> tuple[TargetKeyColumn, ...]:
-    """The columns of the order in the target, as far as positions in them mean the same there."""
+    """Return the order columns in the target, as far as the target orders their values like the source."""
     time = compared.order.time_column
     by_name = dict(
         zip((column.name for column in compared.source_columns), compared.target_columns, strict=True),
     )
-    found: list[TargetKeyColumn] = []
+    columns: list[TargetKeyColumn] = []
     for column in compared.order.columns:
-        there = compared.cursor_column if column is time else by_name.get(column.name)
-        if there is None:
+        target_column = compared.cursor_column if column is time else by_name.get(column.name)
+        if target_column is None:
             break
-        found.append(there)
-    return tuple(found)
+        columns.append(target_column)
+    return tuple(columns)
 
 
 def mark_after(order: StreamOrder, last: Cursor) -> Cursor:
-    """The mark behind the target's last row; where its key says nothing there, behind all rows of its instant."""
+    """Return the mark at the target's last row; if its key is not comparable, after all rows of its instant."""
     if len(last) == len(order.columns):
         return last
     assert order.clock
@@ -189,37 +188,37 @@ def mark_after(order: StreamOrder, last: Cursor) -> Cursor:
 
 
 def require_equal(check: ImportCheck, settings: StreamSettings) -> None:
-    """Make sure that the target is what the source is, up to the mark.
+    """Check that the target equals the source up to the mark.
 
     Raises:
-        Differs: it is not; the hint is what can be done, of which each is compared again before it counts.
+        TargetDiffers: it does not; each way that the hint names compares again before it counts.
     """
     if check.is_equal:
         return
     counts = check.comparison.counts
-    told = ", ".join(f"{counts[kind]:,} {kind}" for kind in sorted(counts) if counts[kind])
+    summary = ", ".join(f"{counts[kind]:,} {kind}" for kind in sorted(counts) if counts[kind])
     name = settings.name
     mend = (
-        f"Take it over and mend these rows: syncd watermark import -t {name} --with-differences,"
+        f"Import it and repair these rows: syncd watermark import -t {name} --with-differences,"
         f" then syncd verify -t {name} --repair --yes."
     )
     lower = ""
     if check.earliest_difference is not None and settings.cursor != CURSOR_BY_KEY:
         at = f"{check.earliest_difference:%Y-%m-%d %H:%M:%S.%f}".removesuffix(".000000")
-        lower = f" Or stand below them all, and read on from there: syncd watermark import -t {name} --timestamp '{at}'"
+        lower = f" Or set the mark below them all: syncd watermark import -t {name} --timestamp '{at}'"
     raise TargetDiffers(
-        f"{check.target} is not what {name} is at the source: {told}, among {check.comparison.rows:,} rows",
+        f"{check.target} differs from {name} at the source: {summary}, among {check.comparison.rows:,} rows",
         hint=mend + lower,
     )
 
 
 def can_lower_mark(comparison: ComparisonResult) -> bool:
-    """Whether a lower mark would leave all differences to the next run: each is known, and comes of being read."""
+    """Return whether a lower mark leaves all differences to the next run: each is known, and a reread repairs it."""
     kinds = {kind for kind, count in comparison.counts.items() if count}
-    known = all(one.position is not None for one in comparison.differences)
+    is_known = all(difference.position is not None for difference in comparison.differences)
     return (
         bool(kinds)
         and kinds <= REPAIRED_BY_REREAD
-        and known
+        and is_known
         and len(comparison.differences) == comparison.counts.total()
     )

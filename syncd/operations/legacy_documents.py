@@ -1,6 +1,6 @@
-"""Inheriting: the documents of the earlier tool, found where they lie and read as what they are.
+"""Documents of the earlier tool, s3-redshift-backup-tool: found and parsed.
 
-Nothing but the commands of an import comes here: no stage ever takes such a document for one of ours.
+Only the import command uses them: no stage ever takes such a document for one of syncd.
 """
 
 import re
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 _S3_ADDRESS: Final = re.compile(r"s3://([^/]+)(?:/(.*))?")
 _NON_WORD: Final = re.compile(r"[^a-z0-9]+")
 _IGNORED_FOLDERS: Final = frozenset({"locks", "history", "backups", "sessions"})
-"""Folders in which that tool keeps copies, and things that are no documents."""
+"""Folders in which that tool keeps copies, and objects that are no documents."""
 _TEXT_SUFFIX: Final = ".txt"
 
 
 def is_document_address(address: str) -> bool:
-    """Whether a place is the document of one table."""
+    """Return whether an address is that of one document, and not of a folder."""
     match = _S3_ADDRESS.fullmatch(address)
     return not address.endswith(("/", _TEXT_SUFFIX)) and (match is None or bool(match[2]))
 
 
 def find_legacy_document(lake: "S3Lake", stream: StreamName, address: str) -> LegacyDocument:
-    """What the earlier tool says of a table: in one object or file, or in whichever below an address with `/` behind.
+    """Read a table's document from a file or an object, or find it below an address that ends with `/`.
 
     Raises:
         Misuse: there is none, or there are several.
         StateUnreadable: it is damaged, or no document of that tool.
-        LakeDown, LakeUnfit: it cannot be read.
+        LakeDown, LakeUnfit: it is not readable.
     """
     match = _S3_ADDRESS.fullmatch(address)
     if match is None:
@@ -58,18 +58,17 @@ def _read_file(path: Path, stream: StreamName) -> LegacyDocument:
 
 
 def _find_below(lake: "S3Lake", prefix: str, stream: StreamName) -> LegacyDocument:
-    """The one document below a prefix that is this table's."""
     listed = [found.key for found in lake.list_objects(prefix)]
     keys = [key for key in listed if _may_belong_to(key.removeprefix(prefix), stream)]
-    found = [(key, _parse_document(lake.read(key), at=lake.address_of(key), stream=stream)) for key in keys]
-    fit = [one for key, one in found if _belongs_to(one.legacy, key, stream)]
+    documents = [(key, _parse_document(lake.read(key), at=lake.address_of(key), stream=stream)) for key in keys]
+    fit = [document for key, document in documents if _belongs_to(document.legacy, key, stream)]
     if len(fit) == 1:
         return fit[0]
     table = stream.table_name
     if not fit:
         raise Misuse(
             f"{lake.address_of(prefix)} holds no document of {table}",
-            hint="Name the object itself. Without any the target's own last row decides: leave out --from",
+            hint="Name the object itself. Without a document the target's last row decides: leave out --from",
         )
     locations = ", ".join(document.location for document in fit)
     raise Misuse(
@@ -78,21 +77,21 @@ def _find_below(lake: "S3Lake", prefix: str, stream: StreamName) -> LegacyDocume
 
 
 def _may_belong_to(key: str, stream: StreamName) -> bool:
-    """Whether an object's name may be this table's: with its connection before it, and its target behind."""
+    """Return whether an object's name contains the table's, after its connection and before its target."""
     *folders, name = key.lower().split("/")
-    words = _normalize_name(stream.table_name)
+    table = _normalize_name(stream.table_name)
     return (
         name.endswith(".json")
         and _IGNORED_FOLDERS.isdisjoint(folders)
-        and words in _normalize_name(name.removesuffix(".json"))
+        and table in _normalize_name(name.removesuffix(".json"))
     )
 
 
 def _belongs_to(legacy: LegacyWatermark, key: str, stream: StreamName) -> bool:
-    """Whether a document is this table's: as it says, or, where it says nothing, as its name ends."""
-    words = _normalize_name(stream.table_name)
+    """Return whether a document is this table's: by its content, or by the end of its name if it names no table."""
+    table = _normalize_name(stream.table_name)
     return legacy.matches_stream(stream) and (
-        legacy.table is not None or _normalize_name(key.removesuffix(".json")).endswith(words)
+        legacy.table is not None or _normalize_name(key.removesuffix(".json")).endswith(table)
     )
 
 
@@ -110,14 +109,14 @@ def _parse_document(body: bytes, *, at: str, stream: StreamName) -> LegacyDocume
 
 
 def _require_position(legacy: LegacyWatermark, *, at: str, stream: StreamName) -> LegacyWatermark:
-    """The document, if it says anything up to where data was read.
+    """Return the document if it has a position.
 
     Raises:
-        Misuse: it says nothing.
+        Misuse: it has none.
     """
     if legacy.matches_stream(stream) and legacy.timestamp is None and legacy.last_id is None:
         raise Misuse(
-            f"{at} says nothing up to which {stream} was read",
-            hint="It was never run, or was reset. The target's own last row decides without it: leave out --from",
+            f"{at} has no position up to which {stream} was read",
+            hint="It was never run, or was reset. Without it the target's last row decides: leave out --from",
         )
     return legacy

@@ -1,4 +1,4 @@
-"""Checks before batches are loaded again: their rows have to be in files, and nobody may be about to remove these."""
+"""Checks before batches are loaded again: their rows have to be in files that stay."""
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Where one row is, and why: a verdict from what MySQL, the lake and the warehouse say, as far as they were asked."""
+"""Status of one row, and the reason for it, by the facts that MySQL, the lake and the warehouse gave."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from watermarks.progress import LoadProgress
 
 
 class RowStatus(StrEnum):
-    """Where the newest version of a row is, in a word or two."""
+    """Location of the newest version of a row."""
 
     NOT_DUE = "not yet due"
     HELD = "held"
@@ -29,16 +29,16 @@ class RowStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowVersion:
-    """One version of a row, as a file of the lake has it."""
+    """One version of a row in a file of the lake."""
 
     batch: BatchId
     first_read_by: BatchId
-    """The batch that first read it; another than `batch` where that brought it back from quarantine."""
+    """The batch that first read it; differs from `batch` where that replayed it from quarantine."""
     file: str
     row: int
     planned_at: str
     cursor: str | None = None
-    """The value of its order column, as the file has it."""
+    """The value of its order column in the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class QuarantinedVersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRow:
-    """What MySQL says of the row."""
+    """The row in MySQL."""
 
     was_asked: bool = False
     exists: bool = False
@@ -64,48 +64,48 @@ class SourceRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetRow:
-    """What the warehouse says of the row."""
+    """The row in the warehouse."""
 
     was_asked: bool = False
     rows: int = 0
     batch: BatchId | None = None
-    """The batch that read the version which stands there; None where the target does not say."""
+    """The batch that read the version in the target; None where the target does not tell."""
     deleted_at: str | None = None
     problem: str = "the warehouse was not asked"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowFacts:
-    """Everything that is known of a row."""
+    """Everything that is known about a row."""
 
     table: str
     key: Mapping[str, str]
     mark: Cursor = START_CURSOR
     stream_start: Cursor = START_CURSOR
-    """Where the stream begins: what lies before it was never to be read."""
+    """Start of the stream: rows before it are never read."""
     all_files_checked: bool = True
-    """Whether everything in the lake was looked at, and not the newest files only."""
+    """False if only the newest files were searched."""
     missing_files: int = 0
-    """Files that could not be looked at, since they are cleaned or lost."""
+    """Files that could not be searched, because they were cleaned or lost."""
     load_progress: LoadProgress = field(default_factory=LoadProgress)
     source: SourceRow = field(default_factory=SourceRow)
     target: TargetRow = field(default_factory=TargetRow)
     versions: Sequence[RowVersion] = ()
-    """The newest first."""
+    """Newest first."""
     quarantined: Sequence[QuarantinedVersion] = ()
     deleted_by: BatchId | None = None
-    """The newest batch of tombstones that names its key."""
+    """The newest batch of deletes that names its key."""
     next_high: Cursor | None = None
-    """Up to where the next batch would read; None where it would read nothing."""
+    """End of the next batch; None where it would read nothing."""
     hold_reason: str = ""
     """What holds the horizon below the row."""
     loaded_at: str = ""
-    """When the newest version landed."""
+    """When the newest version was loaded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowExplanation:
-    """Where the row is, why, and what comes next."""
+    """Status of a row, its reason, and the next step."""
 
     status: RowStatus
     reason: str
@@ -116,12 +116,12 @@ NO_ACTION: Final = "nothing has to be done"
 
 
 def explain_row(facts: RowFacts) -> RowExplanation:
-    """Where the newest version of the row is."""
+    """Return the status of the newest version of a row."""
     newest = facts.versions[0] if facts.versions else None
-    if (refused := _find_waiting_version(facts, newest)) is not None:
-        return _explain_quarantined(facts, refused)
-    if (gone := _explain_deleted(facts, newest)) is not None:
-        return gone
+    if (quarantined := _find_waiting_version(facts, newest)) is not None:
+        return _explain_quarantined(facts, quarantined)
+    if (deleted := _explain_deleted(facts, newest)) is not None:
+        return deleted
     if _is_ahead(facts, newest):
         return _explain_due(facts, newest)
     if newest is not None:
@@ -130,15 +130,15 @@ def explain_row(facts: RowFacts) -> RowExplanation:
 
 
 def _find_waiting_version(facts: RowFacts, newest: RowVersion | None) -> QuarantinedVersion | None:
-    waits = [one for one in facts.quarantined if one.replayed_by is None]
-    return next((one for one in waits if newest is None or one.batch >= newest.first_read_by), None)
+    waiting = (version for version in facts.quarantined if version.replayed_by is None)
+    return next((version for version in waiting if newest is None or version.batch >= newest.first_read_by), None)
 
 
-def _explain_quarantined(facts: RowFacts, refused: QuarantinedVersion) -> RowExplanation:
+def _explain_quarantined(facts: RowFacts, version: QuarantinedVersion) -> RowExplanation:
     return RowExplanation(
         status=RowStatus.QUARANTINED,
-        reason=f"batch {refused.batch} read it, and the {refused.stage} stage put it aside: {refused.reason}",
-        next_step=f"mend what was wrong, then: syncd quarantine replay -t {facts.table} --batch {refused.batch}",
+        reason=f"batch {version.batch} read it, and the {version.stage} stage put it into quarantine: {version.reason}",
+        next_step=f"correct the cause, then: syncd quarantine replay -t {facts.table} --batch {version.batch}",
     )
 
 
@@ -148,7 +148,7 @@ def _explain_deleted(facts: RowFacts, newest: RowVersion | None) -> RowExplanati
     if facts.target.deleted_at:
         return RowExplanation(
             status=RowStatus.DELETED,
-            reason=f"it is gone at the source, and the target keeps it as deleted since {facts.target.deleted_at}",
+            reason=f"it was deleted at the source; the target marks it as deleted since {facts.target.deleted_at}",
             next_step=NO_ACTION,
         )
     if facts.deleted_by is None or (newest is not None and newest.batch > facts.deleted_by):
@@ -157,18 +157,18 @@ def _explain_deleted(facts: RowFacts, newest: RowVersion | None) -> RowExplanati
         load = f"syncd run -t {facts.table} --load-only"
         return RowExplanation(
             status=RowStatus.DELETED,
-            reason=f"batch {facts.deleted_by} says that it is gone, and waits to be loaded",
+            reason=f"batch {facts.deleted_by} deletes it, and waits to be loaded",
             next_step=load,
         )
     return RowExplanation(
         status=RowStatus.DELETED,
-        reason=f"it is gone at the source: batch {facts.deleted_by} buried it",
+        reason=f"it was deleted at the source: batch {facts.deleted_by} removed it from the target",
         next_step=NO_ACTION,
     )
 
 
 def _is_ahead(facts: RowFacts, newest: RowVersion | None) -> bool:
-    """Whether the version at the source lies above the mark, and no file has it."""
+    """Return whether the version at the source is above the mark, and no file has it."""
     cursor = facts.source.cursor
     if cursor is None or not _is_above(cursor, facts.mark):
         return False
@@ -178,17 +178,18 @@ def _is_ahead(facts: RowFacts, newest: RowVersion | None) -> bool:
 def _explain_due(facts: RowFacts, newest: RowVersion | None) -> RowExplanation:
     older = f"; an older version of it was read by batch {newest.first_read_by}" if newest else ""
     cursor = facts.source.cursor
-    at = f"it stands at {_format_first_value(cursor)} in MySQL, behind the mark {_format_first_value(facts.mark) or 'of the beginning'}"
+    mark = _format_first_value(facts.mark) or "of the beginning"
+    at = f"it is at {_format_first_value(cursor)} in MySQL, above the mark {mark}"
     if facts.hold_reason:
         return RowExplanation(
             status=RowStatus.HELD,
-            reason=f"{at}; the horizon stands below it: {facts.hold_reason}{older}",
+            reason=f"{at}; the horizon is below it: {facts.hold_reason}{older}",
             next_step=NO_ACTION,
         )
     run = f"syncd run -t {facts.table}"
     if cursor is not None and facts.next_high is not None and not _is_above(cursor, facts.next_high):
         return RowExplanation(status=RowStatus.NOT_DUE, reason=f"{at}: the next batch reads it{older}", next_step=run)
-    return RowExplanation(status=RowStatus.NOT_DUE, reason=f"{at}: a run reads it in its turn{older}", next_step=run)
+    return RowExplanation(status=RowStatus.NOT_DUE, reason=f"{at}: a later batch reads it{older}", next_step=run)
 
 
 def _explain_in_file(facts: RowFacts, newest: RowVersion) -> RowExplanation:
@@ -199,9 +200,9 @@ def _explain_in_file(facts: RowFacts, newest: RowVersion) -> RowExplanation:
             status=RowStatus.IN_FILE, reason=f"{in_file}; the batch waits to be loaded", next_step=load
         )
     if any(newest.batch in span for span in facts.load_progress.skipped_batches):
-        again = f"syncd watermark history -t {facts.table}"
+        history = f"syncd watermark history -t {facts.table}"
         return RowExplanation(
-            status=RowStatus.LEFT_OUT, reason=f"{in_file}, and a person left that batch out", next_step=again
+            status=RowStatus.LEFT_OUT, reason=f"{in_file}, and an operator skipped that batch", next_step=history
         )
     return _explain_loaded(facts, newest, in_file)
 
@@ -210,39 +211,41 @@ def _explain_loaded(facts: RowFacts, newest: RowVersion, in_file: str) -> RowExp
     target = facts.target
     at = f" at {facts.loaded_at}" if facts.loaded_at else ""
     if not target.was_asked:
-        why = f"{in_file}, and the batch has landed{at}, as the mark says; {target.problem}"
+        why = f"{in_file}, and the batch was loaded{at}, according to the mark; {target.problem}"
         return RowExplanation(status=RowStatus.LOADED, reason=why, next_step=NO_ACTION)
     if target.rows == 0:
-        return _explain_missing(facts, f"{in_file}, and the batch has landed{at}, yet the target has no such row")
+        return _explain_missing(facts, f"{in_file}, and the batch was loaded{at}, but the target has no such row")
     if target.batch is not None and target.batch > newest.first_read_by:
         newer = f"the target has a newer version, read by batch {target.batch}"
         return RowExplanation(status=RowStatus.LOADED, reason=f"{newer}; {in_file} before", next_step=NO_ACTION)
     if target.batch is not None and target.batch < newest.first_read_by:
         return _explain_doubt(
-            facts, f"{in_file}, and the batch has landed{at}, yet the target has the version of {target.batch}"
+            facts, f"{in_file}, and the batch was loaded{at}, but the target has the version of {target.batch}"
         )
     if facts.source.was_asked and not facts.source.exists:
-        gone = "MySQL has no such row any more, and the target keeps it"
+        deleted = "MySQL has no such row any more, and the target keeps it"
         return RowExplanation(
-            status=RowStatus.LOADED, reason=f"{in_file}, and it landed{at}; {gone}", next_step=_compare_hint(facts)
+            status=RowStatus.LOADED, reason=f"{in_file}, and loaded it{at}; {deleted}", next_step=_compare_hint(facts)
         )
-    return RowExplanation(status=RowStatus.LOADED, reason=f"{in_file}, and it landed{at}", next_step=NO_ACTION)
+    return RowExplanation(status=RowStatus.LOADED, reason=f"{in_file}, and loaded it{at}", next_step=NO_ACTION)
 
 
-def _explain_missing(facts: RowFacts, why: str) -> RowExplanation:
+def _explain_missing(facts: RowFacts, reason: str) -> RowExplanation:
     if facts.source.was_asked and not facts.source.exists:
         return RowExplanation(
-            status=RowStatus.DELETED, reason=f"{why}, nor has MySQL: it was removed at both", next_step=NO_ACTION
+            status=RowStatus.DELETED,
+            reason=f"{reason}, and MySQL has none either: it was removed from both",
+            next_step=NO_ACTION,
         )
-    return _explain_doubt(facts, why)
+    return _explain_doubt(facts, reason)
 
 
-def _explain_doubt(facts: RowFacts, why: str) -> RowExplanation:
-    return RowExplanation(status=RowStatus.IN_DOUBT, reason=why, next_step=_compare_hint(facts))
+def _explain_doubt(facts: RowFacts, reason: str) -> RowExplanation:
+    return RowExplanation(status=RowStatus.IN_DOUBT, reason=reason, next_step=_compare_hint(facts))
 
 
 def _compare_hint(facts: RowFacts) -> str:
-    return f"syncd verify -t {facts.table} finds this row and others like it, and with --repair says what mends them"
+    return f"syncd verify -t {facts.table} finds such rows, and with --repair says what repairs them"
 
 
 def _explain_unseen(facts: RowFacts) -> RowExplanation:
@@ -250,43 +253,46 @@ def _explain_unseen(facts: RowFacts) -> RowExplanation:
     if target.rows:
         by = f", read by batch {target.batch}" if target.batch else ""
         files = (
-            "its file is cleaned, or was not looked at"
+            "its file was cleaned, or was not searched"
             if facts.missing_files or not facts.all_files_checked
             else "no file has it"
         )
         return RowExplanation(status=RowStatus.LOADED, reason=f"the target has it{by}; {files}", next_step=NO_ACTION)
     if source.was_asked and not source.exists:
-        nowhere = "MySQL has no such row" + ("" if facts.all_files_checked else ", nor have the newest files")
+        newest_files = "" if facts.all_files_checked else ", nor have the newest files"
         return RowExplanation(
-            status=RowStatus.NEVER_SEEN, reason=f"{nowhere}: nobody has ever read it", next_step="is the key right?"
+            status=RowStatus.NEVER_SEEN,
+            reason=f"MySQL has no such row{newest_files}: it was never read",
+            next_step="is the key right?",
         )
     if source.cursor is not None and facts.stream_start and not _is_above(source.cursor, facts.stream_start):
         return RowExplanation(
             status=RowStatus.BEFORE_START,
-            reason=f"it stands at {_format_first_value(source.cursor)} in MySQL, and the stream begins at {_format_first_value(facts.stream_start)}",
+            reason=f"it is at {_format_first_value(source.cursor)} in MySQL, and the stream begins at"
+            f" {_format_first_value(facts.stream_start)}",
             next_step=f"to read such rows once: syncd run -t {facts.table} --from INSTANT --until INSTANT",
         )
     if not facts.all_files_checked or facts.missing_files:
         missing = (
-            f"{facts.missing_files:,} files are not there any more"
+            f"{facts.missing_files:,} files were removed"
             if facts.missing_files
-            else "only the newest files were looked at"
+            else "only the newest files were searched"
         )
         return RowExplanation(
             status=RowStatus.UNKNOWN,
-            reason=f"no file that was looked at has it; {missing}",
-            next_step="look at all: --all-files",
+            reason=f"no file that was searched has it; {missing}",
+            next_step="search all: --all-files",
         )
     if not source.was_asked:
         return RowExplanation(
             status=RowStatus.UNKNOWN, reason=f"no file has it, and {source.problem}", next_step="ask again with MySQL"
         )
-    why = f"MySQL has it at {_format_first_value(source.cursor)}, at or below the mark {_format_first_value(facts.mark)}, and no file has it"
-    return RowExplanation(status=RowStatus.IN_DOUBT, reason=why, next_step=_compare_hint(facts))
+    position, mark = _format_first_value(source.cursor), _format_first_value(facts.mark)
+    return _explain_doubt(facts, f"MySQL has it at {position}, at or below the mark {mark}, and no file has it")
 
 
 def _is_above(cursor: Cursor, mark: Cursor) -> bool:
-    """Whether a position is above a mark; what only the database can order is above where it is another."""
+    """Return whether a position is above a mark; one that only the database can order is above if it differs."""
     try:
         return cursor > mark
     except OrderedByDatabase:
@@ -298,5 +304,5 @@ def _format_first_value(cursor: Cursor | None) -> str:
 
 
 def format_cursor_value(value: object) -> str:
-    """A value of an order column, alike from MySQL and from a file, where a wall clock's reading passes for UTC."""
+    """Format a value of an order column, alike from MySQL and from a file, where wall times pass for UTC."""
     return str(value.replace(tzinfo=None)) if isinstance(value, datetime) else str(value)

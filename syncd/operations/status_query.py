@@ -1,4 +1,4 @@
-"""How all streams stand: one request for each document, several on their way at once, and nothing but the lake."""
+"""Status of all streams from the lake alone: one request for each document, several in parallel."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,91 +18,89 @@ from watermarks.history import Journal
 from watermarks.names import StreamName, escape_name
 
 PARALLEL_READS: Final = 32
-"""Documents that are asked for at once."""
+"""Documents that are read at a time."""
 QUARANTINE_PREFIX: Final = "quarantine/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusRequest:
-    """One stream that is asked about."""
+    """One stream whose status is wanted."""
 
     name: StreamName
     settings: StreamSettings
     zone: tzinfo | None = None
-    """Of those who write, where it is configured."""
+    """Time zone of the writers, if it is configured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusResult:
-    """One stream and how it stands."""
+    """One stream and its status."""
 
     request: StatusRequest
     status: StreamStatus
     error: HintedError | None = None
-    """Why its watermark cannot be believed."""
+    """Why its watermark is not readable."""
 
 
 @dataclass(kw_only=True)
 class StatusReader:
-    """Asks how streams stand; nothing is written anywhere.
+    """Reads the status of streams; nothing is written.
 
-    A document may lag behind its newest entry for as long as a writer takes from one to the other:
-    what is told was true a moment ago.
+    A document may lag behind its newest entry while a writer is between the two, so a status may be that of a
+    moment ago.
     """
 
     journal: Journal[Watermark]
     parts: PartStore
 
     def read_all(self, streams: Sequence[StatusRequest], *, now: datetime) -> list[StatusResult]:
-        """Every stream, the worst first.
+        """Return the status of every stream, the worst first.
 
         Raises:
-            LakeDown, LakeUnfit, StoreUnavailable: the lake cannot be asked.
+            LakeDown, LakeUnfit, StoreUnavailable: the lake is not readable.
         """
         pool = ThreadPoolExecutor(PARALLEL_READS, thread_name_prefix="status")
         try:
-            lying = pool.submit(self._find_streams_with_quarantine)
+            with_quarantine = pool.submit(self._find_streams_with_quarantine)
             notes = {source: pool.submit(self._read_notes, source) for source in _sources(streams)}
-            read = [(stream, pool.submit(self._read_watermark, stream.name)) for stream in streams]
-            full = lying.result()
-            asides = {
+            watermarks = [(stream, pool.submit(self._read_watermark, stream.name)) for stream in streams]
+            stems = with_quarantine.result()
+            quarantined = {
                 stream.name: pool.submit(self._count_quarantined, stream.name)
                 for stream in streams
-                if stream.name.chain_stem in full
+                if stream.name.chain_stem in stems
             }
-            stood = [
+            results = [
                 self._build_result(
                     stream,
-                    document.result(),
+                    watermark.result(),
                     now=now,
                     notes=notes[stream.name.source].result(),
-                    aside=asides[stream.name].result() if stream.name in asides else QuarantineCount(),
+                    quarantined=quarantined[stream.name].result() if stream.name in quarantined else QuarantineCount(),
                 )
-                for stream, document in read
+                for stream, watermark in watermarks
             ]
         finally:
-            pool.shutdown(cancel_futures=True)  # where one could not be asked, hundreds need not be
-        return sorted(stood, key=lambda one: (one.status.sort_key, one.request.name))
+            pool.shutdown(cancel_futures=True)  # after an error the other requests are pointless
+        return sorted(results, key=lambda result: (result.status.sort_key, result.request.name))
 
     def _build_result(
         self,
         stream: StatusRequest,
-        found: Watermark | StateUnreadable | None,
+        watermark: Watermark | StateUnreadable | None,
         *,
         now: datetime,
         notes: HorizonNotes | None,
-        aside: QuarantineCount | StateUnreadable,
+        quarantined: QuarantineCount | StateUnreadable,
     ) -> StatusResult:
-        for error in (found, aside):
-            if isinstance(error, StateUnreadable):
-                standing = StreamStatus(condition=StreamCondition.UNREADABLE, reasons=(error.message,))
-                return StatusResult(request=stream, status=standing, error=error)
-        assert not isinstance(found, StateUnreadable)
-        assert isinstance(aside, QuarantineCount)
-        standing = StreamStatus.from_watermark(
-            found, stream.settings, zone=stream.zone, now=now, notes=notes, quarantined=aside
+        if isinstance(watermark, StateUnreadable):
+            return _unreadable(stream, watermark)
+        if isinstance(quarantined, StateUnreadable):
+            return _unreadable(stream, quarantined)
+        status = StreamStatus.from_watermark(
+            watermark, stream.settings, zone=stream.zone, now=now, notes=notes, quarantined=quarantined
         )
-        return StatusResult(request=stream, status=standing)
+        return StatusResult(request=stream, status=status)
 
     def _read_watermark(self, stream: StreamName) -> Watermark | StateUnreadable | None:
         try:
@@ -111,25 +109,30 @@ class StatusReader:
             return error
 
     def _find_streams_with_quarantine(self) -> frozenset[str]:
-        """The streams below whose prefix in quarantine anything lies: most lakes have none, and one request says so."""
+        """Return the stems of streams with quarantined files: most lakes have none, and one request tells."""
         return frozenset(quarantine_stream_stem(found.key) for found in self.parts.list_objects(QUARANTINE_PREFIX))
 
     def _count_quarantined(self, stream: StreamName) -> QuarantineCount | StateUnreadable:
         try:
-            lying = Quarantine(stream=stream, journal=self.journal, parts=self.parts).list_files()
+            listing = Quarantine(stream=stream, journal=self.journal, parts=self.parts).list_files()
         except StateUnreadable as error:
             return error
-        waits = [aside for aside in lying.files if aside.replayed_by is None]
-        return QuarantineCount(rows=sum(aside.part.rows for aside in waits), files=len(waits))
+        waiting = [file for file in listing.files if file.replayed_by is None]
+        return QuarantineCount(rows=sum(file.part.rows for file in waiting), files=len(waiting))
 
     def _read_notes(self, source: str) -> HorizonNotes | None:
-        """What the last poll of a server left; what cannot be read holds nobody up."""
+        """Return the notes of the last poll of a server; None if they are not readable."""
         key = f"notes/{escape_name(source)}.json"
         stored = self.journal.store.read(key)
         try:
             return HorizonNotes.from_bytes(stored.body, at=key) if stored else None
         except StateUnreadable:
-            return None  # whoever polls next stops there, and says so
+            return None  # the next poll stops there with an error
+
+
+def _unreadable(stream: StatusRequest, error: StateUnreadable) -> StatusResult:
+    status = StreamStatus(condition=StreamCondition.UNREADABLE, reasons=(error.message,))
+    return StatusResult(request=stream, status=status, error=error)
 
 
 def _sources(streams: Iterable[StatusRequest]) -> Mapping[str, None]:

@@ -1,4 +1,4 @@
-"""How a stream stands: what its document, its settings and the notes of its server say together, and nothing else."""
+"""Status of a stream by its document, its settings and the notes of its server."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -21,22 +21,21 @@ from watermarks.progress import ExtractProgress, RunStrategy
 MAX_PLANS_READ: Final = 16
 """Plans that are searched for a horizon: plans of reads by key, and of deletes, have none."""
 NEVER_READ: Final = "it has never read anything"
-IMPORTED_NOT_READ: Final = "it was taken over from what loaded it before, and has read nothing since"
+IMPORTED_NOT_READ: Final = "it was imported from another tool, and has read nothing since"
 OVERDUE_AFTER_INTERVALS: Final = 2
-"""So many intervals, and"""
 OVERDUE_GRACE: Final = timedelta(minutes=1)
-"""so much on top, a source may go without a poll until that is said: passes may take a while."""
+"""A source without a poll for so many intervals, and this grace for long passes, is overdue."""
 
 
 class StreamCondition(StrEnum):
-    """How a stream stands, in one word; the worst comes first."""
+    """Condition of a stream; the worst comes first."""
 
     UNREADABLE = "unreadable"
-    """Its watermark cannot be believed: nothing goes on."""
+    """Its watermark is not readable: both stages stop."""
     FAILED = "failed"
     """The last attempt of a stage ended in an error."""
     BLOCKED = "blocked"
-    """So many batches wait to be loaded that no more are read."""
+    """No more is read, because too many batches wait to be loaded."""
     QUARANTINED = "quarantined"
     """Rows wait in quarantine."""
     NEW = "new"
@@ -51,7 +50,7 @@ class StreamCondition(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantineCount:
-    """What lies in quarantine of a stream, and waits."""
+    """Rows in quarantine that wait for a replay, and their files."""
 
     rows: int = 0
     files: int = 0
@@ -59,20 +58,20 @@ class QuarantineCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamStatus:
-    """One stream at one moment."""
+    """Status of one stream at one moment."""
 
     condition: StreamCondition
     mark: Cursor = START_CURSOR
     loaded_mark: Cursor = START_CURSOR
     lake_complete_until: datetime | None = None
-    """What was committed at the source before it is in the lake; None where no time says so."""
+    """Everything committed at the source before this instant is in the lake; None where the order is no time."""
     complete_until: datetime | None = None
-    """The same of the target; of the lake, where there is no target."""
+    """The same for the target, or for the lake if there is no target."""
     proven: bool = False
     extract_lag: timedelta | None = None
-    """At most so far is the lake behind the source: a table in which nothing happens has an old mark too."""
+    """Upper bound for the lag of the lake: the mark of a table without changes is old, too."""
     load_lag: timedelta | None = None
-    """So far is the target behind the lake."""
+    """Lag of the target behind the lake."""
     pending: int = 0
     quarantined: QuarantineCount = field(default_factory=QuarantineCount)
     extracted_at: datetime | None = None
@@ -80,21 +79,21 @@ class StreamStatus:
     failed_at: datetime | None = None
     retry_at: datetime | None = None
     reasons: tuple[str, ...] = ()
-    """Why it does not go on, or stands as it does."""
+    """Reasons for the condition."""
     polled_at: datetime | None = None
-    """When its source was polled last, by whichever process left notes of that; None where none did."""
+    """When any process polled the source last; None where no notes tell."""
     is_overdue: bool = False
-    """Whether that is so long ago that nobody seems to be at work on it."""
+    """True if that is so long ago that no process seems to work on the stream."""
 
     @property
     def sort_key(self) -> tuple[int, float]:
-        """Sorts the worst first; of the same kind, the one that is furthest behind."""
+        """Sort key: the worst condition first, then the largest lag."""
         lags = [lag.total_seconds() for lag in (self.extract_lag, self.load_lag) if lag is not None]
         return list(StreamCondition).index(self.condition), -sum(lags)
 
     @property
     def last_run_at(self) -> datetime | None:
-        """The last run that did something, or failed."""
+        """The last run that moved a mark, or failed."""
         return max((at for at in (self.extracted_at, self.loaded_at, self.failed_at) if at), default=None)
 
     @classmethod
@@ -108,7 +107,7 @@ class StreamStatus:
         notes: HorizonNotes | None = None,
         quarantined: QuarantineCount | None = None,
     ) -> Self:
-        """How a stream stands whose document could be read; None: it has none yet."""
+        """Return the status of a stream; `state` is None if it has no document yet."""
         quarantined = quarantined or QuarantineCount()
         polled_at = (notes.local_time or notes.t0) if notes else None
         overdue = _is_overdue(state, settings, polled_at=polled_at, now=now)
@@ -126,7 +125,7 @@ class StreamStatus:
         in_target = cursor_to_instant(loaded.cursor, settings, zone=zone)
         failures = tuple(state.failures.values())
         return cls(
-            condition=_find_condition(state, settings, pending=pending, aside=quarantined),
+            condition=_find_condition(state, settings, pending=pending, quarantined=quarantined),
             mark=half.cursor,
             loaded_mark=loaded.cursor,
             lake_complete_until=in_lake,
@@ -140,14 +139,14 @@ class StreamStatus:
             loaded_at=loaded.loaded_at,
             failed_at=max((failure.failed_at for failure in failures), default=None),
             retry_at=min((failure.retry_at for failure in failures if failure.retry_at), default=None),
-            reasons=tuple(_describe_reasons(state, settings, notes, pending=pending, aside=quarantined)),
+            reasons=tuple(_describe_reasons(state, settings, notes, pending=pending, quarantined=quarantined)),
             polled_at=polled_at,
             is_overdue=overdue,
         )
 
 
 def cursor_to_instant(mark: Cursor, settings: StreamSettings, *, zone: tzinfo | None) -> datetime | None:
-    """The instant up to which a mark says that rows are complete; None where it tells no time, or nobody said which."""
+    """Return the instant up to which a mark says that rows are complete; None where the order is no known time."""
     if not mark.values or settings.cursor in {CURSOR_BY_KEY, CURSOR_NONE}:
         return None
     first = mark.values[0]
@@ -173,9 +172,9 @@ def latest_known(*instants: datetime | None) -> datetime | None:
 def _is_overdue(
     state: Watermark | None, settings: StreamSettings, *, polled_at: datetime | None, now: datetime
 ) -> bool:
-    """Whether nobody has polled the source for longer than the schedule lets one expect.
+    """Return whether the last poll of the source is older than the schedule allows.
 
-    Nothing is said of a cron, nor of what is read without a poll, or by an account whose polls may leave no notes.
+    Streams with a cron, without polls, or whose account may write no notes, are never overdue.
     """
     every = settings.schedule.every
     assumed = (
@@ -197,14 +196,14 @@ def _load_lag(in_lake: datetime | None, in_target: datetime | None, *, pending: 
 
 
 def _find_condition(
-    state: Watermark, settings: StreamSettings, *, pending: int, aside: QuarantineCount
+    state: Watermark, settings: StreamSettings, *, pending: int, quarantined: QuarantineCount
 ) -> StreamCondition:
     half = state.required_extract_progress
     if state.failures:
         return StreamCondition.FAILED
     if pending >= settings.max_pending:
         return StreamCondition.BLOCKED
-    if aside.rows:
+    if quarantined.rows:
         return StreamCondition.QUARANTINED
     if half.counts.batches == 0 and not _is_imported(state):
         return StreamCondition.NEW
@@ -214,12 +213,17 @@ def _find_condition(
 
 
 def _is_imported(state: Watermark) -> bool:
-    """Whether all that it has was loaded by something else, and taken over."""
+    """Return whether another tool loaded all of its rows."""
     return state.required_extract_progress.counts.batches == 0 and state.load_progress.cursor != START_CURSOR
 
 
 def _describe_reasons(
-    state: Watermark, settings: StreamSettings, notes: HorizonNotes | None, *, pending: int, aside: QuarantineCount
+    state: Watermark,
+    settings: StreamSettings,
+    notes: HorizonNotes | None,
+    *,
+    pending: int,
+    quarantined: QuarantineCount,
 ) -> Iterator[str]:
     half, loaded = state.required_extract_progress, state.load_progress
     if half.counts.batches == 0 and not state.failures:
@@ -231,23 +235,23 @@ def _describe_reasons(
         yield f"{pending:,} batches wait to be loaded (max_pending): no more are read"
     elif pending and Stage.LOAD not in state.failures:
         yield f"{pending:,} {'batch waits' if pending == 1 else 'batches wait'} to be loaded"
-    if aside.rows:
-        yield f"{aside.rows:,} {'row waits' if aside.rows == 1 else 'rows wait'} in quarantine"
+    if quarantined.rows:
+        yield f"{quarantined.rows:,} {'row waits' if quarantined.rows == 1 else 'rows wait'} in quarantine"
     if half.snapshot is not None and not half.snapshot.done:
         reached = ", ".join(str(value.raw) for value in half.snapshot.reached_key.values)
         yield f"its first pass is at key {reached}"
     if half.strategy is RunStrategy.MANUAL and not _is_imported(state):
         yield "its mark was set by hand, and nothing is read since (who and why: syncd watermark history)"
     if loaded.skipped_batches:
-        yield "left out by hand: " + ", ".join(
-            f"batches behind {span.after} up to {span.up_to}" for span in loaded.skipped_batches
+        yield "skipped by an operator: " + ", ".join(
+            f"batches after {span.after} up to {span.up_to}" for span in loaded.skipped_batches
         )
     if (held := _describe_hold(notes, settings)) is not None:
         yield held
 
 
 def _describe_hold(notes: HorizonNotes | None, settings: StreamSettings) -> str | None:
-    """What held the server's horizon when it was polled last."""
+    """Return what held the server's horizon at its last poll."""
     if notes is None or settings.cursor in {CURSOR_BY_KEY, CURSOR_NONE}:
         return None
     since = min((each for each in notes.first_stamps.values() if each is not None), default=None)

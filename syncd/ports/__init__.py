@@ -1,1 +1,1 @@
-"""Ports: what the stages ask of MySQL, Spark, the lake and the warehouse."""
+"""Ports of the stages to MySQL, Spark, the lake and the warehouse."""

@@ -1,4 +1,4 @@
-"""What one who only looks wants of lake and warehouse: which files stand, and what the ledger says."""
+"""Port of read-only commands to the ledger of a warehouse."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from watermarks.loading import LedgerKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerRecord:
-    """What a ledger says of one landed batch."""
+    """Ledger record of one loaded batch."""
 
     rows: int
     table: str
@@ -17,10 +17,10 @@ class LedgerRecord:
 
 
 class LedgerReader(Protocol):
-    """A warehouse that is only looked at.
+    """Ledger and target of one stream.
 
     Raises:
-        WarehouseDown, WarehouseUnfit: it cannot be asked, or does not let us.
+        WarehouseDown, WarehouseUnfit: the warehouse is not reachable, or refuses access.
     """
 
     @property
@@ -29,13 +29,13 @@ class LedgerReader(Protocol):
         ...
 
     def read_entries(self) -> Mapping[LedgerKey, LedgerRecord]:
-        """All that the ledger holds of the stream; none where there is no ledger."""
+        """Return the ledger's records of the stream; none if there is no ledger."""
         ...
 
     def find_other_streams(self) -> Sequence[str]:
-        """Other streams that have landed in the target."""
+        """Return other streams that were loaded into the target."""
         ...
 
     def target_exists(self) -> bool:
-        """Whether the target is."""
+        """Return whether the target table exists."""
         ...

@@ -1,4 +1,4 @@
-"""What was looked at before the first run, what was found, and what would mend it."""
+"""Results of the checks before the first run, each with a remedy."""
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -12,20 +12,20 @@ from syncd.errors import to_hinted_error
 from watermarks.errors import HintedError
 
 MAX_CLOCK_SKEW: Final = timedelta(seconds=5)
-"""Clocks that are further apart are told of: what is shown as a lag is then wrong by as much."""
+"""Larger differences of clocks are reported: lags are shown wrong by as much."""
 
 
 class CheckStatus(StrEnum):
-    """How a check ended."""
+    """Result of a check."""
 
     PASS = "pass"  # noqa: S105  # no password
     WARN = "warn"
-    """It works, and something is worse than it could be."""
+    """It works, but not as well as it could."""
     FAIL = "fail"
 
 
 class CheckedSide(StrEnum):
-    """Where a check looks."""
+    """Side that a check is about."""
 
     HOST = "host"
     SOURCE = "source"
@@ -35,22 +35,22 @@ class CheckedSide(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """One check and how it ended."""
+    """One check and its result."""
 
     side: CheckedSide
     name: str
-    """Of several sources or warehouses; of a host and a lake there is one."""
+    """Name of the source or warehouse; empty for the host and the lake."""
     check: str
     status: CheckStatus
     message: str
     remedy: str = ""
-    """A statement, policy or line of the configuration to paste."""
+    """Statement, policy or configuration line to paste."""
     error: HintedError | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockOffset:
-    """How far a side's clock is ahead of this host's, and how exactly that is known."""
+    """Lead of a side's clock over this host's, and its uncertainty."""
 
     ahead: timedelta
     uncertainty: timedelta
@@ -58,7 +58,7 @@ class ClockOffset:
 
 @dataclass(kw_only=True)
 class CheckSheet:
-    """What is found at one side, in the order in which it was looked at; written by one thread."""
+    """Results of one side, in the order of its checks; written by one thread."""
 
     side: CheckedSide
     name: str = ""
@@ -74,47 +74,47 @@ class CheckSheet:
         self._add(check, CheckStatus.FAIL, message, remedy, error)
 
     def has_passed(self, check: str) -> bool:
-        """Whether a check has passed, or nearly."""
-        return any(one.check == check and one.status is not CheckStatus.FAIL for one in self.results)
+        """Return whether a check ended with a pass or a warning."""
+        return any(result.check == check and result.status is not CheckStatus.FAIL for result in self.results)
 
     @contextmanager
     def record_errors(self, check: str, *, remedy: str = "") -> Generator[None]:
-        """A check: what goes wrong inside is its end, and hides no other."""
+        """Record an error of the block as the failure of the check, so that the next checks still run."""
         try:
             yield
-        except Exception as error:  # noqa: BLE001  # an error that nobody foresaw is told as the bug it is
-            told = to_hinted_error(error)
-            self.add_failure(check, told.message, remedy or told.hint, error=told)
+        except Exception as error:  # noqa: BLE001  # an unexpected error is reported as a bug
+            failure = to_hinted_error(error)
+            self.add_failure(check, failure.message, remedy or failure.hint, error=failure)
 
     def check_clock(self, ask: Callable[[], datetime], *, step: timedelta, now: Callable[[], datetime]) -> None:
-        """Compare the side's clock, which shows steps of that size, with this host's."""
+        """Compare the side's clock, which has steps of this size, with this host's."""
         before = now()
-        shown = ask()
-        offset = compute_clock_offset(before, shown, now(), step=step)
-        told = f"{format_clock_offset(offset)} this host's"
+        side_time = ask()
+        offset = compute_clock_offset(before, side_time, now(), step=step)
+        message = f"{format_clock_offset(offset)} this host's"
         if abs(offset.ahead) - offset.uncertainty > MAX_CLOCK_SKEW:
             return self.add_warning(
-                "clock", told, "timedatectl set-ntp true  # no row hangs on it, but lags are shown wrong"
+                "clock", message, "timedatectl set-ntp true  # no row depends on it, but lags are shown wrong"
             )
-        return self.add_pass("clock", told)
+        return self.add_pass("clock", message)
 
     def _add(
         self, check: str, status: CheckStatus, message: str, remedy: str = "", error: HintedError | None = None
     ) -> None:
-        found = CheckResult(
+        result = CheckResult(
             side=self.side, name=self.name, check=check, status=status, message=message, remedy=remedy, error=error
         )
-        self.results.append(found)
+        self.results.append(result)
 
 
 def compute_clock_offset(before: datetime, shown: datetime, after: datetime, *, step: timedelta) -> ClockOffset:
-    """How far a clock is ahead that was asked between two readings of one's own."""
+    """Return the lead of a clock that was read between two readings of this host's."""
     middle = before + (after - before) / 2
     return ClockOffset(ahead=shown + step / 2 - middle, uncertainty=(after - before) / 2 + step / 2)
 
 
 def is_loopback_host(host: str) -> bool:
-    """Whether what travels to a host never leaves this machine."""
+    """Return whether traffic to a host never leaves this machine."""
     try:
         return ip_address(host).is_loopback
     except ValueError:

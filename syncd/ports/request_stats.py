@@ -1,4 +1,4 @@
-"""What was asked of the outside, and how long the answer took, as values; metrics read them."""
+"""Requests to other systems and their durations, as values for the metrics."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,17 +7,17 @@ from typing import TypeAlias
 
 
 class SourceQueryPurpose(StrEnum):
-    """What a question to a source is about."""
+    """Purpose of a query to a source."""
 
     PLAN = "plan"
-    """What a table looks like, where rows stand, how busy the server is."""
+    """Table definitions, positions of rows, load of the server."""
     HORIZON = "horizon"
-    """Which transactions are open."""
+    """Open transactions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceQueried:
-    """A question to a source was answered, or was not."""
+    """A query to a source ended, with or without an answer."""
 
     source: str
     purpose: SourceQueryPurpose
@@ -26,7 +26,7 @@ class SourceQueried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HorizonLagMeasured:
-    """How far behind the server's clock the horizon was at a poll, where it is proven."""
+    """Lag of a proven horizon behind the server's clock at a poll."""
 
     source: str
     seconds: float
@@ -34,29 +34,29 @@ class HorizonLagMeasured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakeRequested:
-    """One request to S3, each attempt by itself."""
+    """One attempt of a request to S3."""
 
     operation: str
-    """As S3 names it: `PutObject`."""
+    """Its name in S3: `PutObject`."""
     status: int
-    """Of HTTP; 0 where no answer came."""
+    """Of HTTP; 0 without an answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarehouseQueried:
-    """One statement was carried out by a warehouse, or was not."""
+    """One statement of a warehouse ended, with or without success."""
 
     warehouse: str
     statement: str
-    """Its first word, in lower case; `other` where it is none of those that are told apart."""
+    """Its first word in lower case, or `other`."""
     seconds: float
 
 
 ExternalCall: TypeAlias = SourceQueried | HorizonLagMeasured | LakeRequested | WarehouseQueried
 
 CallObserver: TypeAlias = Callable[[ExternalCall], None]
-"""Whoever counts; it is called from any thread, returns at once and raises nothing."""
+"""Called from any thread; returns at once and raises nothing."""
 
 
 def ignore_call(_call: ExternalCall) -> None:
-    """Nobody counts."""
+    """Discard the call."""

@@ -1,4 +1,4 @@
-"""Where leases stand: this process's own sign of life must not wait for a line that is dead."""
+"""Store of leases: the heartbeat of this process must not wait for a dead connection."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ OWNERS_PREFIX = "owners/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseStore:
-    """Owners' objects over a client that soon gives up, for the next beat is as good; all else over the patient one."""
+    """Owners' objects use a client that gives up soon, as the next heartbeat is as good; the rest a patient one."""
 
     quick: Store
     patient: Store
@@ -22,7 +22,7 @@ class LeaseStore:
         except Transient:
             if not key.startswith(OWNERS_PREFIX):
                 raise
-            # Who takes a claim reads an owner too, and has no next beat; a connection may have died of idleness.
+            # A process that takes a claim reads the owner too, and has no next heartbeat; its connection may be dead.
             return self.quick.read(key)
 
     def create(self, key: str, body: bytes) -> Revision:

@@ -30,7 +30,7 @@ class _NoteDocument:
         return stored.body if stored else None
 
     def write(self, body: bytes) -> bool:
-        """Write the document if nobody else has since it was read; return whether it was written."""
+        """Write the document if it is unchanged since it was read; return whether it was written."""
         try:
             if self._revision is None:
                 self._revision = self.store.create(self.key, body)

@@ -46,7 +46,7 @@ class PartsWriter:
     lake: Callable[[], S3Lake]
     key: Callable[..., str]
     """Returns the key of the part with a `number`."""
-    passages: Sequence[ColumnMapping]
+    mappings: Sequence[ColumnMapping]
     batch: int
     part_bytes: int
     refused: bool
@@ -60,7 +60,7 @@ class PartsWriter:
             return
         if self._writer is None:
             self._object = self.lake().new_object(self.key(number=len(self.done)))
-            self._writer = PartWriter(self._object, self.passages, batch=self.batch, refused=self.refused)
+            self._writer = PartWriter(self._object, self.mappings, batch=self.batch, refused=self.refused)
         self._writer.write(batch, span)
         if self._writer.bytes_written + self._writer.bytes_waiting // COMPRESSION_FACTOR >= self.part_bytes:
             self._close()

@@ -1,4 +1,4 @@
-"""What a lake has to offer before the first run, tried below a key of one's own that is removed again."""
+"""Checks of a lake before the first run, tried below a prefix that is removed again."""
 
 import json
 import secrets
@@ -20,15 +20,15 @@ from syncd.settings import LakeSettings
 from watermarks.clock import SystemClock
 
 TRIAL_PREFIX: Final = "doctor/"
-"""Where what is tried lies."""
+"""Prefix of the trial objects."""
 LEFTOVER_AGE: Final = timedelta(hours=1)
-"""What a killed doctor left is removed by the next one after so long: another may be at work."""
+"""Age at which trial objects of a killed doctor are removed; another doctor may be at work."""
 RACE_COUNT: Final = 4
 _CONDITION_FAILED_STATUSES: Final = frozenset({HTTPStatus.PRECONDITION_FAILED, HTTPStatus.CONFLICT})
 
 
 def iam_policy(settings: LakeSettings) -> str:
-    """The IAM policy that is enough for this lake."""
+    """Return the least IAM policy for this lake."""
     bucket = f"arn:aws:s3:::{settings.bucket}"
     below = f"{bucket}/{settings.prefix}/*" if settings.prefix else f"{bucket}/*"
     objects = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"]
@@ -41,29 +41,29 @@ def iam_policy(settings: LakeSettings) -> str:
 
 
 def check_lake(lake: S3Lake, sheet: CheckSheet, *, nonce: str) -> None:
-    """Look at one lake."""
-    look = _LakeCheck(lake, sheet, f"{TRIAL_PREFIX}{nonce}/")
+    """Check one lake."""
+    check = _LakeCheck(lake, sheet, f"{TRIAL_PREFIX}{nonce}/")
     with sheet.record_errors("bucket", remedy=""):
-        look.check_bucket()
+        check.check_bucket()
     if not sheet.has_passed("bucket"):
         return
     try:
         with sheet.record_errors("write"):
-            look.check_write()
+            check.check_write()
         if sheet.has_passed("write"):
             with sheet.record_errors("create once"):
-                look.check_create_once()
+                check.check_create_once()
             with sheet.record_errors("replace if unchanged"):
-                look.check_replace_if_unchanged()
+                check.check_replace_if_unchanged()
             with sheet.record_errors("unfinished uploads"):
-                look.check_uploads()
+                check.check_uploads()
     finally:
         with sheet.record_errors("remove", remedy=iam_policy(lake.settings)):
-            look.remove_trial_objects()
+            check.remove_trial_objects()
 
 
 class _LakeCheck:
-    """One look around a lake."""
+    """Checks of one lake, in their order."""
 
     def __init__(self, lake: S3Lake, sheet: CheckSheet, prefix: str) -> None:
         self._lake = lake
@@ -78,34 +78,34 @@ class _LakeCheck:
             answer: Any = self._lake.client.list_objects_v2(
                 Bucket=settings.bucket, Prefix=self._lake.object_name(TRIAL_PREFIX), MaxKeys=1
             )
-        self._sheet.add_pass("bucket", f"{self._lake.address_of('')} is there, and may be listed")
+        self._sheet.add_pass("bucket", f"{self._lake.address_of('')} exists, and may be listed")
         headers = answer["ResponseMetadata"]["HTTPHeaders"]
         if "date" in headers:
-            asked = iter((before, now()))
-            shown = parsedate_to_datetime(headers["date"]).astimezone(UTC)
-            self._sheet.check_clock(lambda: shown, step=timedelta(seconds=1), now=lambda: next(asked))
+            readings = iter((before, now()))
+            server_time = parsedate_to_datetime(headers["date"]).astimezone(UTC)
+            self._sheet.check_clock(lambda: server_time, step=timedelta(seconds=1), now=lambda: next(readings))
         self._check_region(str(headers.get("x-amz-bucket-region", "")))
 
-    def _check_region(self, told: str) -> None:
-        ours = self._lake.client.meta.region_name
-        if told and told != ours:
+    def _check_region(self, actual: str) -> None:
+        configured = self._lake.client.meta.region_name
+        if actual and actual != configured:
             return self._sheet.add_failure(
-                "region", f"the bucket is in {told}, and {ours} is asked", f"lake: {{region: {told}}}"
+                "region", f"the bucket is in {actual}, requests go to {configured}", f"lake: {{region: {actual}}}"
             )
-        return self._sheet.add_pass("region", told or f"{ours}, as far as the server tells")
+        return self._sheet.add_pass("region", actual or f"{configured}, as far as the server tells")
 
     def check_write(self) -> None:
-        where = f"All that is needed: {iam_policy(self._lake.settings)}"
+        policy = f"All that is needed: {iam_policy(self._lake.settings)}"
         body = b"syncd doctor"
-        with self._lake.map_errors(self._prefix, f"s3:PutObject and s3:GetObject on the keys. {where}"):
+        with self._lake.map_errors(self._prefix, f"s3:PutObject and s3:GetObject on the keys. {policy}"):
             self._put("written", body)
             found = self._lake.client.get_object(**self._object_args("written"))["Body"].read()
         if found != body:
-            raise LakeDown(f"{self._lake.address_of(self._prefix)}written: other bytes came back than were written")
-        self._sheet.add_pass("write", "what is written is read back")
+            raise LakeDown(f"{self._lake.address_of(self._prefix)}written: the bytes read differ from those written")
+        self._sheet.add_pass("write", "a written object reads back unchanged")
 
     def check_create_once(self) -> None:
-        """I: of two that create one object, one does; and nobody does where one stands."""
+        """Check that one of two racing creations succeeds, and none if the object exists."""
         self._put("once", b"first", IfNoneMatch="*")
         if self._is_accepted(lambda: self._put("once", b"second", IfNoneMatch="*")):
             return self._report_ignored_condition("create once", "If-None-Match")
@@ -113,7 +113,7 @@ class _LakeCheck:
             wins = self._count_race_wins(partial(self._put, f"race{number}", IfNoneMatch="*"))
             if wins != 1:
                 return self._report_race("create once", wins)
-        return self._sheet.add_pass("create once", f"of two that race to create an object one does, {RACE_COUNT} times")
+        return self._sheet.add_pass("create once", f"exactly one of two racing creations succeeds, {RACE_COUNT} times")
 
     def check_replace_if_unchanged(self) -> None:
         first = self._put("document", b"0")
@@ -126,42 +126,42 @@ class _LakeCheck:
                 return self._report_race("replace if unchanged", wins)
             seen = self._lake.client.head_object(**self._object_args("document"))["ETag"]
         return self._sheet.add_pass(
-            "replace if unchanged", f"of two that race to replace an object one does, {RACE_COUNT} times"
+            "replace if unchanged", f"exactly one of two racing replacements succeeds, {RACE_COUNT} times"
         )
 
     def check_uploads(self) -> None:
         self._lake.abort_uploads(self._prefix, mine=lambda _key: False)
-        self._sheet.add_pass("unfinished uploads", "they can be seen, and given up")
+        self._sheet.add_pass("unfinished uploads", "they can be listed, and aborted")
 
     def remove_trial_objects(self) -> None:
-        """Remove what was tried, and what one that was killed has left."""
+        """Remove the trial objects, and those that a killed doctor has left."""
         now = datetime.now(UTC)
         found = self._lake.list_objects(TRIAL_PREFIX)
         keys = [one.key for one in found if one.key.startswith(self._prefix) or now - one.at > LEFTOVER_AGE]
         self._lake.delete_objects(keys)
-        self._sheet.add_pass("remove", "what was tried is removed again")
+        self._sheet.add_pass("remove", "the trial objects are removed")
 
     def _report_ignored_condition(self, check: str, header: str) -> None:
-        told = f"the server takes a write that {header} forbids: two processes could both think that they own a batch"
+        message = f"the server accepts a write that {header} forbids: two processes could own the same batch"
         self._sheet.add_failure(
-            check, told, "Use AWS S3, or a server that honours conditional writes (MinIO from 2024-09)."
+            check, message, "Use AWS S3, or a server that honours conditional writes (MinIO from 2024-09)."
         )
 
     def _report_race(self, check: str, wins: int) -> None:
-        told = f"of two that raced {'both were told that they had won' if wins else 'neither won'}"
-        self._sheet.add_failure(check, told, "Use AWS S3, or a server whose conditional writes are one step.")
+        message = f"{'both' if wins else 'none'} of two racing writes succeeded"
+        self._sheet.add_failure(check, message, "Use AWS S3, or a server whose conditional writes are atomic.")
 
     def _count_race_wins(self, put: Callable[[bytes], str]) -> int:
-        """How many of two that put at the same moment were told that they did."""
+        """Return how many of two simultaneous writes succeeded."""
         start = threading.Barrier(2, timeout=10)
 
-        def one(body: bytes) -> bool:
+        def race(body: bytes) -> bool:
             start.wait()
             return self._is_accepted(lambda: put(body))
 
         with ThreadPoolExecutor(2, thread_name_prefix="race") as racers:
-            # A tag is a digest: only bodies that never stood before give a tag that nobody has seen.
-            return sum(racers.map(one, (secrets.token_bytes(16), secrets.token_bytes(16))))
+            # An ETag is a digest: only new bodies have an ETag that no writer has seen.
+            return sum(racers.map(race, (secrets.token_bytes(16), secrets.token_bytes(16))))
 
     def _is_accepted(self, put: Callable[[], str]) -> bool:
         try:
@@ -173,8 +173,8 @@ class _LakeCheck:
         return True
 
     def _put(self, name: str, body: bytes, **condition: str) -> str:
-        asked: dict[str, Any] = {**self._object_args(name), **condition}
-        return str(self._lake.client.put_object(**asked, Body=body)["ETag"])
+        arguments: dict[str, Any] = {**self._object_args(name), **condition}
+        return str(self._lake.client.put_object(**arguments, Body=body)["ETag"])
 
     def _object_args(self, name: str) -> dict[str, Any]:
         return {"Bucket": self._lake.settings.bucket, "Key": self._lake.object_name(self._prefix + name)}

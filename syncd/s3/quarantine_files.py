@@ -1,8 +1,9 @@
-"""Files in quarantine: shown row by row, and made parts again of those rows that pass by now."""
+"""Files in quarantine: read row by row, and turned into parts for the rows that pass now."""
 
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,7 +17,6 @@ from syncd.lake.quarantine import (
     WHOLE_ROW_LABEL,
     QuarantinedFile,
     QuarantinedRow,
-    QuarantineReason,
     parse_quarantine_reasons,
     unchangeable_columns,
 )
@@ -31,34 +31,34 @@ from watermarks.errors import HintedError
 
 
 class LakeQuarantineRestorer:
-    """Reads and restores what lies in one lake; see the port."""
+    """Reader of the quarantine of one lake; see the port `QuarantineRestorer`."""
 
     def __init__(self, lake: S3Lake) -> None:
         self._lake = lake
 
-    def has_passing_row(self, aside: QuarantinedFile, manifest: Manifest, policies: Policies) -> bool:
+    def has_passing_row(self, file: QuarantinedFile, manifest: Manifest, policies: Policies) -> bool:
         conversion = Conversion(manifest.columns, policies, unchangeable_columns(manifest))
-        return any(conversion.convert(rows).batch.num_rows for rows in self._rows(aside.part))
+        return any(conversion.convert(rows).batch.num_rows for rows in self._rows(file.part))
 
     def restore(self, restoring: RestoreRequest) -> ReadResult:
         named = partial(part_key, window=0, attempt=restoring.nonce)
         parts = partial(
             PartsWriter,
             lake=lambda: self._lake,
-            passages=restoring.manifest.columns,
+            mappings=restoring.manifest.columns,
             batch=restoring.batch_number,
             part_bytes=PART_BYTES,
         )
         kept = parts(key=partial(named, restoring.part_prefix), refused=False)
         refused = parts(key=partial(named, restoring.quarantine_prefix), refused=True)
-        troubles: Counter[str] = Counter()
+        problem_counts: Counter[str] = Counter()
         try:
-            for aside in restoring.files:
-                self._restore(aside, restoring, kept, refused, troubles)
+            for file in restoring.files:
+                self._restore(file, restoring, kept, refused, problem_counts)
             return ReadResult(
                 parts=tuple(kept.finish()),
                 quarantined_parts=tuple(refused.finish()),
-                problem_counts=dict(troubles),
+                problem_counts=dict(problem_counts),
             )
         except BaseException:
             self._discard(kept, refused)
@@ -66,22 +66,21 @@ class LakeQuarantineRestorer:
 
     def _restore(
         self,
-        aside: QuarantinedFile,
+        file: QuarantinedFile,
         restoring: RestoreRequest,
         kept: PartsWriter,
         refused: PartsWriter,
-        troubles: Counter[str],
+        problem_counts: Counter[str],
     ) -> None:
         manifest = restoring.manifest
         conversion = Conversion(manifest.columns, restoring.policies, unchangeable_columns(manifest))
-        for rows in self._rows(aside.part):
-            if aside.stage is Stage.LOAD:
-                kept.write(
-                    rows.drop_columns([BATCH_COLUMN, REASON_COLUMN]), None
-                )  # as they are: what was in their way was mended
+        for rows in self._rows(file.part):
+            if file.stage is Stage.LOAD:
+                # Unchanged: the operator has corrected what the warehouse refused them for.
+                kept.write(rows.drop_columns([BATCH_COLUMN, REASON_COLUMN]), None)
                 continue
             done = conversion.convert(rows)
-            troubles.update(done.troubles)
+            problem_counts.update(done.troubles)
             kept.write(done.batch, None)
             if done.refused is not None:
                 refused.write(done.refused, None)
@@ -93,30 +92,29 @@ class LakeQuarantineRestorer:
                 self._lake.delete_objects([part.key for part in writer.done])
 
     def _rows(self, part: Part) -> Iterator[pa.RecordBatch]:
-        file = open_part(self._lake, part)
-        for group in range(file.num_row_groups):
-            yield from file.read_row_group(group).to_batches()
+        parquet = open_part(self._lake, part)
+        for group in range(parquet.num_row_groups):
+            yield from parquet.read_row_group(group).to_batches()
 
-    def read_refused_rows(self, aside: QuarantinedFile, manifest: Manifest) -> Iterator[QuarantinedRow]:
-        """The rows of a file, each with why it lies there."""
-        place = 0
-        for rows in self._rows(aside.part):
+    def read_refused_rows(self, file: QuarantinedFile, manifest: Manifest) -> Iterator[QuarantinedRow]:
+        """Yield the rows of a file, each with its reasons."""
+        number = 0
+        for rows in self._rows(file.part):
             for values in rows.to_pylist():
-                yield _refused_row(aside, manifest, place, values)
-                place += 1
+                yield _refused_row(file, manifest, number, values)
+                number += 1
 
 
-def _refused_row(aside: QuarantinedFile, manifest: Manifest, place: int, values: dict[str, Any]) -> QuarantinedRow:
-    reason = str(values.pop(REASON_COLUMN))
+def _refused_row(file: QuarantinedFile, manifest: Manifest, row_number: int, values: dict[str, Any]) -> QuarantinedRow:
+    text = str(values.pop(REASON_COLUMN))
     values.pop(BATCH_COLUMN, None)
-    troubles = parse_quarantine_reasons(reason, aside.stage, manifest.columns)
-    whole = reason.startswith(WHOLE_ROW_LABEL) or f"; {WHOLE_ROW_LABEL}" in reason
+    reasons = parse_quarantine_reasons(text, file.stage, manifest.columns)
+    is_whole_row = text.startswith(WHOLE_ROW_LABEL) or f"; {WHOLE_ROW_LABEL}" in text
     return QuarantinedRow(
-        file=aside,
-        row_number=place,
+        file=file,
+        row_number=row_number,
         reasons=tuple(
-            QuarantineReason(column=one.column, reason=one.reason, size=_value_bytes(values, one.column, whole=whole))
-            for one in troubles
+            replace(reason, size=_value_bytes(values, reason.column, whole=is_whole_row)) for reason in reasons
         ),
         key={name: values.get(name) for name in manifest.identity.key},
         values=values,
@@ -124,7 +122,7 @@ def _refused_row(aside: QuarantinedFile, manifest: Manifest, place: int, values:
 
 
 def _value_bytes(values: dict[str, Any], column: str | None, *, whole: bool) -> int | None:
-    """The bytes of a value, or of all of them where it is the row that is too long."""
+    """Return the bytes of a value, or of the whole row if that is too long."""
     if column is None:
         return sum(_text_bytes(value) or 0 for value in values.values()) if whole else None
     return _text_bytes(values.get(column))

@@ -111,7 +111,7 @@ class _WindowWriter:
         parts = functools.partial(
             PartsWriter,
             lake=lambda: _cached_lake(work.lake),
-            passages=work.columns,
+            mappings=work.columns,
             batch=work.batch,
             part_bytes=work.part_bytes,
         )

@@ -66,7 +66,7 @@ def test_with_the_warehouse_away_the_mark_is_what_is_known(syncd: Make, two_land
     done = told(syncd(two_landed, port=9)("explain", two_landed.table, "id=1", "--json"))
 
     assert done["place"] == "loaded"
-    assert "as the mark says; the warehouse could not be asked" in done["why"]
+    assert "according to the mark; the warehouse could not be asked" in done["why"]
 
 
 def test_a_row_that_is_buried_is_deleted(syncd: Make, prepared: Prepare, loader: Loader) -> None:
@@ -80,8 +80,11 @@ def test_a_row_that_is_buried_is_deleted(syncd: Make, prepared: Prepare, loader:
     loader.load(orders)
     gone = told(made("explain", orders.table, "id=1", "--json"))
 
-    assert (waits["place"], waits["why"]) == ("deleted", "batch 1-2 says that it is gone, and waits to be loaded")
-    assert (gone["place"], gone["why"]) == ("deleted", "it is gone at the source: batch 1-2 buried it")
+    assert (waits["place"], waits["why"]) == ("deleted", "batch 1-2 deletes it, and waits to be loaded")
+    assert (gone["place"], gone["why"]) == (
+        "deleted",
+        "it was deleted at the source: batch 1-2 removed it from the target",
+    )
 
 
 def test_with_all_sides_there_a_row_is_found_wherever_it_is(
@@ -145,7 +148,7 @@ def test_a_row_that_waits_for_an_open_transaction_is_held_and_no_run_is_named_th
         (("42",), "write the key as COLUMN=VALUE"),
         (("id=1", "id=2"), "given twice"),
         (("name=x",), "the key of shop."),
-        (("id=many",), "is no such value"),
+        (("id=many",), "is no value of it"),
     ],
 )
 def test_what_is_no_key_is_refused(syncd: Make, two_landed: Prepared, words: tuple[str, ...], said: str) -> None:

@@ -99,7 +99,7 @@ def test_a_documents_key_stands_for_itself_where_the_table_is_read_by_it() -> No
 def test_a_document_that_says_nothing_of_the_order_is_refused(
     clock: OrderClock | None, document: LegacyDocument
 ) -> None:
-    with pytest.raises(Misuse, match="old says no"):
+    with pytest.raises(Misuse, match="old has no"):
         limit_from_document(order(clock), document)
 
 
@@ -158,7 +158,7 @@ def test_what_is_equal_is_proven_where_its_horizon_is_and_nothing_was_left_out()
 
 def test_rows_that_a_run_would_read_again_may_be_left_to_a_lower_mark() -> None:
     with pytest.raises(
-        TargetDiffers, match=r"public.orders is not what shop.orders is at the source: 1 lost, among 300"
+        TargetDiffers, match=r"public.orders differs from shop.orders at the source: 1 lost, among 300"
     ) as e:
         require_equal(found(LOST), ORDERS)
 

@@ -61,11 +61,11 @@ REFUSED = QuarantinedVersion(batch=batch("1-2"), stage="load", file="s3://q", re
 NOT_SEEN: dict[str, Any] = {"versions": (), "target": target(rows=0)}
 
 CASES: dict[str, tuple[dict[str, Any], RowStatus, str, str]] = {
-    "loaded": ({}, RowStatus.LOADED, "batch 1-2 read it, row 7 of s3://f, and it landed at 12:00", "nothing"),
+    "loaded": ({}, RowStatus.LOADED, "batch 1-2 read it, row 7 of s3://f, and loaded it at 12:00", "nothing"),
     "loaded, as the mark says": (
         {"target": TargetRow(problem="the warehouse could not be asked: away")},
         RowStatus.LOADED,
-        "as the mark says; the warehouse could not be asked: away",
+        "according to the mark; the warehouse could not be asked: away",
         "nothing",
     ),
     "overwritten": ({"target": target("1-3")}, RowStatus.LOADED, "a newer version, read by batch 1-3", "nothing"),
@@ -82,7 +82,7 @@ CASES: dict[str, tuple[dict[str, Any], RowStatus, str, str]] = {
             )
         },
         RowStatus.LEFT_OUT,
-        "a person left that batch out",
+        "an operator skipped that batch",
         "watermark history",
     ),
     "in a file that lost its rows": (
@@ -106,7 +106,7 @@ CASES: dict[str, tuple[dict[str, Any], RowStatus, str, str]] = {
     "due later": (
         {**NOT_SEEN, "source": source(99), "next_high": at(12, 1)},
         RowStatus.NOT_DUE,
-        "in its turn",
+        "a later batch reads it",
         "syncd run",
     ),
     "changed since it was loaded": (
@@ -118,7 +118,7 @@ CASES: dict[str, tuple[dict[str, Any], RowStatus, str, str]] = {
     "read ahead of the mark": (
         {"source": source(11), "versions": (sighting(cursor=format_cursor_value(at(11, 42).values[0].raw)),)},
         RowStatus.LOADED,
-        "it landed",
+        "loaded it",
         "nothing",
     ),
     "held": (
@@ -130,25 +130,25 @@ CASES: dict[str, tuple[dict[str, Any], RowStatus, str, str]] = {
     "quarantined": (
         {"quarantined": (REFUSED,)},
         RowStatus.QUARANTINED,
-        "put it aside: name: too long",
+        "put it into quarantine: name: too long",
         "quarantine replay",
     ),
     "quarantined before, good since": (
         {"quarantined": (replace(REFUSED, batch=batch("1-1")),)},
         RowStatus.LOADED,
-        "it landed",
+        "loaded it",
         "nothing",
     ),
     "brought back": (
         {"quarantined": (replace(REFUSED, replayed_by=batch("1-3")),)},
         RowStatus.LOADED,
-        "it landed",
+        "loaded it",
         "nothing",
     ),
     "deleted and buried": (
         {"source": source(None), "deleted_by": batch("1-3"), "target": target(rows=0)},
         RowStatus.DELETED,
-        "batch 1-3 buried it",
+        "batch 1-3 removed it",
         "nothing",
     ),
     "deleted, and not buried yet": (
@@ -166,7 +166,7 @@ CASES: dict[str, tuple[dict[str, Any], RowStatus, str, str]] = {
     "removed at both": (
         {"source": source(None), "target": target(rows=0)},
         RowStatus.DELETED,
-        "nor has MySQL",
+        "MySQL has none either",
         "nothing",
     ),
     "buried, inserted again, and gone again": (
@@ -181,7 +181,7 @@ CASES: dict[str, tuple[dict[str, Any], RowStatus, str, str]] = {
         "MySQL has no such row any more, and the target keeps it",
         "syncd verify",
     ),
-    "no such row": ({**NOT_SEEN, "source": source(None)}, RowStatus.NEVER_SEEN, "nobody has ever read it", "key"),
+    "no such row": ({**NOT_SEEN, "source": source(None)}, RowStatus.NEVER_SEEN, "it was never read", "key"),
     "before the start": (
         {**NOT_SEEN, "source": source(2), "stream_start": at(3)},
         RowStatus.BEFORE_START,
@@ -198,8 +198,8 @@ CASES: dict[str, tuple[dict[str, Any], RowStatus, str, str]] = {
     "nowhere, and files are cleaned": (
         {**NOT_SEEN, "missing_files": 3},
         RowStatus.UNKNOWN,
-        "3 files are not there any more",
-        "look",
+        "3 files were removed",
+        "search",
     ),
     "nowhere, and MySQL is away": (
         {**NOT_SEEN, "source": SourceRow(problem="MySQL could not be asked: away")},
@@ -210,7 +210,7 @@ CASES: dict[str, tuple[dict[str, Any], RowStatus, str, str]] = {
     "in the target alone": (
         {"versions": (), "target": target("1-1"), "missing_files": 1},
         RowStatus.LOADED,
-        "read by batch 1-1; its file is cleaned",
+        "read by batch 1-1; its file was cleaned",
         "nothing",
     ),
 }

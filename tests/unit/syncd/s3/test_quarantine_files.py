@@ -126,7 +126,7 @@ def written(lake: HeldLake, key: str, batch: pa.RecordBatch, *, refused: bool) -
 
     writer = PartsWriter(
         lake=lambda: lake,  # type: ignore[arg-type,return-value]  # a lake in memory
-        key=made, passages=ways(), batch=10**12 + 1, part_bytes=1 << 30, refused=refused,
+        key=made, mappings=ways(), batch=10**12 + 1, part_bytes=1 << 30, refused=refused,
     )  # fmt: skip
     writer.write(batch, None)
     [told] = writer.finish()
