@@ -1,4 +1,4 @@
-"""Whom we believe on an encrypted connection, and what a failed handshake means."""
+"""TLS contexts, and the meaning of a failed handshake."""
 
 import ssl
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from watermarks.errors import HintedError
 
 _NOT_YET, _EXPIRED = 9, 10
 _NAME_MISMATCH_CODES: Final = frozenset({62, 64})
-"""OpenSSL's numbers for a host or an address that the certificate does not name."""
+"""OpenSSL's codes for a host or address that the certificate does not name."""
 _OUTDATED_REASONS: Final = frozenset(
     {
         "UNSUPPORTED_PROTOCOL",
@@ -24,9 +24,13 @@ _OUTDATED_REASONS: Final = frozenset(
 )
 
 
+AUTHORITY_HINT: Final = "Set `ca: FILE` to a PEM file of the authority that signed it."
+CERTIFICATE_NAME_HINT: Final = "Use the host name of the certificate, or issue one that names {host}."
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsPeer:
-    """The server of a handshake, and the errors that are told of it."""
+    """The server of a handshake, and the classes of its errors."""
 
     kind: str
     host: str
@@ -40,46 +44,50 @@ class TlsPeer:
 
 
 def make_verifying_context(ca: Path | None, *, extra_authorities: Path | None = None) -> ssl.SSLContext:
-    """A context that believes the authorities of a file, or else the system's and `also`; host names are checked.
+    """Return a context that trusts the authorities of a file, or the system's and `extra_authorities`.
+
+    Host names are checked.
 
     Raises:
-        ConfigError: the file of the certificate authority is none.
+        ConfigError: the certificate authority file is invalid.
     """
     try:
         context = ssl.create_default_context(cafile=None if ca is None else str(ca))
     except ssl.SSLError as error:
-        raise ConfigError(f"{ca} holds no certificate", hint="Name a PEM file of the authority in `ca:`.") from error
+        raise ConfigError(f"{ca} holds no certificate", hint="Set `ca:` to a PEM file of the authority.") from error
     except OSError as error:
-        raise ConfigError(f"{ca} cannot be read: {error.strerror}", hint="Mend `ca:`, or the file's rights.") from error
+        raise ConfigError(
+            f"{ca} cannot be read: {error.strerror}", hint="Check `ca:` and the file's permissions."
+        ) from error
     if ca is None and extra_authorities is not None:
         context.load_verify_locations(extra_authorities)
-    # The authorities of private networks and of MySQL itself lack extensions that Python 3.13 insists on.
+    # The authorities of private networks and of MySQL itself lack extensions that Python 3.13 requires.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context
 
 
 def map_handshake_error(error: ssl.SSLError, peer: TlsPeer) -> HintedError:
-    """What a handshake that failed says about the server."""
+    """Return our error for a failed handshake."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        told = error.verify_message
-        return peer.unfit_error(f"the certificate of {peer.address} is not believed: {told}", hint=_hint(error, peer))
-    reason = getattr(error, "reason", None)  # the standard library promises it, and does not always keep that
+        message = f"the certificate of {peer.address} is not trusted: {error.verify_message}"
+        return peer.unfit_error(message, hint=_hint(error, peer))
+    reason = getattr(error, "reason", None)  # not always present, although documented
     if reason in _OUTDATED_REASONS:
         return peer.unfit_error(
-            f"{peer.kind} at {peer.address} and this machine have no way to encrypt in common: {reason}",
-            hint="Let the server speak TLS 1.2 or newer.",
+            f"{peer.kind} at {peer.address} and this machine share no TLS version or cipher: {reason}",
+            hint="Enable TLS 1.2 or newer on the server.",
         )
     return peer.down_error(
-        f"{peer.kind} at {peer.address}: the connection broke while it was encrypted: {reason or error}"
+        f"{peer.kind} at {peer.address}: the connection broke during the TLS handshake: {reason or error}"
     )
 
 
 def _hint(error: ssl.SSLCertVerificationError, peer: TlsPeer) -> str:
     code = error.verify_code
     if code == _EXPIRED:
-        return "Renew the server's certificate, or mend the clock of this machine."
+        return "Renew the server's certificate, or set the clock of this machine."
     if code == _NOT_YET:
-        return "Mend the clock of this machine, or the server's certificate."
+        return "Set the clock of this machine, or replace the server's certificate."
     if code in _NAME_MISMATCH_CODES:
-        return f"Name the host as its certificate does, or issue one that names {peer.host}."
-    return "Name the authority that signed it: `ca: FILE`, a PEM file as its owner publishes it."
+        return CERTIFICATE_NAME_HINT.format(host=peer.host)
+    return AUTHORITY_HINT

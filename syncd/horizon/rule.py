@@ -259,7 +259,7 @@ def _table_horizon(
     if who:
         reason = WaitReason(f"held by {who}, {_format_seconds(t0 - bound)}", WaitKind.HELD_TRANSACTION)
     if is_doubted:
-        reason = with_context("another server answers, or its clock was reset", reason, separator="; ")
+        reason = with_context("another server answers, or its clock went back", reason, separator="; ")
     return Horizon(bound=bound, proven=not is_doubted, t0=t0, identity=identity, reason=reason, holder=holder)
 
 

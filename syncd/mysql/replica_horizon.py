@@ -159,7 +159,7 @@ class ReplicaOnlyHorizons:
         if strange := answered - {error.facts["identity"]}:
             self._source.discard_connections()
             raise ServerChanged(
-                f"two servers answer: {error.facts['identity']} is a replica, {strange.pop()} was asked for its lag",
+                f"two servers answer: {error.facts['identity']} is no primary, {strange.pop()} was asked for its lag",
                 hint="The next pass polls again.",
             )
         if found is None:

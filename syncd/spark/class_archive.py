@@ -1,4 +1,4 @@
-"""The archive of loaded classes that makes Spark's JVM start in half the time: made once, in the cache."""
+"""Archive of loaded classes, which halves the startup time of Spark's JVM: made once, in the cache."""
 
 import hashlib
 import os
@@ -16,12 +16,12 @@ from syncd.host.host_errors import NotWritable
 CACHE_HINT: Final = "Make the directory writable, or set SYNCD_CACHE to another one."
 _DRAFT_PREFIX: Final = "draft-"
 _DRAFT_MAX_AGE: Final = timedelta(days=1)
-"""A draft of this age is what a killed Java left."""
+"""An older draft was left by a killed Java."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassArchive:
-    """Where the archive of one Java with one class path is, or is going to be."""
+    """Archive for one Java with one class path, existing or still to be made."""
 
     path: Path
 
@@ -35,9 +35,9 @@ class ClassArchive:
 
     @property
     def java_options(self) -> list[str]:
-        """What to tell Java: to use it, or to make it when it ends.
+        """Return the options that make Java use the archive, or create it when it ends.
 
-        An archive that does not fit its Java is ignored by it, without a word.
+        Java silently ignores an archive that does not match.
         """
         quiet = ["-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr"]
         if self.exists:
@@ -45,11 +45,10 @@ class ClassArchive:
         return [*quiet, f"-XX:ArchiveClassesAtExit={self._draft_path}"]
 
     def wrap_command(self, command: Sequence[str]) -> list[str]:
-        """The command; where the archive is yet to be made, what puts it in its place after a clean end.
+        """Return the command; if the archive does not exist yet, also what moves it into place after a clean end.
 
-        Java writes it at its own pace while it ends, maybe after we have: so a shell
-        waits for it, and only a whole archive gets the name. Of two processes that
-        make one, the last wins, with the same content.
+        Java writes the archive while it ends, maybe after this process: so a shell waits for it, and only a complete
+        archive gets the name. If two processes make one, the last wins, with the same content.
         """
         if self.exists:
             return list(command)
@@ -60,24 +59,24 @@ class ClassArchive:
 
 
 def find_archive(cache: Path, *, java: str, class_path: Iterable[Path]) -> ClassArchive | None:
-    """The archive for this Java and these archives of classes; none where the cache cannot be written to."""
+    """Return the archive for this Java and class path; None if the cache is not writable."""
     try:
         folder = make_writable(cache / "classes", hint=CACHE_HINT)
     except NotWritable:
-        return None  # slower, and nothing else
+        return None  # a slower start is the only consequence
     _remove_stale_drafts(folder)
     return ClassArchive(path=folder / f"{_fingerprint(java, class_path)}.jsa")
 
 
 def _remove_stale_drafts(folder: Path) -> None:
     for draft in folder.glob(f"{_DRAFT_PREFIX}*"):
-        with suppress(OSError):  # another process sweeps too, or it is not ours
+        with suppress(OSError):  # another process may remove it too, or own it
             if time.time() - draft.stat().st_mtime > _DRAFT_MAX_AGE.total_seconds():
                 draft.unlink()
 
 
 def _fingerprint(java: str, class_path: Iterable[Path]) -> str:
-    """Changes with all that Java compares before it uses an archive."""
+    """Return a digest of everything that Java compares before it uses an archive."""
     files = [Path(java).resolve(), *class_path]
-    told = [(str(file), stat.st_size, stat.st_mtime_ns) for file in files for stat in [file.stat()]]
-    return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
+    facts = [(str(file), stat.st_size, stat.st_mtime_ns) for file in files for stat in [file.stat()]]
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]

@@ -1,21 +1,31 @@
-"""What Spark is told of the source: address, properties and statements, for both JDBC drivers."""
+"""JDBC URL, properties, statements and certificate store of a source, for both drivers."""
 
+import hashlib
+import secrets
+import tempfile
 from collections.abc import Mapping
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
+from syncd.errors import ConfigError
 from syncd.mysql.sql import CURRENT_VERSION_SQL, NO_SELECT_LIMIT, identity_expression
 from syncd.settings import SourceSettings, Tls
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 CONNECT_TIMEOUT_MILLISECONDS: Final = 10_000
-"""Milliseconds."""
 STREAMING_FETCH_SIZE: Final = str(-(2**31))
-"""The fetch size that makes Connector/J hand on row by row, instead of keeping the whole result."""
+"""Fetch size that makes Connector/J stream rows instead of buffering the result."""
 MARIADB_FETCH_SIZE: Final = "1000"
 """Rows that the MariaDB driver holds at a time."""
 NARROW_ROW_BYTES: Final = 32 << 10
-"""Bytes of a row, as it travels, that need no weighing: of such rows Spark hands over 128 MiB at once, at most."""
+"""Rows of up to this size, as transferred, are not measured: Spark hands over at most 128 MiB of them."""
 WRONG_SERVER_MARKER: Final = "syncd meets another server"
-"""Names no time zone: an assignment of it fails, and its error carries the text."""
+"""Names no time zone, so assigning it fails with an error that holds this text."""
+
+KEY_STORE_PHRASE: Final = "changeit"
+"""Password of the certificate store, which holds no secret; its format requires one."""
 
 _DRIVER_CLASSES: Final = {"mysql": "com.mysql.cj.jdbc.Driver", "mariadb": "org.mariadb.jdbc.Driver"}
 _SSL_MODES: Final = {
@@ -25,24 +35,24 @@ _SSL_MODES: Final = {
         Tls.REQUIRE: "REQUIRED",
         Tls.VERIFY: "VERIFY_IDENTITY",
     },
-    # It knows no `prefer`; which allows a connection in the clear, and so that is what it gets.
+    # It has no `prefer`, which permits an unencrypted connection; so it gets that.
     "mariadb": {Tls.DISABLE: "disable", Tls.PREFER: "disable", Tls.REQUIRE: "trust", Tls.VERIFY: "verify-full"},
 }
 
 
 def choose_driver(source: SourceSettings, preferred: str) -> str:
-    """The driver that can be trusted with this source.
+    """Return the driver that is safe for this source.
 
-    That of MariaDB knows no proxy of its own, and believes any certificate whose server proves the password.
+    That of MariaDB has no proxy support, and trusts any certificate whose server proves the password.
     """
     return "mysql" if source.tunnel is not None or source.tls is Tls.VERIFY else preferred
 
 
 def build_jdbc_url(source: SourceSettings, *, driver: str) -> str:
-    """The address without user or password, which travel as properties."""
+    """Return the URL without user and password, which are properties."""
     host, port = source.host, source.port
     shown = f"[{host}]" if ":" in host else host
-    # Spark knows both servers by this one scheme; the MariaDB driver looks for its consent in the address alone.
+    # Spark supports both servers by this scheme; the MariaDB driver requires the option in the URL.
     return f"jdbc:mysql://{shown}:{port}/{'?permitMysqlScheme' if driver == 'mariadb' else ''}"
 
 
@@ -55,12 +65,12 @@ def build_connection_properties(
     proxy: tuple[str, int] | None = None,
     only_narrow_rows: bool = False,
 ) -> dict[str, str]:
-    """All that Spark and the driver are told.
+    """Return all properties for Spark and the driver.
 
-    With `narrow` Connector/J gives up at the first row, or statement, that is longer than `NARROW`: to it both are
-    packets, and so the bound costs nothing. The MariaDB driver bounds statements alone.
-    `trust` is the file of authorities, as this driver reads it; `proxy` the near end of a tunnel, behind which the
-    certificate is still checked for the source's own name.
+    With `only_narrow_rows` Connector/J fails at the first row or statement that is longer than `NARROW_ROW_BYTES`: to
+    it both are packets, so this check costs nothing. The MariaDB driver limits statements only. `trust_store` is the
+    file of authorities for this driver; `proxy` is the local end of a tunnel, behind which the certificate is still
+    checked against the source's own name.
     """
     common = {
         "driver": _DRIVER_CLASSES[driver],
@@ -71,7 +81,7 @@ def build_connection_properties(
         "socketTimeout": str(int(source.silence.total_seconds() * 1000)),
         "tcpKeepAlive": "true",
         "sslMode": _SSL_MODES[driver][source.tls],
-        # Without TLS a password is sent under the server's own key, which has to be asked for.
+        # Without TLS the password is encrypted with the server's public key, which has to be requested.
         "allowPublicKeyRetrieval": str(source.tls in {Tls.DISABLE, Tls.PREFER}).lower(),
         "preferTimestampNTZ": "true",
         "pushDownPredicate": "false",
@@ -91,9 +101,9 @@ def _connector_j_properties(trust_store: str | None) -> dict[str, str]:
         "characterEncoding": "UTF-8",
         "useServerPrepStmts": "false",
         "useLocalSessionState": "true",
-        "processEscapeCodesForPrepStmts": "false",  # of JDBC: they would be looked for in names too
+        "processEscapeCodesForPrepStmts": "false",  # JDBC escapes, which would be looked for in names too
         "maintainTimeStats": "false",
-        "netTimeoutForStreamingResults": "0",  # the session's own settings say it
+        "netTimeoutForStreamingResults": "0",  # set by the session itself
         "logger": "com.mysql.cj.log.NullLogger",
         "paranoid": "true",
         **(further if trust_store else {}),
@@ -109,43 +119,89 @@ def _mariadb_properties(trust_store: str | None) -> dict[str, str]:
     }
 
 
-KEY_STORE_PHRASE: Final = "changeit"
-"""What opens the file of authorities: it holds no secret, and its format wants a word."""
-
-
 def session_setup_statement(source: SourceSettings, identity: str) -> str:
-    """The first statement of every reading connection: its session, and whether this is the server it must be."""
+    """Return the first statement of every reading connection: session settings and a check of the server."""
     longest = max(1, int(source.longest_read.total_seconds()))
     known = "'" + identity.replace("\\", "\\\\").replace("'", "''") + "'"
-    # Each server reads the comment that is meant for it. With no mode set, a backslash escapes.
+    # Each server executes the comment for its versions. With an empty SQL mode, a backslash escapes.
     return (
         "SET SESSION sql_mode = '',"
         f" time_zone = IF({identity_expression(identity)} = {known}, '+00:00', '{WRONG_SERVER_MARKER}'),"
         f" net_write_timeout = {longest}, sql_select_limit = {NO_SELECT_LIMIT},"
-        # Spark wraps every statement: a server that gathers what stands in brackets first would copy each window.
+        # Spark wraps every statement: a server that materializes the subquery would copy each window.
         " optimizer_switch = 'derived_merge=on'"
         f" /*!50708 , max_execution_time = {longest * 1000} */ /*M!100101 , max_statement_time = {longest} */"
-        # A server may show all its sessions what others have not committed: such a row can be gone, with an older one
-        # below the mark.
+        # A server may default to READ UNCOMMITTED: an uncommitted row can disappear, with an older one below the mark.
         " /*!50720 , transaction_isolation = 'REPEATABLE-READ' */ /*M!100101 , tx_isolation = 'REPEATABLE-READ' */"
         f" {CURRENT_VERSION_SQL}"
     )
 
 
 def mark_statement(statement: str, nonce: str) -> str:
-    """A statement that the server's list of statements shows as one of this attempt."""
+    """Return a statement that the server's process list shows as one of this attempt."""
     return f"/* syncd {nonce} */ {statement}"
 
 
 def as_subquery(statement: str) -> str:
-    """A statement where Spark wants a table, of whose columns it first asks names and types.
+    """Return a statement in the form of a table, for Spark, which first queries its column names and types.
 
-    It is one SELECT without LIMIT, DISTINCT and GROUP BY, and so both servers read it as if it stood alone: nothing is
-    gathered in a table first. A union of all statements would be one relation to Spark, but copies every row once more.
+    It is one SELECT without LIMIT, DISTINCT and GROUP BY, so both servers merge it and materialize nothing. A union
+    of all statements would be one relation to Spark, but would copy every row once more.
     """
     return f"({statement}) AS q"
 
 
 def redact_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties as an error may show them."""
+    """Return the properties in the form that an error may show."""
     return {name: "***" if name == "password" else value for name, value in properties.items()}
+
+
+def prepare_trust_store(spark: "SparkSession", ca: Path | None, *, driver: str) -> str | None:
+    """Return the path of the authorities in `ca`, in the format of the driver; None without `ca`.
+
+    The MariaDB driver reads PEM. Connector/J needs a key store, which Java itself writes beside the session's other
+    files.
+
+    Raises:
+        ConfigError: the file cannot be read, or holds no certificate.
+    """
+    if ca is None or driver == "mariadb":
+        return str(ca.absolute()) if ca else None
+    try:
+        pem = ca.read_bytes()
+    except OSError as error:
+        raise ConfigError(
+            f"cannot read the authorities of the source: {error.strerror}: {ca}",
+            hint="Fix `ca` of the source in the configuration.",
+        ) from error
+    return _write_key_store(spark, ca, pem)
+
+
+def _write_key_store(spark: "SparkSession", ca: Path, pem: bytes) -> str:
+    from py4j.protocol import Py4JJavaError
+
+    java: Any = spark.sparkContext._jvm.java  # type: ignore[union-attr]  # noqa: SLF001  # there is no public way
+    try:
+        source = java.io.ByteArrayInputStream(bytearray(pem))
+        certificates = java.security.cert.CertificateFactory.getInstance("X.509").generateCertificates(source).toArray()
+        store = java.security.KeyStore.getInstance("PKCS12")
+        # Py4J converts a Java String to a Python str, which lacks its methods.
+        password = java.nio.CharBuffer.allocate(len(KEY_STORE_PHRASE)).put(KEY_STORE_PHRASE).array()
+        store.load(None, password)
+        for number, certificate in enumerate(certificates):
+            store.setCertificateEntry(f"authority-{number}", certificate)
+    except Py4JJavaError as error:
+        raise ConfigError(f"{ca} holds no certificates that Java reads", hint="It must be a PEM file.") from error
+    if not len(certificates):
+        raise ConfigError(f"{ca} holds no certificate", hint="It must be a PEM file.")
+    folder = Path(spark.conf.get("spark.local.dir") or tempfile.gettempdir())
+    path = folder / f"authorities-{hashlib.sha256(pem).hexdigest()[:16]}.p12"
+    # Another read may open the file of the same authorities meanwhile, so it is replaced atomically.
+    draft = folder / f"{path.stem}-{secrets.token_hex(6)}"
+    out = java.io.FileOutputStream(str(draft))
+    try:
+        store.store(out, password)
+    finally:
+        out.close()
+    draft.replace(path)
+    return str(path)

@@ -1,4 +1,4 @@
-"""The JVM that Spark's driver runs in: started without a shell script, and never older than its parent."""
+"""The JVM of Spark's driver: started without a shell script, and never outliving its parent."""
 
 import os
 import shutil
@@ -22,13 +22,13 @@ from syncd.spark.class_archive import ClassArchive, find_archive
 START_TIMEOUT_SECONDS: Final = 120.0
 EXIT_TIMEOUT_SECONDS: Final = 20.0
 MIN_FREE_BYTES: Final = 4 << 20
-"""Bytes: far more than a session writes by itself; rows never come to this disk."""
+"""Far more than a session writes; rows never reach this disk."""
 FREE_SPACE_HINT: Final = (
-    "Free some space there, or name another directory: TMPDIR, or spark.local.dir in `spark: {conf: }`."
+    "Free some space there, or set another directory: TMPDIR, or spark.local.dir in `spark: {conf: }`."
 )
 _SUBMIT: Final = "org.apache.spark.deploy.SparkSubmit"
 _OUT_OF_MEMORY_EXIT_CODE: Final = 52
-"""The code with which Spark ends then."""
+"""Exit code of Spark after running out of heap."""
 _OUTPUT_TAIL_CHARS: Final = 2_000
 
 _LOG4J_CONFIG: Final = """\
@@ -39,7 +39,7 @@ appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{HH:mm:ss.SSS} %p %c{1}: %m%n
-# A failed task is told to whoever asked for it, once.
+# A failed task is reported to its caller, once.
 logger.quiet.name = org.apache.spark
 logger.quiet.level = fatal
 """
@@ -47,39 +47,38 @@ logger.quiet.level = fatal
 
 @dataclass(slots=True)
 class Jvm:
-    """One Java process with Spark in it, and where to talk to it."""
+    """One Java process with Spark, and its gateway port."""
 
     process: subprocess.Popen[bytes]
     home: tempfile.TemporaryDirectory[str]
     makes_archive: bool = False
-    """Whether it makes the archive of its classes when it ends, which takes it longer than anybody should wait."""
+    """Whether it writes its class archive when it ends, which takes too long to wait for."""
     port: int = 0
     secret: str = field(default="", repr=False)
 
     @property
     def has_ended(self) -> bool:
-        """Whether the process is gone."""
         return self.process.poll() is not None
 
     def wait_for_exit(self, within: float) -> bool:
-        """Whether the process is gone, or is in so many seconds."""
+        """Return whether the process has ended, or ends within so many seconds."""
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(within)
         return self.has_ended
 
     @property
     def ran_out_of_memory(self) -> bool:
-        """Whether Spark ended it because its heap had no room."""
+        """Return whether Spark ended it because its heap was full."""
         return self.process.poll() == _OUT_OF_MEMORY_EXIT_CODE
 
     @property
     def output_tail(self) -> str:
-        """The last of what it wrote, for a failed start."""
+        """Last output, for a failed start."""
         log = Path(self.home.name) / "log"
         return log.read_text(errors="replace")[-_OUTPUT_TAIL_CHARS:].strip() if log.exists() else ""
 
     def stop(self) -> None:
-        """Close the pipe that keeps it alive; kill what does not end by itself, unless it has an archive to make."""
+        """Close the pipe that keeps it alive; kill it if it does not end, unless it writes an archive."""
         if self.makes_archive:
             self.detach()
             return
@@ -92,14 +91,14 @@ class Jvm:
         self.home.cleanup()
 
     def detach(self) -> None:
-        """Close the pipe and do not wait: it ends, and archives its classes, at its own pace."""
+        """Close the pipe without waiting: it ends, and writes its class archive, in the background."""
         if self.process.stdin is not None:
             self.process.stdin.close()
         threading.Thread(target=self.process.wait, name="java-ends", daemon=True).start()
         self.home.cleanup()
 
     def kill(self) -> None:
-        """End it now, with whatever it started."""
+        """Kill it with all its child processes."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(EXIT_TIMEOUT_SECONDS)
@@ -109,40 +108,42 @@ def start_jvm(conf: Mapping[str, str], *, environ: Mapping[str, str], cache: Pat
     """Start Spark's JVM and wait until it listens.
 
     Raises:
-        NoJava, JavaTooOld: there is none that will do.
-        ReaderDown: it ended, or did not come up in time.
+        NoJava, JavaTooOld: there is no suitable Java.
+        ReaderDown: it ended, or did not start in time.
     """
     java = find_java(environ)
     home = _make_home(conf)
     place = Path(home.name)
     archive = find_archive(cache, java=java, class_path=[*sorted(_spark_jars().glob("*.jar")), *drivers])
     command = _build_command(java, _write_properties(conf, place, archive), environ)
-    told = place / "port"
+    port_file = place / "port"
     local = conf.get("spark.master", "local").startswith("local")
-    process = _spawn(archive, command, place, {**environ, **_build_environment(told, local=local)})
+    process = _spawn(archive, command, place, {**environ, **_build_environment(port_file, local=local)})
     jvm = Jvm(process=process, home=home, makes_archive=archive is not None and not archive.exists)
-    up = wait_until(lambda: told.exists() or jvm.process.poll() is not None, timeout_seconds=START_TIMEOUT_SECONDS)
-    if not up or not told.exists():
+    up = wait_until(lambda: port_file.exists() or jvm.process.poll() is not None, timeout_seconds=START_TIMEOUT_SECONDS)
+    if not up or not port_file.exists():
         jvm.kill()
         raise ReaderDown(
-            f"the JVM of Spark {'ended' if up else 'did not listen'} before it could be asked:"
-            f" {jvm.output_tail or 'no word'}",
-            hint="Is there enough memory for spark.driver_memory, and does SPARK_CONF_DIR hold what it should?",
+            f"the JVM of Spark {'ended during its start' if up else 'did not start in time'}:"
+            f" {jvm.output_tail or 'no output'}",
+            hint="Check that the machine has the memory of spark.driver_memory, and the files in SPARK_CONF_DIR.",
         )
-    jvm.port, jvm.secret = _read_port(told)
+    jvm.port, jvm.secret = _read_port(port_file)
     return jvm
 
 
 def _make_home(conf: Mapping[str, str]) -> tempfile.TemporaryDirectory[str]:
-    """A directory for this process alone, on a disk with room: on a full one Java waits, and does not say for what.
+    """Make a directory for this process, on a disk with free space: on a full one Java waits without a message.
 
     Raises:
-        ReaderDown: there is no room.
+        ReaderDown: there is not enough space.
     """
     try:
         home = tempfile.TemporaryDirectory(prefix="syncd-spark-", ignore_cleanup_errors=True)
     except OSError as error:
-        raise ReaderDown(f"no place for the files of Spark: {error.strerror or error}", hint=FREE_SPACE_HINT) from error
+        raise ReaderDown(
+            f"cannot make a directory for the files of Spark: {error.strerror or error}", hint=FREE_SPACE_HINT
+        ) from error
     for place in dict.fromkeys((home.name, *conf.get("spark.local.dir", home.name).split(","))):
         if Path(place).is_dir() and shutil.disk_usage(place).free < MIN_FREE_BYTES:
             home.cleanup()
@@ -151,12 +152,12 @@ def _make_home(conf: Mapping[str, str]) -> tempfile.TemporaryDirectory[str]:
 
 
 def _spark_home() -> Path:
-    """Where Spark lies. It is found without loading PySpark, which is loaded while Java starts."""
+    """Return Spark's directory, without loading PySpark, which is loaded while Java starts."""
     if home := os.environ.get("SPARK_HOME"):
         return Path(home)
     found = find_spec("pyspark")
     if found is None or found.origin is None:
-        raise ReaderDown("PySpark is not installed", hint="Install syncd again: pip install syncd")
+        raise ReaderDown("PySpark is not installed", hint="Reinstall syncd: pip install syncd")
     return Path(found.origin).resolve().parent
 
 
@@ -165,7 +166,7 @@ def _spark_jars() -> Path:
 
 
 def _write_properties(conf: Mapping[str, str], folder: Path, archive: ClassArchive | None) -> Path:
-    """A file that only we read: settings may hold secrets, and a command line is everybody's."""
+    """Write a file that only we can read: settings may hold secrets, and command lines are public."""
     (folder / "log4j2.properties").write_text(_LOG4J_CONFIG)
     options = [f"-Dlog4j2.configurationFile={folder}/log4j2.properties", *(archive.java_options if archive else [])]
     further = conf.get("spark.driver.extraJavaOptions", "")
@@ -181,14 +182,14 @@ def _write_properties(conf: Mapping[str, str], folder: Path, archive: ClassArchi
 
 
 def _escape(value: str) -> str:
-    """As Java reads properties."""
+    """Escape a value for a Java properties file."""
     return value.replace("\\", "\\\\").replace("\n", "\\n")
 
 
 def _build_command(java: str, properties: Path, environ: Mapping[str, str]) -> list[str]:
-    """What `bin/spark-submit` would run, asked of the same launcher without the scripts around it."""
+    """Return the command of `bin/spark-submit`, from the same launcher without its shell scripts."""
     launcher = next(iter(_spark_jars().glob("spark-launcher_*.jar")))
-    asked = subprocess.run(
+    launched = subprocess.run(
         [
             *(java, "-Xmx64m", "-XX:TieredStopAtLevel=1", "-cp", str(launcher), "org.apache.spark.launcher.Main"),
             *(_SUBMIT, "--properties-file", str(properties), "pyspark-shell"),
@@ -199,25 +200,25 @@ def _build_command(java: str, properties: Path, environ: Mapping[str, str]) -> l
         check=False,
         timeout=START_TIMEOUT_SECONDS,
     )
-    parts = asked.stdout.partition("\0\n")[2].split("\0")[:-1]
-    if asked.returncode != 0 or not parts:
-        raise ReaderDown(f"the launcher of Spark gave no command: {asked.stderr.strip()[-_OUTPUT_TAIL_CHARS:]}")
+    parts = launched.stdout.partition("\0\n")[2].split("\0")[:-1]
+    if launched.returncode != 0 or not parts:
+        raise ReaderDown(f"the launcher of Spark returned no command: {launched.stderr.strip()[-_OUTPUT_TAIL_CHARS:]}")
     return [java, *parts[1:]]
 
 
 def _build_environment(port_file: Path, *, local: bool) -> dict[str, str]:
-    told_to_all = {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(port_file)}
-    # Told where Spark lies, it gives its workers PySpark out of an archive of sources, which each of them compiles
-    # anew. On this machine alone they find it where we do.
-    return told_to_all if local else {"SPARK_HOME": str(_spark_home()), **told_to_all}
+    environment = {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(port_file)}
+    # With SPARK_HOME set, workers get PySpark from an archive of sources, which each of them compiles again. On this
+    # machine they find the installed one.
+    return environment if local else {"SPARK_HOME": str(_spark_home()), **environment}
 
 
 def _spawn(
     archive: ClassArchive | None, command: list[str], folder: Path, environ: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
     with (folder / "log").open("wb") as log:
-        # Its standard input is a pipe of ours: when we end, in whatever way, it reads the end of it
-        # and ends too. A session of its own keeps the terminal's Ctrl-C for us.
+        # Its standard input is our pipe: however this process ends, it reads the end of file
+        # and ends too. A process session of its own keeps the terminal's Ctrl-C away from it.
         return subprocess.Popen(
             archive.wrap_command(command) if archive else command,
             env=dict(environ),

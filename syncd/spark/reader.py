@@ -1,4 +1,4 @@
-"""The reader behind the port: one Spark job for a batch, one task and one connection for each of its windows."""
+"""Spark reader: one job for a batch, with one task and one connection for each of its windows."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, Final, Never
 
-from syncd import errors as ours
+from syncd import errors
 from syncd.concurrency.polling import wait_until
 from syncd.concurrency.resource_pool import NO_PASS, PoolShare, ResourcePool
 from syncd.concurrency.running_pass import RunningPass, run_in_thread
@@ -17,10 +17,16 @@ from syncd.lake.window_reads import Part, ReadRequest, ReadResult, WindowQuery
 from syncd.s3.lake_client import S3Lake
 from syncd.settings import SourceSettings
 from syncd.spark.failures import is_row_too_wide, map_spark_error
-from syncd.spark.jdbc import as_subquery, build_connection_properties, build_jdbc_url, mark_statement
-from syncd.spark.spark_session import LeftoverTasks, WarmSparkSession, narrow_row_session
+from syncd.spark.jdbc import (
+    as_subquery,
+    build_connection_properties,
+    build_jdbc_url,
+    mark_statement,
+    prepare_trust_store,
+)
+from syncd.spark.pyspark_gateway import narrow_row_session
+from syncd.spark.spark_session import LeftoverTasks, WarmSparkSession
 from syncd.spark.task import RESULT_COLUMN, ReadTaskSpec, rename_fields, write_window
-from syncd.spark.trust_store import prepare_trust_store
 from watermarks.errors import HintedError, Misuse
 
 if TYPE_CHECKING:
@@ -29,13 +35,20 @@ if TYPE_CHECKING:
     from syncd.datatypes.columns import ColumnMapping
 
 READ_TIMEOUT_MARGIN_SECONDS: Final = 30.0
-"""Seconds beyond `longest_read` after which a reading is given up: the server, which counts too, ends it first."""
+"""Beyond `longest_read` a read is cancelled; the server normally ends it first."""
 TASK_EXIT_GRACE_SECONDS: Final = 0.5
-"""Seconds: a task sees at its next row that it was given up."""
+"""A task notices its cancellation at its next row."""
 _PLAIN_NAME: Final = re.compile(r"\w+")
 _TASK_ERRORS: Final[dict[str, type[HintedError]]] = {
     kind.__name__: kind
-    for kind in (ours.RowOutsideWindow, ours.ValueRefused, ours.LakeDown, ours.LakeUnfit, ours.SchemaDrift, Misuse)
+    for kind in (
+        errors.RowOutsideWindow,
+        errors.ValueRefused,
+        errors.LakeDown,
+        errors.LakeUnfit,
+        errors.SchemaDrift,
+        Misuse,
+    )
 }
 
 
@@ -44,15 +57,15 @@ class _Wave:
     """Windows that are read at once."""
 
     first_window: int
-    """The number of the first of them in its batch."""
+    """Number of the first of them in its batch."""
     queries: Sequence[WindowQuery]
     running_pass: RunningPass
     on_leftover_tasks: Callable[[LeftoverTasks], None]
-    """Hears of tasks that outlive their job."""
+    """Receives the tasks that outlive their job."""
 
 
 class SparkReader:
-    """Reads the windows of one source, over connections that have their places there; for any number of threads."""
+    """Reader of the windows of one source, within its connection limit; for any number of threads."""
 
     def __init__(
         self,
@@ -65,9 +78,9 @@ class SparkReader:
         pool: "ResourcePool[Any] | None" = None,
         kill_statements: "Callable[[str], None]" = lambda _nonce: None,
     ) -> None:
-        """Prepare; `proxy` leads to the source where nothing leads there straight, and is asked before each reading.
+        """Create the reader; `proxy` returns the SOCKS proxy to the source, if there is one, before each read.
 
-        `end` ends, at the server, statements that are read from still, after their reading was given up.
+        `kill_statements` ends the statements of a cancelled read at the server.
         """
         self._session = session
         self._source = source
@@ -77,10 +90,9 @@ class SparkReader:
         self._pool: ResourcePool[Any] = ResourcePool(source.max_connections) if pool is None else pool
         self._kill_statements = kill_statements
         self._wide_mappings: set[tuple[ColumnMapping, ...]] = set()
-        """What was read here, and has rows that are weighed."""
+        """Column mappings whose rows are measured, because one of them was wide."""
 
     def prepare(self, *, little: bool) -> None:
-        """Start the session."""
         self._session.prepare(little=little)
 
     def read(
@@ -90,29 +102,29 @@ class SparkReader:
         tell: Callable[[int], None] = lambda _rows: None,
         running_pass: RunningPass = NO_PASS,
     ) -> ReadResult:
-        """Read every window whole and write its rows to parts; see the port."""
-        told: list[dict[str, Any]] = []
+        """Read every window completely and write its rows to parts; see the port `BatchReader`."""
+        results: list[dict[str, Any]] = []
         rows = 0
         try:
             for wave in self._waves(reading, running_pass):
-                told += self._read_wave(reading, wave, kept_keys=_part_keys(told))
-                rows = sum(part["rows"] for one in told for part in one["parts"])
+                results += self._read_wave(reading, wave, kept_keys=_part_keys(results))
+                rows = sum(part["rows"] for one in results for part in one["parts"])
                 tell(rows)
         except BaseException:
             self._abandon(reading)
             raise
         return ReadResult(
-            parts=_parse_parts(told, "parts"),
-            quarantined_parts=_parse_parts(told, "quarantined"),
-            problem_counts=dict(sum((Counter(one["troubles"]) for one in told), Counter[str]())),
+            parts=_parse_parts(results, "parts"),
+            quarantined_parts=_parse_parts(results, "quarantined"),
+            problem_counts=dict(sum((Counter(one["troubles"]) for one in results), Counter[str]())),
         )
 
     def _waves(self, reading: ReadRequest, running_pass: RunningPass) -> Iterator["_Wave"]:
-        """As many windows at once as there are connections and slots free: none waits in Spark, and all end in time."""
+        """Yield as many windows as there are free connections and slots: none waits in Spark, and all end in time."""
         queries, first = reading.queries, 0
         while first < len(queries):
             slots = self._session.slots(little=reading.is_small, running_pass=running_pass)
-            # First the connections, then the slots: whoever has slots waits for nobody, and so gives them back.
+            # First the connections, then the slots: a holder of slots waits for nothing, so it returns them.
             with (
                 self._pool.acquire_for_reading(min(len(queries) - first, slots.size), running_pass) as places,
                 slots.acquire_for_reading(places.count, running_pass) as tasks,
@@ -130,17 +142,17 @@ class SparkReader:
     def _release_after_tasks(
         self, nonce: str, places: PoolShare[Any], slots: PoolShare[Never], tasks: LeftoverTasks
     ) -> None:
-        """Keep the places of a job that was given up until the last of its tasks is gone, and its statements are.
+        """Keep the connections and slots of a cancelled job until its last task and statement have ended.
 
-        Spark counts a task as gone with its job, though its driver may wait for a row that does not come. Only the
-        server knows, and only it can end that.
+        Spark counts a task as ended with its job, although its driver may still wait for a row. Only the server
+        knows, and only the server can end that.
         """
         leave = places.detach(), slots.detach()
 
         def watch() -> None:
             try:
                 wait_until(lambda: not tasks.running_count, timeout_seconds=TASK_EXIT_GRACE_SECONDS)
-                with suppress(HintedError):  # a server that does not answer reads to nobody for long
+                with suppress(HintedError):  # a server that does not answer does not run the statement for long
                     self._kill_statements(nonce)
                 wait_until(lambda: not tasks.running_count, timeout_seconds=self._source.silence.total_seconds())
             finally:
@@ -182,14 +194,14 @@ class SparkReader:
                 only_narrow_rows=narrow,
             )
             address = build_jdbc_url(self._source, driver=self._driver)
-            # The partitions of a union keep its order, and so a task knows its window by its number.
+            # The partitions of a union keep its order, so the number of a task is that of its window.
             frame = reduce(
                 lambda some, more: some.union(more),
                 [spark.read.jdbc(address, as_subquery(statement), properties=properties) for statement in statements],
             )
             names = frame.columns
             if not all(map(_PLAIN_NAME.fullmatch, names)):
-                # PySpark looks each column up by its name, and takes a point, a star or a backtick in it for its own.
+                # PySpark looks up columns by name, and interprets a dot, a star or a backtick in it.
                 frame = frame.toDF(*(f"c{place}" for place in range(len(names))))
             rows = frame.mapInArrow(
                 lambda batches: write_window(work, rename_fields(batches, names)), f"{RESULT_COLUMN} string"
@@ -198,7 +210,7 @@ class SparkReader:
 
         within = self._source.longest_read.total_seconds() + READ_TIMEOUT_MARGIN_SECONDS
         try:
-            told = self._session.run(
+            results = self._session.run(
                 job,
                 within=within,
                 little=reading.is_small,
@@ -207,23 +219,23 @@ class SparkReader:
             )
         except HintedError:
             raise
-        except Exception as error:  # noqa: BLE001  # PySpark, Py4J and sockets raise what they please
+        except Exception as error:  # noqa: BLE001  # PySpark, Py4J and sockets raise anything
             if narrow and is_row_too_wide(error):
                 self._wide_mappings.add(reading.columns)
                 self._abandon(reading, kept_keys)
                 return self._read_wave(reading, wave, kept_keys=kept_keys)
-            raise map_spark_error(error, self._source) from None  # a trace of Java helps nobody, and shows statements
-        for one in told:
-            if "error" in one:
-                raise _TASK_ERRORS.get(one["error"], ours.ReaderDown)(one["message"], hint=one["hint"])
-        if len(told) != len(queries):
-            raise ours.ReaderDown(f"{len(queries)} windows were to be read, and {len(told)} answered")
-        return told
+            raise map_spark_error(error, self._source) from None  # a Java trace shows statements
+        for result in results:
+            if "error" in result:
+                raise _TASK_ERRORS.get(result["error"], errors.ReaderDown)(result["message"], hint=result["hint"])
+        if len(results) != len(queries):
+            raise errors.ReaderDown(f"{len(results)} of {len(queries)} windows returned a result")
+        return results
 
     def _abandon(self, reading: ReadRequest, kept_keys: frozenset[str] = frozenset()) -> None:
-        """Give up what this attempt has begun, and take away what it finished, but for what is kept.
+        """Abort the uploads of this attempt and delete its finished parts, except those in `kept_keys`.
 
-        What tasks that are still at work leave after that goes with the batch, when the next attempt is done.
+        Parts that leftover tasks write later are removed with the batch, when the next attempt is done.
         """
         mine = f"-{reading.nonce}-"
         lake = self._lake

@@ -1,4 +1,4 @@
-"""What runs inside a Spark task: the rows of one window become parts in the lake."""
+"""Work of one Spark task: the rows of one window become parts in the lake."""
 
 import functools
 import gc
@@ -23,18 +23,18 @@ from watermarks.window import Window
 
 MERGED_BATCH_ROWS: Final = 16_384
 MERGED_BATCH_BYTES: Final = 16 << 20
-"""Batches of so much are worth what is done for each of them."""
+"""Batches of this size amortize the work per batch."""
 RESULT_COLUMN: Final = "told"
-"""The one column that a task yields, with one row of JSON."""
+"""The one column of a task's result, with one row of JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadTaskSpec:
-    """All that the tasks of one reading are told; the statements are the JVM's affair."""
+    """Parameters of the tasks of one read; the SQL statements go to the JVM only."""
 
     windows: tuple[Window | None, ...]
     first_window: int
-    """The number of the first of these windows in its batch."""
+    """Number of the first of these windows in its batch."""
     columns: tuple[ColumnMapping, ...]
     order: tuple[OrderField, ...]
     keys: frozenset[str]
@@ -50,34 +50,34 @@ class ReadTaskSpec:
 
 
 def rename_fields(batches: Iterable[pa.RecordBatch], names: list[str]) -> Iterator[pa.RecordBatch]:
-    """The same batches, their fields named so, in their order."""
+    """Return the same batches with these field names, in their order."""
     return (batch if batch.schema.names == names else batch.rename_columns(names) for batch in batches)
 
 
 def write_window(work: ReadTaskSpec, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write the rows of this task's window, and tell what came of it.
+    """Write the rows of this task's window and yield the result.
 
-    What goes wrong here is told as data: through Spark, an error would come out as text.
+    Errors are returned as data: through Spark they would arrive as text.
     """
     from pyspark import TaskContext
 
     context = TaskContext.get()
-    place, attempt = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
-    window = _WindowWriter(work, place, attempt)
+    partition, attempt = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
+    window = _WindowWriter(work, partition, attempt)
     try:
-        told = window.write(batches)
+        result = window.write(batches)
     except HintedError as error:
         window.abort()
-        told = {"error": type(error).__name__, "message": error.message, "hint": error.hint}
+        result = {"error": type(error).__name__, "message": error.message, "hint": error.hint}
     except Exception:
-        # The stream from the JVM broke, or this is a bug: in both cases Spark says so.
+        # The stream from the JVM broke, or this is a bug: Spark reports both.
         window.abort()
         raise
-    yield pa.record_batch({RESULT_COLUMN: pa.array([json.dumps(told)])})
+    yield pa.record_batch({RESULT_COLUMN: pa.array([json.dumps(result)])})
 
 
 def merge_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in larger batches: what is done for a batch, and not for a row, costs as much for a small one."""
+    """Yield the same rows in larger batches: work per batch costs as much for a small one."""
     waiting, rows, size = list[pa.RecordBatch](), 0, 0
     for batch in batches:
         waiting.append(batch)
@@ -92,15 +92,15 @@ def merge_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 
 @functools.cache
 def _cached_lake(settings: LakeSettings) -> S3Lake:
-    """One client for all tasks that a worker runs: making one takes longer than a small window."""
+    """Return one client for all tasks of a worker: making one takes longer than a small window."""
     lake = S3Lake.from_settings(settings)
-    # PySpark has all that is in memory looked through after each task. What is there by now stays.
+    # PySpark runs a garbage collection after each task. The objects of now stay, so exempt them.
     gc.freeze()
     return lake
 
 
 class _WindowWriter:
-    """Parts of one window, one after the other; and its refused rows."""
+    """Writer of the parts of one window, one after the other, and of its refused rows."""
 
     def __init__(self, work: ReadTaskSpec, partition: int, attempt: int) -> None:
         number = work.first_window + partition

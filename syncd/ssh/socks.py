@@ -1,7 +1,7 @@
-"""As much of SOCKS 5 as a JDBC driver speaks, for one place and no other.
+"""The part of SOCKS 5 that a JDBC driver uses, for one destination only.
 
-Connector/J checks a certificate for the host of its URL. Through a proxy that URL
-names the host beyond the tunnel; at a plain port it could only name 127.0.0.1.
+Connector/J checks a certificate against the host of its URL. Through a proxy that URL names the host beyond the
+tunnel; with a plain port it could only name 127.0.0.1.
 """
 
 import asyncio
@@ -16,16 +16,16 @@ _V4, _NAME, _V6 = 1, 3, 4
 
 
 class ProxyRequestRefused(Exception):
-    """The client speaks something else, or wants to go elsewhere."""
+    """The client speaks another protocol, or requests another destination."""
 
 
 async def read_connect_request(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, server: tuple[str, int]
 ) -> None:
-    """Hear a client out; the answer is sent by whoever connects it.
+    """Read a client's request; the caller sends the reply after connecting.
 
     Raises:
-        NotAsked: it does not ask for this place.
+        ProxyRequestRefused: it does not request this destination.
     """
     try:
         version, count = await reader.readexactly(2)

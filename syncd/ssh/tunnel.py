@@ -1,4 +1,4 @@
-"""A way to a server through a bastion: SSH, kept alive, and dialled again when it was lost."""
+"""SSH tunnel to a server through a bastion: kept alive, and reconnected after a loss."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
-from syncd.errors import SourceDown
+from syncd.errors import SourceDown, SourceUnfit
 from syncd.settings import TunnelSettings
 from syncd.ssh.bastion import Bastion, BastionConnection, FarReader, FarWriter, ForwardedConnection
 from syncd.ssh.socks import GRANTED_REPLY, ProxyRequestRefused, read_connect_request
@@ -25,28 +25,35 @@ CLOSE_TIMEOUT_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunnelTimeouts:
-    """How long a bastion may be silent, in seconds."""
+    """Time limits for a bastion, in seconds."""
 
     keepalive_seconds: float = 10.0
-    """After so much silence it is asked for a sign of life."""
+    """After this silence a keepalive is sent."""
     max_unanswered: int = 2
-    """So many of these it may owe us; one more, and it is dead."""
+    """One more unanswered keepalive means a dead bastion."""
     open_timeout_seconds: float = 15.0
     """For one login, and for one connection beyond it."""
 
 
 class SshTunnel:
-    """A port of this machine that leads to a source behind a bastion, while the `with` lasts.
+    """A local port that leads to a server behind a bastion, while the `with` lasts.
 
-    The port stays the same. A bastion that went away breaks the connections that
-    went through it; the next one dials it again, and nothing dials while nobody
-    connects. Whoever may connect to loopback may use the port, as with `ssh -L`.
+    The port stays the same. If the bastion goes away, the connections through it break. The next one reconnects to
+    it, and nothing reconnects while no client connects. Any local user may use the port, as with `ssh -L`.
     """
 
     def __init__(
-        self, settings: TunnelSettings, *, server: tuple[str, int], timeouts: TunnelTimeouts | None = None
+        self,
+        settings: TunnelSettings,
+        *,
+        server: tuple[str, int],
+        timeouts: TunnelTimeouts | None = None,
+        down_error: type[HintedError] = SourceDown,
+        unfit_error: type[HintedError] = SourceUnfit,
     ) -> None:
-        self._bastion = Bastion(settings, server=server)
+        """Prepare a tunnel to `server`; its errors are of these two classes."""
+        self._bastion = Bastion(settings, server=server, down_error=down_error, unfit_error=unfit_error)
+        self._down_error = down_error
         self._timeouts = timeouts or TunnelTimeouts()
         self._server = server
         self._opened: Future[tuple[int, int]] = Future()
@@ -59,11 +66,11 @@ class SshTunnel:
         self._proxy_port = 0
 
     def __enter__(self) -> Self:
-        """Log in once, so that a bastion that refuses us is known before any work begins.
+        """Log in once, so that a refusal is known before any work begins.
 
         Raises:
-            SourceDown: there is no bastion, or it does not answer.
-            SourceUnfit: it, or its key, or ours is refused.
+            down_error: the bastion does not answer.
+            unfit_error: the bastion, its key or our key is refused.
         """
         self._thread.start()
         try:
@@ -82,10 +89,10 @@ class SshTunnel:
         self._close()
 
     def local_address(self) -> tuple[str, int]:
-        """Where to connect to, with the bastion there at this moment.
+        """Return the local address of the tunnel, after making sure that the bastion is connected.
 
         Raises:
-            SourceDown, SourceUnfit: it is not, and could not be dialled again.
+            down_error, unfit_error: it cannot be connected.
         """
         try:
             asyncio.run_coroutine_threadsafe(self._live_connection(), self._loop).result(
@@ -96,24 +103,24 @@ class SshTunnel:
         return LOOPBACK, self._port
 
     def proxy_address(self) -> tuple[str, int]:
-        """A SOCKS 5 proxy that leads to the source alone, for a client that checks the name which it dials.
+        """Return a SOCKS 5 proxy that leads to the server only, for a client that checks the name it dials.
 
         Raises:
-            SourceDown, SourceUnfit: as `near_end`.
+            down_error, unfit_error: as `local_address`.
         """
         return self.local_address()[0], self._proxy_port
 
     @property
     def last_error(self) -> HintedError | None:
-        """Why the last connection was not let through; none if it was."""
-        found = self._last_error
-        return found and type(found)(found.message, hint=found.hint)
+        """Return why the last client was not connected; None if it was."""
+        error = self._last_error
+        return error and type(error)(error.message, hint=error.hint)
 
     def _run(self) -> None:
         asyncio.run(self._serve())
 
     def _close(self) -> None:
-        with contextlib.suppress(AttributeError, RuntimeError):  # it has not begun, or is over
+        with contextlib.suppress(AttributeError, RuntimeError):  # it has not started, or is over
             self._loop.call_soon_threadsafe(self._closing.set)
         self._thread.join(CLOSE_TIMEOUT_SECONDS)
 
@@ -133,9 +140,10 @@ class SshTunnel:
 
     @contextlib.contextmanager
     def _listening(self, *, proxied: bool) -> Iterator[int]:
-        """A port where clients are let in, until the end and not once more.
+        """Yield a port that accepts clients until the end and not once more.
 
-        Not `asyncio.start_server`: on Python 3.11 it drops what it accepts while it closes, and leaves it open.
+        `asyncio.start_server` does not serve: on Python 3.11 it drops and leaks a connection that it accepts while it
+        closes.
         """
         with socket.create_server((LOOPBACK, 0)) as listener:
             listener.settimeout(0)
@@ -148,14 +156,14 @@ class SshTunnel:
     def _accept_client(self, listener: socket.socket, proxied: bool) -> None:  # noqa: FBT001 - the loop gives it so
         try:
             client, _ = listener.accept()
-        except OSError:  # it went away again; or we are out of descriptors, and it waits
+        except OSError:  # it has disconnected; or we are out of descriptors, and it waits
             return
         flow = asyncio.create_task(self._forward_client(client, proxied=proxied))
         self._clients.add(flow)
         flow.add_done_callback(partial(self._release_client, client=client))
 
     def _release_client(self, flow: asyncio.Task[None], *, client: socket.socket) -> None:
-        """Whatever ended a flow, even before its first step: its client is not left holding on."""
+        """Close the client's socket, however its flow ended, even before its first step."""
         self._clients.discard(flow)
         client.close()
 
@@ -169,7 +177,7 @@ class SshTunnel:
                 await asyncio.wait_for(self._connection.wait_closed(), CLOSE_TIMEOUT_SECONDS / 2)
 
     async def _live_connection(self) -> BastionConnection:
-        """The living connection to the bastion; whoever needs one while it is dialled waits for that one."""
+        """Return the open connection to the bastion; callers share one pending connect."""
         if self._connection is not None and not self._connection.is_closed():
             return self._connection
         if self._dialling is None or self._dialling.done():
@@ -177,11 +185,11 @@ class SshTunnel:
         return await asyncio.shield(self._dialling)
 
     async def _dial(self) -> BastionConnection:
-        patience = self._timeouts
+        timeouts = self._timeouts
         self._connection = await self._bastion.connect(
-            within=patience.open_timeout_seconds,
-            keepalive=patience.keepalive_seconds,
-            max_unanswered=patience.max_unanswered,
+            within=timeouts.open_timeout_seconds,
+            keepalive=timeouts.keepalive_seconds,
+            max_unanswered=timeouts.max_unanswered,
         )
         return self._connection
 
@@ -199,7 +207,7 @@ class SshTunnel:
     async def _open_for_client(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, proxied: bool
     ) -> ForwardedConnection | None:
-        """The connection beyond for a client that may have one."""
+        """Return a forwarded connection for an accepted client."""
         try:
             if proxied:
                 await asyncio.wait_for(
@@ -207,7 +215,7 @@ class SshTunnel:
                 )
             far = await self._connect_to_server()
         except HintedError as error:
-            # Before the client sees its end: it asks for the reason then.
+            # Before the client's socket is closed: it asks for the reason then.
             self._last_error = error
             return None
         except (ProxyRequestRefused, TimeoutError):
@@ -218,21 +226,21 @@ class SshTunnel:
         return far
 
     async def _connect_to_server(self) -> ForwardedConnection:
-        """A connection from the bastion to the source."""
+        """Return a connection from the bastion to the server."""
         connection = await self._live_connection()
         try:
             return await self._bastion.open_forwarded(connection, within=self._timeouts.open_timeout_seconds)
-        except SourceDown:
+        except self._down_error:
             if not connection.is_closed():
                 raise
-            # It was lost between the look and the use.
+            # The connection was lost after the check.
             return await self._bastion.open_forwarded(
                 await self._live_connection(), within=self._timeouts.open_timeout_seconds
             )
 
 
 async def _relay(near: tuple[asyncio.StreamReader, asyncio.StreamWriter], far: ForwardedConnection) -> None:
-    """Carry both ways until one side ends: MySQL has no use for half a connection."""
+    """Copy both ways until one side ends: MySQL has no half-closed connections."""
     ways = {asyncio.create_task(_copy_bytes(near[0], far[1])), asyncio.create_task(_copy_bytes(far[0], near[1]))}
     try:
         done, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)

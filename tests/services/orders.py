@@ -54,13 +54,13 @@ class Orders:
         whole = [Window(low, high) for low, high in zip((START_CURSOR, *self.ends), self.ends, strict=False)]
         given: dict[str, Any] = {
             "queries": tuple(self.query(window) for window in (windows or whole)),
-            "passages": self.passages,
+            "columns": self.passages,
             "order": ORDER,
             "policies": Policies(),
-            "identity": self.identity,
-            "prefix": f"data/orders/{nonce}/",
-            "quarantine": f"quarantine/orders/{nonce}/",
-            "batch": 1_000000000001,
+            "server_identity": self.identity,
+            "part_prefix": f"data/orders/{nonce}/",
+            "quarantine_prefix": f"quarantine/orders/{nonce}/",
+            "batch_number": 1_000000000001,
             "nonce": nonce,
         }
         return ReadRequest(**{**given, **further})

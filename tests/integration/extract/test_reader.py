@@ -22,7 +22,8 @@ from syncd.sandbox.faults.tcp import TcpProxy
 from syncd.settings import LakeSettings, Secret
 from syncd.spark import reader as reader_module
 from syncd.spark.reader import SparkReader
-from syncd.spark.spark_session import WarmSparkSession, narrow_row_session
+from syncd.spark.pyspark_gateway import narrow_row_session
+from syncd.spark.spark_session import WarmSparkSession
 from tests.services.orders import Orders
 from watermarks.cursor import START_CURSOR
 from watermarks.window import Window
@@ -161,7 +162,7 @@ def test_a_row_outside_of_its_window_is_an_error(reader: SparkReader, orders: Or
 def test_another_server_is_known_on_the_reading_connection(reader: SparkReader, orders: Orders, nonce: str) -> None:
     for other in ("elsewhere:3306:1763480000", "30d038d9-0000-0000-0000-02fc00000001"):
         with pytest.raises(SourceReplaced):
-            reader.read(orders.reading(nonce, identity=other))
+            reader.read(orders.reading(nonce, server_identity=other))
 
 
 def test_a_column_that_is_gone_is_drift(reader: SparkReader, orders: Orders, nonce: str) -> None:

@@ -20,9 +20,9 @@ pytestmark = pytest.mark.services
 
 PARENT = """
 import sys
-from syncd.spark.spark_session import Session
+from syncd.spark.spark_session import WarmSparkSession
 from syncd.settings import SparkSettings
-session = Session(SparkSettings())
+session = WarmSparkSession(SparkSettings())
 frame = lambda spark: spark.range(3).mapInArrow(lambda batches: batches, 'id long').count()
 assert session.run(frame, within=300) == 3
 print(session.pid, flush=True)
@@ -31,11 +31,11 @@ sys.stdin.read()
 
 LIFE = """
 from datetime import timedelta
-from syncd.spark.spark_session import Session
+from syncd.spark.spark_session import WarmSparkSession
 from syncd.settings import SparkSettings
 now = [0.0]
-session = Session(SparkSettings(idle_stop=timedelta(minutes=10)), now=lambda: now[0])
-assert not session.running
+session = WarmSparkSession(SparkSettings(idle_stop=timedelta(minutes=10)), now=lambda: now[0])
+assert not session.is_running
 assert not session.stop_if_idle()
 for _ in range(2):
     assert session.run(lambda spark: spark.range(3).count(), within=300) == 3
@@ -43,22 +43,22 @@ for _ in range(2):
     assert not session.stop_if_idle()
     now[0] += 1
     assert session.stop_if_idle()
-    assert not session.running
+    assert not session.is_running
 """
 
 UNUSED = """
 import threading
 from datetime import timedelta
 from syncd.spark import spark_session as module
-from syncd.spark.spark_session import Session
-from syncd.concurrency.polling import until
+from syncd.spark.spark_session import WarmSparkSession
+from syncd.concurrency.polling import wait_until
 from syncd.errors import ReaderDown
 from syncd.settings import SparkSettings
 now = [0.0]
-session = Session(SparkSettings(idle_stop=timedelta(minutes=10)), now=lambda: now[0])
+session = WarmSparkSession(SparkSettings(idle_stop=timedelta(minutes=10)), now=lambda: now[0])
 now[0] += 700
 session.prepare(little=True)
-assert until(lambda: session._coming.done(), within=300)
+assert wait_until(lambda: session._pending_start.done(), timeout_seconds=300)
 assert not session.stop_if_idle()
 now[0] += 600
 assert session.stop_if_idle()
@@ -68,7 +68,7 @@ def full(*args, **words):
     raise ReaderDown('no space left')
 module.start_jvm = full
 session.prepare(little=True)
-assert until(lambda: session._coming.done(), within=300)
+assert wait_until(lambda: session._pending_start.done(), timeout_seconds=300)
 module.start_jvm = started
 session.prepare(little=True)
 assert session.run(lambda spark: spark.range(3).count(), within=300) == 3
@@ -78,11 +78,11 @@ session.stop()
 STUCK = """
 import os, signal
 from syncd.spark import spark_session as module
-from syncd.spark.spark_session import Session
+from syncd.spark.spark_session import WarmSparkSession
 from syncd.errors import ReaderDown
 from syncd.settings import SparkSettings
-module.CONNECTED_WITHIN = 2.0
-session, started = Session(SparkSettings()), module.start_jvm
+module.SESSION_START_TIMEOUT_SECONDS = 2.0
+session, started = WarmSparkSession(SparkSettings()), module.start_jvm
 def stuck(*args, **words):
     jvm = started(*args, **words)
     os.kill(jvm.process.pid, signal.SIGSTOP)
@@ -96,20 +96,20 @@ except ReaderDown as error:
     assert 'gave none within 2 s' in error.message, error.message
 else:
     raise AssertionError('it came')
-module.CONNECTED_WITHIN = 120.0
+module.SESSION_START_TIMEOUT_SECONDS = 120.0
 module.start_jvm = started
 assert session.run(count, within=300) == 3
 session.stop()
 """
 
 GROWS = """
-from syncd.spark.spark_session import QUICK, Session
+from syncd.spark.spark_session import QUICK_START_OPTION, WarmSparkSession
 from syncd.settings import SparkSettings
 told = []
-session = Session(SparkSettings(), one_shot=True)
+session = WarmSparkSession(SparkSettings(), one_shot=True)
 def job(spark):
     beans = spark.sparkContext._jvm.java.lang.management.ManagementFactory
-    told.append((session.pid, QUICK in str(beans.getRuntimeMXBean().getInputArguments())))
+    told.append((session.pid, QUICK_START_OPTION in str(beans.getRuntimeMXBean().getInputArguments())))
     return spark.range(3).mapInArrow(lambda batches: batches, 'id long').count()
 session.prepare(little=True)
 assert session.run(job, within=300) == 3
@@ -128,12 +128,12 @@ session.stop()
 LOST = """
 import os, sys, threading
 from pathlib import Path
-from syncd.spark import spark_session as module
-from syncd.spark.spark_session import Session
-from syncd.concurrency.polling import until
+from syncd.spark import pyspark_gateway as gateway, spark_session as module
+from syncd.spark.spark_session import WarmSparkSession
+from syncd.concurrency.polling import wait_until
 from syncd.errors import ReaderDown
 from syncd.settings import SparkSettings
-session, begun = Session(SparkSettings()), Path(sys.argv[1])
+session, begun = WarmSparkSession(SparkSettings()), Path(sys.argv[1])
 def waits(_):
     begun.touch()
     threading.Event().wait()
@@ -154,7 +154,7 @@ for _ in range(3):
     begun.unlink(missing_ok=True)
     assert session.run(count, within=300) == 3
     found.append(held())
-    ends = threading.Thread(target=lambda: until(begun.exists, within=60) and session._jvm.kill())
+    ends = threading.Thread(target=lambda: wait_until(begun.exists, timeout_seconds=60) and session._jvm.kill())
     ends.start()
     lost(hangs)
     ends.join()
@@ -167,27 +167,27 @@ session._jvm.kill()
 started = module.start_jvm
 def killed(*args, **words):
     jvm = started(*args, **words)
-    connect = module._own_interrupt
+    connect = gateway._keep_interrupt_handler
     def first():
-        module._own_interrupt = connect
+        gateway._keep_interrupt_handler = connect
         jvm.kill()
         return connect()
-    module._own_interrupt = first
+    gateway._keep_interrupt_handler = first
     return jvm
 module.start_jvm = killed
 lost(count)
 module.start_jvm = started
 assert session.run(count, within=300) == 3
-assert until(as_before, within=120), (held(), found, threading.enumerate())
+assert wait_until(as_before, timeout_seconds=120), (held(), found, threading.enumerate())
 session.stop()
 """
 
 
 HEAP = """
-from syncd.spark.spark_session import Session
+from syncd.spark.spark_session import WarmSparkSession
 from syncd.errors import ReaderDown
 from syncd.settings import SparkSettings
-session = Session(SparkSettings(driver_memory="512m"))
+session = WarmSparkSession(SparkSettings(driver_memory="512m"))
 def large(spark):
     rows = spark.range(1).selectExpr("repeat('x', 400000000) AS x")
     return rows.mapInArrow(lambda batches: batches, "x string").count()
@@ -205,11 +205,11 @@ session.stop()
 
 ENDED = """
 import threading
-from syncd.spark.spark_session import Session
+from syncd.spark.spark_session import WarmSparkSession
 from syncd.errors import ReaderDown
-from syncd.concurrency.resource_pool import NOBODY
+from syncd.concurrency.resource_pool import NO_PASS
 from syncd.settings import SparkSettings
-session = Session(SparkSettings())
+session = WarmSparkSession(SparkSettings())
 def count(spark):
     return spark.range(3).count()
 def ends(spark):
@@ -230,9 +230,9 @@ message = told(lambda: session.run(ends, within=300))
 assert "Spark ended its session" in message, message
 assert session.run(count, within=300) == 3
 session._spark.sparkContext._jsc.sc().stop()
-message = told(lambda: session.slots(little=True, under_way=NOBODY))
+message = told(lambda: session.slots(little=True, running_pass=NO_PASS))
 assert "Spark ended its session" in message, message
-assert session.slots(little=True, under_way=NOBODY).most >= 1
+assert session.slots(little=True, running_pass=NO_PASS).size >= 1
 assert session.run(count, within=300) == 3
 session.stop()
 """

@@ -54,7 +54,7 @@ def test_value_arrives_through_spark_as_the_server_prints_it(
     selects = ", ".join(f"{way.select} AS `{way.name}`" for way in ways)
     query = WindowQuery(window=None, sql=f"SELECT {selects} FROM `{orders.address.database}`.{case.table}")
     policies = Policies(invalid_text=Policy.QUARANTINE)
-    reading = orders.reading(nonce, queries=(query,), passages=ways, order=(), policies=policies)
+    reading = orders.reading(nonce, queries=(query,), columns=ways, order=(), policies=policies)
 
     read = reader_of(driver=driver).read(reading)
 

@@ -489,7 +489,7 @@ def test_server_that_replicates_is_refused(server: "SourceServer", polls: Polls,
         f"CHANGE {words[0]} TO {side}_HOST = '127.0.0.1', {side}_PORT = 9, {side}_USER = 'nobody'", f"START {words[1]}"
     )
     try:
-        with pytest.raises(SourceUnfit, match="another server did") as caught:
+        with pytest.raises(SourceUnfit, match="is a running replica") as caught:
             polls.of()
     finally:
         watcher.run(f"STOP {words[1]}", f"RESET {words[1]} ALL")

@@ -98,7 +98,7 @@ def test_the_reader_believes_the_authority_that_is_named(pipe: Pipe, guarded: Gu
 
 
 def test_the_reader_believes_no_other_authority(pipe: Pipe, guarded: Guarded, tmp_path: Path) -> None:
-    with pytest.raises(SourceUnfit, match="not believed") as caught:
+    with pytest.raises(SourceUnfit, match="not trusted") as caught:
         read(pipe, guarded, driver="mysql", ca=Authority(tmp_path, name="another").ca)
     assert "`ca: FILE`" in caught.value.hint
 
@@ -106,9 +106,9 @@ def test_the_reader_believes_no_other_authority(pipe: Pipe, guarded: Guarded, tm
 def test_the_reader_believes_no_certificate_for_another_host(pipe: Pipe, guarded: Guarded) -> None:
     guarded.show("elsewhere.internal")
 
-    with pytest.raises(SourceUnfit, match="not believed") as caught:
+    with pytest.raises(SourceUnfit, match="not trusted") as caught:
         read(pipe, guarded, driver="mysql")
-    assert "Name the host as its certificate does" in caught.value.hint
+    assert "Use the host name of the certificate" in caught.value.hint
 
 
 def test_the_stage_stops_where_a_certificate_is_not_believed(pipe: Pipe, guarded: Guarded, tmp_path: Path) -> None:

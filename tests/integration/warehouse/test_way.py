@@ -51,7 +51,7 @@ def test_certificate_of_an_authority_of_ones_own_is_believed(front: TlsFront, se
 
 
 def test_without_the_file_the_systems_authorities_decide(front: TlsFront, settings: WarehouseSettings) -> None:
-    with pytest.raises(WarehouseUnfit, match="is not believed") as caught:
+    with pytest.raises(WarehouseUnfit, match="is not trusted") as caught:
         connect(replace(settings, ca=None), session_name="test", tunnel_address=front.at)
 
     assert "`ca: FILE`" in caught.value.hint
@@ -62,13 +62,13 @@ def test_certificate_of_another_authority_is_not_believed(
 ) -> None:
     other = Authority(tmp_path, name="another")
 
-    with pytest.raises(WarehouseUnfit, match="is not believed"):
+    with pytest.raises(WarehouseUnfit, match="is not trusted"):
         connect(replace(settings, ca=other.ca), session_name="test", tunnel_address=front.at)
 
 
 @pytest.mark.parametrize("host", ["other.example.com", "127.0.0.1", "example.com"])
 def test_certificate_must_name_the_host(front: TlsFront, settings: WarehouseSettings, host: str) -> None:
-    with pytest.raises(WarehouseUnfit, match="is not believed") as caught:
+    with pytest.raises(WarehouseUnfit, match="is not trusted") as caught:
         connect(replace(settings, host=host), session_name="test", tunnel_address=front.at)
 
     assert host in caught.value.hint

@@ -176,7 +176,7 @@ def test_a_stopped_replica_does_not_know_how_far_behind_it_is(pair: Pair) -> Non
 
 def test_a_primary_follows_nobody(pair: Pair) -> None:
     assert read_replication(pair.upper, pair.server, pair.primary) is None
-    with pytest.raises(SourceUnfit, match="is no replica"):
+    with pytest.raises(SourceUnfit, match="is not a replica"):
         require_channel_to(read_channels(pair.upper, pair.server, pair.primary), primary_id="1", settings=pair.primary)
 
 

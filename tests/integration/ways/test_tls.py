@@ -44,10 +44,10 @@ def test_the_address_that_is_dialled_does_not_count(guarded: Guarded) -> None:
     """Through a tunnel every source is at 127.0.0.1: a certificate for that proves nothing."""
     guarded.show(LOOPBACK, "localhost")
 
-    with pytest.raises(SourceUnfit, match=r"the certificate of db\.internal:\d+ is not believed") as caught:
+    with pytest.raises(SourceUnfit, match=r"the certificate of db\.internal:\d+ is not trusted") as caught:
         connect(guarded.settings(Tls.VERIFY, host="db.internal"), address=guarded.at)
 
-    assert caught.value.hint == "Name the host as its certificate does, or issue one that names db.internal."
+    assert caught.value.hint == "Use the host name of the certificate, or issue one that names db.internal."
 
 
 def test_verify_refuses_a_certificate_that_has_expired(guarded: Guarded) -> None:
@@ -70,7 +70,7 @@ def test_verify_refuses_a_certificate_that_has_expired(guarded: Guarded) -> None
 def test_verify_refuses_an_authority_that_is_not_ours(guarded: Guarded, tmp_path: Path) -> None:
     guarded.show(LOOPBACK)
 
-    with pytest.raises(SourceUnfit, match="not believed") as caught:
+    with pytest.raises(SourceUnfit, match="not trusted") as caught:
         connect(guarded.settings(Tls.VERIFY, ca=Authority(tmp_path, name="another").ca), address=guarded.at)
 
     assert "`ca: FILE`" in caught.value.hint

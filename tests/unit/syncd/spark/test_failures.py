@@ -24,5 +24,5 @@ class Told(Exception):
 
 def test_an_error_of_a_jvm_that_ended_since_is_no_bug() -> None:
     assert not is_row_too_wide(Told())
-    with pytest.raises(ReaderDown, match="ended in the middle"):
+    with pytest.raises(ReaderDown, match="ended during a job"):
         raise map_spark_error(Told(), SETTINGS)

@@ -24,7 +24,7 @@ def test_whoever_hears_second_that_spark_ended_its_session_says_so_too(
         has_ended=False, ran_out_of_memory=False, wait_for_exit=lambda _within: False, stop=lambda: None
     )
     session._spark, session._jvm = spark, cast("Any", jvm)
-    monkeypatch.setattr(module, "_forget", lambda *_, **__: setattr(context, "_jsc", None))
+    monkeypatch.setattr(module, "forget_session", lambda *_, **__: setattr(context, "_jsc", None))
     lost = session._stop_if_lost
 
     def other_hears() -> None:
