@@ -21,8 +21,8 @@ from syncd.sandbox.faults.s3 import S3Fault, S3FaultKind, S3Proxy, S3Request
 from syncd.sandbox.faults.tcp import TcpProxy
 from syncd.settings import LakeSettings, Secret
 from syncd.spark import reader as reader_module
-from syncd.spark.reader import SparkReader
 from syncd.spark.pyspark_gateway import narrow_row_session
+from syncd.spark.reader import SparkReader
 from syncd.spark.spark_session import WarmSparkSession
 from tests.services.orders import Orders
 from watermarks.cursor import START_CURSOR
