@@ -1,4 +1,4 @@
-"""The stand-in as a process of its own: prints one line of JSON when ready, ends with SIGTERM.
+"""The stand-in as a process of its own: prints one line of JSON when it is ready, and ends on SIGTERM.
 
 python -m syncd.sandbox.redshift --directory DIRECTORY --s3-endpoint http://127.0.0.1:9000
 """
@@ -11,25 +11,29 @@ import sys
 import threading
 from pathlib import Path
 
+from syncd.sandbox.redshift.cluster import CannotStart
 from syncd.sandbox.redshift.copy.s3_files import CopyStorage
 from syncd.sandbox.redshift.fault_port import ControlPort
 from syncd.sandbox.redshift.objects import Isolation
 from syncd.sandbox.redshift.server import RedshiftStandIn
-from syncd.sandbox.redshift.start_errors import CannotStart
 
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m syncd.sandbox.redshift", description=__doc__)
-    parser.add_argument("--directory", type=Path, help="where the data lives; without it, only as long as the process")
+    parser.add_argument(
+        "--directory", type=Path, help="directory of the data; without it, the data ends with the process"
+    )
     parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--control-port", type=int, default=0, help="where faults are asked for")
+    parser.add_argument("--control-port", type=int, default=0, help="port for injecting faults")
     parser.add_argument("--database", default="dev")
     parser.add_argument("--user", default="loader")
-    parser.add_argument("--s3-endpoint", default="", help="keys come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY")
+    parser.add_argument(
+        "--s3-endpoint", default="", help="S3 endpoint for COPY; keys from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY"
+    )
     parser.add_argument("--s3-region", default="us-east-1")
     parser.add_argument("--isolation", choices=[i.name.lower() for i in Isolation], default="snapshot")
     parser.add_argument(
-        "--superuser", action="store_true", help="the user reads the STL views of a provisioned cluster"
+        "--superuser", action="store_true", help="let the user read the STL views of a provisioned cluster"
     )
     return parser.parse_args()
 

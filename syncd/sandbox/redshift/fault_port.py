@@ -1,24 +1,13 @@
 """Faults of a stand-in that runs in another process: a loopback port that takes one JSON object a line."""
 
-import contextlib
 import json
 import socket
 import socketserver
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from syncd.sandbox.redshift.faults import (
-    COMMIT_PATTERN,
-    COPY_PATTERN,
-    FaultAction,
-    FaultInjector,
-    FaultTiming,
-    StatementFault,
-)
-from syncd.sandbox.redshift.refusal import INTERNAL
+from syncd.sandbox.redshift.faults import FaultAction, FaultControl, FaultInjector, FaultTiming, StatementFault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +17,7 @@ REPLY_MARGIN_SECONDS: Final = 5.0
 
 
 class ControlPort:
-    """Serves the faults of this process to others on this machine."""
+    """Server of the port: it lets other processes of this machine inject faults into this one."""
 
     def __init__(self, faults: FaultInjector, port: int = 0) -> None:
         self._faults = faults
@@ -55,14 +44,14 @@ class ControlPort:
         self._thread.join()
 
     def handle_line(self, line: bytes) -> dict[str, Any]:
-        """Do what a line asks; what goes wrong is part of the answer."""
+        """Run the request of one line; the answer carries its error."""
         try:
-            words = json.loads(line)
-            return {"ok": True, **self._run_request(words.pop("do"), words)}
+            fields = json.loads(line)
+            return {"ok": True, **self._run_request(fields.pop("do"), fields)}
         except (ValueError, KeyError, TypeError, IndexError, TimeoutError) as error:
             return {"ok": False, "error": f"{type(error).__name__}: {error}"}
 
-    def _run_request(self, what: str, words: dict[str, Any]) -> dict[str, Any]:
+    def _run_request(self, request: str, fields: dict[str, Any]) -> dict[str, Any]:
         plain: dict[str, Callable[[], None]] = {
             "freeze": self._faults.freeze,
             "thaw": self._faults.thaw,
@@ -70,26 +59,25 @@ class ControlPort:
             "accept_connections": self._faults.accept_connections,
             "clear": self._faults.clear,
         }
-        if what in plain:
-            plain[what]()
-        elif what == "ask":
-            fault = StatementFault(
-                FaultAction(words.pop("deed")), words.pop("statement"), FaultTiming(words.pop("when")), **words
-            )
+        if request in plain:
+            plain[request]()
+        elif request == "ask":
+            action, timing = FaultAction(fields.pop("deed")), FaultTiming(fields.pop("when"))
+            fault = StatementFault(action, fields.pop("statement"), timing, **fields)
             self._injected.append(self._faults.inject(fault))
             return {"id": len(self._injected) - 1}
-        elif what == "wait_reached":
-            self._injected[words["id"]].wait_reached(words["timeout"])
-        elif what == "release":
-            self._injected[words["id"]].release()
+        elif request == "wait_reached":
+            self._injected[fields["id"]].wait_reached(fields["timeout"])
+        elif request == "release":
+            self._injected[fields["id"]].release()
         else:
-            raise ValueError(f"{what!r} is no fault")
+            raise ValueError(f"unknown request {request!r}")
         return {}
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteFault:
-    """A fault asked for through the port."""
+    """A fault that was injected through the port."""
 
     _faults: "RemoteFaultInjector"
     _id: int
@@ -101,51 +89,21 @@ class RemoteFault:
         self._faults.send("release", id=self._id)
 
 
-class RemoteFaultInjector:
-    """The words of `Faults`, spoken to another process."""
+class RemoteFaultInjector(FaultControl[RemoteFault]):
+    """Client of the port."""
 
     def __init__(self, port: int, host: str = HOST) -> None:
         self._address = (host, port)
 
-    def drop(
-        self, statement: str = COMMIT_PATTERN, *, when: FaultTiming = FaultTiming.BEFORE, nth: int = 1
-    ) -> RemoteFault:
-        return self._inject(FaultAction.DROP, statement, when, nth=nth)
-
-    def delay(
-        self, statement: str, seconds: float, *, when: FaultTiming = FaultTiming.BEFORE, nth: int = 1
-    ) -> RemoteFault:
-        return self._inject(FaultAction.DELAY, statement, when, nth=nth, seconds=seconds)
-
-    def hold(self, statement: str, *, when: FaultTiming = FaultTiming.BEFORE, nth: int = 1) -> RemoteFault:
-        return self._inject(FaultAction.HOLD, statement, when, nth=nth)
-
-    def fail(
-        self, statement: str, message: str, *, code: str = INTERNAL, detail: str = "", nth: int = 1
-    ) -> RemoteFault:
-        return self._inject(
-            FaultAction.FAIL, statement, FaultTiming.BEFORE, nth=nth, code=code, message=message, detail=detail
-        )
-
-    def fail_copy(self, message: str, *, nth: int = 1, code: str = INTERNAL, detail: str = "") -> RemoteFault:
-        return self.fail(COPY_PATTERN, message, code=code, detail=detail, nth=nth)
-
-    def conflict(self, statement: str = COMMIT_PATTERN, *, nth: int = 1) -> RemoteFault:
-        detail = "Serializable isolation violation on table in Redshift"
-        return self.fail(statement, "1023", detail=detail, nth=nth)
+    def inject(self, fault: StatementFault) -> RemoteFault:
+        names = ("deed", "statement", "when", "nth", "seconds", "code", "message", "detail")
+        return RemoteFault(self, int(self.send("ask", **{name: getattr(fault, name) for name in names})["id"]))
 
     def freeze(self) -> None:
         self.send("freeze")
 
     def thaw(self) -> None:
         self.send("thaw")
-
-    @contextmanager
-    def frozen(self) -> Iterator[None]:
-        self.freeze()
-        with contextlib.ExitStack() as stack:
-            stack.callback(self.thaw)
-            yield
 
     def refuse_connections(self) -> None:
         self.send("refuse_connections")
@@ -156,19 +114,15 @@ class RemoteFaultInjector:
     def clear(self) -> None:
         self.send("clear")
 
-    def _inject(self, deed: FaultAction, statement: str, when: FaultTiming, **words: str | float) -> RemoteFault:
-        told = self.send("ask", REPLY_MARGIN_SECONDS, deed=deed, statement=statement, when=when, **words)
-        return RemoteFault(self, int(told["id"]))
-
-    def send(self, do: str, timeout_seconds: float = REPLY_MARGIN_SECONDS, /, **words: str | float) -> dict[str, Any]:
-        """One request and its answer.
+    def send(self, do: str, timeout_seconds: float = REPLY_MARGIN_SECONDS, /, **fields: str | float) -> dict[str, Any]:
+        """Send one request and return its answer.
 
         Raises:
-            TimeoutError: a fault that was waited for did not happen.
-            RuntimeError: the request was not understood.
+            TimeoutError: a fault did not happen in the time that the request waits for it.
+            RuntimeError: the server refused the request.
         """
         with socket.create_connection(self._address, timeout=timeout_seconds) as sock, sock.makefile("rwb") as stream:
-            stream.write(json.dumps({"do": do, **words}).encode() + b"\n")
+            stream.write(json.dumps({"do": do, **fields}).encode() + b"\n")
             stream.flush()
             answer: dict[str, Any] = json.loads(stream.readline())
         if not answer["ok"]:

@@ -1,4 +1,4 @@
-"""Faults on demand: what a test asks the stand-in to do wrong, and when."""
+"""Faults that a test injects into the stand-in, and the statement or moment that they apply to."""
 
 import re
 import threading
@@ -6,16 +6,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 from syncd.sandbox.redshift.refusal import INTERNAL
 
 COPY_PATTERN: Final = r"^\s*copy\b"
 COMMIT_PATTERN: Final = r"^\s*(commit|end)\b"
+Injected_co = TypeVar("Injected_co", covariant=True)
 
 
 class FaultTiming(StrEnum):
-    """Before the statement is carried out, or after it was and before the client hears of it."""
+    """Before the statement runs, or after it ran and before the client gets its answer."""
 
     BEFORE = "before"
     AFTER = "after"
@@ -30,7 +31,7 @@ class FaultAction(StrEnum):
 
 @dataclass(slots=True, eq=False)
 class StatementFault:
-    """One fault for the n-th statement, from now on, whose text matches; it happens once."""
+    """One fault for the n-th statement, counted from now, whose text matches; it happens once."""
 
     deed: FaultAction
     statement: str
@@ -45,7 +46,7 @@ class StatementFault:
     released: threading.Event = field(default_factory=threading.Event)
 
     def wait_reached(self, timeout: float = 60.0) -> None:
-        """Return when the fault has happened; a held statement then stands still.
+        """Return when the fault has happened; a held statement then waits for `release`.
 
         Raises:
             TimeoutError: it did not happen in time.
@@ -58,56 +59,57 @@ class StatementFault:
         self.released.set()
 
 
-class FaultInjector:
-    """Every fault asked for and not yet met; safe to use from any thread."""
+class FaultControl(Protocol[Injected_co]):
+    """Faults that a test can ask for, of a stand-in in this process or of one in another process."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._pending: list[StatementFault] = []
-        self._thawed = threading.Event()
-        self._thawed.set()
-        self._open = threading.Event()
-        self._open.set()
-        self.closed = threading.Event()  # the server's word on its port, as is `listening`
-        self.listening = threading.Event()
+    def inject(self, fault: StatementFault) -> Injected_co: ...
+
+    def freeze(self) -> None:
+        """Answer no client and read from none until `thaw`; connections stay open."""
+        ...
+
+    def thaw(self) -> None: ...
+
+    def refuse_connections(self) -> None:
+        """Refuse new connections; established ones stay."""
+        ...
+
+    def accept_connections(self) -> None: ...
+
+    def clear(self) -> None:
+        """Remove every fault; held statements and frozen sessions go on."""
+        ...
 
     def drop(
         self, statement: str = COMMIT_PATTERN, *, when: FaultTiming = FaultTiming.BEFORE, nth: int = 1
-    ) -> StatementFault:
-        """Cut the connection; before: the statement is not carried out; after: it is, and no answer comes."""
+    ) -> Injected_co:
+        """Cut the connection; before: the statement does not run; after: it runs, and no answer comes."""
         return self.inject(StatementFault(FaultAction.DROP, statement, when, nth))
 
     def delay(
         self, statement: str, seconds: float, *, when: FaultTiming = FaultTiming.BEFORE, nth: int = 1
-    ) -> StatementFault:
+    ) -> Injected_co:
         return self.inject(StatementFault(FaultAction.DELAY, statement, when, nth, seconds=seconds))
 
-    def hold(self, statement: str, *, when: FaultTiming = FaultTiming.BEFORE, nth: int = 1) -> StatementFault:
-        """Stand still at the statement until the fault is released."""
+    def hold(self, statement: str, *, when: FaultTiming = FaultTiming.BEFORE, nth: int = 1) -> Injected_co:
+        """Stop at the statement until the fault is released."""
         return self.inject(StatementFault(FaultAction.HOLD, statement, when, nth))
 
     def fail(
         self, statement: str, message: str, *, code: str = INTERNAL, detail: str = "", nth: int = 1
-    ) -> StatementFault:
-        """Answer with an error instead of carrying the statement out; its transaction has failed then."""
+    ) -> Injected_co:
+        """Answer with an error instead of running the statement; its transaction has failed then."""
         return self.inject(
             StatementFault(FaultAction.FAIL, statement, nth=nth, code=code, message=message, detail=detail)
         )
 
-    def fail_copy(self, message: str, *, nth: int = 1, code: str = INTERNAL, detail: str = "") -> StatementFault:
+    def fail_copy(self, message: str, *, nth: int = 1, code: str = INTERNAL, detail: str = "") -> Injected_co:
         return self.fail(COPY_PATTERN, message, code=code, detail=detail, nth=nth)
 
-    def fail_with_conflict(self, statement: str = COMMIT_PATTERN, *, nth: int = 1) -> StatementFault:
-        """Error 1023: a serializable isolation violation."""
+    def fail_with_conflict(self, statement: str = COMMIT_PATTERN, *, nth: int = 1) -> Injected_co:
+        """Answer with error 1023, a serializable isolation violation."""
         detail = "Serializable isolation violation on table in Redshift"
         return self.fail(statement, "1023", detail=detail, nth=nth)
-
-    def freeze(self) -> None:
-        """Answer nobody, and read from nobody, until `thaw`; connections stay open."""
-        self._thawed.clear()
-
-    def thaw(self) -> None:
-        self._thawed.set()
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
@@ -117,12 +119,45 @@ class FaultInjector:
         finally:
             self.thaw()
 
+
+class FaultInjector(FaultControl[StatementFault]):
+    """Faults of one server that have not happened yet; safe to use from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pending: list[StatementFault] = []
+        self._thawed = threading.Event()
+        self._thawed.set()
+        self._accepting = threading.Event()
+        self._accepting.set()
+        self.closed = threading.Event()  # set by the server for its port, as is `listening`
+        self.listening = threading.Event()
+
+    def inject(self, fault: StatementFault) -> StatementFault:
+        re.compile(fault.statement)
+        with self._lock:
+            self._pending.append(fault)
+        return fault
+
+    def freeze(self) -> None:
+        self._thawed.clear()
+
+    def thaw(self) -> None:
+        self._thawed.set()
+
     def refuse_connections(self) -> None:
-        """Turn new connections away; those that stand are left alone."""
-        self._open.clear()
+        self._accepting.clear()
 
     def accept_connections(self) -> None:
-        self._open.set()
+        self._accepting.set()
+
+    def clear(self) -> None:
+        with self._lock:
+            pending, self._pending = self._pending, []
+        for fault in pending:
+            fault.release()
+        self.thaw()
+        self.accept_connections()
 
     def wait_refusing(self, timeout: float = 60.0) -> None:
         """Return when the port is closed."""
@@ -134,33 +169,18 @@ class FaultInjector:
         if not self.listening.wait(timeout):
             raise TimeoutError("the port did not open")
 
-    def clear(self) -> None:
-        """Forget every fault; whatever was held or frozen goes on."""
-        with self._lock:
-            asked, self._pending = self._pending, []
-        for fault in asked:
-            fault.release()
-        self.thaw()
-        self.accept_connections()
-
-    def inject(self, fault: StatementFault) -> StatementFault:
-        re.compile(fault.statement)
-        with self._lock:
-            self._pending.append(fault)
-        return fault
-
     @property
     def is_accepting(self) -> bool:
-        return self._open.is_set()
+        return self._accepting.is_set()
 
     def wait_accepting(self, seconds: float) -> None:
-        self._open.wait(seconds)
+        self._accepting.wait(seconds)
 
     def wait_thawed(self) -> None:
         self._thawed.wait()
 
     def take_due(self, sql: str, when: FaultTiming) -> StatementFault | None:
-        """The fault that this statement meets now; it is spent by that."""
+        """Return the fault that applies to this statement now, and remove it."""
         with self._lock:
             for fault in self._pending:
                 if fault.when is when and re.search(fault.statement, sql, re.IGNORECASE):

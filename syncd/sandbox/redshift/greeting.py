@@ -1,4 +1,4 @@
-"""How a client comes in: startup packet, password, and the words Redshift greets with."""
+"""Login of a client: startup packet, password, and the parameters of Redshift's greeting."""
 
 import secrets
 import struct
@@ -7,12 +7,12 @@ from syncd.sandbox.redshift import wire
 from syncd.sandbox.redshift.backend import BackendError, PostgresConnection
 from syncd.sandbox.redshift.session import ClientSession
 from syncd.sandbox.redshift.shared_state import StandInContext
-from syncd.sandbox.redshift.statement_context import StatementContext
+from syncd.sandbox.redshift.sql.plan import StatementContext
 from syncd.sandbox.redshift.wire import Message, MessageStream
 
 
 def log_in(client: MessageStream, server: StandInContext) -> ClientSession | None:
-    """Lead a new client through startup and password; None if it only wanted to cancel, or was turned away."""
+    """Take a new client through startup and password; return None for a cancel request and after a refused login."""
     settings = _read_startup(client, server)
     if settings is None:
         return None
@@ -42,9 +42,9 @@ def _read_startup(client: MessageStream, server: StandInContext) -> dict[str, st
             server.cancel(body)
             return None
         if code == wire.PROTOCOL_3:
-            words = wire.unpack_strings(body[4:-1])
-            return dict(zip(words[::2], words[1::2], strict=True))
-        client.send(b"N")  # no TLS here: the client must ask for ssl=False
+            settings = wire.unpack_strings(body[4:-1])
+            return dict(zip(settings[::2], settings[1::2], strict=True))
+        client.send(b"N")  # the stand-in has no TLS: clients connect with ssl=False
 
 
 def _login_error(server: StandInContext, user: str, database: str, password: Message) -> dict[str, str] | None:
@@ -60,7 +60,7 @@ def _open_session(
     client: MessageStream, server: StandInContext, user: str, backend: PostgresConnection
 ) -> ClientSession:
     (pid,) = struct.unpack_from("!i", backend.cancel_key)
-    desk = StatementContext(
+    context = StatementContext(
         backend=backend,
         names=server.names,
         user=user,
@@ -69,7 +69,7 @@ def _open_session(
         lake=server.lake,
         log=server.log,
     )
-    told = (
+    parameters = (
         ("server_version", "8.0.2"),
         ("server_encoding", "UNICODE"),
         ("client_encoding", "UNICODE"),
@@ -80,8 +80,8 @@ def _open_session(
     )
     client.send(
         wire.pack(b"R", struct.pack("!i", 0)),
-        *(wire.pack(b"S", wire.pack_text(name) + wire.pack_text(value)) for name, value in told),
+        *(wire.pack(b"S", wire.pack_text(name) + wire.pack_text(value)) for name, value in parameters),
         wire.pack(b"K", backend.cancel_key),
         wire.pack(b"Z", b"I"),
     )
-    return ClientSession(client, server, desk)
+    return ClientSession(client, server, context)

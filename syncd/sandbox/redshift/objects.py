@@ -1,13 +1,12 @@
-"""Makes the database that clients see: Redshift's types, comparisons, functions and system views in it."""
+"""The database that clients see, with Redshift's types, comparisons, functions and system views."""
 
 import hashlib
 from enum import StrEnum
 from importlib.resources import files
 from typing import Final
 
-from syncd.sandbox.redshift.backend import BackendError, PostgresConnection, quote_literal
-from syncd.sandbox.redshift.cluster import PostgresCluster
-from syncd.sandbox.redshift.start_errors import CannotStart
+from syncd.sandbox.redshift.backend import BackendError, PostgresConnection, quote_literal, quote_name
+from syncd.sandbox.redshift.cluster import CannotStart, PostgresCluster
 
 VERSION: Final = (
     "PostgreSQL 8.0.2 on i686-pc-linux-gnu, compiled by GCC gcc (GCC) 3.4.2 20041017 (Red Hat 3.4.2-6.fc3), "
@@ -23,7 +22,7 @@ DUPLICATE_OBJECT_CODES: Final = frozenset({"42P04", "42710"})  # database, role
 
 
 class Isolation(StrEnum):
-    """The isolation of a database (facts, section 6)."""
+    """Isolation level of a database (facts, section 6)."""
 
     SNAPSHOT = "Snapshot Isolation"
     SERIALIZABLE = "Serializable"
@@ -34,7 +33,7 @@ class Isolation(StrEnum):
 
 
 def make_database(cluster: PostgresCluster, database: str, isolation: Isolation) -> None:
-    """Create the database with everything in it, or leave the one that a former run finished."""
+    """Create the database with all its objects, or keep the one that an earlier run finished."""
     with_postgres = cluster.connect()
     try:
         exists = with_postgres.fetch_value(f"SELECT 1 FROM pg_database WHERE datname = {quote_literal(database)}")
@@ -52,7 +51,7 @@ def make_database(cluster: PostgresCluster, database: str, isolation: Isolation)
 
 
 def make_user(cluster: PostgresCluster, database: str, user: str, *, superuser: bool = False) -> None:
-    """Create a user who may make schemas and tables in the database; twice is once."""
+    """Create a user who may make schemas and tables in the database, unless the user exists."""
     backend = cluster.connect(database=database)
     try:
         _run_ignoring_duplicates(backend, f"CREATE ROLE {quote_name(user)} LOGIN")
@@ -111,7 +110,3 @@ def _run_ignoring_duplicates(backend: PostgresConnection, sql: str) -> None:
     except BackendError as error:
         if error.fields["C"] not in DUPLICATE_OBJECT_CODES:
             raise
-
-
-def quote_name(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

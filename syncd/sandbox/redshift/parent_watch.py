@@ -1,9 +1,9 @@
-"""Keeps one server process no longer than its starter lives; run as a script of its own.
+"""Watcher that ends one server process with the process that started it; runs as a script of its own.
 
-    python watch.py USER_ID GROUP_ID PROGRAM ARGUMENT...
+    python parent_watch.py USER_ID GROUP_ID PROGRAM ARGUMENT...
 
 The program runs as that user. When standard input ends, because the starter closed it or is gone,
-the program is asked to stop, and this process ends after it. Standard library only.
+the watcher asks the program to stop and ends after it. Standard library only.
 """
 
 import ctypes
@@ -41,18 +41,18 @@ def launch(user: int, group: int, command: list[str]) -> int:
         die_with_parent(watcher)
         os.close(0)
         os.open(os.devnull, os.O_RDONLY)
-        os.execv(command[0], command)  # noqa: S606  # no shell is wanted: the words are ours
+        os.execv(command[0], command)  # noqa: S606  # no shell; the arguments are our own
     return pid
 
 
 def stop_at_end_of_input(pid: int) -> None:
-    """Wait for the starter to go, then ask for a fast stop, then insist."""
+    """Wait for the starter to go, then ask for a fast stop, then kill."""
     while os.read(0, 1024):
         pass
     os.kill(pid, signal.SIGINT)
-    insist = threading.Timer(STOP_TIMEOUT_SECONDS, os.kill, (pid, signal.SIGKILL))
-    insist.daemon = True
-    insist.start()
+    kill = threading.Timer(STOP_TIMEOUT_SECONDS, os.kill, (pid, signal.SIGKILL))
+    kill.daemon = True
+    kill.start()
 
 
 def main() -> int:

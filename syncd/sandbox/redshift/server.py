@@ -1,4 +1,4 @@
-"""The stand-in as a server: a port, a thread for each client, a clean start and a clean end."""
+"""The stand-in as a server: one port, one thread for each client."""
 
 import contextlib
 import shutil
@@ -7,11 +7,10 @@ import tempfile
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from syncd.sandbox.redshift.backend import PostgresConnection
-from syncd.sandbox.redshift.cluster import PostgresCluster
+from syncd.sandbox.redshift.cluster import CannotStart, PostgresCluster
 from syncd.sandbox.redshift.copy.load_log import CopyLog
 from syncd.sandbox.redshift.copy.s3_files import CopyStorage
 from syncd.sandbox.redshift.faults import FaultInjector
@@ -19,7 +18,6 @@ from syncd.sandbox.redshift.greeting import log_in
 from syncd.sandbox.redshift.objects import Isolation, make_database, make_user
 from syncd.sandbox.redshift.session import ConnectionDropped
 from syncd.sandbox.redshift.shared_state import StandInContext, read_long_names, read_type_numbers
-from syncd.sandbox.redshift.start_errors import CannotStart
 from syncd.sandbox.redshift.wire import MessageStream, PeerGone
 
 HOST: Final = "127.0.0.1"
@@ -29,9 +27,10 @@ SESSION_END_TIMEOUT_SECONDS: Final = 5.0
 
 
 class RedshiftStandIn:
-    """A server that `redshift_connector` takes for Redshift; on loopback, `ssl=False`.
+    """A loopback server that `redshift_connector` takes for Redshift (`ssl=False`).
 
-    Without a directory its data lives in one of its own and goes with it. `faults` is what tests ask of it.
+    Without a directory, its data lives in a temporary one that is removed at the end.
+    Tests inject faults through `faults`.
     """
 
     def __init__(
@@ -41,7 +40,7 @@ class RedshiftStandIn:
         port: int = 0,
         database: str = "dev",
         user: str = "loader",
-        password: str = "Sandbox1",  # noqa: S107  # a loopback server's, told to whoever asks
+        password: str = "Sandbox1",  # noqa: S107  # of a loopback server, and no secret
         other_users: Mapping[str, str] | None = None,
         superuser: bool = False,
         lake: CopyStorage | None = None,
@@ -71,16 +70,14 @@ class RedshiftStandIn:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def start(self) -> None:
-        """Start everything and return when clients can come.
+        """Start everything and return when clients can connect.
 
         Raises:
-            CannotStart: it did not start, and nothing of it is left running.
+            CannotStart: it did not start, and none of its processes is left running.
         """
         self._stopping.clear()
         if self._directory is None:
@@ -98,7 +95,7 @@ class RedshiftStandIn:
         self._accept_thread.start()
 
     def stop(self) -> None:
-        """End every session, then the server behind; twice is once."""
+        """End every session, then PostgreSQL; a second call does nothing."""
         if self._context is None:
             return
         self._stopping.set()
@@ -112,13 +109,13 @@ class RedshiftStandIn:
 
     @property
     def home(self) -> Path:
-        """Where the files of the server behind are."""
+        """Directory of PostgreSQL's files."""
         if self._context is None:
             raise CannotStart("the stand-in is not started", hint="Start it first.")
         return self._context.cluster.home
 
     def connect_postgres(self, user: str = "postgres") -> PostgresConnection:
-        """A connection to the PostgreSQL behind, past everything of the stand-in: for tests to look."""
+        """Connect to PostgreSQL directly, past the rules of the stand-in (for tests)."""
         if self._context is None:
             raise CannotStart("the stand-in is not started", hint="Start it first.")
         return self._context.cluster.connect(user, self.database)
@@ -167,7 +164,7 @@ class RedshiftStandIn:
                 self._start_session(sock)
 
     def _refuse_connections(self) -> None:
-        """Close the port, so that whoever comes is refused, and open it again when the fault is over."""
+        """Close the port until the fault is over, so that new clients are refused."""
         assert self._listener is not None
         self._listener.close()
         self.faults.listening.clear()
@@ -194,7 +191,7 @@ class RedshiftStandIn:
                 session.serve()
         except PeerGone:
             with contextlib.suppress(PeerGone):
-                client.flush()  # the last word of a session that was ended
+                client.flush()  # the last answer of a session that was ended
         except ConnectionDropped:
             pass
         finally:
@@ -205,7 +202,7 @@ class RedshiftStandIn:
                 self._clients.pop(threading.current_thread(), None)
 
     def _end_clients(self) -> list[threading.Thread]:
-        """Cut every client off; sessions that wait for PostgreSQL end with it."""
+        """Disconnect every client; sessions that wait for PostgreSQL end with it."""
         with self._lock:
             clients = dict(self._clients)
         for sock in clients.values():

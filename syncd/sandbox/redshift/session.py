@@ -1,4 +1,4 @@
-"""One client's connection: reads its messages, does what their plans say, answers as Redshift does."""
+"""Session of one client: messages of the protocol, plans of its statements, answers in Redshift's form."""
 
 import selectors
 import struct
@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from syncd.sandbox.redshift import wire
-from syncd.sandbox.redshift.backend import BackendError, PostgresConnection
+from syncd.sandbox.redshift.backend import ALL_ROWS, NO_PARAMETERS, BackendError, PostgresConnection
 from syncd.sandbox.redshift.faults import FaultAction, FaultTiming, StatementFault
 from syncd.sandbox.redshift.refusal import Refusal, not_supported
 from syncd.sandbox.redshift.shared_state import StandInContext
-from syncd.sandbox.redshift.sql.plan import StatementPlan
+from syncd.sandbox.redshift.sql.plan import StatementContext, StatementPlan, acquire_locks_sql
 from syncd.sandbox.redshift.sql.session_settings import ON_VALUES, ONE_MATCH_SQL
 from syncd.sandbox.redshift.sql.statements import plan_statement
 from syncd.sandbox.redshift.sql.translate import (
@@ -21,22 +21,17 @@ from syncd.sandbox.redshift.sql.translate import (
     tag_to_redshift,
     varbyte_to_redshift,
 )
-from syncd.sandbox.redshift.statement_context import StatementContext, acquire_locks_sql
 from syncd.sandbox.redshift.wire import Message, MessageStream, PeerGone, ResultField
 
-FLUSH_MESSAGE: Final = wire.pack(b"H")
-SYNC_MESSAGE: Final = wire.pack(b"S")
-NO_DATA_MESSAGE: Final = wire.pack(b"n")
-OWN_STATEMENT_NAME: Final = b"redshift_ours"
-# What a parameter may be declared as: unknown, and the types that Redshift shares with PostgreSQL.
+# The types that a parameter may be declared with: unknown, and those that Redshift shares with PostgreSQL.
 PARAMETER_TYPES: Final = frozenset(
     {0, 16, 20, 21, 23, 25, 700, 701, 705, 1042, 1043, 1082, 1083, 1114, 1184, 1266, 1700}
 )
 KINDS_OMITTED_IN_SIMPLE_QUERY: Final = frozenset({b"1", b"2", b"3", b"n", b"t"})
 
 
-class ConnectionDropped(Exception):  # a fault was asked for
-    """This connection is to end without another word."""
+class ConnectionDropped(Exception):  # by an injected fault
+    """The connection ends without an answer."""
 
 
 @dataclass(slots=True)
@@ -50,7 +45,7 @@ class PreparedStatement:
 
     @property
     def is_local(self) -> bool:
-        """PostgreSQL does not know it until it is carried out, or never."""
+        """True if PostgreSQL gets the statement when it is executed, or never."""
         return self.plan.program is not None or self.plan.waits_for_execution
 
 
@@ -62,7 +57,7 @@ class Portal:
 
 @dataclass(slots=True)
 class ClientSession:
-    """A client that has been let in."""
+    """The session of a client that has logged in."""
 
     client: MessageStream
     server: StandInContext
@@ -77,20 +72,16 @@ class ClientSession:
         return self.context.backend
 
     def serve(self) -> None:
-        """Answer until the client says goodbye or either side is gone."""
-        while (message := self._next()) is not None:
+        """Answer until the client ends the session or either side is gone."""
+        while self.client.has_unread or self._wait_for_client():
+            message = self.client.read_message()
             self.server.faults.wait_thawed()
             if message.kind == b"X":
                 return
             self._handle(message)
 
-    def _next(self) -> Message | None:
-        if not self.client.has_unread and not self._wait_for_client():
-            return None
-        return self.client.read_message()
-
     def _wait_for_client(self) -> bool:
-        """Wait for the client's next message, passing on what PostgreSQL says meanwhile; False if it said farewell."""
+        """Return True when the client has sent something; pass on errors that PostgreSQL reports meanwhile."""
         with selectors.DefaultSelector() as selector:
             selector.register(self.client.sock, selectors.EVENT_READ)
             selector.register(self.backend.stream.sock, selectors.EVENT_READ)
@@ -98,7 +89,7 @@ class ClientSession:
                 ready = {key.fileobj for key, _ in selector.select()}
                 if self.client.sock in ready:
                     return True
-                message = self.backend.read()  # raises PeerGone when the backend was ended
+                message = self.backend.read()  # raises PeerGone when PostgreSQL ended the connection
                 if message.kind == b"E":
                     self._send_error(wire.unpack_fields(message.body))
                     self.client.flush()
@@ -113,11 +104,11 @@ class ClientSession:
         else:
             handler = HANDLERS.get(message.kind)
             if handler is None:
-                raise PeerGone(f"a message of kind {message.kind!r} is not understood")
+                raise PeerGone(f"unknown message of kind {message.kind!r}")
             self._run_step(lambda: handler(self, message.body))
 
     def _run_step(self, step: Callable[[], None]) -> None:
-        """Take one step of the extended protocol; after an error, everything up to Sync is passed over."""
+        """Take one step of the extended protocol; after an error, skip everything up to Sync."""
         before = self.backend.status
         try:
             step()
@@ -129,9 +120,9 @@ class ClientSession:
             self.skips_to_sync = True
 
     def _fail_transaction(self, fields: dict[str, str], *, before: bytes) -> dict[str, str]:
-        """Let the transaction fail with our own error, or say that it has failed already."""
+        """Fail the transaction with the stand-in's own error, or return the error of one that had failed already."""
         if self.backend.status == b"I" or (before, self.backend.status) == (b"T", b"E"):
-            return fields  # a COPY that broke off has let it fail by itself
+            return fields  # a COPY that broke off has failed the transaction already
         try:
             self.backend.run("SELECT pg_catalog.redshift_raise('XX000', 'refused', '')")
         except BackendError as error:
@@ -163,7 +154,7 @@ class ClientSession:
         if plan.program is not None and types:
             raise not_supported("bind parameters are not supported in this statement")
         if not prepared.is_local:
-            self._request_and_discard(wire.pack_parse(name, self._render_sql(plan), types), b"1")
+            self.backend.request_and_discard(wire.pack_parse(name, self._render_sql(plan), types), b"1")
         self.prepared[name] = prepared
         self._answer(b"1")
 
@@ -180,11 +171,11 @@ class ClientSession:
                 self._answer(b"t", struct.pack(f"!h{count}I", count, *prepared.types))
             self._answer(b"n")
             return
-        for message in self._request(wire.pack(b"D", body), b"Tn"):
+        for message in self.backend.request(wire.pack(b"D", body), b"Tn"):
             if message.kind == b"T":
                 prepared.fields = wire.unpack_row_description(message.body)
-                told = [self.server.types.to_redshift(f, self.server.names) for f in prepared.fields]
-                self.client.queue(wire.pack_row_description(told))
+                fields = [self.server.types.to_redshift(f, self.server.names) for f in prepared.fields]
+                self.client.queue(wire.pack_row_description(fields))
             else:
                 self._answer(message.kind, message.body)
 
@@ -196,11 +187,13 @@ class ClientSession:
         self.portals[portal] = Portal(prepared, body[stop + 1 :])
         if not prepared.is_local:
             if self.backend.status == b"T" and prepared.plan.reads:
-                self._acquire_locks(prepared.plan)
+                self.backend.run_own_statement(acquire_locks_sql(prepared.plan.reads, prepared.plan.writes))
             if prepared.plan.has_late_values:
-                self._request_and_discard(wire.pack(b"C", b"S" + name + b"\0"), b"3")
-                self._request_and_discard(wire.pack_parse(name, self._render_sql(prepared.plan), prepared.types), b"1")
-            self._request_and_discard(wire.pack(b"B", body), b"2")
+                self.backend.request_and_discard(wire.pack(b"C", b"S" + name + b"\0"), b"3")
+                self.backend.request_and_discard(
+                    wire.pack_parse(name, self._render_sql(prepared.plan), prepared.types), b"1"
+                )
+            self.backend.request_and_discard(wire.pack(b"B", body), b"2")
         self._answer(b"2")
 
     def execute(self, body: bytes) -> None:
@@ -215,7 +208,7 @@ class ClientSession:
         elif plan.waits_for_execution:
             self._execute_write(portal)
         else:
-            self._forward_results(portal.prepared, self._request(wire.pack(b"E", body), b"CsI"))
+            self._forward_results(portal.prepared, self.backend.request(wire.pack(b"E", body), b"CsI"))
         fault = self.server.faults.take_due(portal.prepared.sql, FaultTiming.AFTER)
         if fault is not None:
             self._sync_backend()
@@ -227,11 +220,8 @@ class ClientSession:
             self.prepared.pop(name, None)
         else:
             self.portals.pop(name, None)
-        self._request_and_discard(wire.pack(b"C", body), b"3")
+        self.backend.request_and_discard(wire.pack(b"C", body), b"3")
         self._answer(b"3")
-
-    def flush(self, _: bytes) -> None:
-        self.client.flush()
 
     def _sync(self) -> None:
         self._sync_backend()
@@ -242,13 +232,8 @@ class ClientSession:
         self.client.flush()
 
     def _sync_backend(self) -> None:
-        """Let PostgreSQL end what the messages so far began; in no block, that commits it."""
-        self.backend.stream.send(SYNC_MESSAGE)
-        for message in self.backend.read_until(b"Z"):
-            if message.kind == b"E":
-                self._send_error(error_to_redshift(wire.unpack_fields(message.body), self.context.pid))
-                for _ in self.backend.read_until(b"Z"):
-                    pass
+        for fields in self.backend.sync():
+            self._send_error(error_to_redshift(fields, self.context.pid))
 
     def _simple_query(self, sql: str) -> None:
         self.is_simple_query = True
@@ -258,15 +243,13 @@ class ClientSession:
             if not self.prepared[b""].plan.sql and self.prepared[b""].plan.program is None:
                 self.client.queue(wire.pack(b"I"))
                 return
-            self.bind(b"\0\0" + struct.pack("!hhh", 0, 0, 0))
+            self.bind(b"\0\0" + NO_PARAMETERS)
             self.describe(b"P\0")
-            self.execute(b"\0" + struct.pack("!i", 0))
+            self.execute(b"\0" + ALL_ROWS)
 
         self._run_step(steps)
         self._sync()
         self.is_simple_query = False
-
-    # -- what they are made of -------------------------------------------------------------
 
     def _find_prepared(self, name: bytes) -> PreparedStatement:
         if name not in self.prepared:
@@ -278,50 +261,18 @@ class ClientSession:
             raise Refusal("34000", f'portal "{name.decode()}" does not exist')
         return self.portals[name]
 
-    def _request(self, message: bytes, answer: bytes) -> Iterator[Message]:
-        """Send one message; give its answers up to the last.
-
-        Raises:
-            BackendError: PostgreSQL refused it.
-        """
-        self.backend.stream.send(message, FLUSH_MESSAGE)
-        for reply in self.backend.read_until(answer):
-            if reply.kind == b"E":
-                raise BackendError(wire.unpack_fields(reply.body))
-            yield reply
-
-    def _request_and_discard(self, message: bytes, answer: bytes) -> None:
-        for _ in self._request(message, answer):
-            pass
-
-    def _acquire_locks(self, plan: StatementPlan) -> None:
-        """Take the snapshot and the write locks."""
-        self._run_own_statement(acquire_locks_sql(plan.reads, plan.writes))
-
-    def _run_own_statement(self, sql: str) -> str:
-        """Carry out a statement of our own within the same transaction, and return the value that it reads."""
-        nothing = struct.pack("!hhh", 0, 0, 0)
-        for kind in (b"P", b"S"):  # what a refused one left; closing what is not there is no error
-            self._request_and_discard(wire.pack(b"C", kind + OWN_STATEMENT_NAME + b"\0"), b"3")
-        self._request_and_discard(wire.pack_parse(OWN_STATEMENT_NAME, sql), b"1")
-        self._request_and_discard(
-            wire.pack(b"B", OWN_STATEMENT_NAME + b"\0" + OWN_STATEMENT_NAME + b"\0" + nothing), b"2"
-        )
-        told = self._request(wire.pack(b"E", OWN_STATEMENT_NAME + b"\0" + struct.pack("!i", 0)), b"C")
-        values = [value for message in told if message.kind == b"D" for value in wire.unpack_row(message.body)]
-        return (values[0] or b"").decode()
-
     def _execute_write(self, portal: Portal) -> None:
         plan = portal.prepared.plan
-        self._acquire_locks(plan)
-        if plan.strict_sql and self._run_own_statement(ONE_MATCH_SQL).lower() in ON_VALUES:
+        self.backend.run_own_statement(acquire_locks_sql(plan.reads, plan.writes))
+        if plan.strict_sql and self.backend.run_own_statement(ONE_MATCH_SQL).lower() in ON_VALUES:
             plan = plan.with_strict_sql()
-        self._request_and_discard(wire.pack_parse(b"", self._render_sql(plan), portal.prepared.types), b"1")
-        self._request_and_discard(wire.pack(b"B", b"\0\0" + portal.bind), b"2")
-        self._forward_results(portal.prepared, self._request(wire.pack(b"E", b"\0" + struct.pack("!i", 0)), b"CI"))
+        self.backend.request_and_discard(wire.pack_parse(b"", self._render_sql(plan), portal.prepared.types), b"1")
+        self.backend.request_and_discard(wire.pack(b"B", b"\0\0" + portal.bind), b"2")
+        self._forward_results(portal.prepared, self.backend.request(wire.pack(b"E", b"\0" + ALL_ROWS), b"CI"))
 
     def _forward_results(self, prepared: PreparedStatement, messages: Iterator[Message]) -> None:
-        varbytes = self._varbyte_positions(prepared)
+        fields = prepared.fields or []
+        varbytes = frozenset(i for i, f in enumerate(fields) if f.type == self.server.types.varbyte)
         for message in messages:
             if message.kind == b"D" and (varbytes or prepared.plan.ends_with_nul):
                 self.client.queue(_row_to_redshift(message.body, varbytes, nul=prepared.plan.ends_with_nul))
@@ -330,10 +281,6 @@ class ClientSession:
                 self._answer(b"C", tag.encode() + b"\0" if tag else tag_to_redshift(message.body, prepared.plan))
             elif message.kind in b"DIsN":
                 self._answer(message.kind, message.body)
-
-    def _varbyte_positions(self, prepared: PreparedStatement) -> frozenset[int]:
-        fields = prepared.fields or []
-        return frozenset(i for i, f in enumerate(fields) if f.type == self.server.types.varbyte)
 
     def _run_program(self, plan: StatementPlan) -> None:
         assert plan.program is not None
@@ -351,13 +298,10 @@ class ClientSession:
         finally:
             if wrapped and self.backend.status != b"I":
                 self.backend.run("ROLLBACK")
-        self._send_notices()
-        self._answer(b"C", wire.pack_text(tag))
-
-    def _send_notices(self) -> None:
         for sentence in self.context.notices:
             self.client.queue(wire.pack_report(b"N", {"S": "INFO", "C": "00000", "M": sentence}))
         self.context.notices.clear()
+        self._answer(b"C", wire.pack_text(tag))
 
     def _apply_fault(self, fault: StatementFault) -> None:
         match fault.deed:
@@ -382,5 +326,5 @@ HANDLERS: Final[dict[bytes, Callable[[ClientSession, bytes], None]]] = {
     b"B": ClientSession.bind,
     b"E": ClientSession.execute,
     b"C": ClientSession.close,
-    b"H": ClientSession.flush,
+    b"H": lambda session, _: session.client.flush(),
 }

@@ -1,4 +1,4 @@
-"""What every session of one stand-in shares."""
+"""State that all sessions of one stand-in share."""
 
 import socket
 import threading
@@ -16,7 +16,7 @@ from syncd.sandbox.redshift.wire import MessageStream
 
 @dataclass(slots=True, kw_only=True)
 class StandInContext:
-    """The cluster behind, who may come in, where S3 is, and the faults asked for."""
+    """The PostgreSQL cluster, the users, the S3 storage and the injected faults of one stand-in."""
 
     cluster: PostgresCluster
     database: str
@@ -32,13 +32,13 @@ class StandInContext:
         return self.cluster.connect(user, self.database, application_name=application)
 
     def cancel(self, request: bytes) -> None:
-        """Pass a cancel request on; PostgreSQL knows the process and its secret."""
+        """Forward a cancel request; PostgreSQL knows the process and its secret."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
             sock.connect(str(self.cluster.socket))
             MessageStream(sock).send((len(request) + 4).to_bytes(4, "big") + request)
 
     def write_new_names(self) -> None:
-        """Keep the long names met since, before PostgreSQL sees the short ones."""
+        """Store new long names before PostgreSQL sees the short ones."""
         with self._lock:
             while self.names.unwritten:
                 self.log.remember_name(*self.names.unwritten.pop())

@@ -1,4 +1,4 @@
-"""PostgreSQL's wire protocol, version 3: messages read from a socket, messages built for one."""
+"""PostgreSQL's wire protocol, version 3: reading and building messages."""
 
 import socket
 import struct
@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-SSL_REQUEST: Final = 80877103
 CANCEL_REQUEST: Final = 80877102
 PROTOCOL_3: Final = 196608
 CHUNK_BYTES: Final = 1 << 18
@@ -21,12 +20,9 @@ class Message:
     kind: bytes
     body: bytes
 
-    def to_bytes(self) -> bytes:
-        return pack(self.kind, self.body)
-
 
 class MessageStream:
-    """A socket that speaks in messages."""
+    """Messages of the protocol over one socket."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -67,7 +63,7 @@ class MessageStream:
         return Message(head[:1], self.read(length - 4))
 
     def queue(self, message: bytes) -> None:
-        """Keep a message until `flush`, or until there is enough to be worth sending."""
+        """Keep a message until `flush`, or until enough bytes wait to be worth sending."""
         self._unsent.append(message)
         self._unsent_size += len(message)
         if self._unsent_size >= CHUNK_BYTES:
@@ -103,17 +99,17 @@ def pack_startup(settings: Mapping[str, str]) -> bytes:
 
 
 def unpack_strings(body: bytes) -> list[str]:
-    """The strings of a startup packet: key, value, key, value."""
+    """Return the strings of a startup packet: key, value, key, value."""
     return [part.decode() for part in body.split(b"\0")[:-1]]
 
 
 def unpack_fields(body: bytes) -> dict[str, str]:
-    """The fields of an error or a notice, by their letter."""
+    """Return the fields of an error or a notice by their letter."""
     return {part[:1].decode(): part[1:].decode(errors="replace") for part in body.split(b"\0") if part}
 
 
 def pack_report(kind: bytes, fields: Mapping[str, str]) -> bytes:
-    """An error (kind E) or a notice (kind N)."""
+    """Build an error (kind E) or a notice (kind N)."""
     return pack(kind, b"".join(letter.encode() + pack_text(value) for letter, value in fields.items()) + b"\0")
 
 
@@ -145,7 +141,7 @@ def pack_row(values: Sequence[bytes | None]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ResultField:
-    """One column of a result, as RowDescription tells it."""
+    """One column of a result, as RowDescription gives it."""
 
     name: bytes
     table: int
@@ -167,14 +163,14 @@ def unpack_row_description(body: bytes) -> list[ResultField]:
 
 
 def pack_row_description(fields: Sequence[ResultField]) -> bytes:
-    told = [
+    packed = [
         f.name + b"\0" + struct.pack("!IhIhih", f.table, f.column, f.type, f.size, f.modifier, f.format) for f in fields
     ]
-    return pack(b"T", struct.pack("!h", len(fields)) + b"".join(told))
+    return pack(b"T", struct.pack("!h", len(fields)) + b"".join(packed))
 
 
 def unpack_parse(body: bytes) -> tuple[bytes, str, tuple[int, ...]]:
-    """The name, the statement and the parameter types of a Parse message."""
+    """Return the name, the statement and the parameter types of a Parse message."""
     end = body.index(b"\0")
     stop = body.index(b"\0", end + 1)
     (count,) = struct.unpack_from("!h", body, stop + 1)

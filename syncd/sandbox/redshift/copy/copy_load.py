@@ -10,35 +10,33 @@ from typing import Any, Final
 import pyarrow as pa
 
 from syncd.sandbox.redshift.backend import BackendError, quote_literal
-from syncd.sandbox.redshift.copy.copy_sources import CopyFile, find_copy_files
 from syncd.sandbox.redshift.copy.copy_text import CopyStatement
 from syncd.sandbox.redshift.copy.csv_rows import ParquetReader, RowWriteOptions, read_csv_pieces
 from syncd.sandbox.redshift.copy.load_log import CopyLogEntry
 from syncd.sandbox.redshift.copy.parquet_rules import check_column, check_pages, file_columns
-from syncd.sandbox.redshift.copy.s3_files import s3_path
-from syncd.sandbox.redshift.copy.scan_errors import DATA_ERROR, OLDER_DATA_ERROR, CopyRefused, scan_error
+from syncd.sandbox.redshift.copy.s3_files import CopyFile, find_copy_files, s3_path
 from syncd.sandbox.redshift.copy.target_columns import TargetColumn, read_target_columns, select_filled_columns
-from syncd.sandbox.redshift.refusal import Refusal
+from syncd.sandbox.redshift.refusal import DATA_ERROR, OLDER_DATA_ERROR, CopyRefused, Refusal, scan_error
+from syncd.sandbox.redshift.sql.plan import StatementContext
 from syncd.sandbox.redshift.sql.statement_editor import postgres_name
-from syncd.sandbox.redshift.statement_context import StatementContext
 from syncd.sandbox.redshift.wire import PeerGone
 
 MICROSECONDS_SQL: Final = "(extract(epoch FROM ({})) * 1000000)::bigint"
 DEFAULT_EXPRESSIONS: Final = {
     "TIMESTAMP": MICROSECONDS_SQL,
     "TIMESTAMPTZ": MICROSECONDS_SQL,
-    "VARBYTE": "''",  # refused when it would be needed: PostgreSQL prints such a constant in hexadecimal
+    "VARBYTE": "''",  # refused if needed: PostgreSQL prints such a constant in hexadecimal
 }
 PERMISSION_DENIED: Final = "42501"
 MAX_PIECES_AHEAD: Final = 4
 QUEUE_POLL_SECONDS: Final = 0.2
-# What COPY of PostgreSQL's fills for a type that takes no such text itself, and what makes the type of it.
+# The type that PostgreSQL's COPY fills for a type that cannot read such text itself, and the cast to that type.
 INTERIM_TYPES: Final = {"SUPER": ("json", "super"), "VARBYTE": ("bytea", "varbyte")}
 Piece = tuple[int, memoryview]
 
 
 def run_copy(context: StatementContext, copy: CopyStatement) -> str:
-    """Load, and tell the count; a load that fails leaves its reason in the system views.
+    """Load the files and return the command tag; a failed load leaves its reason in the system views.
 
     Raises:
         Refusal: nothing was loaded, and the transaction has failed.
@@ -68,7 +66,7 @@ def run_copy(context: StatementContext, copy: CopyStatement) -> str:
 
 
 def _check_rights(context: StatementContext, copy: CopyStatement, table: str) -> None:
-    """Who may not load fails before the load begins: the count of the last one stays (facts, 1.5)."""
+    """Refuse a load without rights before it begins: the count of the last load stays (facts, 1.5)."""
     known = f"to_regclass({quote_literal(table)})"
     if context.fetch_value(f"SELECT has_table_privilege({known}, 'INSERT')") == "f":
         raise Refusal(PERMISSION_DENIED, f"permission denied for relation {copy.table[-1]}")
@@ -90,7 +88,7 @@ def _make_log_entry(context: StatementContext, copy: CopyStatement, table: str) 
 
 
 def _read_defaults(context: StatementContext, columns: Sequence[TargetColumn]) -> dict[str, str]:
-    """The value that a NULL becomes where a column has both NOT NULL and DEFAULT (facts, 1.5)."""
+    """Return the values that replace NULLs of columns with both NOT NULL and DEFAULT (facts, 1.5)."""
     wanted = [c for c in columns if c.not_null and c.default]
     return {
         c.name: context.require_value(f"SELECT {DEFAULT_EXPRESSIONS.get(c.type.name, '({})::text').format(c.default)}")
@@ -105,7 +103,7 @@ def _read_pieces(
     defaults: dict[str, str],
     entry: CopyLogEntry,
 ) -> Iterator[Piece]:
-    """Every piece of every file; S3 out of reach is the scan error that loaders try again."""
+    """Yield every piece of every file; an unreachable S3 is the scan error that loaders retry."""
     try:
         yield from _read_files(context, copy, columns, defaults, entry)
     except OSError as error:
@@ -124,13 +122,13 @@ def _read_files(
     entry.size = sum(source.size for source in sources)
     for source in sources:
         address = context.lake.web_address(source.location)
-        filling = RowWriteOptions(
+        options = RowWriteOptions(
             columns=columns, defaults=defaults, invalid_character=copy.invalid_character, file=address
         )
         with _open_parquet(context, source, address) as file:
-            _check_schema(file.file, copy, filling, source)
+            _check_schema(file.file, copy, options, source)
             try:
-                yield from read_csv_pieces(file, filling)
+                yield from read_csv_pieces(file, options)
             except pa.ArrowException as error:
                 raise scan_error(OLDER_DATA_ERROR, f"{error} in file {address}", file=address) from error
 
@@ -159,31 +157,31 @@ def _check_format(file: Any, stream: Any, address: str) -> None:  # noqa: ANN401
             check_pages(chunk.compression, chunk.encodings, first, address)
 
 
-def _check_schema(file: Any, copy: CopyStatement, filling: RowWriteOptions, source: CopyFile) -> None:  # noqa: ANN401  # as above
+def _check_schema(file: Any, copy: CopyStatement, options: RowWriteOptions, source: CopyFile) -> None:  # noqa: ANN401  # as above
     found = file_columns(file.schema, file.schema_arrow)
     folded = [column.name.lower() for column in found]
     if len(set(folded)) != len(folded):
         raise Refusal("53002", "Duplicate Parquet column names in the schema")
-    missing = filling.columns[len(found) :]
-    if len(found) > len(filling.columns) or (missing and not copy.fill_record):
+    missing = options.columns[len(found) :]
+    if len(found) > len(options.columns) or (missing and not copy.fill_record):
         sentence = (
             "Unmatched number of columns between table and file."
-            f" Table columns: {len(filling.columns)}, Data columns: {len(found)}, File name: {filling.file}"
+            f" Table columns: {len(options.columns)}, Data columns: {len(found)}, File name: {options.file}"
         )
-        raise scan_error(DATA_ERROR, sentence, file=filling.file)
+        raise scan_error(DATA_ERROR, sentence, file=options.file)
     for absent in missing:
         if absent.not_null:
             raise scan_error(
-                DATA_ERROR, f"FILLRECORD cannot fill column {absent.name}: it is NOT NULL", file=filling.file
+                DATA_ERROR, f"FILLRECORD cannot fill column {absent.name}: it is NOT NULL", file=options.file
             )
-    for target, column in zip(filling.columns, found, strict=False):
-        check_column(target, column, serialize=copy.serialize_to_json, file=filling.file, location=source.location)
+    for target, column in zip(options.columns, found, strict=False):
+        check_column(target, column, serialize=copy.serialize_to_json, file=options.file, location=source.location)
 
 
 def _store_pieces(
     context: StatementContext, table: str, columns: Sequence[TargetColumn], pieces: Iterator[Piece]
 ) -> int:
-    """Send the pieces; what must become a SUPER or a VARBYTE goes through a table of the stand-in's own."""
+    """Send the pieces; values of SUPER and VARBYTE go through a temporary table of the stand-in."""
     quoted = [postgres_name([c.name], context.names) for c in columns]
     names = ", ".join(quoted)
     if not any(c.type.name in INTERIM_TYPES for c in columns):
@@ -220,7 +218,7 @@ def _send_pieces(context: StatementContext, sql: str, pieces: Iterator[Piece]) -
 
 
 class ReadAhead:
-    """Reads pieces in a thread of its own, a few ahead, so that reading and storing overlap."""
+    """Reader of pieces in a thread of its own, a few ahead, so that reading and storing overlap."""
 
     def __init__(self, pieces: Iterator[Piece]) -> None:
         self._queue: Queue[Piece | None] = Queue(MAX_PIECES_AHEAD)

@@ -1,10 +1,11 @@
-"""COPY's own text: what a load from Parquet may say, and the sentence for each word it may not."""
+"""Syntax of COPY: the options of a load from Parquet, and the error for each option that it refuses."""
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
+from syncd.sandbox.redshift.copy.s3_files import LOCATION_PATTERN
 from syncd.sandbox.redshift.refusal import NOT_SUPPORTED, Refusal, not_in_stand_in, not_supported, syntax_error
 from syncd.sandbox.redshift.sql.identifiers import LongNames
 from syncd.sandbox.redshift.sql.plan import StatementPlan
@@ -23,17 +24,16 @@ ROLE_PATTERN: Final = re.compile(r"arn:aws[\w-]*:iam::\d{12}:role/[\w+=,.@/-]+")
 CREDENTIALS_PATTERN: Final = re.compile(
     r"aws_iam_role=(.+)|aws_access_key_id=[^;]+;aws_secret_access_key=[^;]+(;token=[^;]+)?"
 )
-LOCATION_PATTERN: Final = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(.*)", re.DOTALL)
 
 
 @dataclass(slots=True)
 class CopyStatement:
-    """A COPY statement, read."""
+    """A parsed COPY statement."""
 
     table: tuple[str, ...]
     columns: list[str]
     location: str
-    credentials: list[str] = field(default_factory=list)
+    has_credentials: bool = False
     parquet: bool = False
     manifest: bool = False
     fill_record: bool = False
@@ -57,16 +57,16 @@ def plan_copy(reader: TokenReader, _: LongNames) -> StatementPlan:
         _read_option(reader, load)
     check_copy(load)
 
-    from syncd.sandbox.redshift.copy.copy_load import run_copy  # pyarrow is read when first needed
+    from syncd.sandbox.redshift.copy.copy_load import run_copy  # loads pyarrow, so only on first use
 
     return StatementPlan(program=lambda desk: run_copy(desk, load))
 
 
 def check_copy(copy: CopyStatement) -> None:
-    """Refuse a load that lacks what it must have."""
+    """Refuse a load that lacks a required part."""
     if not copy.parquet:
         raise not_in_stand_in("COPY of a format other than PARQUET")
-    if not copy.credentials:
+    if not copy.has_credentials:
         raise Refusal(NOT_SUPPORTED, "COPY requires IAM_ROLE or CREDENTIALS to read from S3")
     if not LOCATION_PATTERN.fullmatch(copy.location):
         raise Refusal("XX000", f"The S3 location '{copy.location}' is not valid: it must begin with s3:// and a bucket")
@@ -102,24 +102,8 @@ def _read_format(reader: TokenReader, copy: CopyStatement) -> None:
     copy.parquet = True
 
 
-def _read_parquet(_: TokenReader, copy: CopyStatement) -> None:
-    copy.parquet = True
-
-
-def _read_manifest(_: TokenReader, copy: CopyStatement) -> None:
-    copy.manifest = True
-
-
-def _read_fill_record(_: TokenReader, copy: CopyStatement) -> None:
-    copy.fill_record = True
-
-
-def _read_explicit_ids(_: TokenReader, copy: CopyStatement) -> None:
-    copy.explicit_ids = True
-
-
-def _read_serialize(_: TokenReader, copy: CopyStatement) -> None:
-    copy.serialize_to_json = True
+def _set_flag(name: str) -> Callable[[TokenReader, CopyStatement], None]:
+    return lambda _, copy: setattr(copy, name, True)
 
 
 def _read_statistics(reader: TokenReader, copy: CopyStatement) -> None:
@@ -146,17 +130,15 @@ def _read_invalid_character(reader: TokenReader, copy: CopyStatement) -> None:
 
 
 def _read_role(reader: TokenReader, copy: CopyStatement) -> None:
-    if reader.accept("DEFAULT"):
-        _set_credentials(copy, "IAM_ROLE default")
-        return
-    reader.accept("AS")
-    _set_credentials(copy, _require_role_arn(reader.read_string()))
+    if not reader.accept("DEFAULT"):
+        reader.accept("AS")
+        _check_role_arn(reader.read_string())
+    _set_credentials(copy)
 
 
-def _require_role_arn(text: str) -> str:
+def _check_role_arn(text: str) -> None:
     if not all(ROLE_PATTERN.fullmatch(arn) for arn in text.split(",")):
         raise Refusal("XX000", "Invalid IAM role ARN", "code: 8001, context: the role is not written as an ARN")
-    return text
 
 
 def _read_credentials(reader: TokenReader, copy: CopyStatement) -> None:
@@ -169,8 +151,8 @@ def _read_credentials(reader: TokenReader, copy: CopyStatement) -> None:
             " 'aws_access_key_id=...;aws_secret_access_key=...[;token=...]'",
         )
     if found.group(1):
-        _require_role_arn(found.group(1))
-    _set_credentials(copy, "CREDENTIALS")
+        _check_role_arn(found.group(1))
+    _set_credentials(copy)
 
 
 def _read_access_keys(reader: TokenReader, copy: CopyStatement) -> None:
@@ -182,22 +164,22 @@ def _read_access_keys(reader: TokenReader, copy: CopyStatement) -> None:
     if reader.accept("SESSION_TOKEN"):
         reader.accept("AS")
         reader.read_string()
-    _set_credentials(copy, "ACCESS_KEY_ID")
+    _set_credentials(copy)
 
 
-def _set_credentials(copy: CopyStatement, how: str) -> None:
-    if copy.credentials:
+def _set_credentials(copy: CopyStatement) -> None:
+    if copy.has_credentials:
         raise Refusal("42601", "conflicting or redundant options: IAM_ROLE and CREDENTIALS exclude each other")
-    copy.credentials.append(how)
+    copy.has_credentials = True
 
 
 OPTION_READERS: Final[dict[str, Callable[[TokenReader, CopyStatement], None]]] = {
     "FORMAT": _read_format,
-    "PARQUET": _read_parquet,
-    "MANIFEST": _read_manifest,
-    "FILLRECORD": _read_fill_record,
-    "EXPLICIT_IDS": _read_explicit_ids,
-    "SERIALIZETOJSON": _read_serialize,
+    "PARQUET": _set_flag("parquet"),
+    "MANIFEST": _set_flag("manifest"),
+    "FILLRECORD": _set_flag("fill_record"),
+    "EXPLICIT_IDS": _set_flag("explicit_ids"),
+    "SERIALIZETOJSON": _set_flag("serialize_to_json"),
     "STATUPDATE": _read_statistics,
     "MAXERROR": _read_max_errors,
     "ACCEPTINVCHARS": _read_invalid_character,

@@ -12,20 +12,20 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from syncd.sandbox.redshift.copy.scan_errors import (
+from syncd.sandbox.redshift.copy.target_columns import TargetColumn
+from syncd.sandbox.redshift.refusal import (
     DATA_ERROR,
     INVALID_TEXT_ERROR,
     TOO_LARGE_ERROR,
     CopyRefused,
+    not_in_stand_in,
     null_value_error,
     scan_error,
 )
-from syncd.sandbox.redshift.copy.target_columns import TargetColumn
-from syncd.sandbox.redshift.refusal import not_in_stand_in
 
 BATCH_ROWS: Final = 16384
 READ_BUFFER_BYTES: Final = 8 << 20
-WHOLE_GROUP: Final = 64 << 20
+MAX_WHOLE_GROUP_BYTES: Final = 64 << 20
 MAX_ROW_BYTES: Final = 4 << 20
 MAX_STRING_BYTES: Final = 65535
 EIGHT_BYTE_DIGITS: Final = 19
@@ -39,7 +39,7 @@ CSV_OPTIONS: Final = pyarrow.csv.WriteOptions(include_header=False, quoting_styl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowWriteOptions:
-    """How the rows of one file are to be written."""
+    """Settings for writing the rows of one file."""
 
     columns: Sequence[TargetColumn]
     defaults: dict[str, str]
@@ -50,7 +50,7 @@ class RowWriteOptions:
 class ParquetReader:
     """A Parquet file on S3, read row group by row group.
 
-    A group is fetched in one piece, which spares requests, unless it is so large that memory would show it.
+    A group is fetched in one piece, which saves requests, unless it is so large that memory would grow with it.
     """
 
     def __init__(self, stream: Any) -> None:  # pyarrow gives no types
@@ -61,16 +61,16 @@ class ParquetReader:
         pieces = None
         for group in range(self.file.num_row_groups):
             file = self.file
-            if self._group_bytes(group) > WHOLE_GROUP:
+            if self._group_bytes(group) > MAX_WHOLE_GROUP_BYTES:
                 pieces = pieces or self._open_buffered()
                 file = pieces
             yield from file.iter_batches(batch_size=BATCH_ROWS, row_groups=[group])
 
     def _group_bytes(self, group: int) -> int:
-        told = self.file.metadata.row_group(group)
-        return sum(told.column(place).total_compressed_size for place in range(told.num_columns))
+        metadata = self.file.metadata.row_group(group)
+        return sum(metadata.column(index).total_compressed_size for index in range(metadata.num_columns))
 
-    def _open_buffered(self) -> Any:  # as above
+    def _open_buffered(self) -> Any:
         return pq.ParquetFile(
             self._stream,
             metadata=self.file.metadata,
@@ -80,8 +80,8 @@ class ParquetReader:
         )
 
 
-def read_csv_pieces(file: "ParquetReader", options: RowWriteOptions) -> Iterator[tuple[int, memoryview]]:
-    """The file's rows in pieces: how many, and their CSV; memory does not grow with the file."""
+def read_csv_pieces(file: ParquetReader, options: RowWriteOptions) -> Iterator[tuple[int, memoryview]]:
+    """Yield the file's rows in pieces, as a count and their CSV; memory does not grow with the file."""
     for batch in file.read_batches():
         arrays = [
             _write_column(_physical_values(array), column, options)
@@ -95,10 +95,10 @@ def read_csv_pieces(file: "ParquetReader", options: RowWriteOptions) -> Iterator
         yield batch.num_rows, memoryview(sink.getvalue())
 
 
-def _physical_values(array: Any) -> Any:  # as above
-    """The values as the file's own schema has them; pyarrow reads more into them from its note beside it.
+def _physical_values(array: Any) -> Any:
+    """Return the values by the file's own schema; pyarrow interprets more from the note that Arrow leaves in the file.
 
-    An instant is one of UTC, whatever zone the note names, and INT96 has none at all; a string is a string.
+    An instant is in UTC, whatever zone the note names; INT96 has no zone; a string is a string.
     """
     kind = array.type
     if pa.types.is_timestamp(kind):
@@ -112,7 +112,7 @@ def _physical_values(array: Any) -> Any:  # as above
     return array.cast(pa.int64()) if pa.types.is_duration(kind) else array
 
 
-def _write_column(array: Any, column: TargetColumn, options: RowWriteOptions) -> Any:  # as above
+def _write_column(array: Any, column: TargetColumn, options: RowWriteOptions) -> Any:
     if column.not_null and array.null_count:
         if column.name not in options.defaults:
             raise null_value_error(column.name, options.file)
@@ -121,7 +121,7 @@ def _write_column(array: Any, column: TargetColumn, options: RowWriteOptions) ->
     return array if write is None else write(array, column, options)
 
 
-def _default_scalar(text: str, kind: Any) -> Any:  # as above
+def _default_scalar(text: str, kind: Any) -> Any:
     if pa.types.is_timestamp(kind):
         return pa.scalar(int(text)).cast(kind)
     if pa.types.is_binary(kind):
@@ -233,7 +233,7 @@ def _check_range(numbers: Any, bounds: tuple[int, int], column: TargetColumn, op
 
 
 def _write_decimals(array: Any, column: TargetColumn, options: RowWriteOptions) -> Any:
-    """Up to 19 digits stand in 8 bytes, and not all of 19 fit (facts, section 3)."""
+    """Check decimals of 19 digits: they are stored in 8 bytes, which not all of them fit (facts, section 3)."""
     if column.type.width == EIGHT_BYTE_DIGITS:
         found = pc.min_max(array).as_py()
         most = Decimal(MAX_EIGHT_BYTE_NUMBER).scaleb(-column.type.scale)
@@ -245,7 +245,7 @@ def _write_decimals(array: Any, column: TargetColumn, options: RowWriteOptions) 
 
 
 def _write_documents(array: Any, column: TargetColumn, options: RowWriteOptions) -> Any:
-    """Values of a SUPER column: a string becomes a string scalar, a nested value its JSON (fact 11.6)."""
+    """Write values of a SUPER column: a string becomes a string scalar, a nested value its JSON (fact 11.6)."""
     if pa.types.is_string(array.type):
         _require_valid_text(array, column, options)
     try:
@@ -281,7 +281,7 @@ def _find_strings(value: Any) -> Iterator[str]:
 
 
 def _value_to_json(value: Any, kind: Any) -> Any:
-    """A nested value as JSON has it, by the type it has in the file."""
+    """Return a nested value in its JSON form, by its type in the file."""
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):
@@ -300,7 +300,7 @@ def _value_to_json(value: Any, kind: Any) -> Any:
 
 
 def _check_row_size(arrays: Sequence[Any], file: str) -> None:
-    """Every value counts with its bytes, before hexadecimal digits or JSON make it longer or shorter."""
+    """Check row sizes by the bytes as read, before hexadecimal digits or JSON change their length."""
     wide = [a for a in arrays if pa.types.is_string(a.type) or pa.types.is_binary(a.type)]
     narrow = sum(_fixed_width_bytes(a.type) for a in arrays)
     lengths = [pc.fill_null(pc.binary_length(a), 0) for a in wide]
@@ -314,13 +314,13 @@ def _check_row_size(arrays: Sequence[Any], file: str) -> None:
 
 
 def _array_to_measure(read: Any, written: Any) -> Any:
-    """What of a column is measured: its bytes as read, and the document that a nested value became."""
+    """Return the array whose bytes count: the values as read, or the document of a nested value."""
     plain = _physical_values(read)
     return written if pa.types.is_nested(plain.type) else plain
 
 
 def _fixed_width_bytes(kind: Any) -> int:
-    """The bytes of a number or an instant; none of what has a length of its own."""
+    """Return the bytes of a number or an instant; 0 for a type of variable length."""
     if pa.types.is_boolean(kind):
         return 1
     return int(kind.bit_width) // 8 if pa.types.is_primitive(kind) or pa.types.is_decimal(kind) else 0

@@ -1,16 +1,16 @@
-"""What COPY did, kept past the client's rollback: the rows of SYS_LOAD_HISTORY and SYS_LOAD_ERROR_DETAIL."""
+"""Log of COPY, kept past the client's rollback: the rows of SYS_LOAD_HISTORY and SYS_LOAD_ERROR_DETAIL."""
 
 import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from syncd.sandbox.redshift.backend import PostgresConnection, quote_literal
-from syncd.sandbox.redshift.copy.scan_errors import CopyRefused
+from syncd.sandbox.redshift.refusal import CopyRefused
 
 
 @dataclass(slots=True, kw_only=True)
 class CopyLogEntry:
-    """One COPY under way."""
+    """A running COPY."""
 
     query: int
     user: str
@@ -26,7 +26,7 @@ class CopyLogEntry:
 
 
 class CopyLog:
-    """Writes about loads through a connection of its own; used by every session."""
+    """Writer of the log, over a connection of its own that all sessions share."""
 
     def __init__(self, backend: PostgresConnection) -> None:
         self._backend = backend
@@ -39,47 +39,29 @@ class CopyLog:
             return self._last
 
     def record_end(self, entry: CopyLogEntry, status: str, problem: str = "") -> None:
-        words = [
-            quote_literal(entry.user),
-            str(entry.query),
-            str(entry.session),
-            quote_literal(entry.database),
-            quote_literal(entry.table),
-            quote_literal(entry.began.replace(tzinfo=None).isoformat()),
-            quote_literal(datetime.now(UTC).replace(tzinfo=None).isoformat()),
-            quote_literal(entry.location),
-            str(entry.rows),
-            str(entry.size),
-            str(entry.files),
-            quote_literal(status),
-            quote_literal(problem),
-        ]
-        self._write(f"INSERT INTO pg_catalog.redshift_loads VALUES ({', '.join(words)})")
-
-    def record_error(self, entry: CopyLogEntry, error: CopyRefused) -> None:
-        words = [
-            quote_literal(entry.user),
-            str(entry.query),
-            str(entry.session),
-            quote_literal(entry.database),
-            entry.table_id,
-            quote_literal(entry.began.replace(tzinfo=None).isoformat()),
-            quote_literal(error.file),
-            "0",
-            quote_literal(error.column),
-            quote_literal(error.column_type),
-            quote_literal(error.column_length),
-            str(error.number),
-            quote_literal(error.sentence),
-        ]
-        self._write(f"INSERT INTO pg_catalog.redshift_load_errors VALUES ({', '.join(words)})")
-
-    def remember_name(self, short: str, long: str) -> None:
-        self._write(
-            f"INSERT INTO pg_catalog.redshift_names VALUES ({quote_literal(short)}, {quote_literal(long)})"
-            " ON CONFLICT DO NOTHING"
+        self._insert(
+            "redshift_loads",
+            (entry.user, entry.query, entry.session, entry.database, entry.table),
+            (_timestamp(entry.began), _timestamp(datetime.now(UTC)), entry.location),
+            (entry.rows, entry.size, entry.files, status, problem),
         )
 
-    def _write(self, sql: str) -> None:
+    def record_error(self, entry: CopyLogEntry, error: CopyRefused) -> None:
+        self._insert(
+            "redshift_load_errors",
+            (entry.user, entry.query, entry.session, entry.database, int(entry.table_id)),
+            (_timestamp(entry.began), error.file, 0),
+            (error.column, error.column_type, error.column_length, error.number, error.sentence),
+        )
+
+    def remember_name(self, short: str, long: str) -> None:
+        self._insert("redshift_names", (short, long), suffix=" ON CONFLICT DO NOTHING")
+
+    def _insert(self, table: str, *values: tuple[str | int, ...], suffix: str = "") -> None:
+        literals = ", ".join(str(v) if isinstance(v, int) else quote_literal(v) for group in values for v in group)
         with self._lock:
-            self._backend.run(sql)
+            self._backend.run(f"INSERT INTO pg_catalog.{table} VALUES ({literals}){suffix}")
+
+
+def _timestamp(instant: datetime) -> str:
+    return instant.replace(tzinfo=None).isoformat()

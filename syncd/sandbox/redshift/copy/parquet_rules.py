@@ -1,12 +1,12 @@
-"""Which Parquet column may fill which column of a table (facts, section 2.1); what is in doubt may not."""
+"""Rules for which Parquet column may fill which table column (facts, section 2.1); doubtful pairs are refused."""
 
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from syncd.sandbox.redshift.copy.scan_errors import DATA_ERROR, OLDER_DATA_ERROR, CopyRefused, scan_error
 from syncd.sandbox.redshift.copy.target_columns import TargetColumn
+from syncd.sandbox.redshift.refusal import DATA_ERROR, OLDER_DATA_ERROR, CopyRefused, scan_error
 
 MAX_INT32_DIGITS: Final = 9
 MAX_INT64_DIGITS: Final = 18
@@ -34,7 +34,7 @@ class FileColumn:
 
     @property
     def description(self) -> str:
-        """As Redshift prints it, after Impala."""
+        """The column as Redshift prints it, after Impala."""
         how = "required" if self.required else "optional"
         definition = 0 if self.required else 1
         return f"{how} {self.physical.lower() or 'group'} {self.name} [i:{self.index} d:{definition} r:0]"
@@ -44,7 +44,7 @@ ColumnRule = Callable[[TargetColumn, FileColumn], bool]
 
 
 def file_columns(schema: Any, arrow_schema: Any) -> list[FileColumn]:  # noqa: ANN401  # pyarrow gives no types
-    """The columns of a file, from pyarrow's two views of its schema."""
+    """Return the columns of a file, from pyarrow's two views of its schema."""
     leaves = {schema.column(i).path: schema.column(i) for i in range(len(schema))}
     found = []
     for index, name in enumerate(arrow_schema.names):
@@ -76,7 +76,7 @@ def check_column(target: TargetColumn, column: FileColumn, *, serialize: bool, f
     """Refuse a pair that does not match.
 
     Raises:
-        LoadRefused: with the sentence of the real server.
+        CopyRefused: with the message of the real server.
     """
     if target.type.name == "SUPER" and not serialize:
         raise scan_error(DATA_ERROR, SERIALIZE_REQUIRED_MESSAGE, file=file, column=target.name).set_column_type(
@@ -101,7 +101,7 @@ def _check_length(target: TargetColumn, column: FileColumn, file: str) -> None:
 
 
 def shortest_length_bytes(digits: int) -> int:
-    """Bytes of the smallest two's complement number that holds so many digits."""
+    """Return the bytes of the smallest two's complement number that holds so many digits."""
     return (int(10**digits - 1).bit_length() + 8) // 8
 
 
@@ -132,7 +132,7 @@ def _fits_decimal(target: TargetColumn, column: FileColumn) -> bool:
 
 
 def _is_instant(column: FileColumn) -> bool:
-    """INT96, or microseconds adjusted to UTC; without that mark the real server stores wrong values in silence."""
+    """Accept INT96 and microseconds adjusted to UTC; without that mark the real server silently stores wrong values."""
     if column.physical == "INT96":
         return True
     return (
@@ -164,7 +164,7 @@ COLUMN_RULES: Final[dict[str, ColumnRule]] = {
 
 
 def check_pages(codec: str, encodings: tuple[str, ...], first_page: bytes, file: str) -> None:
-    """Refuse what no source shows the server reading (facts, 1.4)."""
+    """Refuse codecs, encodings and pages that no source shows the server reading (facts, 1.4)."""
     if codec not in SUPPORTED_CODECS:
         raise scan_error(DATA_ERROR, f"Unsupported compression codec {codec} in file {file}", file=file)
     if unknown := set(encodings) - SUPPORTED_ENCODINGS:

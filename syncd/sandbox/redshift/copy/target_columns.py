@@ -1,4 +1,4 @@
-"""The table a COPY loads: its columns as the catalog has them, and those the file must fill."""
+"""Columns of the table that a COPY loads, from the catalog, and the selection that the file fills."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -6,8 +6,8 @@ from typing import Final
 from syncd.sandbox.redshift.backend import quote_literal
 from syncd.sandbox.redshift.copy.copy_text import CopyStatement
 from syncd.sandbox.redshift.refusal import Refusal, not_supported
+from syncd.sandbox.redshift.sql.plan import StatementContext
 from syncd.sandbox.redshift.sql.sql_types import MAX_VARBYTE_BYTES, SqlType
-from syncd.sandbox.redshift.statement_context import StatementContext
 
 TYPE_BY_CATALOG_NAME: Final = {
     "int2": "SMALLINT",
@@ -68,7 +68,7 @@ def type_from_catalog(name: str, modifier: int) -> SqlType:
 
 
 def select_filled_columns(columns: list[TargetColumn], copy: CopyStatement) -> list[TargetColumn]:
-    """The columns the file fills, in the file's order."""
+    """Return the columns that the file fills, in the file's order."""
     named = {c.name: c for c in columns}
     for name in copy.columns:
         if name not in named:

@@ -1,4 +1,4 @@
-"""ALTER TABLE and DROP: one change a statement, and the conditions each has."""
+"""ALTER TABLE and DROP, with the conditions of each form."""
 
 from collections.abc import Callable
 from typing import Final
@@ -7,12 +7,11 @@ from syncd.sandbox.redshift.backend import quote_array, quote_literal
 from syncd.sandbox.redshift.refusal import NOT_SUPPORTED, Refusal, not_in_stand_in, not_supported, syntax_error
 from syncd.sandbox.redshift.sql.create import declare_key
 from syncd.sandbox.redshift.sql.identifiers import LongNames
-from syncd.sandbox.redshift.sql.plan import StatementPlan
+from syncd.sandbox.redshift.sql.plan import StatementContext, StatementPlan
 from syncd.sandbox.redshift.sql.sql_types import SqlType, read_type
 from syncd.sandbox.redshift.sql.statement_editor import postgres_name
 from syncd.sandbox.redshift.sql.table_definition import ColumnDefinition, read_column, read_encoding, skip_reference
 from syncd.sandbox.redshift.sql.tokens import TokenReader
-from syncd.sandbox.redshift.statement_context import StatementContext
 
 
 def plan_drop(reader: TokenReader, names: LongNames) -> StatementPlan:
@@ -35,9 +34,9 @@ def plan_alter(reader: TokenReader, names: LongNames) -> StatementPlan:
     if not reader.accept("TABLE"):
         raise not_in_stand_in("ALTER " + reader.next().text)
     table = reader.read_relation()
-    for words, understand in ALTER_FORMS:
+    for words, plan_form in ALTER_FORMS:
         if reader.accept(*words):
-            plan = understand(reader, names, postgres_name(table, names))
+            plan = plan_form(reader, names, postgres_name(table, names))
             reader.expect_end()
             return plan
     raise reader.unexpected_token_error()
@@ -55,7 +54,7 @@ def _add_column(reader: TokenReader, names: LongNames, table: str) -> StatementP
         raise Refusal(
             NOT_SUPPORTED, "ALTER TABLE ADD COLUMN defined as NOT NULL must have a non-null default expression"
         )
-    return StatementPlan(program=lambda desk: _run_add_column(desk, table, column))
+    return StatementPlan(program=lambda context: _run_add_column(context, table, column))
 
 
 def _run_add_column(context: StatementContext, table: str, column: ColumnDefinition) -> str:
@@ -81,17 +80,17 @@ def _drop_column(reader: TokenReader, names: LongNames, table: str) -> Statement
     how = " CASCADE" if reader.accept("CASCADE") else ""
     reader.accept("RESTRICT")
 
-    def run(desk: StatementContext) -> str:
-        keyed = desk.run(
+    def run(context: StatementContext) -> str:
+        keyed = context.run(
             "SELECT CASE WHEN t.distkey = {0} THEN 'distkey' WHEN {0} = ANY (t.sortkeys) THEN 'sortkey' END"
             " FROM pg_catalog.redshift_table({1}::regclass) t".format(quote_literal(column), quote_literal(table))
         )
         if keyed and keyed[0][0]:
             raise not_supported(f'cannot drop {keyed[0][0]} column "{column}"')
         count = "SELECT count(*) FROM pg_attribute WHERE attrelid = {}::regclass AND attnum > 0 AND NOT attisdropped"
-        if desk.fetch_value(count.format(quote_literal(table))) == "1":
+        if context.fetch_value(count.format(quote_literal(table))) == "1":
             raise not_supported("cannot drop the only column of a table")
-        desk.run(f"ALTER TABLE {table} DROP COLUMN {postgres_name([column], names)}{how}")
+        context.run(f"ALTER TABLE {table} DROP COLUMN {postgres_name([column], names)}{how}")
         return "ALTER TABLE"
 
     return StatementPlan(program=run)
@@ -102,66 +101,64 @@ def _rename_column(reader: TokenReader, names: LongNames, table: str) -> Stateme
     reader.expect("TO")
     after = names.to_postgres(reader.read_name())
 
-    def run(desk: StatementContext) -> str:
+    def run(context: StatementContext) -> str:
         old, new = postgres_name([before], names), postgres_name([after], names)
-        desk.run(f"ALTER TABLE {table} RENAME COLUMN {old} TO {new}")
-        words = ", ".join(quote_literal(w) for w in (table, before, after))
-        desk.run(f"SELECT pg_catalog.redshift_rename_column({words})")
+        context.run(f"ALTER TABLE {table} RENAME COLUMN {old} TO {new}")
+        arguments = ", ".join(quote_literal(text) for text in (table, before, after))
+        context.run(f"SELECT pg_catalog.redshift_rename_column({arguments})")
         return "ALTER TABLE"
 
     return StatementPlan(program=run)
 
 
-def _rename_table(reader: TokenReader, names: LongNames, table: str) -> StatementPlan:
-    return StatementPlan(sql=f"ALTER TABLE {table} RENAME TO {postgres_name([reader.read_name()], names)}")
-
-
-def _change_owner(reader: TokenReader, names: LongNames, table: str) -> StatementPlan:
-    return StatementPlan(sql=f"ALTER TABLE {table} OWNER TO {postgres_name([reader.read_name()], names)}")
+def _plan_renaming(clause: str) -> Callable[[TokenReader, LongNames, str], StatementPlan]:
+    return lambda reader, names, table: StatementPlan(
+        sql=f"ALTER TABLE {table} {clause} {postgres_name([reader.read_name()], names)}"
+    )
 
 
 def _alter_column(reader: TokenReader, names: LongNames, table: str) -> StatementPlan:
     column = names.to_postgres(reader.read_name())
     if reader.accept("ENCODE"):
         encoding = read_encoding(reader)
-        return _plan_catalog_change(table, lambda desk: _set_encoding(desk, table, column, encoding))
+        return _plan_catalog_change(table, lambda context: _set_encoding(context, table, column, encoding))
     reader.expect("TYPE")
     kind = read_type(reader)
     return StatementPlan(
-        program=lambda desk: _widen_column(desk, table, column, kind),
+        program=lambda context: _widen_column(context, table, column, kind),
         outside_block="ALTER TABLE ALTER COLUMN",
     )
 
 
 def _widen_column(context: StatementContext, table: str, column: str, kind: SqlType) -> str:
-    words = f"{quote_literal(table)}, {quote_literal(column)}, {kind.width}"
-    why = context.fetch_value(f"SELECT pg_catalog.redshift_why_not_widen({words})")
+    arguments = f"{quote_literal(table)}, {quote_literal(column)}, {kind.width}"
+    reason = context.fetch_value(f"SELECT pg_catalog.redshift_why_not_widen({arguments})")
     if kind.name != "VARCHAR":
-        why = "target data type is not supported"
-    if why is not None:
-        raise not_supported(f'cannot alter column "{column}" of relation "{table.strip(chr(34))}", {why}')
+        reason = "target data type is not supported"
+    if reason is not None:
+        raise not_supported(f'cannot alter column "{column}" of relation "{table.strip(chr(34))}", {reason}')
     context.run(f"ALTER TABLE {table} ALTER COLUMN {postgres_name([column], context.names)} TYPE {kind}")
     return "ALTER TABLE"
 
 
 def _plan_catalog_change(table: str, change: Callable[[StatementContext], None]) -> StatementPlan:
-    def run(desk: StatementContext) -> str:
-        desk.run(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
-        change(desk)
+    def run(context: StatementContext) -> str:
+        context.run(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
+        change(context)
         return "ALTER TABLE"
 
     return StatementPlan(program=run)
 
 
 def _add_key(kind: str) -> Callable[[TokenReader, LongNames, str], StatementPlan]:
-    def understand(reader: TokenReader, names: LongNames, table: str) -> StatementPlan:
+    def plan_form(reader: TokenReader, names: LongNames, table: str) -> StatementPlan:
         columns = [names.to_postgres(n) for n in reader.read_names()]
         if kind == "f":
             reader.expect("REFERENCES")
             skip_reference(reader)
-        return _plan_catalog_change(table, lambda desk: _check_and_declare_key(desk, table, kind, columns))
+        return _plan_catalog_change(table, lambda context: _check_and_declare_key(context, table, kind, columns))
 
-    return understand
+    return plan_form
 
 
 def _check_and_declare_key(context: StatementContext, table: str, kind: str, columns: list[str]) -> None:
@@ -188,17 +185,17 @@ def _refuse_append(reader: TokenReader, _: LongNames, _table: str) -> StatementP
     for word in ("IGNOREEXTRA", "FILLTARGET"):
         reader.accept(word)
 
-    def run(_desk: StatementContext) -> str:
+    def run(_context: StatementContext) -> str:
         raise not_in_stand_in("ALTER TABLE APPEND")
 
     return StatementPlan(program=run, outside_block="ALTER TABLE APPEND")
 
 
-def _refuse_form(what: str) -> Callable[[TokenReader, LongNames, str], StatementPlan]:
-    def understand(_reader: TokenReader, _names: LongNames, _table: str) -> StatementPlan:
-        raise not_in_stand_in(what)
+def _refuse_form(form: str) -> Callable[[TokenReader, LongNames, str], StatementPlan]:
+    def plan_form(_reader: TokenReader, _names: LongNames, _table: str) -> StatementPlan:
+        raise not_in_stand_in(form)
 
-    return understand
+    return plan_form
 
 
 ALTER_FORMS: Final[tuple[tuple[tuple[str, ...], Callable[[TokenReader, LongNames, str], StatementPlan]], ...]] = (
@@ -211,9 +208,9 @@ ALTER_FORMS: Final[tuple[tuple[tuple[str, ...], Callable[[TokenReader, LongNames
     (("DROP", "CONSTRAINT"), _refuse_form("DROP CONSTRAINT")),
     (("DROP", "COLUMN"), _drop_column),
     (("DROP",), _drop_column),
-    (("RENAME", "TO"), _rename_table),
+    (("RENAME", "TO"), _plan_renaming("RENAME TO")),
     (("RENAME", "COLUMN"), _rename_column),
-    (("OWNER", "TO"), _change_owner),
+    (("OWNER", "TO"), _plan_renaming("OWNER TO")),
     (("ALTER", "COLUMN"), _alter_column),
     (("ALTER", "DISTKEY"), _refuse_form("ALTER DISTKEY")),
     (("ALTER", "DISTSTYLE"), _refuse_form("ALTER DISTSTYLE")),

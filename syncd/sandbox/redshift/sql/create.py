@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from syncd.sandbox.redshift.backend import quote_array, quote_literal
 from syncd.sandbox.redshift.refusal import Refusal, not_in_stand_in, not_supported
 from syncd.sandbox.redshift.sql.identifiers import LongNames
-from syncd.sandbox.redshift.sql.plan import StatementPlan
+from syncd.sandbox.redshift.sql.plan import StatementContext, StatementPlan
 from syncd.sandbox.redshift.sql.queries import check_query
 from syncd.sandbox.redshift.sql.statement_editor import StatementRewriter, postgres_name
 from syncd.sandbox.redshift.sql.table_definition import (
@@ -16,14 +16,13 @@ from syncd.sandbox.redshift.sql.table_definition import (
     skip_reference,
 )
 from syncd.sandbox.redshift.sql.tokens import TokenReader
-from syncd.sandbox.redshift.statement_context import StatementContext
 
 MAX_COLUMNS = 1600
 
 
 @dataclass(slots=True)
 class TableDefinition:
-    """A CREATE TABLE statement, read."""
+    """A parsed CREATE TABLE statement."""
 
     name: tuple[str, ...]
     temporary: bool
@@ -35,8 +34,7 @@ class TableDefinition:
     layout: TableLayout = field(default_factory=TableLayout)
 
     def distkey(self) -> str | None:
-        named = [c.name for c in self.columns if c.distkey]
-        return self.layout.distkey or (named[0] if named else None)
+        return self.layout.distkey or next((c.name for c in self.columns if c.distkey), None)
 
     def sortkeys(self) -> list[str]:
         return self.layout.sortkeys or [c.name for c in self.columns if c.sortkey]
@@ -54,12 +52,7 @@ def plan_create(reader: TokenReader, names: LongNames) -> StatementPlan:
     reader.accept("LOCAL")
     temporary = reader.accept("TEMP") or reader.accept("TEMPORARY")
     if not reader.accept("TABLE"):
-        if (
-            reader.is_next("EXTERNAL")
-            or reader.is_next("MATERIALIZED")
-            or reader.is_next("DATABASE")
-            or reader.is_next("USER")
-        ):
+        if any(reader.is_next(kind) for kind in ("EXTERNAL", "MATERIALIZED", "DATABASE", "USER")):
             raise not_in_stand_in("CREATE " + reader.next().text)
         raise not_supported(f'SQL command "{reader.sql.strip()}" not supported.')
     return _plan_table(reader, names, temporary=temporary)
@@ -86,7 +79,7 @@ def _plan_view(reader: TokenReader, names: LongNames) -> StatementPlan:
 
 
 def _rewrite_query(reader: TokenReader, names: LongNames) -> tuple[str, tuple[str, ...]]:
-    """The query that the rest of the statement is, rewritten, and the tables it reads."""
+    """Rewrite the query that the rest of the statement is; return it with the tables that it reads."""
     touched = check_query(reader.sql[reader.tokens[reader.position].start :] if not reader.is_done else "", names)
     if touched.writes:
         raise reader.unexpected_token_error()
@@ -107,7 +100,7 @@ def _plan_table(reader: TokenReader, names: LongNames, *, temporary: bool) -> St
     table.layout = read_layout(reader)
     reader.expect_end()
     _check_definition(table)
-    return StatementPlan(program=lambda desk: _create_table(desk, table))
+    return StatementPlan(program=lambda context: _create_table(context, table))
 
 
 def _read_element(reader: TokenReader, names: LongNames, table: TableDefinition) -> None:
@@ -192,7 +185,7 @@ def _record_layout(context: StatementContext, name: str, table: TableDefinition)
 
     distkey = table.distkey()
     encoded = "auto" if table.layout.encode_auto or not any(c.encoding for c in table.columns) else "manual"
-    words = [
+    arguments = [
         quote_literal(name),
         quote_literal(f"KEY({distkey})" if distkey else table.layout.distribution_text),
         "NULL" if distkey is None else quote_literal(context.names.to_postgres(distkey)),
@@ -206,13 +199,13 @@ def _record_layout(context: StatementContext, name: str, table: TableDefinition)
             ]
         ),
     ]
-    context.run(f"SELECT pg_catalog.redshift_describe({', '.join(words)})")
+    context.run(f"SELECT pg_catalog.redshift_describe({', '.join(arguments)})")
     for kind, key in table.all_keys():
         declare_key(context, name, kind, shorts(key))
 
 
 def declare_key(context: StatementContext, table: str, kind: str, columns: list[str]) -> None:
-    """Note a key; nothing will enforce it (fact 11.8)."""
+    """Record a key; nothing enforces it (fact 11.8)."""
     context.run(
         f"SELECT pg_catalog.redshift_declare_key({quote_literal(table)}, {quote_literal(kind)}, {quote_array(columns)})"
     )
@@ -220,25 +213,24 @@ def declare_key(context: StatementContext, table: str, kind: str, columns: list[
 
 def _plan_from_query(reader: TokenReader, names: LongNames, table: TableDefinition) -> StatementPlan:
     reader.expect("AS")
-    within = reader.is_mark_next("(")
-    if within:
+    if reader.is_mark_next("("):
         raise not_in_stand_in("CREATE TABLE AS with its query in parentheses")
     sql, reads = _rewrite_query(reader, names)
     name = postgres_name(table.name, names)
 
-    def run(desk: StatementContext) -> str:
-        desk.acquire_locks(reads=reads)
-        desk.run(f"CREATE {'TEMPORARY ' if table.temporary else ''}TABLE {name} AS {sql}")
-        _refuse_unsized(desk, name)
+    def run(context: StatementContext) -> str:
+        context.acquire_locks(reads=reads)
+        context.run(f"CREATE {'TEMPORARY ' if table.temporary else ''}TABLE {name} AS {sql}")
+        _refuse_unsized(context, name)
         table.columns = []
-        _record_layout(desk, name, table)
+        _record_layout(context, name, table)
         return "SELECT"
 
     return StatementPlan(program=run)
 
 
 def _refuse_unsized(context: StatementContext, table: str) -> None:
-    """A width that Redshift works out from the expression is not guessed here."""
+    """Refuse columns whose width Redshift derives from the expression: the stand-in does not guess it."""
     unsized = context.fetch_value(
         f"SELECT attname FROM pg_attribute WHERE attrelid = {quote_literal(table)}::regclass AND attnum > 0 AND"
         " (atttypid = 'text'::regtype OR (atttypmod < 0 AND atttypid IN ('varchar'::regtype, 'numeric'::regtype)))"

@@ -25,15 +25,15 @@ SYSTEM_COLUMNS: Final = frozenset({"oid", "tableoid", "xmin", "cmin", "xmax", "c
 
 
 def fold_name(name: str) -> str:
-    """The name as the warehouse stores it: ASCII in lower case, quoted or not, and at most 127 bytes."""
+    """Return the name as the warehouse stores it: ASCII in lower case, quoted or not, and at most 127 bytes."""
     lowered = "".join(c.lower() if c.isascii() else c for c in name)
     return lowered.encode()[:MAX_NAME_BYTES].decode(errors="ignore")
 
 
 class LongNames:
-    """Names longer than PostgreSQL holds, and the short ones they stand under there.
+    """Names longer than PostgreSQL's limit, with the short names that PostgreSQL knows them by.
 
-    The table `redshift_names` keeps them; `on_new` writes to it.
+    The table `redshift_names` keeps them; `unwritten` holds those that it does not have yet.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class LongNames:
         self._long[short.encode()] = long.encode()
 
     def to_postgres(self, name: str) -> str:
-        """The name PostgreSQL knows a folded name by."""
+        """Return the name that PostgreSQL knows a folded name by."""
         encoded = name.encode()
         if len(encoded) <= MAX_POSTGRES_NAME_BYTES:
             return name
@@ -56,5 +56,5 @@ class LongNames:
         return short
 
     def to_redshift(self, name: bytes) -> bytes:
-        """The name a client knows, from PostgreSQL's."""
+        """Return the name that clients know, from PostgreSQL's."""
         return self._long.get(name, name)

@@ -1,14 +1,13 @@
-"""MERGE: Redshift's exact grammar, and its two ways with duplicate keys."""
+"""MERGE: Redshift's exact grammar, with two clauses or with REMOVE DUPLICATES."""
 
 from dataclasses import dataclass
 
 from syncd.sandbox.redshift.refusal import INTERNAL, Refusal, not_in_stand_in, not_supported, syntax_error
 from syncd.sandbox.redshift.sql.identifiers import LongNames
-from syncd.sandbox.redshift.sql.plan import StatementPlan
+from syncd.sandbox.redshift.sql.plan import StatementContext, StatementPlan
 from syncd.sandbox.redshift.sql.queries import check_query
 from syncd.sandbox.redshift.sql.statement_editor import StatementRewriter, postgres_name
 from syncd.sandbox.redshift.sql.tokens import TokenKind, TokenReader
-from syncd.sandbox.redshift.statement_context import StatementContext
 
 SOURCE_READS_TARGET_MESSAGE = "Source view/subquery in Merge statement cannot reference target table."
 TWO_PARTS = 2
@@ -16,7 +15,7 @@ TWO_PARTS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeStatement:
-    """A MERGE statement, read; the pieces are texts for PostgreSQL."""
+    """A parsed MERGE statement; its pieces are texts for PostgreSQL."""
 
     target: tuple[str, ...]
     source: str
@@ -49,7 +48,7 @@ def plan_merge(reader: TokenReader, names: LongNames) -> StatementPlan:
     )
     if merge.remove_duplicates:
         reader.expect_end()
-        return StatementPlan(program=lambda desk: _replace_matched(desk, merge))
+        return StatementPlan(program=lambda context: _replace_matched(context, merge))
     return _plan_two_clauses(reader, names, merge)
 
 
@@ -75,7 +74,7 @@ def _rewrite_between(reader: TokenReader, names: LongNames, start: int, end: int
 
 
 def _read_conditions(reader: TokenReader, target: tuple[str, ...]) -> tuple[str, ...]:
-    """Equalities between columns of both sides, joined by AND; returns the source's columns."""
+    """Read equalities between columns of both sides, joined by AND; return the source's columns."""
     keys = []
     while True:
         depth = 0
@@ -175,7 +174,6 @@ def _replace_matched(context: StatementContext, merge: MergeStatement) -> str:
 
 
 def _count_columns(context: StatementContext, relation: str) -> str:
-    """The number of columns of a table or a subquery."""
     context.run(f"CREATE TEMPORARY TABLE redshift_shape AS SELECT * FROM {relation} LIMIT 0")
     count = "SELECT count(*) FROM pg_attribute WHERE attrelid = 'pg_temp.redshift_shape'::regclass AND attnum > 0"
     width = context.require_value(count)

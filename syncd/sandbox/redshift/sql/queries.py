@@ -1,4 +1,4 @@
-"""SELECT, INSERT, UPDATE, DELETE: which tables they touch, and what in them Redshift does not have."""
+"""Checks of SELECT, INSERT, UPDATE and DELETE: the tables they touch, and syntax that Redshift lacks."""
 
 import logging
 from collections.abc import Callable
@@ -25,14 +25,14 @@ logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
 
 @dataclass(frozen=True, slots=True)
 class TouchedTables:
-    """The tables of a statement, as names for PostgreSQL."""
+    """Tables of a statement, as names for PostgreSQL."""
 
     reads: tuple[str, ...]
     writes: tuple[str, ...]
 
 
 def check_query(sql: str, names: LongNames) -> TouchedTables:
-    """Refuse what Redshift would refuse; tell the tables of the rest."""
+    """Refuse a query that Redshift would refuse; return the tables of any other."""
     try:
         tree = sqlglot.parse_one(sql, read=StandInDialect)
     except SqlglotError as error:
@@ -144,16 +144,9 @@ def _check_select(node: exp.Expr) -> None:
         raise not_in_stand_in("QUALIFY")
 
 
-def _refuse_word(word: str) -> Callable[[exp.Expr], None]:
+def _refuse(make_error: Callable[[str], Refusal], text: str) -> Callable[[exp.Expr], None]:
     def refuse(_: exp.Expr) -> None:
-        raise syntax_error(word)
-
-    return refuse
-
-
-def _refuse_unsupported(sentence: str) -> Callable[[exp.Expr], None]:
-    def refuse(_: exp.Expr) -> None:
-        raise not_supported(sentence)
+        raise make_error(text)
 
     return refuse
 
@@ -168,14 +161,14 @@ CHECK_BY_NODE: Final[dict[type[exp.Expr], Callable[[exp.Expr], None]]] = {
     exp.Distinct: _check_distinct,
     exp.Values: _check_values,
     exp.Select: _check_select,
-    exp.OnConflict: _refuse_word("ON"),
-    exp.Returning: _refuse_word("RETURNING"),
-    exp.Filter: _refuse_word("FILTER"),
-    exp.Lateral: _refuse_word("LATERAL"),
-    exp.NullSafeEQ: _refuse_word("DISTINCT"),
-    exp.NullSafeNEQ: _refuse_word("DISTINCT"),
-    exp.Array: _refuse_unsupported("array constructors are not supported"),
-    exp.Bracket: _refuse_unsupported("navigation into a SUPER value is not carried out by the stand-in"),
-    exp.Lock: _refuse_unsupported("SELECT FOR UPDATE/SHARE is not supported"),
-    exp.ArrayAgg: _refuse_unsupported('function "array_agg" is not supported'),
+    exp.OnConflict: _refuse(syntax_error, "ON"),
+    exp.Returning: _refuse(syntax_error, "RETURNING"),
+    exp.Filter: _refuse(syntax_error, "FILTER"),
+    exp.Lateral: _refuse(syntax_error, "LATERAL"),
+    exp.NullSafeEQ: _refuse(syntax_error, "DISTINCT"),
+    exp.NullSafeNEQ: _refuse(syntax_error, "DISTINCT"),
+    exp.Array: _refuse(not_supported, "array constructors are not supported"),
+    exp.Bracket: _refuse(not_supported, "navigation into a SUPER value is not carried out by the stand-in"),
+    exp.Lock: _refuse(not_supported, "SELECT FOR UPDATE/SHARE is not supported"),
+    exp.ArrayAgg: _refuse(not_supported, 'function "array_agg" is not supported'),
 }

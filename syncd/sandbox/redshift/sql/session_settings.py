@@ -1,4 +1,4 @@
-"""SET, RESET and SHOW: the settings a Redshift session has."""
+"""SET, RESET and SHOW of the settings that a Redshift session has."""
 
 import re
 from typing import Final

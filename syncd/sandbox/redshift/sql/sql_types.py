@@ -1,4 +1,4 @@
-"""Redshift's column types: how they are spelled, what limits them, what stands for them in PostgreSQL."""
+"""Column types of Redshift: spelling, limits, and their types in PostgreSQL."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -48,7 +48,7 @@ UNSUPPORTED_TYPES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SqlType:
-    """A type; `name` is Redshift's canonical word, `width` and `scale` its numbers."""
+    """A type; `name` is Redshift's canonical name, `width` and `scale` are its numbers."""
 
     name: str
     width: int = 0
@@ -61,7 +61,7 @@ class SqlType:
 
 
 def read_type(reader: TokenReader) -> SqlType:
-    """A type as a column definition or a cast spells it."""
+    """Read a type as a column definition or a cast spells it."""
     token = reader.next()
     if token.kind is not TokenKind.WORD:
         raise Refusal("42704", f'type "{token.raw}" does not exist')
@@ -112,7 +112,7 @@ def _read_numeric(reader: TokenReader) -> SqlType:
 
 
 def _read_text(word: str, reader: TokenReader) -> SqlType:
-    if word == "TEXT":  # a width written after TEXT is read and forgotten
+    if word == "TEXT":  # a width after TEXT is ignored
         if reader.accept_mark("("):
             reader.read_number()
             reader.expect_mark(")")

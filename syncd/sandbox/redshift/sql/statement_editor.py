@@ -1,9 +1,9 @@
-"""Changes to a statement's text, collected by place and made all at once."""
+"""Rewriting of a statement's text for PostgreSQL; the changes are collected by place and applied at once."""
 
 import re
 from collections.abc import Sequence
 
-from syncd.sandbox.redshift.objects import quote_name
+from syncd.sandbox.redshift.backend import quote_name
 from syncd.sandbox.redshift.refusal import Refusal, not_in_stand_in, not_supported, syntax_error
 from syncd.sandbox.redshift.sql.functions import (
     DATE_PART_FUNCTIONS,
@@ -18,17 +18,8 @@ from syncd.sandbox.redshift.sql.tokens import Token, TokenKind, TokenReader
 
 UNSUPPORTED_OPERATORS = frozenset({"->", "->>", "#>", "#>>", "@>", "<@", "?", "?|", "?&", "&&", "^@"})
 REPLACED_WORDS = {"SYSDATE": "pg_catalog.redshift_sysdate()", "MINUS": "EXCEPT", "NVL": "COALESCE"}
-REPLACED_FUNCTIONS = {"JSON_SERIALIZE": 'pg_catalog."json_serialize"'}  # else PostgreSQL's grammar takes the word
-UNSUPPORTED_WORDS = {
-    "FILTER": "FILTER",
-    "LATERAL": "LATERAL",
-    "RETURNING": "RETURNING",
-    "TABLESAMPLE": "TABLESAMPLE",
-    "SAVEPOINT": "SAVEPOINT",
-    "WINDOW": "WINDOW",
-    "FETCH": "FETCH",
-    "ONLY": "ONLY",
-}
+REPLACED_FUNCTIONS = {"JSON_SERIALIZE": 'pg_catalog."json_serialize"'}  # the bare word belongs to PostgreSQL's grammar
+UNSUPPORTED_WORDS = frozenset({"FILTER", "LATERAL", "RETURNING", "TABLESAMPLE", "SAVEPOINT", "WINDOW", "FETCH", "ONLY"})
 UNSUPPORTED_WORD_PAIRS = frozenset(
     {
         ("EXCEPT", "ALL"),
@@ -52,12 +43,12 @@ LATE_FUNCTIONS = frozenset({"PG_LAST_COPY_COUNT", "PG_LAST_COPY_ID"})
 
 
 def postgres_name(parts: Sequence[str], names: LongNames) -> str:
-    """A qualified name, quoted, as PostgreSQL knows it."""
+    """Return a qualified name, quoted, as PostgreSQL knows it."""
     return ".".join(quote_name(names.to_postgres(part)) for part in parts)
 
 
 class StatementRewriter:
-    """Reads a statement once and writes it anew for PostgreSQL, refusing words that Redshift has not."""
+    """Rewriter of one statement, which refuses words that Redshift lacks."""
 
     def __init__(self, reader: TokenReader, names: LongNames) -> None:
         self._reader = reader
@@ -67,7 +58,7 @@ class StatementRewriter:
         self._open_casts: list[bool] = []
 
     def rewrite(self) -> str:
-        """The statement's text from the reader's place on, rewritten."""
+        """Return the statement's text from the reader's position on, rewritten."""
         begin = self._reader.peek()
         start = begin.start if begin else 0
         while not self._reader.is_done:
@@ -101,7 +92,7 @@ class StatementRewriter:
         self._replace_token(token, quote_name(self._names.to_postgres(fold_name(token.text))))
 
     def _is_qualified_call(self) -> bool:
-        """Whether the name just read, in quotes or after a schema's, is that of a function and not of a table."""
+        """Return True if the name just read, quoted or after a schema, is that of a function and not of a table."""
         after = self._reader.peek()
         if after is None or not after.is_mark("("):
             return False
@@ -117,7 +108,7 @@ class StatementRewriter:
             raise Refusal("42883", f"function {name}() does not exist")
 
     def _check_number(self, token: Token) -> None:
-        """Digits, a point, an exponent: no 0x1F and no 1_000, which come as a number and a word that touch."""
+        """Refuse 0x1F and 1_000, which arrive as a number and a word that touch."""
         after = self._reader.peek()
         touching = after is not None and after.kind is TokenKind.WORD and after.start == token.end
         if touching or not NUMBER_PATTERN.fullmatch(token.raw):
@@ -178,7 +169,7 @@ class StatementRewriter:
             self._rewrite_name(token)
 
     def _rewrite_name(self, token: Token) -> None:
-        """A word that may be a name: too long a one is shortened, a temporary one quoted."""
+        """Shorten a name that is too long, and quote a temporary one."""
         name = fold_name(token.raw)
         short = self._names.to_postgres(name)
         if name.startswith("#") or short != name:
@@ -211,7 +202,7 @@ class StatementRewriter:
 
 
 def rewrite_statement(reader: TokenReader, names: LongNames) -> tuple[str, bool]:
-    """A statement's text for PostgreSQL, and whether marks in it stand for what is known when it is carried out."""
+    """Return the text for PostgreSQL, and whether it holds marks for values known only at execution."""
     editor = StatementRewriter(reader, names)
     sql = editor.rewrite()
     for start, end, name in sorted(editor.late_calls, reverse=True):
@@ -231,7 +222,7 @@ def _is_type_name(word: str) -> bool:
 
 
 def refuse_unsupported_windows(tokens: Sequence[Token]) -> None:
-    """NULLS FIRST and NULLS LAST stand in no window of Redshift's (facts, section 5), and frames are of ROWS."""
+    """Refuse NULLS FIRST and NULLS LAST in windows (facts, section 5), and frames other than ROWS."""
     depth, windows = 0, []
     for before, token in zip([None, *tokens], tokens, strict=False):
         if token.is_mark("("):

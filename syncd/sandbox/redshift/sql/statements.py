@@ -1,14 +1,15 @@
-"""From a client's text to a plan: the first word decides who reads the rest."""
+"""Planning of statements by their first word."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Final
 
 from syncd.sandbox.redshift.copy import copy_text
 from syncd.sandbox.redshift.refusal import Refusal, not_in_stand_in, not_supported, syntax_error
 from syncd.sandbox.redshift.sql import alter, create, merge
 from syncd.sandbox.redshift.sql.identifiers import LongNames
-from syncd.sandbox.redshift.sql.plan import StatementPlan
+from syncd.sandbox.redshift.sql.plan import StatementContext, StatementPlan
 from syncd.sandbox.redshift.sql.queries import check_query
 from syncd.sandbox.redshift.sql.session_settings import plan_reset, plan_set, plan_show
 from syncd.sandbox.redshift.sql.statement_editor import (
@@ -17,19 +18,17 @@ from syncd.sandbox.redshift.sql.statement_editor import (
     refuse_unsupported_windows,
     rewrite_statement,
 )
-from syncd.sandbox.redshift.sql.tokens import TokenReader, tokenize
-from syncd.sandbox.redshift.sql.updates import rewrite_as_merge
-from syncd.sandbox.redshift.statement_context import StatementContext
+from syncd.sandbox.redshift.sql.tokens import Token, TokenReader, tokenize
 
 MAX_STATEMENT_BYTES: Final = 16 * 1024 * 1024
-MAX_PARAMETERS: Final = 32767
+UPDATE_CLAUSES: Final = ("UPDATE", "SET", "FROM", "WHERE")
 
 
 def plan_statement(sql: str, names: LongNames) -> StatementPlan:
-    """Understand one statement.
+    """Parse one statement into its plan.
 
     Raises:
-        Refusal: Redshift would not carry it out, or the stand-in does not.
+        Refusal: Redshift would refuse it, or the stand-in does not support it.
     """
     if (size := len(sql.encode())) > MAX_STATEMENT_BYTES:
         sentence = f"Statement is too large. Statement Size: {size} bytes. Maximum Allowed: {MAX_STATEMENT_BYTES} bytes"
@@ -39,9 +38,9 @@ def plan_statement(sql: str, names: LongNames) -> StatementPlan:
         return StatementPlan()
     first = reader.peek()
     word = "SELECT" if first is None or first.is_mark("(") else first.text
-    understand = PLANNER_BY_WORD.get(word)
-    if understand is not None:
-        return understand(reader, names)
+    plan = PLANNER_BY_WORD.get(word)
+    if plan is not None:
+        return plan(reader, names)
     if word in POSTGRES_ONLY_WORDS:
         raise not_supported(f'SQL command "{sql.strip()}" not supported.')
     if word in NOT_IMPLEMENTED_WORDS:
@@ -65,11 +64,56 @@ def _plan_query(reader: TokenReader, names: LongNames) -> StatementPlan:
 
 def _plan_update(reader: TokenReader, names: LongNames) -> StatementPlan:
     plan = _plan_query(reader, names)
-    return replace(plan, strict_sql=rewrite_as_merge(reader.sql, reader.tokens, names))
+    return replace(plan, strict_sql=_rewrite_as_merge(reader.sql, reader.tokens, names))
+
+
+def _rewrite_as_merge(sql: str, tokens: Sequence[Token], names: LongNames) -> str:
+    """Rewrite an UPDATE with FROM as a MERGE, with which PostgreSQL refuses several matches of one row.
+
+    Returns an empty text for an UPDATE without FROM.
+    """
+    starts = _find_clauses(tokens)
+    pieces = {
+        clause: [
+            rewrite_statement(TokenReader(piece, sql), names)[0]
+            for piece in _split_at_commas(tokens[start + 1 : end], clause)
+        ]
+        for (clause, start), (_, end) in pairwise([*starts.items(), ("", len(tokens))])
+    }
+    if "FROM" not in pieces:
+        return ""
+    target, source = pieces["UPDATE"][0], " CROSS JOIN ".join(pieces["FROM"])
+    condition = pieces["WHERE"][0] if "WHERE" in pieces else "true"
+    return f"MERGE INTO {target} USING {source} ON ({condition}) WHEN MATCHED THEN UPDATE SET {pieces['SET'][0]}"
+
+
+def _find_clauses(tokens: Sequence[Token]) -> dict[str, int]:
+    """Return the positions of the clauses of the statement itself."""
+    found: dict[str, int] = {}
+    for at, token in _top_level_tokens(tokens):
+        if token.is_word(*UPDATE_CLAUSES):
+            found.setdefault(token.text, at)
+    return found
+
+
+def _split_at_commas(tokens: Sequence[Token], clause: str) -> list[Sequence[Token]]:
+    """Split FROM into its items; any other clause is one piece."""
+    commas = [at for at, token in _top_level_tokens(tokens) if token.is_mark(",")] if clause == "FROM" else []
+    return [tokens[start + 1 : end] for start, end in pairwise([-1, *commas, len(tokens)])]
+
+
+def _top_level_tokens(tokens: Sequence[Token]) -> list[tuple[int, Token]]:
+    """Return the tokens outside parentheses, with their positions."""
+    depth, found = 0, list[tuple[int, Token]]()
+    for at, token in enumerate(tokens):
+        depth += token.is_mark("(") - token.is_mark(")")
+        if depth == 0:
+            found.append((at, token))
+    return found
 
 
 def _plan_transaction(sql: str) -> Callable[[TokenReader, LongNames], StatementPlan]:
-    def understand(reader: TokenReader, _: LongNames) -> StatementPlan:
+    def plan(reader: TokenReader, _: LongNames) -> StatementPlan:
         verb = reader.next()
         if verb.is_word("START"):
             reader.expect("TRANSACTION")
@@ -82,11 +126,11 @@ def _plan_transaction(sql: str) -> Callable[[TokenReader, LongNames], StatementP
         reader.expect_end()
         return StatementPlan(sql=sql)
 
-    return understand
+    return plan
 
 
 def _skip_transaction_modes(reader: TokenReader) -> None:
-    """Redshift reads the isolation levels of SQL and runs every transaction at the database's own."""
+    """Skip isolation levels: Redshift accepts them and runs every transaction at the database's own level."""
     while not reader.is_done:
         if reader.accept("ISOLATION", "LEVEL"):
             if not (reader.accept("SERIALIZABLE") or reader.accept("REPEATABLE", "READ")):
@@ -115,10 +159,10 @@ def _plan_truncate(reader: TokenReader, names: LongNames) -> StatementPlan:
     table = postgres_name(reader.read_relation(), names)
     reader.expect_end()
 
-    def run(desk: StatementContext) -> str:
-        desk.acquire_locks(writes=[table])
-        desk.run(f"TRUNCATE TABLE {table}")
-        desk.run("COMMIT")  # TRUNCATE commits the transaction it stands in (fact 11.10)
+    def run(context: StatementContext) -> str:
+        context.acquire_locks(writes=[table])
+        context.run(f"TRUNCATE TABLE {table}")
+        context.run("COMMIT")  # TRUNCATE commits its transaction (fact 11.10)
         return "TRUNCATE TABLE"
 
     return StatementPlan(program=run)
@@ -136,8 +180,8 @@ def _plan_vacuum(reader: TokenReader, names: LongNames) -> StatementPlan:
     reader.accept("BOOST")
     reader.expect_end()
 
-    def run(desk: StatementContext) -> str:
-        desk.run(f"VACUUM {table}")
+    def run(context: StatementContext) -> str:
+        context.run(f"VACUUM {table}")
         return "VACUUM"
 
     return StatementPlan(program=run, no_transaction=True, outside_block="VACUUM")
@@ -158,7 +202,7 @@ def _plan_analyze(reader: TokenReader, names: LongNames) -> StatementPlan:
 
 
 def _plan_as_written(reader: TokenReader, names: LongNames) -> StatementPlan:
-    """GRANT, REVOKE, COMMENT: PostgreSQL's grammar is wider, their words here are common to both."""
+    """Plan GRANT, REVOKE or COMMENT: these forms are common to Redshift and PostgreSQL."""
     return StatementPlan(sql=StatementRewriter(reader, names).rewrite())
 
 

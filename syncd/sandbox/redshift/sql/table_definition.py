@@ -1,4 +1,4 @@
-"""What CREATE TABLE says: columns with their attributes, keys, distribution, order, encoding."""
+"""Parts of CREATE TABLE: columns with their attributes, keys, distribution, order, encoding."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -34,8 +34,6 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnDefinition:
-    """One column as declared."""
-
     name: str
     type: SqlType
     not_null: bool = False
@@ -47,7 +45,7 @@ class ColumnDefinition:
     key: str = ""
 
     def effective_encoding(self, *, temporary: bool, sorted_by: bool = False) -> str:
-        """The encoding it gets (fact 4): the declared one, or Redshift's choice."""
+        """Return the declared encoding, or Redshift's choice (fact 4)."""
         if self.encoding:
             return "none" if self.encoding == "raw" else self.encoding
         if temporary or self.sortkey or sorted_by or self.type.name in {"BOOLEAN", "REAL", "DOUBLE PRECISION"}:
@@ -59,7 +57,7 @@ class ColumnDefinition:
 
 @dataclass(slots=True)
 class TableLayout:
-    """How a table is distributed and sorted."""
+    """Distribution and sort order of a table."""
 
     diststyle: str = ""
     distkey: str | None = None
@@ -73,7 +71,7 @@ class TableLayout:
 
     @property
     def distribution_text(self) -> str:
-        """The words of SVV_TABLE_INFO."""
+        """The diststyle as SVV_TABLE_INFO shows it."""
         if self.distkey:
             return f"KEY({self.distkey})"
         return self.diststyle or "AUTO(EVEN)"
@@ -100,10 +98,6 @@ def _read_not_null(column: ColumnDefinition, reader: TokenReader, _: LongNames) 
     return replace(column, not_null=True)
 
 
-def _read_null(column: ColumnDefinition, _reader: TokenReader, _names: LongNames) -> ColumnDefinition:
-    return column
-
-
 def _read_default(column: ColumnDefinition, reader: TokenReader, names: LongNames) -> ColumnDefinition:
     start = reader.position
     reader.skip_balanced()
@@ -112,16 +106,8 @@ def _read_default(column: ColumnDefinition, reader: TokenReader, names: LongName
     sql = reader.text_between(start, reader.position)
     if reader.tokens[start].is_word("SELECT") or "SELECT" in (t.text for t in reader.tokens[start : reader.position]):
         raise not_supported("cannot use subquery in DEFAULT expression")
-    return replace(
-        column,
-        default=StatementRewriter(TokenReader(reader.tokens[start : reader.position], reader.sql), names).rewrite()
-        if sql
-        else "",
-    )
-
-
-def _read_encode(column: ColumnDefinition, reader: TokenReader, _: LongNames) -> ColumnDefinition:
-    return replace(column, encoding=read_encoding(reader))
+    rewriter = StatementRewriter(TokenReader(reader.tokens[start : reader.position], reader.sql), names)
+    return replace(column, default=rewriter.rewrite() if sql else "")
 
 
 def read_encoding(reader: TokenReader) -> str:
@@ -129,18 +115,6 @@ def read_encoding(reader: TokenReader) -> str:
     if token.text not in ENCODINGS:
         raise Refusal("42704", f'unknown encoding "{token.raw}"')
     return token.text.lower()
-
-
-def _read_distkey(column: ColumnDefinition, _reader: TokenReader, _names: LongNames) -> ColumnDefinition:
-    return replace(column, distkey=True)
-
-
-def _read_sortkey(column: ColumnDefinition, _reader: TokenReader, _names: LongNames) -> ColumnDefinition:
-    return replace(column, sortkey=True)
-
-
-def _read_unique(column: ColumnDefinition, _reader: TokenReader, _names: LongNames) -> ColumnDefinition:
-    return replace(column, key="u")
 
 
 def _read_primary(column: ColumnDefinition, reader: TokenReader, _: LongNames) -> ColumnDefinition:
@@ -157,10 +131,6 @@ def skip_reference(reader: TokenReader) -> None:
     reader.read_relation()
     if reader.is_mark_next("("):
         reader.read_names()
-
-
-def _read_identity(column: ColumnDefinition, reader: TokenReader, _: LongNames) -> ColumnDefinition:
-    return _add_identity(column, reader, by_default=False)
 
 
 def _read_generated(column: ColumnDefinition, reader: TokenReader, _: LongNames) -> ColumnDefinition:
@@ -191,15 +161,15 @@ def _refuse_check(_column: ColumnDefinition, _reader: TokenReader, _names: LongN
 
 COLUMN_ATTRIBUTES: Final[dict[str, Callable[[ColumnDefinition, TokenReader, LongNames], ColumnDefinition]]] = {
     "NOT": _read_not_null,
-    "NULL": _read_null,
+    "NULL": lambda column, _reader, _names: column,
     "DEFAULT": _read_default,
-    "ENCODE": _read_encode,
-    "DISTKEY": _read_distkey,
-    "SORTKEY": _read_sortkey,
-    "UNIQUE": _read_unique,
+    "ENCODE": lambda column, reader, _names: replace(column, encoding=read_encoding(reader)),
+    "DISTKEY": lambda column, _reader, _names: replace(column, distkey=True),
+    "SORTKEY": lambda column, _reader, _names: replace(column, sortkey=True),
+    "UNIQUE": lambda column, _reader, _names: replace(column, key="u"),
     "PRIMARY": _read_primary,
     "REFERENCES": _read_references,
-    "IDENTITY": _read_identity,
+    "IDENTITY": lambda column, reader, _names: _add_identity(column, reader, by_default=False),
     "GENERATED": _read_generated,
     "COLLATE": _read_collate,
     "CHECK": _refuse_check,
@@ -207,7 +177,7 @@ COLUMN_ATTRIBUTES: Final[dict[str, Callable[[ColumnDefinition, TokenReader, Long
 
 
 def read_layout(reader: TokenReader) -> TableLayout:
-    """The words after the columns, up to the end or to AS."""
+    """Read the words after the columns, up to the end or to AS."""
     layout = TableLayout()
     while not reader.is_done and not reader.is_next("AS"):
         if reader.accept("BACKUP"):

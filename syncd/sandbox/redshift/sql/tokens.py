@@ -1,4 +1,4 @@
-"""A statement as a row of tokens with their places, and the hand that reads along it."""
+"""Tokens of a statement, and the reader that parses along them."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -16,8 +16,6 @@ from syncd.sandbox.redshift.sql.identifiers import RESERVED_WORDS, fold_name
 
 
 class TokenKind(StrEnum):
-    """What a token is."""
-
     WORD = auto()
     QUOTED = auto()
     STRING = auto()
@@ -44,14 +42,14 @@ Listed = TypeVar("Listed")
 
 
 class StandInDialect(Redshift):
-    """sqlglot's Redshift, without what its tokenizer takes from PostgreSQL.
+    """sqlglot's Redshift, without two habits that its tokenizer takes from PostgreSQL.
 
-    It takes the rest of some commands for one string, and what stands between the `$` of two parameters,
-    as in `($1,$2)`, for a string in dollar quotes.
+    The tokenizer reads the rest of some commands as one string, and the text between the `$` of two parameters,
+    as in `($1,$2)`, as a string in dollar quotes.
     """
 
     class Tokenizer(Redshift.Tokenizer):
-        """Its words and marks."""
+        """Words and marks of the dialect."""
 
         COMMANDS: ClassVar[set[TokenType]] = set()
         HEREDOC_STRINGS: ClassVar[list[str | tuple[str, str]]] = []
@@ -82,7 +80,7 @@ class Token:
 
 
 def tokenize(sql: str) -> list[Token]:
-    """The tokens of one statement, without a semicolon at its end."""
+    """Return the tokens of one statement, without a semicolon at its end."""
     try:
         parsed = StandInDialect.Tokenizer(dialect=StandInDialect()).tokenize(sql)
     except TokenError as error:
@@ -104,7 +102,7 @@ def _split_token(parsed: ParsedToken, sql: str) -> list[Token]:
         return [Token(kind, parsed.text, raw, parsed.start, parsed.end + 1)]
     if not WORD_PATTERN.match(raw):
         return [Token(TokenKind.MARK, raw, raw, parsed.start, parsed.end + 1)]
-    # `DOUBLE PRECISION` or `GROUP BY` come as one token; word by word is plainer to read along.
+    # sqlglot gives `DOUBLE PRECISION` or `GROUP BY` as one token; the reader wants single words.
     return [
         Token(TokenKind.WORD, m.group().upper(), m.group(), parsed.start + m.start(), parsed.start + m.end())
         for m in re.finditer(r"\S+", raw)
@@ -112,7 +110,7 @@ def _split_token(parsed: ParsedToken, sql: str) -> list[Token]:
 
 
 class TokenReader:
-    """Reads tokens from left to right; what it expects and does not find is a syntax error."""
+    """Reader of tokens from left to right; a missing expected token is a syntax error."""
 
     def __init__(self, tokens: Sequence[Token], sql: str) -> None:
         self.tokens = tokens
@@ -135,11 +133,11 @@ class TokenReader:
         return token
 
     def is_next(self, *words: str) -> bool:
-        """Whether these words stand next, in this order."""
+        """Return True if these words come next, in this order."""
         return all((t := self.peek(i)) is not None and t.is_word(word) for i, word in enumerate(words))
 
     def accept(self, *words: str) -> bool:
-        """Whether these words stand next; they are read if so."""
+        """Read these words if they come next, and return whether they did."""
         found = self.is_next(*words)
         if found:
             self.position += len(words)
@@ -172,7 +170,7 @@ class TokenReader:
         return Refusal(SYNTAX_ERROR, "syntax error at end of input") if token is None else syntax_error(token.raw)
 
     def read_name(self) -> str:
-        """An identifier, folded; a reserved word must stand in quotes."""
+        """Read an identifier, folded; a reserved word must be quoted."""
         token = self.peek()
         if token is None or token.kind not in {TokenKind.WORD, TokenKind.QUOTED}:
             raise self.unexpected_token_error()
@@ -182,19 +180,19 @@ class TokenReader:
         return fold_name(token.text if token.kind is TokenKind.QUOTED else token.raw)
 
     def read_relation(self) -> tuple[str, ...]:
-        """A table's name, qualified or not, folded."""
+        """Read a table's name, qualified or not, folded."""
         parts = [self.read_name()]
         while self.accept_mark("."):
             parts.append(self.read_name())
         return tuple(parts)
 
     def read_names(self) -> list[str]:
-        """Names in parentheses."""
+        """Read names in parentheses."""
         self.expect_mark("(")
         return self.read_list(self.read_name)
 
     def read_list(self, read_item: Callable[[], Listed]) -> list[Listed]:
-        """What stands between commas, up to the closing parenthesis."""
+        """Read items between commas, up to the closing parenthesis."""
         found = [read_item()]
         while self.accept_mark(","):
             found.append(read_item())
@@ -214,7 +212,7 @@ class TokenReader:
         return int(token.text)
 
     def skip_balanced(self) -> Self:
-        """Read over one token, or over everything up to the parenthesis that closes it."""
+        """Skip one token, or everything up to the parenthesis that closes it."""
         depth = 0
         while True:
             token = self.next()
@@ -223,7 +221,7 @@ class TokenReader:
                 return self
 
     def text_between(self, start: int, end: int) -> str:
-        """The statement's text from one token up to, not with, another."""
+        """Return the statement's text from one token up to, not including, another."""
         if end <= start:
             return ""
         return self.sql[self.tokens[start].start : self.tokens[end - 1].end]

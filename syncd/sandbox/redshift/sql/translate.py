@@ -1,12 +1,11 @@
-"""From PostgreSQL's answers to Redshift's: errors, types of results, command tags."""
+"""Translation of PostgreSQL's answers to Redshift's: errors, types of results, command tags."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from syncd.sandbox.redshift.copy.scan_errors import NULL_VALUE_ERROR, format_detail
-from syncd.sandbox.redshift.refusal import INTERNAL, NOT_SUPPORTED, Refusal
+from syncd.sandbox.redshift.refusal import INTERNAL, NOT_SUPPORTED, NULL_VALUE_ERROR, Refusal, format_detail
 from syncd.sandbox.redshift.sql.identifiers import LongNames
 from syncd.sandbox.redshift.sql.plan import StatementPlan
 from syncd.sandbox.redshift.wire import ResultField
@@ -14,7 +13,7 @@ from syncd.sandbox.redshift.wire import ResultField
 SUPER_TYPE_NUMBER: Final = 4000
 VARBYTE_TYPE_NUMBER: Final = 6551
 MODIFIER_HEADER_BYTES: Final = 4
-"""What the modifier of a type with a length counts beside its length."""
+"""Bytes that the modifier of a sized type counts beside the length."""
 VARCHAR_TYPE_NUMBER: Final = 1043
 TEXT_TYPE_NUMBER: Final = 25
 SUPER_MODIFIER: Final = 16384000
@@ -25,7 +24,7 @@ MULTIPLE_MATCHES_MESSAGE: Final = "Found multiple matches to update the same tup
 
 @dataclass(frozen=True, slots=True)
 class TypeNumbers:
-    """The numbers under which PostgreSQL knows Redshift's own types."""
+    """Numbers of Redshift's own types in PostgreSQL."""
 
     super: int
     varbyte: int
@@ -51,17 +50,13 @@ def refusal_to_fields(refusal: Refusal) -> dict[str, str]:
 
 
 def error_to_redshift(fields: Mapping[str, str], pid: int) -> dict[str, str]:
-    """An error of PostgreSQL's as Redshift would put it."""
+    """Return an error of PostgreSQL in Redshift's form."""
     kept = {letter: value for letter, value in fields.items() if letter in KEPT_FIELDS}
     put = TRANSLATOR_BY_CODE.get(fields.get("C", ""))
     return kept if put is None else put(kept, pid)
 
 
-def _translate_conflict(fields: dict[str, str], pid: int) -> dict[str, str]:
-    return serializable_violation(fields, pid)
-
-
-def serializable_violation(fields: Mapping[str, str], pid: int) -> dict[str, str]:
+def _translate_conflict(fields: Mapping[str, str], pid: int) -> dict[str, str]:
     detail = f"Serializable isolation violation on table in Redshift (pid:{pid})"
     return {**fields, "S": "ERROR", "C": INTERNAL, "M": "1023", "D": detail}
 
@@ -100,7 +95,7 @@ def _translate_super_constant(fields: dict[str, str], _: int) -> dict[str, str]:
 
 
 def _translate_duplicate(fields: dict[str, str], _: int) -> dict[str, str]:
-    """Only catalogs have unique keys here: two sessions made a thing of one name."""
+    """Name the relation: only catalogs have unique keys here, so two sessions made an object of one name."""
     found = DUPLICATE_KEY_PATTERN.match(fields.get("D", ""))
     name = f'"{found.group(1)}" ' if found else ""
     return {"S": "ERROR", "C": "42P07", "M": f"Relation {name}already exists"}
@@ -126,7 +121,7 @@ TRANSLATOR_BY_CODE: Final = {
 
 
 def tag_to_redshift(tag: bytes, plan: StatementPlan) -> bytes:
-    """A command tag; MERGE tells no count, where it is not an UPDATE in other words."""
+    """Return a command tag; MERGE gives no count, unless it stands for an UPDATE."""
     if plan.strict_sql:
         return tag.replace(b"MERGE", b"UPDATE")
     return b"MERGE\0" if tag.startswith(b"MERGE") else tag
