@@ -64,7 +64,6 @@ def up(
 ) -> None:
     """Start the servers, wait until they answer, and fill a new shop."""
     from syncd.sandbox.running_sandbox import Sandbox
-    from syncd.sandbox.service_table import is_external_service
     from syncd.sandbox.shop.shop_setup import ensure_shop
 
     chosen = {"mysql": mysql_port, "s3": s3_port, "redshift": redshift_port}
@@ -72,9 +71,13 @@ def up(
     with interrupt_on_sigterm():
         box = Sandbox(directory, ports=ports, wait=wait, report=print_message)
         with box.up_or_undo() as statuses:
-            is_external = is_external_service("mysql", os.environ)
             shop = ensure_shop(
-                box.directory, box.mysql, orders=orders, seed=seed, is_external=is_external, report=print_message
+                box.directory,
+                box.mysql,
+                orders=orders,
+                seed=seed,
+                is_external=box.is_external("mysql"),
+                report=print_message,
             )
             if not shop.seeded_now and not any(service.started_now for service in statuses):
                 print_message("the sandbox was already up")

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 from urllib.parse import quote, unquote, urlsplit
 
 from syncd.host.host_errors import NotReady
-from syncd.sandbox.ports import LOOPBACK
 
 if TYPE_CHECKING:
     import pymysql
@@ -20,7 +19,7 @@ NO_SUCH_THREAD_ERROR: Final = 1094
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MySqlAddress:
-    """Where a MySQL server is, and as whom one enters."""
+    """Address and login of a MySQL server."""
 
     host: str
     port: int
@@ -30,7 +29,7 @@ class MySqlAddress:
 
     @classmethod
     def from_url(cls, url: str) -> Self:
-        """Read `mysql://user:password@host:port/database`, with percent escapes."""
+        """Parse `mysql://user:password@host:port/database`, with percent escapes."""
         parts = urlsplit(url)
         if parts.scheme not in ("mysql", "mariadb") or not parts.hostname:
             raise NotReady("the MySQL address is not of the form mysql://user:password@host:port/database")
@@ -49,14 +48,13 @@ class MySqlAddress:
 
     @property
     def url_without_password(self) -> str:
-        """The address without its password, for messages and tables."""
         return replace(self, password="").url
 
     def connect(self, *, database: str | None = None, timeout_seconds: float | None = None) -> "Connection":
-        """A connection in UTC that commits each statement by itself.
+        """Connect in UTC with autocommit.
 
-        `silence` is how many seconds an answer may take; without it, as long as it takes.
-        `database` names another one than the address does; an empty name is none.
+        `timeout_seconds` bounds each answer; without it, an answer may take any time.
+        `database` replaces the address's database; an empty name selects none.
         """
         import pymysql
 
@@ -75,7 +73,7 @@ class MySqlAddress:
         )
 
     def ask_version(self) -> str | None:
-        """What the server calls itself; none while nobody answers to this name and password."""
+        """Return the server's name and version, or None while it does not accept this login."""
         import pymysql
 
         try:
@@ -89,7 +87,7 @@ class MySqlAddress:
             return None
 
     def cut_connections(self) -> int:
-        """End every other connection, as an administrator would (KILL); how many there were."""
+        """End every other connection, as an administrator would (KILL), and return their number."""
         with self.connect(database="") as connection, connection.cursor() as cursor:
             cursor.execute(
                 "SELECT id FROM information_schema.processlist"
@@ -107,29 +105,25 @@ def _kill(cursor: "Cursor", connection_id: int) -> bool:
     except pymysql.err.OperationalError as error:
         if error.args[0] != NO_SUCH_THREAD_ERROR:
             raise
-        return False  # it ended by itself meanwhile
+        return False  # it has ended by itself
     return True
 
 
 def version_name(version: str) -> str:
-    """`11.4.5-MariaDB` is MariaDB 11.4.5, `9.7.4-2` is MySQL 9.7.4."""
+    """Return a readable version: `11.4.5-MariaDB` is MariaDB 11.4.5, `9.7.4-2` is MySQL 9.7.4."""
     number = version.partition("-")[0]
     return f"{'MariaDB' if 'mariadb' in version.lower() else 'MySQL'} {number}"
 
 
-def loopback_address(port: int, *, user: str, password: str) -> MySqlAddress:
-    return MySqlAddress(host=LOOPBACK, port=port, user=user, password=password, database="shop")
-
-
 def refusal_errors() -> tuple[type[Exception], ...]:
-    """What a driver raises when the server refuses for now, or is gone: deadlocks, lost and refused connections."""
+    """Return the driver's errors for deadlocks and for lost or refused connections."""
     import pymysql
 
     return (pymysql.err.OperationalError, pymysql.err.InterfaceError, pymysql.err.InternalError, OSError)
 
 
 def driver_errors() -> tuple[type[Exception], ...]:
-    """Everything that a driver raises."""
+    """Return every error that a driver raises."""
     import pymysql
 
     return (pymysql.err.MySQLError, OSError)

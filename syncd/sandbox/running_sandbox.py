@@ -1,80 +1,90 @@
-"""The sandbox as a program holds it: up inside a `with`, its servers as addresses."""
+"""The sandbox as a program uses it: its servers run inside a `with`."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
+from syncd.errors import LakeDown, SourceDown, WarehouseDown
 from syncd.host.directory_lock import LOCK_WAIT_SECONDS
 from syncd.sandbox.mysql import MySqlAddress
-from syncd.sandbox.s3 import S3Address
+from syncd.sandbox.mysqld import EXTERNAL_MYSQL_VARIABLE, OwnMySql
+from syncd.sandbox.s3 import EXTERNAL_S3_VARIABLE, OwnS3, S3Address, external_address
 from syncd.sandbox.sandbox_dirs import find_paths
-from syncd.sandbox.service_table import SandboxOptions, make_services
+from syncd.sandbox.service import ExternalService, SandboxService
+from syncd.sandbox.state_file import read_state
 from syncd.sandbox.supervisor import ServiceStatus, Supervisor, check_services, stop_services
-from syncd.sandbox.warehouse import RedshiftAddress
+from syncd.sandbox.warehouse import OwnRedshift, RedshiftAddress
+from watermarks.errors import HintedError
 
-ALL_SERVICES: Final = None
+ALL_SERVICES: Final = ("s3", "redshift", "mysql")
+"""The order of starting; a later service may need the address of an earlier one."""
 
 
 class Sandbox:
     """Real servers in one directory, up while the `with` lasts.
 
-    `services` names those that are wanted; the others are not started. The
-    directory keeps the data, so that the next sandbox there finds it again; `wait`
-    is how many seconds another command may be at work there.
+    `services` names the wanted ones; the others are not started. The directory keeps
+    the data for the next sandbox there; `wait` is how many seconds another command
+    may hold the directory.
     """
 
     def __init__(
         self,
         directory: Path | None = None,
         *,
-        services: Sequence[str] | None = ALL_SERVICES,
+        services: Sequence[str] = ALL_SERVICES,
         environ: Mapping[str, str] | None = None,
         ports: Mapping[str, int] | None = None,
         mysql_options: Sequence[str] = (),
         wait: float = LOCK_WAIT_SECONDS,
         report: Callable[[str], None] = lambda _line: None,
     ) -> None:
-        environ = os.environ if environ is None else environ
-        self._options = SandboxOptions(
-            paths=find_paths(environ, directory=directory),
-            environ=environ,
-            ports=ports or {},
-            mysql_options=mysql_options,
+        self._environ = os.environ if environ is None else environ
+        self._paths = find_paths(self._environ, directory=directory)
+        self.directory = self._paths.directory
+        ports = ports or {}
+        self._own_s3 = OwnS3(home=self.directory / "s3", port=ports.get("s3"))
+        self._own_redshift = OwnRedshift(self.directory / "redshift", lake=lambda: self.s3, port=ports.get("redshift"))
+        self._own_mysql = OwnMySql(
+            self.directory / "mysql",
+            self._paths,
+            environ=self._environ,
+            port=ports.get("mysql"),
+            options=mysql_options,
             report=report,
         )
-        self._services = make_services(self._options, services)
+        self._services = [self._make_service(name) for name in ALL_SERVICES if name in services]
         self._supervisor = Supervisor(self.directory, self._services, wait=wait, report=report)
 
     def __enter__(self) -> Self:
         self.up()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.down()
 
     @property
-    def directory(self) -> Path:
-        return self._options.paths.directory
-
-    @property
     def mysql(self) -> MySqlAddress:
-        """Where MySQL is now."""
-        return self._options.mysql_address()
+        """Address of MySQL, with the password that the record of an external server does not hold."""
+        if given := self._environ.get(EXTERNAL_MYSQL_VARIABLE):
+            return MySqlAddress.from_url(given)
+        return self._own_mysql.address(self._recorded_port("mysql", SourceDown))
 
     @property
     def s3(self) -> S3Address:
-        """Where S3 is now."""
-        return self._options.s3_address()
+        if given := self._environ.get(EXTERNAL_S3_VARIABLE):
+            return external_address(given, self._environ)
+        return self._own_s3.address(self._recorded_port("s3", LakeDown))
 
     @property
     def redshift(self) -> RedshiftAddress:
-        """Where the Redshift stand-in is now."""
-        return self._options.redshift_address()
+        return self._own_redshift.address(self._recorded_port("redshift", WarehouseDown))
+
+    def is_external(self, name: str) -> bool:
+        """Return True if an environment variable names the server."""
+        return any(service.is_external for service in self._services if service.name == name)
 
     def up(self) -> list[ServiceStatus]:
         """Start what does not run, and wait until it serves."""
@@ -82,23 +92,44 @@ class Sandbox:
 
     @contextmanager
     def up_or_undo(self) -> Iterator[list[ServiceStatus]]:
-        """Start what does not run; whatever of that was started ends again if what follows cannot be done."""
+        """Start what does not run, and end the started services again if the body fails."""
         try:
             yield self.up()
         except BaseException:
-            # An interruption too, and one between the last start and what follows.
+            # Also an interruption, and one between the last start and the body.
             if started := self._supervisor.started:
                 self._supervisor.stop(started)
             raise
 
     def down(self) -> list[str]:
-        """End what runs; the names of what did."""
+        """End every service and return the names of those that ran."""
         return stop_services(self.directory)
 
     def status(self) -> list[ServiceStatus]:
-        """How every service stands, asked now."""
+        """Probe every service now."""
         return check_services(self.directory, self._services)
 
     def restart(self, name: str, *, kill: bool = False) -> ServiceStatus:
         """End one service, with SIGKILL if asked, and start it again on the port it had."""
         return self._supervisor.restart(name, kill=kill)
+
+    def _make_service(self, name: str) -> SandboxService:
+        if name == "mysql" and self._environ.get(EXTERNAL_MYSQL_VARIABLE):
+            mysql = self.mysql
+            return ExternalService(
+                name=name, location=mysql.url_without_password, ask=mysql.ask_version, start_error=SourceDown
+            )
+        if name == "s3" and self._environ.get(EXTERNAL_S3_VARIABLE):
+            return ExternalService(name=name, location=self.s3.endpoint, ask=self.s3.probe, start_error=LakeDown)
+        own: Mapping[str, SandboxService] = {
+            "s3": self._own_s3,
+            "redshift": self._own_redshift,
+            "mysql": self._own_mysql,
+        }
+        return own[name]
+
+    def _recorded_port(self, name: str, down: type[HintedError]) -> int:
+        record = read_state(self.directory).get(name)
+        if record is None:
+            raise down(f"{name} was never started in {self.directory}", hint="syncd sandbox up")
+        return record.port

@@ -23,7 +23,7 @@ HTTP_NOT_FOUND: Final = 404
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3Address:
-    """Where an S3 endpoint is, and as whom one enters; without a key, as the default chain says."""
+    """An S3 endpoint with its keys; without a key, boto3's default chain decides."""
 
     endpoint: str
     bucket: str = BUCKET
@@ -33,19 +33,19 @@ class S3Address:
 
     @property
     def url(self) -> str:
-        """The lake, as `syncd` is configured with it."""
+        """URL of the lake, as in `syncd.yaml`."""
         return f"s3://{self.bucket}"
 
     @property
     def environ(self) -> dict[str, str]:
-        """What lets another program's default chain reach it."""
-        found = {"AWS_ENDPOINT_URL_S3": self.endpoint, "AWS_DEFAULT_REGION": self.region}
+        """Environment variables with which another program's default chain reaches the endpoint."""
+        variables = {"AWS_ENDPOINT_URL_S3": self.endpoint, "AWS_DEFAULT_REGION": self.region}
         if self.access_key and self.secret_key:
-            found |= {"AWS_ACCESS_KEY_ID": self.access_key, "AWS_SECRET_ACCESS_KEY": self.secret_key}
-        return found
+            variables |= {"AWS_ACCESS_KEY_ID": self.access_key, "AWS_SECRET_ACCESS_KEY": self.secret_key}
+        return variables
 
     def make_client(self, *, attempts: int = 5, timeout_seconds: float = 60.0) -> "S3Client":
-        """A client of this endpoint: how often it tries, and how many seconds an answer may take."""
+        """Make a client; it tries a request so many times, and an answer may take so many seconds."""
         import boto3
         from botocore.config import Config
 
@@ -64,62 +64,27 @@ class S3Address:
         )
 
     def probe(self) -> str | None:
-        """What the endpoint says of the bucket, made if it is missing; none while there is no answer."""
+        """Return the bucket, made if it is missing, or None while the endpoint does not answer."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         client = self.make_client(attempts=1, timeout_seconds=PROBE_TIMEOUT_SECONDS)
         try:
-            client.head_bucket(Bucket=self.bucket)
-        except ClientError as error:
-            if error.response["ResponseMetadata"]["HTTPStatusCode"] != HTTP_NOT_FOUND:
-                return None
-            return self._make_bucket(client)
-        except BotoCoreError:
+            try:
+                client.head_bucket(Bucket=self.bucket)
+            except ClientError as error:
+                if error.response["ResponseMetadata"]["HTTPStatusCode"] != HTTP_NOT_FOUND:
+                    return None
+                client.create_bucket(Bucket=self.bucket)
+        except (BotoCoreError, ClientError):
             return None
         finally:
             client.close()
         return f"bucket {self.bucket}"
 
-    def _make_bucket(self, client: "S3Client") -> str | None:
-        from botocore.exceptions import BotoCoreError, ClientError
-
-        try:
-            client.create_bucket(Bucket=self.bucket)
-        except (BotoCoreError, ClientError):
-            return None
-        return f"bucket {self.bucket}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExternalS3:
-    """Somebody else's endpoint; its key and region come from the default chain."""
-
-    address: S3Address
-    name: str = "s3"
-    is_external: bool = True
-    port: int | None = None
-    start_error: type[HintedError] = LakeDown
-
-    def prepare(self) -> None:
-        """Nothing: it is there, or it is not."""
-
-    def command(self, port: int) -> Sequence[str]:
-        raise NotImplementedError(f"{self.name} at port {port} is not ours to start")
-
-    @property
-    def environ(self) -> Mapping[str, str]:
-        return {}
-
-    def probe(self, port: int) -> str | None:  # noqa: ARG002 - it has its own
-        return self.address.probe()
-
-    def url(self, port: int) -> str:  # noqa: ARG002  # as above
-        return self.address.endpoint
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnS3:
-    """Moto's server in a process of its own, its objects in a directory."""
+    """Moto's server in a process of its own, with its objects in a directory."""
 
     home: Path
     port: int | None = None
@@ -128,7 +93,7 @@ class OwnS3:
     start_error: type[HintedError] = LakeDown
 
     def prepare(self) -> None:
-        make_writable(self.home, hint="Make the directory writable, or name another one with --dir.")
+        make_writable(self.home, hint="Make the directory writable, or choose another one with --dir.")
 
     def command(self, port: int) -> Sequence[str]:
         return [sys.executable, "-m", "syncd.sandbox.s3_server", "--port", str(port), "--dir", str(self.home)]
@@ -144,12 +109,12 @@ class OwnS3:
         return self.address(port).endpoint
 
     def address(self, port: int) -> S3Address:
-        # Moto takes any key: this one shows whose it is.
-        return S3Address(endpoint=f"http://{LOOPBACK}:{port}", access_key="sandbox", secret_key="sandbox")  # noqa: S106  # on loopback, and no secret
+        # Moto accepts any key.
+        return S3Address(endpoint=f"http://{LOOPBACK}:{port}", access_key="sandbox", secret_key="sandbox")  # noqa: S106  # no secret
 
 
 def external_address(endpoint: str, environ: Mapping[str, str]) -> S3Address:
-    """The endpoint of `SYNCD_SANDBOX_S3`, with the bucket of `SYNCD_SANDBOX_BUCKET` if it is not `lake`."""
+    """Return the endpoint of `SYNCD_SANDBOX_S3`, with the bucket of `SYNCD_SANDBOX_BUCKET` if that is set."""
     return S3Address(
         endpoint=endpoint,
         bucket=environ.get("SYNCD_SANDBOX_BUCKET") or BUCKET,

@@ -1,9 +1,9 @@
 """The process that serves S3: moto's application, made atomic and given a disk.
 
-Three things that S3 promises and moto alone does not: a conditional write is one
-step (moto looks, then writes, and its threads run between), an upload that breaks
-off stores nothing, and what was acknowledged is there after the process was killed.
-Of a bucket with versions only the newest versions are kept on disk.
+S3 promises three things that moto alone does not: a conditional write is one step (moto
+checks, then writes, and its threads run in between), an upload that breaks off stores
+nothing, and acknowledged objects survive a kill of the process. Of a bucket with
+versions only the newest versions are kept on disk.
 """
 
 import argparse
@@ -35,28 +35,28 @@ Application = Callable[[Environ, StartResponse], Iterable[bytes]]
 
 
 class DiskStore:
-    """Objects as files: one line of what S3 knows of an object, then its bytes."""
+    """Objects as files: one line of metadata, then the bytes."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def restore(self) -> int:
-        """Give the backend every bucket and object that stands here; how many objects."""
+        """Load every bucket and object of the disk into moto; return the number of objects."""
         backend = _backend()
         count = 0
         for folder in sorted(self._root.iterdir()):
             backend.create_bucket(folder.name, REGION)
             for path in sorted(folder.glob("*/*")):
                 if path.suffix == DRAFT_SUFFIX:
-                    path.unlink()  # a kill came before its rename: it was never acknowledged
+                    path.unlink()  # a kill before its rename: it was never acknowledged
                     continue
                 _restore_object(backend, folder.name, path)
                 count += 1
         return count
 
     def save_object(self, bucket: str, key: str) -> None:
-        """Make the disk hold what the backend holds under this key: an object, or none."""
+        """Write the object that moto holds under this key, or remove its file if there is none."""
         found = _backend().buckets[bucket].keys.get(key)
         path = self._path(bucket, key)
         if found is None or not hasattr(found, "etag"):  # a delete marker has none
@@ -70,7 +70,7 @@ class DiskStore:
         draft.replace(path)
 
     def save_bucket(self, bucket: str) -> None:
-        """Make the disk hold the bucket if the backend does."""
+        """Make or remove the folder of a bucket, as moto has it."""
         folder = self._root / bucket
         if bucket in _backend().buckets:
             folder.mkdir(mode=0o700, exist_ok=True)
@@ -85,7 +85,7 @@ class DiskStore:
 
 
 class AtomicApplication:
-    """A WSGI application that answers one request at a time, with its body read in full before."""
+    """A WSGI application that answers one request at a time, after reading its whole body."""
 
     def __init__(self, application: Application, disk: DiskStore) -> None:
         self._application = application
@@ -111,14 +111,14 @@ class AtomicApplication:
         return [answer]
 
     def _save_to_disk(self, environ: Environ, body: bytes) -> None:
-        # WSGI hands the path over as Latin-1, whatever the client meant.
+        # WSGI gives the path as Latin-1, whatever its encoding is.
         bucket, _, key = environ["PATH_INFO"].encode("latin-1").decode().lstrip("/").partition("/")
         query = parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True)
         if not bucket or bucket == "moto-api":
             return
         if not key and "delete" in query:
-            for named in _deleted_keys(body):
-                self._disk.save_object(bucket, named)
+            for deleted in _deleted_keys(body):
+                self._disk.save_object(bucket, deleted)
         elif not key:
             self._disk.save_bucket(bucket)
         elif "partNumber" not in query:  # a part is no object until its upload is completed
@@ -126,7 +126,7 @@ class AtomicApplication:
 
 
 def _read_body(environ: Environ) -> bytes | None:
-    """The request's body; none if it broke off."""
+    """Return the request's body, or None if it broke off."""
     stream = environ["wsgi.input"]
     if environ.get("wsgi.input_terminated"):
         try:
@@ -146,7 +146,7 @@ def _read_body(environ: Environ) -> bytes | None:
 
 
 def _deleted_keys(request: bytes) -> Iterator[str]:
-    """The keys of a DeleteObjects request."""
+    """Return the keys of a DeleteObjects request."""
     for element in ET.fromstring(request).iter():  # noqa: S314 - from our own clients on loopback
         if element.tag.rpartition("}")[2] == "Key" and element.text:
             yield element.text
@@ -198,7 +198,7 @@ def serve(port: int, directory: Path) -> None:
 
     class Quiet(MotoRequestHandler):
         def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-            """Nothing: a log line a request would be the largest file of the sandbox."""
+            """Log nothing: a line for each request would be the largest file of the sandbox."""
 
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # moto holds a file open for each large object
@@ -212,8 +212,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m syncd.sandbox.s3_server")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--dir", type=Path, required=True)
-    asked = parser.parse_args()
-    serve(asked.port, asked.dir)
+    arguments = parser.parse_args()
+    serve(arguments.port, arguments.dir)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Where a sandbox keeps its data, and where fetched files are kept for all of them."""
+"""Directories of a sandbox, and private files in them."""
 
 import os
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from syncd.host.cache_dirs import find_cache, find_xdg_base
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxPaths:
-    """One directory for this sandbox, one cache for every sandbox of this user."""
+    """Directory of this sandbox, and the cache that all sandboxes of this user share."""
 
     directory: Path
     cache: Path
@@ -21,7 +21,7 @@ class SandboxPaths:
 
 
 def find_paths(environ: Mapping[str, str], *, directory: Path | None = None) -> SandboxPaths:
-    """The directory asked for, else the places that the XDG base directories name."""
+    """Return the requested directory, else the one that the XDG base directories name, with the cache."""
     return SandboxPaths(
         directory=(
             directory or find_xdg_base(environ, "XDG_STATE_HOME", ".local/state") / "syncd" / "sandbox"
@@ -31,14 +31,14 @@ def find_paths(environ: Mapping[str, str], *, directory: Path | None = None) -> 
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner reads."""
+    """Write a file that only its owner can read."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(handle, "w") as file:
         file.write(text)
 
 
 def write_once(path: Path, text: str) -> None:
-    """Write a file that only its owner reads, unless it is there; a kill leaves it absent or whole."""
+    """Write a private file unless it exists; a kill leaves it absent or whole."""
     if not path.exists():
         draft = path.with_name(f"{path.name}.new")
         write_private(draft, text)
@@ -46,7 +46,7 @@ def write_once(path: Path, text: str) -> None:
 
 
 def read_secret(path: Path) -> str:
-    """What such a file holds; nothing if it was never written."""
+    """Return the text of a private file, or an empty text if it was never written."""
     try:
         return path.read_text()
     except FileNotFoundError:

@@ -1,32 +1,38 @@
-"""What the supervisor must know of a server to run it."""
+"""Services of a sandbox, as the supervisor sees them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from watermarks.errors import HintedError
 
 
 class SandboxService(Protocol):
-    """One server of the sandbox: how it is prepared, started, asked and named."""
+    """One server of the sandbox: its preparation, its command and its address."""
 
     @property
     def name(self) -> str:
-        """What status and logs call it."""
+        """Name in status and logs."""
         ...
 
     @property
     def is_external(self) -> bool:
-        """Whether it is somebody else's server: asked, never started or ended."""
+        """True for a server that the sandbox uses and never starts or ends."""
         ...
 
     @property
     def port(self) -> int | None:
-        """The port that was asked for; none leaves the choice to the supervisor."""
+        """The requested port; None leaves the choice to the supervisor."""
         ...
 
     @property
     def start_error(self) -> type[HintedError]:
-        """What is raised when it does not come up: it decides the exit code."""
+        """Error for a failed start; it decides the exit code."""
+        ...
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """Environment of its process, beside the sandbox's own."""
         ...
 
     def prepare(self) -> None:
@@ -34,18 +40,38 @@ class SandboxService(Protocol):
         ...
 
     def command(self, port: int) -> Sequence[str]:
-        """What to run; never asked of a given server."""
-        ...
-
-    @property
-    def environ(self) -> Mapping[str, str]:
-        """What its process finds in its environment beside our own."""
+        """Return the command to run; never called for an external server."""
         ...
 
     def probe(self, port: int) -> str | None:
-        """What the server says of itself once it really serves; none until then. Bounded by a few seconds."""
+        """Return the server's version text once it serves, else None; takes a few seconds at most."""
         ...
 
     def url(self, port: int) -> str:
-        """Where its clients connect."""
+        """Return the address for clients."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExternalService:
+    """A server that an environment variable names: the sandbox probes it and never starts or ends it."""
+
+    name: str
+    location: str
+    ask: Callable[[], str | None]
+    start_error: type[HintedError]
+    is_external: bool = True
+    port: int | None = None
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+    def prepare(self) -> None:
+        """Do nothing: the server exists, or it does not."""
+
+    def command(self, port: int) -> Sequence[str]:
+        raise NotImplementedError(f"{self.name} on port {port} is external and has no command")
+
+    def probe(self, port: int) -> str | None:  # noqa: ARG002  # its address holds the port
+        return self.ask()
+
+    def url(self, port: int) -> str:  # noqa: ARG002  # as above
+        return self.location

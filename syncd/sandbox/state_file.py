@@ -1,13 +1,13 @@
-"""What a sandbox remembers between commands: which process serves what, since when."""
+"""State of a sandbox between commands: the process, port and address of each service."""
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from syncd.sandbox.process import ProcessId
+from syncd.sandbox.sandbox_dirs import write_private
 
 STATE_FILE: Final = "sandbox.json"
 STATE_FORMAT: Final = "syncd.sandbox"
@@ -16,7 +16,7 @@ STATE_VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceRecord:
-    """One service as it was last started; no process once it was taken down."""
+    """One service as it was last started; without a process once it was stopped."""
 
     name: str
     port: int
@@ -27,10 +27,10 @@ class ServiceRecord:
 
 
 def read_state(directory: Path) -> dict[str, ServiceRecord]:
-    """The records by service; none for a new directory.
+    """Return the records by service; empty for a new directory.
 
-    A file that cannot be read counts as none: it was torn by a full disk or an
-    editor, its processes are found by their marker, and its data stands apart.
+    An unreadable file counts as empty: a full disk or an editor tore it, the processes
+    are found by their marker, and the data is stored elsewhere.
     """
     try:
         document = json.loads((directory / STATE_FILE).read_bytes())
@@ -42,13 +42,11 @@ def read_state(directory: Path) -> dict[str, ServiceRecord]:
 
 
 def write_state(directory: Path, records: Mapping[str, ServiceRecord]) -> None:
-    """Replace the records: all of them or none, readable by their owner alone (addresses hold passwords)."""
+    """Replace all records at once; only the owner can read them (addresses hold passwords)."""
     services = {name: {k: v for k, v in asdict(r).items() if k != "name"} for name, r in records.items()}
     document = {"format": STATE_FORMAT, "format_version": STATE_VERSION, "services": services}
     draft = directory / f"{STATE_FILE}.new"
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "w") as file:
-        json.dump(document, file, indent=1, sort_keys=True)
+    write_private(draft, json.dumps(document, indent=1, sort_keys=True))
     draft.replace(directory / STATE_FILE)
 
 

@@ -1,4 +1,4 @@
-"""Starts the services of a sandbox, tells how they stand, ends them: its own processes and no others."""
+"""Supervisor of a sandbox's services: it starts, probes and ends its own processes and no others."""
 
 import os
 import signal
@@ -20,22 +20,20 @@ from syncd.sandbox.state_file import ServiceRecord, read_state, write_state
 START_TIMEOUT_SECONDS: Final = 60.0
 STOP_TIMEOUT_SECONDS: Final = 30.0
 MAX_START_ATTEMPTS: Final = 3  # a free port may be taken between the choice and the server's start
-DIRECTORY_HINT: Final = "Make the directory writable, or name another one with --dir."
+DIRECTORY_HINT: Final = "Make the directory writable, or choose another one with --dir."
 
 
 class ServiceState(StrEnum):
-    """How a service stands."""
-
     RUNNING = "running"
-    SILENT = "silent"  # its process lives and does not answer
-    KILLED = "killed"  # its process is gone, and nobody took it down
+    SILENT = "silent"  # its process runs and does not answer
+    KILLED = "killed"  # its process is gone without `down`
     STOPPED = "stopped"
-    GIVEN = "given"  # a server of somebody else's, which answers
+    GIVEN = "given"  # an external server, which answers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceStatus:
-    """One service, as it was just found."""
+    """One service as it was just probed."""
 
     name: str
     state: ServiceState
@@ -48,7 +46,7 @@ class ServiceStatus:
 
 
 class Supervisor:
-    """The services of one directory. The order of the table is the order of starting."""
+    """The services of one directory, in the order of starting."""
 
     def __init__(
         self,
@@ -63,16 +61,16 @@ class Supervisor:
         self._wait = wait
         self._report = report
         self.started: Sequence[str] = ()
-        """What the last `up` had to start."""
+        """Names of the services that the last `up` started."""
 
     def up(self) -> list[ServiceStatus]:
         """Start what does not run, and return when every service has answered.
 
-        What runs and answers is left alone. If one cannot come up, those that this
-        call started are ended again.
+        Services that run and answer stay as they are. If one cannot start, the services that
+        this call started are ended again.
 
         Raises:
-            HintedError: the group that the service names, with the log's own words.
+            HintedError: the service's own start error, with the cause from its log.
         """
         self.started = ()
         make_writable(self._directory / "log", hint=DIRECTORY_HINT)
@@ -82,17 +80,18 @@ class Supervisor:
             absent = [s for s in self._services if standing[s.name] is None]
             self.started = [service.name for service in absent]
             for service in absent:
-                self._stop_service(
-                    service.name, records, timeout_seconds=0.0
-                )  # what does not answer does not hear either
+                # A server that does not answer ignores SIGTERM too.
+                self._stop_service(service.name, records, timeout_seconds=0.0)
             started = self._start_all(absent, records)
         return [standing[s.name] or started[s.name] for s in self._services]
 
     def restart(self, name: str, *, kill: bool = False) -> ServiceStatus:
-        """End one service, gently or not, and start it again on the port it had."""
+        """End one service, with SIGKILL if asked, and start it again on the port it had."""
         service = next(s for s in self._services if s.name == name)
         if service.is_external:
-            raise NotReady(f"{name} was given, and is not the sandbox's to restart", hint="Restart it where it runs.")
+            raise NotReady(
+                f"{name} is an external server, which the sandbox does not restart", hint="Restart it where it runs."
+            )
         with hold_lock(self._directory, within=self._wait):
             records = read_state(self._directory)
             process = records[name].process
@@ -102,14 +101,14 @@ class Supervisor:
             return self._start_all([service], records)[name]
 
     def stop(self, names: Sequence[str]) -> None:
-        """End these services, and leave the others running."""
+        """End these services and leave the others running."""
         with hold_lock(self._directory, within=self._wait):
             records = read_state(self._directory)
             for name in names:
                 self._stop_service(name, records)
 
     def _status_if_running(self, service: SandboxService, record: ServiceRecord | None) -> ServiceStatus | None:
-        """How a service stands that needs no start; none for one that does."""
+        """Return the status of a service that needs no start, else None."""
         found = check_service(service, record)
         return found if found.state in (ServiceState.RUNNING, ServiceState.GIVEN) else None
 
@@ -118,15 +117,15 @@ class Supervisor:
     ) -> dict[str, ServiceStatus]:
         try:
             for service in services:
-                # Silent, killed or to be restarted: whatever is left of it goes before its data is touched.
+                # What is left of a silent, killed or restarted server ends before its data is touched.
                 self._stop_service(service.name, records)
                 self._prepare(service)
-                # Launched before the next one is prepared: it loads while that one makes its files.
+                # Launched before the next one is prepared, so that it loads meanwhile.
                 if not service.is_external:
                     self._launch(service, records)
             return {service.name: self._wait_until_serving(service, records) for service in services}
         except BaseException:
-            # An interruption too: whoever sees `up` fail must find nothing running that it started.
+            # Also an interruption: after a failed `up`, nothing runs that it started.
             for service in services:
                 self._stop_service(service.name, records)
             raise
@@ -156,7 +155,7 @@ class Supervisor:
             )
         except OSError as error:
             raise service.start_error(
-                f"{argv[0]} does not run here: {(error.strerror or '').lower()}", hint="Install it anew."
+                f"{argv[0]} cannot be run: {(error.strerror or '').lower()}", hint="Reinstall it."
             ) from error
         records[service.name] = ServiceRecord(
             name=service.name, port=port, url=service.url(port), log=str(log), process=process
@@ -167,7 +166,7 @@ class Supervisor:
         if service.is_external:
             raise service.start_error(
                 f"{service.name} does not answer at {service.url(0)}",
-                hint="Start it, name another, or mend its user and key.",
+                hint="Start it, name another one, or correct its user and key.",
             )
         for _ in range(MAX_START_ATTEMPTS):
             record = records[service.name]
@@ -185,10 +184,10 @@ class Supervisor:
         raise self._start_failure(service, records[service.name])
 
     def _start_failure(self, service: SandboxService, record: ServiceRecord) -> Exception:
-        lives = record.process is not None and record.process.is_alive()
-        did = f"gave no answer in {START_TIMEOUT_SECONDS:.0f} s" if lives else "ended before it answered"
+        runs = record.process is not None and record.process.is_alive()
+        event = f"gave no answer in {START_TIMEOUT_SECONDS:.0f} s" if runs else "ended before it answered"
         return service.start_error(
-            f"{service.name} {did}: {_find_error_line(Path(record.log))}", hint=f"See {record.log}"
+            f"{service.name} {event}: {_find_error_line(Path(record.log))}", hint=f"See {record.log}"
         )
 
     def _stop_service(
@@ -203,7 +202,7 @@ class Supervisor:
 
 
 def stop_services(directory: Path, *, wait: float = LOCK_WAIT_SECONDS) -> list[str]:
-    """End every service of a directory, all at once; the names of those that ran."""
+    """End every service of a directory at once and return the names of those that ran."""
     if not directory.is_dir():
         return []
     with hold_lock(directory, within=wait):
@@ -216,13 +215,13 @@ def stop_services(directory: Path, *, wait: float = LOCK_WAIT_SECONDS) -> list[s
 
 
 def check_services(directory: Path, services: Sequence[SandboxService]) -> list[ServiceStatus]:
-    """How every service stands, asked now; changes nothing."""
+    """Probe every service; changes nothing."""
     records = read_state(directory)
     return [check_service(service, records.get(service.name)) for service in services]
 
 
 def check_service(service: SandboxService, record: ServiceRecord | None) -> ServiceStatus:
-    """How one service stands, by its process and by what it answers."""
+    """Return the state of one service, by its process and its answer."""
     if service.is_external:
         about = service.probe(0)
         return ServiceStatus(
@@ -251,22 +250,22 @@ def _make_status(record: ServiceRecord, state: ServiceState) -> ServiceStatus:
 
 
 def _wait_for_answer(service: SandboxService, process: ProcessId, port: int) -> str | None:
-    """What the server says once it serves; none if it ended, or its time is over."""
-    said: list[str] = []
+    """Return the server's version text once it serves; None if it ended or its time is over."""
+    answers: list[str] = []
 
     def answered_or_ended() -> bool:
-        word = service.probe(port)
-        # Somebody else may answer on the port of a server that ended.
-        if word is not None and process.is_alive():
-            said.append(word)
-        return bool(said) or not process.is_alive()
+        answer = service.probe(port)
+        # Another server may answer on the port of one that ended.
+        if answer is not None and process.is_alive():
+            answers.append(answer)
+        return bool(answers) or not process.is_alive()
 
     wait_until(answered_or_ended, timeout_seconds=START_TIMEOUT_SECONDS)
-    return said[0] if said else None
+    return answers[0] if answers else None
 
 
 def _find_error_line(log: Path) -> str:
-    """The line of a log that tells most."""
+    """Return the most telling line of a log."""
     try:
         lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     except OSError:
@@ -280,7 +279,7 @@ def _marker_suffix(directory: Path) -> str:
 
 
 def _stop_marked(directory: Path, *, only: str | None = None) -> None:
-    """End what runs for services of this directory, whoever is its parent by now."""
+    """End processes of this directory's services, whatever their parent is by now."""
     mark = _marker_suffix(directory)
     found = [(marker.removesuffix(mark), process) for marker, process in find_marked(mark)]
     _stop_together([process for name, process in found if only in (None, name)])

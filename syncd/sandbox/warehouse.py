@@ -4,7 +4,9 @@ import secrets
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import quote
@@ -22,12 +24,12 @@ if TYPE_CHECKING:
 STAND_IN_MODULE: Final = "syncd.sandbox.redshift"
 USER: Final = "loader"
 DATABASE: Final = "dev"
-ASKED_WITHIN: Final = 3
+PROBE_TIMEOUT_SECONDS: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedshiftAddress:
-    """Where the stand-in is, and as whom one enters; it speaks without TLS."""
+    """Address and login of the stand-in, which has no TLS."""
 
     host: str
     port: int
@@ -40,10 +42,8 @@ class RedshiftAddress:
         return f"redshift://{self.user}:{quote(self.password, safe='')}@{self.host}:{self.port}/{self.database}"
 
     def connect(self, *, timeout_seconds: int | None = None) -> "Connection":
-        """A connection that commits each statement by itself; an answer may take so many seconds."""
-        from syncd.sandbox.driver_connection import StandInConnection  # loads the driver
-
-        connection: Connection = StandInConnection(
+        """Connect with autocommit; `timeout_seconds` bounds each answer."""
+        connection: Connection = _driver_connection()(
             host=self.host,
             port=self.port,
             user=self.user,
@@ -56,13 +56,13 @@ class RedshiftAddress:
         return connection
 
     def ask_version(self) -> str | None:
-        """What the server calls itself; none while nobody answers."""
+        """Return the server's version text, or None while it does not answer."""
         if not self._is_listening():
             return None
         import redshift_connector
 
         try:
-            with self.connect(timeout_seconds=ASKED_WITHIN) as connection:
+            with self.connect(timeout_seconds=PROBE_TIMEOUT_SECONDS) as connection:
                 cursor = connection.cursor()
                 cursor.execute("SELECT version()")
                 (version,) = cursor.fetchone() or ("",)
@@ -71,16 +71,16 @@ class RedshiftAddress:
         return f"Redshift {version.rpartition('Redshift ')[2].strip(chr(0) + ' ')}, a stand-in"
 
     def _is_listening(self) -> bool:
-        """Whether anybody takes connections: asked before the driver is loaded."""
+        """Return True if the port accepts connections; asked before the driver is loaded."""
         try:
-            socket.create_connection((self.host, self.port), timeout=ASKED_WITHIN).close()
+            socket.create_connection((self.host, self.port), timeout=PROBE_TIMEOUT_SECONDS).close()
         except OSError:
             return False
         return True
 
 
 class OwnRedshift:
-    """The stand-in in a process of its own; it ends its PostgreSQL itself, and finds one that a kill left."""
+    """The stand-in in a process of its own; it ends its PostgreSQL itself, and ends one that a kill left."""
 
     name = "redshift"
     is_external = False
@@ -92,24 +92,15 @@ class OwnRedshift:
         self._lake = lake
 
     def prepare(self) -> None:
-        make_writable(self._home, hint="Make the directory writable, or name another one with --dir.")
+        make_writable(self._home, hint="Make the directory writable, or choose another one with --dir.")
         write_once(self._home / "password", secrets.token_urlsafe(18))
 
     def command(self, port: int) -> Sequence[str]:
         lake = self._lake()
-        place = ("--directory", str(self._home / "cluster"), "--port", str(port))
-        entry = ("--database", DATABASE, "--user", USER)
-        return [
-            sys.executable,
-            "-m",
-            STAND_IN_MODULE,
-            *place,
-            *entry,
-            "--s3-endpoint",
-            lake.endpoint,
-            "--s3-region",
-            lake.region,
-        ]
+        storage = ("--directory", str(self._home / "cluster"), "--port", str(port))
+        login = ("--database", DATABASE, "--user", USER)
+        s3 = ("--s3-endpoint", lake.endpoint, "--s3-region", lake.region)
+        return [sys.executable, "-m", STAND_IN_MODULE, *storage, *login, *s3]
 
     @property
     def environ(self) -> Mapping[str, str]:
@@ -124,3 +115,22 @@ class OwnRedshift:
     def address(self, port: int) -> RedshiftAddress:
         password = read_secret(self._home / "password")
         return RedshiftAddress(host=LOOPBACK, port=port, user=USER, password=password, database=DATABASE)
+
+
+@cache
+def _driver_connection() -> type:
+    """Return the driver's connection class, which closes its socket if the server's greeting fails."""
+    from redshift_connector.core import Connection as DriverConnection  # loads the driver
+
+    class StandInConnection(DriverConnection):
+        def __init__(self, **settings: Any) -> None:  # noqa: ANN401  # the driver brings no types
+            try:
+                super().__init__(**settings)
+            except BaseException:
+                for end in (getattr(self, "_sock", None), getattr(self, "_usock", None)):
+                    if end is not None:
+                        with suppress(OSError):  # unsent bytes do not matter
+                            end.close()
+                raise
+
+    return StandInConnection

@@ -118,8 +118,8 @@ def test_a_busy_port_is_said(run: Run, tmp_path: Path) -> None:
 
     assert told.code == 2
     assert told.mishap == [
-        f"error: port {port} on 127.0.0.1 is taken by another program",
-        "hint: Ask for another port, or for none: a free one is found then.",
+        f"error: port {port} on 127.0.0.1 is used by another program",
+        "hint: Choose another port, or none for any free one.",
     ]
     assert nothing_runs(tmp_path / "box")
 
@@ -132,7 +132,7 @@ def test_a_directory_that_cannot_be_written_is_said(run: Run, tmp_path: Path) ->
     assert told.code == 2
     assert told.err.splitlines() == [
         f"error: cannot write to {tmp_path}/file/below/log: not a directory",
-        "hint: Make the directory writable, or name another one with --dir.",
+        "hint: Make the directory writable, or choose another one with --dir.",
     ]
 
 

@@ -386,7 +386,7 @@ def test_a_table_made_anew_with_smaller_ids_goes_on_by_its_stamps(server: Server
 @pytest.fixture(scope="module")
 def lone(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server of one's own kind, to restart."""
-    environ = dict(server.sandbox._options.environ)
+    environ = dict(server.sandbox._environ)
     with Sandbox(tmp_path_factory.mktemp("lone"), services=["mysql"], environ=environ) as sandbox:
         running = Server(sandbox, server.name)
         with running.admin("") as connection, connection.cursor() as cursor:
