@@ -1,1 +1,1 @@
-"""A demonstration: the whole system on one machine, a shop that never rests, and a comparison at the end."""
+"""The demonstration: the whole system on one machine, a busy shop, and a comparison at the end."""

@@ -1,4 +1,4 @@
-"""Which tables a demonstration keeps equal, each in a mode that suits it, and the configuration that says so."""
+"""The tables of a demonstration, each in a mode that suits it, and their configuration."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -16,11 +16,10 @@ class DemoTable:
     table: str
     mode: Mode
     config_entry: str = ""
-    """What its entry in the configuration says."""
 
     @property
     def current_rows_condition(self) -> str:
-        """The condition of the rows in the warehouse that are as they are at the source now."""
+        """Condition for the warehouse rows that the source holds now."""
         return "_syncd_valid_to IS NULL" if self.mode is Mode.HISTORY else "TRUE"
 
 
@@ -38,8 +37,8 @@ _HEADER: Final = """\
 
 
 def render_configuration(mysql: MySqlAddress, s3: S3Address, redshift: RedshiftAddress) -> str:
-    """The text of `syncd.yaml` for a sandbox."""
-    tables = "".join(f"  {mysql.database}.{shown.table}: {shown.config_entry}".rstrip() + "\n" for shown in DEMO_TABLES)
+    """Return the text of `syncd.yaml` for a sandbox."""
+    tables = "".join(f"  {mysql.database}.{one.table}: {one.config_entry}".rstrip() + "\n" for one in DEMO_TABLES)
     return (
         f"{_HEADER}source:\n  url: {mysql.url}\n  zone: UTC\n"
         f"lake:\n  url: {s3.url}/syncd\n  endpoint: {s3.endpoint}\n  region: {s3.region}\n"

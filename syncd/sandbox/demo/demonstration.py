@@ -1,4 +1,4 @@
-"""The demonstration itself: servers up, a writer and the daemon at work, then a drain and a comparison."""
+"""The demonstration: servers, a writer and the daemon, then a drain and a comparison."""
 
 import os
 import threading
@@ -16,7 +16,6 @@ from syncd.host.directory_lock import hold_lock
 from syncd.sandbox.demo.demo_tables import DEMO_TABLES, render_configuration
 from syncd.sandbox.demo.drain import DrainMonitor
 from syncd.sandbox.demo.equality_check import TableComparison, compare_table
-from syncd.sandbox.mysqld import EXTERNAL_MYSQL_VARIABLE as GIVEN_MYSQL
 from syncd.sandbox.running_sandbox import Sandbox
 from syncd.sandbox.sandbox_dirs import write_private
 from syncd.sandbox.shop.shop_setup import ensure_shop
@@ -30,14 +29,13 @@ if TYPE_CHECKING:
 
 CONFIG_FILE: Final = "syncd.yaml"
 REDRAW_INTERVAL_SECONDS: Final = 0.3
-"""Seconds between two looks at how far everything has come."""
 STALL_TIMEOUT_SECONDS: Final = 120.0
-"""Seconds in which nothing comes nearer to its end: then it is compared as it is."""
+"""Seconds without progress after which the drain ends and the tables are compared as they are."""
 
 
 @dataclass(kw_only=True)
 class TableProgress:
-    """How far one table has come since the beginning."""
+    """Progress of one table since the start."""
 
     table: str
     mode: str
@@ -45,22 +43,22 @@ class TableProgress:
     loaded: int = 0
     batches: int = 0
     lag_seconds: float | None = None
-    """Seconds between the newest stamp that landed and the moment when it could be seen."""
+    """Seconds between the newest loaded stamp and the moment when it was visible."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoResult:
-    """How a demonstration ended."""
+    """Result of a demonstration."""
 
     config: Path
     seconds: float
     first_row_seconds: float | None
-    """Seconds until a row could be read in the warehouse."""
+    """Seconds until a row was visible in the warehouse."""
     written_rows: int
     """Rows that the writer inserted or changed."""
     comparisons: tuple[TableComparison, ...]
     errors: tuple[tuple[str, HintedError], ...] = ()
-    """What stood in the way of a table at its last pass."""
+    """Errors of tables at their last pass."""
 
     @property
     def equal(self) -> bool:
@@ -68,30 +66,26 @@ class DemoResult:
 
 
 class DemoDisplay(Protocol):
-    """Whoever watches."""
+    """Display of a demonstration's progress."""
 
-    def print_message(self, line: str) -> None:
-        """A word on what happens now."""
-        ...
+    def print_message(self, line: str) -> None: ...
 
-    def on_event(self, event: StreamEvent) -> None:
-        """Something happened to a stream."""
-        ...
+    def on_event(self, event: StreamEvent) -> None: ...
 
     def show_progress(self, scores: Sequence[TableProgress], *, written: Callable[[], int], left: float | None) -> None:
-        """How far everything has come; `left` is how many seconds there are still to go, if that is known."""
+        """Show the progress of all tables; `left` is the number of remaining seconds, if known."""
         ...
 
 
 class StopCondition:
-    """When the loop ends: after some seconds, or when somebody asks for it."""
+    """End of the loop: after some seconds, or on request."""
 
     def __init__(self, seconds: float | None) -> None:
         self._seconds = seconds
         self._started_at = 0.0
         self._stop_requested = threading.Event()
         self.is_running = False
-        """Whether there is a loop to end; before it and after it an interruption ends everything."""
+        """True while there is a loop to end; outside it an interruption ends everything."""
 
     def start(self) -> None:
         self._started_at = time.monotonic()
@@ -113,80 +107,85 @@ class StopCondition:
 
 @dataclass(kw_only=True)
 class Demo:
-    """One demonstration in one directory; whatever it started is ended with it, whichever way that goes."""
+    """One demonstration in one directory; everything that it started ends with it, also after an error."""
 
     directory: Path
     display: DemoDisplay
     stop_condition: StopCondition
     orders: int = 1000
     transactions_per_second: float = 20.0
-    """Transactions of the writer, in a second."""
     started_at: float = field(default_factory=time.monotonic)
     before_compare: Callable[[Sandbox], None] = lambda _box: None
-    """For tests: what somebody does behind our back."""
+    """Change of the data that a test makes before the comparison."""
 
     def __post_init__(self) -> None:
-        self._progress = {shown.table: TableProgress(table=shown.table, mode=shown.mode) for shown in DEMO_TABLES}
+        self._progress = {
+            demo_table.table: TableProgress(table=demo_table.table, mode=demo_table.mode) for demo_table in DEMO_TABLES
+        }
         self._errors: dict[str, HintedError] = {}
         self._failed_stages: dict[str, Stage] = {}
         self._first_row_seconds: float | None = None
 
     def run(self) -> DemoResult:
-        """From nothing to the comparison.
+        """Run everything up to the comparison.
 
         Raises:
-            HintedError: the servers cannot be had here.
+            HintedError: this machine cannot run the servers.
         """
-        make_writable(self.directory / "demo", hint="Make the directory writable, or name another one with --dir.")
+        make_writable(self.directory / "demo", hint="Make the directory writable, or choose another one with --dir.")
         with ExitStack() as stack:
             stack.enter_context(hold_lock(self.directory / "demo", within=0.0))
             self.display.print_message("starting MySQL, S3 and the Redshift stand-in")
-            box = stack.enter_context(Sandbox(self.directory, report=self.display.print_message))
-            stack.enter_context(_s3_credentials(box.s3))
-            return self._run_in_sandbox(box)
+            sandbox = stack.enter_context(Sandbox(self.directory, report=self.display.print_message))
+            stack.enter_context(_s3_credentials(sandbox.s3))
+            return self._run_in_sandbox(sandbox)
 
-    def _run_in_sandbox(self, box: Sandbox) -> DemoResult:
+    def _run_in_sandbox(self, sandbox: Sandbox) -> DemoResult:
         from syncd.config.check import read_settings
-        from syncd.sandbox.demo.demo_daemon import DemoService, run_daemon_in_thread
+        from syncd.sandbox.demo.demo_daemon import DemoService
 
         config = self.directory / CONFIG_FILE
-        write_private(config, render_configuration(box.mysql, box.s3, box.redshift))
+        write_private(config, render_configuration(sandbox.mysql, sandbox.s3, sandbox.redshift))
         settings = read_settings(config, {})
-        with DemoService(settings) as works:
-            # The JVM starts while the shop is filled.
-            works.start_spark()
-            self._ensure_shop(box)
+        service = DemoService(settings)
+        with service.stages:
+            service.start_spark()  # the JVM starts while the shop is filled
+            self._ensure_shop(sandbox)
             drain = DrainMonitor(settings.streams)
             with (
-                run_daemon_in_thread(settings, works, readers=[drain, self._make_event_handler(box)]),
-                ShopWriter(box.mysql, rate=self.transactions_per_second, seed=time.time_ns(), deletes=0) as writer,
+                service.run_daemon(settings, readers=[drain, self._make_event_handler(sandbox)]),
+                ShopWriter(sandbox.mysql, rate=self.transactions_per_second, seed=time.time_ns(), deletes=0) as writer,
             ):
                 self._write_until_stopped(writer)
                 written = writer.stop().rows
                 self._drain(drain)
         self.display.show_progress(tuple(self._progress.values()), written=lambda: written, left=0.0)
-        self.before_compare(box)
+        self.before_compare(sandbox)
         return DemoResult(
             config=config,
             seconds=self._elapsed_seconds(),
             first_row_seconds=self._first_row_seconds,
             written_rows=written,
-            comparisons=tuple(self._compare_tables(box)),
+            comparisons=tuple(self._compare_tables(sandbox)),
             errors=tuple(self._errors.items()),
         )
 
-    def _ensure_shop(self, box: Sandbox) -> None:
-        given = GIVEN_MYSQL in os.environ
+    def _ensure_shop(self, sandbox: Sandbox) -> None:
         shop = ensure_shop(
-            self.directory, box.mysql, orders=self.orders, seed=1, is_external=given, report=self.display.print_message
+            self.directory,
+            sandbox.mysql,
+            orders=self.orders,
+            seed=1,
+            is_external=sandbox.is_external("mysql"),
+            report=self.display.print_message,
         )
         rows = f"{sum(shop.rows.values()):,} rows in {len(shop.rows)} tables"
-        self.display.print_message(f"the shop stands: {rows}" if shop.seeded_now else f"the shop of last time: {rows}")
+        self.display.print_message(f"the shop is filled: {rows}" if shop.seeded_now else f"the shop exists: {rows}")
 
     def _write_until_stopped(self, writer: ShopWriter) -> None:
         self.stop_condition.start()
         self.display.print_message(f"a writer changes the shop, {self.transactions_per_second:g} transactions a second")
-        self.display.print_message("Spark starts: the first rows take longer than all that follow")
+        self.display.print_message("Spark is starting: the first rows take longer than the following ones")
         while not self.stop_condition.is_over():
             self._show_progress(writer)
             self.stop_condition.sleep(REDRAW_INTERVAL_SECONDS)
@@ -200,7 +199,7 @@ class Demo:
 
     def _drain(self, drain: DrainMonitor) -> None:
         self.stop_condition.is_running = False
-        self.display.print_message("the writer has stopped; what is under way is brought to its end")
+        self.display.print_message("the writer has stopped; the remaining rows are loaded")
         drain.start()
         steps, since = drain.progress_steps, time.monotonic()
         while not drain.is_drained and time.monotonic() - since < STALL_TIMEOUT_SECONDS:
@@ -208,37 +207,37 @@ class Demo:
             if drain.progress_steps != steps:
                 steps, since = drain.progress_steps, time.monotonic()
 
-    def _make_event_handler(self, box: Sandbox) -> Callable[[StreamEvent], None]:
-        def heard(event: StreamEvent) -> None:
-            score = self._progress[event.stream.table]
+    def _make_event_handler(self, sandbox: Sandbox) -> Callable[[StreamEvent], None]:
+        def handle(event: StreamEvent) -> None:
+            progress = self._progress[event.stream.table]
             match event:
                 case BatchExtracted():
-                    score.extracted += event.rows
+                    progress.extracted += event.rows
                 case BatchesLoaded():
-                    score.loaded += event.rows
-                    score.batches += 1
-                    score.lag_seconds = _mark_age_seconds(event.mark)
+                    progress.loaded += event.rows
+                    progress.batches += 1
+                    progress.lag_seconds = _mark_age_seconds(event.mark)
                     if self._first_row_seconds is None and event.rows:
-                        self._look_for_first_row(box, event.stream.table)
+                        self._look_for_first_row(sandbox, event.stream.table)
                 case PassEnded():
                     self._record_error(event)
                 case _:
                     pass
             self.display.on_event(event)
 
-        return heard
+        return handle
 
     def _record_error(self, event: PassEnded) -> None:
-        """Keep what stands in the way of a table, until a pass of the same stage goes well."""
+        """Keep the error of a table until a pass of the same stage succeeds."""
         if event.error is not None:
             self._errors[event.stream.table] = event.error
             self._failed_stages[event.stream.table] = event.stage
         elif self._failed_stages.get(event.stream.table) is event.stage:
             self._errors.pop(event.stream.table, None)
 
-    def _look_for_first_row(self, box: Sandbox, table: str) -> None:
-        """Read it as anybody would, over a connection of one's own."""
-        with box.redshift.connect() as connection:
+    def _look_for_first_row(self, sandbox: Sandbox, table: str) -> None:
+        """Query the table over a connection of its own, as any client would."""
+        with sandbox.redshift.connect() as connection:
             cursor = connection.cursor()
             cursor.execute(f'SELECT COUNT(*) FROM public."{table}"')
             (rows,) = cursor.fetchone()
@@ -248,18 +247,18 @@ class Demo:
                 f"first rows visible in the warehouse, {self._first_row_seconds:.1f} s after the start"
             )
 
-    def _compare_tables(self, box: Sandbox) -> Iterator[TableComparison]:
+    def _compare_tables(self, sandbox: Sandbox) -> Iterator[TableComparison]:
         self.display.print_message("comparing MySQL and the warehouse, value by value")
-        with box.mysql.connect() as source, box.redshift.connect() as target:
-            for shown in DEMO_TABLES:
-                yield compare_table(shown, source, target)
+        with sandbox.mysql.connect() as source, sandbox.redshift.connect() as target:
+            for demo_table in DEMO_TABLES:
+                yield compare_table(demo_table, source, target)
 
     def _elapsed_seconds(self) -> float:
         return time.monotonic() - self.started_at
 
 
 def _mark_age_seconds(mark: "Cursor") -> float | None:
-    """How long ago a position was stamped, where it says so."""
+    """Return the age of a position's stamp, if it has one."""
     stamp = mark.values[0].raw if mark.values else None
     if not isinstance(stamp, datetime):
         return None
@@ -268,7 +267,7 @@ def _mark_age_seconds(mark: "Cursor") -> float | None:
 
 @contextmanager
 def _s3_credentials(address: "S3Address") -> Iterator[None]:
-    """The keys of the sandbox's S3 where AWS's default chain looks first; a given one has its own."""
+    """Put the keys of the sandbox's S3 where AWS's default chain looks first; an external S3 has its own."""
     if not (address.access_key and address.secret_key):
         yield
         return

@@ -1,4 +1,4 @@
-"""Whether everything that was written has arrived, as the daemon's events tell."""
+"""Detection that everything written has arrived, from the daemon's events."""
 
 import threading
 from collections.abc import Iterable
@@ -12,19 +12,19 @@ from watermarks.document import Stage
 from watermarks.progress import BEFORE_FIRST_BATCH
 
 MIN_QUIET_PASSES: Final = 2
-"""So many in a row find nothing: what the first one left out for the horizon's sake, the second one reads."""
+"""Passes in a row that find nothing: the second reads what the first left out because of the horizon."""
 
 
 @dataclass(slots=True)
 class _TableDrainState:
-    """How far one table is with that."""
+    """Drain state of one table."""
 
     is_replaced: bool
-    """Whether it is read whole each time: then one reading will do, and each finds something."""
+    """True if each pass reads the whole table: then one pass is enough, and each finds something."""
     began_after_last_write: bool = False
-    """Whether the pass that is at work began after the last write."""
+    """True if the running pass began after the last write."""
     settled_passes: int = 0
-    """That found what had to be found."""
+    """Passes in a row without a surprise."""
     extracted: BatchId = BEFORE_FIRST_BATCH
     loaded: BatchId = BEFORE_FIRST_BATCH
 
@@ -34,16 +34,16 @@ class _TableDrainState:
 
 
 class DrainMonitor:
-    """A reader of events that knows when a source to which nobody writes any more has arrived in the warehouse."""
+    """Listener to events that detects when a source without writers has arrived in the warehouse."""
 
     def __init__(self, streams: Iterable[StreamSettings]) -> None:
         self._tables = {one.table: _TableDrainState(is_replaced=one.mode is Mode.REPLACE) for one in streams}
         self._written = threading.Event()
         self.progress_steps = 0
-        """How often something has come nearer to its end."""
+        """Number of steps towards the end so far."""
 
     def start(self) -> None:
-        """Nothing is written from now on."""
+        """Note that nothing is written from now on."""
         self._written.set()
 
     @property
@@ -62,8 +62,8 @@ class DrainMonitor:
                 table.loaded = event.last
                 self.progress_steps += 1
             case PassEnded(stage=Stage.EXTRACT) if table.began_after_last_write:
-                found = event.batches > 0
-                settled = event.error is None and not event.reason and found == table.is_replaced
+                has_batches = event.batches > 0
+                settled = event.error is None and not event.reason and has_batches == table.is_replaced
                 table.settled_passes = table.settled_passes + 1 if settled else 0
                 self.progress_steps += 0 < table.settled_passes <= MIN_QUIET_PASSES
             case _:

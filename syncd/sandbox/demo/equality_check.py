@@ -1,8 +1,8 @@
-"""Whether a table is the same on both sides, value by value.
+"""Comparison of a table on both sides, value by value.
 
-It asks the servers through their own drivers and knows nothing of how rows travel:
-what the product converts wrongly is not converted wrongly here too. Both sides are
-held in memory, so it is for a demonstration and not for a large table.
+It queries the servers through their own drivers and shares no code with the product,
+so that an error in a conversion is not repeated here. It holds both sides in memory,
+which suits a demonstration and not a large table.
 """
 
 import json
@@ -27,9 +27,9 @@ _SOURCE_EXPRESSIONS: Final[Mapping[str, str]] = {
     "time": "CAST({} AS CHAR)",
     **dict.fromkeys(_BINARY_TYPES, "LOWER(HEX({}))"),
 }
-"""How columns of some types are asked for at the source, so that what comes back can be compared."""
+"""Expressions with which columns of some types are read at the source, so that their values can be compared."""
 _TARGET_BINARY_EXPRESSION: Final = "LOWER(TO_HEX({}))"
-"""The same for binary in the warehouse: its driver would make text of it."""
+"""The expression for binary columns in the warehouse: its driver would make text of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class TableComparison:
     missing: int = 0
     """Rows of the source that the warehouse lacks."""
     extra: int = 0
-    """Rows of the warehouse that the source has not, or has once."""
+    """Rows of the warehouse that the source lacks, or holds once."""
     different: int = 0
     """Rows with another value."""
     values: int = 0
@@ -57,13 +57,13 @@ class TableComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Columns:
-    """The columns of a table at the source, with their types, and which of them are its key."""
+    """Columns of a table at the source, with their types and its key."""
 
     types: Mapping[str, str]
     key: tuple[str, ...]
 
     def rows_by_key(self, rows: Sequence[Sequence[Any]]) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
-        """Every row as texts, under its key."""
+        """Yield every row as texts, under its key."""
         places = [list(self.types).index(name) for name in self.key]
         for row in rows:
             texts = tuple(normalize_value(value, kind) for value, kind in zip(row, self.types.values(), strict=True))
@@ -71,26 +71,26 @@ class _Columns:
 
 
 def compare_table(demo_table: DemoTable, source: "mysql.Connection", target: "warehouse.Connection") -> TableComparison:
-    """One table of the shop and what the warehouse has of it."""
+    """Compare one table of the shop with the warehouse."""
     columns = _read_columns(demo_table.table, source)
-    here = list(columns.rows_by_key(_read_source_rows(demo_table.table, columns, source)))
-    found = _read_target_columns(demo_table.table, target)
-    if found != set(columns.types):
-        told = f"its columns are {', '.join(sorted(found)) or 'none'}"
+    source_rows = list(columns.rows_by_key(_read_source_rows(demo_table.table, columns, source)))
+    target_columns = _read_target_columns(demo_table.table, target)
+    if target_columns != set(columns.types):
+        problem = f"its columns are {', '.join(sorted(target_columns)) or 'none'}"
         return TableComparison(
             table=demo_table.table,
             mode=demo_table.mode,
-            source_rows=len(here),
+            source_rows=len(source_rows),
             warehouse_rows=0,
-            missing=max(len(here), 1),
-            examples=(told,),
+            missing=max(len(source_rows), 1),
+            examples=(problem,),
         )
-    there = list(columns.rows_by_key(_read_target_rows(demo_table, columns, target)))
-    return _compare_rows(demo_table, columns, here, there)
+    target_rows = list(columns.rows_by_key(_read_target_rows(demo_table, columns, target)))
+    return _compare_rows(demo_table, columns, source_rows, target_rows)
 
 
 def normalize_value(value: object, mysql_type: str) -> str:
-    """One form for a value, whichever driver it came from; `kind` is its type in MySQL."""
+    """Return one form for a value, whichever driver it came from; `mysql_type` is its type in MySQL."""
     if value is None:
         return "NULL"
     if isinstance(value, str):
@@ -133,9 +133,9 @@ def _read_columns(table: str, source: "mysql.Connection") -> _Columns:
 
 
 def _read_source_rows(table: str, columns: _Columns, source: "mysql.Connection") -> Sequence[Sequence[Any]]:
-    asked = ", ".join(_SOURCE_EXPRESSIONS.get(kind, "{}").format(f"`{name}`") for name, kind in columns.types.items())
+    select = ", ".join(_SOURCE_EXPRESSIONS.get(kind, "{}").format(f"`{name}`") for name, kind in columns.types.items())
     with source.cursor() as cursor:
-        cursor.execute(f"SELECT {asked} FROM `{table}`")
+        cursor.execute(f"SELECT {select} FROM `{table}`")
         rows: Sequence[Sequence[Any]] = cursor.fetchall()
     return rows
 
@@ -153,12 +153,12 @@ def _read_target_columns(table: str, target: "warehouse.Connection") -> set[str]
 def _read_target_rows(
     demo_table: DemoTable, columns: _Columns, target: "warehouse.Connection"
 ) -> Sequence[Sequence[Any]]:
-    asked = ", ".join(
+    select = ", ".join(
         (_TARGET_BINARY_EXPRESSION if kind in _BINARY_TYPES else "{}").format(f'"{name}"')
         for name, kind in columns.types.items()
     )
     cursor = target.cursor()
-    cursor.execute(f'SELECT {asked} FROM public."{demo_table.table}" WHERE {demo_table.current_rows_condition}')
+    cursor.execute(f'SELECT {select} FROM public."{demo_table.table}" WHERE {demo_table.current_rows_condition}')
     rows: Sequence[Sequence[Any]] = cursor.fetchall()
     return rows
 
@@ -167,17 +167,17 @@ _Rows = list[tuple[tuple[str, ...], tuple[str, ...]]]
 
 
 def _compare_rows(demo_table: DemoTable, columns: _Columns, source_rows: _Rows, target_rows: _Rows) -> TableComparison:
-    mine, yours = dict(source_rows), dict(target_rows)
-    missing = [key for key in mine if key not in yours]
-    strange = [key for key in yours if key not in mine]
+    source, target = dict(source_rows), dict(target_rows)
+    missing = [key for key in source if key not in target]
+    extra = [key for key in target if key not in source]
     doubled = [key for key, times in Counter(key for key, _ in target_rows).items() if times > 1]
-    different = [key for key, row in mine.items() if key in yours and yours[key] != row]
+    different = [key for key, row in source.items() if key in target and target[key] != row]
     examples = [
         *(f"{_describe_key(columns, key)} is missing in the warehouse" for key in missing),
-        *(f"{_describe_key(columns, key)} is not at the source" for key in strange),
-        *(f"{_describe_key(columns, key)} is there more than once" for key in doubled),
+        *(f"{_describe_key(columns, key)} is not at the source" for key in extra),
+        *(f"{_describe_key(columns, key)} is in the warehouse more than once" for key in doubled),
         *(
-            f"{_describe_key(columns, key)}: {_describe_difference(columns, mine[key], yours[key])}"
+            f"{_describe_key(columns, key)}: {_describe_difference(columns, source[key], target[key])}"
             for key in different
         ),
     ]
@@ -187,7 +187,7 @@ def _compare_rows(demo_table: DemoTable, columns: _Columns, source_rows: _Rows, 
         source_rows=len(source_rows),
         warehouse_rows=len(target_rows),
         missing=len(missing),
-        extra=len(strange) + len(target_rows) - len(yours),
+        extra=len(extra) + len(target_rows) - len(target),
         different=len(different),
         values=len(source_rows) * len(columns.types),
         examples=tuple(examples[:MAX_EXAMPLES]),
@@ -199,7 +199,7 @@ def _describe_key(columns: _Columns, key: tuple[str, ...]) -> str:
 
 
 def _describe_difference(columns: _Columns, source_row: tuple[str, ...], target_row: tuple[str, ...]) -> str:
-    name, here, there = next(
-        found for found in zip(columns.types, source_row, target_row, strict=True) if found[1] != found[2]
+    name, source, target = next(
+        column for column in zip(columns.types, source_row, target_row, strict=True) if column[1] != column[2]
     )
-    return f"{name} is {here[:60]} at the source and {there[:60]} in the warehouse"
+    return f"{name} is {source[:60]} at the source and {target[:60]} in the warehouse"

@@ -1,1 +1,1 @@
-"""Faults on demand, between a client and a real server: for tests of what each of them sees then."""
+"""Fault proxies between a client and a real server, for tests."""

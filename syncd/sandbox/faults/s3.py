@@ -1,6 +1,6 @@
-"""An S3 that misbehaves: a proxy in front of a real one, told request by request what to do wrong.
+"""A proxy in front of a real S3 endpoint that injects faults, request by request.
 
-Signatures stay valid, for headers and bytes are passed on as they came.
+Signatures stay valid, because headers and bytes are passed on unchanged.
 """
 
 import contextlib
@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Final, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -25,30 +24,28 @@ UPSTREAM_TIMEOUT_SECONDS: Final = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3Request:
-    """What a fault may choose by."""
+    """The properties of a request that a fault can match."""
 
     method: str
     bucket: str
     key: str
     query: dict[str, list[str]]
     body: bytes = b""
-    """Of a POST: which keys are to go, which parts make a whole."""
+    """Of a POST: the keys to delete, or the parts of an upload."""
 
 
 class S3FaultKind(StrEnum):
-    """What goes wrong."""
-
-    ERROR = "error"  # an error answer, and the request is never passed on
-    ERROR_AFTER = "error after"  # passed on and carried out, then an error answer
-    LOST = "lost"  # passed on and carried out, then the connection is reset without an answer
-    CUT = "cut"  # the connection is reset, and the request is never passed on
-    SLOW = "slow"  # everything works, later
+    ERROR = "error"  # an error answer; the request is not passed on
+    ERROR_AFTER = "error after"  # passed on, then an error answer
+    LOST = "lost"  # passed on, then the connection is reset without an answer
+    CUT = "cut"  # the connection is reset; the request is not passed on
+    SLOW = "slow"  # everything works, after a delay
     TRUNCATED = "truncated"  # the answer's body breaks off
 
 
 @dataclass(slots=True, kw_only=True)
 class S3Fault:
-    """One thing to do wrong, to the next `times` requests that it applies to."""
+    """One fault, for the next `times` requests that match."""
 
     kind: S3FaultKind
     matches: Callable[[S3Request], bool] = lambda _request: True
@@ -61,7 +58,7 @@ class S3Fault:
 
 
 class S3Proxy:
-    """Passes requests to an S3 endpoint, and does wrong what it was told to, once or as often as told."""
+    """Proxy that passes requests to an S3 endpoint and injects the requested faults."""
 
     def __init__(self, endpoint: str) -> None:
         parts = urlsplit(endpoint)
@@ -77,9 +74,7 @@ class S3Proxy:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._released.set()
         self._http.shutdown()
         self._http.server_close()
@@ -90,19 +85,19 @@ class S3Proxy:
         return f"http://{LOOPBACK}:{self._http.server_address[1]}"
 
     def inject(self, fault: S3Fault) -> S3Fault:
-        """Do this wrong from now on; the fault remembers what it met."""
+        """Add a fault; it records the requests that it met."""
         with self._lock:
             self._faults.append(fault)
         return fault
 
     def clear_faults(self) -> None:
-        """Forget every fault that was told, and let waiting requests go on."""
+        """Remove every fault, and let waiting requests go on."""
         with self._lock:
             self._faults.clear()
         self._released.set()
         self._released.clear()
 
-    def _take_fault(self, request: S3Request) -> S3Fault | None:
+    def take_fault(self, request: S3Request) -> S3Fault | None:
         with self._lock:
             self.requests.append(request)
             for fault in self._faults:
@@ -112,40 +107,29 @@ class S3Proxy:
         return None
 
     def _make_handler(self) -> type[BaseHTTPRequestHandler]:
-        proxy = self
-
-        class Handler(_ProxyHandler):
-            upstream = proxy._server
-            released = proxy._released
-
-            def take_fault(self, request: S3Request) -> S3Fault | None:
-                return proxy._take_fault(request)
-
-        return Handler
+        return type("Handler", (_ProxyHandler,), {"upstream": self._server, "released": self._released, "proxy": self})
 
 
 class _ProxyServer(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Nothing: a client that leaves in the middle is what these tests are about."""
+        """Ignore it: clients that leave in the middle are part of these tests."""
 
 
 class _ProxyHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     upstream: tuple[str, int]
     released: threading.Event
+    proxy: S3Proxy
 
-    def take_fault(self, request: S3Request) -> S3Fault | None:
-        raise NotImplementedError
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in the standard library
-        """Nothing: the proxy remembers what it saw."""
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the name in the standard library
+        """Log nothing: the proxy records the requests."""
 
     def do_GET(self) -> None:
         body = b"".join(self._read_body())
         request = _read_request(self.command, self.path, body)
-        fault = self.take_fault(request)
+        fault = self.proxy.take_fault(request)
         if fault is None:
             self._answer(self._forward(body))
             return
@@ -158,7 +142,7 @@ class _ProxyHandler(BaseHTTPRequestHandler):
         else:
             self._answer_with_fault(fault, request, self._forward(body))
 
-    do_PUT = do_POST = do_DELETE = do_HEAD = do_GET  # noqa: N815 - the names that the standard library calls
+    do_PUT = do_POST = do_DELETE = do_HEAD = do_GET  # noqa: N815  # the names that the standard library calls
 
     def _answer_with_fault(self, fault: S3Fault, request: S3Request, answer: "_Answer") -> None:
         if fault.kind is S3FaultKind.LOST:
@@ -210,7 +194,7 @@ class _ProxyHandler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     def _refuse(self, fault: S3Fault, request: S3Request) -> None:
-        text = f"<Error><Code>{fault.code}</Code><Message>told to fail</Message><Key>{request.key}</Key></Error>"
+        text = f"<Error><Code>{fault.code}</Code><Message>injected fault</Message><Key>{request.key}</Key></Error>"
         body = b"" if self.command == "HEAD" else text.encode()
         self.send_response_only(fault.status)
         self.send_header("Content-Type", "application/xml")

@@ -1,21 +1,20 @@
-"""A wire that can be cut, frozen and taken away, in front of any server."""
+"""A TCP proxy in front of any server that can cut, freeze and refuse connections."""
 
 import contextlib
 import socket
 import struct
 import threading
 from collections.abc import Callable
-from types import TracebackType
 from typing import Final, Self
 
 from syncd.sandbox.ports import LOOPBACK
 
 CHUNK_BYTES: Final = 65_536
-_LINGER_RESET: Final = struct.pack("ii", 1, 0)  # close by reset, not by a polite end
+_LINGER_RESET: Final = struct.pack("ii", 1, 0)  # close by reset instead of FIN
 
 
 class _ProxiedConnection:
-    """One client's connection and the one made for it."""
+    """One client's connection, with the one made to the server for it."""
 
     def __init__(self, client: socket.socket, server: socket.socket) -> None:
         self.client = client
@@ -38,11 +37,10 @@ class _ProxiedConnection:
 
 
 class TcpProxy:
-    """Passes bytes between clients and one server; a test says when it stops doing so.
+    """Proxy that passes bytes between clients and one server until a test stops it.
 
-    Cut connections end with a reset, as when a router forgets them. A frozen wire
-    takes what is sent and delivers nothing until it thaws: the dead tunnel that
-    only a time limit notices.
+    Cut connections end with a reset, as when a router forgets them. A frozen proxy takes
+    bytes and delivers none until it thaws: a dead tunnel that only a time limit notices.
     """
 
     def __init__(self, port: int, *, host: str = LOOPBACK) -> None:
@@ -57,15 +55,13 @@ class TcpProxy:
         self._on_limit: Callable[[], object] = self.cut
         self.port = 0
         self.delivered_bytes = 0
-        """Bytes that clients got of the server."""
+        """Bytes that clients got from the server."""
 
     def __enter__(self) -> Self:
         self.accept()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.refuse()
         self.cut()
         self.thaw()
@@ -80,7 +76,7 @@ class TcpProxy:
         self._start(lambda: self._accept_clients(listener))
 
     def refuse(self) -> None:
-        """Let new connections be refused; the standing ones go on."""
+        """Refuse new connections; established ones stay."""
         listener, self._listener = self._listener, None
         if listener is not None:
             # Wakes the thread that waits in accept(); closing alone would not.
@@ -89,25 +85,25 @@ class TcpProxy:
             listener.close()
 
     def cut(self) -> int:
-        """Reset every standing connection, on both sides; how many there were."""
+        """Reset every connection on both sides and return their number."""
         with self._lock:
-            standing = [wire for wire in self._connections if not wire.is_closed()]
+            open_connections = [connection for connection in self._connections if not connection.is_closed()]
             self._connections = []
-        for wire in standing:
-            wire.cut()
-        return len(standing)
+        for connection in open_connections:
+            connection.cut()
+        return len(open_connections)
 
     def cut_after(self, count: int, then: Callable[[], object] | None = None) -> None:
-        """Reset every connection when clients have got so many more bytes, and not one beyond; or do `then` there."""
+        """Reset every connection after clients got so many more bytes and none beyond, or call `then` at that point."""
         with self._lock:
             self._bytes_until_cut, self._on_limit = count, then or self.cut
 
     def freeze(self) -> None:
-        """Deliver nothing more, in either direction, until it thaws."""
+        """Deliver nothing in either direction until `thaw`."""
         self._flowing.clear()
 
     def thaw(self) -> None:
-        """Deliver again, what was held back first."""
+        """Deliver again, first the bytes that were held back."""
         self._flowing.set()
 
     def _start(self, work: Callable[[], None]) -> None:
@@ -130,21 +126,19 @@ class TcpProxy:
             client.close()
             return
         server.settimeout(None)
-        wire = _ProxiedConnection(client, server)
+        connection = _ProxiedConnection(client, server)
         with self._lock:
-            self._connections.append(wire)
-        self._start(lambda: self._copy_bytes(wire, client, server))
-        self._start(lambda: self._copy_bytes(wire, server, client))
+            self._connections.append(connection)
+        self._start(lambda: self._copy_bytes(connection, client, server))
+        self._start(lambda: self._copy_bytes(connection, server, client))
 
     def _deliver(self, piece: bytes, sink: socket.socket, *, counted: bool) -> None:
         if not counted:
             sink.sendall(piece)
             return
         with self._lock:
-            left, now = (
-                self._bytes_until_cut,
-                piece if self._bytes_until_cut is None else piece[: self._bytes_until_cut],
-            )
+            left = self._bytes_until_cut
+            now = piece[:left]
             self.delivered_bytes += len(now)
             if left is not None:
                 self._bytes_until_cut = left - len(now)
@@ -155,19 +149,19 @@ class TcpProxy:
             self._on_limit()
             sink.sendall(piece[len(now) :])
 
-    def _copy_bytes(self, wire: _ProxiedConnection, source: socket.socket, sink: socket.socket) -> None:
+    def _copy_bytes(self, connection: _ProxiedConnection, source: socket.socket, sink: socket.socket) -> None:
         try:
             while piece := source.recv(CHUNK_BYTES):
                 self._flowing.wait()
-                self._deliver(piece, sink, counted=source is wire.server)
+                self._deliver(piece, sink, counted=source is connection.server)
         except OSError:
-            pass  # cut, by us or by one of the sides: nothing more comes this way
-        if wire.was_cut:
+            pass  # cut by the proxy or by one of the sides: nothing more comes
+        if connection.was_cut:
             return
         with contextlib.suppress(OSError):
             sink.shutdown(socket.SHUT_WR)
         with self._lock:
-            wire.open_directions -= 1
-            if wire.open_directions == 0:
-                wire.client.close()
-                wire.server.close()
+            connection.open_directions -= 1
+            if connection.open_directions == 0:
+                connection.client.close()
+                connection.server.close()

@@ -1,1 +1,1 @@
-"""A small shop: five tables of mixed types, rows of any number, and a load that keeps changing them."""
+"""A small shop: five tables of mixed types, seeded to any size, and a writer that keeps changing them."""

@@ -1,4 +1,4 @@
-"""The shop's tables: between them every type that a copy can get wrong."""
+"""Tables of the shop, with every column type that a copy can get wrong."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
@@ -77,7 +77,7 @@ CREATE TABLE IF NOT EXISTS countries (
   name VARCHAR(60) NOT NULL,
   vat DECIMAL(4,2) NOT NULL
 ) CHARACTER SET utf8mb4"""
-"""Without a stamp, as small tables often are: nothing tells which of its rows changed."""
+"""A table without a stamp, like many small tables: nothing shows which of its rows changed."""
 
 TABLES: Final[Mapping[str, str]] = {
     "customers": CUSTOMERS,
@@ -89,7 +89,7 @@ TABLES: Final[Mapping[str, str]] = {
 
 
 def create_tables(connection: "Connection") -> None:
-    """Make the tables that are missing, in the connection's database."""
+    """Create the missing tables in the connection's database."""
     with connection.cursor() as cursor:
         for statement in TABLES.values():
             cursor.execute(statement)
@@ -101,7 +101,6 @@ def drop_tables(connection: "Connection") -> None:
 
 
 def count_rows(connection: "Connection") -> dict[str, int]:
-    """How many rows each table of the shop holds now."""
     with connection.cursor() as cursor:
         return {table: _count(cursor, table) for table in TABLES}
 

@@ -1,7 +1,7 @@
-"""Fills the shop: as many rows as asked for, the same ones for the same seed.
+"""Seeding of the shop: as many rows as requested, the same rows for the same seed.
 
-The server itself makes the rows, from their number and the seed: nothing is sent
-to it but one statement per chunk. No clock and no random function is asked.
+The server itself makes the rows from their number and the seed, by one statement for
+each chunk. No clock and no random function is used.
 """
 
 import time
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from syncd.sandbox.mysql import Connection
 
 CHUNK_ROWS: Final = 50_000
-FIRST_YEAR_MICROSECONDS: Final = 365 * 86_400 * 1_000_000  # microseconds: the shop's first year
+FIRST_YEAR_MICROSECONDS: Final = 365 * 86_400 * 1_000_000
 MAX_LINES_PER_ORDER: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShopSize:
-    """How large the shop is, counted in orders; the other tables follow."""
+    """Size of the shop in orders; the other tables follow."""
 
     orders: int
 
@@ -36,7 +36,7 @@ class ShopSize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedResult:
-    """What stands in the shop now, and how long it took to put it there."""
+    """Rows in the shop, and the seconds that seeding took."""
 
     rows: Mapping[str, int]
     seconds: float
@@ -53,7 +53,7 @@ def seed_shop(
     seed: int = 1,
     report: Callable[[str], None] = lambda _line: None,
 ) -> SeedResult:
-    """Fill empty tables; they are made if they are missing."""
+    """Fill empty tables, after creating them if they are missing."""
     began = time.monotonic()
     create_tables(connection)
     for table, statement, numbers in (
@@ -72,7 +72,7 @@ def seed_shop(
 
 
 def seed_orders(connection: "Connection", orders: int, *, seed: int = 1, step: int | None = None) -> None:
-    """Fill the table of orders alone, for those who read nothing else; `step` microseconds from one to the next."""
+    """Fill the table of orders alone; `step` is the number of microseconds from one order to the next."""
     create_tables(connection)
     statement = _ORDERS if step is None else _ORDERS.replace("{STEP}", str(step))
     for low, high in _chunks(orders):
@@ -87,7 +87,7 @@ def _chunks(numbers: int) -> Iterator[tuple[int, int]]:
 
 def _render_statement(statement: str, *, low: int, high: int, size: ShopSize, seed: int) -> str:
     numbers = max(size.orders, 1)
-    # Rows are spread evenly over the year that ends with 2025, in the order of their numbers.
+    # Rows are spread evenly over 2025, in the order of their numbers.
     return (
         statement.replace("{NUMBERS}", _NUMBERS.format(low=low, count=high - low))
         .replace("{SEED}", str(seed))
@@ -98,7 +98,7 @@ def _render_statement(statement: str, *, low: int, high: int, size: ShopSize, se
     )
 
 
-# Ten digits joined with themselves count further than any chunk, on every server alike.
+# Ten digits joined with themselves count further than any chunk, on every server.
 _DIGITS: Final = " UNION ALL ".join(f"SELECT {digit} AS i" for digit in range(10))
 _NUMBERS: Final = (
     "(SELECT {low} + n AS n FROM (SELECT a.i + 10 * b.i + 100 * c.i + 1000 * d.i + 10000 * e.i AS n FROM "

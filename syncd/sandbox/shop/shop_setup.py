@@ -1,4 +1,4 @@
-"""Whether the shop already stands in a sandbox's MySQL, and setting it up where it does not."""
+"""Setup of the shop in a sandbox's MySQL, unless it exists."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ NOTE_FILE: Final = "shop.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shop:
-    """What the shop holds, and whether it was set up just now."""
+    """Rows of the shop; `seeded_now` is True if this call filled it."""
 
     rows: Mapping[str, int]
     seeded_now: bool
@@ -34,11 +34,11 @@ def ensure_shop(
     is_external: bool,
     report: Callable[[str], None] = lambda _line: None,
 ) -> Shop:
-    """The shop of this sandbox: the one that stands, else a new one of this size.
+    """Return the existing shop of this sandbox, or fill a new one of this size.
 
-    A note in the directory is written after the last row. Without it, the tables of
-    a server of our own were left half filled by a kill, and are made anew; those of
-    a given server are somebody's, and stay as they are.
+    A note in the directory is written after the last row. Without the note, the tables
+    of the sandbox's own server were left half filled by a kill, and are made anew; tables
+    of an external server belong to its owner, and stay.
     """
     try:
         with address.connect(database="") as connection:
@@ -55,7 +55,8 @@ def ensure_shop(
             )
     except driver_errors() as error:
         raise SourceDown(
-            f"mysql refused the shop: {error.args[-1]}", hint="Ask as a user who may make databases and tables."
+            f"mysql refused to create the shop: {error.args[-1]}",
+            hint="Use an account that may create databases and tables.",
         ) from error
 
 
@@ -69,11 +70,11 @@ def _reuse_or_fill(
     is_external: bool,
     report: Callable[[str], None],
 ) -> Shop:
-    theirs = is_external and bool(_existing_tables(connection))
-    if _is_noted(note, address) or theirs:
+    belongs_to_others = is_external and bool(_existing_tables(connection))
+    if _is_noted(note, address) or belongs_to_others:
         return Shop(rows=_count_if_complete(connection), seeded_now=False)
     drop_tables(connection)
-    report(f"filling the shop: {orders} orders and what belongs to them")
+    report(f"filling the shop: {orders} orders with their customers, lines and events")
     seeded = seed_shop(connection, ShopSize(orders=orders), seed=seed)
     note.write_text(json.dumps({"database": address.database, "orders": orders, "seed": seed}))
     return Shop(rows=seeded.rows, seeded_now=True)
@@ -91,14 +92,14 @@ def _count_if_complete(connection: "Connection") -> dict[str, int]:
 
 
 def _existing_tables(connection: "Connection") -> set[str]:
-    """Which of the shop's tables there are."""
+    """Return the names of the shop's tables that exist."""
     with connection.cursor() as cursor:
         cursor.execute("SHOW TABLES")
         return {row[0] for row in cursor.fetchall()} & set(TABLES)
 
 
 def _make_database(connection: "Connection", name: str) -> None:
-    """Make the database if it is missing; a given account may see it and not be allowed to make one."""
+    """Create the database if it is missing; the account of an external server may lack the right to create it."""
     with connection.cursor() as cursor:
         cursor.execute("SHOW DATABASES")
         if name not in {row[0] for row in cursor.fetchall()}:

@@ -1,4 +1,4 @@
-"""Keeps the shop busy: inserts, updates and deletes at a given rate, counting what it did."""
+"""A writer that keeps the shop busy: inserts, updates and deletes at a given rate, with counts."""
 
 import random
 import threading
@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from syncd.sandbox.mysql import MySqlAddress, refusal_errors
@@ -20,17 +19,17 @@ MAX_TRANSACTIONS: Final = 10_000_000
 STOP_TIMEOUT_SECONDS: Final = 30.0
 READ_TIMEOUT_SECONDS: Final = 30.0
 ORDER_NOTES: Final = (None, "", "leave at the door", "schnell, bitte", "ありがとう 🎉")
-# Of a hundred transactions: a shop that grows, changes more than it grows, and forgets a little.
+# The shop grows, changes more than it grows, and loses a few rows.
 INSERT_PERCENT: Final = 35
 DELETE_PERCENT: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteSummary:
-    """What a writer did, by the server's own word.
+    """Counts of a writer, as the server confirmed them.
 
-    `unknown` transactions were sent and their COMMIT got no answer: each may
-    stand or not. `failed` ones were refused, and changed nothing.
+    For `unknown` transactions the COMMIT got no answer: each may be committed or not.
+    `failed` ones were refused and changed nothing.
     """
 
     inserted: Mapping[str, int]
@@ -49,8 +48,8 @@ class WriteSummary:
 class ShopWriter:
     """One writer over one connection, in a thread; several may run, each with a seed of its own.
 
-    The rate is in transactions a second, and is kept over time: after a pause of
-    the server it catches up. It ends when told to, or after `at_most` transactions.
+    The rate, in transactions a second, is kept over time: after a pause of the server the
+    writer catches up. It ends on `stop`, or after `at_most` transactions.
     """
 
     def __init__(
@@ -62,7 +61,7 @@ class ShopWriter:
         at_most: int = MAX_TRANSACTIONS,
         deletes: int = DELETE_PERCENT,
     ) -> None:
-        """Prepare; `deletes` of a hundred transactions delete."""
+        """Prepare; `deletes` percent of the transactions delete."""
         self._address = address
         self._deletes = deletes
         self._rate = rate
@@ -80,9 +79,7 @@ class ShopWriter:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def start(self) -> Self:
@@ -91,19 +88,18 @@ class ShopWriter:
         return self
 
     def stop(self) -> WriteSummary:
-        """Let the transaction at hand end, and tell what was done."""
+        """Let the current transaction end and return the summary."""
         self._stop_requested.set()
         return self.wait(STOP_TIMEOUT_SECONDS)
 
     def wait(self, timeout_seconds: float) -> WriteSummary:
-        """Wait until it has done what it was bounded by."""
+        """Wait until the writer has reached `at_most` transactions."""
         self._thread.join(timeout_seconds)
         if self._error is not None:
             raise self._error
         return self.summary()
 
     def summary(self) -> WriteSummary:
-        """What was done so far."""
         return WriteSummary(
             inserted=dict(self._counts["insert"]),
             updated=dict(self._counts["update"]),
@@ -117,7 +113,7 @@ class ShopWriter:
     def _run(self) -> None:
         try:
             self._write_until_stopped()
-        except BaseException as bug:  # noqa: BLE001 - carried to whoever waits, for a thread dies unseen
+        except BaseException as bug:  # noqa: BLE001  # raised again by `wait`, since a thread dies unseen
             self._error = bug
         finally:
             self._ended = time.monotonic()
@@ -142,7 +138,7 @@ class ShopWriter:
                 _close(connection)
 
     def _run_transaction(self, connection: "Connection") -> bool:
-        """One transaction; whether the connection is still good."""
+        """Run one transaction; return whether the connection is still usable."""
         committing = False
         try:
             connection.begin()
@@ -151,7 +147,7 @@ class ShopWriter:
             committing = True
             connection.commit()
         except self._refusals:
-            # A deadlock or a lost connection: before COMMIT it changed nothing, after it nobody can say from here.
+            # A deadlock or a lost connection: before COMMIT it changed nothing, after it the outcome is unknown.
             self._outcomes["unknown" if committing else "failed"] += 1
             return False
         self._counts[kind].update(counts)
@@ -159,10 +155,10 @@ class ShopWriter:
         return True
 
     def _choose_action(self) -> "Callable[[Cursor], tuple[str, dict[str, int]]]":
-        thrown = self._dice.randrange(100)
-        if thrown < INSERT_PERCENT:
+        number = self._dice.randrange(100)
+        if number < INSERT_PERCENT:
             return self._insert
-        return self._delete if thrown < INSERT_PERCENT + self._deletes else self._update
+        return self._delete if number < INSERT_PERCENT + self._deletes else self._update
 
     def _insert(self, cursor: "Cursor") -> tuple[str, dict[str, int]]:
         dice = self._dice
@@ -195,7 +191,7 @@ class ShopWriter:
 
     def _update(self, cursor: "Cursor") -> tuple[str, dict[str, int]]:
         if self._dice.randrange(5) == 0:
-            # MySQL counts rows that changed, not rows that matched: a tick of the credit always changes one.
+            # MySQL counts changed rows, not matched ones: adding to the credit always changes one.
             changed = cursor.execute(
                 "UPDATE customers SET credit = COALESCE(credit, 0) + 0.01 WHERE id = %s",
                 (self._random_key(cursor, "customers"),),
@@ -214,7 +210,7 @@ class ShopWriter:
         return "delete", {"orders": cursor.execute("DELETE FROM orders WHERE id = %s", (order,)), "order_lines": lines}
 
     def _random_key(self, cursor: "Cursor", table: str) -> int:
-        """The key of some row: the first one at or after a point thrown between the ends."""
+        """Return the key of the first row at or after a random point."""
         cursor.execute(f"SELECT MIN(id), MAX(id) FROM {table}")
         low, high = cursor.fetchone() or (None, None)
         if low is None or high is None:
