@@ -1,1 +1,1 @@
-"""What things cost, measured: each module is run with `python -m`."""
+"""Benchmarks; each module runs with `python -m`."""

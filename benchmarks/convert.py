@@ -1,8 +1,8 @@
-"""What the way from travelled batches to a Parquet part costs: the shop's orders, on one core.
+"""Cost of converting Spark's batches to a Parquet part: the shop's orders, on one core.
 
     python -m benchmarks.convert
 
-Batches of 10,000 rows, as Spark hands them over; the file goes to memory.
+Batches of 10,000 rows, as Spark delivers them; the file is written to memory.
 """
 
 import io
@@ -49,14 +49,14 @@ COLUMNS = (
 ORDERS = SourceTable(database="shop", name="orders", kind="BASE TABLE", engine="InnoDB", columns=COLUMNS, indexes=())
 
 
-def words(values: "pa.Array", kind: pa.DataType | None = None) -> pa.Array:
+def as_text(values: "pa.Array", kind: pa.DataType | None = None) -> pa.Array:
     return values.cast(pa.string()).cast(kind or pa.string())
 
 
-def travelled(rows: int) -> pa.Table:
+def make_rows(rows: int) -> pa.Table:
     random = np.random.default_rng(21)
     moments = np.arange(rows, dtype="int64") // 40 * 1_000_000 + 1_700_000_000_000_000
-    stamps = words(pa.array(moments).cast(pa.timestamp("us")))
+    stamps = as_text(pa.array(moments).cast(pa.timestamp("us")))
     states = np.array([b"new", b"paid", b"packed", b"sent", b"returned"])
     notes = pa.array(
         [
@@ -77,17 +77,17 @@ def travelled(rows: int) -> pa.Table:
             "currency": pa.array(np.array([b"EUR", b"USD", b"GBP"])[random.integers(0, 3, rows)], pa.binary()),
             "is_gift": pa.array(random.integers(0, 2, rows)),
             "flags": pa.array(random.integers(0, 256, rows)),
-            "placed_at": words(pa.array(moments + random.integers(0, 1_000_000, rows)).cast(pa.timestamp("us"))),
+            "placed_at": as_text(pa.array(moments + random.integers(0, 1_000_000, rows)).cast(pa.timestamp("us"))),
             "deliver_by": pa.array(clock).take(pa.array(random.integers(0, 1440, rows))),
             "note": notes,
             "details": pa.array(details),
-            "update_at": padded(stamps),
+            "update_at": pad_stamps(stamps),
         }
     )
 
 
-def padded(stamps: pa.Array) -> pa.Array:
-    """Six digits after the second, as MySQL prints a DATETIME(6)."""
+def pad_stamps(stamps: pa.Array) -> pa.Array:
+    """Return stamps with six digits after the second, as MySQL prints a DATETIME(6)."""
     return pa.array([text if "." in text else f"{text}.000000" for text in stamps.to_pylist()])
 
 
@@ -102,30 +102,30 @@ def best(work: Callable[[], object]) -> float:
 
 def main() -> None:
     pa.set_cpu_count(1)
-    ways = map_columns(ORDERS, StreamSettings(source="main", database="shop", table="orders"))
-    batches = travelled(ROWS).to_batches(max_chunksize=BATCH)
-    conversion = Conversion(ways, keys=frozenset({"id"}))
+    mappings = map_columns(ORDERS, StreamSettings(source="main", database="shop", table="orders"))
+    batches = make_rows(ROWS).to_batches(max_chunksize=BATCH)
+    conversion = Conversion(mappings, keys=frozenset({"id"}))
     converted = [conversion.convert(batch).batch for batch in batches]
     low = Cursor((CursorValue.from_text("wall:2020-01-01T00:00:00.000000"),))
     high = Cursor((CursorValue.from_text("wall:2030-01-01T00:00:00.000000"),))
     order = (OrderField(name="update_at", kind=ValueKind.WALL), OrderField(name="id", kind=ValueKind.INT))
-    check = WindowCheck(Window(low, high), order, ways)
+    check = WindowCheck(Window(low, high), order, mappings)
 
     def write(codec: str) -> int:
         sink = io.BytesIO()
-        writer = PartWriter(sink, ways, batch=1_000000000042, codec=codec)
+        writer = PartWriter(sink, mappings, batch=1_000000000042, codec=codec)
         for batch in converted:
             writer.write(batch)
         return writer.close().bytes
 
-    told = {
+    seconds_by_step = {
         "window check": best(lambda: [check.check(batch) for batch in batches]),
         "conversion": best(lambda: [conversion.convert(batch) for batch in batches]),
         "parquet zstd": best(lambda: write("zstd")),
         "parquet snappy": best(lambda: write("snappy")),
     }
-    print(f"{ROWS:,} orders of {len(ways)} columns, processor seconds:")
-    for name, seconds in told.items():
+    print(f"{ROWS:,} orders of {len(mappings)} columns, processor seconds:")
+    for name, seconds in seconds_by_step.items():
         print(f"  {name:15} {seconds:5.2f} s  {ROWS / seconds:12,.0f} rows/s")
     zstd, snappy = write("zstd"), write("snappy")
     print(f"  zstd {zstd / 1e6:.1f} MB, snappy {snappy / 1e6:.1f} MB: {snappy / zstd:.2f} times as large")

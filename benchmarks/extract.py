@@ -1,9 +1,9 @@
-"""How fast orders go from MySQL to Parquet on S3, against other tools in the same run; memory; time per batch.
+"""Speed of extracting orders from MySQL to Parquet on S3, against other tools in the same run; memory; time of batches.
 
 python -m benchmarks.extract [--rows N] [--tools A,B,...] [--times N] [--memory ROWS] [--driver mysql | mariadb]
 
-Every figure is the best of three. The tools take turns, so that whatever else the machine does meets all of them.
-A server of one's own, with a table that is filled already, is named as for the sandbox: SYNCD_SANDBOX_MYSQL,
+Every figure is the best of three. The tools take turns, so that other load of the machine meets all of them.
+An external server, whose table may be filled already, is named as for the sandbox: SYNCD_SANDBOX_MYSQL,
 SYNCD_SANDBOX_S3.
 """
 
@@ -40,17 +40,17 @@ ROWS = 2_000_000
 STEP = 25_000  # microseconds: 40 rows a second
 TIMES = 3
 BATCH = 1_000_000
-"""Rows of a batch where the time of batches is compared; what a stream has without a word in its configuration."""
+"""Rows of a batch where the times of batches are compared: the default of a stream."""
 OURS = {"syncd": INCREMENTS, "syncd-first": FIRST_RUN}
-"""The stage: as increments in the order of their change, and as a first run, by key."""
+"""The extract stage: as increments by time of change, and as a first run by key."""
 WANTED = {"dump": 1 / 1.6, "ingestr": 0.6, "connectorx": 0.55, "dlt": 1.0, "sling": 3.0, "spark": 2.5}
-"""How many times as fast as each of them the stage has to be."""
+"""Required speed of the stage, as a multiple of each tool's speed."""
 ELSEWHERE = ("dump", "spark", "warm-spark")
-"""What these copy does not go to S3."""
+"""Tools whose copy does not go to S3."""
 
 
 Begin: TypeAlias = Callable[[str], AbstractContextManager[Callable[[], float]]]
-"""Gets ready to copy the orders under a prefix of the bucket; what is given copies them, and tells the seconds."""
+"""Prepares a copy of the orders to a prefix; the yielded function copies them and returns the seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,35 +59,35 @@ class Turn:
 
     seconds: float
     work: float
-    """Seconds of processor time, the servers' included; less touched by what else the machine does."""
+    """Seconds of processor time, with the servers'; other load of the machine affects it less."""
 
 
 def main() -> None:
-    told = options()
+    arguments = parse_options()
     print(f"{datetime.now(UTC):%d %B %Y %H:%M} UTC, {os.cpu_count()} cores, {processor()}, Python", end=" ")
     print(f"{platform.python_version()}, load {os.getloadavg()[0]:.1f}", flush=True)
     with tempfile.TemporaryDirectory() as scratch, Sandbox(Path(scratch) / "box", services=["mysql", "s3"]) as box:
         os.environ |= box.s3.environ
-        if told.tools:
-            mysql = filled(box.mysql, told.rows)
+        if arguments.tools:
+            mysql = filled(box.mysql, arguments.rows)
             print(f"MySQL is {mysql.ask_version()}", flush=True)
-            compare(Place(mysql=mysql, s3=box.s3, scratch=Path(scratch)), told)
-        for rows in told.memory:
+            compare(Place(mysql=mysql, s3=box.s3, scratch=Path(scratch)), arguments)
+        for rows in arguments.memory:
             mysql = filled(box.mysql, rows)
-            remember(Place(mysql=mysql, s3=box.s3, scratch=Path(scratch)), rows, told.driver)
+            measure_memory(Place(mysql=mysql, s3=box.s3, scratch=Path(scratch)), rows, arguments.driver)
 
 
-def options() -> argparse.Namespace:
+def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.extract", description=__doc__.partition("\n")[0])
     parser.add_argument("--rows", type=int, default=ROWS, help="rows of the table in the comparison")
-    parser.add_argument("--tools", default=",".join(TOOLS), help="the others in the comparison; `none` for none")
-    parser.add_argument("--times", type=int, default=TIMES, help="how often each takes its turn")
-    parser.add_argument("--memory", default="", help="sizes of tables at which memory is measured, as 2000000,20000000")
+    parser.add_argument("--tools", default=",".join(TOOLS), help="the other tools of the comparison, or `none`")
+    parser.add_argument("--times", type=int, default=TIMES, help="turns of each tool")
+    parser.add_argument("--memory", default="", help="table sizes for measuring memory, such as 2000000,20000000")
     parser.add_argument("--driver", default=SparkSettings().driver, choices=["mysql", "mariadb"])
-    told = parser.parse_args()
-    told.tools = [] if told.tools == "none" else told.tools.split(",")
-    told.memory = [int(rows) for rows in told.memory.split(",") if rows]
-    return told
+    arguments = parser.parse_args()
+    arguments.tools = [] if arguments.tools == "none" else arguments.tools.split(",")
+    arguments.memory = [int(rows) for rows in arguments.memory.split(",") if rows]
+    return arguments
 
 
 def processor() -> str:
@@ -96,7 +96,7 @@ def processor() -> str:
 
 
 def filled(server: MySqlAddress, rows: int) -> MySqlAddress:
-    """A database with so many orders; one that is there already is taken as it is."""
+    """Return a database with so many orders; an existing one is used as it is."""
     mysql = replace(server, database=f"orders_of_{rows}")
     with server.connect(database="") as connection, connection.cursor() as cursor:
         cursor.execute(f"CREATE DATABASE IF NOT EXISTS {mysql.database} CHARACTER SET utf8mb4")
@@ -104,44 +104,46 @@ def filled(server: MySqlAddress, rows: int) -> MySqlAddress:
         cursor.execute("SHOW TABLES LIKE 'orders'")
         if not cursor.fetchall():
             seed_orders(connection, rows, step=STEP)
-        # The pages that the queries go over are in memory for all alike, and their statistics are known.
+        # The pages of the table are in memory and its statistics known, for all tools alike.
         cursor.execute("ANALYZE TABLE orders")
         cursor.execute("SELECT COUNT(*), SUM(LENGTH(details)) FROM orders")
         assert cursor.fetchone()[0] == rows, f"{mysql.database}.orders holds another number of rows"
     return mysql
 
 
-def compare(place: Place, told: argparse.Namespace) -> None:
-    """Each in its turn, three times; then how they stand to each other."""
+def compare(place: Place, arguments: argparse.Namespace) -> None:
+    """Run the tools in turns, three times, and print how they compare."""
     took: dict[str, list[Turn]] = {}
     servers = [*serving(place.mysql.port), *serving(urlsplit(place.s3.endpoint).port or 0)]
     missing: dict[str, str] = {}
     with ExitStack() as stack:
-        stage = stage_of(place, told.driver, stack)
-        lines = {name: begun_stage(stage, told.rows, first_run) for name, first_run in OURS.items()} | {
-            name: made for name in told.tools if (made := begun_tool(name, place, stack, missing))
+        stage = stage_of(place, arguments.driver, stack)
+        lines = {name: begun_stage(stage, arguments.rows, first_run) for name, first_run in OURS.items()} | {
+            name: made for name in arguments.tools if (made := begun_tool(name, place, stack, missing))
         }
         for name in OURS:
             with emptied(place.s3) as prefix, lines[name](prefix) as run:
-                run()  # warms the session up; the other programs that stay have their first turn for it
-        for turn in range(told.times):
+                run()  # warms up the session; the other resident programs use their first turn for that
+        for turn in range(arguments.times):
             for name, begin in lines.items():
                 if name in missing:
                     continue
                 try:
                     with emptied(place.s3) as prefix, begin(prefix) as run:
                         done = measured(run, servers)
-                        assert name in ELSEWHERE or rows_in(place.s3, prefix) == told.rows, f"{name} left rows behind"
+                        assert name in ELSEWHERE or rows_in(place.s3, prefix) == arguments.rows, (
+                            f"{name} left rows behind"
+                        )
                 except NotRun as error:
                     missing[name] = str(error)
                     continue
                 took.setdefault(name, []).append(done)
                 print(f"  {turn + 1}. {name}: {done.seconds:.2f} s, {done.work:.2f} s of processors", flush=True)
-    tell(took, missing, told.rows)
+    print_results(took, missing, arguments.rows)
 
 
 def rows_in(s3: "S3Address", prefix: str) -> int:
-    """How many rows the Parquet files under a prefix hold."""
+    """Count the rows of the Parquet files under a prefix."""
     client, rows = s3.make_client(), 0
     for page in client.get_paginator("list_objects_v2").paginate(Bucket=s3.bucket, Prefix=f"{prefix}/"):
         for found in page.get("Contents", []):
@@ -164,7 +166,7 @@ def stage_of(place: Place, driver: str, stack: ExitStack) -> Stage:
 
 
 def begun_stage(stage: Stage, rows: int, first_run: object) -> Begin:
-    """All rows but the first few in one batch."""
+    """Extract all rows but the first few in one batch."""
 
     @contextmanager
     def begin(prefix: str) -> Iterator[Callable[[], float]]:
@@ -186,7 +188,7 @@ def begun_tool(name: str, place: Place, stack: ExitStack, missing: dict[str, str
 
 @contextmanager
 def emptied(s3: "S3Address") -> Iterator[str]:
-    """A prefix of its own, with nothing in it afterwards: the sandbox's S3 keeps all of it in memory."""
+    """Yield a new prefix and empty it afterwards: the sandbox's S3 keeps everything in memory."""
     client, prefix = s3.make_client(), f"bench{uuid4().hex}"
     try:
         yield prefix
@@ -197,25 +199,25 @@ def emptied(s3: "S3Address") -> Iterator[str]:
         client.close()
 
 
-def tell(took: dict[str, list[Turn]], missing: dict[str, str], rows: int) -> None:
+def print_results(took: dict[str, list[Turn]], missing: dict[str, str], rows: int) -> None:
     best = {name: min(turn.seconds for turn in turns) for name, turns in took.items()}
     for name, turns in took.items():
         every = ", ".join(f"{turn.seconds:.2f}" for turn in turns)
         work = min(turn.work for turn in turns)
-        told = f"{name}: {best[name]:.2f} s (of {every}), {rows / best[name]:,.0f} rows/s, {work:.1f} s of processors"
+        line = f"{name}: {best[name]:.2f} s (of {every}), {rows / best[name]:,.0f} rows/s, {work:.1f} s of processors"
         if name not in OURS:
             stands = [f"{ours} is {best[name] / best[ours]:.2f} times as fast" for ours in OURS]
-            told += f"; {', '.join(stands)}"
+            line += f"; {', '.join(stands)}"
         if name in WANTED:
             met = "met" if best[name] / best["syncd"] >= WANTED[name] else "MISSED"
-            told += f" (at least {WANTED[name]:.2f} wanted: {met})"
-        print(told)
+            line += f" (at least {WANTED[name]:.2f} wanted: {met})"
+        print(line)
     for name, reason in missing.items():
         print(f"{name}: not run: {reason}")
 
 
-def remember(place: Place, rows: int, driver: str) -> None:
-    """A pass over the whole table in batches of equal size: the memory of the tree, and the time of each batch."""
+def measure_memory(place: Place, rows: int, driver: str) -> None:
+    """Extract the whole table in equal batches; print the memory of the process tree and the batch times."""
     with ExitStack() as stack:
         stage = stage_of(place, driver, stack)
         with emptied(place.s3) as prefix, peak_of_tree() as peak:

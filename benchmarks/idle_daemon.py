@@ -1,9 +1,9 @@
-"""What idle streams cost the daemon: the processor time and the memory of its Python side, while nothing happens.
+"""Cost of idle streams in the daemon: processor time and memory of its Python process.
 
 python -m benchmarks.idle_daemon [STREAMS [SECONDS]]
 
-Streams begin `now`, so that no JVM starts; measured is what the process itself used, once each has had its first pass.
-The share of a core that is wanted is one of the machine of `benchmarks.machine`.
+Streams begin `now`, so that no JVM starts; the process is measured after the first pass of each stream.
+The allowed share of a core refers to the machine of `benchmarks.machine`.
 """
 
 import os
@@ -23,12 +23,12 @@ SECONDS = 120.0
 CORE = 0.05
 MEGABYTES = 400
 BEGUN = "batch.extracted"
-"""Each stream says so once: that it begins now."""
+"""The event that each stream emits once at its start."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Used:
-    """What a process had used by a moment."""
+    """Processor time and memory that a process had used at one moment."""
 
     at: float
     cpu: float
@@ -44,7 +44,7 @@ class Used:
 
 
 def configured(box: Sandbox, directory: Path, streams: int) -> Path:
-    """As many small tables, and the file that names them."""
+    """Create the tables and the configuration for them."""
     with box.mysql.connect(database="") as connection, connection.cursor() as cursor:
         cursor.execute("CREATE DATABASE IF NOT EXISTS idle")
         for number in range(streams):
@@ -69,7 +69,7 @@ def begun(log: Path) -> int:
 
 def main() -> None:
     streams = int(sys.argv[1]) if len(sys.argv) > 1 else STREAMS
-    seconds = float(sys.argv[2]) if len(sys.argv) > 2 else SECONDS  # noqa: PLR2004  # the second word
+    seconds = float(sys.argv[2]) if len(sys.argv) > 2 else SECONDS  # noqa: PLR2004  # the second argument
     with tempfile.TemporaryDirectory() as scratch, Sandbox(Path(scratch) / "box", services=["mysql", "s3"]) as box:
         config, log = configured(box, Path(scratch), streams), Path(scratch) / "log"
         command = [sys.executable, "-m", "syncd", "daemon", "--config", str(config)]
@@ -79,7 +79,7 @@ def main() -> None:
             while begun(log) < streams:
                 assert daemon.poll() is None, log.read_text()[-2000:]
                 time.sleep(1)
-            time.sleep(60)  # first passes that came late are spread by then
+            time.sleep(60)  # late first passes are spread by then
             times = slower()
             before = Used.of(daemon.pid)
             time.sleep(seconds)
@@ -90,8 +90,8 @@ def main() -> None:
             daemon.wait()
     share = (after.cpu - before.cpu) / (after.at - before.at)
     print(f"{streams} idle streams, every 1m, for {seconds:.0f} s")
-    print(f"processor  {share:6.1%} of one core, which is {times:.1f} times slower than the one that is meant:")
-    print(f"           {share / times:6.1%} of that one (allowed: {CORE:.0%})")
+    print(f"processor  {share:6.1%} of one core, which is {times:.1f} times slower than the reference core:")
+    print(f"           {share / times:6.1%} of the reference core (allowed: {CORE:.0%})")
     print(f"memory     {after.megabytes:6.0f} MB (allowed: {MEGABYTES} MB)")
     sys.exit(share / times > CORE or after.megabytes > MEGABYTES)
 

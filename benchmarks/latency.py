@@ -1,8 +1,8 @@
-"""How long after its commit in MySQL a change is seen in the warehouse, while the daemon keeps five tables.
+"""Latency from a commit in MySQL to its visibility in the warehouse, while the daemon syncs five tables.
 
 python -m benchmarks.latency [SECONDS]
 
-A thousand rows a second are changed, 100 of one table with each commit. Somebody looks into the warehouse all the time.
+A thousand rows a second change, 100 of one table with each commit. A client queries the warehouse all the time.
 """
 
 import os
@@ -25,9 +25,9 @@ from syncd.sandbox.running_sandbox import Sandbox
 
 TABLES = 5
 ROWS = 20_000
-"""Of each table."""
+"""Rows of each table."""
 CHANGED = 100
-"""Rows a commit."""
+"""Rows of a commit."""
 EVERY = 0.1
 """Seconds between two commits."""
 SECONDS = 60.0
@@ -36,14 +36,14 @@ MEDIAN, P99 = 5.0, 15.0
 
 @dataclass
 class Table:
-    """When each of its commits was made, and when it was seen."""
+    """The times at which its commits were made and seen."""
 
     name: str
     commits: list[tuple[int, float]] = field(default_factory=list[tuple[int, float]])
     seen: list[tuple[int, float]] = field(default_factory=list[tuple[int, float]])
 
     def latencies(self) -> list[float]:
-        """Of each commit, until the first look that showed it."""
+        """Return the seconds from each commit to the first query that showed it."""
         versions = [version for version, _ in self.seen]
         found = list[float]()
         for version, made in self.commits:
@@ -77,7 +77,7 @@ def configured(box: Sandbox, directory: Path, tables: list[Table]) -> Path:
 
 
 class Watcher:
-    """Looks into the warehouse, table after table, until it is told to stop."""
+    """Thread that queries the warehouse, table after table, until it is stopped."""
 
     def __init__(self, box: Sandbox, tables: list[Table]) -> None:
         self._connection: Any = box.redshift.connect()
@@ -86,7 +86,7 @@ class Watcher:
         self.thread = threading.Thread(target=self._watch)
 
     def newest(self, table: Table) -> int | None:
-        """The newest change that is to be seen; None where there is no table yet."""
+        """Return the newest visible change, or None if the table does not exist yet."""
         cursor = self._connection.cursor()
         try:
             cursor.execute(f'SELECT MAX(v) FROM public."{table.name}"')  # noqa: S608  # our own names
@@ -104,7 +104,7 @@ class Watcher:
 
 
 def changed(box: Sandbox, tables: list[Table], seconds: float) -> None:
-    """Change rows at an even pace, whatever they do on the other side."""
+    """Change rows at an even pace."""
     version, began = 0, time.monotonic()
     with box.mysql.connect(database="lab") as connection, connection.cursor() as cursor:
         while time.monotonic() < began + seconds:

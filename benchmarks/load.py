@@ -1,9 +1,9 @@
-"""What loading costs: statements, commits and requests of many small batches, and seconds of one large one.
+"""Cost of loading: statements, commits and requests of many small batches, and seconds of one large batch.
 
-    python -m benchmarks.load [PART ...]     small, streams, large; or all of them
+    python -m benchmarks.load [PART ...]     small, streams, large; all of them by default
 
 The stand-in and S3 run in processes of their own; batches are prepared without Spark. `large` times the loader, in a
-process of its own, against the very statements that it sends, sent by hand.
+process of its own, against the same statements sent by hand.
 """
 
 import json
@@ -22,9 +22,8 @@ from typing import Any, Final
 import boto3
 import numpy as np
 import pyarrow as pa
-import redshift_connector
 
-from benchmarks.standin_copy import BUCKET, MOTO
+from benchmarks.servers import BUCKET, connect_stand_in, run_s3, run_stand_in
 from syncd.app import PassOptions, StageService
 from syncd.config.check import read_settings
 from syncd.lake.batch_number import batch_to_number
@@ -53,7 +52,7 @@ ROLE: Final = "arn:aws:iam::123456789012:role/load"
 
 
 class Place:
-    """A lake, a warehouse, and the configuration that leads to both."""
+    """A lake, a warehouse, and the configuration for both."""
 
     def __init__(self, endpoint: str, warehouse: dict[str, Any], directory: Path) -> None:
         self.endpoint = endpoint
@@ -70,51 +69,24 @@ class Place:
         url = f"redshift://loader:Sandbox1@127.0.0.1:{self.warehouse['port']}/dev"
         named = ", ".join(f"shop.{table}: {{metadata: [batch]}}" for table in tables)
         path.write_text(
-            "sources: {shop: {url: 'mysql://nobody:x@127.0.0.1:9/shop', zone: UTC}}\n"
+            "sources: {shop: {url: 'mysql://user:x@127.0.0.1:9/shop', zone: UTC}}\n"
             f"lake: {{url: 's3://{BUCKET}/bench', endpoint: '{self.endpoint}', region: us-east-1}}\n"
             f"warehouse: {{url: '{url}', iam_role: '{ROLE}'}}\n"
             f"tables: {{{named}}}\n"
         )
         return path
 
-    def connect(self) -> Any:  # noqa: ANN401  # its driver has no types
-        made = redshift_connector.connect(
-            host="127.0.0.1",
-            port=self.warehouse["port"],
-            database="dev",
-            user="loader",
-            password="Sandbox1",  # noqa: S106  # the sandbox's own
-            ssl=False,
-        )
-        made.autocommit = True
-        return made
-
 
 @contextmanager
 def place() -> Iterator[Place]:
-    command = [sys.executable, "-c", MOTO]
-    with (
-        tempfile.TemporaryDirectory() as directory,
-        subprocess.Popen(  # noqa: S603  # our own words
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        ) as moto,
-    ):
-        assert moto.stdin is not None
-        assert moto.stdout is not None
-        endpoint = f"http://127.0.0.1:{int(moto.stdout.readline())}"
+    with tempfile.TemporaryDirectory() as directory, run_s3() as endpoint:
         boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1").create_bucket(Bucket=BUCKET)
-        words = [sys.executable, "-m", "syncd.sandbox.redshift", "--s3-endpoint", endpoint]
-        with subprocess.Popen(words, stdout=subprocess.PIPE) as server:  # noqa: S603  # as above
-            assert server.stdout is not None
-            try:
-                yield Place(endpoint, json.loads(server.stdout.readline()), Path(directory))
-            finally:
-                server.terminate()
-        moto.stdin.close()
+        with run_stand_in(endpoint) as warehouse:
+            yield Place(endpoint, warehouse, Path(directory))
 
 
 class Count:
-    """What is sent to the warehouse and to S3."""
+    """Statements and requests that were sent to the warehouse and to S3."""
 
     def __init__(self) -> None:
         self.statements: list[str] = []
@@ -123,7 +95,7 @@ class Count:
     def of(self, word: str) -> int:
         return sum(sql.startswith(word) for sql in self.statements)
 
-    def told(self, streams: int, seconds: float) -> str:
+    def describe(self, streams: int, seconds: float) -> str:
         requests = self.requests.total() / streams
         return (
             f"{self.of('COPY')} COPYs, {self.of('COMMIT')} commits, {len(self.statements)} statements,"
@@ -136,9 +108,9 @@ def counted(service: StageService) -> Iterator[Count]:
     count = Count()
     execute = WarehouseSession._execute  # noqa: SLF001  # every statement goes through it
 
-    def counting(session: WarehouseSession, sql: str, *rest: Any, **words: Any) -> Any:  # noqa: ANN401  # as it is given
+    def counting(session: WarehouseSession, sql: str, *rest: Any, **options: Any) -> Any:  # noqa: ANN401  # as it is given
         count.statements.append(sql)
-        return execute(session, sql, *rest, **words)
+        return execute(session, sql, *rest, **options)
 
     def sent(*, operation_name: str, **_: object) -> None:
         count.requests[operation_name] += 1
@@ -154,7 +126,7 @@ def counted(service: StageService) -> Iterator[Count]:
 
 
 def tick(service: StageService) -> None:
-    """One pass of the load stage over every stream."""
+    """Run one load pass over every stream."""
     for stream in service.settings.streams:
         outcome = service.load(stream, PassOptions())
         if outcome.error is not None:
@@ -162,7 +134,7 @@ def tick(service: StageService) -> None:
 
 
 def small(at: Place) -> None:
-    """A thousand batches of one small file each wait for one stream."""
+    """Load a thousand waiting batches of one small file each into one stream."""
     stream = Prepared(at.lake, at.journal)
     for number in range(1, FILES + 1):
         stream.increment(row(number, number))
@@ -171,7 +143,7 @@ def small(at: Place) -> None:
 
 
 def streams(at: Place) -> None:
-    """One small batch in each of many streams, twice; and then nothing."""
+    """Load one small batch in each of many streams, twice; then run a pass with nothing due."""
     made = [Prepared(at.lake, at.journal) for _ in range(STREAMS)]
     settings = read_settings(at.config(*(one.table for one in made)), {})
     with StageService(settings, environ=os.environ, emit=lambda _: None) as service:
@@ -191,14 +163,14 @@ def timed(what: str, service: StageService, *, streams: int) -> None:
         began = time.perf_counter()
         tick(service)
         seconds = time.perf_counter() - began
-    tell(f"{what}: {count.told(streams, seconds)}")
+    print_line(f"{what}: {count.describe(streams, seconds)}")
 
 
 class Large(Prepared):
-    """A stream whose batches are columns, not rows."""
+    """A stream whose batches are made of columns instead of rows."""
 
     def batch(self, rows: int, second: float) -> None:
-        """Every row once more, stamped so many seconds into the day."""
+        """Prepare a batch of all rows, stamped so many seconds into the day."""
         high = position(row(rows, second))
 
         def draft(state: Watermark) -> BatchDraft:
@@ -208,7 +180,7 @@ class Large(Prepared):
         self._made(draft, [row(key, second) for key in (1, rows)], rows)
 
     def write(self, plan: Plan, rows: Sequence[Row], parts: int) -> Iterator[Part]:
-        """The rows from 1 to `parts`, in files of a quarter of a million."""
+        """Write the rows from 1 to `parts`, in files of a quarter of a million."""
         stamp = rows[0]["update_at"]
         ways = self.passages()
         for number, first in enumerate(range(1, parts + 1, PART)):
@@ -233,42 +205,42 @@ class Large(Prepared):
 
 
 def large(at: Place) -> None:
-    """Every row of a table replaced by one batch: the loader, and its statements by hand."""
+    """Replace every row of a table by one batch: with the loader, and with its statements by hand."""
     for rows in ROWS:
         stream = Large(at.lake, at.journal)
         config = at.config(stream.table)
         stream.batch(rows, 1)
         loaded(config)
-        with at.connect() as connection:
+        with connect_stand_in(at.warehouse["port"]) as connection:
             cursor = connection.cursor()
             cursor.execute(f"CREATE TABLE by_hand_{rows} AS SELECT * FROM {stream.table}")  # noqa: S608  # names of ours
             for number in range(ROUNDS):
                 stream.batch(rows, 2 + number)
-                told = loaded(config)
+                result = loaded(config)
                 statements = [
-                    sql.replace(f'"{stream.table}"', f'"by_hand_{rows}"') for sql in of_rows(told["statements"])
+                    sql.replace(f'"{stream.table}"', f'"by_hand_{rows}"') for sql in of_rows(result["statements"])
                 ]
                 hand = seconds_of(lambda: [cursor.execute(sql) for sql in statements])  # noqa: B023  # used at once
                 for table in (stream.table, f"by_hand_{rows}"):
                     cursor.execute(f"SELECT COUNT(*) FROM {table}")  # noqa: S608  # as above
                     assert list(cursor.fetchone()) == [rows]
-                tell(
-                    f"{rows:,} rows by upsert: loader {told['seconds']:.1f} s, by hand {hand:.1f} s,"
-                    f" {told['seconds'] / hand:.2f} times; loader's processor {told['cpu']:.2f} s"
-                    f" ({told['start']:.2f} s before it began), peak memory {told['peak']:.0f} MiB"
+                print_line(
+                    f"{rows:,} rows by upsert: loader {result['seconds']:.1f} s, by hand {hand:.1f} s,"
+                    f" {result['seconds'] / hand:.2f} times; loader's processor {result['cpu']:.2f} s"
+                    f" ({result['start']:.2f} s before it began), peak memory {result['peak']:.0f} MiB"
                 )
 
 
 def of_rows(statements: list[str]) -> list[str]:
-    """What somebody would write by hand: without fence, ledger and looks at catalogs."""
+    """Return the statements that a person would write by hand: those without fence, ledger and catalog queries."""
     ours = ("LOCK", "SELECT", 'DELETE FROM "public"."syncd_', 'INSERT INTO "public"."syncd_')
     return [sql for sql in statements if not sql.startswith(ours)]
 
 
 def loaded(config: Path) -> dict[str, Any]:
-    """One pass of a process of its own."""
+    """Run one pass in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.one_load", str(config)]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603  # our own words
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603  # our own program
     return dict(json.loads(done.stdout))
 
 
@@ -278,7 +250,7 @@ def seconds_of(act: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def tell(line: str) -> None:
+def print_line(line: str) -> None:
     print(f"{line}; load {os.getloadavg()[0]:.1f}", flush=True)  # a benchmark's result
 
 

@@ -1,7 +1,7 @@
-"""How fast this machine is just now, against the one that wishes in seconds were made on.
+"""Speed of this machine now, against the reference machine for limits in seconds.
 
-Machines that are shared are several times slower at one hour than at another. What is wanted as a share of a core, or
-in seconds of Python, is held against this.
+A shared machine can be several times slower at one hour than at another. Limits as a share of a core, or in seconds
+of Python, are compared with this.
 """
 
 import time
@@ -9,14 +9,15 @@ from statistics import median
 from typing import Final
 
 TURNS: Final = 10_000_000
-WISHED_ON: Final = 0.37
-"""Seconds of these turns there: a sum of digests took 2.0 s there, and 8.8 s where the turns took 1.6 s."""
+REFERENCE_SECONDS: Final = 0.37
+"""Seconds of these turns on the reference machine. A sum of digests took 2.0 s there, and 8.8 s on a machine where the
+turns took 1.6 s."""
 ROUNDS: Final = 5
 
 
 def slower() -> float:
-    """How many times slower this machine is, in the median of some rounds; as fast at the least."""
-    return max(1.0, median(_turns() for _ in range(ROUNDS)) / WISHED_ON)
+    """Return how many times slower this machine is, as the median of some rounds; at least 1."""
+    return max(1.0, median(_turns() for _ in range(ROUNDS)) / REFERENCE_SECONDS)
 
 
 def _turns() -> float:

@@ -1,4 +1,4 @@
-"""One pass of the load stage in a process of its own, with nothing else in it: what it cost goes to stdout.
+"""One load pass in a process of its own, with nothing else in it; prints its cost as JSON.
 
 python -m benchmarks.one_load CONFIG
 """
@@ -20,11 +20,11 @@ def main(config: Path) -> None:
     statements: list[str] = []
     execute = WarehouseSession._execute  # noqa: SLF001  # every statement goes through it
 
-    def telling(session: WarehouseSession, sql: str, *rest: Any, **words: Any) -> Any:  # noqa: ANN401  # as it is given
+    def recording(session: WarehouseSession, sql: str, *rest: Any, **options: Any) -> Any:  # noqa: ANN401  # as it is given
         statements.append(sql)
-        return execute(session, sql, *rest, **words)
+        return execute(session, sql, *rest, **options)
 
-    setattr(WarehouseSession, "_execute", telling)  # noqa: B010  # a plain assignment is for types that match
+    setattr(WarehouseSession, "_execute", recording)  # noqa: B010  # a plain assignment is for types that match
     settings = read_settings(config, {})
     with StageService(settings, environ=os.environ, emit=lambda _: None) as service:
         start, began = processor(), time.perf_counter()
@@ -34,12 +34,12 @@ def main(config: Path) -> None:
                 raise outcome.error
         seconds = time.perf_counter() - began
     peak = int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) / 1024
-    told = {"seconds": seconds, "cpu": processor(), "start": start, "peak": peak, "statements": statements}
-    sys.stdout.write(json.dumps(told))
+    result = {"seconds": seconds, "cpu": processor(), "start": start, "peak": peak, "statements": statements}
+    sys.stdout.write(json.dumps(result))
 
 
 def processor() -> float:
-    """Seconds of processor time so far."""
+    """Return the seconds of processor time so far."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 

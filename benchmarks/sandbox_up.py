@@ -1,4 +1,4 @@
-"""How long `syncd sandbox up` takes once everything is fetched: new, with data, and while it runs.
+"""Time of `syncd sandbox up` once everything is fetched: new, with data, and while it runs.
 
 python -m benchmarks.sandbox_up [ROUNDS]
 """
@@ -35,7 +35,7 @@ def one_round() -> dict[str, float]:
 
 
 def main() -> None:
-    one_round()  # fetches what is missing, and warms the machine's own caches
+    one_round()  # fetches missing files and warms the machine's caches
     rounds = [one_round() for _ in range(int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS)]
     worst = 0.0
     for name in rounds[0]:

@@ -1,4 +1,4 @@
-"""How fast the shop is filled, and how fast one writer changes it.
+"""Speed of filling the shop, and of one writer that changes it.
 
 python -m benchmarks.seed_shop [ORDERS]
 """

@@ -1,4 +1,4 @@
-"""The extract stage as it is wired, with a warm session, on the sandbox: one pass is what is measured."""
+"""The extract stage as the application wires it, with a warm session, on the sandbox; one pass is measured."""
 
 import json
 import os
@@ -21,16 +21,16 @@ from syncd.settings import Settings, SparkSettings
 from syncd.spark.spark_session import WarmSparkSession
 
 INCREMENTS = {"from": "2000-01-01"}
-"""Before any order: increments from there on, in their order, as the dump has them."""
+"""A start before any order: increments in their order, as the dump has them."""
 FIRST_RUN = "snapshot"
-"""The whole table by its key, as a stream begins and as most other tools copy a table each time."""
+"""The whole table by its key, as a new stream and most other tools copy a table."""
 FEW = 1_000
 """Rows of the first batch, which is not measured."""
 EVERYTHING = ExtractRequest()
 
 
 class WarmService(StageService):
-    """The service as it is wired, on a session of Spark that stays."""
+    """The service as the application wires it, on a Spark session that stays."""
 
     shared: WarmSparkSession
 
@@ -41,7 +41,7 @@ class WarmService(StageService):
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """One batch of a pass, as its event tells it, and when."""
+    """One batch of a pass, from its event."""
 
     rows: int
     seconds: float
@@ -59,13 +59,13 @@ class Stage:
 
     @contextmanager
     def begun(self, prefix: str, *, batch_rows: int, first_run: object = INCREMENTS) -> Iterator[Callable[..., float]]:
-        """A stream whose first rows are extracted, as a daemon has it; what is given extracts the rest in one pass.
+        """Begin a stream as a daemon would and extract its first rows; yield a function for the rest, in one pass.
 
-        A first run watches the server for a while before it believes a horizon: that is no part of the speed.
+        A first run watches the server for a while before it trusts a horizon; that time is not measured.
         """
         settings = self._settings(prefix, batch_rows, first_run)
         (stream,) = settings.streams
-        with WarmService(settings, environ=os.environ, emit=self._hear) as service:
+        with WarmService(settings, environ=os.environ, emit=self._on_event) as service:
             service.shared = self.session
 
             def run(request: ExtractRequest = EVERYTHING) -> float:
@@ -86,19 +86,19 @@ class Stage:
     def rows(self) -> int:
         return sum(batch.rows for batch in self.batches)
 
-    def _hear(self, event: StreamEvent) -> None:
+    def _on_event(self, event: StreamEvent) -> None:
         if isinstance(event, BatchExtracted):
             self.batches.append(Batch(rows=event.rows, seconds=event.seconds))
 
     def _settings(self, prefix: str, batch_rows: int, first_run: object) -> Settings:
         s3 = self.s3
-        told = {
+        document = {
             "source": {"url": self.mysql.url, "zone": "UTC"},
             "lake": {"url": f"s3://{s3.bucket}/{prefix}", "endpoint": s3.endpoint, "region": s3.region},
             "tables": {"orders": {"first_run": first_run, "batch_rows": batch_rows}},
         }
         path = self.scratch / f"{uuid4().hex}.yaml"
-        path.write_text(json.dumps(told))
+        path.write_text(json.dumps(document))
         return read_settings(path, {})
 
 

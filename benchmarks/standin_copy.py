@@ -1,14 +1,12 @@
-"""What COPY costs in the Redshift stand-in: rows a second after warm-up, and memory as the file grows.
+"""Cost of COPY in the Redshift stand-in: rows a second after warm-up, and memory as the file grows.
 
     python -m benchmarks.standin_copy
 
-The stand-in and S3 run in processes of their own; the file has the twelve columns of the shop's orders.
+The stand-in and S3 run in processes of their own; the file has twelve columns, as the shop's orders have.
 """
 
 import io
 import json
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -16,9 +14,9 @@ import boto3
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import redshift_connector
 
-BUCKET = "lake"
+from benchmarks.servers import BUCKET, connect_stand_in, run_s3, run_stand_in
+
 SIZES = (100_000, 1_000_000, 4_000_000)
 ROUNDS = 5
 GROUP_ROWS = 250_000
@@ -26,15 +24,6 @@ TABLE = """
 create table orders (id bigint, customer_id bigint, status varchar(20), total decimal(18,2), currency char(3),
 note varchar(200), quantity integer, priority smallint, paid boolean, weight double precision, placed_on date,
 updated_at timestamp)
-"""
-MOTO = """
-import sys
-from moto.server import ThreadedMotoServer
-server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-server.start()
-print(server._server.server_port, flush=True)
-sys.stdin.read()
-server.stop()
 """
 
 
@@ -60,13 +49,13 @@ def orders(rows: int) -> pa.Table:
 
 
 def upload(endpoint: str) -> dict[int, tuple[str, int]]:
-    """One file of each size; where its manifest is, and its bytes."""
+    """Upload one file of each size; return its manifest and its bytes."""
     client = boto3.client(
         "s3",
         endpoint_url=endpoint,
         region_name="us-east-1",
         aws_access_key_id="sandbox",
-        aws_secret_access_key="sandbox",  # noqa: S106  # the emulator takes any word
+        aws_secret_access_key="sandbox",  # noqa: S106  # the emulator accepts any key
     )
     client.create_bucket(Bucket=BUCKET)
     placed = {}
@@ -82,56 +71,37 @@ def upload(endpoint: str) -> dict[int, tuple[str, int]]:
     return placed
 
 
-def peak_megabytes(pid: int, *, forget: bool = False) -> float:
-    """The most memory the process has held since it was last told to forget (Linux)."""
-    if forget:
+def peak_megabytes(pid: int, *, reset: bool = False) -> float:
+    """Return the peak memory of a process since the last reset (Linux)."""
+    if reset:
         Path(f"/proc/{pid}/clear_refs").write_text("5")
     words = Path(f"/proc/{pid}/status").read_text().split("VmHWM:")[1].split()
     return int(words[0]) / 1024
 
 
-def measure(told: dict[str, int], placed: dict[int, tuple[str, int]]) -> None:
-    connection = redshift_connector.connect(
-        host="127.0.0.1",
-        port=told["port"],
-        database="dev",
-        user="loader",
-        password="Sandbox1",  # noqa: S106  # the sandbox's own
-        ssl=False,
-    )
-    connection.autocommit = True
+def measure(ready: dict[str, int], placed: dict[int, tuple[str, int]]) -> None:
+    connection = connect_stand_in(ready["port"])
     cursor = connection.cursor()
     cursor.execute(TABLE)
     for rows, (manifest, size) in placed.items():
         seconds = []
         for _ in range(ROUNDS if rows <= SIZES[1] else 2):
-            peak_megabytes(told["pid"], forget=True)
+            peak_megabytes(ready["pid"], reset=True)
             began = time.perf_counter()
             cursor.execute(f"copy orders from '{manifest}' iam_role default format as parquet manifest")
             seconds.append(time.perf_counter() - began)
             cursor.execute("truncate orders")
         rates = ", ".join(f"{rows / s:,.0f}" for s in seconds)
-        peak = peak_megabytes(told["pid"])
+        peak = peak_megabytes(ready["pid"])
         print(f"{rows:>9,} rows, {size / 1e6:6.1f} MB: {rates} rows/s; peak memory of the stand-in {peak:.0f} MB")
     connection.close()
 
 
 def main() -> None:
-    with subprocess.Popen(  # noqa: S603  # our own words
-        [sys.executable, "-c", MOTO], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    ) as moto:
-        assert moto.stdin is not None
-        assert moto.stdout is not None
-        endpoint = f"http://127.0.0.1:{int(moto.stdout.readline())}"
+    with run_s3() as endpoint:
         placed = upload(endpoint)
-        command = [sys.executable, "-m", "syncd.sandbox.redshift", "--s3-endpoint", endpoint]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as server:  # noqa: S603  # as above
-            assert server.stdout is not None
-            try:
-                measure(json.loads(server.stdout.readline()), placed)
-            finally:
-                server.terminate()
-        moto.stdin.close()
+        with run_stand_in(endpoint) as ready:
+            measure(ready, placed)
 
 
 if __name__ == "__main__":

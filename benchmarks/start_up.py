@@ -1,9 +1,9 @@
-"""What little costs: a run that finds nothing, one that starts Spark for 1,000 rows, a warm one, an idle cycle.
+"""Cost of small runs: one that finds nothing, one that starts Spark for 1,000 rows, a warm one, an idle cycle.
 
 python -m benchmarks.start_up [ROUNDS]
 
-Programs are timed from their start to their end, as a user has them: with the compiled files of Python, and the
-archive of Java's classes, that a first run leaves behind.
+Programs are timed from start to end, as a user runs them: with the compiled files of Python and the archive of Java's
+classes that a first run leaves behind.
 """
 
 import json
@@ -35,32 +35,32 @@ ORDERS = 20_000
 LITTLE = 1_000
 CYCLES = 20
 TABLES = ("customers", "orders", "order_lines", "events")
-"""Those of the shop that are read in the order of their changes."""
+"""Tables of the shop that are read in the order of their changes."""
 FRESH = timedelta(seconds=20)
-"""How long a first pass may wait for transactions that began before it."""
+"""Limit of a first pass's wait for transactions that began before it."""
 ALLOWED = {"idle one-shot": 0.8, "cold one-shot, 1,000 rows": 8.0, "warm, 1,000 rows": 1.0, "idle cycle": 0.030}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """The shop, and where its streams stand."""
+    """The shop and the configuration of its streams."""
 
     box: Sandbox
     config: Path
 
     @property
     def environ(self) -> dict[str, str]:
-        """A user's own: whoever forbids compiled files measures the compiler."""
-        told = {**os.environ, **self.box.s3.environ}
-        told.pop("PYTHONDONTWRITEBYTECODE", None)
-        return told
+        """A user's environment: without compiled files, the compiler would be measured."""
+        environ = {**os.environ, **self.box.s3.environ}
+        environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        return environ
 
     @property
     def settings(self) -> Settings:
         return read_settings(self.config, {})
 
     def program(self) -> float:
-        """Seconds of `syncd run` for the orders."""
+        """Return the seconds of `syncd run` for the orders."""
         words = ["-m", "syncd", "run", "-t", "orders", "--extract-only", "--json", "-c", str(self.config)]
         began = time.perf_counter()
         done = subprocess.run(  # noqa: S603  # ours
@@ -71,12 +71,12 @@ class Bench:
         return took
 
     def change(self, rows: int = LITTLE) -> None:
-        """Let so many orders be changed now."""
+        """Change so many orders now."""
         with self.box.mysql.connect() as connection, connection.cursor() as cursor:
             assert cursor.execute("UPDATE orders SET is_gift = 1 - is_gift ORDER BY id LIMIT %s", (rows,)) == rows
 
     def passed(self, service: StageService, table: str) -> tuple[int, float]:
-        """Rows and seconds of one pass of a table in this process, as a daemon asks for it."""
+        """Return rows and seconds of one pass of a table in this process, as a daemon requests it."""
         (stream,) = (one for one in self.settings.streams if one.table == table)
         began = time.perf_counter()
         outcome = service.extract(
@@ -95,29 +95,29 @@ def main() -> None:
         with box.mysql.connect() as connection:
             seed_shop(connection, ShopSize(orders=ORDERS))
         bench = Bench(box=box, config=configured(box, Path(scratch)))
-        bench.program()  # compiles Python, archives Java's classes, and begins the stream
+        bench.program()  # compiles Python, archives Java's classes and begins the stream
         before = work_of_programs()
-        tell("idle one-shot", [bench.program() for _ in range(rounds)])
-        # On a machine that others use too, this says more than the clock does.
+        print_result("idle one-shot", [bench.program() for _ in range(rounds)])
+        # On a shared machine, processor time says more than the clock.
         print(f"{'':26} {(work_of_programs() - before) / rounds:.3f} s of processors each", flush=True)
-        tell("cold one-shot, 1,000 rows", [cold(bench) for _ in range(rounds)])
+        print_result("cold one-shot, 1,000 rows", [cold(bench) for _ in range(rounds)])
         warm(bench, rounds)
 
 
 def work_of_programs() -> float:
-    """Seconds of processor time of all programs that were run here, and have ended."""
+    """Return the seconds of processor time of all ended child processes."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def configured(box: Sandbox, scratch: Path) -> Path:
     s3, path = box.s3, scratch / "syncd.yaml"
-    told: dict[str, Any] = {
+    document: dict[str, Any] = {
         "source": {"url": box.mysql.url, "zone": "UTC"},
         "lake": {"url": s3.url, "endpoint": s3.endpoint, "region": s3.region},
         "tables": {table: {"first_run": INCREMENTS} for table in TABLES},
     }
-    path.write_text(json.dumps(told))
+    path.write_text(json.dumps(document))
     return path
 
 
@@ -127,40 +127,40 @@ def cold(bench: Bench) -> float:
 
 
 def warm(bench: Bench, rounds: int) -> None:
-    """Passes of a process that stays, as a daemon's are."""
+    """Measure passes of a resident process, as a daemon's are."""
     session = WarmSparkSession(SparkSettings())
     try:
         with WarmService(bench.settings, environ=os.environ, emit=lambda _event: None) as service:
             service.shared = session
             for table in TABLES:
                 bench.passed(service, table)
-            tell("warm, 1,000 rows", [changed(bench, service) for _ in range(rounds)])
-            tell("idle cycle", [each for _ in range(CYCLES) for each in idle(bench, service)])
+            print_result("warm, 1,000 rows", [changed(bench, service) for _ in range(rounds)])
+            print_result("idle cycle", [each for _ in range(CYCLES) for each in idle(bench, service)])
     finally:
         session.stop()
 
 
 def changed(bench: Bench, service: StageService) -> float:
     bench.change()
-    time.sleep(POLL_SHARED_SECONDS)  # else the last poll, older than the change, may answer
+    time.sleep(POLL_SHARED_SECONDS)  # else the last poll, older than the change, may be used
     rows, seconds = bench.passed(service, "orders")
     assert rows >= LITTLE, f"{rows} rows arrived"
     return seconds
 
 
 def idle(bench: Bench, service: StageService) -> list[float]:
-    """Seconds of each stream of a cycle that finds nothing, its poll of the server included."""
-    time.sleep(IDLE_HORIZON_MAX_AGE_SECONDS)  # each cycle asks the server itself
+    """Return the seconds of each stream of a cycle that finds nothing, with its poll of the server."""
+    time.sleep(IDLE_HORIZON_MAX_AGE_SECONDS)  # each cycle polls the server itself
     taken = [bench.passed(service, table) for table in TABLES]
     assert not any(rows for rows, _ in taken)
     return [seconds for _, seconds in taken]
 
 
-def tell(name: str, taken: list[float]) -> None:
+def print_result(name: str, taken: list[float]) -> None:
     middle = statistics.median(taken)
     verdict = "met" if middle <= ALLOWED[name] else "MISSED"
-    told = f"median {middle:.3f} s, best {min(taken):.3f} s, slowest {max(taken):.3f} s of {len(taken)}"
-    print(f"{name:26} {told}; at most {ALLOWED[name]} wanted: {verdict}", flush=True)
+    summary = f"median {middle:.3f} s, best {min(taken):.3f} s, slowest {max(taken):.3f} s of {len(taken)}"
+    print(f"{name:26} {summary}; at most {ALLOWED[name]} allowed: {verdict}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How long `syncd status` takes over 500 streams: the whole command, in a process of its own, against local S3.
+"""Time of `syncd status` over 500 streams: the whole command, in a process of its own, against local S3.
 
 make bench-status
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 import boto3
 from botocore.config import Config
 
-from benchmarks.standin_copy import MOTO
+from benchmarks.servers import BUCKET, run_s3
 from benchmarks.watermarks import RUN, STREAM, link_after
 from syncd.operations.status_query import PARALLEL_READS
 from watermarks.document import Watermark
@@ -27,13 +27,12 @@ from watermarks.names import StreamName, document_key
 STREAMS = 500
 BATCHES = 20
 ROUNDS = 5
-BUCKET = "lake"
 KEYS = {"AWS_ACCESS_KEY_ID": "sandbox", "AWS_SECRET_ACCESS_KEY": "sandbox", "AWS_DEFAULT_REGION": "us-east-1"}
 SYNCD = "from syncd.cli.main import entry; entry()"
 
 
 def a_watermark() -> Watermark:
-    """One that has lived a while, its last batch not loaded."""
+    """Return the watermark of an old stream whose last batch is not loaded."""
     now = datetime.now(UTC)
     state = Watermark.new(STREAM, created_at=now)
     for number in range(BATCHES):
@@ -58,18 +57,18 @@ def configured(endpoint: str, directory: Path) -> Path:
     path = directory / "syncd.yaml"
     tables = "\n".join(f"  shop.t{number}:" for number in range(STREAMS))
     path.write_text(
-        "sources: {shop: {url: 'mysql://nobody:x@127.0.0.1:9/shop', zone: UTC}}\n"
+        "sources: {shop: {url: 'mysql://user:x@127.0.0.1:9/shop', zone: UTC}}\n"
         f"lake: {{url: 's3://{BUCKET}', endpoint: '{endpoint}', region: us-east-1}}\n"
-        "warehouse: {url: 'redshift://nobody:x@127.0.0.1:9/dev', iam_role: default}\n"
+        "warehouse: {url: 'redshift://user:x@127.0.0.1:9/dev', iam_role: default}\n"
         f"tables:\n{tables}\n"
     )
     return path
 
 
-def seconds(config: Path, *words: str) -> float:
+def seconds(config: Path, *arguments: str) -> float:
     began = time.monotonic()
     done = subprocess.run(  # noqa: S603  # the command that is measured
-        [sys.executable, "-c", SYNCD, *words, "--config", str(config)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", SYNCD, *arguments, "--config", str(config)], capture_output=True, text=True, check=True
     )
     took = time.monotonic() - began
     assert done.stdout.count("loading") >= STREAMS
@@ -77,7 +76,7 @@ def seconds(config: Path, *words: str) -> float:
 
 
 def bare_gets(endpoint: str) -> float:
-    """The same documents, fetched by boto3 alone, as many at once: no `status` over this S3 can be faster."""
+    """Fetch the same documents with boto3 alone, as many at once: the least time of `status` over this S3."""
     client = boto3.client("s3", endpoint_url=endpoint, config=Config(max_pool_connections=PARALLEL_READS))
     keys = [document_key(StreamName(source="shop", database="shop", table=f"t{n}").stem) for n in range(STREAMS)]
     began = time.monotonic()
@@ -89,27 +88,19 @@ def bare_gets(endpoint: str) -> float:
 
 def main() -> None:
     os.environ.update(KEYS)
-    command = [sys.executable, "-c", MOTO]
-    server_of = subprocess.Popen(  # noqa: S603  # an emulator of S3
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
-    with server_of as server:
-        assert server.stdout is not None
-        assert server.stdin is not None
-        endpoint = f"http://127.0.0.1:{int(server.stdout.readline())}"
+    with run_s3() as endpoint:
         fill(endpoint)
         with tempfile.TemporaryDirectory() as directory:
             config = configured(endpoint, Path(directory))
             took = [seconds(config, "status") for _ in range(ROUNDS)]
             used = resource.getrusage(resource.RUSAGE_CHILDREN)
             bare = statistics.median(bare_gets(endpoint) for _ in range(ROUNDS))
-        server.stdin.close()
     load = os.getloadavg()[0]
     cpu = (used.ru_utime + used.ru_stime) / ROUNDS
     print(f"{STREAMS} streams: {statistics.median(took):.2f} s (of {ROUNDS}: {min(took):.2f} to {max(took):.2f} s)")
-    print(f"of its own it takes {cpu:.2f} s of a processor; the rest is the emulator of S3 beside it")
-    print(f"the same 500 documents, fetched by boto3 and nothing else: {bare:.2f} s")
-    print(f"the load of the machine was {load:.1f} when it ended")
+    print(f"processor time of the command: {cpu:.2f} s; the rest is the S3 emulator")
+    print(f"the same {STREAMS} documents, fetched by boto3 alone: {bare:.2f} s")
+    print(f"load of the machine at the end: {load:.1f}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a process and all that it started cost: memory without the servers of the sandbox, work with them."""
+"""Memory of a process tree without the servers of the sandbox, and processor time with them."""
 
 import os
 import threading
@@ -15,7 +15,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass
 class Peak:
-    """The highest sum of PSS that was seen."""
+    """The highest sum of PSS so far."""
 
     bytes: int = 0
 
@@ -26,14 +26,14 @@ class Peak:
 
 @contextmanager
 def peak_of_tree() -> Iterator[Peak]:
-    """Look five times a second while the `with` lasts."""
+    """Measure five times a second while the `with` lasts."""
     peak, over = Peak(), threading.Event()
 
-    def look() -> None:
+    def measure() -> None:
         while not over.wait(OFTEN):
             peak.bytes = max(peak.bytes, sum(map(pss_of, tree_of(os.getpid()))))
 
-    watcher = threading.Thread(target=look)
+    watcher = threading.Thread(target=measure)
     watcher.start()
     try:
         yield peak
@@ -43,7 +43,7 @@ def peak_of_tree() -> Iterator[Peak]:
 
 
 def tree_of(root: int) -> list[int]:
-    """A process and its descendants that are no servers of the sandbox."""
+    """Return a process and its descendants, without servers of the sandbox."""
     parents: dict[int, int] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
@@ -56,27 +56,27 @@ def tree_of(root: int) -> list[int]:
 
 def is_server(process: int) -> bool:
     with suppress(OSError):
-        told = Path(f"/proc/{process}/cmdline").read_bytes()
-        return any(server in told for server in SERVERS)
+        command = Path(f"/proc/{process}/cmdline").read_bytes()
+        return any(server in command for server in SERVERS)
     return True
 
 
 def pss_of(process: int) -> int:
     with suppress(OSError):
-        told = Path(f"/proc/{process}/smaps_rollup").read_text()
-        return next(int(line.split()[1]) << 10 for line in told.splitlines() if line.startswith("Pss:"))
+        rollup = Path(f"/proc/{process}/smaps_rollup").read_text()
+        return next(int(line.split()[1]) << 10 for line in rollup.splitlines() if line.startswith("Pss:"))
     return 0
 
 
 def work_of(servers: Iterable[int]) -> dict[int, float]:
-    """Seconds of processor time so far: of this process, of what it started, of what those left, of these servers."""
+    """Return the seconds of processor time so far of this process, its descendants and these servers."""
     return {process: processor_seconds(process) for process in {*tree_of(os.getpid()), *servers}}
 
 
 def work_since(before: dict[int, float], servers: Iterable[int]) -> float:
-    """Seconds of processor time since then; on a machine that others use too they say more than the clock does.
+    """Return the seconds of processor time since `before`; on a shared machine they say more than the clock.
 
-    Of a process that ended meanwhile counts what its parent was told.
+    For a process that ended meanwhile, the time that its parent got from it counts.
     """
     return sum(max(0.0, now - before.get(process, 0.0)) for process, now in work_of(servers).items())
 
@@ -89,7 +89,7 @@ def processor_seconds(process: int) -> float:
 
 
 def serving(port: int) -> list[int]:
-    """The processes that listen at a port of this machine."""
+    """Return the processes that listen on a port of this machine."""
     lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     sockets = {f"socket:[{line[9]}]" for line in lines if line[3] == LISTENS and line[1].endswith(f":{port:04X}")}
     found = []

@@ -1,4 +1,4 @@
-"""How long `syncd verify` takes over 2,000,000 orders that are equal: the whole command, beside a plain sum of digests.
+"""Time of `syncd verify` over 2,000,000 equal orders: the whole command, beside a plain sum of digests.
 
 python -m benchmarks.verify [ORDERS]
 """
@@ -20,7 +20,7 @@ from syncd.sandbox.running_sandbox import Sandbox
 ORDERS = 2_000_000
 ROUNDS = 3
 ALLOWED = 7.5
-"""Times a plain sum of digests: 15 s where that takes 2 s, whatever the machine."""
+"""Limit as a multiple of a plain sum of digests: 15 s where that takes 2 s."""
 SYNCD = [sys.executable, "-m", "syncd"]
 COLUMNS = "id, customer_id, status, total, placed_at, update_at"
 
@@ -34,11 +34,11 @@ def main() -> None:
         config = Path(scratch) / "syncd.yaml"
         config.write_text(json.dumps(configured(box, mysql.url)))
         environ = {**os.environ, **box.s3.environ}
-        told("run", "-t", "orders", config=config, environ=environ)
+        run_command("run", "-t", "orders", config=config, environ=environ)
         taken, sums, fetched = list[float](), list[float](), 0
         for _ in range(ROUNDS):
             began = time.perf_counter()
-            [found] = told("verify", "-t", "orders", config=config, environ=environ)["streams"]
+            [found] = run_command("verify", "-t", "orders", config=config, environ=environ)["streams"]
             taken.append(time.perf_counter() - began)
             assert (found["state"], found["rows"]) == ("equal", rows), found
             fetched = found["fetched"]
@@ -64,10 +64,10 @@ def configured(box: Sandbox, url: str) -> dict[str, Any]:
     }
 
 
-def told(*words: str, config: Path, environ: dict[str, str]) -> dict[str, Any]:
-    """What a command says of itself; whatever goes wrong ends the benchmark."""
+def run_command(*arguments: str, config: Path, environ: dict[str, str]) -> dict[str, Any]:
+    """Run a command and return its JSON; an error ends the benchmark."""
     done = subprocess.run(  # noqa: S603  # the command that is measured
-        [*SYNCD, *words, "--json", "-c", str(config)], env=environ, capture_output=True, text=True, check=False
+        [*SYNCD, *arguments, "--json", "-c", str(config)], env=environ, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr + done.stdout
     found: dict[str, Any] = json.loads(done.stdout)

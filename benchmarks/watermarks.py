@@ -1,4 +1,4 @@
-"""What the state of a stream costs: requests and time of an advance, size of a document, growth with age.
+"""Cost of a stream's state: requests and time of an advance, size of a document, growth with age.
 
 make bench-watermarks
 """
@@ -30,7 +30,7 @@ NOTE = ChangeNote(change=ChangeKind.EXTRACT, author="bench")
 
 
 class Counting(MemoryStore):
-    """Counts requests as S3 would bill them."""
+    """Store that counts requests as S3 would bill them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class Counting(MemoryStore):
 
 
 def link_after(state: Watermark, *, files: int = 1) -> BatchLink:
-    """The next link of a chain, with a few files."""
+    """Return the next link of a chain, with a few files."""
     half = state.required_extract_progress
     world = PlanBasis(mark=half.cursor, source_identity="server", schema="s")
     plan = Plan(
@@ -72,7 +72,7 @@ def link_after(state: Watermark, *, files: int = 1) -> BatchLink:
 
 
 def advance(journal: Journal[Watermark]) -> None:
-    """One full advance of both marks' worth of work: the next link, its entry, the document."""
+    """Advance a stream once: the next link, its history entry, the document."""
 
     def advanced(state: Watermark | None) -> Watermark:
         state = state or Watermark.new(STREAM, created_at=NOON)
@@ -82,7 +82,7 @@ def advance(journal: Journal[Watermark]) -> None:
 
 
 def aged(files: int) -> tuple[Counting, Journal[Watermark]]:
-    """A store whose stream has so many files behind it."""
+    """Return a store whose stream has loaded so many files."""
     store = Counting()
     journal = Journal(store, Watermark)
 
@@ -110,7 +110,7 @@ def seconds_of(journal: Journal[Watermark], times: int) -> float:
 
 
 def by_age() -> dict[str, float]:
-    """An advance with 10 files and with 1,000,000 behind it, in turns, as a ratio."""
+    """Return the cost of an advance with 10 files and with 1,000,000 files, measured in turns, and their ratio."""
     (young_store, young), (old_store, old) = aged(10), aged(1_000_000)
     for journal in (young, old):
         seconds_of(journal, 50)
@@ -129,7 +129,7 @@ def by_age() -> dict[str, float]:
 
 
 def chain(length: int) -> tuple[float, int]:
-    """Seconds and peak bytes of advancing a new stream so often."""
+    """Return the seconds and the peak bytes of advancing a new stream so often."""
     journal = Journal(MemoryStore(), Watermark)
     began = time.perf_counter()
     for _ in range(length):
@@ -145,7 +145,7 @@ def chain(length: int) -> tuple[float, int]:
 
 
 def by_length() -> dict[str, float]:
-    """10,000 batches against 1,000: time and memory as ratios."""
+    """Return time and memory of 10,000 batches against 1,000, as ratios."""
     (short, small), (long, large) = chain(1_000), chain(10_000)
     return {
         "1,000 batches, s": short,

@@ -1,1 +1,1 @@
-"""The other tools of the comparison, installed beside the repository, and the programs that drive them."""
+"""The other tools of the comparison, installed beside the repository, and the programs that run them."""

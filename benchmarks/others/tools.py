@@ -1,4 +1,4 @@
-"""The tools of the comparison: each copies the orders once when it is asked, and tells how long that took."""
+"""Tools of the comparison: each copies the orders once on request and returns its seconds."""
 
 import json
 import os
@@ -24,12 +24,12 @@ HERE = Path(__file__).parent
 
 
 class NotRun(Exception):
-    """A tool cannot be had here; why."""
+    """A tool cannot run here; the message is the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """From where to where, and what may be used on the way."""
+    """Source, target and scratch directory of a copy."""
 
     mysql: MySqlAddress
     s3: S3Address
@@ -37,15 +37,15 @@ class Place:
 
     @cached_property
     def tools(self) -> Path:
-        """The programs of the environment of the others, which is made when it is first needed."""
+        """Directory of the other tools' environment, which is made on first use."""
         return installed()
 
     @property
     def environ(self) -> dict[str, str]:
         return {**os.environ, **self.s3.environ, "DISABLE_TELEMETRY": "true", "SLING_DISABLE_TELEMETRY": "true"}
 
-    def told(self) -> dict[str, str]:
-        """What a program that stays is told."""
+    def settings(self) -> dict[str, str]:
+        """Settings for a resident program."""
         mysql = self.mysql
         jdbc = f"jdbc:mysql://{mysql.host}:{mysql.port}/{mysql.database}?sslMode=DISABLED&allowPublicKeyRetrieval=true"
         return {
@@ -61,7 +61,7 @@ class Place:
 
 
 def installed() -> Path:
-    """Where the other tools' programs lie; installed anew whenever what is wanted has changed."""
+    """Return the directory of the other tools' programs; reinstall them when the requirements have changed."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "syncd-bench"
     wanted, ready = HERE / "requirements.txt", cache / "requirements.txt"
     if not ready.exists() or ready.read_text() != wanted.read_text():
@@ -109,7 +109,7 @@ def resident(python: Path, program: str, place: Place, stack: ExitStack, **furth
     )
     stack.callback(ended, process)
     assert process.stdin is not None
-    process.stdin.write(json.dumps({**place.told(), **further}) + "\n")
+    process.stdin.write(json.dumps({**place.settings(), **further}) + "\n")
     process.stdin.flush()
     return Resident(process, errors)
 
@@ -125,7 +125,7 @@ def ended(process: "subprocess.Popen[str]") -> None:
 
 
 def whole(command: list[str], environ: Mapping[str, str]) -> float:
-    """A program from its start to its end."""
+    """Run a program from start to end and return the seconds."""
     began = time.perf_counter()
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=600)
     took = time.perf_counter() - began
@@ -135,11 +135,11 @@ def whole(command: list[str], environ: Mapping[str, str]) -> float:
 
 
 Tool = Callable[[str], float]
-"""Copies the orders under a prefix of the bucket; the seconds it took."""
+"""Copies the orders to a prefix of the bucket and returns the seconds."""
 
 
 def dump(place: Place, _stack: ExitStack) -> Tool:
-    """The orders in their order, as text, into nothing."""
+    """Copy the orders in their order, as text, to nothing."""
     client, mysql = client_in(place.scratch), place.mysql
     select = "SELECT * FROM orders FORCE INDEX (by_update) ORDER BY update_at, id"
     server = ["--host", mysql.host, "--port", str(mysql.port), "--user", mysql.user, "--skip-ssl"]
@@ -154,7 +154,7 @@ def dump(place: Place, _stack: ExitStack) -> Tool:
 
 
 def client_in(scratch: Path) -> Path:
-    """The client `mariadb`, out of the archive that the server came in."""
+    """Return the client `mariadb`, unpacked from the server's archive."""
     client = scratch / "mariadb"
     if not client.exists():
         archive = fetch_archive(MARIADB_SERVER, find_jars(os.environ), environ=os.environ)
@@ -167,7 +167,7 @@ def client_in(scratch: Path) -> Path:
 
 
 def plain_spark(place: Place, _stack: ExitStack) -> Tool:
-    """A program that ends with its job, as tutorials have it; the start of its session does not count."""
+    """Run a program that ends with its job, as in tutorials; the start of its session does not count."""
 
     def run(prefix: str) -> float:
         with ExitStack() as stack:
@@ -177,7 +177,7 @@ def plain_spark(place: Place, _stack: ExitStack) -> Tool:
 
 
 def warm_spark(place: Place, stack: ExitStack) -> Tool:
-    """The same job in a session that stays."""
+    """Run the same job in a resident session."""
     jar = fetch_archive(MYSQL_DRIVER, find_jars(os.environ), environ=os.environ)
     return resident(Path(sys.executable), "with_spark.py", place, stack, jar=str(jar))
 
@@ -187,12 +187,12 @@ def connectorx(place: Place, stack: ExitStack) -> Tool:
 
 
 def dlt(place: Place, stack: ExitStack) -> Tool:
-    """As its documentation has it: one connection."""
+    """Run dlt as documented: with one connection."""
     return resident(place.tools / "bin/python", "with_dlt.py", place, stack)
 
 
 def dlt_in_two(place: Place, stack: ExitStack) -> Tool:
-    """Told to split the table by its key, over as many connections as the machine of the comparison has cores."""
+    """Split the table by its key, over as many connections as the machine of the comparison has cores."""
     return resident(place.tools / "bin/python", "with_dlt.py", place, stack, split="id")
 
 

@@ -13,19 +13,19 @@ import pyarrow.parquet as pq
 
 
 def main() -> None:
-    told = json.loads(sys.stdin.readline())
-    client = boto3.client("s3", endpoint_url=told["endpoint"], region_name=told["region"])
+    settings = json.loads(sys.stdin.readline())
+    client = boto3.client("s3", endpoint_url=settings["endpoint"], region_name=settings["region"])
     for line in sys.stdin:
         began = time.perf_counter()
         with tempfile.TemporaryDirectory() as scratch:
             path = Path(scratch) / "orders.parquet"
-            pq.write_table(read(told["mysql"]), path, compression="zstd")
-            client.upload_file(str(path), told["bucket"], f"{line.strip()}/orders.parquet")
+            pq.write_table(read(settings["mysql"]), path, compression="zstd")
+            client.upload_file(str(path), settings["bucket"], f"{line.strip()}/orders.parquet")
         print(json.dumps({"seconds": time.perf_counter() - began}), flush=True)
 
 
 def read(mysql: str) -> pa.Table:
-    """The whole table, over as many connections as the machine of the comparison has cores."""
+    """Read the whole table, over as many connections as the machine of the comparison has cores."""
     return connectorx.read_sql(
         mysql, "SELECT * FROM orders", partition_on="id", partition_num=2, return_type="arrow", protocol="binary"
     )

@@ -12,18 +12,18 @@ from dlt.sources.sql_database import sql_table
 
 
 def main() -> None:
-    told = json.loads(sys.stdin.readline())
+    settings = json.loads(sys.stdin.readline())
     for line in sys.stdin:
         with tempfile.TemporaryDirectory() as scratch:
             began = time.perf_counter()
-            copy(told, line.strip(), scratch)
+            copy(settings, line.strip(), scratch)
             print(json.dumps({"seconds": time.perf_counter() - began}), flush=True)
 
 
-def copy(told: dict[str, str], prefix: str, scratch: str) -> None:
-    """A pipeline without a past; its schema is read anew, as in every run of a scheduled one."""
-    mysql = told["mysql"]
-    split = {"partition_on": told["split"], "partition_num": 2} if "split" in told else {}
+def copy(settings: dict[str, str], prefix: str, scratch: str) -> None:
+    """Run a pipeline without state; it reads its schema anew, as in every scheduled run."""
+    mysql = settings["mysql"]
+    split = {"partition_on": settings["split"], "partition_num": 2} if "split" in settings else {}
     orders = sql_table(
         credentials=mysql.replace("mysql://", "mysql+pymysql://"),
         table="orders",
@@ -34,13 +34,13 @@ def copy(told: dict[str, str], prefix: str, scratch: str) -> None:
     credentials = {
         "aws_access_key_id": os.environ["AWS_ACCESS_KEY_ID"],
         "aws_secret_access_key": os.environ["AWS_SECRET_ACCESS_KEY"],
-        "endpoint_url": told["endpoint"],
-        "region_name": told["region"],
+        "endpoint_url": settings["endpoint"],
+        "region_name": settings["region"],
     }
     pipeline = dlt.pipeline(
         pipeline_name=f"bench_{prefix.replace('/', '_')}",
         pipelines_dir=scratch,
-        destination=filesystem(bucket_url=f"s3://{told['bucket']}/{prefix}", credentials=credentials),
+        destination=filesystem(bucket_url=f"s3://{settings['bucket']}/{prefix}", credentials=credentials),
         dataset_name="shop",
     )
     pipeline.run(orders, loader_file_format="parquet", write_disposition="append")

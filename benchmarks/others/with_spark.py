@@ -10,32 +10,32 @@ ORDERED = "(SELECT * FROM orders WHERE update_at > '2000-01-01' ORDER BY update_
 
 
 def main() -> None:
-    told = json.loads(sys.stdin.readline())
+    settings = json.loads(sys.stdin.readline())
     spark = (
         SparkSession.builder.master("local[*]")
         .config("spark.driver.memory", "6g")
         .config("spark.ui.enabled", "false")
-        .config("spark.driver.extraClassPath", told["jar"])
+        .config("spark.driver.extraClassPath", settings["jar"])
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")
     for _ in sys.stdin:
         began = time.perf_counter()
-        copy(spark, told)
+        copy(spark, settings)
         print(json.dumps({"seconds": time.perf_counter() - began}), flush=True)
 
 
-def copy(spark: SparkSession, told: dict[str, str]) -> None:
+def copy(spark: SparkSession, settings: dict[str, str]) -> None:
     frame = (
         spark.read.format("jdbc")
-        .option("url", told["jdbc"])
-        .option("user", told["user"])
-        .option("password", told["password"])
+        .option("url", settings["jdbc"])
+        .option("user", settings["user"])
+        .option("password", settings["password"])
         .option("driver", "com.mysql.cj.jdbc.Driver")
         .option("dbtable", ORDERED)
         .load()
     )
-    frame.write.mode("overwrite").parquet(told["out"])
+    frame.write.mode("overwrite").parquet(settings["out"])
 
 
 if __name__ == "__main__":

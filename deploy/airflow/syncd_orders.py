@@ -1,7 +1,7 @@
 """Airflow: wait until a table is complete up to the end of the interval, then work on it.
 
-The daemon runs by itself and writes markers (`daemon: {markers: true}`). The second DAG is for
-those who run `syncd` from Airflow instead.
+The daemon runs by itself and writes markers (`daemon: {markers: true}`). The second DAG runs
+`syncd` from Airflow instead.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -23,7 +23,7 @@ with DAG(
     complete = S3KeySensor(
         task_id="orders_complete",
         bucket_name="acme-lake",
-        # The marker of the hour at which the day ends: everything committed before it is in the warehouse.
+        # The marker of the hour that ends the day: everything committed before it is in the warehouse.
         bucket_key=MARKERS + "/{{ data_interval_end.in_timezone('UTC').strftime('%Y-%m-%dT%H') }}.json",
         mode="reschedule",
         poke_interval=60,
@@ -43,7 +43,7 @@ with DAG(
     catchup=False,
     max_active_runs=1,
 ):
-    # Exit codes 4 source, 5 lake, 6 warehouse and 11 another owner are worth a retry; of 2, 7, 8 and 12 tell a person.
+    # Exit codes 4 source, 5 lake, 6 warehouse and 11 another owner are worth a retry; 2, 7, 8 and 12 need a person.
     KubernetesPodOperator(
         task_id="sync",
         image="syncd:0.1.0",

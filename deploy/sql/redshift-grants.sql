@@ -1,11 +1,11 @@
--- What the loading user needs in the warehouse. Choose a password, or none where it logs in by IAM.
+-- Rights of the loading user in the warehouse. Choose a password, or none for login by IAM.
 CREATE USER syncd_loader PASSWORD 'Replace-me-1';
 
--- Scratch tables, which are temporary.
+-- Temporary scratch tables.
 GRANT TEMP ON DATABASE dev TO syncd_loader;
 
--- The tables that are kept equal, the ledger and the fences: it makes them, and owns what it made.
+-- The synced tables, the ledger and the fences: the loader creates and owns them.
 GRANT USAGE, CREATE ON SCHEMA public TO syncd_loader;
 
--- A table that somebody else made has to become its own, for columns are added and texts widened:
+-- The loader adds columns and widens texts, so it must own a table that another user created:
 --   ALTER TABLE public.orders OWNER TO syncd_loader;

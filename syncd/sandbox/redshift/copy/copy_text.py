@@ -59,7 +59,7 @@ def plan_copy(reader: TokenReader, _: LongNames) -> StatementPlan:
 
     from syncd.sandbox.redshift.copy.copy_load import run_copy  # loads pyarrow, so only on first use
 
-    return StatementPlan(program=lambda desk: run_copy(desk, load))
+    return StatementPlan(program=lambda context: run_copy(context, load))
 
 
 def check_copy(copy: CopyStatement) -> None:
