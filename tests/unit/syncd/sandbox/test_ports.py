@@ -26,5 +26,5 @@ def test_a_taken_port_that_was_asked_for_is_refused() -> None:
     with socket.create_server((LOOPBACK, 0)) as other:
         taken = other.getsockname()[1]
 
-        with pytest.raises(PortBusy, match=f"port {taken} on 127.0.0.1 is taken"):
+        with pytest.raises(PortBusy, match=f"port {taken} on 127.0.0.1 is used"):
             choose_port(requested=taken, previous=None)

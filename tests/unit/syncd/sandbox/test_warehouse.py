@@ -12,7 +12,7 @@ from syncd.sandbox.warehouse import RedshiftAddress
 
 
 def test_a_server_that_listens_and_does_not_greet_is_none_and_leaves_no_socket(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warehouse, "ASKED_WITHIN", 0.1)
+    monkeypatch.setattr(warehouse, "PROBE_TIMEOUT_SECONDS", 0.1)
     with socket.create_server((LOOPBACK, 0)) as mute, warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         port = mute.getsockname()[1]
