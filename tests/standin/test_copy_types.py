@@ -146,7 +146,7 @@ def test_empty_file_loads_no_row(client: Client, bucket: Bucket) -> None:
 def test_row_group_too_large_for_one_piece_is_read_in_several(
     client: Client, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(csv_rows, "WHOLE_GROUP", 0)
+    monkeypatch.setattr(csv_rows, "MAX_WHOLE_GROUP_BYTES", 0)
     file = pa.table({"c": pa.array(range(50_000), pa.int64())})
     table = client.table("c bigint")
 
