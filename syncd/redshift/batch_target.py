@@ -48,7 +48,7 @@ class RedshiftTarget:
         self._nonce = nonce
         self._reload_check = ReloadCheck(lake_files)
         self._has_loaded = False
-        """Whether this process has loaded anything here."""
+        """True after the first load of this process."""
         self._last_session: WarehouseSession | None = None
 
     def load(self, cycle: LoadCycle) -> Mapping[BatchId, BatchLoadResult]:

@@ -32,7 +32,7 @@ class ControlTables:
     stream: StreamName
     schema: str
     has_own_ledger: bool
-    """Where the database is SERIALIZABLE, streams that share a ledger would make each other retry forever."""
+    """In a SERIALIZABLE database, streams that share a ledger would make each other retry forever."""
 
     @property
     def ledger(self) -> TableRef:
@@ -200,7 +200,7 @@ class LedgerTables:
 
     schema: str
     is_serializable: bool
-    """Whether the database is; then each stream gets its own ledger."""
+    """True if the database is; then each stream gets its own ledger."""
     own_names: frozenset[str]
     """Names of the existing ledgers that belong to one stream."""
 

@@ -140,60 +140,44 @@ UNREACHABLE_HINT: Final = (
     "Is the warehouse running and reachable from this machine? To resume a paused cluster: aws redshift resume-cluster"
 )
 
-_ERROR_HINTS: Final = (
-    (
-        r"query monitoring rule|by wlm abort",
-        "Give the loader a queue without that rule, and set its query group in `warehouse.query_group`.",
+_ERROR_HINTS: Final = {
+    r"query monitoring rule|by wlm abort": (
+        "Give the loader a queue without that rule, and set its query group in `warehouse.query_group`."
     ),
-    (
-        r"must be (?:the )?owner of (?:table|relation) (?P<table>\S+)",
-        "ALTER TABLE {table} OWNER TO {user};",
+    r"must be (?:the )?owner of (?:table|relation) (?P<table>\S+)": "ALTER TABLE {table} OWNER TO {user};",
+    r"permission denied for (?:table|relation) (?P<table>\S+)": (
+        "GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO {user};"
     ),
-    (
-        r"permission denied for (?:table|relation) (?P<table>\S+)",
-        "GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO {user};",
+    r"permission denied for schema (?P<schema>\S+)": "GRANT USAGE, CREATE ON SCHEMA {schema} TO {user};",
+    r"permission denied for database|permission denied to create temporary tables": (
+        "GRANT TEMP, CREATE ON DATABASE {database} TO {user};"
     ),
-    (
-        r"permission denied for schema (?P<schema>\S+)",
-        "GRANT USAGE, CREATE ON SCHEMA {schema} TO {user};",
+    r'schema "?(?P<schema>[^"\s]+)"? does not exist': (
+        "CREATE SCHEMA {schema} AUTHORIZATION {user};  or correct `warehouse.schema`."
     ),
-    (
-        r"permission denied for database|permission denied to create temporary tables",
-        "GRANT TEMP, CREATE ON DATABASE {database} TO {user};",
+    r"database \S+ does not exist": "Is the database name at the end of `warehouse.url` right?",
+    r"password authentication failed|28000": (
+        "Does the user exist, and is the password right? ALTER USER {user} PASSWORD '...';"
     ),
-    (
-        r'schema "?(?P<schema>[^"\s]+)"? does not exist',
-        "CREATE SCHEMA {schema} AUTHORIZATION {user};  or correct `warehouse.schema`.",
+    r"not authorized to (?:assume|get credentials)|assumerole": (
+        "Attach the role of `warehouse.iam_role` to the cluster or namespace, and let it trust redshift.amazonaws.com."
     ),
-    (r"database \S+ does not exist", "Is the database name at the end of `warehouse.url` right?"),
-    (
-        r"password authentication failed|28000",
-        "Does the user exist, and is the password right? ALTER USER {user} PASSWORD '...';",
+    r"access ?denied|unauthorized|status:? ?403|signaturedoesnotmatch|invalidaccesskeyid|expiredtoken": (
+        "Let the role of `warehouse.iam_role` read the lake: s3:GetObject, s3:ListBucket, and kms:Decrypt for a key."
     ),
-    (
-        r"not authorized to (?:assume|get credentials)|assumerole",
-        "Attach the role of `warehouse.iam_role` to the cluster or namespace, and let it trust redshift.amazonaws.com.",
+    r"permanentredirect": "COPY of Parquet needs a bucket in the region of the warehouse.",
+    r"nosuchbucket": "Is the bucket name in `lake.url` right?",
+    r'relation "?(?P<table>[^"\s]+)"? does not exist|(?:cannot find|no such) table': (
+        "Was it dropped or renamed? Is `warehouse.schema` right?"
     ),
-    (
-        r"access ?denied|unauthorized|status:? ?403|signaturedoesnotmatch|invalidaccesskeyid|expiredtoken",
-        "Let the role of `warehouse.iam_role` read the lake: s3:GetObject, s3:ListBucket, and kms:Decrypt for a key.",
+    r"disk full|no space left": (
+        'List the largest tables: SELECT "table", size FROM svv_table_info ORDER BY size DESC LIMIT 10;  Or resize it.'
     ),
-    (r"permanentredirect", "COPY of Parquet needs a bucket in the region of the warehouse."),
-    (r"nosuchbucket", "Is the bucket name in `lake.url` right?"),
-    (
-        r'relation "?(?P<table>[^"\s]+)"? does not exist|(?:cannot find|no such) table',
-        "Was it dropped or renamed? Is `warehouse.schema` right?",
+    r"too many (?:connections|clients)|connection limit": (
+        "List the sessions: SELECT user_name, count(*) FROM stv_sessions GROUP BY 1;"
     ),
-    (
-        r"disk full|no space left",
-        'List the largest tables: SELECT "table", size FROM svv_table_info ORDER BY size DESC LIMIT 10;  Or resize it.',
-    ),
-    (
-        r"too many (?:connections|clients)|connection limit",
-        "List the sessions: SELECT user_name, count(*) FROM stv_sessions GROUP BY 1;",
-    ),
-    (r"(?:is|was) paused", "Resume it: aws redshift resume-cluster --cluster-identifier ..."),
-)
+    r"(?:is|was) paused": "Resume it: aws redshift resume-cluster --cluster-identifier ...",
+}
 """Patterns and hints for errors that need a person; the first pattern that matches decides."""
 
 
@@ -220,7 +204,7 @@ def classify_error(error: ServerError) -> type[HintedError]:
 
 
 def _hint(message: str, address: SessionAddress) -> str:
-    for pattern, hint in _ERROR_HINTS:
+    for pattern, hint in _ERROR_HINTS.items():
         if match := re.search(pattern, message, re.IGNORECASE):
             names = {name: value for name, value in match.groupdict().items() if value}
             return hint.format(

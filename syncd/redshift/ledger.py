@@ -166,7 +166,7 @@ class StreamLedger:
 
     @property
     def _is_imported(self) -> bool:
-        """Whether another loader filled the target, and no batch was loaded since."""
+        """True if another loader filled the target, and no batch was loaded since."""
         loaded = self._cycle.load_progress
         return loaded.last_batch == BEFORE_FIRST_BATCH and loaded.cursor != START_CURSOR
 

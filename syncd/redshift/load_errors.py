@@ -45,7 +45,7 @@ class LoadErrorRow:
     message: str
     width: str
     is_truncated: bool
-    """Whether the message may be truncated; then its sizes may be wrong."""
+    """A truncated message may have wrong sizes."""
 
     @classmethod
     def from_row(cls, row: tuple[Any, ...], *, from_newer_view: bool) -> "LoadErrorRow":

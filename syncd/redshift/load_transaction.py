@@ -78,7 +78,7 @@ class LoadTransaction:
         """The loaded batches."""
         self.loads: tuple[ScratchLoad, ...] = ()
         self.is_copying = False
-        """Whether COPY is running, or failed."""
+        """True while COPY runs, and after it failed."""
 
     def execute(self) -> Mapping[BatchId, int]:
         """Load the batches that the ledger lacks; return the row counts of the batches that it holds now.

@@ -107,8 +107,8 @@ class RefusedRowFinder:
     ) -> bool:
         if rows.num_rows <= 2 * SAMPLE_ROWS:
             return False
-        places = range(0, rows.num_rows, -(-rows.num_rows // SAMPLE_ROWS))
-        return all(self._try_load(session, load, rows.slice(place, 1), existing) for place in places)
+        sample = range(0, rows.num_rows, -(-rows.num_rows // SAMPLE_ROWS))
+        return all(self._try_load(session, load, rows.slice(row, 1), existing) for row in sample)
 
     def _bisect(
         self,

@@ -44,7 +44,7 @@ class ScratchLoad:
 
     @property
     def has_deleted_keys(self) -> bool:
-        """Whether its rows are keys of deleted rows."""
+        """True if its rows are keys of deleted rows."""
         return self.manifests[0].tombstones is not None
 
     @property

@@ -66,12 +66,12 @@ class WarehouseSession:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the session can be used, as far as the client knows."""
+        """True if the session can be used, as far as the client knows."""
         return not self._dead
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a transaction is open, even a failed one."""
+        """True if a transaction is open, even a failed one."""
         return self.is_alive and self._driver.transaction_status not in _IDLE_STATUSES
 
     def run(self, sql: str, args: Sequence[object] = (), *, within: timedelta | None = None) -> int:

@@ -84,7 +84,7 @@ class ReusableSession:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the session is alive without an open transaction."""
+        """True if the session is alive without an open transaction."""
         return self._session is not None and self._session.is_alive and not self._session.in_transaction
 
     def abort(self) -> None:

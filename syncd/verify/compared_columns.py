@@ -123,12 +123,12 @@ class ComparisonSubject:
 
     @property
     def keeps_versions(self) -> bool:
-        """Whether the target can hold several versions of a row, of which the newest counts."""
+        """True if the target can hold several versions of a row, of which the newest counts."""
         return self.settings.mode is Mode.APPEND and self.identity.cursor is not None
 
     @property
     def has_delete_marks(self) -> bool:
-        """Whether a marked row counts as deleted; where deleted rows must be removed, it counts as present."""
+        """True if a marked row counts as deleted; where deleted rows must be removed, it counts as present."""
         deleted = self.deletes is Deletes.HARD and self.settings.mode is not Mode.HISTORY
         return DELETED_AT in self.existing and not deleted
 

@@ -41,7 +41,7 @@ class CommonText:
     width: int
     """The maximum in bytes."""
     is_partial: bool = False
-    """Whether only the beginning of a very long value counts."""
+    """True if only the beginning of a very long value counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -120,7 +120,7 @@ class ComparisonResult:
     mark: Cursor | None = None
     """The loaded mark at the start of the comparison; later ranges were compared up to a later mark."""
     repaired: bool = False
-    """Whether the stream differed before a repair."""
+    """True if the stream differed before a repair."""
     seconds: float = 0.0
     error: HintedError | None = None
 

@@ -35,7 +35,7 @@ class SourceRowDigest:
     key: bytes
     digest: int
     is_covered: bool
-    """Whether the warehouse must hold the row unchanged."""
+    """True if the warehouse must hold the row unchanged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

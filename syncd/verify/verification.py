@@ -60,7 +60,7 @@ class Verification:
     bounds: Callable[[], ComparisonBounds]
     """Called before each pair of snapshots, because the mark may have moved."""
     by_range: bool
-    """Whether both sides order keys alike."""
+    """True if both sides order keys alike."""
     deletes: Deletes = Deletes.IGNORE
     sample: Sample = ALL_RANGES
     max_differences: int = 1_000

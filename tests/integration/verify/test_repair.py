@@ -98,7 +98,7 @@ def test_a_row_that_came_back_while_others_were_compared_stays(both: Make, delet
             pair.sql(f"INSERT INTO {table} (id, name, total, flags, placed_at, rate) VALUES (7, 'b', 1, 1, NOW(6), 1)")
             pair.run()
 
-    first = pair.verify(table, range_rows=10, tell=insert_again)
+    first = pair.verify(table, range_rows=10, on_progress=insert_again)
     made = pair.mend(table, first)
     pair.run(extract=False)
     second = pair.verify(table)
