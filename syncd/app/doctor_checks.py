@@ -131,7 +131,7 @@ class _CopyProbe:
         self._keys = list[str]()
 
     def copy_statement(self, table: str) -> tuple[str, int]:
-        from syncd.parquet.tiny_file import tiny_parquet  # noqa: PLC0415  # as above
+        from syncd.parquet.part_writer import tiny_parquet  # noqa: PLC0415  # as above
         from syncd.redshift.aws import LakeCredentials  # noqa: PLC0415  # as above
 
         body = tiny_parquet()

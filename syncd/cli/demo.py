@@ -39,7 +39,7 @@ TERMINATION_SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
 def demo(seconds: timedelta | None, orders: int, rate: float, as_json: bool, directory: Path | None) -> None:
     """Run a demo on this machine: a shop in MySQL, a writer, and a warehouse that is kept equal."""
     from syncd.cli.views.demo_view import open_display
-    from syncd.host.cache_dirs import find_xdg_base
+    from syncd.host.directories import find_xdg_base
     from syncd.sandbox.demo.demonstration import Demo, StopCondition
 
     place = (directory or find_xdg_base(os.environ, "XDG_STATE_HOME", ".local/state") / "syncd" / "demo").absolute()

@@ -26,7 +26,7 @@ def fetch(names: tuple[str, ...], as_json: bool) -> None:
 
     SYNCD_CACHE sets another cache directory, SYNCD_IVY_SETTINGS an Ivy settings file for another repository.
     """
-    from syncd.host.cache_dirs import find_jars
+    from syncd.host.directories import find_jars
     from syncd.host.jars import fetch_archive as fetch_one
 
     cache = find_jars(os.environ)
@@ -40,7 +40,7 @@ def fetch(names: tuple[str, ...], as_json: bool) -> None:
 @json_option
 def list_(as_json: bool) -> None:
     """List the archives, and whether the cache holds them."""
-    from syncd.host.cache_dirs import find_jars
+    from syncd.host.directories import find_jars
 
     _show(_select_artifacts(()), find_jars(os.environ), as_json=as_json)
 

@@ -1,11 +1,11 @@
-"""What this machine may lack, for syncd and for its sandbox alike."""
+"""Errors about this machine, for syncd and for its sandbox."""
 
 from syncd.errors import ReaderDown
 from watermarks.errors import Misuse, NotOwner
 
 
 class NotReady(Misuse):
-    """This machine lacks something: mend it, then ask again."""
+    """This machine lacks something that the operator has to provide."""
 
 
 class NoJava(NotReady):
@@ -21,16 +21,16 @@ class NotWritable(NotReady):
 
 
 class MissingPackage(NotReady):
-    """A Python package that is needed is not installed."""
+    """A required Python package is not installed."""
 
 
 class WrongDigest(NotReady):
-    """A file is not the one whose digest this version records."""
+    """A file does not have the digest that this version records."""
 
 
 class NotFetched(ReaderDown):
-    """The artifact repository gave no file; nothing was kept."""
+    """The artifact repository returned no file; nothing was stored."""
 
 
 class DirectoryBusy(NotOwner):
-    """Another command is at work in the same directory."""
+    """Another command works in the same directory."""

@@ -1,7 +1,7 @@
-"""Which Java archives are needed, where they are kept, and how they get there.
+"""Required Java archives, their place in the cache, and their download.
 
-The Ivy that PySpark ships fetches them from its default repository; `SYNCD_IVY_SETTINGS`
-names a settings file for another one. What arrives is kept only under its recorded digest.
+The Ivy that PySpark ships fetches them from its default repository; `SYNCD_IVY_SETTINGS` names a settings file for
+another one. An archive is kept only if it has its recorded digest.
 """
 
 import hashlib
@@ -16,8 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from syncd.host.cache_dirs import make_writable, remove_leftovers
-from syncd.host.directory_lock import hold_lock
+from syncd.host.directories import hold_lock, make_writable, remove_leftovers
 from syncd.host.host_errors import MissingPackage, NotFetched, WrongDigest
 from syncd.host.java import find_java
 
@@ -28,7 +27,7 @@ CACHE_HINT: Final = "Make the directory writable, or set SYNCD_CACHE to another 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
-    """One archive of the Maven repository, at one version, with the digest it must have."""
+    """One archive of the Maven repository at one version, with its digest."""
 
     organisation: str
     module: str
@@ -70,7 +69,7 @@ ARTIFACTS: Final = (MYSQL_DRIVER, MARIADB_DRIVER, MARIADB_SERVER)
 
 
 class ArchiveState(StrEnum):
-    """What stands in the cache under an archive's name."""
+    """State of an archive in the cache."""
 
     PRESENT = "present"
     MISSING = "missing"
@@ -78,7 +77,7 @@ class ArchiveState(StrEnum):
 
 
 def check_archive(artifact: Artifact, cache: Path) -> ArchiveState:
-    """Whether the archive is in the cache, whole."""
+    """Return the state of the archive in the cache."""
     path = cache / artifact.file_name
     if not path.is_file():
         return ArchiveState.MISSING
@@ -88,12 +87,12 @@ def check_archive(artifact: Artifact, cache: Path) -> ArchiveState:
 def fetch_archive(
     artifact: Artifact, cache: Path, *, environ: Mapping[str, str], report: Callable[[str], None] = lambda _line: None
 ) -> Path:
-    """The archive in the cache, fetched first if it is not there, whole.
+    """Return the archive in the cache; fetch it first if it is not complete there.
 
     Raises:
         NoJava, JavaTooOld: Ivy cannot run.
         NotFetched: the repository cannot be reached, or has no such archive.
-        WrongDigest: what it gave is not what this version of syncd was made with.
+        WrongDigest: the fetched file has another digest than this version of syncd records.
     """
     target = cache / artifact.file_name
     if check_archive(artifact, cache) is ArchiveState.PRESENT:
@@ -103,21 +102,21 @@ def fetch_archive(
     with hold_lock(cache, within=FETCH_TIMEOUT_SECONDS):
         remove_leftovers(cache, FETCH_DIR_PREFIX)
         report(f"fetching {artifact.file_name}, {artifact.size / 1e6:.1f} MB")
-        # Beside its place, so that the last step is a rename; removed whatever happens.
+        # On the same file system, so that the last step is a rename; removed in any case.
         with tempfile.TemporaryDirectory(dir=cache, prefix=FETCH_DIR_PREFIX) as scratch:
-            arrived = _retrieve(artifact, ivy, scratch=Path(scratch), environ=environ)
-            digest = _digest(arrived)
+            fetched = _retrieve(artifact, ivy, scratch=Path(scratch), environ=environ)
+            digest = _digest(fetched)
             if digest != artifact.sha256:
                 raise WrongDigest(
-                    f"{artifact.file_name} arrived with SHA-256 {digest}, expected {artifact.sha256}",
-                    hint="Ask whoever runs the repository or the proxy between; nothing was kept.",
+                    f"{artifact.file_name} has SHA-256 {digest}, expected {artifact.sha256}",
+                    hint="Ask the operator of the repository or proxy; nothing was stored.",
                 )
-            arrived.replace(target)
+            fetched.replace(target)
     return target
 
 
 def find_ivy() -> Path:
-    """The Ivy archive inside the installed PySpark, found without loading PySpark."""
+    """Return the Ivy archive of the installed PySpark, without loading PySpark."""
     spec = importlib.util.find_spec("pyspark")
     folders = spec.submodule_search_locations if spec else None
     found = sorted(path for folder in folders or () for path in (Path(folder) / "jars").glob("ivy-*.jar"))
@@ -135,19 +134,19 @@ def _retrieve(artifact: Artifact, ivy: list[str], *, scratch: Path, environ: Map
         *("-dependency", artifact.organisation, artifact.module, artifact.revision),
         *("-retrieve", str(scratch / "[artifact]-[revision].[ext]")),
     ]
-    said = _run_bounded(command, environ)
-    arrived = scratch / artifact.file_name
-    if not arrived.is_file():
+    output = _run_bounded(command, environ)
+    fetched = scratch / artifact.file_name
+    if not fetched.is_file():
         raise NotFetched(
-            f"cannot fetch {artifact.file_name}: {_summarize_ivy_error(said)}",
+            f"cannot fetch {artifact.file_name}: {_summarize_ivy_error(output)}",
             hint=f"Check the network or the proxy, or copy the file to {scratch.parent} from a host that has it"
             " (there: syncd jars fetch).",
         )
-    return arrived
+    return fetched
 
 
 def _run_bounded(command: list[str], environ: Mapping[str, str]) -> str:
-    """What Ivy said; ended, with whatever it started, when it takes too long or we are interrupted."""
+    """Run Ivy and return its output; kill it with its children on a timeout or an interrupt."""
     with subprocess.Popen(
         command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
     ) as ivy:
@@ -160,15 +159,15 @@ def _run_bounded(command: list[str], environ: Mapping[str, str]) -> str:
                 ivy.send_signal(signal.SIGKILL)
 
 
-def _summarize_ivy_error(said: str) -> str:
-    """What Ivy's long report comes down to."""
-    unknown = re.search(r"Host \S+ not found", said)
-    refused = re.search(r"Server access error.*\((?:[\w.]+: )?(.+)\)", said)
+def _summarize_ivy_error(output: str) -> str:
+    """Return the cause in Ivy's long report."""
+    unknown = re.search(r"Host \S+ not found", output)
+    refused = re.search(r"Server access error.*\((?:[\w.]+: )?(.+)\)", output)
     if unknown:
         return unknown[0].lower()
     if refused:
         return refused[1].lower()
-    return said if said.startswith("no end") else "the repository does not have it"
+    return output if output.startswith("no end") else "the repository does not have it"
 
 
 def _digest(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Which Java there is, and whether it is new enough for Spark."""
+"""The Java of this machine, and its version."""
 
 import re
 import shutil
@@ -19,11 +19,11 @@ _RELEASE: Final = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
 
 
 def find_java(environ: Mapping[str, str]) -> str:
-    """The program `java` of JAVA_HOME, else of PATH, once it has said that it is new enough.
+    """Return the program `java` of JAVA_HOME, else of PATH, after checking its version.
 
     Raises:
         NoJava: there is none, or it does not run.
-        JavaTooOld: it says so.
+        JavaTooOld: its version is too old for Spark.
     """
     home = environ.get("JAVA_HOME")
     java = shutil.which(str(Path(home) / "bin" / "java")) if home else shutil.which("java", path=environ.get("PATH"))
@@ -36,15 +36,17 @@ def find_java(environ: Mapping[str, str]) -> str:
 
 
 def _major_version(java: str, environ: Mapping[str, str]) -> int:
-    """The version that Java's own file names; asked of the program where there is no such file, which takes longer."""
+    """Return the version in Java's release file, or, which takes longer, the one that the program reports."""
     with suppress(OSError, UnicodeDecodeError):
         if found := _RELEASE.search((Path(java).resolve().parent.parent / "release").read_text(encoding="utf-8")):
             return int(found[1])
     try:
-        told = subprocess.run([java, "-version"], env=environ, capture_output=True, text=True, check=False, timeout=60)
+        completed = subprocess.run(
+            [java, "-version"], env=environ, capture_output=True, text=True, check=False, timeout=60
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NoJava(f"{java} does not run: {error}", hint=_INSTALL_HINT) from error
-    found = _VERSION.search(told.stderr)
-    if told.returncode != 0 or found is None:
+    found = _VERSION.search(completed.stderr)
+    if completed.returncode != 0 or found is None:
         raise NoJava(f"{java} -version does not name a version", hint=_INSTALL_HINT)
     return int(found[1])

@@ -1,6 +1,7 @@
 """Writer of Parquet parts in the form that COPY needs, with bounded memory."""
 
 import hashlib
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -209,3 +210,11 @@ class DigestingFile:
 
     def close(self) -> None:
         """Do nothing: the owner closes the sink."""
+
+
+def tiny_parquet() -> bytes:
+    """Return the smallest file for a test of COPY: one row with a number and a word."""
+    columns = {"id": pa.array([1], pa.int64()), "word": pa.array(["syncd"], pa.string())}
+    body = io.BytesIO()
+    pq.write_table(pa.table(columns), body)
+    return body.getvalue()

@@ -1,7 +1,7 @@
 """Connections to one warehouse, direct or through its bastion."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -10,7 +10,7 @@ import redshift_connector
 from redshift_connector.error import Error
 
 from syncd.concurrency.response_monitor import WatchResponse, ignore_response
-from syncd.errors import SourceDown, SourceUnfit, WarehouseDown, WarehouseUnfit
+from syncd.errors import WarehouseDown, WarehouseUnfit
 from syncd.ports.request_stats import CallObserver, ignore_call
 from syncd.redshift.driver import DriverSocket, RedshiftDriver, open_socket
 from syncd.redshift.error_table import (
@@ -51,15 +51,14 @@ class WarehouseConnectionFactory:
         Raises:
             WarehouseDown, WarehouseUnfit, ConfigError: as `connect`; an error of the bastion comes first.
         """
-        with _as_warehouse_errors():
-            near_end = None if self.tunnel is None else self.tunnel.local_address()
+        near_end = None if self.tunnel is None else self.tunnel.local_address()
         try:
             with self.monitor(f"Redshift at {self.settings.host}:{self.settings.port}"):
                 return connect(self.settings, session_name=name, tunnel_address=near_end, meter=self.meter)
         except WarehouseDown as error:
             # The driver sees a bastion's refusal only as a lost connection.
             if self.tunnel is not None and (bastion_error := self.tunnel.last_error) is not None:
-                raise _to_warehouse_error(bastion_error) from error
+                raise bastion_error from error
             raise
 
 
@@ -78,23 +77,9 @@ def connection_to(
     # The SSH library takes longer to load than a run that finds nothing.
     from syncd.ssh.tunnel import SshTunnel  # noqa: PLC0415  # see above
 
-    with ExitStack() as stack:
-        with _as_warehouse_errors():
-            tunnel = stack.enter_context(SshTunnel(settings.tunnel, server=(settings.host, settings.port)))
+    server = (settings.host, settings.port)
+    with SshTunnel(settings.tunnel, server=server, down_error=WarehouseDown, unfit_error=WarehouseUnfit) as tunnel:
         yield WarehouseConnectionFactory(settings=settings, tunnel=tunnel, meter=meter, monitor=monitor)
-
-
-@contextmanager
-def _as_warehouse_errors() -> Iterator[None]:
-    try:
-        yield
-    except (SourceDown, SourceUnfit) as error:
-        raise _to_warehouse_error(error) from error
-
-
-def _to_warehouse_error(error: HintedError) -> HintedError:
-    error_class = WarehouseUnfit if isinstance(error, SourceUnfit) else WarehouseDown
-    return error_class(error.message, hint=error.hint)
 
 
 def connect(

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from syncd.errors import SourceDown
-from syncd.host.cache_dirs import make_writable, remove_leftovers
-from syncd.host.directory_lock import hold_lock
+from syncd.host.directories import hold_lock, make_writable, remove_leftovers
 from syncd.host.host_errors import NotReady
 from syncd.host.jars import FETCH_TIMEOUT_SECONDS, MARIADB_SERVER, fetch_archive
 from syncd.sandbox.mysql import MySqlAddress

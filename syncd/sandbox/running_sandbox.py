@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from syncd.errors import LakeDown, SourceDown, WarehouseDown
-from syncd.host.directory_lock import LOCK_WAIT_SECONDS
+from syncd.host.directories import LOCK_WAIT_SECONDS
 from syncd.sandbox.mysql import MySqlAddress
 from syncd.sandbox.mysqld import EXTERNAL_MYSQL_VARIABLE, OwnMySql
 from syncd.sandbox.s3 import EXTERNAL_S3_VARIABLE, OwnS3, S3Address, external_address

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from syncd.errors import LakeDown
-from syncd.host.cache_dirs import make_writable
+from syncd.host.directories import make_writable
 from syncd.sandbox.ports import LOOPBACK
 from watermarks.errors import HintedError
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from syncd.host.cache_dirs import find_cache, find_xdg_base
+from syncd.host.directories import find_cache, find_xdg_base
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from syncd.concurrency.polling import wait_until
-from syncd.host.cache_dirs import make_writable
-from syncd.host.directory_lock import LOCK_WAIT_SECONDS, hold_lock
+from syncd.host.directories import LOCK_WAIT_SECONDS, hold_lock, make_writable
 from syncd.host.host_errors import NotReady, NotWritable
 from syncd.sandbox.ports import choose_port, is_port_free
 from syncd.sandbox.process import ProcessId, find_marked, launch

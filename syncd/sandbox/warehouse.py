@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import quote
 
 from syncd.errors import WarehouseDown
-from syncd.host.cache_dirs import make_writable
+from syncd.host.directories import make_writable
 from syncd.sandbox.ports import LOOPBACK
 from syncd.sandbox.s3 import S3Address
 from syncd.sandbox.sandbox_dirs import read_secret, write_once

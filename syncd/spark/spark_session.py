@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Never, TypeVar
 from syncd.concurrency.resource_pool import NO_PASS, ResourcePool
 from syncd.concurrency.running_pass import RunningPass, run_in_thread
 from syncd.errors import PassStopped, ReaderDown
-from syncd.host.cache_dirs import find_cache, find_jars
+from syncd.host.directories import find_cache, find_jars
 from syncd.host.jars import MARIADB_DRIVER, MYSQL_DRIVER, fetch_archive
 from syncd.settings import SparkSettings
 from syncd.spark.jvm import start_jvm

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from syncd.host.directory_lock import hold_lock
+from syncd.host.directories import hold_lock
 from syncd.sandbox.ports import LOOPBACK
 from syncd.sandbox.process import find_marked
 

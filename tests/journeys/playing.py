@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from syncd.host.cache_dirs import find_cache
+from syncd.host.directories import find_cache
 from syncd.host.java import find_java
 from syncd.sandbox.faults.s3 import S3Fault, S3FaultKind, S3Proxy, S3Request
 from syncd.sandbox.running_sandbox import Sandbox

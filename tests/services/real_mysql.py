@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from syncd.host.directory_lock import hold_lock
+from syncd.host.directories import hold_lock
 
 SUITE: Final = "sid"
 PACKAGE: Final = "mysql-server-core"

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from syncd.events import BatchesLoaded, BatchExtracted, PassEnded, StreamEvent
-from syncd.host.cache_dirs import make_writable
-from syncd.host.directory_lock import hold_lock
+from syncd.host.directories import hold_lock, make_writable
 from syncd.sandbox.demo.demo_tables import DEMO_TABLES, render_configuration
 from syncd.sandbox.demo.drain import DrainMonitor
 from syncd.sandbox.demo.equality_check import TableComparison, compare_table

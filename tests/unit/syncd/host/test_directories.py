@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from syncd.host.directory_lock import hold_lock
+from syncd.host.directories import hold_lock
 from syncd.host.host_errors import DirectoryBusy
 
 HOLDER = """
 import sys
 from pathlib import Path
-from syncd.host.directory_lock import hold_lock
+from syncd.host.directories import hold_lock
 with hold_lock(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
