@@ -10,11 +10,10 @@ from syncd.datatypes.mysql_quoting import decode_text
 from syncd.datatypes.source_table import SourceTable
 from syncd.errors import HorizonNotKnown, ServerChanged, SourceUnfit
 from syncd.extract.horizon_reader import HorizonReader
-from syncd.extract.increment_planner import IncrementPlanner
 from syncd.extract.index_probes import Prober
 from syncd.extract.key_planner import KeyPlanner
 from syncd.extract.order_continuity import OrderChecker
-from syncd.extract.plan_queries import build_queries, has_needed_index, make_order_fields
+from syncd.extract.plan_body import build_queries, has_needed_index, make_order_fields
 from syncd.extract.plan_rules import (
     ExtractRequest,
     IdleState,
@@ -29,8 +28,8 @@ from syncd.extract.plan_rules import (
 )
 from syncd.extract.read_ahead import AheadPlanner
 from syncd.extract.reread import RereadPlanner
-from syncd.extract.snapshot_planner import SnapshotPlanner, WholeTablePlanner
 from syncd.extract.table_replacement import RemadeTableDetector
+from syncd.extract.time_planner import IncrementPlanner, SnapshotPlanner, WholeTablePlanner
 from syncd.horizon.key_gaps import InMemorySeenKeys, SeenKeyStore
 from syncd.lake.window_reads import OrderField, WindowQuery
 from syncd.mysql.sql import new_rows_check_sql

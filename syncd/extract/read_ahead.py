@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from syncd.extract.index_probes import IndexPath, Prober
-from syncd.extract.plan_drafts import plan_beside_mark
+from syncd.extract.plan_body import plan_beside_mark
 from syncd.extract.plan_rules import ProposalContext, is_ahead_due, may_hold_rows
 from syncd.tables.order_clock import OrderClock
 from watermarks.batch import BatchDraft, BatchId, BatchKind, BatchLink

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from syncd.errors import SourceReplaced
 from syncd.extract.index_probes import IndexPath, Prober
-from syncd.extract.plan_drafts import plan_reread
+from syncd.extract.plan_body import plan_reread
 from syncd.extract.plan_rules import PlanMode, Proposal, ProposalContext, may_hold_rows, reads_in_order
 from syncd.ports.source import Horizon, ServerTimeBreak
 from syncd.tables.order_clock import OrderClock

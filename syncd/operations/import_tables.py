@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from syncd.errors import ConfigError, SchemaDrift, WarehouseBehind
-from syncd.extract.start_position import build_start_search
+from syncd.extract.key_planner import build_start_search
 from syncd.lake.manifest import Manifest
 from syncd.mysql.sql import stamps_of_keys_sql
 from syncd.operations.adoption_rules import (

@@ -12,7 +12,7 @@ from typing import Any, Final
 from syncd.errors import ServerChanged
 from syncd.extract.batch_producer import ExtractProducer
 from syncd.extract.delete_batches import DeletedKeys
-from syncd.extract.plan_drafts import plan_by_keys
+from syncd.extract.plan_body import plan_by_keys
 from syncd.extract.plan_rules import PlanContext
 from syncd.extract.reread import is_from_other_server
 from syncd.lake.tombstones import Tombstones

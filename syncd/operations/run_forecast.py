@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from syncd.errors import ConfigError
-from syncd.extract.plan_queries import build_queries
+from syncd.extract.plan_body import build_queries
 from syncd.extract.plan_rules import PlanSpan
 from syncd.lake.manifest import Manifest
 from syncd.lake.window_reads import PART_BYTES

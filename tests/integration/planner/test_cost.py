@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from syncd.datatypes.columns import ColumnMapping, ParquetType, PhysicalType, TransferType
-from syncd.extract.plan_drafts import plan_chunk, plan_increment
-from syncd.extract.plan_queries import build_queries
+from syncd.extract.plan_body import build_queries, plan_chunk, plan_increment
 from syncd.extract.plan_rules import PlanContext, WindowBounds
 from syncd.mysql.query_plan import explain_sql
 from syncd.mysql.sql import after_condition, custom_query_source, last_position_sql, probe_sql, window_condition

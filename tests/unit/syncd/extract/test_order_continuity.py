@@ -9,7 +9,7 @@ import pytest
 from syncd.datatypes.source_table import SourceColumn, SourceIndex, SourceTable
 from syncd.errors import SchemaDrift
 from syncd.extract.order_continuity import require_same_order
-from syncd.extract.plan_drafts import plan_increment, plan_start
+from syncd.extract.plan_body import plan_increment, plan_start
 from syncd.extract.plan_rules import PlanContext, WindowBounds
 from syncd.settings import StreamSettings
 from syncd.tables.sort_order import StreamOrder, resolve_order

@@ -9,8 +9,14 @@ from hypothesis import strategies as st
 
 from syncd.datatypes.columns import ColumnMapping, ParquetType, PhysicalType, TransferType
 from syncd.datatypes.source_table import SourceColumn, SourceIndex, SourceTable
-from syncd.extract.plan_drafts import plan_chunk, plan_increment, plan_start, plan_whole_table
-from syncd.extract.plan_queries import build_queries, make_order_fields
+from syncd.extract.plan_body import (
+    build_queries,
+    make_order_fields,
+    plan_chunk,
+    plan_increment,
+    plan_start,
+    plan_whole_table,
+)
 from syncd.extract.plan_rules import (
     FEWEST_ROWS,
     ExtractRequest,
