@@ -29,74 +29,84 @@ MUTANTS: dict[str, tuple[Edit, ...]] = {
     "document before entry": (
         Edit(
             "history.py",
-            "            kept = self._sent(entry)\n            if kept.ours:\n                self._cache(seen, entry)\n",
-            "            self._cache(seen, entry)\n            kept = self._sent(entry)\n            if kept.ours:\n",
+            "            put = self._write_entry(entry)\n            if put.is_ours:\n"
+            "                self._write_document(seen, entry)\n",
+            "            self._write_document(seen, entry)\n            put = self._write_entry(entry)\n"
+            "            if put.is_ours:\n",
         ),
     ),
     "no roll-forward": (
-        Edit("history.py", "            self._roll_forward(stem, seen, entry.revision, kept.body)\n", ""),
+        Edit(
+            "history.py",
+            "            self._roll_forward(seen, HistoryEntry.from_bytes("
+            "put.body, location=at, stem=stem, revision=entry.revision))\n",
+            "",
+        ),
     ),
-    "own write not recognised": (Edit("store.py", "ours=there.body == body)", "ours=False)"),),
+    "own write not recognised": (Edit("store.py", "is_ours=stored.body == body)", "is_ours=False)"),),
     "link of another not adopted": (
         Edit(
             "extraction.py",
-            "return link if kept.ours else Link.of_bytes(kept.body",
-            "return link if link else Link.of_bytes(kept.body",
+            "        if put.is_ours:\n            return link\n",
+            "        if put:\n            return link\n",
         ),
     ),
     "plan of another not adopted": (
-        Edit(
-            "extraction.py",
-            "return plan if kept.ours else Plan.of_bytes(kept.body",
-            "return plan if plan else Plan.of_bytes(kept.body",
-        ),
+        Edit("extraction.py", "return plan if put.is_ours else", "return plan if plan else"),
     ),
     "mark before link": (
-        Edit("extraction.py", "        link = self.chain.close(mine)\n", "        link = mine\n"),
+        Edit("extraction.py", "        link = self.chain.create_link(own_link)\n", "        link = own_link\n"),
         Edit(
             "extraction.py",
-            "        return Turn(state=_end_of(link), link=link, watermark=self._advance(link, timed))\n",
-            "        moved = self._advance(link, timed)\n"
-            "        self.chain.close(link)\n"
-            "        return Turn(state=_end_of(link), link=link, watermark=moved)\n",
+            "        return ExtractResult(state=_final_state(link), link=link, watermark=self._advance(link, timed_run))\n",
+            "        moved = self._advance(link, timed_run)\n"
+            "        self.chain.create_link(link)\n"
+            "        return ExtractResult(state=_final_state(link), link=link, watermark=moved)\n",
         ),
     ),
     "mark before ledger": (
         Edit(
-            "landing.py",
-            "        brought = self._land(cycle)\n",
-            "        self._advance(cycle, links, {link.id: Brought(rows=link.rows) for link in links}, run, seen)\n"
-            "        brought = self._land(cycle)\n",
+            "loading.py",
+            "        by_batch = self._load(cycle)\n",
+            "        assumed = {link.id: BatchLoadResult(rows=link.rows) for link in links}\n"
+            "        self._advance(cycle, links, assumed, run, seen)\n"
+            "        by_batch = self._load(cycle)\n",
         ),
     ),
     "fence: epoch at least": (
-        Edit("landing.py", "    if stored > epoch:\n", "    if stored < 0:\n"),
-        Edit("landing.py", "    return stored != epoch\n", "    return stored < epoch\n"),
+        Edit("loading.py", "    if stored_epoch > epoch:\n", "    if stored_epoch < 0:\n"),
+        Edit("loading.py", "    return stored_epoch != epoch\n", "    return stored_epoch < epoch\n"),
     ),
-    "entries of an older epoch": (Edit("lease.py", "    if found != epoch:\n", "    if found < epoch:\n"),),
+    "entries of an older epoch": (
+        Edit("held_watermark.py", "    if current != epoch:\n", "    if current < epoch:\n"),
+    ),
     "gap in seq": (
         Edit(
-            "landing.py",
-            "islice(extracted.ids(after=state.loaded.last), most)",
-            "islice(extracted.ids(after=state.loaded.last), 0, 2 * most, 2)",
+            "loading.py",
+            "islice(extract.batch_ids(after=load.last_batch), max_batches)",
+            "islice(extract.batch_ids(after=load.last_batch), 0, 2 * max_batches, 2)",
         ),
     ),
     "mark past what landed": (
         Edit(
-            "landing.py",
-            "landed = tuple(takewhile(lambda link: link.id in brought, links))",
-            "landed, brought = links, {link.id: Brought(rows=link.rows) for link in links}",
+            "loading.py",
+            "loaded = tuple(takewhile(lambda link: link.id in by_batch, links))",
+            "loaded, by_batch = links, {link.id: BatchLoadResult(rows=link.rows) for link in links}",
         ),
     ),
     "ledger without load generation": (
         Edit(
-            "landing.py",
-            "load_generation=self.half.landed_under(batch), batch=batch)",
+            "loading.py",
+            "load_generation=self.load_progress.load_generation_of(batch), batch=batch)",
             "load_generation=1, batch=batch)",
         ),
     ),
     "ledger not asked": (
-        Edit("landing.py", "for link in self.due if self.key(link.id) not in ledger)", "for link in self.due)"),
+        Edit(
+            "loading.py",
+            "for link in self.due_links if self.ledger_key(link.id) not in ledger)",
+            "for link in self.due_links)",
+        ),
     ),
     "window forgets the key": (
         Edit(
@@ -108,52 +118,56 @@ MUTANTS: dict[str, tuple[Edit, ...]] = {
     "abandonment at no key": (
         Edit(
             "extraction.py",
-            "        kept = put_once(self._store, link_key(self.stream, link.id), link.to_bytes())\n",
-            "        if link.kind is Kind.ABANDONED:\n            return link\n"
-            "        kept = put_once(self._store, link_key(self.stream, link.id), link.to_bytes())\n",
+            "        put = put_once(self._store, link_key(self.stream, link.id), link.to_bytes())\n",
+            "        if link.kind is BatchKind.ABANDONED:\n            return link\n"
+            "        put = put_once(self._store, link_key(self.stream, link.id), link.to_bytes())\n",
         ),
     ),
     "closed generation not landed": (
-        Edit("halves.py", "in (*sorted(self.closed), self.generation):", "in (self.generation,):"),
+        Edit(
+            "progress.py",
+            "for generation in (*sorted(self.closed_generations), self.generation):",
+            "for generation in (self.generation,):",
+        ),
     ),
     "load generation not raised": (
         Edit(
-            "halves.py",
+            "progress.py",
             "load_generation=self.load_generation + 1,\n            cursor=cursor",
             "load_generation=self.load_generation,\n            cursor=cursor",
         ),
     ),
-    "generation not closed": (Edit("halves.py", "{**self.closed, self.generation: self.seq}", "{**self.closed}"),),
+    "generation not closed": (
+        Edit("progress.py", "{**self.closed_generations, self.generation: self.seq}", "{**self.closed_generations}"),
+    ),
     "old owner not ended": (
         Edit(
             "lease.py",
-            "            self._store.replace(key, replace(owner, ended_by=self.name).to_bytes(), seen=stored.revision)\n",
+            "            self._store.replace(key, replace(owner, ended_by=self.name).to_bytes(), expected=stored.revision)\n",
             "            pass\n",
         ),
     ),
     "replay ranks as new": (Edit("batch.py", "return self.origin or self.id", "return self.id"),),
-    "ledger not asked at rest": (Edit("landing.py", "if not due and not compare:", "if not due:"),),
+    "ledger not asked at rest": (Edit("loading.py", "if not pending and not check_ledger:", "if not pending:"),),
     "claim keeps its epoch": (Edit("lease.py", "epoch=highest + 1,", "epoch=max(1, highest),"),),
     "release keeps the epoch": (
-        Edit("lease.py", "epoch=highest + 1,", "epoch=highest + (not (claim and claim.released)),"),
+        Edit("lease.py", "epoch=highest + 1,", "epoch=highest + (not (claim and claim.is_released)),"),
     ),
-    "silence of the living": (
-        Edit("lease.py", "if watched is None or watched.revision != revision:", "if watched is None:"),
-    ),
+    "silence of the living": (Edit("lease.py", "if seen is None or seen.revision != revision:", "if seen is None:"),),
     "load generation not compared": (
-        Edit("landing.py", "if state.loaded.load_generation != cycle.half.load_generation:", "if False:"),
-    ),
-    "fence not raised again": (Edit("landing.py", "self._fenced = False  # our", "self._fenced = True  # our"),),
-    "ledger before the base forgotten": (
-        Edit("halves.py", "earlier=tuple(span for span in cut if span.after < span.upto),", "earlier=(),"),
-    ),
-    "further target does not wait": (Edit("landing.py", "if half.last == ORIGIN:", "if False:"),),
-    "lost ledger not noticed": (
         Edit(
-            "landing.py",
-            "        return tuple(reversed(lost))",
-            "        return tuple(lost[:1])",
+            "loading.py",
+            "if state.load_progress.load_generation != cycle.load_progress.load_generation:",
+            "if False:",
         ),
+    ),
+    "fence not raised again": (Edit("loading.py", "self._is_fenced = False  # our", "self._is_fenced = True  # our"),),
+    "ledger before the base forgotten": (
+        Edit("progress.py", "earlier_loads=_cut_spans((*self.earlier_loads, current), base),", "earlier_loads=(),"),
+    ),
+    "further target does not wait": (Edit("loading.py", "if load.last_batch == BEFORE_FIRST_BATCH:", "if False:"),),
+    "lost ledger not noticed": (
+        Edit("loading.py", "        return tuple(reversed(lost))", "        return tuple(lost[:1])"),
     ),
 }
 
