@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, Final, Self
 
 from watermarks.codec import FieldReader, ForeignDocument, document_digest, encode, read_document
-from watermarks.cursor import Cursor, format_instant, parse_instant
+from watermarks.cursor import Cursor, format_instant
 from watermarks.errors import DataInDoubt, Misuse
 from watermarks.names import StreamName
 from watermarks.window import Window
@@ -84,8 +84,8 @@ class SnapshotProgress:
             return None
         with FieldReader(fields, location=location) as read:
             return cls(
-                horizon=Cursor.from_texts(read.items("horizon")),
-                reached_key=Cursor.from_texts(read.items("reached")),
+                horizon=read.cursor("horizon"),
+                reached_key=read.cursor("reached"),
                 done=read.flag("done"),
             )
 
@@ -105,7 +105,7 @@ class PlanBasis:
     def from_fields(cls, fields: dict[str, Any], *, location: str) -> Self:
         with FieldReader(fields, location=location) as read:
             return cls(
-                mark=Cursor.from_texts(read.items("mark")),
+                mark=read.cursor("mark"),
                 source_identity=read.text("source_identity"),
                 schema=read.text("schema"),
             )
@@ -167,7 +167,7 @@ class BatchDraft:
             kind=BatchKind(reader.text("kind")),
             basis=PlanBasis.from_fields(reader.mapping("world"), location=location),
             windows=tuple(Window.from_texts(bounds) for bounds in reader.items("windows")),
-            high=Cursor.from_texts(reader.items("high")),
+            high=reader.cursor("high"),
             snapshot=SnapshotProgress.from_fields(reader.optional_mapping("snapshot"), location=location),
             origin=BatchId.from_text(origin) if origin else None,
             proven=reader.flag("proven"),
@@ -214,7 +214,7 @@ class Plan:
                 id=batch,
                 nonce=read.text("nonce"),
                 epoch=read.number("epoch"),
-                planned_at=parse_instant(read.text("planned_at")),
+                planned_at=read.instant("planned_at"),
                 draft=BatchDraft.from_fields(read, location=location),
             )
 
@@ -337,10 +337,10 @@ class BatchLink:
                 kind=BatchKind(read.text("kind")),
                 nonce=read.text("nonce"),
                 epoch=read.number("epoch"),
-                made_at=parse_instant(read.text("made_at")),
+                made_at=read.instant("made_at"),
                 plan=read.text("plan"),
                 previous=read.optional_text("previous"),
-                high=Cursor.from_texts(read.items("high")),
+                high=read.cursor("high"),
                 snapshot=SnapshotProgress.from_fields(read.optional_mapping("snapshot"), location=location),
                 origin=BatchId.from_text(origin) if origin else None,
                 proven=read.flag("proven"),

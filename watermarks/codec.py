@@ -10,8 +10,10 @@ import hashlib
 import json
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any, Final, NoReturn, Self, TypeVar, cast
 
+from watermarks.cursor import Cursor, parse_instant
 from watermarks.errors import DataInDoubt, Misuse, StateUnreadable
 
 JsonObject = Mapping[str, Any]
@@ -204,6 +206,16 @@ class FieldReader:
 
     def optional_mapping(self, name: str) -> dict[str, Any] | None:
         return cast("dict[str, Any] | None", self._read_optional(name, dict))
+
+    def instant(self, name: str) -> datetime:
+        return parse_instant(self.text(name))
+
+    def optional_instant(self, name: str) -> datetime | None:
+        text = self.optional_text(name)
+        return parse_instant(text) if text else None
+
+    def cursor(self, name: str) -> Cursor:
+        return Cursor.from_texts(self.items(name))
 
     def ignore(self, names: Iterable[str]) -> None:
         """Skip fields that only repeat others."""

@@ -18,7 +18,7 @@ from watermarks.codec import (
     raise_as_damaged,
     to_printable,
 )
-from watermarks.cursor import Cursor, CursorValue, ValueKind, format_instant, parse_instant
+from watermarks.cursor import Cursor, CursorValue, ValueKind, format_instant
 from watermarks.errors import DataInDoubt
 from watermarks.names import StreamName
 from watermarks.progress import (
@@ -229,8 +229,8 @@ class Watermark:
                 stream=stream,
                 revision=read.number("revision"),
                 last_manual_revision=read.number("set_at_revision"),
-                created_at=parse_instant(read.text("created_at")),
-                updated_at=parse_instant(read.text("updated_at")),
+                created_at=read.instant("created_at"),
+                updated_at=read.instant("updated_at"),
                 epochs=_epochs_from_fields(read.mapping("epochs"), location=location),
                 failures=_failures_from_fields(read.mapping("failures"), location=location),
                 extract_progress=None if stream.target else _extract_progress_from_fields(read),
@@ -255,10 +255,6 @@ def _format_optional_instant(instant: datetime | None) -> str | None:
     return format_instant(instant) if instant else None
 
 
-def _parse_optional_instant(text: str | None) -> datetime | None:
-    return parse_instant(text) if text else None
-
-
 def _cursor_to_fields(cursor: Cursor, side: str) -> dict[str, Any]:
     """Return a cursor as time and key, as people read it; the time is null if the order column holds none."""
     values = cursor.values
@@ -271,7 +267,7 @@ def _cursor_to_fields(cursor: Cursor, side: str) -> dict[str, Any]:
 
 def _cursor_from_fields(reader: FieldReader, side: str) -> Cursor:
     time = reader.optional_text(f"last_{side}_data_timestamp")
-    key = Cursor.from_texts(reader.items(f"last_{side}_key"))
+    key = reader.cursor(f"last_{side}_key")
     if time is None:
         return key
     kind = ValueKind.INSTANT if time.endswith("Z") else ValueKind.WALL
@@ -328,11 +324,11 @@ def _extract_progress_from_fields(reader: FieldReader) -> ExtractProgress:
         generation=reader.number("generation"),
         seq=reader.number("extracted_seq"),
         cursor=_cursor_from_fields(reader, "mysql"),
-        generation_start=Cursor.from_texts(reader.items("generation_began")),
+        generation_start=reader.cursor("generation_began"),
         snapshot=SnapshotProgress.from_fields(reader.optional_mapping("snapshot"), location="snapshot"),
         closed_generations=_closed_generations_from_fields(reader.mapping("closed_generations")),
         last_link_digest=reader.optional_text("last_batch_digest"),
-        extracted_at=_parse_optional_instant(reader.optional_text("last_mysql_extraction_time")),
+        extracted_at=reader.optional_instant("last_mysql_extraction_time"),
         strategy=RunStrategy(reader.text("backup_strategy")),
         proven=reader.flag("proven"),
         source_identity=reader.optional_text("source_identity"),
@@ -377,7 +373,7 @@ def _load_progress_from_fields(reader: FieldReader) -> LoadProgress:
         last_batch=last,
         cursor=_cursor_from_fields(reader, "redshift"),
         skipped_batches=tuple(_skipped_batches_from_json(span) for span in reader.items("skipped_batches")),
-        loaded_at=_parse_optional_instant(reader.optional_text("last_redshift_load_time")),
+        loaded_at=reader.optional_instant("last_redshift_load_time"),
         file_count=file_count,
         counts=_counts_from_fields(reader, *_REDSHIFT),
     )
@@ -418,8 +414,8 @@ def _failures_from_fields(fields: Mapping[str, Any], *, location: str) -> Mappin
             failures[Stage(stage)] = FailureRecord(
                 message=read.text("message"),
                 attempt=read.number("attempt"),
-                failed_at=parse_instant(read.text("at")),
-                retry_at=_parse_optional_instant(read.optional_text("next_try")),
+                failed_at=read.instant("at"),
+                retry_at=read.optional_instant("next_try"),
             )
     return MappingProxyType(failures)
 

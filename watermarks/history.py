@@ -24,7 +24,7 @@ from watermarks.codec import (
     read_document,
     to_printable,
 )
-from watermarks.cursor import format_instant, parse_instant
+from watermarks.cursor import format_instant
 from watermarks.errors import HintedError, NotOwner, OutcomeUnknown, Stale, StateUnreadable, Transient
 from watermarks.names import StreamName, document_key, history_key, history_prefix, trace_prefixes
 from watermarks.store import PutResult, Revision, Store, put_once
@@ -143,7 +143,7 @@ class HistoryEntry:
                 document=stem,
                 revision=revision,
                 nonce=read.text("nonce"),
-                recorded_at=parse_instant(read.text("at")),
+                recorded_at=read.instant("at"),
                 note=ChangeNote(
                     change=ChangeKind(read.text("change")),
                     author=read.text("who"),

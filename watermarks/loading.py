@@ -22,7 +22,7 @@ from watermarks.progress import BEFORE_FIRST_BATCH, ExtractProgress, LoadProgres
 
 
 class FenceLost(Stale):
-    """The target's fence is older than our claim: the target was restored. Raise the fence again."""
+    """The target's fence is older than our claim: it was restored, or never got our epoch. Raise the fence again."""
 
 
 class FenceAhead(DataInDoubt):

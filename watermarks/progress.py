@@ -100,30 +100,28 @@ class ExtractProgress:
     def batch_ids(self, *, after: BatchId) -> Iterator[BatchId]:
         """Yield the batch numbers after one, in the order of extraction; nothing is listed in the store."""
         for generation in (*sorted(self.closed_generations), self.generation):
-            if generation < after.generation:
-                continue
-            first = after.seq + 1 if generation == after.generation else 1
-            for seq in range(first, self.last_seq_of(generation) + 1):
-                yield BatchId(generation, seq)
+            yield from (BatchId(generation, seq) for seq in self._seqs(generation, after=after))
 
     def count_batches(self, *, after: BatchId) -> int:
         """Count the batches after one, without visiting each."""
         return sum(
-            max(self.last_seq_of(generation) - (after.seq if generation == after.generation else 0), 0)
-            for generation in (*self.closed_generations, self.generation)
-            if generation >= after.generation
+            len(self._seqs(generation, after=after)) for generation in (*self.closed_generations, self.generation)
         )
 
     def batch_ids_newest_first(self, *, up_to: BatchId, after: BatchId) -> Iterator[BatchId]:
         """Yield the batch numbers in `(after, up_to]`, newest first."""
         for generation in (self.generation, *sorted(self.closed_generations, reverse=True)):
-            if not after.generation <= generation <= up_to.generation:
-                continue
-            end = self.last_seq_of(generation)
-            last = min(up_to.seq, end) if generation == up_to.generation else end
-            first = after.seq + 1 if generation == after.generation else 1
-            for seq in range(last, first - 1, -1):
-                yield BatchId(generation, seq)
+            seqs = self._seqs(generation, after=after, up_to=up_to)
+            yield from (BatchId(generation, seq) for seq in reversed(seqs))
+
+    def _seqs(self, generation: int, *, after: BatchId, up_to: BatchId | None = None) -> range:
+        """Return the numbers of a generation in `(after, up_to]`."""
+        if generation < after.generation or (up_to and generation > up_to.generation):
+            return range(0)
+        last = self.last_seq_of(generation)
+        if up_to and generation == up_to.generation:
+            last = min(last, up_to.seq)
+        return range(after.seq + 1 if generation == after.generation else 1, last + 1)
 
     def last_seq_of(self, generation: int) -> int:
         """Return the last number of a generation; 0 if it has no batch or never existed."""

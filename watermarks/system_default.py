@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, Final, Self
 
 from watermarks.codec import ForeignDocument, encode, read_document
-from watermarks.cursor import format_instant, parse_instant
+from watermarks.cursor import format_instant
 from watermarks.names import SYSTEM_STEM
 
 SYSTEM_DEFAULT_FORMAT_NAME: Final = "watermarks/system"
@@ -47,10 +47,9 @@ class SystemDefault:
         if stem != SYSTEM_STEM:
             raise ForeignDocument(f"{location} cannot be the system-wide default")
         with read_document(body, SYSTEM_DEFAULT_FORMAT_NAME, FORMAT_VERSION, location=location) as read:
-            start = read.optional_text("last_run_timestamp")
             return cls(
                 revision=read.number("revision"),
-                start=parse_instant(start) if start else None,
-                created_at=parse_instant(read.text("created_at")),
-                updated_at=parse_instant(read.text("updated_at")),
+                start=read.optional_instant("last_run_timestamp"),
+                created_at=read.instant("created_at"),
+                updated_at=read.instant("updated_at"),
             )

@@ -199,34 +199,14 @@ class FaultyStore:
 BINARY: Final = bytes(range(256))
 LARGE: Final = BINARY * 4096
 ODD_KEYS: Final = (
-    "odd/%2F%41.json",
-    "odd/&amp;<>'\".json",
-    "odd/+plus and space.json",
-    "odd/=?#;,:@!$().json",
-    "odd/[brackets]{braces}.json",
-    "odd/a*b~c|d^e`f.json",
-    "odd/e\u0301.json",
-    "odd/\u00e9.json",
-    "odd/\u4e2d\u6587/\u043a\u043b\u044e\u0447.json",
-    "odd/\ufb01.json",
-    "odd/\U0001f511.json",
-)
+    "odd/%2F%41.json", "odd/&amp;<>'\".json", "odd/+plus and space.json", "odd/=?#;,:@!$().json",
+    "odd/[brackets]{braces}.json", "odd/a*b~c|d^e`f.json", "odd/e\u0301.json", "odd/\u00e9.json",
+    "odd/\u4e2d\u6587/\u043a\u043b\u044e\u0447.json", "odd/\ufb01.json", "odd/\U0001f511.json",
+)  # fmt: skip
 INVALID_KEYS: Final = (
-    "",
-    "/",
-    "/etc/passwd",
-    "../outside",
-    "a/../../outside",
-    "a/..",
-    ".",
-    "./a",
-    "a//b",
-    "a/",
-    "a\0b",
-    "a\nb",
-    "a\ud800",
-    "k" * 1025,
-)
+    "", "/", "/etc/passwd", "../outside", "a/../../outside", "a/..", ".", "./a", "a//b", "a/", "a\0b", "a\nb",
+    "a\ud800", "k" * 1025,
+)  # fmt: skip
 
 
 class StoreContract:

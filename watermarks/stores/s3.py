@@ -34,42 +34,21 @@ CONNECT_ERRORS: Final = (boto.EndpointConnectionError, boto.ConnectTimeoutError)
 """No connection was made, so no request was sent over it."""
 
 CREDENTIAL_ERRORS: Final = (
-    boto.NoCredentialsError,
-    boto.PartialCredentialsError,
-    boto.CredentialRetrievalError,
-    boto.UnknownCredentialError,
-    boto.NoAuthTokenError,
-    boto.TokenRetrievalError,
-    boto.UnknownTokenProviderError,
-    boto.RefreshWithMFAUnsupportedError,
-    boto.MetadataRetrievalError,
-    boto.SSOError,
+    boto.NoCredentialsError, boto.PartialCredentialsError, boto.CredentialRetrievalError,
+    boto.UnknownCredentialError, boto.NoAuthTokenError, boto.TokenRetrievalError, boto.UnknownTokenProviderError,
+    boto.RefreshWithMFAUnsupportedError, boto.MetadataRetrievalError, boto.SSOError,
     getattr(boto, "LoginError", boto.SSOError),  # newer than the oldest supported boto3
-)
+)  # fmt: skip
 """The request could not be signed, so it was not sent."""
 
 REQUEST_BUILD_ERRORS: Final = (
-    boto.ValidationError,
-    boto.ParamValidationError,
-    boto.MissingParametersError,
-    boto.UnknownParameterError,
-    boto.BaseEndpointResolverError,
-    boto.EndpointProviderError,
-    boto.InvalidRegionError,
-    boto.InvalidConfigError,
-    boto.ConfigNotFound,
-    boto.ConfigParseError,
-    boto.ProfileNotFound,
-    boto.InvalidDNSNameError,
-    boto.InvalidHostLabelError,
-    boto.InvalidS3AddressingStyleError,
-    boto.UnsupportedS3ArnError,
-    boto.UnsupportedS3AccesspointConfigurationError,
-    boto.UnsupportedS3ConfigurationError,
-    boto.UnknownSignatureVersionError,
-    boto.UnsupportedSignatureVersionError,
-    boto.MissingDependencyException,
-)
+    boto.ValidationError, boto.ParamValidationError, boto.MissingParametersError, boto.UnknownParameterError,
+    boto.BaseEndpointResolverError, boto.EndpointProviderError, boto.InvalidRegionError, boto.InvalidConfigError,
+    boto.ConfigNotFound, boto.ConfigParseError, boto.ProfileNotFound, boto.InvalidDNSNameError,
+    boto.InvalidHostLabelError, boto.InvalidS3AddressingStyleError, boto.UnsupportedS3ArnError,
+    boto.UnsupportedS3AccesspointConfigurationError, boto.UnsupportedS3ConfigurationError,
+    boto.UnknownSignatureVersionError, boto.UnsupportedSignatureVersionError, boto.MissingDependencyException,
+)  # fmt: skip
 """The request could not be built from its settings, so it was not sent."""
 
 NO_CONNECTION_HINT: Final = "Is the endpoint right, and is it reachable from this machine?"
