@@ -20,13 +20,13 @@ _TRUNCATED_AT_CHARACTERS: Final = 100
 """Characters of a message that the older view keeps; a message of this length may be truncated."""
 _VIEW_QUERIES: Final = (
     (
-        "SELECT query_id, file_name, column_name, error_code, error_message, column_length FROM sys_load_error_detail"
+        "SELECT query_id, file_name, column_name, error_code, error_message FROM sys_load_error_detail"
         " WHERE session_id = %s AND query_id > %s AND start_time > dateadd(day, -1, getdate())"
         " ORDER BY query_id DESC, file_name LIMIT 20"
     ),
     # Only on provisioned clusters, for privileged users, and with truncated messages.
     (
-        "SELECT query, filename, colname, err_code, err_reason, col_length FROM stl_load_errors"
+        "SELECT query, filename, colname, err_code, err_reason FROM stl_load_errors"
         " WHERE session = %s AND query > %s AND starttime > dateadd(day, -1, getdate())"
         " ORDER BY query DESC, filename LIMIT 20"
     ),
@@ -43,20 +43,18 @@ class LoadErrorRow:
     column: str
     number: int
     message: str
-    width: str
     is_truncated: bool
     """A truncated message may have wrong sizes."""
 
     @classmethod
     def from_row(cls, row: tuple[Any, ...], *, from_newer_view: bool) -> "LoadErrorRow":
-        query, file, column, number, message, width = row
+        query, file, column, number, message = row
         return cls(
             query=int(query),
             file=object_key(str(file or "")),
             column=str(column or "").strip(),
             number=int(number or 0),
             message=" ".join(str(message or "").split()),
-            width=str(width or "").strip(),
             is_truncated=not from_newer_view and len(str(message or "").rstrip()) >= _TRUNCATED_AT_CHARACTERS,
         )
 

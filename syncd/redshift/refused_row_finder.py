@@ -1,11 +1,13 @@
 """Search for the rows that the warehouse refuses; they are quarantined with the reason, and their batch is amended."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from posixpath import dirname
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pyarrow as pa
 
+from syncd.datatypes.columns import ColumnMapping
 from syncd.errors import FileRefused, RowRefused
 from syncd.lake.amendment import Amendment
 from syncd.lake.keys import AMENDED_PREFIX, batch_quarantine_prefix, target_copy_prefix
@@ -36,6 +38,9 @@ MAX_NAMED_FILE_TRIES: Final = 3
 _RAISE_LIMIT_HINT: Final = "; or, where the rows are wrong, allow more of them (the table's `max_refused`)"
 _TRIAL_TABLE: Final = TableRef(schema="", name="syncd_trial")
 
+TryLoad: TypeAlias = Callable[[pa.Table], RowRefused | None]
+"""Returns the error for some rows, or None where they are accepted."""
+
 
 class RefusedRowFinder:
     """Search in the files of one stream's batches."""
@@ -65,7 +70,8 @@ class RefusedRowFinder:
         suspects = list(_suspect_files(loads, named_file)) or list(_suspect_files(loads, ""))
         refused: dict[BatchId, list[FileRefusals]] = {}
         for load, link, part in suspects:
-            if rows := tuple(self._find_refused(session, load, part, existing, error)):
+            try_load = partial(self._try_load, session, load, existing)
+            if rows := tuple(self._find_refused(try_load, part, load.columns, error)):
                 refused.setdefault(link.id, []).append(FileRefusals(part, rows))
         if not refused:
             raise self._not_quarantined_error(error, "each of its rows is accepted alone")
@@ -73,7 +79,7 @@ class RefusedRowFinder:
             self._quarantine_rows(links[batch], parts)
 
     def _find_refused(
-        self, session: WarehouseSession, load: ScratchLoad, part: Part, existing: ExistingTable, error: RowRefused
+        self, try_load: TryLoad, part: Part, columns: Sequence[ColumnMapping], error: RowRefused
     ) -> Iterator[RefusedFileRow]:
         """Yield the refused rows of a file, one row group after another, so that only one is in memory."""
         file = open_part(self._lake, part)
@@ -81,20 +87,20 @@ class RefusedRowFinder:
         first = count = 0
         for group in range(file.num_row_groups):
             rows = file.read_row_group(group)
-            if not group and self._all_samples_refused(session, load, rows, existing):
+            if not group and _all_samples_refused(try_load, rows):
                 raise self._not_quarantined_error(error, f"none of {SAMPLE_ROWS} rows of {part.key} is accepted")
-            for refused in self._bisect(session, load, rows, first, existing):
+            for row, refusal in _bisect(try_load, rows):
                 count += 1
                 if count > limit:
                     finding = f"more than {limit} rows of {part.key} are refused"
                     raise self._not_quarantined_error(error, finding, or_else=_RAISE_LIMIT_HINT)
-                yield refused
+                column = _find_column(try_load, rows.slice(row, 1), columns, refusal)
+                yield RefusedFileRow(first + row, _format_reason(refusal, column))
             first += rows.num_rows
 
     def _not_quarantined_error(self, error: RowRefused, finding: str, *, or_else: str = "") -> RowRefused:
         """Return the error where nothing is quarantined, because more than a few rows are wrong."""
-        stream = self._target.control_tables.stream
-        table = stream.table_name
+        table = self._target.control_tables.stream.table_name
         return RowRefused(
             f"{error.message}; {finding}, and nothing was quarantined",
             hint=f"Compare the target with its files (syncd plan -t {table}) and correct it{or_else}, then:"
@@ -102,55 +108,8 @@ class RefusedRowFinder:
             **error.facts,
         )
 
-    def _all_samples_refused(
-        self, session: WarehouseSession, load: ScratchLoad, rows: pa.Table, existing: ExistingTable
-    ) -> bool:
-        if rows.num_rows <= 2 * SAMPLE_ROWS:
-            return False
-        sample = range(0, rows.num_rows, -(-rows.num_rows // SAMPLE_ROWS))
-        return all(self._try_load(session, load, rows.slice(row, 1), existing) for row in sample)
-
-    def _bisect(
-        self,
-        session: WarehouseSession,
-        load: ScratchLoad,
-        rows: pa.Table,
-        first: int,
-        existing: ExistingTable,
-        *,
-        known: bool = False,
-    ) -> Iterator[RefusedFileRow]:
-        """Yield the refused rows; rows `known` to contain one are not tried together again."""
-        if rows.num_rows > 1:
-            if not known and self._try_load(session, load, rows, existing) is None:
-                return
-            half = rows.num_rows // 2
-            accepted = True
-            for refused in self._bisect(session, load, rows.slice(0, half), first, existing):
-                accepted = False
-                yield refused
-            # Where the first half is accepted, the second one is refused.
-            yield from self._bisect(session, load, rows.slice(half), first + half, existing, known=accepted)
-        elif (error := self._try_load(session, load, rows, existing)) is not None:
-            yield RefusedFileRow(first, _format_reason(error, self._find_column(session, load, rows, existing, error)))
-
-    def _find_column(
-        self, session: WarehouseSession, load: ScratchLoad, row: pa.Table, existing: ExistingTable, error: RowRefused
-    ) -> str | None:
-        """Return the column of a refused row. For a document the warehouse names none, so each document is tried."""
-        if error.facts.get("column"):
-            return str(error.facts["column"])
-        for mapping in load.columns:
-            if mapping.redshift == "SUPER" and row.column(mapping.name).null_count == 0:
-                index = row.schema.get_field_index(mapping.name)
-                null = pa.nulls(1, row.schema.field(index).type)
-                without = row.set_column(index, row.schema.field(index), null)
-                if self._try_load(session, load, without, existing) is None:
-                    return mapping.name
-        return None
-
     def _try_load(
-        self, session: WarehouseSession, load: ScratchLoad, rows: pa.Table, existing: ExistingTable
+        self, session: WarehouseSession, load: ScratchLoad, existing: ExistingTable, rows: pa.Table
     ) -> RowRefused | None:
         """Try rows in a transaction that is rolled back; return the error, or None where they are accepted."""
         prefix = f"{target_copy_prefix(self._target.control_tables.stream)}trial-{self._nonce()}"
@@ -213,6 +172,44 @@ class RefusedRowFinder:
         if self._amendments.create(link, amendment, reason=parts[0].rows[0].reason) is not amendment:
             # Another loader was first: its files count, and ours are not needed.
             self._lake.delete_objects([part.key for part in (*replacements.values(), *refused) if part is not None])
+
+
+def _all_samples_refused(try_load: TryLoad, rows: pa.Table) -> bool:
+    if rows.num_rows <= 2 * SAMPLE_ROWS:
+        return False
+    sample = range(0, rows.num_rows, -(-rows.num_rows // SAMPLE_ROWS))
+    return all(try_load(rows.slice(row, 1)) for row in sample)
+
+
+def _bisect(
+    try_load: TryLoad, rows: pa.Table, first: int = 0, *, known: bool = False
+) -> Iterator[tuple[int, RowRefused]]:
+    """Yield the numbers of the refused rows; rows `known` to contain one are not tried together again."""
+    if rows.num_rows > 1:
+        if not known and try_load(rows) is None:
+            return
+        half = rows.num_rows // 2
+        accepted = True
+        for refused in _bisect(try_load, rows.slice(0, half), first):
+            accepted = False
+            yield refused
+        # Where the first half is accepted, the second one is refused.
+        yield from _bisect(try_load, rows.slice(half), first + half, known=accepted)
+    elif (error := try_load(rows)) is not None:
+        yield first, error
+
+
+def _find_column(try_load: TryLoad, row: pa.Table, columns: Sequence[ColumnMapping], error: RowRefused) -> str | None:
+    """Return the column of a refused row. For a document the warehouse names none, so each document is tried."""
+    if error.facts.get("column"):
+        return str(error.facts["column"])
+    for mapping in columns:
+        if mapping.redshift == "SUPER" and row.column(mapping.name).null_count == 0:
+            index = row.schema.get_field_index(mapping.name)
+            null = pa.nulls(1, row.schema.field(index).type)
+            if try_load(row.set_column(index, row.schema.field(index), null)) is None:
+                return mapping.name
+    return None
 
 
 def _suspect_files(loads: Sequence[ScratchLoad], file: str) -> Iterator[tuple[ScratchLoad, BatchLink, Part]]:

@@ -61,9 +61,6 @@ class TableChanges:
     add: tuple[RequiredColumn, ...] = ()
     widen: tuple[RequiredColumn, ...] = ()
 
-    def __bool__(self) -> bool:
-        return bool(self.add or self.widen)
-
 
 def required_columns(manifests: Sequence[Manifest]) -> tuple[RequiredColumn, ...]:
     """Return the columns of the newest manifest, followed by those that only older ones have."""

@@ -2,14 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from syncd.mysql.sql import PositionColumn, after_condition, upto_condition, window_condition
 from syncd.redshift.quoting import quote_name, value_literal
 from watermarks.cursor import START_CURSOR, Cursor, CursorValue, ValueKind
 from watermarks.window import Window
-
-HEX_DIGITS: Final = "0123456789abcdef"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
