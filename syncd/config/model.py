@@ -1,33 +1,38 @@
 """Model of `syncd.yaml`: the keys of each section and their types. Defaults are those of `syncd.settings`."""
 
 from dataclasses import fields
-from datetime import datetime, timedelta
-from pathlib import Path
+from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
     PositiveInt,
-    WithJsonSchema,
     model_validator,
 )
 
-from syncd.config import schema_patterns
-from syncd.config.first_file import PLACEHOLDER_BUCKET
-from syncd.config.value_parsers import (
-    extract_credentials,
-    parse_duration,
-    parse_interval_or_cron,
-    parse_lenient_instant,
-    parse_listen_address,
-    parse_positive_duration,
-    parse_url,
+from syncd.config.value_types import (
+    ConfigRelativePath,
+    Duration,
+    Encoding,
+    Grantees,
+    Instant,
+    IntervalOrCron,
+    LakeUrl,
+    MetadataColumns,
+    NameList,
+    NonEmptyText,
+    NoTruncatePolicy,
+    OptionalListenAddress,
+    PositiveDuration,
+    SourceUrl,
+    ValuePolicy,
+    WarehouseUrl,
+    WebUrl,
 )
-from syncd.datatypes.columns import Policies, Policy
+from syncd.datatypes.columns import Policies
 from syncd.mysql.sql import has_row_limit
 from syncd.settings import (
     DEFAULT_INTERVAL,
@@ -36,8 +41,6 @@ from syncd.settings import (
     Deletes,
     EpochUnit,
     FirstRun,
-    ListenAddress,
-    MetadataColumn,
     Mode,
     NotifySettings,
     NullCursor,
@@ -64,107 +67,6 @@ _FIRST_RUN_DEFAULT: Final[Any] = _STREAM_DEFAULTS.first_run.value  # Any: the fi
 _TARGET_DEFAULTS: Final = TargetSettings(warehouse="", schema="", table="")
 _POLICY_DEFAULTS: Final[Any] = Policies()  # Any: a key may allow fewer policies than the settings
 
-Duration = Annotated[timedelta, BeforeValidator(parse_duration), WithJsonSchema(schema_patterns.DURATION_SCHEMA)]
-PositiveDuration = Annotated[
-    timedelta, BeforeValidator(parse_positive_duration), WithJsonSchema(schema_patterns.POSITIVE_DURATION_SCHEMA)
-]
-"""Timeout or interval; zero would end every wait at once."""
-Instant = Annotated[datetime, BeforeValidator(parse_lenient_instant), WithJsonSchema(schema_patterns.INSTANT_SCHEMA)]
-IntervalOrCron = Annotated[
-    timedelta | str, BeforeValidator(parse_interval_or_cron), WithJsonSchema(schema_patterns.INTERVAL_OR_CRON_SCHEMA)
-]
-NonEmptyText = Annotated[str, Field(min_length=1)]
-
-
-def _expand_home(path: Path) -> Path:
-    try:
-        return path.expanduser()
-    except RuntimeError as error:
-        raise ValueError("no user of this name has a home directory here: write the full path") from error
-
-
-ConfigRelativePath = Annotated[Path, AfterValidator(_expand_home)]
-"""Path of a file, relative to the directory of the configuration; `~` is a home directory."""
-
-
-def _check_source_url(text: object) -> object:
-    if not extract_credentials(parse_url(text, "mysql", "mariadb"))[0]:
-        raise ValueError("the address names no user: mysql://user:${MYSQL_PASSWORD}@host:3306/database")
-    return text
-
-
-def _check_warehouse_url(text: object) -> object:
-    database = parse_url(text, "redshift").path.strip("/")
-    if not database or "/" in database:
-        raise ValueError("the address ends in no database: redshift://user:${REDSHIFT_PASSWORD}@host:5439/database")
-    return text
-
-
-def _check_lake_url(text: object) -> object:
-    if parse_url(text, "s3").netloc == PLACEHOLDER_BUCKET:
-        raise ValueError(f"{PLACEHOLDER_BUCKET} is the placeholder of `syncd init`: write the name of your bucket")
-    return text
-
-
-def _as_list(value: object) -> object:
-    return [value] if isinstance(value, str) else value
-
-
-NameList = Annotated[
-    tuple[NonEmptyText, ...],
-    BeforeValidator(_as_list),
-    WithJsonSchema(schema_patterns.one_or_list(schema_patterns.TEXT_SCHEMA)),
-]
-
-
-def _parse_grantee(text: object) -> object:
-    match text.split() if isinstance(text, str) else []:
-        case [_] | ["role" | "group", _] as words:
-            return " ".join(words)
-    raise ValueError("write `role NAME`, `group NAME`, or the name of a user")
-
-
-def _parse_encoding(text: object) -> object:
-    if isinstance(text, str) and text.lower() in COLUMN_ENCODINGS:
-        return text.lower()
-    if isinstance(text, str) and text.lower() in {"text255", "text32k"}:
-        raise ValueError("a column of this encoding cannot be widened later: use lzo or zstd")
-    raise ValueError(f"must be one of {', '.join(COLUMN_ENCODINGS)}")
-
-
-def _parse_policy(text: object) -> object:
-    return Policy.NULL if text is None else text  # an unquoted null of YAML means the policy
-
-
-ValuePolicy = Annotated[
-    Policy, BeforeValidator(_parse_policy), WithJsonSchema(schema_patterns.nullable(schema_patterns.enum_of(Policy)))
-]
-NoTruncatePolicy = Annotated[
-    Literal[Policy.NULL, Policy.QUARANTINE, Policy.FAIL],
-    BeforeValidator(_parse_policy),
-    WithJsonSchema(
-        schema_patterns.nullable(schema_patterns.enum_of(policy for policy in Policy if policy is not Policy.TRUNCATE))
-    ),
-]
-"""Policy for values that cannot be truncated: all but those that are too long."""
-COLUMN_ENCODINGS: Final = tuple("raw az64 bytedict delta delta32k lzo mostly8 mostly16 mostly32 runlength zstd".split())
-Grantee = Annotated[str, BeforeValidator(_parse_grantee), WithJsonSchema(schema_patterns.GRANTEE_SCHEMA)]
-Grantees = Annotated[
-    tuple[Grantee, ...],
-    BeforeValidator(_as_list),
-    WithJsonSchema(schema_patterns.one_or_list(schema_patterns.GRANTEE_SCHEMA)),
-]
-MetadataColumns = Annotated[
-    tuple[MetadataColumn, ...],
-    BeforeValidator(_as_list),
-    WithJsonSchema(schema_patterns.one_or_list(schema_patterns.enum_of(MetadataColumn))),
-]
-Encoding = Annotated[
-    str,
-    BeforeValidator(_parse_encoding),
-    WithJsonSchema(schema_patterns.enum_of((*COLUMN_ENCODINGS, *map(str.upper, COLUMN_ENCODINGS)))),
-]
-
 
 class ConfigSection(BaseModel):
     """Base of all sections; an unknown key is a mistake."""
@@ -186,7 +88,7 @@ class Tunnel(ConfigSection):
 
 
 class Source(ConfigSection):
-    url: Annotated[str, BeforeValidator(_check_source_url), WithJsonSchema(schema_patterns.SOURCE_URL_SCHEMA)]
+    url: SourceUrl
     tls: Tls | None = None
     ca: ConfigRelativePath | None = SOURCE_DEFAULTS.ca
     zone: NonEmptyText | None = SOURCE_DEFAULTS.zone
@@ -202,7 +104,7 @@ class Source(ConfigSection):
 
 
 class Lake(ConfigSection):
-    url: Annotated[str, BeforeValidator(_check_lake_url), WithJsonSchema(schema_patterns.LAKE_URL_SCHEMA)]
+    url: LakeUrl
     region: NonEmptyText | None = None
     endpoint: NonEmptyText | None = None
 
@@ -220,7 +122,7 @@ class Iam(ConfigSection):
 
 
 class Warehouse(ConfigSection):
-    url: Annotated[str, BeforeValidator(_check_warehouse_url), WithJsonSchema(schema_patterns.WAREHOUSE_URL_SCHEMA)]
+    url: WarehouseUrl
     tls: Literal["disable", "verify"] | None = None
     ca: ConfigRelativePath | None = WAREHOUSE_DEFAULTS.ca
     schema_: NonEmptyText = Field(default=WAREHOUSE_DEFAULTS.schema, alias="schema")
@@ -242,11 +144,6 @@ class Spark(ConfigSection):
     conf: dict[str, str] = Field(default_factory=dict)
 
 
-def _check_web_url(text: object) -> object:
-    parse_url(text, "https", "http")
-    return text
-
-
 def _expand_notify_urls(value: object) -> object:
     """Expand plain addresses to entries with a `url`."""
     return (
@@ -255,17 +152,13 @@ def _expand_notify_urls(value: object) -> object:
 
 
 class Notify(ConfigSection):
-    url: Annotated[str, BeforeValidator(_check_web_url), WithJsonSchema(schema_patterns.WEB_URL_SCHEMA)]
+    url: WebUrl
     channel: Channel = _NOTIFY_DEFAULTS.channel
     again: PositiveDuration = _NOTIFY_DEFAULTS.again
 
 
 class Daemon(ConfigSection):
-    http: Annotated[
-        ListenAddress | None,
-        BeforeValidator(parse_listen_address),
-        WithJsonSchema(schema_patterns.LISTEN_ADDRESS_SCHEMA),
-    ] = _DAEMON_DEFAULTS.http
+    http: OptionalListenAddress = _DAEMON_DEFAULTS.http
     token: NonEmptyText | None = None
     stop_timeout: Duration = _DAEMON_DEFAULTS.stop_timeout
     notify: Annotated[tuple[Notify, ...], BeforeValidator(_expand_notify_urls)] = ()

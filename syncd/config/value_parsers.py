@@ -10,6 +10,8 @@ from syncd.settings import ListenAddress
 
 MAX_DURATION: Final = timedelta(days=36_500)
 """Limit that keeps every sum of an instant and a duration within the calendar."""
+REFERENCE_PATTERN: Final = r"\$\{(?!window\})"
+"""Start of a reference such as `${NAME}`. `${window}` is none: in a `query` it is the place of a batch's condition."""
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
 DURATION_PATTERN: Final = r"([0-9]+(\.[0-9]+)?(ms|[smhdw]))+"

@@ -11,7 +11,7 @@ import yaml
 from yaml.error import MarkedYAMLError
 
 from syncd.config.mistakes import ConfigMistake, KeyPath, Misconfigured, mask_secret, redact_value
-from syncd.config.schema_patterns import REFERENCE_PATTERN
+from syncd.config.value_parsers import REFERENCE_PATTERN
 from syncd.errors import ConfigError
 
 _REFERENCE: Final = re.compile(rf"{REFERENCE_PATTERN}(file:)?([^}}]*)\}}")
