@@ -7,13 +7,7 @@ import click
 
 from syncd.cli.options import common_options, tables_option
 from syncd.cli.output import error_to_json, show_json
-from syncd.cli.stream_selection import (
-    SelectedStream,
-    collect_result,
-    exit_with_result_errors,
-    open_operator_context,
-    select_streams,
-)
+from syncd.cli.stream_selection import SelectedStream, collect_from_streams, exit_with_result_errors
 from syncd.error_classes import ExitCode
 from syncd.observe.formatting import format_count
 
@@ -32,9 +26,7 @@ def audit(**options: Any) -> None:  # noqa: ANN401  # options of click arrive by
 
     Exit 7: an inconsistency was found. Exit 12: a watermark cannot be read.
     """
-    with open_operator_context(options["config"], read_only=True) as context:
-        selected = select_streams(context.settings, options["tables"], all_=not options["tables"])
-        results = [collect_result(one, partial(_audit_stream, context, deep=options["deep"])) for one in selected]
+    results = collect_from_streams(options, partial(_audit_stream, deep=options["deep"]))
     if options["as_json"]:
         show_json({"deep": options["deep"], "streams": [_to_json(result) for result in results]})
     else:

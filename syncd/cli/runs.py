@@ -7,13 +7,7 @@ import click
 
 from syncd.cli.options import common_options, tables_option
 from syncd.cli.output import error_to_json, print_message, show_json, show_table
-from syncd.cli.stream_selection import (
-    SelectedStream,
-    collect_result,
-    exit_with_result_errors,
-    open_operator_context,
-    select_streams,
-)
+from syncd.cli.stream_selection import SelectedStream, collect_from_streams, exit_with_result_errors
 from syncd.cli.views.formats import format_instant, instant_to_json
 
 if TYPE_CHECKING:
@@ -30,9 +24,7 @@ def runs(**options: Any) -> None:  # noqa: ANN401  # options of click arrive by 
 
     A run that finds nothing to do leaves no trace, and is not shown.
     """
-    with open_operator_context(options["config"], read_only=True) as context:
-        selected = select_streams(context.settings, options["tables"], all_=not options["tables"])
-        results = [collect_result(one, partial(_read_runs, context, limit=options["last"])) for one in selected]
+    results = collect_from_streams(options, partial(_read_runs, limit=options["last"]))
     pairs = [(result.selected, run) for result in results for run in result.value or ()]
     newest = sorted(pairs, key=lambda pair: pair[1].ended_at, reverse=True)[: options["last"]]
     if options["as_json"]:

@@ -4,8 +4,9 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import click
 
@@ -67,6 +68,16 @@ def collect_result(selected: SelectedStream, function: Callable[[SelectedStream]
         return StreamResult(selected=selected, value=function(selected))
     except HintedError as error:
         return StreamResult(selected=selected, error=error)
+
+
+def collect_from_streams(
+    options: dict[str, Any], function: "Callable[[OperatorContext, SelectedStream], T]", *, read_only: bool = True
+) -> list[StreamResult[T]]:
+    """Call the function for each stream that the options select."""
+    all_ = options.get("all_", not options["tables"])
+    with open_operator_context(options["config"], read_only=read_only) as context:
+        selected = select_streams(context.settings, options["tables"], all_=all_)
+        return [collect_result(one, partial(function, context)) for one in selected]
 
 
 def open_operator_context(

@@ -6,11 +6,10 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
-from syncd.config.mistakes import KeyPath
 from syncd.config.model import SCHEDULE_DEFAULTS, Daemon, Defaults, File, Lake, Table
 from syncd.config.section_validation import validate_section
 from syncd.config.servers import build_sources, build_warehouses, require_zone
-from syncd.config.targets import TargetResolver
+from syncd.config.targets import TargetResolver, choose_server
 from syncd.config.value_parsers import parse_url
 from syncd.config.yaml_reader import ConfigDocument, read_document
 from syncd.datatypes.columns import Policies
@@ -25,7 +24,6 @@ from syncd.settings import (
     SparkSettings,
     StreamSettings,
 )
-from syncd.suggestions import did_you_mean
 
 
 def read_settings(path: Path, environ: Mapping[str, str]) -> Settings:
@@ -109,7 +107,7 @@ def _build_stream(
 ) -> StreamSettings | None:
     """Build the stream of a table, without its target; None where its source or database is not known."""
     key_path = ("tables", name)
-    source = _find_source(table, sources, key_path, document)
+    source = choose_server(sources, "source", table.source, (*key_path, "source"), document)
     if source is None:
         return None
     database, dot, short = name.partition(".")
@@ -133,21 +131,6 @@ def _build_stream(
         "target": None,
     }
     return StreamSettings(**(table.values_for(StreamSettings) | own))
-
-
-def _find_source(
-    table: Table, sources: dict[str, SourceSettings], key_path: KeyPath, document: ConfigDocument
-) -> SourceSettings | None:
-    if table.source is not None:
-        if table.source not in sources:
-            remedy = did_you_mean(table.source, sources)
-            document.report_mistake((*key_path, "source"), f"no source is called {table.source!r}", remedy)
-        return sources.get(table.source)
-    if len(sources) > 1:
-        remedy = f"Add `source:` with one of {', '.join(sources)}."
-        document.report_mistake(key_path, "there are several sources", remedy)
-        return None
-    return next(iter(sources.values()), None)
 
 
 def _build_schedule(table: Table) -> Schedule:

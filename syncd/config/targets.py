@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from syncd.config.mistakes import KeyPath
 from syncd.config.model import WAREHOUSE_DEFAULTS, Table
@@ -11,6 +11,8 @@ from syncd.config.yaml_reader import ConfigDocument
 from syncd.settings import TargetSettings, WarehouseSettings
 from syncd.suggestions import did_you_mean
 from syncd.tables.column_mapping import MAX_NAME_BYTES, fold_name
+
+T = TypeVar("T")
 
 RESERVED_TABLE_PREFIX: Final = "syncd_"
 """Prefix of the tables that syncd creates for itself."""
@@ -26,7 +28,7 @@ class TargetResolver:
 
     def resolve_target(self, name: str, table: Table, *, source: str, key_path: KeyPath) -> TargetSettings | None:
         """Return the target of a table that is called `source` at the source; None where there is no warehouse."""
-        warehouse = self._find_warehouse(table, key_path)
+        warehouse = choose_server(self.warehouses, "warehouse", table.to, (*key_path, "to"), self.document)
         schema, dot, short = fold_name(table.target or "").rpartition(".")
         if not dot:
             schema = warehouse.schema if warehouse else WAREHOUSE_DEFAULTS.schema
@@ -46,22 +48,25 @@ class TargetResolver:
         }
         return TargetSettings(**(table.values_for(TargetSettings) | own))
 
-    def _find_warehouse(self, table: Table, key_path: KeyPath) -> WarehouseSettings | None:
-        if table.to is not None:
-            if table.to not in self.warehouses:
-                remedy = did_you_mean(table.to, self.warehouses)
-                self.document.report_mistake((*key_path, "to"), f"no warehouse is called {table.to!r}", remedy)
-            return self.warehouses.get(table.to)
-        if len(self.warehouses) > 1:
-            remedy = f"Add `to:` with one of {', '.join(self.warehouses)}."
-            self.document.report_mistake(key_path, "there are several warehouses", remedy)
-            return None
-        return next(iter(self.warehouses.values()), None)
-
     def _require_free(self, name: str, target: tuple[str, str, str], key_path: KeyPath) -> None:
         if (other := self.stream_by_target.setdefault(target, name)) != name:
             message = f"has the same target as {other}: {target[1]}.{target[2]}"
             self.document.report_mistake(key_path, message, "Give one of them a `target` of its own.")
+
+
+def choose_server(
+    servers: Mapping[str, T], kind: str, name: str | None, key_path: KeyPath, document: ConfigDocument
+) -> T | None:
+    """Return the server that a table names, or the only one; `key_path` is that of the name."""
+    if name is not None:
+        if name not in servers:
+            document.report_mistake(key_path, f"no {kind} is called {name!r}", did_you_mean(name, servers))
+        return servers.get(name)
+    if len(servers) > 1:
+        remedy = f"Add `{key_path[-1]}:` with one of {', '.join(servers)}."
+        document.report_mistake(key_path[:-1], f"there are several {kind}s", remedy)
+        return None
+    return next(iter(servers.values()), None)
 
 
 def find_schema_name_problem(schema: str) -> str:

@@ -10,7 +10,7 @@ from syncd.cli.options import common_options, consent_options, selection_options
 from syncd.cli.output import error_to_json, print_message, show_json
 from syncd.cli.stream_selection import (
     SelectedStream,
-    collect_result,
+    collect_from_streams,
     exit_with_errors,
     exit_with_result_errors,
     open_operator_context,
@@ -41,10 +41,8 @@ def check(**options: Any) -> None:  # noqa: ANN401  # options of click arrive by
 
     Exit 7: an inconsistency was found. Exit 12: a watermark cannot be read.
     """
-    with open_operator_context(options["config"]) as context:
-        selected = select_streams(context.settings, options["tables"], all_=options["all_"])
-        check_stream = partial(_check_stream, context, full=options["full"], ask_warehouse=not options["lake_only"])
-        results = [collect_result(one, check_stream) for one in selected]
+    check_stream = partial(_check_stream, full=options["full"], ask_warehouse=not options["lake_only"])
+    results = collect_from_streams(options, check_stream, read_only=False)
     if options["as_json"]:
         show_json({"streams": [_check_to_json(result) for result in results]})
     else:

@@ -13,7 +13,7 @@ from syncd.cli.output import error_to_json, show_json, show_table
 from syncd.cli.stream_selection import (
     SelectedStream,
     StreamResult,
-    collect_result,
+    collect_from_streams,
     exit_with_result_errors,
     open_operator_context,
     select_streams,
@@ -55,13 +55,10 @@ class WatermarkReading:
 @common_options
 def get(**options: Any) -> None:  # noqa: ANN401  # options of click arrive by name
     """Show the watermark of a table; without a table, the system-wide default."""
-    with open_operator_context(options["config"], read_only=True) as context:
-        if not options["tables"] and not options["all_"]:
-            _show_default(context, as_json=options["as_json"])
-            return
-        selected = select_streams(context.settings, options["tables"], all_=options["all_"])
-        read = partial(read_watermark, context, files=options["show_files"])
-        results = [collect_result(one, read) for one in selected]
+    if not options["tables"] and not options["all_"]:
+        _show_default(options)
+        return
+    results = collect_from_streams(options, partial(read_watermark, files=options["show_files"]))
     if options["as_json"]:
         show_json({"streams": [_to_json(result) for result in results]})
     else:
@@ -182,9 +179,10 @@ def _load_rows(watermark: Watermark, waiting: int) -> tuple[tuple[str, str], ...
     )
 
 
-def _show_default(context: "OperatorContext", *, as_json: bool) -> None:
-    default = context.default_journal.read_newest(SYSTEM_STEM)
-    if as_json:
+def _show_default(options: dict[str, Any]) -> None:
+    with open_operator_context(options["config"], read_only=True) as context:
+        default = context.default_journal.read_newest(SYSTEM_STEM)
+    if options["as_json"]:
         show_json({"default": default_to_json(default)})
     else:
         click.echo(describe_default(default))
