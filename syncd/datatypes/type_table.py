@@ -43,8 +43,8 @@ class TypeRule:
     """Its types, as the documentation names them."""
     data_types: frozenset[str]
     map_type: Callable[[SourceColumn], TypeMapping]
-    applies_to: Callable[[SourceColumn], bool] = lambda _column: True
-    note: str = ""
+    applies_to: Callable[[SourceColumn], bool]
+    note: str
 
 
 MAX_INT64_DIGITS: Final = 18
@@ -269,156 +269,144 @@ def _vector_byte_length(column: SourceColumn) -> int:
     return 4 * int(found.group(1)) if found else MAX_VARCHAR_BYTES
 
 
-BOOLEAN_RULE: Final = TypeRule(
-    title="TINYINT(1) named under `boolean`",
-    data_types=frozenset({"tinyint"}),
-    map_type=_integer_mapper(ParquetType(physical=PhysicalType.BOOLEAN), "BOOLEAN", ValueProblem.OUT_OF_RANGE),
+def _rule(
+    title: str,
+    data_types: str,
+    map_type: Callable[[SourceColumn], TypeMapping],
+    *,
+    applies_to: Callable[[SourceColumn], bool] = lambda _column: True,
+    note: str = "",
+) -> TypeRule:
+    types = frozenset(data_types.split())
+    return TypeRule(title=title, data_types=types, map_type=map_type, applies_to=applies_to, note=note)
+
+
+BOOLEAN_RULE: Final = _rule(
+    "TINYINT(1) named under `boolean`",
+    "tinyint",
+    _integer_mapper(ParquetType(physical=PhysicalType.BOOLEAN), "BOOLEAN", ValueProblem.OUT_OF_RANGE),
     applies_to=lambda column: column.column_type.lower().startswith("tinyint(1)"),
     note="Any value but 0 and 1 is out of range.",
 )
 
 TYPE_RULES: Final[tuple[TypeRule, ...]] = (
-    TypeRule(
-        title="TINYINT, BOOL, TINYINT UNSIGNED",
-        data_types=frozenset({"tinyint"}),
-        map_type=_SMALLINT,
+    _rule(
+        "TINYINT, BOOL, TINYINT UNSIGNED",
+        "tinyint",
+        _SMALLINT,
         note="TINYINT(1) holds -128 to 127, so it is a number unless the configuration calls it boolean.",
     ),
-    TypeRule(
-        title="SMALLINT",
-        data_types=frozenset({"smallint"}),
-        map_type=_SMALLINT,
-        applies_to=lambda c: not c.is_unsigned,
+    _rule("SMALLINT", "smallint", _SMALLINT, applies_to=lambda c: not c.is_unsigned),
+    _rule("SMALLINT UNSIGNED", "smallint", _INTEGER),
+    _rule("MEDIUMINT, MEDIUMINT UNSIGNED", "mediumint", _INTEGER),
+    _rule("INT", "int", _INTEGER, applies_to=lambda c: not c.is_unsigned),
+    _rule("INT UNSIGNED", "int", _BIGINT),
+    _rule("BIGINT", "bigint", _BIGINT, applies_to=lambda c: not c.is_unsigned),
+    _rule(
+        "BIGINT UNSIGNED, SERIAL",
+        "bigint",
+        _map_unsigned_bigint,
+        note="Transferred as the signed number with the same 64 bits.",
     ),
-    TypeRule(title="SMALLINT UNSIGNED", data_types=frozenset({"smallint"}), map_type=_INTEGER),
-    TypeRule(title="MEDIUMINT, MEDIUMINT UNSIGNED", data_types=frozenset({"mediumint"}), map_type=_INTEGER),
-    TypeRule(title="INT", data_types=frozenset({"int"}), map_type=_INTEGER, applies_to=lambda c: not c.is_unsigned),
-    TypeRule(title="INT UNSIGNED", data_types=frozenset({"int"}), map_type=_BIGINT),
-    TypeRule(
-        title="BIGINT", data_types=frozenset({"bigint"}), map_type=_BIGINT, applies_to=lambda c: not c.is_unsigned
-    ),
-    TypeRule(
-        title="BIGINT UNSIGNED, SERIAL",
-        data_types=frozenset({"bigint"}),
-        map_type=_map_unsigned_bigint,
-        note="Travels as the signed number of the same 64 bits.",
-    ),
-    TypeRule(title="BIT(1)", data_types=frozenset({"bit"}), map_type=_BOOLEAN, applies_to=lambda c: c.precision == 1),
-    TypeRule(
-        title="BIT(2) to BIT(63)",
-        data_types=frozenset({"bit"}),
-        map_type=_BIGINT,
-        applies_to=lambda c: (c.precision or MAX_BIT_LENGTH) < MAX_BIT_LENGTH,
-    ),
-    TypeRule(title="BIT(64)", data_types=frozenset({"bit"}), map_type=_map_unsigned_bigint),
-    TypeRule(title="YEAR", data_types=frozenset({"year"}), map_type=_SMALLINT, note="The year 0000 is 0."),
-    TypeRule(
-        title="DECIMAL to 38 digits",
-        data_types=frozenset({"decimal"}),
-        map_type=_map_decimal,
+    _rule("BIT(1)", "bit", _BOOLEAN, applies_to=lambda c: c.precision == 1),
+    _rule("BIT(2) to BIT(63)", "bit", _BIGINT, applies_to=lambda c: (c.precision or MAX_BIT_LENGTH) < MAX_BIT_LENGTH),
+    _rule("BIT(64)", "bit", _map_unsigned_bigint),
+    _rule("YEAR", "year", _SMALLINT, note="The year 0000 is 0."),
+    _rule(
+        "DECIMAL to 38 digits",
+        "decimal",
+        _map_decimal,
         applies_to=_fits_decimal,
-        note="To 18 digits, none of them after the point, it travels as an integer; others as text. Of 19 digits"
-        " Redshift does not hold the largest numbers: they are declared with 20.",
+        note="Up to 18 digits without a fraction are transferred as an integer, others as text. Redshift does not hold"
+        " the largest numbers of 19 digits, so these are declared with 20.",
     ),
-    TypeRule(
-        title="DECIMAL of more digits, or 38 after the point",
-        data_types=frozenset({"decimal"}),
-        map_type=_map_long_decimal,
-        note="More than Redshift counts with: the text that MySQL prints.",
+    _rule(
+        "DECIMAL of more digits, or 38 after the point",
+        "decimal",
+        _map_long_decimal,
+        note="Exceeds Redshift's DECIMAL: the text that MySQL prints.",
     ),
-    TypeRule(
-        title="FLOAT, DOUBLE",
-        data_types=frozenset({"float", "double"}),
-        map_type=_map_double,
-        note="A FLOAT is the double of exactly its value, -0 stays -0; a number so small that it is subnormal"
-        " is out of range, for Redshift does not keep all of these.",
+    _rule(
+        "FLOAT, DOUBLE",
+        "float double",
+        _map_double,
+        note="A FLOAT becomes the double of exactly its value, and -0 stays -0. A subnormal number is out of range,"
+        " because Redshift does not keep all of these.",
     ),
-    TypeRule(
-        title="DATE",
-        data_types=frozenset({"date"}),
-        map_type=_calendar_mapper(ParquetType(physical=PhysicalType.INT32, meaning=LogicalType.DATE), "DATE"),
-        note="A month or day of zero makes a zero date; the year 0000 and days that no calendar has are out of range.",
+    _rule(
+        "DATE",
+        "date",
+        _calendar_mapper(ParquetType(physical=PhysicalType.INT32, meaning=LogicalType.DATE), "DATE"),
+        note="A month or day of zero makes a zero date; the year 0000 and invalid days are out of range.",
     ),
-    TypeRule(
-        title="DATETIME, TIMESTAMP",
-        data_types=frozenset({"datetime", "timestamp"}),
-        map_type=_calendar_mapper(
-            ParquetType(physical=PhysicalType.INT64, meaning=LogicalType.TIMESTAMP_MICROS), "TIMESTAMP"
-        ),
+    _rule(
+        "DATETIME, TIMESTAMP",
+        "datetime timestamp",
+        _calendar_mapper(ParquetType(physical=PhysicalType.INT64, meaning=LogicalType.TIMESTAMP_MICROS), "TIMESTAMP"),
         note="A DATETIME keeps its wall clock, a TIMESTAMP is in UTC. Files mark both as UTC, since COPY reads"
         " unmarked ones wrong.",
     ),
-    TypeRule(
-        title="TIME",
-        data_types=frozenset({"time"}),
-        map_type=lambda _: _map_printed(18, select=_PLAIN),
+    _rule(
+        "TIME",
+        "time",
+        lambda _: _map_printed(18, select=_PLAIN),
         note="Reaches from -838:59:59 to 838:59:59, which no type of Redshift does; COPY fills no TIME.",
     ),
-    TypeRule(
-        title="CHAR, VARCHAR, NCHAR, NVARCHAR",
-        data_types=frozenset({"char", "varchar"}),
-        map_type=_map_characters,
+    _rule(
+        "CHAR, VARCHAR, NCHAR, NVARCHAR",
+        "char varchar",
+        _map_characters,
         note="As many bytes as its characters can take in UTF-8: 1 (ascii), 4 (utf8mb4, utf16, utf32, gb18030), else 3."
-        " Text with a NUL character is met by `invalid_text`.",
+        " Text with a NUL character falls under `invalid_text`.",
     ),
-    TypeRule(title="TINYTEXT", data_types=frozenset({"tinytext"}), map_type=lambda c: _map_text(c, 4 * 255)),
-    TypeRule(
-        title="TEXT, MEDIUMTEXT, LONGTEXT",
-        data_types=frozenset({"text", "mediumtext", "longtext"}),
-        map_type=lambda c: _map_text(c, MAX_VARCHAR_BYTES, long=True),
+    _rule("TINYTEXT", "tinytext", lambda c: _map_text(c, 4 * 255)),
+    _rule(
+        "TEXT, MEDIUMTEXT, LONGTEXT",
+        "text mediumtext longtext",
+        lambda c: _map_text(c, MAX_VARCHAR_BYTES, long=True),
         note="MariaDB's JSON is a LONGTEXT.",
     ),
-    TypeRule(
-        title="ENUM",
-        data_types=frozenset({"enum"}),
-        map_type=_map_members,
-        note="The member's name; index 0, which is what a wrong value became, is the empty text.",
+    _rule(
+        "ENUM",
+        "enum",
+        _map_members,
+        note="The member's name; index 0, which replaces an invalid value, is the empty text.",
     ),
-    TypeRule(
-        title="SET",
-        data_types=frozenset({"set"}),
-        map_type=_map_members,
-        note="The members' names with commas between.",
-    ),
-    TypeRule(
-        title="JSON",
-        data_types=frozenset({"json"}),
-        map_type=_map_json,
+    _rule("SET", "set", _map_members, note="The members' names with commas between."),
+    _rule(
+        "JSON",
+        "json",
+        _map_json,
         note="The text that MySQL prints; where that is longer than the server's `max_allowed_packet`, MySQL gives"
-        " nothing, which is met by `oversize`. COPY fills a VARBYTE of a scratch table, JSON_PARSE makes SUPER of it.",
+        " NULL, which falls under `oversize`. COPY fills a VARBYTE of a scratch table, JSON_PARSE makes SUPER of it.",
     ),
-    TypeRule(
-        title="BINARY, VARBINARY",
-        data_types=frozenset({"binary", "varbinary"}),
-        map_type=_bytes_mapper(lambda c: c.length or c.octets or 0),
+    _rule(
+        "BINARY, VARBINARY",
+        "binary varbinary",
+        _bytes_mapper(lambda c: c.length or c.octets or 0),
         note="BINARY with the zero bytes that fill it.",
     ),
-    TypeRule(
-        title="TINYBLOB, BLOB, MEDIUMBLOB, LONGBLOB",
-        data_types=frozenset({"tinyblob", "blob", "mediumblob", "longblob"}),
-        map_type=_bytes_mapper(lambda c: c.octets or c.length or MAX_VARBYTE_BYTES, select=_LONG_BYTES),
+    _rule(
+        "TINYBLOB, BLOB, MEDIUMBLOB, LONGBLOB",
+        "tinyblob blob mediumblob longblob",
+        _bytes_mapper(lambda c: c.octets or c.length or MAX_VARBYTE_BYTES, select=_LONG_BYTES),
     ),
-    TypeRule(
-        title="GEOMETRY and its kinds",
-        data_types=frozenset(
-            """
-            geometry point linestring polygon multipoint multilinestring multipolygon
-            geomcollection geometrycollection
-            """.split()
-        ),
-        map_type=_bytes_mapper(lambda _: MAX_VARBYTE_BYTES, select=f"SUBSTRING({_LONG_BYTES}, 5)", whole=True),
+    _rule(
+        "GEOMETRY and its kinds",
+        "geometry point linestring polygon multipoint multilinestring multipolygon geomcollection geometrycollection",
+        _bytes_mapper(lambda _: MAX_VARBYTE_BYTES, select=f"SUBSTRING({_LONG_BYTES}, 5)", whole=True),
         note="WKB, x before y: for geographic systems longitude before latitude, whatever the order in MySQL's own"
         " functions. The number of the reference system is not kept.",
     ),
-    TypeRule(
-        title="VECTOR",
-        data_types=frozenset({"vector"}),
-        map_type=_bytes_mapper(_vector_byte_length, whole=True),
+    _rule(
+        "VECTOR",
+        "vector",
+        _bytes_mapper(_vector_byte_length, whole=True),
         note="Its floats, four bytes each, lowest byte first.",
     ),
-    TypeRule(title="INET4 (MariaDB)", data_types=frozenset({"inet4"}), map_type=lambda _: _map_printed(15)),
-    TypeRule(title="INET6 (MariaDB)", data_types=frozenset({"inet6"}), map_type=lambda _: _map_printed(45)),
-    TypeRule(title="UUID (MariaDB)", data_types=frozenset({"uuid"}), map_type=lambda _: _map_printed(36)),
+    _rule("INET4 (MariaDB)", "inet4", lambda _: _map_printed(15)),
+    _rule("INET6 (MariaDB)", "inet6", lambda _: _map_printed(45)),
+    _rule("UUID (MariaDB)", "uuid", lambda _: _map_printed(36)),
 )
 
 

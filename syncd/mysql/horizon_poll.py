@@ -1,7 +1,7 @@
 """One poll of a server: t0, the statements (A), the locks (C1), the writers (B), the locks again (C2).
 
-The order is the proof (`docs/explanation/horizon.md`): a statement that ended before A was read has its transaction in B. One
-that had its locks when A was read has them in C1, or in C2 if C1 read while a lock changed hands.
+The order is the proof (`docs/explanation/horizon.md`). A statement that ended before A was read has its transaction
+in B. One that had its locks when A was read has them in C1, or in C2 if C1 read while a lock changed hands.
 """
 
 import re

@@ -112,43 +112,43 @@ def parse_schema_thread(
     # The schema names the user who ran START REPLICA, where the process list says `system user`.
     if name is not None and name.startswith(("thread/sql/replica", "thread/sql/slave")):
         user = REPLICATION_USER
-    return ServerThread(
-        connection=int(connection),
-        lock_owner=int(thread),
-        command=command or "",
-        running_for=_to_duration(seconds, 1),
-        whole_seconds=True,
-        state=state or "",
-        user=user or "",
-        kind=kind_from_event(event),
-    )
+    running_for = _to_duration(seconds, 1)
+    kind = kind_from_event(event)
+    return _make_thread(connection, command, running_for, state, user, kind=kind, lock_owner=thread)
 
 
 def parse_processlist_thread(connection: int, user: str | None, *rest: Any) -> ServerThread:  # noqa: ANN401  # from the driver
     _, _, command, seconds, state, text = rest
-    return ServerThread(
-        connection=int(connection),
-        lock_owner=int(connection),
-        command=command or "",
-        running_for=_to_duration(seconds, 1),
-        whole_seconds=True,
-        state=state or "",
-        user=user or "",
-        kind=kind_from_text(text),
-    )
+    return _make_thread(connection, command, _to_duration(seconds, 1), state, user, kind=kind_from_text(text))
 
 
 def parse_mariadb_thread(connection: int, command: str | None, milliseconds: Any, *rest: str | None) -> ServerThread:  # noqa: ANN401  # as above
     state, user, text = rest
+    running_for = _to_duration(milliseconds, 0.001)
+    kind = kind_from_text(text)
+    return _make_thread(connection, command, running_for, state, user, kind=kind, whole_seconds=False)
+
+
+def _make_thread(
+    connection: int,
+    command: str | None,
+    running_for: timedelta | None,
+    state: str | None,
+    user: str | None,
+    *,
+    kind: str,
+    lock_owner: int | None = None,
+    whole_seconds: bool = True,
+) -> ServerThread:
     return ServerThread(
         connection=int(connection),
-        lock_owner=int(connection),
+        lock_owner=int(connection if lock_owner is None else lock_owner),
         command=command or "",
-        running_for=_to_duration(milliseconds, 0.001),
-        whole_seconds=False,
+        running_for=running_for,
+        whole_seconds=whole_seconds,
         state=state or "",
         user=user or "",
-        kind=kind_from_text(text),
+        kind=kind,
     )
 
 

@@ -30,7 +30,7 @@ from syncd.spark.task import RESULT_COLUMN, ReadTaskSpec, rename_fields, write_w
 from watermarks.errors import HintedError, Misuse
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from syncd.datatypes.columns import ColumnMapping
 
@@ -162,51 +162,13 @@ class SparkReader:
         run_in_thread(watch, name="reading-ends")
 
     def _read_wave(self, reading: ReadRequest, wave: "_Wave", *, kept_keys: frozenset[str]) -> list[dict[str, Any]]:
-        queries = wave.queries
-        work = ReadTaskSpec(
-            windows=tuple(query.window for query in queries),
-            first_window=wave.first_window,
-            columns=reading.columns,
-            order=reading.order,
-            keys=reading.identity_columns,
-            cursor_field=reading.cursor,
-            policies=reading.policies,
-            prefix=reading.part_prefix,
-            quarantine_prefix=reading.quarantine_prefix,
-            batch=reading.batch_number,
-            nonce=reading.nonce,
-            part_bytes=reading.part_bytes,
-            lake=self._lake.settings,
-        )
-        statements = [mark_statement(query.sql, reading.nonce) for query in queries]
+        spec = self._task_spec(reading, wave)
         # The MariaDB driver takes rows of any length.
         narrow = self._driver == "mysql" and reading.columns not in self._wide_mappings
 
         def job(spark: "SparkSession") -> list[dict[str, Any]]:
-            spark = narrow_row_session(spark) if narrow else spark
-            trust = prepare_trust_store(spark, self._source.ca, driver=self._driver)
-            properties = build_connection_properties(
-                self._source,
-                driver=self._driver,
-                identity=reading.server_identity,
-                trust_store=trust,
-                proxy=self._proxy(),
-                only_narrow_rows=narrow,
-            )
-            address = build_jdbc_url(self._source, driver=self._driver)
-            # The partitions of a union keep its order, so the number of a task is that of its window.
-            frame = reduce(
-                lambda some, more: some.union(more),
-                [spark.read.jdbc(address, as_subquery(statement), properties=properties) for statement in statements],
-            )
-            names = frame.columns
-            if not all(map(_PLAIN_NAME.fullmatch, names)):
-                # PySpark looks up columns by name, and interprets a dot, a star or a backtick in it.
-                frame = frame.toDF(*(f"c{place}" for place in range(len(names))))
-            rows = frame.mapInArrow(
-                lambda batches: write_window(work, rename_fields(batches, names)), f"{RESULT_COLUMN} string"
-            ).collect()
-            return [json.loads(row[0]) for row in rows]
+            frame = self._make_frame(narrow_row_session(spark) if narrow else spark, reading, wave, narrow=narrow)
+            return _run_tasks(frame, spec)
 
         within = self._source.longest_read.total_seconds() + READ_TIMEOUT_MARGIN_SECONDS
         try:
@@ -228,9 +190,43 @@ class SparkReader:
         for result in results:
             if "error" in result:
                 raise _TASK_ERRORS.get(result["error"], errors.ReaderDown)(result["message"], hint=result["hint"])
-        if len(results) != len(queries):
-            raise errors.ReaderDown(f"{len(results)} of {len(queries)} windows returned a result")
+        if len(results) != len(wave.queries):
+            raise errors.ReaderDown(f"{len(results)} of {len(wave.queries)} windows returned a result")
         return results
+
+    def _task_spec(self, reading: ReadRequest, wave: "_Wave") -> ReadTaskSpec:
+        return ReadTaskSpec(
+            windows=tuple(query.window for query in wave.queries),
+            first_window=wave.first_window,
+            columns=reading.columns,
+            order=reading.order,
+            keys=reading.identity_columns,
+            cursor_field=reading.cursor,
+            policies=reading.policies,
+            prefix=reading.part_prefix,
+            quarantine_prefix=reading.quarantine_prefix,
+            batch=reading.batch_number,
+            nonce=reading.nonce,
+            part_bytes=reading.part_bytes,
+            lake=self._lake.settings,
+        )
+
+    def _make_frame(self, spark: "SparkSession", reading: ReadRequest, wave: "_Wave", *, narrow: bool) -> "DataFrame":
+        properties = build_connection_properties(
+            self._source,
+            driver=self._driver,
+            identity=reading.server_identity,
+            trust_store=prepare_trust_store(spark, self._source.ca, driver=self._driver),
+            proxy=self._proxy(),
+            only_narrow_rows=narrow,
+        )
+        address = build_jdbc_url(self._source, driver=self._driver)
+        statements = [as_subquery(mark_statement(query.sql, reading.nonce)) for query in wave.queries]
+        # The partitions of a union keep its order, so the number of a task is that of its window.
+        return reduce(
+            lambda some, more: some.union(more),
+            [spark.read.jdbc(address, statement, properties=properties) for statement in statements],
+        )
 
     def _abandon(self, reading: ReadRequest, kept_keys: frozenset[str] = frozenset()) -> None:
         """Abort the uploads of this attempt and delete its finished parts, except those in `kept_keys`.
@@ -249,6 +245,17 @@ class SparkReader:
                         if mine in found.key and found.key not in kept_keys
                     ]
                 )
+
+
+def _run_tasks(frame: "DataFrame", spec: ReadTaskSpec) -> list[dict[str, Any]]:
+    names = frame.columns
+    if not all(map(_PLAIN_NAME.fullmatch, names)):
+        # PySpark looks up columns by name, and interprets a dot, a star or a backtick in it.
+        frame = frame.toDF(*(f"c{place}" for place in range(len(names))))
+    rows = frame.mapInArrow(
+        lambda batches: write_window(spec, rename_fields(batches, names)), f"{RESULT_COLUMN} string"
+    ).collect()
+    return [json.loads(row[0]) for row in rows]
 
 
 def _part_keys(results: Sequence[dict[str, Any]]) -> frozenset[str]:
