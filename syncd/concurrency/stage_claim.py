@@ -45,7 +45,7 @@ class ClaimKeeper:
         self._on_wait = on_wait
         self._kept: tuple[ProcessLease, HeldClaim] | None = None
         self.is_owned_by_other = False
-        """Whether another process had the claim at the last attempt."""
+        """True if another process had the claim at the last attempt."""
 
     def acquire(self, process: ProcessLease) -> HeldClaim:
         """Return the claim; a kept one costs nothing, and the next entry in the history shows whether it still holds.

@@ -36,7 +36,7 @@ class HorizonReader:
     zone: str | None
     """The session time zone of writers."""
     max_wait: timedelta
-    """How long a stream without a mark waits for transactions of which nothing is known."""
+    """Longest wait of a stream without a mark, for transactions of which nothing is known."""
     _triggers: Sequence[BeforeTrigger] | None = field(default=None, init=False)
 
     def read_horizon(

@@ -74,7 +74,7 @@ class Prober:
         ends, counted = list[Cursor](), 0
         for step in split_rows(rows, window_size=each):
             begin = ends[-1] if ends else low
-            end = self._query_position(path, probe_sql(path.order, path.columns, path.index, where(begin), rows=step))
+            end = self._probe(path, where(begin), rows=step)
             if end is None:
                 rest = self.find_last(path, where(begin))
                 if rest is None:
@@ -92,22 +92,16 @@ class Prober:
 
     def _estimate_rows_left(self, path: IndexPath, where: str, step: int, counted: int) -> int:
         """Return the most rows that are left; few rows are worth another probe, since their reader starts quicker."""
-        few = not counted and step > FEWEST_ROWS
-        if (
-            few
-            and self._query_position(path, probe_sql(path.order, path.columns, path.index, where, rows=FEWEST_ROWS))
-            is None
-        ):
-            return FEWEST_ROWS
-        return step
+        is_worth_it = not counted and step > FEWEST_ROWS
+        return FEWEST_ROWS if is_worth_it and self._probe(path, where, rows=FEWEST_ROWS) is None else step
 
     def find_all_bounds(self, path: IndexPath, low: Cursor, where: ConditionAfter, *, rows: int) -> WindowBounds:
         """Find the ends of windows up to the last row of the condition, however many rows there are."""
-        found = self.find_bounds(path, low, where, rows=rows)
-        while found.has_more:
-            more = self.find_bounds(path, found.high, where, rows=rows)
-            found = replace(more, low=low, ends=(*found.ends, *more.ends), rows=found.rows + more.rows)
-        return found
+        bounds = self.find_bounds(path, low, where, rows=rows)
+        while bounds.has_more:
+            more = self.find_bounds(path, bounds.high, where, rows=rows)
+            bounds = replace(more, low=low, ends=(*bounds.ends, *more.ends), rows=bounds.rows + more.rows)
+        return bounds
 
     def find_bounds_up_to(self, path: IndexPath, low: Cursor, top: Cursor, *, rows: int) -> WindowBounds:
         """Find the ends of windows that hold so many rows after a position up to `top`."""
@@ -145,6 +139,10 @@ class Prober:
         [(minutes,)] = self.source.fetch_rows(SERVER_ZONE_SQL)
         offset = int(str(minutes or 0))
         return f"{'-' if offset < 0 else '+'}{abs(offset) // 60:02d}:{abs(offset) % 60:02d}"
+
+    def _probe(self, path: IndexPath, where: str, *, rows: int) -> Cursor | None:
+        """Return the position of the row after so many rows of a condition; None where there are fewer."""
+        return self._query_position(path, probe_sql(path.order, path.columns, path.index, where, rows=rows))
 
     def _query_position(self, path: IndexPath, sql: str) -> Cursor | None:
         self._require_index(path, sql)

@@ -67,9 +67,9 @@ class Planner:
     """Windows that can be read at once."""
     request: ExtractRequest = field(default_factory=ExtractRequest)
     max_horizon_wait: timedelta = timedelta(0)
-    """How long a stream without a mark waits for transactions of which nothing is known."""
+    """Longest wait of a stream without a mark, for transactions of which nothing is known."""
     reread_margin: timedelta = timedelta(minutes=10)
-    """How far before the mark to read again after a break in the server's time."""
+    """Time before the mark that is read again after a break in the server's time."""
     default_start: Callable[[], datetime | None] = lambda: None
     """Returns where a stream begins that has no start of its own; called only before a first run."""
     notes: SeenKeyStore = field(default_factory=InMemorySeenKeys)

@@ -104,7 +104,7 @@ class RereadPlanner:
     prober: Prober
     history: BatchChain
     margin: timedelta
-    """How far before the mark to read again."""
+    """Time before the mark that is read again."""
 
     def find_reason(self, context: ProposalContext) -> RereadReason | None:
         if context.mode is PlanMode.BEGIN or not context.final_mark:
