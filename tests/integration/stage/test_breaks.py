@@ -113,6 +113,6 @@ def test_both_clocks_gone_back_stop_the_stream_until_a_person_says_from_when_on(
     for outcome in (first, second):
         assert isinstance(outcome.error, SourceReplaced)
         assert exit_code_for(outcome.error) is ExitCode.DOUBT
-        assert "nobody knows how far" in outcome.error.message
+        assert "by an unknown time" in outcome.error.message
         assert "syncd watermark set -t shop.fine --mysql-only --timestamp" in outcome.error.hint
     assert kinds(fine) == []
