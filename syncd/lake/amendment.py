@@ -11,7 +11,7 @@ from typing import Final, Self
 from syncd.lake.manifest import Manifest
 from syncd.lake.window_reads import Part
 from watermarks.batch import BatchId
-from watermarks.codec import FieldReader, ForeignDocument, decode, encode
+from watermarks.codec import ForeignDocument, encode, read_document
 from watermarks.errors import StateUnreadable
 from watermarks.names import StreamName
 
@@ -45,17 +45,14 @@ class Amendment:
         )
 
     def to_bytes(self) -> bytes:
-        return encode(
-            FORMAT,
-            VERSION,
-            {
-                "stream": self.stream.chain_stem,
-                "id": str(self.batch),
-                "nonce": self.nonce,
-                "instead": {key: part.to_fields() if part else None for key, part in self.replacements.items()},
-                "refused": [part.to_fields() for part in self.refused_parts],
-            },
-        )
+        fields = {
+            "stream": self.stream.chain_stem,
+            "id": str(self.batch),
+            "nonce": self.nonce,
+            "instead": {key: part.to_fields() if part else None for key, part in self.replacements.items()},
+            "refused": [part.to_fields() for part in self.refused_parts],
+        }
+        return encode(FORMAT, VERSION, fields)
 
     @classmethod
     def from_bytes(cls, body: bytes, *, at: str, stream: StreamName, batch: BatchId) -> Self:
@@ -64,23 +61,20 @@ class Amendment:
         Raises:
             StateUnreadable: it is none, or belongs to another batch.
         """
-        read = FieldReader(decode(body, FORMAT, VERSION, location=at), location=at)
-        if (found := (read.text("stream"), read.text("id"))) != (stream.chain_stem, str(batch)):
-            raise ForeignDocument(f"{at} amends batch {found[1]} of {found[0]}")
-        try:
-            amendment = cls(
-                stream=stream.default_stream,
-                batch=batch,
-                nonce=read.text("nonce"),
-                replacements={
-                    key: Part.from_fields(part) if part else None for key, part in read.mapping("instead").items()
-                },
-                refused_parts=tuple(map(Part.from_fields, read.items("refused"))),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise StateUnreadable(f"{at} is no amendment: {error!r}") from error
-        read.require_all_read()
-        return amendment
+        with read_document(body, FORMAT, VERSION, location=at) as read:
+            if (found := (read.text("stream"), read.text("id"))) != (stream.chain_stem, str(batch)):
+                raise ForeignDocument(f"{at} amends batch {found[1]} of {found[0]}")
+            instead = read.mapping("instead").items()
+            try:
+                return cls(
+                    stream=stream.default_stream,
+                    batch=batch,
+                    nonce=read.text("nonce"),
+                    replacements={key: Part.from_fields(part) if part else None for key, part in instead},
+                    refused_parts=tuple(map(Part.from_fields, read.items("refused"))),
+                )
+            except (KeyError, TypeError, ValueError) as error:
+                raise StateUnreadable(f"{at} is no amendment: {error!r}") from error
 
 
 def apply_amendments(manifest: Manifest, amendments: Sequence[Amendment]) -> Manifest:

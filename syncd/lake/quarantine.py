@@ -15,7 +15,7 @@ from syncd.datatypes.columns import ColumnMapping, Policies, Policy
 from syncd.lake.manifest import Manifest
 from syncd.lake.window_reads import Part
 from watermarks.batch import BatchId
-from watermarks.codec import FieldReader, ForeignDocument, decode, encode, raise_as_damaged
+from watermarks.codec import ForeignDocument, encode, read_document
 from watermarks.document import Stage
 from watermarks.names import StreamName
 
@@ -160,15 +160,8 @@ class ReplayNote:
         Raises:
             StateUnreadable: it is none, or belongs to another batch.
         """
-        read = FieldReader(decode(body, FORMAT, VERSION, location=at), location=at)
-        if (found := (read.text("stream"), read.text("id"))) != (stream.chain_stem, str(batch)):
-            raise ForeignDocument(f"{at} is about batch {found[1]} of {found[0]}")
-        with raise_as_damaged(at):
-            note = cls(
-                stream=stream.default_stream,
-                batch=batch,
-                replay_batch=BatchId.from_text(read.text("by")),
-                nonce=read.text("nonce"),
-            )
-        read.require_all_read()
-        return note
+        with read_document(body, FORMAT, VERSION, location=at) as read:
+            if (found := (read.text("stream"), read.text("id"))) != (stream.chain_stem, str(batch)):
+                raise ForeignDocument(f"{at} is about batch {found[1]} of {found[0]}")
+            replay_batch = BatchId.from_text(read.text("by"))
+            return cls(stream=stream.default_stream, batch=batch, replay_batch=replay_batch, nonce=read.text("nonce"))

@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import Final, Protocol, Self
 
 from syncd.lake.keys import cleaned_key, cleaned_prefix
-from watermarks.codec import FieldReader, ForeignDocument, decode, encode, raise_as_damaged, to_printable
-from watermarks.cursor import format_instant, parse_instant
+from watermarks.codec import FieldReader, ForeignDocument, encode, read_document, to_printable
+from watermarks.cursor import format_instant
 from watermarks.names import StreamName
 
 FORMAT: Final = "syncd/cleaned"
@@ -66,22 +66,19 @@ class RemovalRecord:
         Raises:
             StateUnreadable: it is none, or belongs to another stream.
         """
-        read = FieldReader(decode(body, FORMAT, VERSION, location=at), location=at)
-        if (found := read.text("stream")) != stream.chain_stem:
-            raise ForeignDocument(f"{at} is about {found}")
-        sizes = read.mapping("files")
-        files = FieldReader(sizes, location=at)
-        with raise_as_damaged(at):
-            record = cls(
+        with read_document(body, FORMAT, VERSION, location=at) as read:
+            if (found := read.text("stream")) != stream.chain_stem:
+                raise ForeignDocument(f"{at} is about {found}")
+            sizes = read.mapping("files")
+            files = FieldReader(sizes, location=at)
+            return cls(
                 stream=stream.default_stream,
-                at=parse_instant(read.text("at")),
+                at=read.instant("at"),
                 who=read.text("who"),
                 why=read.text("why"),
                 nonce=read.text("nonce"),
                 files={key: files.number(key) for key in sizes},
             )
-        read.require_all_read()
-        return record
 
 
 class ObjectReader(Protocol):

@@ -46,9 +46,6 @@ class CleaningProposal:
     def bytes(self) -> int:
         return sum(file.bytes for file in self.removable)
 
-    def removable_for(self, reason: RemovalReason) -> tuple[RemovableFile, ...]:
-        return tuple(file for file in self.removable if file.reason is reason)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleaningSearch:

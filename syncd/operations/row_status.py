@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Final
 
 from watermarks.batch import BatchId
 from watermarks.cursor import START_CURSOR, Cursor, OrderedByDatabase
@@ -109,10 +108,7 @@ class RowExplanation:
 
     status: RowStatus
     reason: str
-    next_step: str = ""
-
-
-NO_ACTION: Final = "nothing has to be done"
+    next_step: str = "nothing has to be done"
 
 
 def explain_row(facts: RowFacts) -> RowExplanation:
@@ -146,25 +142,15 @@ def _explain_deleted(facts: RowFacts, newest: RowVersion | None) -> RowExplanati
     if facts.source.exists:
         return None
     if facts.target.deleted_at:
-        return RowExplanation(
-            status=RowStatus.DELETED,
-            reason=f"it was deleted at the source; the target marks it as deleted since {facts.target.deleted_at}",
-            next_step=NO_ACTION,
-        )
+        reason = f"it was deleted at the source; the target marks it as deleted since {facts.target.deleted_at}"
+        return RowExplanation(status=RowStatus.DELETED, reason=reason)
     if facts.deleted_by is None or (newest is not None and newest.batch > facts.deleted_by):
         return None
     if facts.deleted_by > facts.load_progress.last_batch:
-        load = f"syncd run -t {facts.table} --load-only"
-        return RowExplanation(
-            status=RowStatus.DELETED,
-            reason=f"batch {facts.deleted_by} deletes it, and waits to be loaded",
-            next_step=load,
-        )
-    return RowExplanation(
-        status=RowStatus.DELETED,
-        reason=f"it was deleted at the source: batch {facts.deleted_by} removed it from the target",
-        next_step=NO_ACTION,
-    )
+        reason = f"batch {facts.deleted_by} deletes it, and waits to be loaded"
+        return RowExplanation(status=RowStatus.DELETED, reason=reason, next_step=_load_command(facts))
+    reason = f"it was deleted at the source: batch {facts.deleted_by} removed it from the target"
+    return RowExplanation(status=RowStatus.DELETED, reason=reason)
 
 
 def _is_ahead(facts: RowFacts, newest: RowVersion | None) -> bool:
@@ -181,63 +167,55 @@ def _explain_due(facts: RowFacts, newest: RowVersion | None) -> RowExplanation:
     mark = _format_first_value(facts.mark) or "of the beginning"
     at = f"it is at {_format_first_value(cursor)} in MySQL, above the mark {mark}"
     if facts.hold_reason:
-        return RowExplanation(
-            status=RowStatus.HELD,
-            reason=f"{at}; the horizon is below it: {facts.hold_reason}{older}",
-            next_step=NO_ACTION,
-        )
-    run = f"syncd run -t {facts.table}"
-    if cursor is not None and facts.next_high is not None and not _is_above(cursor, facts.next_high):
-        return RowExplanation(status=RowStatus.NOT_DUE, reason=f"{at}: the next batch reads it{older}", next_step=run)
-    return RowExplanation(status=RowStatus.NOT_DUE, reason=f"{at}: a later batch reads it{older}", next_step=run)
+        reason = f"{at}; the horizon is below it: {facts.hold_reason}{older}"
+        return RowExplanation(status=RowStatus.HELD, reason=reason)
+    is_next = cursor is not None and facts.next_high is not None and not _is_above(cursor, facts.next_high)
+    reason = f"{at}: {'the next' if is_next else 'a later'} batch reads it{older}"
+    return RowExplanation(status=RowStatus.NOT_DUE, reason=reason, next_step=f"syncd run -t {facts.table}")
+
+
+def _load_command(facts: RowFacts) -> str:
+    return f"syncd run -t {facts.table} --load-only"
 
 
 def _explain_in_file(facts: RowFacts, newest: RowVersion) -> RowExplanation:
     in_file = f"batch {newest.batch} read it, row {newest.row:,} of {newest.file}"
     if newest.batch > facts.load_progress.last_batch:
-        load = f"syncd run -t {facts.table} --load-only"
-        return RowExplanation(
-            status=RowStatus.IN_FILE, reason=f"{in_file}; the batch waits to be loaded", next_step=load
-        )
+        reason = f"{in_file}; the batch waits to be loaded"
+        return RowExplanation(status=RowStatus.IN_FILE, reason=reason, next_step=_load_command(facts))
     if any(newest.batch in span for span in facts.load_progress.skipped_batches):
+        reason = f"{in_file}, and an operator skipped that batch"
         history = f"syncd watermark history -t {facts.table}"
-        return RowExplanation(
-            status=RowStatus.LEFT_OUT, reason=f"{in_file}, and an operator skipped that batch", next_step=history
-        )
+        return RowExplanation(status=RowStatus.LEFT_OUT, reason=reason, next_step=history)
     return _explain_loaded(facts, newest, in_file)
 
 
 def _explain_loaded(facts: RowFacts, newest: RowVersion, in_file: str) -> RowExplanation:
     target = facts.target
     at = f" at {facts.loaded_at}" if facts.loaded_at else ""
+    batch_loaded = f"{in_file}, and the batch was loaded{at}"
     if not target.was_asked:
-        why = f"{in_file}, and the batch was loaded{at}, according to the mark; {target.problem}"
-        return RowExplanation(status=RowStatus.LOADED, reason=why, next_step=NO_ACTION)
+        reason = f"{batch_loaded}, according to the mark; {target.problem}"
+        return RowExplanation(status=RowStatus.LOADED, reason=reason)
     if target.rows == 0:
-        return _explain_missing(facts, f"{in_file}, and the batch was loaded{at}, but the target has no such row")
+        return _explain_missing(facts, f"{batch_loaded}, but the target has no such row")
     if target.batch is not None and target.batch > newest.first_read_by:
-        newer = f"the target has a newer version, read by batch {target.batch}"
-        return RowExplanation(status=RowStatus.LOADED, reason=f"{newer}; {in_file} before", next_step=NO_ACTION)
+        reason = f"the target has a newer version, read by batch {target.batch}; {in_file} before"
+        return RowExplanation(status=RowStatus.LOADED, reason=reason)
     if target.batch is not None and target.batch < newest.first_read_by:
-        return _explain_doubt(
-            facts, f"{in_file}, and the batch was loaded{at}, but the target has the version of {target.batch}"
-        )
+        return _explain_doubt(facts, f"{batch_loaded}, but the target has the version of {target.batch}")
+    reason = f"{in_file}, and loaded it{at}"
     if facts.source.was_asked and not facts.source.exists:
-        deleted = "MySQL has no such row any more, and the target keeps it"
-        return RowExplanation(
-            status=RowStatus.LOADED, reason=f"{in_file}, and loaded it{at}; {deleted}", next_step=_compare_hint(facts)
-        )
-    return RowExplanation(status=RowStatus.LOADED, reason=f"{in_file}, and loaded it{at}", next_step=NO_ACTION)
+        reason = f"{reason}; MySQL has no such row any more, and the target keeps it"
+        return RowExplanation(status=RowStatus.LOADED, reason=reason, next_step=_compare_hint(facts))
+    return RowExplanation(status=RowStatus.LOADED, reason=reason)
 
 
 def _explain_missing(facts: RowFacts, reason: str) -> RowExplanation:
-    if facts.source.was_asked and not facts.source.exists:
-        return RowExplanation(
-            status=RowStatus.DELETED,
-            reason=f"{reason}, and MySQL has none either: it was removed from both",
-            next_step=NO_ACTION,
-        )
-    return _explain_doubt(facts, reason)
+    if not facts.source.was_asked or facts.source.exists:
+        return _explain_doubt(facts, reason)
+    reason = f"{reason}, and MySQL has none either: it was removed from both"
+    return RowExplanation(status=RowStatus.DELETED, reason=reason)
 
 
 def _explain_doubt(facts: RowFacts, reason: str) -> RowExplanation:
@@ -249,45 +227,29 @@ def _compare_hint(facts: RowFacts) -> str:
 
 
 def _explain_unseen(facts: RowFacts) -> RowExplanation:
+    """Explain a row that no searched file has."""
     source, target = facts.source, facts.target
+    some_unsearched = bool(facts.missing_files) or not facts.all_files_checked
     if target.rows:
         by = f", read by batch {target.batch}" if target.batch else ""
-        files = (
-            "its file was cleaned, or was not searched"
-            if facts.missing_files or not facts.all_files_checked
-            else "no file has it"
-        )
-        return RowExplanation(status=RowStatus.LOADED, reason=f"the target has it{by}; {files}", next_step=NO_ACTION)
+        files = "its file was cleaned, or was not searched" if some_unsearched else "no file has it"
+        return RowExplanation(status=RowStatus.LOADED, reason=f"the target has it{by}; {files}")
     if source.was_asked and not source.exists:
         newest_files = "" if facts.all_files_checked else ", nor have the newest files"
-        return RowExplanation(
-            status=RowStatus.NEVER_SEEN,
-            reason=f"MySQL has no such row{newest_files}: it was never read",
-            next_step="is the key right?",
-        )
-    if source.cursor is not None and facts.stream_start and not _is_above(source.cursor, facts.stream_start):
-        return RowExplanation(
-            status=RowStatus.BEFORE_START,
-            reason=f"it is at {_format_first_value(source.cursor)} in MySQL, and the stream begins at"
-            f" {_format_first_value(facts.stream_start)}",
-            next_step=f"to read such rows once: syncd run -t {facts.table} --from INSTANT --until INSTANT",
-        )
-    if not facts.all_files_checked or facts.missing_files:
-        missing = (
-            f"{facts.missing_files:,} files were removed"
-            if facts.missing_files
-            else "only the newest files were searched"
-        )
-        return RowExplanation(
-            status=RowStatus.UNKNOWN,
-            reason=f"no file that was searched has it; {missing}",
-            next_step="search all: --all-files",
-        )
-    if not source.was_asked:
-        return RowExplanation(
-            status=RowStatus.UNKNOWN, reason=f"no file has it, and {source.problem}", next_step="ask again with MySQL"
-        )
+        reason = f"MySQL has no such row{newest_files}: it was never read"
+        return RowExplanation(status=RowStatus.NEVER_SEEN, reason=reason, next_step="is the key right?")
     position, mark = _format_first_value(source.cursor), _format_first_value(facts.mark)
+    if source.cursor is not None and facts.stream_start and not _is_above(source.cursor, facts.stream_start):
+        reason = f"it is at {position} in MySQL, and the stream begins at {_format_first_value(facts.stream_start)}"
+        once = f"to read such rows once: syncd run -t {facts.table} --from INSTANT --until INSTANT"
+        return RowExplanation(status=RowStatus.BEFORE_START, reason=reason, next_step=once)
+    if some_unsearched:
+        removed = f"{facts.missing_files:,} files were removed" if facts.missing_files else ""
+        reason = f"no file that was searched has it; {removed or 'only the newest files were searched'}"
+        return RowExplanation(status=RowStatus.UNKNOWN, reason=reason, next_step="search all: --all-files")
+    if not source.was_asked:
+        reason = f"no file has it, and {source.problem}"
+        return RowExplanation(status=RowStatus.UNKNOWN, reason=reason, next_step="ask again with MySQL")
     return _explain_doubt(facts, f"MySQL has it at {position}, at or below the mark {mark}, and no file has it")
 
 
