@@ -1,4 +1,4 @@
-"""Who may read what the daemon shows: a token, and the names by which a loopback address may be called."""
+"""Authorization of HTTP requests: a token, or a loopback address under a name of this machine."""
 
 import base64
 import binascii
@@ -11,24 +11,24 @@ from syncd.settings import Secret
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestAuth:
-    """Lets in whoever shows the token; without one, whoever calls a loopback address by a name of loopback."""
+    """Rule of access: the token, or without one a loopback address called by a loopback name."""
 
     token: Secret | None
     is_loopback_only: bool
-    """Whether the address is reached from this machine alone."""
+    """Whether only this machine can reach the address."""
 
     def is_authorized(self, authorization: str | None) -> bool:
-        """Whether what was sent with a request is the token: as a bearer, or as the password of a browser's login."""
+        """Return whether a request has the token, as a bearer or as the password of a browser's login."""
         if self.token is None:
             return True
-        shown = _extract_token(authorization or "")
-        return hmac.compare_digest(shown.encode(), self.token.value.encode())
+        token = _extract_token(authorization or "")
+        return hmac.compare_digest(token.encode(), self.token.value.encode())
 
     def is_host_allowed(self, host: str | None) -> bool:
-        """Whether a request may come under this name.
+        """Return whether a request may use this host name.
 
-        A page from anywhere can have its own name lead to this machine, and would then read
-        what is meant for people here: so without a token only names of this machine count.
+        A foreign page can make its own name resolve to this machine and read the answers (DNS rebinding). So without
+        a token only names of this machine are allowed.
         """
         if self.token is not None or not self.is_loopback_only or host is None:
             return True
@@ -50,7 +50,7 @@ def _extract_token(authorization: str) -> str:
 
 
 def _has_port(host: str) -> bool:
-    """Whether a host ends in a port; the colons of an IPv6 address stand in brackets."""
+    """Return whether a host ends in a port; an IPv6 address with a port is in brackets."""
     return host.rpartition(":")[2].isdecimal() and ("]" in host or host.count(":") == 1)
 
 

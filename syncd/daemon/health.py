@@ -1,4 +1,4 @@
-"""Whether the daemon is alive, and whether it is ready to be relied on."""
+"""Health of the daemon: whether its loop is alive, and whether it is ready for work."""
 
 import threading
 from collections.abc import Callable
@@ -11,17 +11,17 @@ from watermarks.clock import Clock
 from watermarks.errors import HintedError, StoreUnavailable
 
 LOOP_TIMEOUT_SECONDS: Final = 60.0
-"""Seconds: a loop that has not come round for so long hangs."""
+"""Time without an iteration after which the loop counts as hanging."""
 PROBE_VALID_SECONDS: Final = 60.0
-"""Seconds for which a look at the lake counts."""
+"""Time for which a probe of the lake is valid."""
 FIRST_PROBE_WAIT_SECONDS: Final = 3.0
-"""Seconds that whoever asks waits for the first look."""
+"""Time that a request waits for the first probe."""
 _LAKE_ERRORS: Final = (LakeDown, LakeUnfit, StoreUnavailable)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthStatus:
-    """Yes or no, and why not."""
+    """Result of a check, with the reason for a failed one."""
 
     is_healthy: bool
     reason: str = ""
@@ -34,10 +34,10 @@ class _LakeProbe:
 
 
 class HealthChecker:
-    """Tells from a heartbeat whether the loop is alive, and from looks at the lake whether it can work.
+    """Judges the loop by its last iteration, and the lake by the last pass or probe.
 
-    A reader of events: a pass that ended is a look. Where none did for a while, `look` is
-    called, by a thread of its own, one at a time.
+    A reader of events: the end of a pass shows whether the lake answers. Without one for a while a thread calls
+    `probe_lake`, one call at a time.
     """
 
     def __init__(
@@ -48,9 +48,10 @@ class HealthChecker:
         probe_lake: Callable[[], None],
         loop_timeout_seconds: float = LOOP_TIMEOUT_SECONDS,
     ) -> None:
-        """Prepare; `beat` tells when the loop came round last, in the clock's seconds that only rise.
+        """Make the checker.
 
-        `look` asks the lake for something small, and raises what is wrong.
+        `last_iteration_at` returns the monotonic time of the loop's last iteration; `probe_lake` makes a small request
+        and raises its error.
         """
         self._clock = clock
         self._last_iteration_at = last_iteration_at
@@ -68,20 +69,16 @@ class HealthChecker:
             self._record_probe(event.error)
 
     def seconds_since_iteration(self) -> float:
-        """Since how many seconds the loop has not come round."""
         return max(self._clock.monotonic() - self._last_iteration_at(), 0.0)
 
     def check_alive(self) -> HealthStatus:
-        """Whether the loop comes round."""
         age = self.seconds_since_iteration()
-        return (
-            HealthStatus(is_healthy=True)
-            if age < self._loop_timeout_seconds
-            else HealthStatus(is_healthy=False, reason=f"no turn of the loop for {age:.0f} s")
-        )
+        if age < self._loop_timeout_seconds:
+            return HealthStatus(is_healthy=True)
+        return HealthStatus(is_healthy=False, reason=f"the loop has not run for {age:.0f} s")
 
     def check_ready(self) -> HealthStatus:
-        """Whether the configuration is in force, and the lake answered when somebody looked last."""
+        """Return whether the loop runs and the lake answered last time."""
         alive = self.check_alive()
         if not alive.is_healthy:
             return alive
@@ -102,12 +99,12 @@ class HealthChecker:
             if self._is_probing:
                 return
             self._is_probing = True
-        threading.Thread(target=self._run_probe, name="look-at-lake", daemon=True).start()
+        threading.Thread(target=self._run_probe, name="probe-lake", daemon=True).start()
 
     def _run_probe(self) -> None:
         try:
             self._probe_lake()
-        except Exception as error:  # noqa: BLE001  # a bug in a look must not look like a lake that answers
+        except Exception as error:  # noqa: BLE001  # a bug in the probe must not pass for an answer
             self._record_probe(to_hinted_error(error))
         else:
             self._record_probe(None)

@@ -1,4 +1,4 @@
-"""One connection: one request is read within bounds, answered, and the connection ended."""
+"""HTTP connection: one bounded request, one response, and the end of the connection."""
 
 import gzip
 import io
@@ -18,16 +18,14 @@ from syncd.daemon.routes import PUBLIC_PATHS, HttpResponse, Routes, error_respon
 from syncd.errors import to_hinted_error
 
 MAX_HEAD_BYTES: Final = 16_384
-"""Bytes of a request's line and headers."""
+"""Bound for the request line and the headers."""
 MAX_TARGET_CHARS: Final = 4_096
 MIN_GZIP_BYTES: Final = 1_024
-"""Bytes from which on a body is compressed for whoever can read that."""
+"""Size from which on a body is compressed for clients that accept it."""
 REQUEST_LINE_WORDS: Final = 3
-"""Of a request's first line."""
 MAX_DRAINED_BYTES: Final = 65_536
-"""Bytes of a body that nobody wanted and that are read away, so that the answer arrives."""
+"""Bytes of an unexpected body that are read and dropped, so that the response arrives."""
 DRAIN_SECONDS: Final = 1.0
-"""Seconds for which they are."""
 
 _COMMON_HEADERS: Final = {
     "Server": "syncd",
@@ -43,7 +41,7 @@ _COMMON_HEADERS: Final = {
 
 
 class BadRequest(Exception):
-    """What came is no request that is answered; the refusal says why."""
+    """Request that cannot be answered; holds the response that says why."""
 
     def __init__(self, status: HTTPStatus, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -51,21 +49,21 @@ class BadRequest(Exception):
 
 
 class ConnectionPhase(Enum):
-    """How far a connection has come."""
+    """Phase of a connection."""
 
     READING = auto()
-    """The head of its request is awaited."""
+    """Waiting for the head of the request."""
     HANDLING = auto()
-    """Its answer is being made."""
+    """Making the response."""
     SENDING = auto()
-    """Its answer is on its way, as fast as the client reads."""
+    """Sending the response, as fast as the client reads."""
     SENT = auto()
-    """Nothing more is to be said, and the client is to end it."""
+    """Done; the client is expected to close the connection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpRequest:
-    """The head of a request."""
+    """Head of a request."""
 
     method: str
     target: str
@@ -73,16 +71,15 @@ class HttpRequest:
 
     @property
     def accepts_gzip(self) -> bool:
-        """Whether the client can read what is compressed."""
         return "gzip" in (self.headers.get("Accept-Encoding") or "")
 
 
 def serve_connection(
     sock: socket.socket, routes: Routes, auth: RequestAuth, on_phase: Callable[[ConnectionPhase], None]
 ) -> None:
-    """Answer the one request that comes over a connection; a client that goes away is no error.
+    """Answer the request of a connection; a client that disconnects is no error.
 
-    `entered` hears of every phase but the first.
+    `on_phase` is called with every phase after the first.
     """
     with suppress(OSError):
         request = None
@@ -102,19 +99,21 @@ def serve_connection(
 
 
 def read_request(sock: socket.socket) -> HttpRequest | None:
-    """The head of a request; None where the client said nothing.
+    """Read the head of a request; None if the client sent nothing.
 
     Raises:
-        BadRequest: it is too long, or none.
+        BadRequest: it is too long or malformed.
     """
     head = b""
     while b"\r\n\r\n" not in head and b"\n\n" not in head:
         if len(head) > MAX_HEAD_BYTES:
-            raise BadRequest(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"a head has at most {MAX_HEAD_BYTES} bytes")
-        found = sock.recv(4_096)
-        if not found:
+            raise BadRequest(
+                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the head of a request has at most {MAX_HEAD_BYTES} bytes"
+            )
+        received = sock.recv(4_096)
+        if not received:
             return None
-        head += found
+        head += received
     return _parse_request(head)
 
 
@@ -122,13 +121,13 @@ def _parse_request(head: bytes) -> HttpRequest:
     reader = io.BytesIO(head)
     words = reader.readline().decode("latin-1").split()
     if len(words) != REQUEST_LINE_WORDS or not words[2].startswith("HTTP/1."):
-        raise BadRequest(HTTPStatus.BAD_REQUEST, "this is no request of HTTP/1")
+        raise BadRequest(HTTPStatus.BAD_REQUEST, "this is no HTTP/1 request")
     if len(words[1]) > MAX_TARGET_CHARS:
         raise BadRequest(HTTPStatus.REQUEST_URI_TOO_LONG, f"a path has at most {MAX_TARGET_CHARS} characters")
     try:
         headers = parse_headers(reader)
     except HTTPException as error:
-        raise BadRequest(HTTPStatus.BAD_REQUEST, "these headers cannot be read") from error
+        raise BadRequest(HTTPStatus.BAD_REQUEST, "the headers cannot be parsed") from error
     return HttpRequest(method=words[0], target=words[1], headers=headers)
 
 
@@ -137,18 +136,18 @@ def _respond(request: HttpRequest, routes: Routes, auth: RequestAuth) -> HttpRes
         answer = error_response(HTTPStatus.METHOD_NOT_ALLOWED, "everything here is read-only", as_json=False)
         return _with_headers(answer, {"Allow": "GET, HEAD"})
     if not request.target.startswith("/"):
-        raise BadRequest(HTTPStatus.BAD_REQUEST, "this is no path", "This is no proxy.")
+        raise BadRequest(HTTPStatus.BAD_REQUEST, "the target is no path", "This server is no proxy.")
     if not auth.is_host_allowed(request.headers.get("Host")):
         hint = "Call it localhost, or set `daemon.token`."
-        raise BadRequest(HTTPStatus.MISDIRECTED_REQUEST, "nothing here has this name", hint)
+        raise BadRequest(HTTPStatus.MISDIRECTED_REQUEST, "this server has no such name", hint)
     trusted = auth.is_authorized(request.headers.get("Authorization"))
     if not trusted and request.target.partition("?")[0] not in PUBLIC_PATHS:
         hint = "Send it as `Authorization: Bearer ...`; a browser asks for it as a password, of any user."
-        answer = error_response(HTTPStatus.UNAUTHORIZED, "a token is wanted", hint, as_json=False)
+        answer = error_response(HTTPStatus.UNAUTHORIZED, "a token is required", hint, as_json=False)
         return _with_headers(answer, {"WWW-Authenticate": 'Basic realm="syncd", charset="UTF-8"'})
     try:
         return routes.respond(request.target, trusted=trusted)
-    except Exception as error:  # noqa: BLE001  # a bug of ours is told in a line, and ends no thread of the server
+    except Exception as error:  # noqa: BLE001  # a bug is reported in one line and ends no thread of the server
         return error_response(HTTPStatus.INTERNAL_SERVER_ERROR, to_hinted_error(error).message, as_json=False)
 
 
@@ -162,7 +161,7 @@ def _with_headers(response: HttpResponse, headers: dict[str, str]) -> HttpRespon
 
 
 def render_response(response: HttpResponse, request: HttpRequest | None) -> bytes:
-    """An answer as bytes; of a HEAD, all but its body."""
+    """Return the bytes of a response, without the body for a HEAD request."""
     headers = {**_COMMON_HEADERS, **response.headers, "Content-Type": response.content_type}
     body = response.body
     if request is not None and request.accepts_gzip and len(body) >= MIN_GZIP_BYTES:
@@ -178,9 +177,9 @@ def render_response(response: HttpResponse, request: HttpRequest | None) -> byte
 
 
 def _drain(sock: socket.socket) -> None:
-    """Say that nothing more comes, and read away what was sent unasked: else the answer could be lost with it."""
+    """Close our side and drop what the client still sends: unread bytes could make it lose the response."""
     sock.shutdown(socket.SHUT_WR)
     sock.settimeout(0.2)
     left, until = MAX_DRAINED_BYTES, time.monotonic() + DRAIN_SECONDS
-    while left > 0 and time.monotonic() < until and (found := sock.recv(8_192)):
-        left -= len(found)
+    while left > 0 and time.monotonic() < until and (received := sock.recv(8_192)):
+        left -= len(received)

@@ -1,4 +1,4 @@
-"""The daemon's HTTP server: a bounded number of connections, each with one request and not much time."""
+"""HTTP server of the daemon: a bounded number of connections, each with one request and a time limit."""
 
 import errno
 import socket
@@ -18,22 +18,22 @@ from syncd.ports.preflight import is_loopback_host
 from syncd.settings import DaemonSettings, ListenAddress
 
 MAX_CONNECTIONS: Final = 32
-"""Connections; for who comes on top of them one gives way that waits for its client."""
+"""One connection more closes one that waits for its client."""
 HEAD_TIMEOUT_SECONDS: Final = 3.0
-"""Seconds that a request's head may take, however busily it comes."""
+"""Timeout for the whole head of a request."""
 CLIENT_TIMEOUT_SECONDS: Final = 10.0
-"""Seconds that a client may not read."""
+"""Timeout for a client that does not read."""
 CONNECTION_TIMEOUT_SECONDS: Final = 30.0
-"""Seconds that a whole connection may take: after that it is ended, from outside."""
+"""Timeout for a whole connection."""
 ACCEPT_POLL_SECONDS: Final = 0.5
 _BUSY_RESPONSE: Final = error_response(
-    HTTPStatus.SERVICE_UNAVAILABLE, "too many ask at once", "Ask again in a second.", as_json=False
+    HTTPStatus.SERVICE_UNAVAILABLE, "too many requests at once", "Try again in a second.", as_json=False
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """How much the server lets itself be asked."""
+    """Limits of the server."""
 
     max_connections: int = MAX_CONNECTIONS
     head_timeout_seconds: float = HEAD_TIMEOUT_SECONDS
@@ -48,7 +48,7 @@ class _OpenConnection:
 
 
 class HttpServer:
-    """Listens at one address, and answers from threads of its own."""
+    """Listens at one address and answers from threads of its own."""
 
     def __init__(self, listener: socket.socket, routes: Routes, auth: RequestAuth, limits: ConnectionLimits) -> None:
         self._listener = listener
@@ -57,12 +57,12 @@ class HttpServer:
         self._limits = limits
         self._guard = threading.Lock()
         self._connections: dict[socket.socket, _OpenConnection] = {}
-        """Connections, those that came first at the front."""
+        """Open connections, the oldest first."""
         self._over = threading.Event()
 
     @property
     def address(self) -> ListenAddress:
-        """Where it listens: the port is known even where any was asked for."""
+        """Address with the actual port, also if the configuration asks for any port."""
         host, port = self._listener.getsockname()[:2]
         return ListenAddress(host=host, port=port)
 
@@ -72,7 +72,7 @@ class HttpServer:
         return f"http://{host}:{self.address.port}/"
 
     def run(self) -> None:
-        """Take connections until `stop`."""
+        """Accept connections until `stop`."""
         self._listener.settimeout(ACCEPT_POLL_SECONDS)
         while not self._over.is_set():
             self._close_overdue()
@@ -83,14 +83,14 @@ class HttpServer:
             except OSError as error:
                 if self._over.is_set():
                     return
-                # Out of handles, or a client that left at the door: neither ends a server.
+                # Out of descriptors, or a client that has gone: neither ends the server.
                 if error.errno in {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}:
                     self._over.wait(ACCEPT_POLL_SECONDS)
                 continue
             self._accept_connection(sock)
 
     def stop(self) -> None:
-        """Take no more connections, and end those that are open."""
+        """Stop accepting and close the open connections."""
         self._over.set()
         with self._guard:
             for sock in self._connections:
@@ -99,26 +99,26 @@ class HttpServer:
     def _accept_connection(self, sock: socket.socket) -> None:
         sock.settimeout(self._limits.client_timeout_seconds)
         with self._guard:
-            has_place = len(self._connections) < self._limits.max_connections or self._evict_connection()
-            if has_place:
+            is_accepted = len(self._connections) < self._limits.max_connections or self._evict_connection()
+            if is_accepted:
                 self._connections[sock] = _OpenConnection(time.monotonic())
-        if not has_place:
+        if not is_accepted:
             _refuse_busy(sock)
             return
         try:
             threading.Thread(target=self._serve, args=(sock,), name="http", daemon=True).start()
-        except RuntimeError:  # the host gives no more threads
+        except RuntimeError:  # the host allows no more threads
             self._close_connection(sock)
 
     def _evict_connection(self) -> bool:
-        """End the oldest connection that waits for its client; whether there was one.
+        """Close the oldest connection that waits for its client; return whether there was one.
 
-        So whoever only holds connections ends their own, and no probe is refused for their sake. One
-        whose answer is on its way goes last, one whose answer is being made never.
+        So a client that only holds connections loses its own, and health probes get in. A connection whose response
+        is being sent goes last, one whose response is being made never.
         """
         for phases in ({ConnectionPhase.READING, ConnectionPhase.SENT}, {ConnectionPhase.SENDING}):
-            for sock, one in self._connections.items():
-                if one.phase in phases:
+            for sock, connection in self._connections.items():
+                if connection.phase in phases:
                     del self._connections[sock]
                     _shut_down(sock)
                     return True
@@ -141,43 +141,41 @@ class HttpServer:
         sock.close()
 
     def _close_overdue(self) -> None:
-        """End connections that take too long, however busily they send a byte now and then."""
+        """Close connections that take too long, even if they send a byte now and then."""
         now, limits = time.monotonic(), self._limits
         with self._guard:
-            for sock, one in self._connections.items():
-                if now - one.accepted_at > (
-                    limits.head_timeout_seconds
-                    if one.phase is ConnectionPhase.READING
-                    else limits.connection_timeout_seconds
-                ):
+            for sock, connection in self._connections.items():
+                is_reading = connection.phase is ConnectionPhase.READING
+                timeout = limits.head_timeout_seconds if is_reading else limits.connection_timeout_seconds
+                if now - connection.accepted_at > timeout:
                     _shut_down(sock)
 
 
 def _shut_down(sock: socket.socket) -> None:
-    with suppress(OSError):  # it is ended already
+    with suppress(OSError):  # it is closed already
         sock.shutdown(socket.SHUT_RDWR)
 
 
 def _refuse_busy(sock: socket.socket) -> None:
     with closing(sock), suppress(OSError):
-        sock.settimeout(0)  # nobody waits here for a client
+        sock.settimeout(0)  # the accepting thread must not wait for a client
         sock.send(render_response(_BUSY_RESPONSE, None).replace(b"\r\n", b"\r\nRetry-After: 1\r\n", 1))
         sock.shutdown(socket.SHUT_WR)
 
 
 def open_listener(address: ListenAddress) -> socket.socket:
-    """A socket that listens.
+    """Open a listening socket.
 
     Raises:
-        ConfigError: the address is another program's, or not this machine's, or not to be had.
+        ConfigError: the address is in use, forbidden, or not one of this machine.
     """
-    place = f"{address.host}:{address.port}"
+    location = f"{address.host}:{address.port}"
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, _, _, _, where = found[0]
-        return socket.create_server(where[:2], family=family, backlog=64, reuse_port=False)
+        family, _, _, _, socket_address = found[0]
+        return socket.create_server(socket_address[:2], family=family, backlog=64, reuse_port=False)
     except OSError as error:
-        raise _listen_error(error, place, address) from error
+        raise _listen_error(error, location, address) from error
 
 
 def _listen_error(error: OSError, location: str, address: ListenAddress) -> ConfigError:
@@ -185,15 +183,16 @@ def _listen_error(error: OSError, location: str, address: ListenAddress) -> Conf
         case errno.EADDRINUSE:
             return ConfigError(
                 f"port {address.port} at {address.host} is in use: `daemon.http` cannot listen there",
-                hint=f"See who has it: ss -ltnp 'sport = :{address.port}'  Or name another in `daemon.http`, or `off`.",
+                hint=f"See which process has it: ss -ltnp 'sport = :{address.port}'  Or set another address, or `off`, in"
+                " `daemon.http`.",
                 port=address.port,
             )
         case errno.EACCES:
-            why, hint = "this user may not listen there", "Name a port from 1024 on in `daemon.http`."
+            why, hint = "this user may not listen there", "Set a port from 1024 on in `daemon.http`."
         case _:
             why, hint = (
                 "this machine has no such address",
-                "Name one of its own in `daemon.http`, such as 127.0.0.1:8080.",
+                "Set one of its addresses in `daemon.http`, such as 127.0.0.1:8080.",
             )
     return ConfigError(f"`daemon.http` cannot listen at {location}: {why}", hint=hint, port=address.port)
 
@@ -206,20 +205,20 @@ def run_http_server(
     report: Callable[[str], None] = lambda _line: None,
     limits: ConnectionLimits | None = None,
 ) -> Iterator[HttpServer | None]:
-    """The server, at work inside the `with`; none where the configuration wants none.
+    """Run the server inside the `with`; without `daemon.http` there is none.
 
     Raises:
-        ConfigError: the address is not to be had.
+        ConfigError: it cannot listen at the address.
     """
     if settings.http is None:
         yield None
         return
     host = settings.http.host
-    gate = RequestAuth(token=settings.token, is_loopback_only=is_loopback_host(host))
+    auth = RequestAuth(token=settings.token, is_loopback_only=is_loopback_host(host))
     with closing(open_listener(settings.http)) as listener:
-        server = HttpServer(listener, routes, gate, limits or ConnectionLimits())
+        server = HttpServer(listener, routes, auth, limits or ConnectionLimits())
         if settings.token is None and not is_loopback_host(host):
-            report(f"whoever reaches {server.url} may read it: set `daemon.token`")
+            report(f"everyone who reaches {server.url} may read it: set `daemon.token`")
         thread = threading.Thread(target=server.run, name="http-listener", daemon=True)
         thread.start()
         try:

@@ -1,4 +1,4 @@
-"""What is answered to a request: health, metrics, JSON and pages; all of it is read, none of it changes anything."""
+"""Routes of the HTTP server: health, metrics, JSON and pages, all of them read-only."""
 
 import json
 import threading
@@ -27,22 +27,21 @@ JSON_CONTENT_TYPE: Final = "application/json"
 HTML_CONTENT_TYPE: Final = "text/html; charset=utf-8"
 TEXT_CONTENT_TYPE: Final = "text/plain; charset=utf-8"
 DEFAULT_HISTORY_ENTRIES: Final = 20
-"""So many entries of history at once, unless more are asked for."""
 MAX_HISTORY_ENTRIES: Final = 100
 MAX_HISTORY_READS: Final = 2
-"""So many requests may read history from the lake at once: it costs a request to S3 for each entry."""
+"""Requests that may read history at once: each entry costs a request to S3."""
 HISTORY_WAIT_SECONDS: Final = 5.0
-"""Seconds that another one waits for its turn."""
+"""Time that another one waits for its turn."""
 PUBLIC_PATHS: Final = frozenset({"/healthz", "/readyz"})
-"""What a probe may ask without a token."""
+"""Paths that need no token."""
 
 ReadHistory: TypeAlias = Callable[[StreamName, int, int | None], Sequence[MarkHistoryEntry]]
-"""Reads so many entries of a stream's history, those before a revision, newest first."""
+"""Reads at most so many entries of a stream's history before a revision, newest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpResponse:
-    """A status, and what goes with it."""
+    """HTTP response."""
 
     status: HTTPStatus = HTTPStatus.OK
     content_type: str = JSON_CONTENT_TYPE
@@ -51,15 +50,15 @@ class HttpResponse:
 
 
 class UnknownPath(Misuse):
-    """Nothing is at this path."""
+    """The path does not exist."""
 
 
 class InvalidParameter(Misuse):
-    """A parameter of the request means nothing."""
+    """A parameter of the request is invalid."""
 
 
 class Routes:
-    """Everything that can be asked."""
+    """All paths of the server."""
 
     def __init__(self, *, board: Board, metrics: Metrics, health: HealthChecker, read_history: ReadHistory) -> None:
         self._board = board
@@ -69,8 +68,8 @@ class Routes:
         self._history_slots = threading.Semaphore(MAX_HISTORY_READS)
 
     def respond(self, target: str, *, trusted: bool) -> HttpResponse:
-        """The answer to a GET of a path with its query; who is not `trusted` hears of health yes or no, and no more."""
-        # Not as an address is split: what begins with two slashes would have a host, and maybe none that there can be.
+        """Answer a GET of a path with its query; clients that are not `trusted` get no reasons of health checks."""
+        # Not by urlsplit: it would take a path that begins with two slashes for a host.
         path, _, query = target.partition("#")[0].partition("?")
         wants_json = path.startswith("/api/")
         try:
@@ -97,59 +96,63 @@ class Routes:
             case ["streams", name, *rest]:
                 return self._stream_pages(name, rest, query)
             case _:
-                raise UnknownPath("there is nothing here", hint="There are: / /api/streams /metrics /healthz /readyz")
+                raise UnknownPath(
+                    "this path does not exist", hint="There are: / /api/streams /metrics /healthz /readyz"
+                )
 
     def _stream_api(self, name: str, rest: list[str], query: "_Query") -> HttpResponse:
-        one, at = self._find_stream(name)
+        view, at = self._find_stream(name)
         match rest:
             case []:
-                return _json_response(stream_detail_to_json(one, at=at))
+                return _json_response(stream_detail_to_json(view, at=at))
             case ["history"]:
                 try:
-                    moves = self._read_history_page(one.stream, query)
+                    entries = self._read_history_page(view.stream, query)
                 except HintedError as error:
                     if isinstance(error, InvalidParameter):
                         raise
                     return error_response(HTTPStatus.SERVICE_UNAVAILABLE, error.message, error.hint, as_json=True)
                 return _json_response(
-                    {**stream_name_to_json(one.stream), "entries": [move.to_json() for move in moves]}
+                    {**stream_name_to_json(view.stream), "entries": [entry.to_json() for entry in entries]}
                 )
             case _:
                 raise UnknownPath(
-                    "there is nothing here", hint="There are: /api/streams/NAME and /api/streams/NAME/history"
+                    "this path does not exist", hint="There are: /api/streams/NAME and /api/streams/NAME/history"
                 )
 
     def _stream_pages(self, name: str, rest: list[str], query: "_Query") -> HttpResponse:
-        one, at = self._find_stream(name)
+        view, at = self._find_stream(name)
         match rest:
             case []:
-                return _html_response(stream_page(one, now=at))
+                return _html_response(stream_page(view, now=at))
             case ["history"]:
                 try:
-                    return _html_response(history_page(one.stream, self._read_history_page(one.stream, query), now=at))
+                    return _html_response(
+                        history_page(view.stream, self._read_history_page(view.stream, query), now=at)
+                    )
                 except HintedError as error:
                     if isinstance(error, InvalidParameter):
                         raise
-                    page = history_error_page(one.stream, error.message, error.hint)
+                    page = history_error_page(view.stream, error.message, error.hint)
                     return _html_response(page, status=HTTPStatus.SERVICE_UNAVAILABLE)
             case _:
-                raise UnknownPath("there is nothing here", hint="There are: /streams/NAME and /streams/NAME/history")
+                raise UnknownPath("this path does not exist", hint="There are: /streams/NAME and /streams/NAME/history")
 
     def _find_stream(self, quoted_name: str) -> tuple[StreamView, datetime]:
-        seen, name = self._board.view(), unquote(quoted_name)
-        one = seen.find(name)
-        if one is None:
-            raise UnknownPath(f"no stream is called {name!r}", hint="See: /api/streams")
-        return one, seen.at
+        board, name = self._board.view(), unquote(quoted_name)
+        stream = board.find(name)
+        if stream is None:
+            raise UnknownPath(f"there is no stream {name!r}", hint="See: /api/streams")
+        return stream, board.at
 
     def _read_history_page(self, stream: StreamName, query: "_Query") -> Sequence[MarkHistoryEntry]:
         limit = min(query.number("limit", DEFAULT_HISTORY_ENTRIES), MAX_HISTORY_ENTRIES)
         before = query.number("before", 0) or None
         if not self._history_slots.acquire(timeout=HISTORY_WAIT_SECONDS):
-            raise HintedError("others are reading history from the lake", hint="Try again in a moment.")
+            raise HintedError("other requests are reading history from the lake", hint="Try again in a moment.")
         try:
             return self._read_history(stream, limit, before)
-        except Exception as error:  # whatever befalls a look at the lake, the answer says so
+        except Exception as error:  # the response names every error of the lake
             raise to_hinted_error(error) from error
         finally:
             self._history_slots.release()
@@ -159,7 +162,7 @@ class _Query:
     """The parameters of a request."""
 
     def __init__(self, text: str) -> None:
-        self._values = parse_qs(text, max_num_fields=20) if text.count("&") < 20 else {}  # noqa: PLR2004  # as there
+        self._values = parse_qs(text, max_num_fields=20) if text.count("&") < 20 else {}  # noqa: PLR2004  # the same number
 
     def text(self, name: str) -> str:
         return self._values.get(name, [""])[0]
@@ -168,13 +171,13 @@ class _Query:
         text = self.text(name)
         if not text:
             return default
-        if not (text.isascii() and text.isdigit() and len(text) < 18 and int(text)):  # noqa: PLR2004  # of revisions
-            raise InvalidParameter(f"{name} is a number from 1 on", hint=f"Such as: ?{name}=20")
+        if not (text.isascii() and text.isdigit() and len(text) < 18 and int(text)):  # noqa: PLR2004  # more than any revision
+            raise InvalidParameter(f"{name} must be a number from 1 on", hint=f"Such as: ?{name}=20")
         return int(text)
 
 
 def error_response(status: HTTPStatus, message: str, hint: str = "", *, as_json: bool) -> HttpResponse:
-    """An answer that says why there is no other."""
+    """Return the response for an error."""
     if as_json:
         return _json_response({"error": message, "hint": hint or None}, status=status)
     lines = f"error: {message}\n" + (f"hint: {hint}\n" if hint else "")
@@ -183,10 +186,10 @@ def error_response(status: HTTPStatus, message: str, hint: str = "", *, as_json:
 
 def _health_response(health: HealthStatus, *, trusted: bool) -> HttpResponse:
     status = HTTPStatus.OK if health.is_healthy else HTTPStatus.SERVICE_UNAVAILABLE
-    told: dict[str, Any] = {"status": "ok" if health.is_healthy else "not ok"}
+    fields: dict[str, Any] = {"status": "ok" if health.is_healthy else "not ok"}
     if trusted:
-        told["why"] = health.reason or None
-    return _json_response(told, status=status)
+        fields["why"] = health.reason or None
+    return _json_response(fields, status=status)
 
 
 def _json_response(fields: Mapping[str, Any], *, status: HTTPStatus = HTTPStatus.OK) -> HttpResponse:

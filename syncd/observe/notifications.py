@@ -78,7 +78,7 @@ def encode_notice(update: IncidentUpdate, channel: Channel) -> bytes:
 
 
 def notice_document(update: IncidentUpdate) -> dict[str, object]:
-    """Return the document of the channel `webhook`; docs/how-to/incidents.md lists its fields, and none is ever removed."""
+    """Return the document of the channel `webhook`; docs/how-to/incidents.md lists its fields, which only grow."""
     incident = update.incident
     return {
         "format": FORMAT,

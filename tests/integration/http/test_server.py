@@ -281,7 +281,7 @@ def test_a_probe_is_answered_however_many_others_hold_connections(guarded: HttpS
 
 def test_who_does_not_read_gives_way_too() -> None:
     class Long:
-        def to(self, _target: str, **_: bool) -> HttpResponse:
+        def respond(self, _target: str, **_: bool) -> HttpResponse:
             return HttpResponse(body=b"x" * (20_000_000))
 
     with served(cast("Routes", Long()), limits=ConnectionLimits(max_connections=3)) as server:
@@ -469,7 +469,7 @@ def test_a_loop_that_hangs_is_not_alive(story: Story) -> None:
     with served(answers) as server:
         found = ask(server, "/healthz")
 
-        assert (found.status, found.json) == (503, {"status": "not ok", "why": "no turn of the loop for 61 s"})
+        assert (found.status, found.json) == (503, {"status": "not ok", "why": "the loop has not run for 61 s"})
         assert ask(server, "/readyz").status == 503
 
 
