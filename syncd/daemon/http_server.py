@@ -183,7 +183,7 @@ def _listen_error(error: OSError, location: str, address: ListenAddress) -> Conf
         case errno.EADDRINUSE:
             return ConfigError(
                 f"port {address.port} at {address.host} is in use: `daemon.http` cannot listen there",
-                hint=f"See which process has it: ss -ltnp 'sport = :{address.port}'  Or set another address, or `off`, in"
+                hint=f"Find the process: ss -ltnp 'sport = :{address.port}'  Or set another address, or `off`, in"
                 " `daemon.http`.",
                 port=address.port,
             )
