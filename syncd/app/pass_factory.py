@@ -10,11 +10,11 @@ from syncd.app.lake_access import new_nonce
 from syncd.app.process_resources import ProcessResources
 from syncd.app.warehouse_access import MAX_ROWS_PER_LOAD, LazyTarget
 from syncd.concurrency.once import locked_cached_property
-from syncd.concurrency.running_pass import RunningPass, StageSlot
+from syncd.concurrency.running_pass import RunningPass
 from syncd.concurrency.stage_claim import ClaimKeeper, release_claims
 from syncd.concurrency.stage_pass import StagePass
 from syncd.errors import ConfigError
-from syncd.events import EventListener, StreamWaited
+from syncd.events import StreamWaited
 from syncd.extract.batch_producer import ExtractProducer
 from syncd.extract.extract_pass import ExtractPass, PassProducer
 from syncd.extract.idle_streams import IdleStreams
@@ -56,30 +56,20 @@ class PassOptions:
 
 
 class PassFactory:
-    """Builds passes; keeps the claims, slots and notes of streams from pass to pass."""
+    """Builds passes; keeps the claims and notes of streams from pass to pass."""
 
-    def __init__(self, resources: ProcessResources, *, emit: EventListener) -> None:
+    def __init__(self, resources: ProcessResources) -> None:
         self._resources = resources
-        self._emit = emit
+        self._emit = resources.emit
         self._clock = resources.clock
         self._guard = threading.RLock()
         """Guards the dictionaries; no request to another system is made under it."""
         self._claims: dict[tuple[StreamName, Stage], ClaimKeeper] = {}
-        self._slots: dict[tuple[StreamName, Stage], StageSlot] = {}
         self._load_passes: dict[StreamName, tuple[StreamSettings, LoadPass]] = {}
         self._growth_notes: dict[StreamName, StoredGrowthNotes] = {}
 
     def release_claims(self) -> None:
         release_claims(list(self._claims.values()))
-
-    def slot(self, stream: StreamName, stage: Stage) -> StageSlot:
-        """Return the slot of a stage, in which at most one pass runs."""
-        with self._guard:
-            return self._slots.setdefault((stream, stage), StageSlot(stream, stage))
-
-    def all_slots(self) -> tuple[StageSlot, ...]:
-        with self._guard:
-            return tuple(self._slots.values())
 
     def new_run(self, options: PassOptions) -> Run:
         return Run(id=f"{self._clock.now():%Y%m%dT%H%M%SZ}-{new_nonce()}", strategy=options.strategy)
@@ -180,7 +170,7 @@ class PassFactory:
 
     def _new_load_pass(self, settings: StreamSettings, target: TargetSettings, options: PassOptions) -> LoadPass:
         stream = settings.stream_name
-        slot = self.slot(stream, Stage.LOAD)
+        slot = self._resources.slot(stream, Stage.LOAD)
         warehouse = self._resources.warehouse_resources(target.warehouse)
         sessions = warehouse.pass_sessions(slot)
         return LoadPass(
@@ -202,7 +192,7 @@ class PassFactory:
             claim_keeper=self._claim_for(stream, stage, options),
             clock=self._clock,
             emit=self._emit,
-            explain_interruption=self.slot(stream, stage).attribute_error,
+            explain_interruption=self._resources.slot(stream, stage).attribute_error,
         )
 
     def _claim_for(self, stream: StreamName, stage: Stage, options: PassOptions) -> ClaimKeeper:
@@ -215,7 +205,7 @@ class PassFactory:
                     self._resources.journal,
                     clock=self._clock,
                     max_wait=options.horizon_wait if options.owner_wait is None else options.owner_wait,
-                    pause=self.slot(stream, stage).pause,
+                    pause=self._resources.slot(stream, stage).pause,
                     on_wait=lambda why: self._emit(StreamWaited(stream=stream, reason=why)),
                 )
             return self._claims[stream, stage]
@@ -237,5 +227,5 @@ class PassFactory:
     def _require_batch_column(self, settings: StreamSettings) -> None:
         if settings.target is not None:
             warehouse = self._resources.warehouse_resources(settings.target.warehouse)
-            sessions = warehouse.pass_sessions(self.slot(settings.stream_name, Stage.EXTRACT))
+            sessions = warehouse.pass_sessions(self._resources.slot(settings.stream_name, Stage.EXTRACT))
             warehouse.require_batch_column(settings, settings.target, sessions)

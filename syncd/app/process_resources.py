@@ -10,14 +10,16 @@ from syncd.app.warehouse_access import WarehouseResources
 from syncd.concurrency.lease_heartbeat import Heartbeat
 from syncd.concurrency.once import locked_cached_property
 from syncd.concurrency.response_monitor import ResponseMonitor, ignore_response
-from syncd.concurrency.running_pass import RunningPass
+from syncd.concurrency.running_pass import RunningPass, StageSlot
+from syncd.events import EventListener
 from syncd.ports.request_stats import CallObserver, ignore_call
 from syncd.s3.lease_store import LeaseStore
 from syncd.settings import Settings
 from watermarks.clock import Clock, SystemClock
-from watermarks.document import Watermark
+from watermarks.document import Stage, Watermark
 from watermarks.history import Journal
 from watermarks.lease import ProcessLease
+from watermarks.names import StreamName
 from watermarks.store import Store
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ class ProcessResources(ResourceOwner):
         settings: Settings,
         *,
         environ: Mapping[str, str],
-        on_lease_lost: Callable[[str], None],
+        emit: EventListener,
         meter: CallObserver = ignore_call,
         clock: Clock | None = None,
         make_store: "Callable[[S3Lake], Store]" = open_store,
@@ -50,6 +52,7 @@ class ProcessResources(ResourceOwner):
         one_shot: bool = False,
         read_only: bool = False,
         response_monitor: ResponseMonitor | None = None,
+        on_lease_lost: Callable[[], None] = lambda: None,
     ) -> None:
         """Open nothing yet.
 
@@ -59,6 +62,7 @@ class ProcessResources(ResourceOwner):
         super().__init__()
         self.settings: Final = settings
         self.clock: Final = clock or SystemClock()
+        self.emit: Final = emit
         self.meter: Final = meter
         self.watch_or_skip: Final[WatchResponse] = (
             ignore_response if response_monitor is None else response_monitor.watch_or_skip
@@ -76,6 +80,7 @@ class ProcessResources(ResourceOwner):
         self._one_shot = one_shot
         self._read_only = read_only
         self._response_monitor = response_monitor
+        self._slots: dict[tuple[StreamName, Stage], StageSlot] = {}
         self._sources: dict[str, SourceResources] = {}
         self._warehouses: dict[str, WarehouseResources] = {}
         self._process: ProcessLease | None = None
@@ -148,7 +153,7 @@ class ProcessResources(ResourceOwner):
         with self._guard:
             process = self._get_process()
             if not self._is_lease_renewed:
-                heartbeat = Heartbeat(process, ttl_seconds=self._lease_ttl_seconds, on_lost=self._on_lease_lost)
+                heartbeat = Heartbeat(process, ttl_seconds=self._lease_ttl_seconds, on_lost=self._end_all_passes)
                 self._stack.enter_context(heartbeat)
                 self._is_lease_renewed = True
             return process
@@ -160,6 +165,20 @@ class ProcessResources(ResourceOwner):
                 store = LeaseStore(quick=self._make_store(self.lease_lake), patient=self.store)
                 self._process = ProcessLease(store, clock=self.clock, ttl_seconds=self._lease_ttl_seconds)
             return self._process
+
+    def _end_all_passes(self, why: str) -> None:
+        """Interrupt every pass: another process has ended the lease, so that their results would be dropped."""
+        with self._guard:
+            slots = tuple(self._slots.values())
+        for slot in slots:
+            detail = f" ({why})" if why else ""
+            slot.end(f"this process did not renew its lease in time and another one has ended it{detail}")
+        self._on_lease_lost()
+
+    def slot(self, stream: StreamName, stage: Stage) -> StageSlot:
+        """Return the slot of a stage, in which at most one pass runs."""
+        with self._guard:
+            return self._slots.setdefault((stream, stage), StageSlot(stream, stage))
 
     def release_idle(self) -> None:
         """Stop an idle JVM."""

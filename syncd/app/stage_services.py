@@ -1,77 +1,42 @@
 """Service of one process: runs passes of both stages."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING
 
-from syncd.app.lake_access import open_store
 from syncd.app.pass_factory import PassFactory, PassOptions
-from syncd.app.process_resources import LEASE_TTL_SECONDS, ProcessResources
-from syncd.concurrency.response_monitor import ResponseMonitor
+from syncd.app.process_resources import ProcessResources
+from syncd.concurrency.once import locked_cached_property
 from syncd.concurrency.running_pass import RunningPass
 from syncd.errors import to_hinted_error
-from syncd.events import EventListener, StreamFailed
+from syncd.events import StreamFailed
 from syncd.extract.extract_pass import ExtractOutcome, PassProducer
 from syncd.load.load_pass import LoadOutcome
 from syncd.load.quarantine_listing import Quarantine
 from syncd.operations.repair_batches import RepairPlan
 from syncd.operations.stream_status import latest_known, mark_to_instant
-from syncd.ports.request_stats import CallObserver, ignore_call
 from syncd.ports.source import SourceBound
-from syncd.settings import Settings, StreamSettings
+from syncd.settings import StreamSettings
 from syncd.tables.sort_order import CURSOR_NONE
 from syncd.tables.wall_clock import parse_zone
 from watermarks.batch import BatchId
-from watermarks.clock import Clock
 from watermarks.cursor import Cursor
 from watermarks.document import Stage
 from watermarks.errors import HintedError
 from watermarks.names import StreamName
 
-if TYPE_CHECKING:
-    from syncd.s3.lake_client import S3Lake
-    from watermarks.store import Store
-
 
 class StageService(ProcessResources):
     """Runs passes, from any thread; at most one pass of one stage of one stream at a time."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        *,
-        environ: Mapping[str, str],
-        emit: EventListener,
-        meter: CallObserver = ignore_call,
-        clock: Clock | None = None,
-        make_store: "Callable[[S3Lake], Store]" = open_store,
-        lake: "S3Lake | None" = None,
-        lease_ttl_seconds: float = LEASE_TTL_SECONDS,
-        one_shot: bool = False,
-        read_only: bool = False,
-        response_monitor: ResponseMonitor | None = None,
-        on_lease_lost: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Make the service; see `ProcessResources` for the parameters."""
-        super().__init__(
-            settings,
-            environ=environ,
-            on_lease_lost=self._end_all_passes,
-            meter=meter,
-            clock=clock,
-            make_store=make_store,
-            lake=lake,
-            lease_ttl_seconds=lease_ttl_seconds,
-            one_shot=one_shot,
-            read_only=read_only,
-            response_monitor=response_monitor,
-        )
-        self._emit = emit
-        self._after_lease_lost = on_lease_lost
-        self._factory = PassFactory(self, emit=emit)
-        self._last_outcomes: dict[StreamName, ExtractOutcome] = {}
+    @locked_cached_property
+    def _factory(self) -> PassFactory:
+        return PassFactory(self)
+
+    @locked_cached_property
+    def _last_outcomes(self) -> dict[StreamName, ExtractOutcome]:
+        return {}
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -96,7 +61,7 @@ class StageService(ProcessResources):
         """Run one load pass of a stream, which does not need the source; errors are part of the outcome."""
         stream = settings.stream_name
         try:
-            with self._factory.slot(stream, Stage.LOAD).begin_pass() as running:
+            with self.slot(stream, Stage.LOAD).begin_pass() as running:
                 outcome = self._load(settings, options)
                 outcome = replace(outcome, error=running.attribute_error(outcome.error) if outcome.error else None)
         except Exception as error:  # noqa: BLE001  # a bastion or bucket may be unreachable; or a bug
@@ -129,7 +94,7 @@ class StageService(ProcessResources):
         Raises:
             HorizonNotKnown: open transactions keep it unknown.
         """
-        with self._factory.slot(settings.stream_name, Stage.EXTRACT).begin_pass() as running:
+        with self.slot(settings.stream_name, Stage.EXTRACT).begin_pass() as running:
             return self._factory.planner(settings, options, running).find_closed_position()
 
     def end_pass(
@@ -140,10 +105,10 @@ class StageService(ProcessResources):
         Only its own Spark job and connections are ended, so that it returns soon with `PassStopped` in its outcome,
         unless it was done at that moment. The pass counts as failed only if it `overran`.
         """
-        return self._factory.slot(stream, stage).end(why, overran=overran)
+        return self.slot(stream, stage).end(why, overran=overran)
 
     def is_running(self, stream: StreamName, stage: Stage) -> bool:
-        return self._factory.slot(stream, stage).is_busy
+        return self.slot(stream, stage).is_busy
 
     def quarantine(self, settings: StreamSettings) -> Quarantine:
         return Quarantine(stream=settings.stream_name, journal=self.journal, parts=self.lake)
@@ -151,7 +116,7 @@ class StageService(ProcessResources):
     def _run_extract(self, settings: StreamSettings, act: Callable[[RunningPass], ExtractOutcome]) -> ExtractOutcome:
         stream = settings.stream_name
         try:
-            with self._factory.slot(stream, Stage.EXTRACT).begin_pass() as running:
+            with self.slot(stream, Stage.EXTRACT).begin_pass() as running:
                 outcome = act(running)
                 return replace(outcome, error=running.attribute_error(outcome.error) if outcome.error else None)
         except Exception as error:  # noqa: BLE001  # a bastion or bucket may be unreachable; or a bug
@@ -184,7 +149,7 @@ class StageService(ProcessResources):
 
     def _report_failure(self, stream: StreamName, error: Exception) -> HintedError:
         failure = to_hinted_error(error)
-        self._emit(StreamFailed(stream=stream, error=failure.message, hint=failure.hint))
+        self.emit(StreamFailed(stream=stream, error=failure.message, hint=failure.hint))
         return failure
 
     def _mark_instant(self, settings: StreamSettings, mark: Cursor) -> datetime | None:
@@ -202,10 +167,3 @@ class StageService(ProcessResources):
         if extracted is None or outcome.error is not None or extracted.last_batch > outcome.last_batch:
             return marked
         return latest_known(extracted.complete_before, marked)
-
-    def _end_all_passes(self, why: str) -> None:
-        """Interrupt every pass: another process has ended the lease, so that their results would be dropped."""
-        for slot in self._factory.all_slots():
-            detail = f" ({why})" if why else ""
-            slot.end(f"this process did not renew its lease in time and another one has ended it{detail}")
-        self._after_lease_lost()
