@@ -8,13 +8,13 @@ from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from syncd.app.lake_access import ResourceOwner, open_lake, open_store
+from syncd.app.side_access import SideAccess
 from syncd.concurrency.response_monitor import ResponseMonitor
 from syncd.errors import ConfigError, SourceDown
 from syncd.operations.operator_access import SourceAnswer
 from syncd.settings import Settings, SourceSettings, StreamSettings
-from watermarks.clock import Clock, SystemClock
-from watermarks.document import Stage, Watermark
+from watermarks.clock import Clock
+from watermarks.document import Stage
 from watermarks.errors import HintedError, Misuse
 from watermarks.history import Journal
 from watermarks.lease import Claim, LeaseOwner
@@ -31,18 +31,15 @@ if TYPE_CHECKING:
     from syncd.operations.row_status import TargetRow
     from syncd.ports.evidence import LedgerReader
     from syncd.redshift.control_tables import LedgerTables
-    from syncd.redshift.session import WarehouseSession
-    from syncd.s3.lake_client import S3Lake
     from syncd.tables.sort_order import StreamOrder
     from watermarks.cursor import Cursor
-    from watermarks.store import Store
 
 MAX_LAKE_CONNECTIONS: Final = 16
 MYSQL_ANSWER_TIMEOUT: Final = timedelta(seconds=5)
 """Timeout for answers of MySQL that commands can do without."""
 
 
-class OperatorContext(ResourceOwner):
+class OperatorContext(SideAccess):
     """Lake, warehouse and MySQL for one command; see the port `OperatorAccess`."""
 
     def __init__(
@@ -54,36 +51,20 @@ class OperatorContext(ResourceOwner):
         read_only: bool = False,
         response_monitor: ResponseMonitor | None = None,
     ) -> None:
-        """Open nothing yet; a `read_only` command fails fast if the lake is away, others wait for it."""
-        super().__init__()
-        self.settings: Final = settings
-        self._max_connections = max_connections
-        self._read_only = read_only
-        self.response_monitor: Final = response_monitor or ResponseMonitor()
-        self.clock: Final = clock or SystemClock()
-        self._stack.enter_context(self.response_monitor)
-        self._sessions = dict[str, "WarehouseSession"]()
+        monitor = response_monitor or ResponseMonitor()
+        super().__init__(
+            settings,
+            session_name=f"syncd-{os.getpid()}",
+            read_only=read_only,
+            max_connections=max_connections,
+            clock=clock,
+            response_monitor=monitor,
+        )
+        self._stack.enter_context(monitor)
         self._ledgers = dict[str, "LedgerTables"]()
         self._sources = dict[str, "MySqlSource"]()
         self._unavailable_sources = dict[str, str]()
         """Errors of servers that did not answer: they are not asked again."""
-
-    @cached_property
-    def lake(self) -> "S3Lake":
-        return open_lake(
-            self.settings.lake,
-            read_only=self._read_only,
-            connections=self._max_connections,
-            response_monitor=self.response_monitor,
-        )
-
-    @cached_property
-    def store(self) -> "Store":
-        return open_store(self.lake)
-
-    @cached_property
-    def journal(self) -> Journal[Watermark]:
-        return Journal(self.store, Watermark, clock=self.clock)
 
     @cached_property
     def default_journal(self) -> Journal[SystemDefault]:
@@ -118,7 +99,7 @@ class OperatorContext(ResourceOwner):
         if target is None:
             return None
         return WarehouseLedgerReader(
-            lambda: self._open_session(target.warehouse),
+            lambda: self.open_session(target.warehouse),
             lambda: self._ledgers_for(target.warehouse),
             lake=self.settings.lake.address,
             stream=settings.stream_name,
@@ -140,27 +121,15 @@ class OperatorContext(ResourceOwner):
         if target is None or not manifests:
             return ()
         table = TableRef(schema=target.schema, name=target.table)
-        found = parse_existing_table(self._open_session(target.warehouse).rows(columns_query(table)))
+        found = parse_existing_table(self.open_session(target.warehouse).rows(columns_query(table)))
         about = f"{settings.name}, kept equal by syncd"
         return preview_ddl(table, found, manifests, target, settings.mode, comment=about)
-
-    def _open_session(self, name: str) -> "WarehouseSession":
-        if name not in self._sessions:
-            from syncd.redshift.connection import connection_to  # noqa: PLC0415  # the driver takes long to load
-
-            connections = self._stack.enter_context(
-                connection_to(self.settings.warehouse(name), monitor=self.response_monitor.watch_or_skip)
-            )
-            session = connections.open(f"syncd-{os.getpid()}")
-            self._stack.callback(session.close)
-            self._sessions[name] = session
-        return self._sessions[name]
 
     def _ledgers_for(self, name: str) -> "LedgerTables":
         if name not in self._ledgers:
             from syncd.redshift.control_tables import LedgerTables  # noqa: PLC0415  # as above
 
-            self._ledgers[name] = LedgerTables.discover(self._open_session(name), self.settings.warehouse(name).schema)
+            self._ledgers[name] = LedgerTables.discover(self.open_session(name), self.settings.warehouse(name).schema)
         return self._ledgers[name]
 
     # MySQL.
@@ -246,7 +215,7 @@ class OperatorContext(ResourceOwner):
         target = settings.target
         if target is None:
             return TargetRow(problem="no warehouse is configured")
-        table, session = TableRef(schema=target.schema, name=target.table), self._open_session(target.warehouse)
+        table, session = TableRef(schema=target.schema, name=target.table), self.open_session(target.warehouse)
         found = parse_existing_table(session.rows(columns_query(table)))
         if found is None:
             return TargetRow(was_asked=True, problem="")
@@ -285,17 +254,11 @@ class OperatorContext(ResourceOwner):
 
     def _open_source(self, name: str) -> "MySqlSource":
         if name not in self._sources:
-            from syncd.mysql.connection import open_connection_factory  # noqa: PLC0415  # as above
             from syncd.mysql.source import MySqlSource  # noqa: PLC0415  # as above
 
             settings = self.settings.source(name)
             quick = replace(settings, silence=min(settings.silence, MYSQL_ANSWER_TIMEOUT))
-            source = MySqlSource(
-                quick,
-                self._stack.enter_context(
-                    open_connection_factory(quick, response_monitor=self.response_monitor.watch_or_skip)
-                ).open_connection,
-            )
+            source = MySqlSource(quick, self.connection_factory(quick).open_connection)
             self._stack.callback(source.close)
             self._sources[name] = source
         return self._sources[name]

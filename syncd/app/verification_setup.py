@@ -4,11 +4,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from syncd.app.lake_access import ResourceOwner, open_lake, open_store
-from syncd.concurrency.response_monitor import ResponseMonitor, ignore_response
+from syncd.app.side_access import SideAccess
+from syncd.concurrency.response_monitor import ResponseMonitor
 from syncd.errors import ConfigError, WarehouseUnfit, to_hinted_error
 from syncd.lake.manifest import Manifest
 from syncd.load.quarantine_listing import Quarantine
@@ -29,10 +29,9 @@ from syncd.verify.verification import ALL_RANGES, LEAF_ROWS, RANGE_ROWS, Sample,
 from watermarks.cursor import START_CURSOR
 from watermarks.document import Watermark
 from watermarks.extraction import BatchChain
-from watermarks.history import Journal
 
 if TYPE_CHECKING:
-    from syncd.mysql.connection import Connection, ConnectionFactory
+    from syncd.mysql.connection import Connection
     from syncd.redshift.session import WarehouseSession
     from syncd.s3.lake_client import S3Lake
     from syncd.verify.row_diff import QuarantinedVersions
@@ -53,20 +52,16 @@ class ComparisonOptions:
     on_progress: Callable[[str, int], None] = lambda _name, _rows: None
 
 
-class StreamVerifier(ResourceOwner):
+class StreamVerifier(SideAccess):
     """Compares streams, one after the other, and writes nothing."""
 
     def __init__(
         self, settings: Settings, *, lake: "S3Lake | None" = None, response_monitor: ResponseMonitor | None = None
     ) -> None:
         """Open nothing yet; `lake` is a client that the caller has open."""
-        super().__init__()
-        self._settings = settings
-        self._given_lake = lake
-        self._response_monitor = response_monitor
-        self._watch_or_skip = ignore_response if response_monitor is None else response_monitor.watch_or_skip
-        self._connection_factories = dict[str, "ConnectionFactory"]()
-        self._sessions = dict[str, "WarehouseSession"]()
+        super().__init__(
+            settings, session_name="syncd verify", read_only=True, lake=lake, response_monitor=response_monitor
+        )
 
     def verify(self, settings: StreamSettings, options: ComparisonOptions) -> ComparisonResult:
         """Compare one stream; errors are part of the result."""
@@ -121,7 +116,7 @@ class StreamVerifier(ResourceOwner):
             and found.table_replaced_in <= before.load_progress.last_batch
             and verdict.mark
         ):
-            zone = self._source_settings(settings).zone
+            zone = self.source_settings(settings).zone
             at = cursor_to_instant(verdict.mark, settings, zone=parse_zone(zone) if zone else None)
             return replace(verdict, provable_upto=at)
         return verdict
@@ -129,7 +124,7 @@ class StreamVerifier(ResourceOwner):
     @contextmanager
     def source_connection(self, settings: StreamSettings) -> Iterator["Connection"]:
         """Open a connection to the source of a stream."""
-        connection = self._open_connection(settings)
+        connection = self.connection_factory(self.source_settings(settings)).open_connection()
         try:
             yield connection
         finally:
@@ -146,13 +141,13 @@ class StreamVerifier(ResourceOwner):
     ) -> ComparisonSubject:
         from syncd.mysql.source import MySqlSource  # noqa: PLC0415  # only those who compare need it
 
-        source = MySqlSource(self._source_settings(settings), lambda: connection)
+        source = MySqlSource(self.source_settings(settings), lambda: connection)
         table = source.describe_table(settings.database, settings.table)
         ways = map_columns(table, settings)
         return build_comparison_subject(
             settings=settings,
             table=table,
-            order=resolve_order(table, settings, zone=parse_zone(self._source_settings(settings).zone or "+00:00")),
+            order=resolve_order(table, settings, zone=parse_zone(self.source_settings(settings).zone or "+00:00")),
             mappings=ways,
             identity=resolve_identity(table, settings, ways),
             target=self.target_table(settings),
@@ -224,49 +219,17 @@ class StreamVerifier(ResourceOwner):
 
     # Resources.
 
-    @cached_property
-    def lake(self) -> "S3Lake":
-        return self._given_lake or open_lake(
-            self._settings.lake, read_only=True, response_monitor=self._response_monitor
-        )
-
-    @cached_property
-    def journal(self) -> Journal[Watermark]:
-        return Journal(open_store(self.lake), Watermark)
-
-    def _source_settings(self, settings: StreamSettings) -> SourceSettings:
-        found = self._settings.source(settings.source)
+    def source_settings(self, settings: StreamSettings) -> SourceSettings:
+        found = self.settings.source(settings.source)
         # A sum over many rows sends nothing until it is complete.
         return replace(found, silence=max(found.silence, found.longest_read))
 
-    def _open_connection(self, settings: StreamSettings) -> "Connection":
-        from syncd.mysql.connection import open_connection_factory  # noqa: PLC0415  # as above
-
-        if settings.source not in self._connection_factories:
-            self._connection_factories[settings.source] = self._stack.enter_context(
-                open_connection_factory(self._source_settings(settings), response_monitor=self._watch_or_skip)
-            )
-        return self._connection_factories[settings.source].open_connection()
-
     def warehouse_settings(self, settings: StreamSettings) -> WarehouseSettings:
         assert settings.target
-        return self._settings.warehouse(settings.target.warehouse)
+        return self.settings.warehouse(settings.target.warehouse)
 
     def warehouse_session(self, settings: StreamSettings) -> "WarehouseSession":
-        from syncd.redshift.connection import connection_to  # noqa: PLC0415  # its driver takes long to load
-
-        warehouse = self.warehouse_settings(settings)
-        known = self._sessions.get(warehouse.name)
-        if known is None or not known.is_alive:
-            known = self._stack.enter_context(connection_to(warehouse, monitor=self._watch_or_skip)).open(
-                "syncd verify"
-            )
-            self._stack.callback(known.close)
-            self._sessions[warehouse.name] = known
-        return known
-
-    def source_settings(self, settings: StreamSettings) -> SourceSettings:
-        return self._source_settings(settings)
+        return self.open_session(self.warehouse_settings(settings).name)
 
     def quarantined_keys(self, subject: ComparisonSubject) -> "QuarantinedVersions":
         """Return key and stamp of every quarantined row of a stream."""
