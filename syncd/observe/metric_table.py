@@ -1,4 +1,4 @@
-"""Every metric there is: its name, its kind, its labels, what it tells; the page of them is made from it."""
+"""Table of all metrics: name, type, labels and help text; docs/reference/metrics.md is made from it."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,7 +6,7 @@ from typing import Final
 
 
 class MetricType(StrEnum):
-    """What Prometheus calls its type."""
+    """Type of a metric, as Prometheus calls it."""
 
     COUNTER = "counter"
     HISTOGRAM = "histogram"
@@ -18,7 +18,7 @@ class Metric:
     """One metric."""
 
     name: str
-    """As it is scraped; of a counter with `_total`."""
+    """Name in a scrape, with `_total` for a counter."""
     metric_type: MetricType
     labels: tuple[str, ...]
     help_text: str
@@ -45,81 +45,81 @@ def _histogram(name: str, labels: tuple[str, ...], help_text: str, buckets: tupl
 
 
 ROWS_TOTAL: Final = _counter(
-    "syncd_rows_total", _STREAM_AND_STAGE, "Rows that were read into the lake, or landed in the target."
+    "syncd_rows_total", _STREAM_AND_STAGE, "Rows that were read into the lake, or loaded into the target."
 )
-FILES_TOTAL: Final = _counter("syncd_files_total", _STREAM_AND_STAGE, "Files that were written, or landed.")
+FILES_TOTAL: Final = _counter("syncd_files_total", _STREAM_AND_STAGE, "Files that were written, or loaded.")
 BYTES_TOTAL: Final = _counter("syncd_bytes_total", ("stream",), "Bytes of the files that were written.")
-BATCHES_TOTAL: Final = _counter("syncd_batches_total", _STREAM_AND_STAGE, "Batches that were extracted, or landed.")
+BATCHES_TOTAL: Final = _counter("syncd_batches_total", _STREAM_AND_STAGE, "Batches that were extracted, or loaded.")
 ABANDONED_TOTAL: Final = _counter(
-    "syncd_batches_abandoned_total", ("stream",), "Batches that were planned for a world that was gone."
+    "syncd_batches_abandoned_total", ("stream",), "Planned batches that no longer fitted their source."
 )
-QUARANTINED_TOTAL: Final = _counter("syncd_quarantined_rows_total", _STREAM_AND_STAGE, "Rows that were put aside.")
-LOAD_RETRIES_TOTAL: Final = _counter("syncd_landing_retries_total", ("stream",), "Landings that were tried again.")
+QUARANTINED_TOTAL: Final = _counter("syncd_quarantined_rows_total", _STREAM_AND_STAGE, "Rows that were quarantined.")
+LOAD_RETRIES_TOTAL: Final = _counter("syncd_load_retries_total", ("stream",), "Loads that were tried again.")
 RELOADED_TOTAL: Final = _counter(
-    "syncd_relanded_batches_total", ("stream",), "Batches that the warehouse had lost, as after a restore."
+    "syncd_reloaded_batches_total", ("stream",), "Batches that the warehouse had lost, as after a restore."
 )
-SWEPT_TOTAL: Final = _counter("syncd_swept_files_total", ("stream",), "Files of cut-off attempts that were removed.")
+SWEPT_TOTAL: Final = _counter(
+    "syncd_swept_files_total", ("stream",), "Files of interrupted attempts that were removed."
+)
 PASSES_TOTAL: Final = _counter(
     "syncd_passes_total",
     (*_STREAM_AND_STAGE, "state"),
     "Passes that ended, by how: `extracted`, `loaded`, `nothing new`, `waiting`, `failed`.",
 )
 FAILED_STATE: Final = "failed"
-"""The one of these that is looked at for its first rise, and so is there from 0 on for each stream and stage."""
+"""State whose first increase alerts watch, and whose series therefore begin at 0 for each stream and stage."""
 S3_REQUESTS_TOTAL: Final = _counter(
     "syncd_s3_requests_total",
     ("operation", "status"),
-    "Requests of this process to S3, each attempt by itself; status 0: no answer came. Spark's workers, who write the"
-    " files, are not among them: see `syncd_files_total`.",
+    "Requests of this process to S3, one for each attempt; status 0: no answer. Requests of Spark's workers, which"
+    " write the files, are not counted: see `syncd_files_total`.",
 )
 COPIES_TOTAL: Final = _counter("syncd_copies_total", ("warehouse",), "COPY statements that were sent.")
 
 PASS_SECONDS: Final = _histogram(
-    "syncd_pass_seconds", ("stage", "state"), "How long passes took.", DURATION_BUCKETS_SECONDS
+    "syncd_pass_seconds", ("stage", "state"), "Duration of passes.", DURATION_BUCKETS_SECONDS
 )
 BATCH_SECONDS: Final = _histogram(
     "syncd_batch_seconds",
     ("stage",),
-    "How long a batch took to extract, or a cycle of batches to land.",
+    "Duration of the extraction of a batch, or of the load of a cycle of batches.",
     DURATION_BUCKETS_SECONDS,
 )
 BATCH_ROWS: Final = _histogram(
-    "syncd_batch_rows", ("stage",), "Rows of a batch, or of a cycle that landed.", ROW_COUNT_BUCKETS
+    "syncd_batch_rows", ("stage",), "Rows of an extracted batch, or of a loaded cycle.", ROW_COUNT_BUCKETS
 )
 SOURCE_SECONDS: Final = _histogram(
     "syncd_source_query_seconds",
     ("source", "about"),
-    "How long questions to a source took, by what they are about: `plan` or `horizon`. The reading of rows, which"
-    " Spark does, is in `syncd_batch_seconds`.",
+    "Duration of queries to a source, by purpose: `plan` or `horizon`. The reading of rows, which Spark does, is in"
+    " `syncd_batch_seconds`.",
     QUERY_BUCKETS_SECONDS,
 )
 WAREHOUSE_SECONDS: Final = _histogram(
     "syncd_warehouse_statement_seconds",
     ("warehouse", "statement"),
-    "How long statements took, by their first word.",
+    "Duration of statements, by their first word.",
     QUERY_BUCKETS_SECONDS,
 )
 
 LAG: Final = _gauge(
     "syncd_lag_seconds",
     _STREAM_AND_STAGE,
-    "How far behind now a stage is, in data time: of `extract` the lake, of `load` the target. Absent until it is"
+    "Current lag of a stage, in data time: of the lake for `extract`, of the target for `load`. Absent until it is"
     " known.",
 )
 COMPLETE: Final = _gauge(
     "syncd_complete_timestamp_seconds",
     _STREAM_AND_STAGE,
-    "Up to when everything that was committed at the source is in the lake, or in the target.",
+    "Instant up to which everything committed at the source is in the lake, or in the target.",
 )
-PROVEN: Final = _gauge(
-    "syncd_complete_proven", _STREAM_AND_STAGE, "1 where that instant is proven, 0 where it is assumed."
-)
-PROMISED: Final = _gauge("syncd_promised_lag_seconds", ("stream",), "What `fresh_within` promises, where it does.")
-PENDING: Final = _gauge("syncd_pending_batches", ("stream",), "Batches that are extracted and not loaded.")
+PROVEN: Final = _gauge("syncd_complete_proven", _STREAM_AND_STAGE, "1 if that instant is proven, 0 if it is assumed.")
+PROMISED: Final = _gauge("syncd_promised_lag_seconds", ("stream",), "Lag that `fresh_within` promises.")
+PENDING: Final = _gauge("syncd_pending_batches", ("stream",), "Batches that are extracted and not yet loaded.")
 FAILURES: Final = _gauge(
-    "syncd_failures_in_a_row", _STREAM_AND_STAGE, "Passes in a row that ended in an error; 0: the last one did not."
+    "syncd_failures_in_a_row", _STREAM_AND_STAGE, "Passes in a row that failed; 0 if the last one did not."
 )
-RUNNING: Final = _gauge("syncd_stage_running", _STREAM_AND_STAGE, "1 while a pass is under way.")
+RUNNING: Final = _gauge("syncd_stage_running", _STREAM_AND_STAGE, "1 while a pass is running.")
 HELD_BACK: Final = _gauge("syncd_stage_held_back", _STREAM_AND_STAGE, "1 while a pass is due and may not run.")
 LAST_SUCCESS: Final = _gauge(
     "syncd_last_good_pass_timestamp_seconds", _STREAM_AND_STAGE, "When the last pass without an error ended."
@@ -127,29 +127,31 @@ LAST_SUCCESS: Final = _gauge(
 STREAMS: Final = _gauge(
     "syncd_streams",
     ("state",),
-    "Streams by how they stand: `failed`, `late`, `held back`, `waiting`, `not run yet`, `running`, `idle`.",
+    "Streams by state: `failed`, `late`, `held back`, `waiting`, `not run yet`, `running`, `idle`.",
 )
 HORIZON_HELD: Final = _gauge(
     "syncd_horizon_held_seconds",
     ("source",),
-    "How far behind the server's clock the horizon was at the last poll, where it is proven: the age of the oldest"
-    " transaction that may still write. Absent where there was no poll for ten minutes.",
+    "Lag of a proven horizon behind the server's clock at the last poll: the age of the oldest transaction that may"
+    " still write. Absent without a poll in the last ten minutes.",
 )
-HEARTBEAT_AGE: Final = _gauge("syncd_heartbeat_age_seconds", (), "Since when the daemon's loop has not come round.")
-VERSION: Final = _gauge("syncd_info", ("version",), "1, with the version that runs.")
+HEARTBEAT_AGE: Final = _gauge(
+    "syncd_heartbeat_age_seconds", (), "Seconds since the last iteration of the daemon's loop."
+)
+VERSION: Final = _gauge("syncd_info", ("version",), "1, with the running version as label.")
 
 EVENT_METRICS: Final = (
     ROWS_TOTAL, FILES_TOTAL, BYTES_TOTAL, BATCHES_TOTAL, ABANDONED_TOTAL, QUARANTINED_TOTAL, LOAD_RETRIES_TOTAL,
     RELOADED_TOTAL, SWEPT_TOTAL, PASSES_TOTAL, PASS_SECONDS, BATCH_SECONDS, BATCH_ROWS,
 )  # fmt: skip
-"""What events are counted into."""
+"""Metrics of events."""
 METRICS_STARTING_AT_ZERO: Final = (ROWS_TOTAL, QUARANTINED_TOTAL, LOAD_RETRIES_TOTAL, RELOADED_TOTAL)
-"""What alerts and the dashboard see rise: each stream has these before anything happens."""
+"""Counters that begin at 0 for each stream, so that alerts and dashboards see their first increase."""
 CALL_METRICS: Final = (S3_REQUESTS_TOTAL, COPIES_TOTAL, SOURCE_SECONDS, WAREHOUSE_SECONDS)
-"""What questions to the outside are counted into."""
+"""Metrics of calls to other systems."""
 BOARD_METRICS: Final = (
     LAG, COMPLETE, PROVEN, PROMISED, PENDING, FAILURES, RUNNING, HELD_BACK, LAST_SUCCESS, STREAMS, HORIZON_HELD,
     HEARTBEAT_AGE, VERSION,
 )  # fmt: skip
-"""What the board shows at the moment of a scrape."""
+"""Metrics read from the board at a scrape."""
 ALL_METRICS: Final = (*EVENT_METRICS, *CALL_METRICS, *BOARD_METRICS)

@@ -74,7 +74,7 @@ def test_events_are_counted() -> None:
     assert found[f"syncd_quarantined_rows_total {stream} extract"] == 2
     assert found[f"syncd_quarantined_rows_total {stream} load"] == 5
     assert found[f"syncd_passes_total {stream} load failed"] == 1
-    assert found[f"syncd_relanded_batches_total {stream}"] == 4
+    assert found[f"syncd_reloaded_batches_total {stream}"] == 4
     assert found[f"syncd_swept_files_total {stream}"] == 6
     assert found["syncd_batch_seconds_count load"] == 1
 
@@ -141,8 +141,8 @@ def test_a_stream_that_is_listed_is_counted_from_0() -> None:
         f"syncd_rows_total {ORDERS} load": 0,
         f"syncd_quarantined_rows_total {ORDERS} extract": 0,
         f"syncd_quarantined_rows_total {ORDERS} load": 0,
-        f"syncd_landing_retries_total {ORDERS}": 0,
-        f"syncd_relanded_batches_total {ORDERS}": 0,
+        f"syncd_load_retries_total {ORDERS}": 0,
+        f"syncd_reloaded_batches_total {ORDERS}": 0,
         f"syncd_passes_total {ORDERS} extract failed": 0,
         f"syncd_passes_total {ORDERS} load failed": 0,
     }
@@ -163,7 +163,7 @@ def test_what_was_counted_of_a_stream_that_stays_is_kept() -> None:
 
     metrics.set_streams([ConfiguredStream(stream=ORDERS, target="public.orders")])
 
-    assert samples(metrics)[f"syncd_relanded_batches_total {ORDERS}"] == 4
+    assert samples(metrics)[f"syncd_reloaded_batches_total {ORDERS}"] == 4
 
 
 def test_a_poll_is_forgotten_when_nobody_has_polled_for_long() -> None:
