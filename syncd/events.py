@@ -114,7 +114,7 @@ class ColumnIncomplete(StreamEvent):
     hint: str
     """Command that fills the column."""
     kept: bool = False
-    """Whether these rows keep the values they were read with; without such values the column is NULL."""
+    """True if these rows keep the values they were read with; without such values the column is NULL."""
 
     @property
     def description(self) -> str:
@@ -221,7 +221,7 @@ class PassEnded(StreamEvent):
     reason: str = ""
     """Reason for which the pass read no further, or was not run."""
     cut: bool = False
-    """Whether this process interrupted the pass, so that it neither failed nor succeeded."""
+    """True if this process interrupted the pass, so that it neither failed nor succeeded."""
     error: HintedError | None = None
 
 

@@ -50,9 +50,9 @@ class PassOptions:
     strategy: RunStrategy = RunStrategy.SEQUENTIAL
     """Strategy that the mark records: alone, beside other tables, or over several connections."""
     compare_ledger: bool = False
-    """Whether a load reads the warehouse's ledger even if nothing is to be loaded."""
+    """True if a load reads the warehouse's ledger even if nothing is to be loaded."""
     skip_if_at_rest: bool = False
-    """Whether an extraction of an idle stream only checks that it still is; for frequent passes."""
+    """True if an extraction of an idle stream only checks that it still is; for frequent passes."""
 
 
 class PassFactory:

@@ -15,7 +15,7 @@ class RequestAuth:
 
     token: Secret | None
     is_loopback_only: bool
-    """Whether only this machine can reach the address."""
+    """True if only this machine can reach the address."""
 
     def is_authorized(self, authorization: str | None) -> bool:
         """Return whether a request has the token, as a bearer or as the password of a browser's login."""

@@ -43,7 +43,7 @@ class CircuitBreaker:
     random_fraction: RandomFraction
     failures: int = 0
     next_probe_at: float | None = None
-    """When the next stream may probe; None while the breaker is closed."""
+    """Time when the next stream may probe; None while the breaker is closed."""
     reason: str = ""
     is_probing: bool = False
 

@@ -19,9 +19,9 @@ class ReloadResult:
     hint: str = ""
     mistakes: tuple[ConfigMistake, ...] = ()
     needs_restart: bool = False
-    """Whether a change comes into force only with a restart."""
+    """True if a change comes into force only with a restart."""
     is_pending: bool = False
-    """Whether the file is not read yet, so that nothing is known of it."""
+    """True if the file is not read yet, so that nothing is known of it."""
 
     def to_json(self) -> dict[str, Any]:
         mistakes = [

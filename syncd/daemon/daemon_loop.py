@@ -107,7 +107,7 @@ class DaemonLoop:
         self._dispatcher = EventDispatcher(readers, report=report)
         self._inbox = SimpleQueue[_Message]()
         self._proven_streams: dict[StreamName, bool] = {}
-        """Whether the completeness of each stream is proven, as its last extraction reported."""
+        """True if the completeness of each stream is proven, as its last extraction reported."""
         self._shutdown = ShutdownTimer()
         self._current_pool: WorkerPool | None = None
         """None while one pool follows another."""

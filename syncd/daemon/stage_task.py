@@ -40,7 +40,7 @@ class StageTask:
     """Systems that it needs, named as in messages; the first one has a limited number of slots."""
     due_queue: "DueQueue"
     scheduled_due: float
-    """When it is due by its schedule, apart from retries and new batches."""
+    """Time when it is due by its schedule, apart from retries and new batches."""
     trigger: ScheduleTrigger | None = None
     """Trigger of a cron schedule."""
     cron_at: datetime | None = None
@@ -48,11 +48,11 @@ class StageTask:
     running_since: float | None = None
     last_started: float | None = None
     last_finished_started: float = -inf
-    """When the last finished pass began."""
+    """Time when the last finished pass began."""
     is_continuation: bool = False
-    """Whether it only continues its last pass: other tasks that wait for a slot come first."""
+    """True if it only continues its last pass: other tasks that wait for a slot come first."""
     rerun_requested: bool = False
-    """Whether new work arrived while it ran."""
+    """True if new work arrived while it ran."""
     end_requested: bool = False
     failures: int = 0
     failure: FailureKind | None = None
@@ -60,7 +60,7 @@ class StageTask:
     other_owner: str = ""
     """Process that owns the stage, where it is another one."""
     has_backlog: bool = False
-    """Whether the last pass read as much as it was allowed to."""
+    """True if the last pass read as much as it was allowed to."""
     strategy: RunStrategy = RunStrategy.SEQUENTIAL
     """Strategy of the current or last pass."""
     reported_reason: str = ""
@@ -76,7 +76,7 @@ class StageTask:
 
     @property
     def due(self) -> float:
-        """When the next pass is due."""
+        """Time when the next pass is due."""
         return self._due
 
     @due.setter
@@ -95,7 +95,7 @@ class StageTask:
 
     @property
     def is_retry(self) -> bool:
-        """Whether the next pass is due before its schedule."""
+        """True if the next pass is due before its schedule."""
         return self.failures > 0 or self.due < self.scheduled_due
 
     @property

@@ -56,7 +56,7 @@ class StageFailure:
     message: str
     hint: str
     since: datetime
-    """When the first of the failed passes in a row ended."""
+    """Time when the first of the failed passes in a row ended."""
     times: int
 
 
@@ -175,7 +175,7 @@ class BoardView:
 
     at: datetime
     since: datetime
-    """When the board began to receive events."""
+    """Time when the board began to receive events."""
     streams: tuple[StreamView, ...]
     runs: tuple[tuple[StreamName, PassRecord], ...]
     """The last passes of all streams that did something or failed, newest first."""

@@ -46,7 +46,7 @@ class Incident:
 
     key: IncidentKey
     since: datetime
-    """Since when it fails, or when the promise was broken."""
+    """Time since which it fails, or when the promise was broken."""
     streams: tuple[StreamName, ...]
     message: str
     hint: str

@@ -41,7 +41,7 @@ class OngoingFailure:
     cause: IncidentCause
     since: ClockReading
     cause_since: ClockReading
-    """When the first pass in a row with this cause ended."""
+    """Time when the first pass in a row with this cause ended."""
     times: int = 1
 
     def followed_by(self, error: HintedError, now: ClockReading) -> "OngoingFailure":
@@ -64,7 +64,7 @@ class StageTracker:
         self.held_reason = ""
         """Reason for which a due pass does not run."""
         self.is_owned_elsewhere = False
-        """Whether another process has the stage, as the last pass found."""
+        """True if another process has the stage, as the last pass found."""
 
     @property
     def is_running(self) -> bool:

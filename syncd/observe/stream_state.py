@@ -71,7 +71,7 @@ class StreamTracker:
         self.load = StageTracker(Stage.LOAD, now)
         self.pending_batches = 0
         self.is_warehouse_locked = False
-        """Whether another transaction was in the way of the last load."""
+        """True if another transaction was in the way of the last load."""
         self._quarantined_rows = 0
         self._passes = deque[PassRecord](maxlen=MAX_RECORDS_PER_STREAM)
         self._batches = deque[BatchRecord](maxlen=MAX_RECORDS_PER_STREAM)
