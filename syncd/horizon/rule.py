@@ -1,8 +1,9 @@
 """Horizon rule: the readings of one poll and the notes of the previous one give a bound for each table.
 
+
 Each running statement and each transaction that changed rows gets a lower bound of the stamps that it can still
-bring. The horizon of a table is the lowest bound of those that may write to it. `docs/explanation/horizon.md` argues why that is
-sound, and in which order the readings must be taken.
+bring. The horizon of a table is the lowest bound of those that may write to it. `docs/explanation/horizon.md` argues
+why that is sound, and in which order the readings must be taken.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,7 +52,7 @@ def compute_horizons(
 def _compute_answers(
     readings: HorizonPoll,
     before: HorizonNotes | None,
-    asked: Sequence[HorizonRequest],
+    requests: Sequence[HorizonRequest],
     *,
     known: HorizonNotes | None,
     is_break_open: bool,
@@ -60,13 +61,14 @@ def _compute_answers(
     if readings.visibility in {Visibility.NOTHING, Visibility.BLIND}:
         # Old notes stay valid: their bounds are too low rather than too high.
         return {
-            each.table: _horizon_without_sight(each, readings, known, is_doubted=is_break_open) for each in asked
+            each.table: _horizon_without_sight(each, readings, known, is_doubted=is_break_open) for each in requests
         }, before
     writers = _first_stamps(readings, known)
     holds = (*_statement_holds(readings, known), *_transaction_holds(readings, writers, known))
-    unseen = [HorizonHold(since=None, description="an unseen writer", tables=_unseen_tables(asked, readings))]
+    unseen = [HorizonHold(since=None, description="an unseen writer", tables=_unseen_tables(requests, readings))]
     horizons = {
-        each.table: _table_horizon(each, readings, (*unseen, *holds), known, is_doubted=is_break_open) for each in asked
+        each.table: _table_horizon(each, readings, (*unseen, *holds), known, is_doubted=is_break_open)
+        for each in requests
     }
     seen = HorizonNotes(
         identity=readings.identity,
@@ -82,12 +84,12 @@ def _compute_answers(
         local_time=readings.local_time,
         breaks=breaks,
     )
-    return _add_complete_ids(horizons, asked, readings, _next_notes(seen, readings, known))
+    return _add_complete_ids(horizons, requests, readings, _next_notes(seen, readings, known))
 
 
-def _unseen_tables(asked: Sequence[HorizonRequest], readings: HorizonPoll) -> frozenset[TableName]:
+def _unseen_tables(requests: Sequence[HorizonRequest], readings: HorizonPoll) -> frozenset[TableName]:
     """Return the requested tables that the poll did not cover."""
-    return frozenset(each.table.normal_form for each in asked if readings.tables is not None) - (
+    return frozenset(each.table.normal_form for each in requests if readings.tables is not None) - (
         readings.tables or frozenset()
     )
 
@@ -228,23 +230,23 @@ def _tables_of_writer(
 
 
 def _table_horizon(
-    asked: HorizonRequest,
+    request: HorizonRequest,
     readings: HorizonPoll,
     holds: Sequence[HorizonHold],
     known: HorizonNotes | None,
     *,
     is_doubted: bool,
 ) -> Horizon:
-    if not asked.transactional:
-        return _assumed_horizon(asked, readings, f"the engine of {asked.table} is not InnoDB")
+    if not request.transactional:
+        return _assumed_horizon(request, readings, f"the engine of {request.table} is not InnoDB")
     t0, identity = readings.t0, readings.identity
-    last = known.proven_bounds.get(asked.table) if known else None
+    last = known.proven_bounds.get(request.table) if known else None
     # After a break the mark proves nothing: transactions that are open since then may stamp rows below it.
-    mark = None if is_doubted else asked.mark
+    mark = None if is_doubted else request.mark
     floor = max((instant for instant in (last, mark) if instant is not None), default=None)
     bound, who, holder = t0, "", ""
     for hold in holds:
-        if not hold.may_write_to(asked.table.normal_form):
+        if not hold.may_write_to(request.table.normal_form):
             continue
         since = hold.since or floor
         if since is None:
@@ -268,20 +270,20 @@ def _format_seconds(age: timedelta) -> str:
 
 
 def _horizon_without_sight(
-    asked: HorizonRequest, readings: HorizonPoll, known: HorizonNotes | None, *, is_doubted: bool
+    request: HorizonRequest, readings: HorizonPoll, known: HorizonNotes | None, *, is_doubted: bool
 ) -> Horizon:
-    if readings.visibility is Visibility.NOTHING or not asked.transactional:
-        return _assumed_horizon(asked, readings, readings.problem)
-    last = known.proven_bounds.get(asked.table) if known else None
-    mark = None if is_doubted else asked.mark
+    if readings.visibility is Visibility.NOTHING or not request.transactional:
+        return _assumed_horizon(request, readings, readings.problem)
+    last = known.proven_bounds.get(request.table) if known else None
+    mark = None if is_doubted else request.mark
     bound = max((instant for instant in (last, mark) if instant is not None), default=None)
     proven = bound is not None and not is_doubted
     return Horizon(bound=bound, proven=proven, t0=readings.t0, identity=readings.identity, reason=readings.problem)
 
 
-def _assumed_horizon(asked: HorizonRequest, readings: HorizonPoll, why: str) -> Horizon:
-    reason = f"not proven: {why}; stays {_format_seconds(asked.settle)} behind"
-    bound = readings.t0 - asked.settle
+def _assumed_horizon(request: HorizonRequest, readings: HorizonPoll, why: str) -> Horizon:
+    reason = f"not proven: {why}; stays {_format_seconds(request.settle)} behind"
+    bound = readings.t0 - request.settle
     return Horizon(bound=bound, proven=False, t0=readings.t0, identity=readings.identity, reason=reason)
 
 
@@ -290,14 +292,14 @@ def _assumed_horizon(asked: HorizonRequest, readings: HorizonPoll, why: str) -> 
 
 def _add_complete_ids(
     horizons: Mapping[TableName, Horizon],
-    asked: Sequence[HorizonRequest],
+    requests: Sequence[HorizonRequest],
     readings: HorizonPoll,
     notes: HorizonNotes,
 ) -> tuple[Mapping[TableName, Horizon], HorizonNotes]:
     """Add to each horizon the ids that it proves complete; note the bounds and the candidates."""
     bounds, candidates = dict(notes.proven_bounds), dict(notes.candidates)
     extended: dict[TableName, Horizon] = {}
-    for each in asked:
+    for each in requests:
         # As the server spells it: if it distinguishes two spellings, they are two tables.
         name, horizon = each.table, horizons[each.table]
         if horizon.proven and horizon.bound is not None:
@@ -315,6 +317,6 @@ def _add_complete_ids(
     return extended, replace(notes, proven_bounds=bounds, candidates=candidates)
 
 
-def _is_of_same_table(candidate: IdCandidate, asked: HorizonRequest) -> bool:
+def _is_of_same_table(candidate: IdCandidate, request: HorizonRequest) -> bool:
     """Return whether an id was read from the requested table: a table created since numbers its rows anew."""
-    return asked.table_created_at is None or candidate.t0 >= asked.table_created_at
+    return request.table_created_at is None or candidate.t0 >= request.table_created_at

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from syncd.datatypes.mysql_quoting import quote_table
 from syncd.datatypes.source_table import ServerInfo, SourceTable
 from syncd.horizon import (
     HorizonPoll,
@@ -177,7 +178,7 @@ class _SourceCheck:
         order = resolve_order(table, stream, zone=parse_zone(self._settings.zone or "UTC"))
         if problem := self._index_problem(order):
             columns = ", ".join(column.sql for column in order.columns)
-            remedy = f"CREATE INDEX syncd_order ON `{stream.database}`.`{stream.table}` ({columns});"
+            remedy = f"CREATE INDEX syncd_order ON {quote_table(stream.database, stream.table)} ({columns});"
             return self._sheet.add_failure(stream.name, f"index {order.index} is not used: {problem}", remedy)
         finding = f"read along index {order.index}"
         if doubt := self._completeness_doubt(table, order):
@@ -193,7 +194,7 @@ class _SourceCheck:
         if (table.engine or "").lower() != "innodb":
             return (
                 f"not proven: its engine is {table.engine}, not InnoDB",
-                f"ALTER TABLE {_quote_table(table)} ENGINE = InnoDB;",
+                f"ALTER TABLE {quote_table(table.database, table.name)} ENGINE = InnoDB;",
             )
         if order.clock is None:
             return None
@@ -205,7 +206,10 @@ class _SourceCheck:
             kind = column.column_type if column else "DATETIME"
             finding = f"not proven: the server does not stamp {order.columns[0].name} at every insert and update"
             definition = f"{kind} NOT NULL DEFAULT {now} ON UPDATE {now}"
-            return finding, f"ALTER TABLE {_quote_table(table)} MODIFY {order.columns[0].sql} {definition};"
+            return (
+                finding,
+                f"ALTER TABLE {quote_table(table.database, table.name)} MODIFY {order.columns[0].sql} {definition};",
+            )
         if stamp is StampKind.WALL and self._settings.zone is None:
             return f"not proven: {column.name} is a DATETIME, and `zone` is not set", "source: {zone: UTC}"
         bypass = find_unstamped_change(self._source.show_create_table(table.database, table.name))
@@ -213,7 +217,3 @@ class _SourceCheck:
             triggers = parse_triggers(self._source.fetch_rows(before_triggers_sql(table.database, table.name)))
             bypass = find_bypassing_trigger(triggers, column, mariadb=self._source.get_server_info().mariadb)
         return (f"not proven: {bypass}", "") if bypass else None
-
-
-def _quote_table(table: SourceTable) -> str:
-    return f"`{table.database}`.`{table.name}`"

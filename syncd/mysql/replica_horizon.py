@@ -43,7 +43,7 @@ class ReplicatedHorizons:
         self._primary_by_table: dict[TableName, str] = {}
         """Tables that a primary has shown, with that primary's identity."""
 
-    def get_horizons(self, asked: Sequence[HorizonRequest], *, aged: float = 0.0) -> Mapping[TableName, Horizon]:
+    def get_horizons(self, requests: Sequence[HorizonRequest], *, aged: float = 0.0) -> Mapping[TableName, Horizon]:
         """Return the current horizons of these tables.
 
         Raises:
@@ -51,24 +51,26 @@ class ReplicatedHorizons:
             SourceUnfit: it follows another server, or stopped on an error that an operator has to fix.
             ServerChanged: the polled server is not the one whose binary log was read.
         """
-        return self._wait_for_replica(asked, self._horizons.get_horizons(asked, aged=aged))
+        return self._wait_for_replica(requests, self._horizons.get_horizons(requests, aged=aged))
 
-    def wait_for_horizons(self, asked: Sequence[HorizonRequest], *, within: timedelta) -> Mapping[TableName, Horizon]:
+    def wait_for_horizons(
+        self, requests: Sequence[HorizonRequest], *, within: timedelta
+    ) -> Mapping[TableName, Horizon]:
         """Return the same horizons once every bound is known."""
-        return self._wait_for_replica(asked, self._horizons.wait_for_horizons(asked, within=within))
+        return self._wait_for_replica(requests, self._horizons.wait_for_horizons(requests, within=within))
 
     def read_snapshot_horizon(self, table: TableName) -> Horizon:
         """Return the instant before which every commit is visible in any snapshot opened after this."""
         t0 = _read_clock(self._primary)  # before the log's end is taken
         caught_up = self._replica.run(partial(wait_until_caught_up, log=self._primary.run(read_log_end)))
         found = Horizon(bound=t0, proven=True, t0=t0, identity=caught_up.identity)
-        asked = HorizonRequest(table=table, settle=timedelta())
-        if caught_up.follows_several and self._find_tables_missing_at_primary([asked]):
-            return _horizon_of_table_missing_at_primary(asked, found, caught_up.slowest)
+        request = HorizonRequest(table=table, settle=timedelta())
+        if caught_up.follows_several and self._find_tables_missing_at_primary([request]):
+            return _horizon_of_table_missing_at_primary(request, found, caught_up.slowest)
         return found
 
     def _wait_for_replica(
-        self, asked: Sequence[HorizonRequest], horizons: Mapping[TableName, Horizon]
+        self, requests: Sequence[HorizonRequest], horizons: Mapping[TableName, Horizon]
     ) -> Mapping[TableName, Horizon]:
         log = self._primary.run(read_log_end)
         if strange := {horizon.identity for horizon in horizons.values()} - {log.identity}:
@@ -82,7 +84,7 @@ class ReplicatedHorizons:
         # Check that this primary has the table: once, unless others write too or no id was read.
         doubted = [
             each
-            for each in asked
+            for each in requests
             if caught_up.follows_several
             or self._primary_by_table.get(each.table) != log.identity
             or (each.id_column and here[each.table].max_complete_id is None)
@@ -94,15 +96,17 @@ class ReplicatedHorizons:
             for each in strangers
         }
 
-    def _find_tables_missing_at_primary(self, asked: Sequence[HorizonRequest]) -> Sequence[HorizonRequest]:
+    def _find_tables_missing_at_primary(self, requests: Sequence[HorizonRequest]) -> Sequence[HorizonRequest]:
         """Return the tables that the primary does not show."""
-        if not asked:
+        if not requests:
             return ()
-        rows = self._primary.fetch_rows(visible_tables_sql([(each.table.database, each.table.table) for each in asked]))
+        rows = self._primary.fetch_rows(
+            visible_tables_sql([(each.table.database, each.table.table) for each in requests])
+        )
         there = {
             TableName(database=decode_text(database), table=decode_text(table)).normal_form for database, table in rows
         }
-        return [each for each in asked if each.table.normal_form not in there]
+        return [each for each in requests if each.table.normal_form not in there]
 
 
 class ReplicaOnlyHorizons:
@@ -116,7 +120,7 @@ class ReplicaOnlyHorizons:
         self._horizons = horizons
         self._source = source
 
-    def get_horizons(self, asked: Sequence[HorizonRequest], *, aged: float = 0.0) -> Mapping[TableName, Horizon]:
+    def get_horizons(self, requests: Sequence[HorizonRequest], *, aged: float = 0.0) -> Mapping[TableName, Horizon]:
         """Return the current horizons of these tables.
 
         Raises:
@@ -125,16 +129,18 @@ class ReplicaOnlyHorizons:
             ServerChanged: another server answered than the one that reported to be a replica.
         """
         try:
-            return self._horizons.get_horizons(asked, aged=aged)
+            return self._horizons.get_horizons(requests, aged=aged)
         except NotPrimaryServer as error:
-            return self._read_applied_horizons(asked, error)
+            return self._read_applied_horizons(requests, error)
 
-    def wait_for_horizons(self, asked: Sequence[HorizonRequest], *, within: timedelta) -> Mapping[TableName, Horizon]:
+    def wait_for_horizons(
+        self, requests: Sequence[HorizonRequest], *, within: timedelta
+    ) -> Mapping[TableName, Horizon]:
         """Return the same horizons once every bound is known."""
         try:
-            return self._horizons.wait_for_horizons(asked, within=within)
+            return self._horizons.wait_for_horizons(requests, within=within)
         except NotPrimaryServer as error:
-            return self._read_applied_horizons(asked, error)
+            return self._read_applied_horizons(requests, error)
 
     def read_snapshot_horizon(self, table: TableName) -> Horizon:
         """Return the instant before which every commit is visible; on a server that is no replica, now."""
@@ -149,7 +155,7 @@ class ReplicaOnlyHorizons:
         )
 
     def _read_applied_horizons(
-        self, asked: Sequence[HorizonRequest], error: NotPrimaryServer
+        self, requests: Sequence[HorizonRequest], error: NotPrimaryServer
     ) -> Mapping[TableName, Horizon]:
         with self._source.borrow() as source:
             identity = source.get_server_info().identity
@@ -159,13 +165,13 @@ class ReplicaOnlyHorizons:
         if strange := answered - {error.facts["identity"]}:
             self._source.discard_connections()
             raise ServerChanged(
-                f"two servers answer: {error.facts['identity']} is no primary, {strange.pop()} was asked for its lag",
+                f"two servers answer: {error.facts['identity']} is no primary, {strange.pop()} reported its lag",
                 hint="The next pass polls again.",
             )
         if found is None:
             raise error  # it is read-only and follows no other
         lag = _require_lag(found)
-        return {each.table: _delayed_horizon(each, t0, found, lag, identity=identity) for each in asked}
+        return {each.table: _delayed_horizon(each, t0, found, lag, identity=identity) for each in requests}
 
 
 def _read_clock(source: PooledSource | MySqlSource) -> datetime:
@@ -191,20 +197,20 @@ def _require_lag(replication: Replication) -> timedelta:
     )
 
 
-def _horizon_of_table_missing_at_primary(asked: HorizonRequest, horizon: Horizon, slowest: Replication) -> Horizon:
+def _horizon_of_table_missing_at_primary(request: HorizonRequest, horizon: Horizon, slowest: Replication) -> Horizon:
     """Return an unproven horizon: the writers and ids of a table written elsewhere are unknown."""
-    behind = _require_lag(slowest) + asked.settle
+    behind = _require_lag(slowest) + request.settle
     reason = (
-        f"not proven: the server named as source.primary shows no {asked.table}: if it is written at another one, give"
-        f" it a source of its own, otherwise GRANT SELECT there; stays {behind.total_seconds():.0f} s behind"
+        f"not proven: the server named as source.primary shows no {request.table}: if it is written at another one,"
+        f" give it a source of its own, otherwise GRANT SELECT there; stays {behind.total_seconds():.0f} s behind"
     )
     return replace(horizon, bound=horizon.t0 - behind, proven=False, reason=reason, holder="", max_complete_id=None)
 
 
 def _delayed_horizon(
-    asked: HorizonRequest, t0: datetime, replication: Replication, lag: timedelta, *, identity: str
+    request: HorizonRequest, t0: datetime, replication: Replication, lag: timedelta, *, identity: str
 ) -> Horizon:
-    behind = lag + asked.settle
+    behind = lag + request.settle
     reason = (
         f"not proven: this is a replica of {replication.host}, {lag.total_seconds():.0f} s behind it;"
         f" stays {behind.total_seconds():.0f} s behind; {PRIMARY_SETTING_HINT}"

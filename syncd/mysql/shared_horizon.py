@@ -1,4 +1,4 @@
-"""The horizons of one server: one poll at a time, shared by all who asked before it began."""
+"""The horizons of one server: one poll at a time, shared by all callers that waited before it began."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -92,32 +92,34 @@ class ServerHorizons:
         self._kept: datetime | None = None
         self._tables: frozenset[TableName] = frozenset()
 
-    def get_horizons(self, asked: Sequence[HorizonRequest], *, aged: float = 0.0) -> Mapping[TableName, Horizon]:
+    def get_horizons(self, requests: Sequence[HorizonRequest], *, aged: float = 0.0) -> Mapping[TableName, Horizon]:
         """Return the current horizons of these tables from one poll, which may be up to `aged` seconds old."""
         at = self._clock.monotonic()
         with self._guard:
-            self._asking.append(asked)
+            self._asking.append(requests)
             begun = self._begun
         with self._lock:
             try:
                 poll = self._reusable_poll(
-                    asked, begun=begun, since=at - max(aged, self._shared_seconds)
-                ) or self._poll(asked)
+                    requests, begun=begun, since=at - max(aged, self._shared_seconds)
+                ) or self._poll(requests)
             finally:
                 with self._guard:
-                    self._asking = [each for each in self._asking if each is not asked]
+                    self._asking = [each for each in self._asking if each is not requests]
             if poll.readings is None:
                 raise _copy_error(poll.failure)
-            horizons, notes = compute_horizons(poll.readings, poll.notes_before, asked)
+            horizons, notes = compute_horizons(poll.readings, poll.notes_before, requests)
             self._save_notes(poll.readings, poll.notes_before, notes)
             self._report_hold(horizons)
             return horizons
 
-    def wait_for_horizons(self, asked: Sequence[HorizonRequest], *, within: timedelta) -> Mapping[TableName, Horizon]:
+    def wait_for_horizons(
+        self, requests: Sequence[HorizonRequest], *, within: timedelta
+    ) -> Mapping[TableName, Horizon]:
         """Return the horizons of these tables once every bound is known."""
         deadline = self._clock.monotonic() + within.total_seconds()
         while True:
-            horizons = self.get_horizons(asked)
+            horizons = self.get_horizons(requests)
             waiting = [(table, horizon) for table, horizon in horizons.items() if horizon.bound is None]
             if not waiting:
                 return horizons
@@ -141,7 +143,7 @@ class ServerHorizons:
             seconds = max(max(held).total_seconds(), 0.0)
             self._meter(HorizonLagMeasured(source=self._settings.name, seconds=seconds))
 
-    def _reusable_poll(self, asked: Sequence[HorizonRequest], *, begun: int, since: float) -> _Poll | None:
+    def _reusable_poll(self, requests: Sequence[HorizonRequest], *, begun: int, since: float) -> _Poll | None:
         """Return the last poll if it began late enough and covers the requested tables."""
         poll = self._last
         if poll is None or not (poll.number > begun or _is_recent(poll, since)):
@@ -149,16 +151,16 @@ class ServerHorizons:
         if poll.readings is None:
             return poll
         seen = poll.readings.tables
-        names = {each.table.normal_form for each in asked}
-        with_ids = {each.table for each in asked if each.id_column is not None}
+        names = {each.table.normal_form for each in requests}
+        with_ids = {each.table for each in requests if each.id_column is not None}
         return poll if (seen is None or names <= seen) and with_ids <= poll.readings.max_ids.keys() else None
 
-    def _poll(self, asked: Sequence[HorizonRequest]) -> _Poll:
+    def _poll(self, requests: Sequence[HorizonRequest]) -> _Poll:
         if not self._loaded:
             self._notes, self._loaded = self._keeper.load(), True
         with self._guard:
             self._begun += 1
-            number, waited_for = self._begun, [each for every in (*self._asking, asked) for each in every]
+            number, waited_for = self._begun, [each for every in (*self._asking, requests) for each in every]
         # Where writers show only table by table, a table that one poll leaves out is unknown to the next.
         self._tables |= {each.table for each in waited_for}
         ids = {each.table: each.id_column for each in waited_for if each.id_column is not None}

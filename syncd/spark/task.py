@@ -24,7 +24,7 @@ from watermarks.window import Window
 MERGED_BATCH_ROWS: Final = 16_384
 MERGED_BATCH_BYTES: Final = 16 << 20
 """Batches of this size amortize the work per batch."""
-RESULT_COLUMN: Final = "told"
+RESULT_COLUMN: Final = "result"
 """The one column of a task's result, with one row of JSON."""
 
 
