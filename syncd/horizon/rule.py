@@ -1,6 +1,5 @@
 """Horizon rule: the readings of one poll and the notes of the previous one give a bound for each table.
 
-
 Each running statement and each transaction that changed rows gets a lower bound of the stamps that it can still
 bring. The horizon of a table is the lowest bound of those that may write to it. `docs/explanation/horizon.md` argues
 why that is sound, and in which order the readings must be taken.
