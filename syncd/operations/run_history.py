@@ -147,5 +147,5 @@ def _read_entries(journal: Journal[Watermark], stream: StreamName, numbers: Sequ
         for number, entry in zip(chunk, entries, strict=True):
             if entry is None:
                 key = history_key(stream.stem, number)
-                raise StateMissing(f"{key} is gone", hint="Restore it from the bucket's versions.")
+                raise StateMissing(f"{key} is missing", hint="Restore it from the bucket's versions.")
             yield entry

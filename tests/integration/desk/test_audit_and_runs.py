@@ -93,7 +93,7 @@ BREAKS: Mapping[str, tuple[Break, str, str]] = {
     "a link is gone": (
         lambda orders: orders.lake.delete_objects([key(orders, "batches", "1-2")]),
         "chain",
-        "1-2.json is gone",
+        "1-2.json is missing",
     ),
 }
 

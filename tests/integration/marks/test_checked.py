@@ -115,7 +115,7 @@ BREAKS: Mapping[str, tuple[Callable[[Prepared, Reader], object], str, str, str]]
     "a manifest is gone": (
         lambda orders, _: orders.lake.delete_objects([batch(orders, "1-2")]),
         "chain",
-        "1-2.json is gone",
+        "1-2.json is missing",
         "restore it",
     ),
     "a manifest was damaged": (
