@@ -122,7 +122,7 @@ def test_each_break_is_found_with_its_consequence(syncd: Make, two_landed: Prepa
         found = [each for each in told["findings"] if each["about"] == about and said in each["message"]]
         assert (done.code, bool(found)) == (ExitCode.DOUBT, True), f"{name}: {told['findings']}"
         assert all(each["consequence"] and each["next"] for each in told["findings"])
-    assert "consequence: a target that is built anew" in made("audit").out
+    assert "consequence: a target that is rebuilt from the lake" in made("audit").out
 
 
 def test_a_batch_that_does_not_begin_where_the_one_before_ended_is_found(syncd: Make, two_landed: Prepared) -> None:

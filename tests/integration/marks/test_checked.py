@@ -205,7 +205,7 @@ def test_a_ledger_that_is_ahead_is_found_and_followed(
     before = state_of(orders).load_progress.last_batch
     done = made("rebuild", "--all", "--from-ledger", "--yes", "--json")
 
-    assert (found.code, "holds batch 1-3, which the loaded mark does not know of" in found.out) == (7, True)
+    assert (found.code, "holds batch 1-3, which the loaded mark does not know yet" in found.out) == (7, True)
     assert (looked.code, wrote_looking, before) == (0, set(), BatchId(1, 2))
     assert "1 batches are in the ledger, but not loaded by the mark" in looked.out
     assert "add --yes" in looked.err
