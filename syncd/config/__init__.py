@@ -1,1 +1,1 @@
-"""The configuration: read once, checked as a whole, told with file and line, frozen."""
+"""Configuration: read once, checked as a whole with all mistakes by file and line, then frozen."""

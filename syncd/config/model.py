@@ -209,7 +209,7 @@ class Defaults(ConfigSection):
 
     @property
     def first_run_and_start(self) -> tuple[FirstRun, datetime | None]:
-        """How the stream begins, and the instant of `from`."""
+        """Starting point of the stream, and the instant of `from`."""
         if self.start is not None:
             return FirstRun.FROM, self.start
         if isinstance(self.first_run, From):
