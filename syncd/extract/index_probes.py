@@ -80,20 +80,14 @@ class Prober:
                 if rest is None:
                     return WindowBounds(low=low, ends=tuple(ends), rows=counted)
                 _require_progress(path, begin, rest)
-                return WindowBounds(
-                    low=low,
-                    ends=(*ends, rest),
-                    rows=counted + self._estimate_rows_left(path, where(begin), step, counted),
-                )
+                # Few rows are worth another probe, since their reader starts quicker.
+                probes_again = not counted and step > FEWEST_ROWS
+                is_small = probes_again and self._probe(path, where(begin), rows=FEWEST_ROWS) is None
+                return WindowBounds(low=low, ends=(*ends, rest), rows=counted + (FEWEST_ROWS if is_small else step))
             _require_progress(path, begin, end)
             ends.append(end)
             counted += step
         return WindowBounds(low=low, ends=tuple(ends), rows=counted, has_more=True)
-
-    def _estimate_rows_left(self, path: IndexPath, where: str, step: int, counted: int) -> int:
-        """Return the most rows that are left; few rows are worth another probe, since their reader starts quicker."""
-        is_worth_it = not counted and step > FEWEST_ROWS
-        return FEWEST_ROWS if is_worth_it and self._probe(path, where, rows=FEWEST_ROWS) is None else step
 
     def find_all_bounds(self, path: IndexPath, low: Cursor, where: ConditionAfter, *, rows: int) -> WindowBounds:
         """Find the ends of windows up to the last row of the condition, however many rows there are."""
