@@ -10,12 +10,10 @@ SYNCD_SANDBOX_S3.
 import argparse
 import io
 import os
-import platform
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -24,6 +22,7 @@ from uuid import uuid4
 
 import pyarrow.parquet as pq
 
+from benchmarks.machine import print_machine
 from benchmarks.others.tools import TOOLS, NotRun, Place
 from benchmarks.stage import FEW, FIRST_RUN, INCREMENTS, Stage, warm_session
 from benchmarks.tree import peak_of_tree, serving, work_of, work_since
@@ -64,8 +63,7 @@ class Turn:
 
 def main() -> None:
     arguments = parse_options()
-    print(f"{datetime.now(UTC):%d %B %Y %H:%M} UTC, {os.cpu_count()} cores, {processor()}, Python", end=" ")
-    print(f"{platform.python_version()}, load {os.getloadavg()[0]:.1f}", flush=True)
+    print_machine()
     with tempfile.TemporaryDirectory() as scratch, Sandbox(Path(scratch) / "box", services=["mysql", "s3"]) as box:
         os.environ |= box.s3.environ
         if arguments.tools:
@@ -88,11 +86,6 @@ def parse_options() -> argparse.Namespace:
     arguments.tools = [] if arguments.tools == "none" else arguments.tools.split(",")
     arguments.memory = [int(rows) for rows in arguments.memory.split(",") if rows]
     return arguments
-
-
-def processor() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    return next((line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.machine())
 
 
 def filled(server: MySqlAddress, rows: int) -> MySqlAddress:

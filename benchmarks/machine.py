@@ -4,7 +4,11 @@ A shared machine can be several times slower at one hour than at another. Limits
 of Python, are compared with this.
 """
 
+import os
+import platform
 import time
+from datetime import UTC, datetime
+from pathlib import Path
 from statistics import median
 from typing import Final
 
@@ -26,3 +30,11 @@ def _turns() -> float:
         total += turn
     assert total
     return time.thread_time() - began
+
+
+def print_machine() -> None:
+    """Print the time, the machine and its load."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    model = next((line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.machine())
+    print(f"{datetime.now(UTC):%d %B %Y %H:%M} UTC, {os.cpu_count()} cores, {model}, Python", end=" ")
+    print(f"{platform.python_version()}, load {os.getloadavg()[0]:.1f}", flush=True)

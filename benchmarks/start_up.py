@@ -15,10 +15,11 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from benchmarks.machine import print_machine
 from benchmarks.stage import INCREMENTS, WarmService
 from syncd.app import PassOptions, StageService
 from syncd.config.check import read_settings
@@ -89,7 +90,7 @@ class Bench:
 
 def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
-    print(f"{datetime.now(UTC):%d %B %Y %H:%M} UTC, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}", flush=True)
+    print_machine()
     with tempfile.TemporaryDirectory() as scratch, Sandbox(Path(scratch) / "box", services=["mysql", "s3"]) as box:
         os.environ |= box.s3.environ
         with box.mysql.connect() as connection:

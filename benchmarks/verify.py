@@ -10,11 +10,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.extract import filled, processor
+from benchmarks.extract import filled
+from benchmarks.machine import print_machine
 from syncd.sandbox.running_sandbox import Sandbox
 
 ORDERS = 2_000_000
@@ -27,8 +27,7 @@ COLUMNS = "id, customer_id, status, total, placed_at, update_at"
 
 def main() -> None:
     rows = int(sys.argv[1]) if len(sys.argv) > 1 else ORDERS
-    print(f"{datetime.now(UTC):%d %B %Y %H:%M} UTC, {os.cpu_count()} cores, {processor()}", end=", ")
-    print(f"load {os.getloadavg()[0]:.1f}", flush=True)
+    print_machine()
     with tempfile.TemporaryDirectory() as scratch, Sandbox(Path(scratch) / "box") as box:
         mysql = filled(box.mysql, rows)
         config = Path(scratch) / "syncd.yaml"

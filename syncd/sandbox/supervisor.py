@@ -36,11 +36,11 @@ class ServiceStatus:
 
     name: str
     state: ServiceState
-    url: str
-    port: int
-    pid: int | None
-    about: str
-    log: str
+    url: str = ""
+    port: int = 0
+    pid: int | None = None
+    about: str = ""
+    log: str = ""
     started_now: bool = False
 
 
@@ -223,17 +223,10 @@ def check_service(service: SandboxService, record: ServiceRecord | None) -> Serv
     """Return the state of one service, by its process and its answer."""
     if service.is_external:
         about = service.probe(0)
-        return ServiceStatus(
-            name=service.name,
-            state=ServiceState.SILENT if about is None else ServiceState.GIVEN,
-            url=service.url(0),
-            port=0,
-            pid=None,
-            about=about or "",
-            log="",
-        )
+        state = ServiceState.SILENT if about is None else ServiceState.GIVEN
+        return ServiceStatus(name=service.name, state=state, url=service.url(0), about=about or "")
     if record is None:
-        return ServiceStatus(name=service.name, state=ServiceState.STOPPED, url="", port=0, pid=None, about="", log="")
+        return ServiceStatus(name=service.name, state=ServiceState.STOPPED)
     if record.process is None:
         return _make_status(record, ServiceState.STOPPED)
     if not record.process.is_alive():

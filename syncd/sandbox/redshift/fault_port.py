@@ -5,15 +5,13 @@ import socket
 import socketserver
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from syncd.sandbox.redshift.faults import FaultAction, FaultControl, FaultInjector, FaultTiming, StatementFault
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 HOST: Final = "127.0.0.1"
 REPLY_MARGIN_SECONDS: Final = 5.0
+PLAIN_REQUESTS: Final = frozenset({"freeze", "thaw", "refuse_connections", "accept_connections", "clear"})
 
 
 class ControlPort:
@@ -52,15 +50,8 @@ class ControlPort:
             return {"ok": False, "error": f"{type(error).__name__}: {error}"}
 
     def _run_request(self, request: str, fields: dict[str, Any]) -> dict[str, Any]:
-        plain: dict[str, Callable[[], None]] = {
-            "freeze": self._faults.freeze,
-            "thaw": self._faults.thaw,
-            "refuse_connections": self._faults.refuse_connections,
-            "accept_connections": self._faults.accept_connections,
-            "clear": self._faults.clear,
-        }
-        if request in plain:
-            plain[request]()
+        if request in PLAIN_REQUESTS:
+            getattr(self._faults, request)()
         elif request == "ask":
             action, timing = FaultAction(fields.pop("deed")), FaultTiming(fields.pop("when"))
             fault = StatementFault(action, fields.pop("statement"), timing, **fields)

@@ -23,7 +23,7 @@ def log_in(client: MessageStream, server: StandInContext) -> ClientSession | Non
     refused = _login_error(server, user, database, password)
     if refused is None:
         try:
-            backend = server.connect(user, settings.get("application_name", ""))
+            backend = server.cluster.connect(user, database, application_name=settings.get("application_name", ""))
         except BackendError as error:
             refused = error.fields
         else:

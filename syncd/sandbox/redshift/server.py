@@ -110,15 +110,16 @@ class RedshiftStandIn:
     @property
     def home(self) -> Path:
         """Directory of PostgreSQL's files."""
-        if self._context is None:
-            raise CannotStart("the stand-in is not started", hint="Start it first.")
-        return self._context.cluster.home
+        return self._started_cluster().home
 
     def connect_postgres(self, user: str = "postgres") -> PostgresConnection:
         """Connect to PostgreSQL directly, past the rules of the stand-in (for tests)."""
+        return self._started_cluster().connect(user, self.database)
+
+    def _started_cluster(self) -> PostgresCluster:
         if self._context is None:
             raise CannotStart("the stand-in is not started", hint="Start it first.")
-        return self._context.cluster.connect(user, self.database)
+        return self._context.cluster
 
     def _listen(self) -> None:
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)

@@ -28,9 +28,6 @@ class StandInContext:
     faults: FaultInjector
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def connect(self, user: str, application: str) -> PostgresConnection:
-        return self.cluster.connect(user, self.database, application_name=application)
-
     def cancel(self, request: bytes) -> None:
         """Forward a cancel request; PostgreSQL knows the process and its secret."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
