@@ -47,22 +47,20 @@ class ClaimKeeper:
         self.is_owned_by_other = False
         """True if another process had the claim at the last attempt."""
 
-    def acquire(self, process: ProcessLease) -> HeldClaim:
-        """Return the claim; a kept one costs nothing, and the next entry in the history shows whether it still holds.
+    @contextmanager
+    def hold(self, process: ProcessLease) -> Iterator[HeldClaim]:
+        """Work under the claim; if it turns out to be lost, the next pass claims again.
+
+        A kept claim costs nothing, and the next entry in the history shows whether it still holds.
 
         Raises:
             OtherOwner: another process has it, and seems to be alive.
         """
-        if self._kept is None or self._kept[0] is not process:
-            self._kept = process, self._wait_and_acquire(process)
-            self.is_owned_by_other = False
-        return self._kept[1]
-
-    @contextmanager
-    def hold(self, process: ProcessLease) -> Iterator[HeldClaim]:
-        """Work under the claim; if it turns out to be lost, the next pass claims again."""
         try:
-            yield self.acquire(process)
+            if self._kept is None or self._kept[0] is not process:
+                self._kept = process, self._wait_and_acquire(process)
+                self.is_owned_by_other = False
+            yield self._kept[1]
         except NotOwner:
             self.release()
             raise

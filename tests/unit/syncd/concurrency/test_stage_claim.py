@@ -46,7 +46,8 @@ class Desk:
         process.renew()
         self.claims = [ClaimKeeper(stream, Stage.LOAD, journal, clock=SystemClock()) for stream in STREAMS]
         for claiming in self.claims:
-            claiming.acquire(process)
+            with claiming.hold(process):
+                pass
 
     def released(self, stream: StreamName) -> bool:
         stored = self.store.read(claim_key(stream, Stage.LOAD))
@@ -91,8 +92,8 @@ def _asked_for(store: MemoryStore, *, pause: Callable[[float], None], clock: Man
         on_wait=told.append,
     )
 
-    with pytest.raises(OtherOwner):
-        claiming.acquire(mine)
+    with pytest.raises(OtherOwner), claiming.hold(mine):
+        pass
     return told
 
 

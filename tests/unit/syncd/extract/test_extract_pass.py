@@ -380,7 +380,8 @@ def test_a_claim_that_another_took_meanwhile_is_asked_for_anew() -> None:
     bench = Bench(1, 2)
     bench.run().execute(RUN)
     bench.planning.ends = (1, 2, 3)
-    bench.process.release(bench.claiming.acquire(bench.process))
+    with bench.claiming.hold(bench.process) as held:
+        bench.process.release(held)
     other = make_process(bench.store, "other", clock=bench.clock)
     taken = other.acquire(ORDERS, Stage.EXTRACT, bench.journal)
 
