@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 
 from syncd.errors import FileRefused, WarehouseUnfit
@@ -26,7 +27,7 @@ from syncd.redshift.load_batches import (
 from syncd.redshift.load_sql import LoadSqlBuilder
 from syncd.redshift.scratch_tables import ScratchLoad, ScratchRows, copy_manifest_body, group_loads
 from syncd.redshift.session import WarehouseSession
-from syncd.redshift.target_resolver import LoadTarget, ResolvedTable, TargetResolver
+from syncd.redshift.target_resolver import LoadTarget, ResolvedTable, TableResolver
 from syncd.redshift.target_table import DELETED_AT, ExistingTable, applies_deletes, marks_deletes
 from syncd.settings import Mode
 from syncd.tables.column_mapping import fold_name
@@ -65,6 +66,7 @@ class LoadTransaction:
     ) -> None:
         self._target = target
         self._session = session
+        self._run = partial(session.run, within=target.statement_timeout)
         self._cycle = cycle
         self._lake_files = lake_files
         self._reload_check = reload_check
@@ -94,7 +96,7 @@ class LoadTransaction:
                 ledger = StreamLedger(self._session, tables, self._cycle)
             except ObjectMissing as error:
                 raise ControlTablesMissing(error.message, hint=error.hint) from error
-            resolver = TargetResolver(self._target, self._session, self._cycle, ledger)
+            resolver = TableResolver(self._target, self._session, self._cycle, ledger)
             links = self.links = self._links_to_load(ledger)
             if not links:
                 resolver.require_unchanged()
@@ -129,7 +131,7 @@ class LoadTransaction:
             fit_transaction(links, target.mode, applies_deletes=self._applies_deletes, max_rows=target.max_rows)
         )
 
-    def _load(self, links: Sequence[BatchLink], ledger: StreamLedger, resolver: TargetResolver) -> list[int]:
+    def _load(self, links: Sequence[BatchLink], ledger: StreamLedger, resolver: TableResolver) -> list[int]:
         """Resolve the target, copy the files, apply the rows; return the row count of each batch."""
         manifests_by_link = [(link, self._manifest_of(link)) for link in links if link.kind is not BatchKind.ABANDONED]
         read = select_loaded(manifests_by_link, self._target.mode, applies_deletes=self._applies_deletes)
@@ -212,6 +214,3 @@ class LoadTransaction:
             self._run(statement)
         for load in self.loads:
             self._run(load.drop_statement)
-
-    def _run(self, statement: str) -> None:
-        self._session.run(statement, within=self._target.statement_timeout)

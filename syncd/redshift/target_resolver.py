@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 from syncd.errors import SchemaDrift
 from syncd.lake.batch_number import BATCH_COLUMN
@@ -114,17 +115,17 @@ def _without_optional(
     ]
 
 
-class TargetResolver:
+class TableResolver:
     """Resolver of one target inside one load transaction."""
 
     def __init__(self, target: LoadTarget, session: WarehouseSession, cycle: LoadCycle, ledger: StreamLedger) -> None:
         self._session = session
+        self._run = partial(session.run, within=target.statement_timeout)
         self._table = target.table
         self._settings = target.settings
         self._mode = target.mode
         self._cycle = cycle
         self._ledger = ledger
-        self._statement_timeout = target.statement_timeout
 
     def require_unchanged(self) -> None:
         """Make sure, where nothing is due, that the table still is what was loaded."""
@@ -259,6 +260,3 @@ class TargetResolver:
         if existing is None:
             raise TargetTableChanged(f"table {self._table} was dropped during the load")
         return existing
-
-    def _run(self, statement: str) -> None:
-        self._session.run(statement, within=self._statement_timeout)
