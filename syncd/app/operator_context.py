@@ -71,10 +71,6 @@ class OperatorContext(SideAccess):
         """Journal of the system-wide default."""
         return Journal(self.store, SystemDefault, clock=self.clock)
 
-    def find_stream_settings(self, stream: StreamName) -> StreamSettings | None:
-        """Return the settings of a stream; None if it is not configured any more."""
-        return next((one for one in self.settings.streams if one.stream_name == stream), None)
-
     # Owners.
 
     def find_active_owner(self, stream: StreamName, stage: Stage) -> str | None:

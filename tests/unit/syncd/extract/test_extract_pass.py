@@ -35,6 +35,7 @@ from syncd.lake.removal_records import ListedObject
 from syncd.lake.window_reads import OrderField, Part, ReadRequest, ReadResult, WindowQuery
 from syncd.settings import StreamSettings, TargetSettings
 from syncd.tables.row_identity import RowIdentity
+from syncd.wait_reason import WaitKind, wait_kind
 from tests.builders import NOON, ORDERS, RUN, at, make_increment, make_plan, make_process
 from watermarks.batch import BatchDraft, BatchId, BatchKind, Plan, PlanBasis
 from watermarks.cursor import START_CURSOR
@@ -315,6 +316,7 @@ def test_extraction_waits_while_too_many_batches_are_not_loaded() -> None:
     assert (second.state, second.batches, bench.planning.probes) == (ExtractState.WAITING, 0, probes)
     for outcome in (first, second):
         assert "2 batches or more wait to be loaded" in outcome.wait_reason
+        assert wait_kind(outcome.wait_reason) is WaitKind.LOAD_BACKLOG
         assert "syncd run -t shop.orders --load-only" in outcome.wait_reason
 
 

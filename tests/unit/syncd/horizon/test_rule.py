@@ -17,6 +17,7 @@ from syncd.horizon.notes import MAX_BREAKS, MAX_CANDIDATES, merge_breaks
 from syncd.horizon.readings import STAMP_TO_TIMER_GAP
 from syncd.horizon.rule import FULL_NOTES_RETENTION
 from syncd.ports.source import Horizon, HorizonRequest, ServerTimeBreak, TableName
+from syncd.wait_reason import WaitKind, wait_kind
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ORDERS = TableName(database="shop", table="orders")
@@ -246,6 +247,7 @@ def test_transaction_keeps_the_bound_it_was_first_given() -> None:
 
     assert horizon.bound == at(0)
     assert horizon.reason == "held by transaction 4711, user app, 500 s"
+    assert wait_kind(horizon.reason) is WaitKind.HELD_TRANSACTION
     assert horizon.holder == "transaction 4711, user app"
 
 
