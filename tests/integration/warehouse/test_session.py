@@ -94,7 +94,7 @@ def test_commit_of_a_failed_transaction_is_an_error_and_no_success(
     with pytest.raises(WarehouseUnfit):
         session.run("select nothing from nowhere")
 
-    with pytest.raises(TransactionConflict, match="nothing of the transaction landed"):
+    with pytest.raises(TransactionConflict, match="nothing of the transaction was committed"):
         session.commit()
 
     assert session.is_alive
@@ -136,7 +136,7 @@ def test_connection_lost_in_a_statement_is_a_warehouse_that_is_down(
     assert not session.is_alive
     session.rollback()
     session.close()
-    with pytest.raises(WarehouseDown, match="lost before"):
+    with pytest.raises(WarehouseDown, match="lost earlier"):
         session.run("select 1")
 
 
