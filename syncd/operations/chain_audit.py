@@ -123,7 +123,7 @@ class Audit:
             if isinstance(plan, StateUnreadable):
                 yield _finding("plans", plan.message)
             elif plan is None:
-                yield _finding("plans", f"{plan_key(self.stream, batch)} is gone")
+                yield _finding("plans", f"{plan_key(self.stream, batch)} is missing")
             elif plan.digest != links[batch].plan:
                 yield _finding("plans", f"batch {batch} was made by another plan than the one in the lake")
 

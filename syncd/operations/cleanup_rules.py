@@ -104,7 +104,7 @@ def _decide_batch_files(basis: CleaningBasis, batch: BatchId, files: list[Listed
 def _decide_linked_files(basis: CleaningBasis, batch: BatchId, files: list[ListedObject]) -> Iterator[FileDecision]:
     link = basis.read_link(batch)
     if link is None:
-        yield from (_make_kept(file, f"the manifest of batch {batch} is gone") for file in files)
+        yield from (_make_kept(file, f"the manifest of batch {batch} is missing") for file in files)
         return
     reason = basis.not_loaded_reason(batch)
     for file in files:

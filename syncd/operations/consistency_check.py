@@ -121,7 +121,7 @@ class MarkCheck:
             self._add_finding("history", error.message)
             return None
         if entry is None:
-            self._add_finding("history", f"{history_key(self.stream.stem, revision)} is gone")
+            self._add_finding("history", f"{history_key(self.stream.stem, revision)} is missing")
         return entry
 
     # The chain: every link names the one before it.
@@ -240,7 +240,7 @@ class MarkCheck:
                 f"name the same table again in the configuration, or: {reset} --reason 'another target'",
             )
         if any(record.rows for record in records.values()) and not ledger.target_exists():
-            message = f"{ledger.table} is gone, and rows were loaded into it"
+            message = f"{ledger.table} is missing, and rows were loaded into it"
             self._add_finding("target", message, f"{reset} --reason 'the target is gone'")
         return len(entries)
 
@@ -287,7 +287,7 @@ def find_file_problem(part: Part, listing: Mapping[str, ListedObject]) -> str | 
     """Return what a listing shows to be wrong with a file; None where nothing is."""
     found = listing.get(part.key)
     if found is None:
-        return "is gone"
+        return "is missing"
     if found.bytes != part.bytes:
         return f"has {found.bytes} bytes, not {part.bytes}"
     return None if found.etag == part.etag else "is another file: its ETag has changed"

@@ -113,7 +113,7 @@ def find_files_start(journal: Journal[Watermark], state: Watermark) -> Cursor:
         entry = journal.read_entry(state.stem, revision)
         if entry is None:
             hint = "Restore history/ from the bucket's versions."
-            raise StateMissing(f"entry {revision} of {state.stem} is gone", hint=hint)
+            raise StateMissing(f"entry {revision} of {state.stem} is missing", hint=hint)
         return Watermark.from_bytes(entry.document_bytes(), location="history", stem=state.stem)
 
     def has_batches(revision: int) -> int:

@@ -71,19 +71,19 @@ BREAKS: Mapping[str, tuple[Break, str, str]] = {
     "a plan is gone": (
         lambda orders: orders.lake.delete_objects([key(orders, "plans", "1-2")]),
         "plans",
-        "1-2.json is gone",
+        "1-2.json is missing",
     ),
     "a plan was edited": (
         lambda orders: edited(orders, key(orders, "plans", "1-1"), nonce="x"),
         "plans",
         "batch 1-1 was made by another plan",
     ),
-    "a file is gone": (lambda orders: orders.lake.delete_objects(link(orders, 3).files), "files", "is gone: batch 1-3"),
+    "a file is gone": (lambda orders: orders.lake.delete_objects(link(orders, 3).files), "files", "is missing: batch 1-3"),
     "a file is another one": (other_rows, "files", "its ETag has changed"),
     "an entry is gone": (
         lambda orders: orders.lake.delete_objects([key(orders, "history", "3")]),
         "history",
-        "/3.json is gone",
+        "/3.json is missing",
     ),
     "the document says more than its history": (
         lambda orders: edited(orders, document(orders), mysql_rows_extracted=7),

@@ -97,13 +97,13 @@ BREAKS: Mapping[str, tuple[Callable[[Prepared, Reader], object], str, str, str]]
     "a file is gone": (
         lambda orders, _: orders.lake.delete_objects(files(orders, "1-3")),
         "files",
-        "is gone: batch 1-3 cannot be loaded",
+        "is missing: batch 1-3 cannot be loaded",
         "syncd watermark reset",
     ),
     "a file that has landed is gone": (
         lambda orders, _: orders.lake.delete_objects(files(orders, "1-1")),
         "files",
-        "is gone: batch 1-1 is loaded",
+        "is missing: batch 1-1 is loaded",
         "--mysql-only",
     ),
     "a file was cut": (
@@ -139,7 +139,7 @@ BREAKS: Mapping[str, tuple[Callable[[Prepared, Reader], object], str, str, str]]
     "an entry is gone": (
         lambda orders, _: orders.lake.delete_objects([f"history/{orders.stream.stem}/3.json"]),
         "history",
-        "/3.json is gone",
+        "/3.json is missing",
         "restore it",
     ),
     "the ledger was restored": (
@@ -157,13 +157,13 @@ BREAKS: Mapping[str, tuple[Callable[[Prepared, Reader], object], str, str, str]]
     "the target is gone": (
         lambda orders, reader: reader.client.run(f'drop table "{orders.table}"'),
         "target",
-        "is gone, and rows were loaded into it",
+        "is missing, and rows were loaded into it",
         "--redshift-only",
     ),
     "the target has another name": (
         lambda orders, reader: reader.client.run(f'alter table "{orders.table}" rename to "{orders.table}_old"'),
         "target",
-        "is gone, and rows were loaded into it",
+        "is missing, and rows were loaded into it",
         "--redshift-only",
     ),
 }
@@ -279,7 +279,7 @@ def test_batches_that_land_while_the_ledger_is_asked_are_not_taken_for_lost(
         landing()
         return told
 
-    monkeypatch.setattr(WarehouseLedgerReader, "entries", entries)
+    monkeypatch.setattr(WarehouseLedgerReader, "read_entries", entries)
 
     done = marks(orders)("rebuild", "--all", "--from-ledger", "--yes")
 
@@ -375,7 +375,7 @@ def test_a_document_is_rebuilt_from_its_history(marks: Make, orders: Prepared, s
     wrote_looking = made.wrote
     done = made("rebuild", "--all", "--yes", "--json")
 
-    told = {"nothing": "stands nothing", "rubbish": "cannot be read", "an older one": "stands revision 2"}[stands]
+    told = {"nothing": "document: nothing", "rubbish": "unreadable", "an older one": "document: revision 2"}[stands]
     assert (looked.code, wrote_looking, told in looked.out) == (0, set(), True), looked.out + looked.err
     assert done.code == 0, done.err
     assert orders.lake.read(key) == whole

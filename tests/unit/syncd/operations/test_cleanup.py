@@ -121,7 +121,7 @@ def test_parts_that_nobody_planned_stay() -> None:
 
 
 def test_a_link_that_is_gone_keeps_its_files() -> None:
-    assert decided(ground(), *lying(key("1-1"))) == ["the manifest of batch 1-1 is gone"]
+    assert decided(ground(), *lying(key("1-1"))) == ["the manifest of batch 1-1 is missing"]
 
 
 def test_only_old_files_go() -> None:
