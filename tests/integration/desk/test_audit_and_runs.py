@@ -78,7 +78,11 @@ BREAKS: Mapping[str, tuple[Break, str, str]] = {
         "plans",
         "batch 1-1 was made by another plan",
     ),
-    "a file is gone": (lambda orders: orders.lake.delete_objects(link(orders, 3).files), "files", "is missing: batch 1-3"),
+    "a file is gone": (
+        lambda orders: orders.lake.delete_objects(link(orders, 3).files),
+        "files",
+        "is missing: batch 1-3",
+    ),
     "a file is another one": (other_rows, "files", "its ETag has changed"),
     "an entry is gone": (
         lambda orders: orders.lake.delete_objects([key(orders, "history", "3")]),
