@@ -48,7 +48,7 @@ class Unfit:
 _STAMP: Final = "update_at DATETIME(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6)"
 _FILLED: Final = tuple(inserts(4))
 UNFIT: Final = (
-    Unfit(name="no table", made=(), said="doesn't exist", hint="name right", mended=(LAYOUT, *_FILLED)),
+    Unfit(name="no table", made=(), said="doesn't exist", hint="Check the table name", mended=(LAYOUT, *_FILLED)),
     Unfit(
         name="no order column",
         made=("CREATE TABLE orders (id BIGINT PRIMARY KEY, v INT DEFAULT 1, pad TEXT)",),
