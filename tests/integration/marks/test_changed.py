@@ -211,7 +211,7 @@ REFUSED = (
     (("set",), "name a position"),
     (("set", "--id", "1", "--mysql-only", "--redshift-only"), "exclude each other"),
     (("set", "--timestamp", "2026-01-01", "--preset", "now"), "exclude each other"),
-    (("set", "--after", "1-1"), "say --redshift-only with it"),
+    (("set", "--after", "1-1"), "use it with --redshift-only"),
     (("set", "--after", "one", "--redshift-only"), "is not the number of a batch"),
     (("set", "--after", "1-9", "--redshift-only"), "1-9 is no batch of"),
     (("set", "--after", "1-1", "--id", "1", "--redshift-only"), "--after names a batch"),
