@@ -181,7 +181,7 @@ def test_an_export_holds_the_documents_as_they_are(marks: Make, two_landed: Prep
     [
         (("get", "-t", "nothing"), "no table nothing is configured"),
         (("get", "-t", "a/b"), "a/b is not the name of a stream"),
-        (("history",), "name tables with -t, or say --all"),
+        (("history",), "name tables with -t, or use --all"),
         (("history", "--all", "-t", "x"), "exclude each other"),
     ],
 )
