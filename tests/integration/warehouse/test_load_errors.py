@@ -160,7 +160,7 @@ def test_without_the_view_the_error_itself_is_told(  # noqa: PLR0917  # each is 
     elif trouble == "lost":
         server.faults.drop("sys_load_error_detail")
     else:
-        monkeypatch.setattr("syncd.redshift.load_errors.WITHIN", timedelta(seconds=0.3))
+        monkeypatch.setattr("syncd.redshift.load_errors.QUERY_TIMEOUT", timedelta(seconds=0.3))
         server.faults.hold("sys_load_error_detail")
 
     began = time.monotonic()
