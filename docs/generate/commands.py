@@ -56,14 +56,14 @@ def _group(group: click.Group, context: click.Context, *, depth: int) -> Iterato
 def _leaf(command: click.Command, context: click.Context, *, shared: frozenset[tuple[str, str]]) -> Iterator[str]:
     arguments = " ".join(param.make_metavar(context) for param in command.params if isinstance(param, click.Argument))
     if arguments:
-        yield f"```\n{context.command_path} [OPTIONS] {arguments}\n```\n"
+        yield f"`{context.command_path} {arguments}`\n"
     for paragraph in _paragraphs(command.help or ""):
         yield f"{paragraph}\n"
     options = _options(command, context)
     yield from (f"- `{names}`: {_text(meaning)}" for names, meaning in options if (names, meaning) not in shared)
     also = [f"`{names.split(',')[0].split()[0]}`" for names, meaning in options if (names, meaning) in shared]
     if also:
-        yield f"- {', '.join(also)}: as above"
+        yield f"- also {', '.join(also)}"
     yield ""
 
 
@@ -78,16 +78,13 @@ def _options(command: click.Command, context: click.Context) -> list[tuple[str, 
 
 
 def _paragraphs(text: str) -> list[str]:
-    """Return the paragraphs of a help text; examples become a code block."""
-    return [_examples(part) if part.lstrip().startswith("\b") else _text(part) for part in text.split("\n\n")]
+    """Return the paragraphs of a help text without its examples, which `--help` prints."""
+    parts = [part for part in text.split("\n\n") if not part.strip("\b \n").startswith("Examples:")]
+    return [_as_printed(part) if part.lstrip().startswith("\b") else _text(part) for part in parts]
 
 
-def _examples(block: str) -> str:
-    lines = [line for line in block.splitlines() if line.strip("\b ")]
-    if lines[0].strip() == "Examples:":
-        lines = [f"$ {line.strip()}" if line.strip().startswith("syncd") else line.strip() for line in lines[1:]]
-        return "\n".join(("```console", *lines, "```"))
-    return "\n".join(("```", *lines, "```"))
+def _as_printed(block: str) -> str:
+    return "\n".join(("```", *(line for line in block.splitlines() if line.strip("\b ")), "```"))
 
 
 def _text(text: str) -> str:

@@ -8,10 +8,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib import import_module
-from inspect import getdoc
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -110,46 +108,34 @@ def render_page(extract: CallChain, load: CallChain) -> str:
     """Return the page of both chains."""
     return f"""# The life of a row
 
-Row 42 of a table is updated, and `syncd run -t orders` brings it to the warehouse. This page lists every function
-of `syncd` and `watermarks` on the call stack of an effect, in the order of the first call. Effects are the statements
-that read the table, the writes of claims, plans, files, links and watermarks, and the transaction in the warehouse.
-The poll of the [horizon](horizon.md), which comes before the plan, is left out. `make life` renews the page from a
-traced run on the sandbox, and a test compares it with the code.
+Row 42 of a table is updated, and `syncd run -t orders` brings it to the warehouse. Listed is every function of ours on
+the call stack of an effect, in the order of the first call, and indented the effects: statements that read the table,
+writes of claims, plans, files, links and watermarks, and the transaction in the warehouse. The poll of the
+[horizon](horizon.md), which comes before the plan, is left out. `make life` renews the page from a traced run on the
+sandbox, and a test compares it with the code.
 
 ## To the extracted mark
 
 {extract.summary}.
 
-{_table(extract)}
+{_listing(extract)}
 
 ## To the loaded mark
 
 {load.summary}. Both stages begin in the command line; the functions that start the command are listed again.
 
-{_table(load)}
+{_listing(load)}
 """
 
 
-def _table(chain: CallChain) -> str:
-    return "\n".join(("| Function | Summary |", "|---|---|", *_rows(chain)))
+def _listing(chain: CallChain) -> str:
+    return "\n".join(("```", *_lines(chain), "```"))
 
 
-def _rows(chain: CallChain) -> Iterator[str]:
+def _lines(chain: CallChain) -> Iterator[str]:
+    """Yield each function, and indented each effect that the functions before it have."""
     for step in chain.steps:
-        if step.frame is None:
-            yield f"| | **{step.effect}** |"
-        else:
-            module, name = step.frame
-            yield f"| `{module}.{name}` | {_summary(module, name)} |"
-
-
-def _summary(module: str, name: str) -> str:
-    found: object = import_module(module)
-    for part in name.split("."):
-        found = getattr(found, part, None)
-    callback = getattr(found, "callback", None)  # a command of click
-    text = getdoc(callback if isinstance(callback, Callable) else found) or ""  # type: ignore[arg-type]  # a runtime check
-    return text.partition("\n\n")[0].replace("\n", " ").replace("|", "\\|")
+        yield f"    {step.effect}" if step.frame is None else ".".join(step.frame)
 
 
 def _chain(records: Sequence[tuple[str, list[Frame]]]) -> CallChain:

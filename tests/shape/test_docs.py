@@ -20,6 +20,14 @@ def test_every_exit_code_has_a_meaning() -> None:
     assert {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)} == {*ExitCode}
 
 
+def test_every_module_that_the_architecture_page_names_exists() -> None:
+    page = (DOCS / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:syncd|watermarks)/[\w/]+\.py)`", page)
+
+    assert len(named) > 60
+    assert [path for path in named if not (DOCS.parent / path).exists()] == []
+
+
 def test_a_page_without_its_block_is_refused() -> None:
     with pytest.raises(BlockMissing, match="moves"):
         replace_block("# A page", "moves", "text")
