@@ -195,7 +195,7 @@ try:
     session.run(large, within=300)
 except ReaderDown as told:
     assert "heap" in told.message, told.message
-    assert "spark.driver_memory more" in told.hint, told.hint
+    assert "Raise spark.driver_memory" in told.hint, told.hint
 else:
     raise AssertionError("it had room")
 assert session.run(lambda spark: spark.range(3).count(), within=300) == 3
