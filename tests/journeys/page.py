@@ -9,9 +9,9 @@ from tests.journeys.script import BEFORE, AtSource, Killed
 _AFTER = """\
 ## Placeholders
 
-Values that differ in every run are replaced by placeholders: instants of the run (`YYYY-MM-DD hh:mm:ss`), file names
-(`/YYYY/MM/DD/`, `ATTEMPT`), durations, sizes and lags (`N.N s`, `N.N kB`, `Ns`), estimates (`about N`), processes
-(`HOST-PID-NONCE`), the user (`you@host`), versions, ports and directories. Everything else is printed unchanged.
+Values that differ in every run are replaced: instants (`YYYY-MM-DD hh:mm:ss`), file names (`ATTEMPT`), durations,
+sizes and lags (`N.N s`, `N.N kB`, `Ns`), estimates (`about N`), processes (`HOST-PID-NONCE`), the user (`you@host`),
+versions, ports and directories.
 """
 
 
