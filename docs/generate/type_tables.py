@@ -89,8 +89,8 @@ _SAYS: Final[dict[ValueProblem, str]] = {
 
 
 def type_rows() -> Iterator[str]:
-    yield "| MySQL | Example | Selected as | Travels as | Parquet | Redshift | Policies | Note |"
-    yield "|---|---|---|---|---|---|---|---|"
+    yield "| MySQL | Example | Travels as | Parquet | Redshift | Policies | Note |"
+    yield "|---|---|---|---|---|---|---|"
     yield _row(BOOLEAN_RULE, _column("tinyint(1)"), first=True)
     for rule in TYPE_RULES:
         examples = [column for column in EXAMPLES if find_type_rule(column) is rule]
@@ -105,7 +105,6 @@ def _row(rule: TypeRule, column: SourceColumn, *, first: bool) -> str:
     cells = (
         rule.title if first else "",
         f"`{example}`",
-        f"`{way.select.replace('{c}', 'c')}`",
         str(way.travel),
         _parquet(way.parquet),
         way.redshift,
