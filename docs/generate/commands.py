@@ -10,7 +10,7 @@ from syncd.cli.main import syncd
 from syncd.cli.manual import _EXIT_STATUSES
 from syncd.error_classes import ExitCode
 
-_SAID_ONCE: Final = frozenset({"--json", "--config", "--debug"})
+_SAID_ONCE: Final = frozenset({"--json", "--config", "--debug", "--table", "--all"})
 """Options that the page explains once for all commands."""
 
 
@@ -45,7 +45,6 @@ def _group(group: click.Group, context: click.Context, *, depth: int) -> Iterato
     uses = Counter(option for command, own in contexts for option in _options(command, own))
     shared = frozenset(option for option, count in uses.items() if count > 1)
     if shared:
-        yield "Options of several of these commands:\n"
         yield from (f"- `{names}`: {_text(meaning)}" for names, meaning in uses if (names, meaning) in shared)
         yield ""
     for command, own in contexts:
@@ -57,8 +56,7 @@ def _leaf(command: click.Command, context: click.Context, *, shared: frozenset[t
     arguments = " ".join(param.make_metavar(context) for param in command.params if isinstance(param, click.Argument))
     if arguments:
         yield f"`{context.command_path} {arguments}`\n"
-    for paragraph in _paragraphs(command.help or ""):
-        yield f"{paragraph}\n"
+    yield from (f"{paragraph}\n" for paragraph in _paragraphs(command.help or ""))
     options = _options(command, context)
     yield from (f"- `{names}`: {_text(meaning)}" for names, meaning in options if (names, meaning) not in shared)
     also = [f"`{names.split(',')[0].split()[0]}`" for names, meaning in options if (names, meaning) in shared]
@@ -78,13 +76,9 @@ def _options(command: click.Command, context: click.Context) -> list[tuple[str, 
 
 
 def _paragraphs(text: str) -> list[str]:
-    """Return the paragraphs of a help text without its examples, which `--help` prints."""
-    parts = [part for part in text.split("\n\n") if not part.strip("\b \n").startswith("Examples:")]
-    return [_as_printed(part) if part.lstrip().startswith("\b") else _text(part) for part in parts]
-
-
-def _as_printed(block: str) -> str:
-    return "\n".join(("```", *(line for line in block.splitlines() if line.strip("\b ")), "```"))
+    """Return the summary of a help text and what it says of exit codes; `--help` prints examples and details."""
+    first, *others = text.split("\n\n")
+    return [_text(first), *(_text(part) for part in others if part.lstrip().startswith("Exit "))]
 
 
 def _text(text: str) -> str:

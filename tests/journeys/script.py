@@ -88,7 +88,7 @@ STEPS: Final[tuple[Step | str, ...]] = (
     ),
     Typed(
         why="Run it. Progress goes to stderr, the final table to stdout; `--json` is for programs.",
-        typed="syncd run --all",
+        typed="syncd run --all 2> progress.txt",
     ),
     Typed(
         why="`status` shows up to when each table is complete.",
