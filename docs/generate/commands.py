@@ -45,7 +45,7 @@ def _group(group: click.Group, context: click.Context, *, depth: int) -> Iterato
     uses = Counter(option for command, own in contexts for option in _options(command, own))
     shared = frozenset(option for option, count in uses.items() if count > 1)
     if shared:
-        yield from (f"- `{names}`: {_text(meaning)}" for names, meaning in uses if (names, meaning) in shared)
+        yield from (f"- `{_text(names)}`: {_text(meaning)}" for names, meaning in uses if (names, meaning) in shared)
         yield ""
     for command, own in contexts:
         yield f"{'#' * (depth + 1)} {own.command_path}\n"
@@ -58,7 +58,7 @@ def _leaf(command: click.Command, context: click.Context, *, shared: frozenset[t
         yield f"`{context.command_path} {arguments}`\n"
     yield from (f"{paragraph}\n" for paragraph in _paragraphs(command.help or ""))
     options = _options(command, context)
-    yield from (f"- `{names}`: {_text(meaning)}" for names, meaning in options if (names, meaning) not in shared)
+    yield from (f"- `{_text(names)}`: {_text(meaning)}" for names, meaning in options if (names, meaning) not in shared)
     also = [f"`{names.split(',')[0].split()[0]}`" for names, meaning in options if (names, meaning) in shared]
     if also:
         yield f"- also {', '.join(also)}"
@@ -82,5 +82,5 @@ def _paragraphs(text: str) -> list[str]:
 
 
 def _text(text: str) -> str:
-    words = " ".join(text.split())
+    words = " ".join(text.replace(" RANGE", "").split())
     return words.replace("<", "&lt;").replace("*", "\\*")

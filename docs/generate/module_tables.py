@@ -9,11 +9,9 @@ ROOT: Final = Path(__file__).parents[2]
 
 
 def folder_rows() -> Iterator[str]:
-    yield "| Folder | Contents |"
-    yield "|---|---|"
     for module in _modules():
         if (ROOT / module.replace(".", "/")).is_dir():
-            yield f"| `{module.replace('.', '/')}/` | {_summary(module)} |"
+            yield f"- `{module.replace('.', '/')}/`: {_summary(module)}"
 
 
 def _summary(module: str) -> str:

@@ -9,9 +9,8 @@ from tests.journeys.script import BEFORE, AtSource, Killed
 _AFTER = """\
 ## Placeholders
 
-Values that differ in every run are replaced: instants (`YYYY-MM-DD hh:mm:ss`), file names (`ATTEMPT`), durations,
-sizes and lags (`N.N s`, `N.N kB`, `Ns`), estimates (`about N`), processes (`HOST-PID-NONCE`), the user (`you@host`),
-versions, ports and directories.
+Values that differ in every run are replaced: instants, file names, durations (`N.N s`), sizes (`N.N kB`), lags (`Ns`),
+estimates (`about N`), processes, the user (`you@host`), versions, ports and directories.
 """
 
 

@@ -149,11 +149,6 @@ INSERT INTO orders (customer_id, status, total, currency, is_gift, flags, placed
         truth={"orders": (4985, 0, 0)},
     ),
     Typed(
-        why="The state after the kill:",
-        typed="syncd status -t orders",
-        truth={"orders": (4985, 0, 0)},
-    ),
-    Typed(
         why="No clean-up by hand is needed. The next run continues: it does not read complete batches again, and "
         "removes leftover files.",
         typed="syncd run -t orders",
