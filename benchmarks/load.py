@@ -24,7 +24,8 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.servers import BUCKET, connect_stand_in, run_s3, run_stand_in
-from syncd.app import PassOptions, StageService
+from syncd.app.pass_factory import PassOptions
+from syncd.app.stage_services import StageService
 from syncd.config.check import read_settings
 from syncd.lake.batch_number import batch_to_number
 from syncd.lake.keys import batch_prefix, part_key

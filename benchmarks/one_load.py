@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from syncd.app import PassOptions, StageService
+from syncd.app.pass_factory import PassOptions
+from syncd.app.stage_services import StageService
 from syncd.config.check import read_settings
 from syncd.redshift.session import WarehouseSession
 

@@ -11,7 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from uuid import uuid4
 
-from syncd.app import PassOptions, StageService
+from syncd.app.pass_factory import PassOptions
+from syncd.app.stage_services import StageService
 from syncd.config.check import read_settings
 from syncd.events import BatchExtracted, StreamEvent
 from syncd.extract.plan_rules import ExtractRequest

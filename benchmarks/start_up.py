@@ -21,7 +21,8 @@ from typing import Any
 
 from benchmarks.machine import print_machine
 from benchmarks.stage import INCREMENTS, WarmService
-from syncd.app import PassOptions, StageService
+from syncd.app.pass_factory import PassOptions
+from syncd.app.stage_services import StageService
 from syncd.config.check import read_settings
 from syncd.extract.plan_rules import ExtractRequest
 from syncd.extract.planner import IDLE_HORIZON_MAX_AGE_SECONDS

@@ -130,3 +130,35 @@ def _format_raise_site(trace: TracebackType | None) -> str:
     while trace.tb_next is not None:
         trace = trace.tb_next
     return f" at {trace.tb_frame.f_code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}"
+
+
+class NotReady(Misuse):
+    """This machine lacks something that the operator has to provide."""
+
+
+class NoJava(NotReady):
+    pass
+
+
+class JavaTooOld(NotReady):
+    pass
+
+
+class NotWritable(NotReady):
+    pass
+
+
+class MissingPackage(NotReady):
+    """A required Python package is not installed."""
+
+
+class WrongDigest(NotReady):
+    """A file does not have the digest that this version records."""
+
+
+class NotFetched(ReaderDown):
+    """The artifact repository returned no file; nothing was stored."""
+
+
+class DirectoryBusy(NotOwner):
+    """Another command works in the same directory."""

@@ -90,7 +90,7 @@ class LakeSettings:
 
     @property
     def address(self) -> str:
-        """Address by which the warehouse tells lakes apart. Table names are derived from it, so its form never changes."""
+        """Address by which the warehouse tells lakes apart; table names derive from it, so its form never changes."""
         return f"s3://{self.bucket}/{self.prefix.strip('/')}".rstrip("/")
 
 
@@ -223,8 +223,8 @@ class TargetSettings:
     notes: tuple[MetadataColumn, ...] = (MetadataColumn.BATCH, MetadataColumn.LOADED_AT)
     deletes: Deletes = Deletes.IGNORE
     max_refused: int = DEFAULT_MAX_REFUSED_ROWS
-    """Rows of one file that may go to quarantine because the warehouse refuses them. Where more are refused, the cause is
-    not in the rows, and the load fails."""
+    """Rows of one file that may go to quarantine because the warehouse refuses them. If more are refused, the rows are
+    not the cause, and the load fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

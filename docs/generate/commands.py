@@ -6,8 +6,8 @@ from typing import Final
 
 import click
 
+from docs.generate.manual import _EXIT_STATUSES
 from syncd.cli.main import syncd
-from syncd.cli.manual import _EXIT_STATUSES
 from syncd.error_classes import ExitCode
 
 _SAID_ONCE: Final = frozenset({"--json", "--config", "--debug", "--table", "--all"})

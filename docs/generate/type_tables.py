@@ -76,8 +76,9 @@ EXAMPLES: Final = (
 
 _SAYS: Final[dict[ValueProblem, str]] = {
     ValueProblem.ZERO_DATE: "a date whose month or day is zero: `0000-00-00`, `2023-00-10`",
-    ValueProblem.OVERSIZE: f"text longer than {MAX_VARCHAR_BYTES:,} bytes, binary longer than {MAX_VARBYTE_BYTES:,} bytes, or a row"
-    f" longer than {MAX_COPY_ROW_BYTES:,} bytes (then the policy applies to its widest value)",
+    ValueProblem.OVERSIZE: f"text longer than {MAX_VARCHAR_BYTES:,} bytes,"
+    f" binary longer than {MAX_VARBYTE_BYTES:,} bytes, or a row longer than {MAX_COPY_ROW_BYTES:,} bytes"
+    " (then the policy applies to its widest value)",
     ValueProblem.OUT_OF_RANGE: "a value that the Redshift type cannot hold, such as the year 0 or `2023-02-31`",
     ValueProblem.INVALID_TEXT: "bytes that are not valid in the column's character set or have no Unicode character"
     " (a lone surrogate, an unassigned code); text with a NUL character",

@@ -69,7 +69,7 @@ def open_store(lake: "S3Lake") -> Store:
 
 def open_overlay_store(lake: "S3Lake") -> Store:
     """Open a store that discards writes, such as notes of the horizon; for previews."""
-    from watermarks.stores.overlay import OverlayStore  # noqa: PLC0415  # only previews need it
+    from watermarks.stores.memory import OverlayStore  # noqa: PLC0415  # only previews need it
 
     return OverlayStore(open_store(lake))
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from syncd.lake.manifest import Manifest
     from syncd.mysql.source import MySqlSource
     from syncd.operations.row_status import TargetRow
-    from syncd.ports.evidence import LedgerReader
+    from syncd.ports.source import LedgerReader
     from syncd.redshift.control_tables import LedgerTables
     from syncd.tables.sort_order import StreamOrder
     from watermarks.cursor import Cursor
@@ -133,8 +133,8 @@ class OperatorContext(SideAccess):
     def query_source(self, settings: StreamSettings, *, after: "Cursor | None" = None) -> SourceAnswer:
         """Ask MySQL for the stream's order, and for an estimate of the rows behind a cursor."""
         from syncd.extract.index_probes import Prober  # noqa: PLC0415  # as above
+        from syncd.tables.order_clock import parse_zone  # noqa: PLC0415  # as above
         from syncd.tables.sort_order import resolve_order  # noqa: PLC0415  # as above
-        from syncd.tables.wall_clock import parse_zone  # noqa: PLC0415  # as above
 
         if settings.source in self._unavailable_sources:
             return SourceAnswer(problem=self._unavailable_sources[settings.source])
@@ -168,8 +168,8 @@ class OperatorContext(SideAccess):
             SourceDown, SourceUnfit: the source cannot be read.
         """
         from syncd.mysql.sql import position_of_key_sql  # noqa: PLC0415  # as above
+        from syncd.tables.order_clock import parse_zone  # noqa: PLC0415  # as above
         from syncd.tables.sort_order import resolve_order  # noqa: PLC0415  # as above
-        from syncd.tables.wall_clock import parse_zone  # noqa: PLC0415  # as above
         from watermarks.cursor import Cursor, CursorValue  # noqa: PLC0415  # as above
 
         if settings.source in self._unavailable_sources:
@@ -243,7 +243,7 @@ class OperatorContext(SideAccess):
 
     def writer_time_zone(self, settings: StreamSettings) -> "tzinfo | None":
         """Return the configured time zone of the writers; None without one."""
-        from syncd.tables.wall_clock import parse_zone  # noqa: PLC0415  # as above
+        from syncd.tables.order_clock import parse_zone  # noqa: PLC0415  # as above
 
         zone = self.source_settings(settings).zone
         return parse_zone(zone) if zone else None

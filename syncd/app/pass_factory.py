@@ -9,7 +9,7 @@ from functools import partial
 from syncd.app.lake_access import new_nonce
 from syncd.app.process_resources import ProcessResources
 from syncd.app.warehouse_access import MAX_ROWS_PER_LOAD, LazyTarget
-from syncd.concurrency.once import locked_cached_property
+from syncd.concurrency.primitives import locked_cached_property
 from syncd.concurrency.running_pass import RunningPass
 from syncd.concurrency.stage_claim import ClaimKeeper, release_claims
 from syncd.concurrency.stage_pass import StagePass
@@ -25,7 +25,7 @@ from syncd.load.load_pass import LoadPass
 from syncd.load.quarantine_listing import Quarantine
 from syncd.load.replay import ReplayProducer
 from syncd.operations.repair_batches import RepairPlan, RepairProducer
-from syncd.s3.note_store import StoredGrowthNotes
+from syncd.s3.state_stores import StoredGrowthNotes
 from syncd.settings import Mode, StreamSettings, TargetSettings
 from syncd.tables.column_mapping import map_columns
 from watermarks.batch import BatchId

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from syncd.app.lake_access import ResourceOwner
-from syncd.concurrency.once import locked_cached_property
+from syncd.concurrency.primitives import locked_cached_property
 from syncd.concurrency.resource_pool import NO_PASS, ResourcePool
 from syncd.concurrency.running_pass import RunningPass
 from syncd.lake.window_reads import ReadRequest, ReadResult
@@ -17,7 +17,7 @@ from syncd.mysql.replica_horizon import ReplicaOnlyHorizons, ReplicatedHorizons
 from syncd.mysql.shared_horizon import POLL_SHARED_SECONDS, ServerHorizons
 from syncd.mysql.source import MySqlSource
 from syncd.ports.source import Horizon, HorizonRequest, TableName
-from syncd.s3.note_store import StoredHorizonNotes
+from syncd.s3.state_stores import StoredHorizonNotes
 from syncd.settings import SourceSettings
 
 if TYPE_CHECKING:

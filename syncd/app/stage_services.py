@@ -7,7 +7,7 @@ from types import TracebackType
 
 from syncd.app.pass_factory import PassFactory, PassOptions
 from syncd.app.process_resources import ProcessResources
-from syncd.concurrency.once import locked_cached_property
+from syncd.concurrency.primitives import locked_cached_property
 from syncd.concurrency.running_pass import RunningPass
 from syncd.errors import to_hinted_error
 from syncd.events import StreamFailed
@@ -18,8 +18,8 @@ from syncd.operations.repair_batches import RepairPlan
 from syncd.operations.stream_status import latest_known, mark_to_instant
 from syncd.ports.source import SourceBound
 from syncd.settings import StreamSettings
+from syncd.tables.order_clock import parse_zone
 from syncd.tables.sort_order import CURSOR_NONE
-from syncd.tables.wall_clock import parse_zone
 from watermarks.batch import BatchId
 from watermarks.cursor import Cursor
 from watermarks.document import Stage

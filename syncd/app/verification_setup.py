@@ -17,9 +17,8 @@ from syncd.redshift.quoting import TableRef
 from syncd.redshift.target_table import ExistingTable, columns_query, parse_existing_table
 from syncd.settings import Mode, Settings, SourceSettings, StreamSettings, WarehouseSettings
 from syncd.tables.column_mapping import map_columns
-from syncd.tables.row_identity import resolve_identity
-from syncd.tables.sort_order import CURSOR_NONE, resolve_order
-from syncd.tables.wall_clock import parse_zone
+from syncd.tables.order_clock import parse_zone
+from syncd.tables.sort_order import CURSOR_NONE, resolve_identity, resolve_order
 from syncd.verify.compared_columns import ComparisonBounds, ComparisonSubject, build_comparison_subject
 from syncd.verify.result import ComparisonResult, LeftOutRows
 from syncd.verify.sides import SidePair

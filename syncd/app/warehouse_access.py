@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from syncd.app.lake_access import ResourceOwner, new_nonce
-from syncd.concurrency.once import locked_cached_property
+from syncd.concurrency.primitives import locked_cached_property
 from syncd.concurrency.running_pass import StageSlot
 from syncd.lake.batch_number import BATCH_COLUMN
 from syncd.load.replay import missing_batch_number_error

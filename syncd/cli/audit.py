@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.cli.options import common_options, tables_option
+from syncd.cli.option_types import common_options, tables_option
 from syncd.cli.output import error_to_json, show_json
 from syncd.cli.stream_selection import SelectedStream, collect_from_streams, exit_with_result_errors
 from syncd.error_classes import ExitCode

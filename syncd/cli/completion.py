@@ -2,7 +2,7 @@
 
 import click
 
-from syncd.cli.options import json_option
+from syncd.cli.option_types import json_option
 
 
 @click.command()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from syncd.cli.options import common_options, json_option
+from syncd.cli.option_types import common_options, json_option
 from syncd.cli.output import print_message, show_json
 from syncd.error_classes import ExitCode
 from syncd.observe.formatting import format_count

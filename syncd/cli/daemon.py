@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from syncd.cli.options import config_option, json_option
+from syncd.cli.option_types import config_option, json_option
 from syncd.cli.output import print_message, show_json
 from syncd.error_classes import ExitCode, worst_exit_code
 
@@ -40,7 +40,7 @@ def daemon(config: Path) -> None:
 
 def run_daemon(config: Path, *, ttl: float | None = None) -> None:
     """Run the daemon of a file in this process; other processes take over after `ttl` seconds without a renewal."""
-    from syncd.app import LEASE_TTL_SECONDS
+    from syncd.app.process_resources import LEASE_TTL_SECONDS
     from syncd.config.check import read_settings
     from syncd.daemon.daemon_loop import DaemonLoop
     from syncd.daemon.event_sinks import EventSinks
@@ -153,7 +153,7 @@ def _make_pass_runner(
     emit: "EventListener",
     on_lease_lost: "Callable[[], None]",
 ) -> "PassRunner":
-    from syncd.app import StageService
+    from syncd.app.stage_services import StageService
 
     monitor.reconfigure(settings)
     sinks.reconfigure(settings)

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from syncd.cli.option_types import DurationType
-from syncd.cli.options import json_option
+from syncd.cli.option_types import DurationType, json_option
 from syncd.cli.output import print_message, show_json, show_table
 from syncd.error_classes import ExitCode
 

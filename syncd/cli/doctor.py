@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from syncd.cli.options import common_options
+from syncd.cli.option_types import common_options
 from syncd.cli.output import print_message, show_json
 from syncd.cli.stream_selection import exit_with_errors
 from syncd.error_classes import ExitCode, exit_code_for

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.cli.option_types import TableNameType
-from syncd.cli.options import common_options
+from syncd.cli.option_types import TableNameType, common_options
 from syncd.cli.output import show_json
 from syncd.cli.stream_selection import exit_with_errors, open_operator_context, select_streams
 from syncd.error_classes import ExitCode

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from syncd.cli.options import DEFAULT_CONFIG_PATH, json_option
+from syncd.cli.option_types import DEFAULT_CONFIG_PATH, json_option
 from syncd.cli.output import print_message, show_json
 from syncd.errors import ConfigError
 

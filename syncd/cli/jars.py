@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from syncd.cli.options import json_option
+from syncd.cli.option_types import json_option
 from syncd.cli.output import print_message, show_json, show_table
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.cli.options import common_options, tables_option, wait_option
+from syncd.cli.option_types import common_options, tables_option, wait_option
 from syncd.cli.output import error_to_json, print_message, show_json, show_table
 from syncd.cli.stream_selection import (
     SelectedStream,

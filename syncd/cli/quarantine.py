@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.cli.option_types import BatchType
-from syncd.cli.options import Command, common_options, debug_option, tables_option, wait_option
+from syncd.cli.option_types import BatchType, Command, common_options, debug_option, tables_option, wait_option
 from syncd.cli.output import print_message
 from syncd.cli.stage_service import open_stage_service, require_warehouses
 from syncd.cli.stream_selection import exit_with_errors, select_configured_streams
@@ -19,7 +18,7 @@ from watermarks.errors import HintedError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from syncd.app import StageService
+    from syncd.app.stage_services import StageService
     from syncd.extract.extract_pass import ExtractOutcome
     from syncd.lake.quarantine import QuarantinedRow
     from syncd.load.load_pass import LoadOutcome
@@ -108,7 +107,7 @@ def _read_rows(
 @_quarantine_options
 def replay(**options: Any) -> None:  # noqa: ANN401  # as above
     """Bring back the rows that now pass; each once, and never over a newer version."""
-    from syncd.app import PassOptions
+    from syncd.app.pass_factory import PassOptions
 
     settings, streams = _select_streams(options)
     loads = not options["extract_only"]

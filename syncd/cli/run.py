@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.cli.option_types import InstantType
-from syncd.cli.options import common_options, debug_option, selection_options, wait_option
+from syncd.cli.option_types import InstantType, common_options, debug_option, selection_options, wait_option
 from syncd.cli.stage_service import open_stage_service, require_warehouses
 from syncd.cli.stream_selection import exit_with_errors, select_configured_streams
 from syncd.cli.views.run_view import StreamRunOutcome, exit_code_for_run, show
 
 if TYPE_CHECKING:
-    from syncd.app import PassOptions, StageService
+    from syncd.app.pass_factory import PassOptions
+    from syncd.app.stage_services import StageService
     from syncd.settings import StreamSettings
 
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 @common_options
 def run(**options: Any) -> None:  # noqa: ANN401  # options of click arrive by name
     """Bring the lake up to date with MySQL, and Redshift with the lake, once."""
-    from syncd.app import PassOptions
+    from syncd.app.pass_factory import PassOptions
     from syncd.config.check import read_settings
     from syncd.extract.plan_rules import ExtractRequest
 

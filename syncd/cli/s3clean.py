@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from syncd.cli.option_types import DurationType
-from syncd.cli.options import Command, common_options, tables_option
+from syncd.cli.option_types import Command, DurationType, common_options, tables_option
 from syncd.cli.output import print_message, show_json
 from syncd.cli.stream_selection import (
     SelectedStream,

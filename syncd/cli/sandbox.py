@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.cli.options import Command, json_option
+from syncd.cli.option_types import Command, json_option
 from syncd.cli.output import print_message, show_json, show_table
 from syncd.cli.stage_service import interrupt_on_sigterm
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.cli.option_types import DurationType
-from syncd.cli.options import common_options, tables_option
+from syncd.cli.option_types import DurationType, common_options, tables_option
 from syncd.cli.output import error_to_json, show_json, show_table
 from syncd.cli.output_pipe import has_reader
 from syncd.cli.stream_selection import SelectedStream, exit_with_errors, open_operator_context, select_streams

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from syncd.cli.option_types import PercentType
-from syncd.cli.options import common_options, debug_option, selection_options
+from syncd.cli.option_types import PercentType, common_options, debug_option, selection_options
 from syncd.cli.output import print_message
 from syncd.cli.stage_service import interrupt_on_sigterm, open_stage_service, require_warehouses
 from syncd.cli.stream_selection import exit_with_errors, select_configured_streams
@@ -19,7 +18,7 @@ from syncd.error_classes import ExitCode
 from syncd.observe.formatting import format_count
 
 if TYPE_CHECKING:
-    from syncd.app import StageService
+    from syncd.app.stage_services import StageService
     from syncd.app.verification_setup import ComparisonOptions, StreamVerifier
     from syncd.operations.repair_batches import RepairPlan
     from syncd.verify.result import ComparisonResult
@@ -101,7 +100,7 @@ def _repair_stream(
     outcome: VerifyOutcome, service: "StageService", verifier: "StreamVerifier", comparison: "ComparisonOptions"
 ) -> VerifyOutcome:
     """Repair a stream and compare it again; return the outcome unchanged where there is nothing to repair."""
-    from syncd.app import PassOptions
+    from syncd.app.pass_factory import PassOptions
 
     repair = _plan_repair(outcome)
     if repair is None:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from queue import Empty, SimpleQueue
 from typing import Final, TypeAlias
 
-from syncd.app import LEASE_TTL_SECONDS
+from syncd.app.process_resources import LEASE_TTL_SECONDS
 from syncd.daemon.config_reload import ReloadResult, reload_settings
 from syncd.daemon.event_sinks import EventDispatcher
 from syncd.daemon.schedule import HostClock
@@ -28,10 +28,11 @@ from syncd.events import (
     PassEnded,
     PassHeldBack,
     StreamEvent,
+    WaitKind,
+    WaitReason,
 )
 from syncd.extract.extract_pass import ExtractOutcome
 from syncd.settings import Settings
-from syncd.wait_reason import WaitKind, WaitReason
 from watermarks.clock import Clock
 from watermarks.names import StreamName
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
-from syncd.daemon.auth import RequestAuth
-from syncd.daemon.http_connection import ConnectionPhase, render_response, serve_connection
+from syncd.daemon.http_connection import ConnectionPhase, RequestAuth, render_response, serve_connection
 from syncd.daemon.routes import Routes, error_response
 from syncd.errors import ConfigError
 from syncd.ports.preflight import is_loopback_host

@@ -13,10 +13,9 @@ from syncd.daemon.health import HealthChecker, HealthStatus
 from syncd.errors import to_hinted_error
 from syncd.observe.board import Board
 from syncd.observe.board_view import StreamView
-from syncd.observe.dashboard.history_page import history_error_page, history_page
 from syncd.observe.dashboard.overview_page import overview_page
 from syncd.observe.dashboard.page_frame import POLICY
-from syncd.observe.dashboard.stream_page import stream_page
+from syncd.observe.dashboard.stream_page import history_error_page, history_page, stream_page
 from syncd.observe.json_fields import board_to_json, stream_detail_to_json, stream_name_to_json
 from syncd.observe.mark_history import MarkHistoryEntry
 from syncd.observe.metrics import CONTENT_TYPE, Metrics

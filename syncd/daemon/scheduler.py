@@ -6,10 +6,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from syncd.daemon.circuit_breaker import SystemBreakers, backoff_seconds
-from syncd.daemon.stage_task import DueQueue, PassOutcome, StageTask, TaskKey
-from syncd.daemon.task_timing import (
+from syncd.daemon.stage_task import (
     LAKE_SYSTEM,
     LOAD_CHECK_INTERVAL_SECONDS,
+    DueQueue,
+    PassOutcome,
+    StageTask,
+    TaskKey,
     TaskTimer,
     make_tasks,
     source_system,

@@ -9,7 +9,7 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Final, Protocol, Self, TypeAlias
 
-from syncd.app import PassOptions
+from syncd.app.pass_factory import PassOptions
 from syncd.daemon.stage_task import PassOutcome, StageTask, TaskKey
 from syncd.errors import to_hinted_error
 from syncd.events import EventListener

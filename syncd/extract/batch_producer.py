@@ -9,7 +9,7 @@ from typing import Final
 from syncd.datatypes.columns import ColumnMapping
 from syncd.datatypes.source_table import SourceTable
 from syncd.errors import SchemaDrift, ServerChanged, SourceReplaced, TableAltered
-from syncd.events import BatchPlanned, EventListener, RowsArrived
+from syncd.events import BatchPlanned, EventListener, RowsArrived, WaitKind, WaitReason
 from syncd.extract.column_additions import find_added_columns, find_redeclared_columns
 from syncd.extract.delete_batches import find_delete_manifest
 from syncd.extract.plan_rules import is_small
@@ -22,9 +22,7 @@ from syncd.lake.window_reads import ReadRequest, ReadResult
 from syncd.ports.source import BatchReader, PartStore, SourceDatabase
 from syncd.settings import StreamSettings
 from syncd.tables.column_changes import describe_columns
-from syncd.tables.row_identity import RowIdentity, resolve_identity
-from syncd.tables.sort_order import CURSOR_NONE
-from syncd.wait_reason import WaitKind, WaitReason
+from syncd.tables.sort_order import CURSOR_NONE, RowIdentity, resolve_identity
 from watermarks.batch import BatchDraft, BatchKind, BatchOutput, Plan
 from watermarks.document import Watermark
 from watermarks.names import StreamName

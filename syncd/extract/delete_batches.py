@@ -11,13 +11,12 @@ from typing import Final
 from syncd.datatypes.columns import ColumnMapping
 from syncd.datatypes.source_table import SourceTable
 from syncd.extract.plan_rules import PlanSpan
-from syncd.lake.manifest import Manifest
-from syncd.lake.tombstones import Tombstones
+from syncd.lake.manifest import Manifest, Tombstones
 from syncd.lake.window_reads import Part
 from syncd.redshift.quoting import is_comparable
 from syncd.settings import StreamSettings
 from syncd.tables.column_mapping import map_columns
-from syncd.tables.row_identity import RowIdentity, resolve_identity
+from syncd.tables.sort_order import RowIdentity, resolve_identity
 from watermarks.batch import BatchDraft, BatchKind, Plan, PlanBasis
 from watermarks.cursor import format_instant
 from watermarks.document import Watermark

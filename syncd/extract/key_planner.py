@@ -36,8 +36,8 @@ from syncd.horizon.key_gaps import SeenKey, SeenKeyStore, add_seen_key, find_com
 from syncd.mysql.sql import first_key_sql, lowest_recent_key_sql
 from syncd.ports.source import Horizon, SourceDatabase
 from syncd.settings import FirstRun, StreamSettings
+from syncd.tables.order_clock import parse_zone
 from syncd.tables.sort_order import StreamOrder, resolve_birth_column
-from syncd.tables.wall_clock import parse_zone
 from watermarks.cursor import Cursor, CursorValue, ValueKind
 from watermarks.extraction import BatchChain
 

@@ -7,12 +7,12 @@ from typing import Any, Final
 
 from syncd.datatypes.source_table import SourceTable
 from syncd.errors import ConfigError
+from syncd.events import WaitKind, WaitReason
 from syncd.ports.source import Horizon, ServerTimeBreak
 from syncd.settings import Mode, StreamSettings
 from syncd.tables.order_clock import OrderClock
 from syncd.tables.sort_order import CURSOR_NONE, StreamOrder
 from syncd.tables.table_identity import TableIncarnation
-from syncd.wait_reason import WaitKind, WaitReason
 from watermarks.batch import BatchDraft, BatchId, Plan, PlanBasis
 from watermarks.cursor import START_CURSOR, Cursor, OrderedByDatabase
 from watermarks.progress import ExtractProgress

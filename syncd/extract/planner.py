@@ -35,9 +35,8 @@ from syncd.lake.window_reads import OrderField, WindowQuery
 from syncd.mysql.sql import new_rows_check_sql
 from syncd.ports.source import Horizon, HorizonProvider, SourceBound, SourceDatabase, TableName
 from syncd.settings import FirstRun, StreamSettings
-from syncd.tables.order_clock import OrderClock
+from syncd.tables.order_clock import OrderClock, parse_zone
 from syncd.tables.sort_order import StreamOrder, must_check_nulls, resolve_order
-from syncd.tables.wall_clock import parse_zone
 from watermarks.batch import BatchDraft, Plan
 from watermarks.cursor import START_CURSOR, Cursor, format_instant
 from watermarks.document import Watermark

@@ -11,12 +11,12 @@ from functools import partial
 from typing import Any, Final
 
 from syncd.errors import SourceReplaced
+from syncd.events import with_context
 from syncd.extract.index_probes import IndexPath, Prober
 from syncd.extract.plan_body import plan_reread
 from syncd.extract.plan_rules import PlanMode, Proposal, ProposalContext, may_hold_rows, reads_in_order
 from syncd.ports.source import Horizon, ServerTimeBreak
 from syncd.tables.order_clock import OrderClock
-from syncd.wait_reason import with_context
 from watermarks.batch import BatchId, BatchKind, Plan
 from watermarks.cursor import Cursor
 from watermarks.extraction import BatchChain

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from syncd.datatypes.source_table import SourceTable
+from syncd.events import with_context
 from syncd.extract.horizon_reader import HorizonReader
 from syncd.extract.index_probes import IndexPath, Prober
 from syncd.extract.plan_body import plan_beside_mark, plan_chunk, plan_increment, plan_start, plan_whole_table
@@ -25,7 +26,6 @@ from syncd.extract.reread import is_automatic_reread
 from syncd.settings import FirstRun, Mode, NullCursor
 from syncd.tables.order_clock import OrderClock
 from syncd.tables.sort_order import must_check_nulls
-from syncd.wait_reason import with_context
 from watermarks.batch import BatchDraft, BatchId, BatchKind, BatchLink
 from watermarks.cursor import START_CURSOR, Cursor
 from watermarks.extraction import BatchChain

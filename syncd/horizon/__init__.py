@@ -3,8 +3,14 @@
 from syncd.horizon.notes import HorizonNotes, IdCandidate
 from syncd.horizon.readings import NO_CONNECTION, HorizonPoll, ServerThread, Visibility, WritingTransaction
 from syncd.horizon.rule import compute_horizons
-from syncd.horizon.stamps import StampKind, find_stamp_kind, find_unstamped_change
-from syncd.horizon.triggers import BeforeTrigger, find_bypassing_trigger, parse_triggers
+from syncd.horizon.stamps import (
+    BeforeTrigger,
+    StampKind,
+    find_bypassing_trigger,
+    find_stamp_kind,
+    find_unstamped_change,
+    parse_triggers,
+)
 
 __all__ = [
     "NO_CONNECTION",

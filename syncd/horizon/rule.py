@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from syncd.events import WaitKind, WaitReason, with_context
 from syncd.horizon.notes import HorizonNotes, IdCandidate, merge_breaks, thin_candidates
 from syncd.horizon.readings import NO_CONNECTION, HorizonPoll, ServerThread, Visibility, WritingTransaction
 from syncd.horizon.statements import may_write
 from syncd.ports.source import Horizon, HorizonRequest, ServerTimeBreak, TableName
-from syncd.wait_reason import WaitKind, WaitReason, with_context
 from watermarks.cursor import format_instant
 
 FULL_NOTES_RETENTION: Final = timedelta(seconds=30)

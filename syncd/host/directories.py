@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from syncd.concurrency.polling import wait_until
-from syncd.host.host_errors import DirectoryBusy, NotWritable
+from syncd.concurrency.primitives import wait_until
+from syncd.errors import DirectoryBusy, NotWritable
 
 OWNER_ONLY_MODE: Final = 0o700
 LOCK_WAIT_SECONDS: Final = 60.0

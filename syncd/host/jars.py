@@ -16,8 +16,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from syncd.errors import MissingPackage, NotFetched, WrongDigest
 from syncd.host.directories import hold_lock, make_writable, remove_leftovers
-from syncd.host.host_errors import MissingPackage, NotFetched, WrongDigest
 from syncd.host.java import find_java
 
 FETCH_TIMEOUT_SECONDS: Final = 900.0  # seconds: 149 MB over a slow line

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from syncd.host.host_errors import JavaTooOld, NoJava
+from syncd.errors import JavaTooOld, NoJava
 
 OLDEST_JAVA: Final = 17  # Spark 4 runs on nothing older
 _INSTALL_HINT: Final = (

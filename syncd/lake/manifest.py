@@ -1,18 +1,47 @@
-"""Manifest of a batch: the files and columns that its link describes, beyond the fields of `watermarks`."""
+"""Manifest of a batch: what its link says of each file, and the tombstones of a batch of deleted keys."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from typing import Any, Self
 
 from syncd.datatypes.columns import ColumnMapping, LogicalType, ParquetType, PhysicalType, TransferType, ValueProblem
-from syncd.lake.tombstones import Tombstones
 from syncd.lake.window_reads import Part, ReadResult
 from syncd.tables.column_changes import RedeclaredColumn
 from syncd.tables.column_defaults import AddedColumn
-from syncd.tables.row_identity import NO_IDENTITY, RowIdentity
-from watermarks.batch import BatchLink, BatchOutput
+from syncd.tables.sort_order import NO_IDENTITY, RowIdentity
+from watermarks.batch import BatchId, BatchLink, BatchOutput
+from watermarks.cursor import Cursor, format_instant, parse_instant
 from watermarks.errors import StateUnreadable
+from watermarks.progress import BEFORE_FIRST_BATCH
 from watermarks.window import Window
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tombstones:
+    """Statement of a batch of keys: the source has no row with any of them.
+
+    It deletes versions whose order column is at most that of `upto`, which were committed before the source was
+    checked: a row that was inserted again since has a later stamp, and stays.
+    """
+
+    upto: Cursor
+    """Only its first value counts; if rows have no order column, none does."""
+    last_read: BatchId = BEFORE_FIRST_BATCH
+    """Versions of this batch and earlier ones were read before the check: they are deleted, whatever their stamp."""
+    checked_at: datetime
+    """When the source was checked."""
+
+    def to_fields(self) -> dict[str, Any]:
+        return {"upto": self.upto.to_texts(), "seen": str(self.last_read), "gone_at": format_instant(self.checked_at)}
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any]) -> Self:
+        return cls(
+            upto=Cursor.from_texts(fields["upto"]),
+            last_read=BatchId.from_text(fields["seen"]) if "seen" in fields else BEFORE_FIRST_BATCH,
+            checked_at=parse_instant(fields["gone_at"]),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

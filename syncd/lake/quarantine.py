@@ -1,4 +1,4 @@
-"""Files in quarantine, and the batches that replay them.
+"""Quarantined rows of a batch, replays of them, and the port that restores them.
 
 A file in quarantine counts only if a link or an amendment names it. A replay takes whole files: the rows that pass now
 become parts of its batch, the others go to quarantine again, under the number of the replay. So each row is in one
@@ -9,11 +9,11 @@ says at which number to look for such a link: it is written before that link, an
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
 from syncd.datatypes.columns import ColumnMapping, Policies, Policy
 from syncd.lake.manifest import Manifest
-from syncd.lake.window_reads import Part
+from syncd.lake.window_reads import Part, ReadResult
 from watermarks.batch import BatchId
 from watermarks.codec import ForeignDocument, encode, read_document
 from watermarks.document import Stage
@@ -165,3 +165,42 @@ class ReplayNote:
                 raise ForeignDocument(f"{at} is about batch {found[1]} of {found[0]}")
             replay_batch = BatchId.from_text(read.text("by"))
             return cls(stream=stream.default_stream, batch=batch, replay_batch=replay_batch, nonce=read.text("nonce"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreRequest:
+    """Files of one batch's quarantine to restore, and the prefixes of the new files."""
+
+    files: tuple[QuarantinedFile, ...]
+    manifest: Manifest
+    """Manifest of the batch that refused the rows: its columns are theirs."""
+    policies: Policies
+    """The policies as configured now."""
+    part_prefix: str
+    quarantine_prefix: str
+    """Prefix of the rows that are refused again."""
+    batch_number: int
+    """The number of the batch that first read the rows."""
+    nonce: str
+
+
+class QuarantineRestorer(Protocol):
+    """Reader of files in quarantine that writes the rows that pass now to parts."""
+
+    def has_passing_row(self, file: QuarantinedFile, manifest: Manifest, policies: Policies) -> bool:
+        """Return whether any row of a file passes, as far as that is known without the warehouse.
+
+        Raises:
+            LakeDown, LakeUnfit: the file is not readable.
+        """
+        ...
+
+    def restore(self, restoring: RestoreRequest) -> ReadResult:
+        """Write the rows that pass to parts, and the others to quarantine; no batch names these files yet.
+
+        After an error, files may be left that no batch names.
+
+        Raises:
+            LakeDown, LakeUnfit: a file could not be read or written.
+        """
+        ...

@@ -13,8 +13,14 @@ from syncd.events import BatchPlanned, EventListener
 from syncd.lake.batch_number import BATCH_COLUMN, batch_to_number
 from syncd.lake.keys import batch_prefix, batch_quarantine_prefix
 from syncd.lake.manifest import Manifest
-from syncd.lake.quarantine import QuarantinedFile, parse_replay_fields, replay_plan_fields, without_fail_policy
-from syncd.lake.restorer import QuarantineRestorer, RestoreRequest
+from syncd.lake.quarantine import (
+    QuarantinedFile,
+    QuarantineRestorer,
+    RestoreRequest,
+    parse_replay_fields,
+    replay_plan_fields,
+    without_fail_policy,
+)
 from syncd.load.quarantine_listing import Quarantine
 from syncd.ports.source import PartStore
 from syncd.settings import MetadataColumn, Mode, StreamSettings

@@ -27,8 +27,8 @@ from syncd.mysql.sql import SERVER_CLOCK_SQL, before_triggers_sql, last_position
 from syncd.ports.preflight import CheckSheet, is_loopback_host
 from syncd.ports.source import TableName
 from syncd.settings import SourceSettings, StreamSettings, Tls
+from syncd.tables.order_clock import parse_zone
 from syncd.tables.sort_order import CURSOR_NONE, StreamOrder, resolve_order
-from syncd.tables.wall_clock import parse_zone
 from watermarks.clock import SystemClock
 
 ANSWER_TIMEOUT: Final = timedelta(seconds=10)

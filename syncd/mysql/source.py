@@ -13,13 +13,13 @@ from pymysql.constants import CR
 from syncd.datatypes.mysql_quoting import decode_text, quote_table
 from syncd.datatypes.source_table import ServerInfo, SourceTable
 from syncd.errors import SourceDown, SourceUnfit, ValueRefused
+from syncd.events import WaitKind, WaitReason
 from syncd.mysql.connection import DRIVER_ERRORS, Connection, OpenConnection, map_error, shut_down
 from syncd.mysql.introspection import read_table_description
 from syncd.mysql.replica import read_replication
 from syncd.mysql.sql import identity_sql, is_read_only_setting
 from syncd.ports.request_stats import CallObserver, SourceQueried, SourceQueryPurpose, ignore_call
 from syncd.settings import SourceSettings
-from syncd.wait_reason import WaitKind, WaitReason
 
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 _CONNECTION_LOST_CODES: Final = frozenset(

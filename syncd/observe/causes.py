@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from syncd.error_classes import IncidentCause
-from syncd.wait_reason import WaitKind, wait_kind
+from syncd.events import WaitKind, wait_kind
 
 if TYPE_CHECKING:
     from syncd.events import ClockReading

@@ -11,8 +11,7 @@ from syncd.ports.source import SourceBound
 from syncd.settings import Mode, StreamSettings
 from syncd.tables.order_clock import OrderClock
 from syncd.tables.sort_order import CURSOR_BY_KEY, CURSOR_NONE, StreamOrder
-from syncd.verify.compared_columns import ComparisonSubject
-from syncd.verify.key_ranges import TargetKeyColumn
+from syncd.verify.compared_columns import ComparisonSubject, TargetKeyColumn
 from syncd.verify.result import REPAIRED_BY_REREAD, ComparisonResult
 from watermarks.cursor import Cursor, CursorValue, ValueKind
 from watermarks.errors import DataInDoubt, Misuse

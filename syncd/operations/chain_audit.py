@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from syncd.concurrency.parallel_map import map_in_parallel
+from syncd.concurrency.primitives import map_in_parallel
 from syncd.lake.keys import stream_quarantine_prefix
 from syncd.lake.manifest import Manifest
 from syncd.lake.removal_records import ObjectReader, find_removal_records

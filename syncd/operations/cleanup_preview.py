@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 
-from syncd.concurrency.parallel_map import map_in_parallel
+from syncd.concurrency.primitives import map_in_parallel
 from syncd.lake.keys import data_prefix, parse_data_batch, stream_copy_prefix, stream_quarantine_prefix
 from syncd.lake.removal_records import ListedObject
 from syncd.load.quarantine_listing import Quarantine
@@ -20,8 +20,7 @@ from syncd.operations.cleanup_rules import (
     decide_quarantine_files,
 )
 from syncd.operations.consistency_check import compare_with_ledger
-from syncd.ports.evidence import LedgerReader
-from syncd.ports.source import PartStore
+from syncd.ports.source import LedgerReader, PartStore
 from watermarks.batch import BatchId, BatchLink
 from watermarks.document import Watermark
 from watermarks.errors import StateUnreadable

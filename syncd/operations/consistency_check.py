@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from typing import Final
 
-from syncd.concurrency.parallel_map import map_in_parallel
+from syncd.concurrency.primitives import map_in_parallel
 from syncd.lake.keys import data_prefix
 from syncd.lake.manifest import Manifest
 from syncd.lake.removal_records import ListedObject, ObjectReader, RemovalRecord, find_removal_records
 from syncd.lake.window_reads import Part
-from syncd.ports.evidence import LedgerReader, LedgerRecord
+from syncd.ports.source import LedgerReader, LedgerRecord
 from watermarks.batch import BatchId, BatchKind, BatchLink
 from watermarks.document import Watermark
 from watermarks.errors import StateUnreadable

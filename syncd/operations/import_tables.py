@@ -29,8 +29,8 @@ from syncd.operations.operator_access import OperatorAccess, PassPreviewer, Tabl
 from syncd.operations.position_input import CursorShape
 from syncd.redshift.target_table import add_column_statements, plan_table_changes, required_columns
 from syncd.settings import FirstRun, StreamSettings
+from syncd.tables.order_clock import parse_zone
 from syncd.tables.sort_order import StreamOrder
-from syncd.tables.wall_clock import parse_zone
 from syncd.verify.compared_columns import ComparisonBounds, ComparisonSubject
 from syncd.verify.result import ComparisonResult
 from syncd.verify.target_side import last_position_query, position_from_row

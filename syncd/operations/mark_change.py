@@ -5,14 +5,19 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from syncd.lake.removal_records import ObjectReader
-from syncd.operations.change_impact import ChangeImpact, measure_impact
-from syncd.operations.reloadable_files import ReloadableFiles, ReloadFilesMissing, require_rows_in_lake
+from syncd.operations.reloadable_files import (
+    ChangeImpact,
+    ReloadableFiles,
+    ReloadFilesMissing,
+    measure_impact,
+    require_rows_in_lake,
+)
 from watermarks.document import Watermark
 from watermarks.errors import HintedError, Misuse, OutcomeUnknown
 from watermarks.history import CommitAttempt, Journal
 from watermarks.names import StreamName
 from watermarks.operator import Operator
-from watermarks.stores.overlay import OverlayStore
+from watermarks.stores.memory import OverlayStore
 
 MarkChange = Callable[[Operator], Watermark]
 """The change itself, as a call of the operator."""

@@ -9,8 +9,7 @@ from syncd.extract.extract_pass import ExtractOutcome
 from syncd.lake.manifest import Manifest
 from syncd.load.load_pass import LoadOutcome
 from syncd.operations.row_status import TargetRow
-from syncd.ports.evidence import LedgerReader
-from syncd.ports.source import SourceBound
+from syncd.ports.source import LedgerReader, SourceBound
 from syncd.settings import SourceSettings, StreamSettings
 from syncd.tables.sort_order import StreamOrder
 from syncd.verify.compared_columns import ComparisonBounds, ComparisonSubject

@@ -15,7 +15,7 @@ from syncd.extract.delete_batches import DeletedKeys
 from syncd.extract.plan_body import plan_by_keys
 from syncd.extract.plan_rules import PlanContext
 from syncd.extract.reread import is_from_other_server
-from syncd.lake.tombstones import Tombstones
+from syncd.lake.manifest import Tombstones
 from syncd.lake.window_reads import Part
 from syncd.ports.source import SourceDatabase
 from syncd.settings import Deletes, StreamSettings

@@ -8,15 +8,15 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from syncd.concurrency.parallel_map import PARALLEL_REQUESTS
+from syncd.concurrency.primitives import PARALLEL_REQUESTS
 from syncd.datatypes.columns import ColumnMapping
 from syncd.errors import ConfigError
 from syncd.lake.keys import data_prefix
 from syncd.lake.manifest import Manifest
 from syncd.load.quarantine_listing import Quarantine
-from syncd.operations.change_impact import read_links
 from syncd.operations.mark_change import require_known_stream
 from syncd.operations.operator_access import OperatorAccess, PassPreviewer
+from syncd.operations.reloadable_files import read_links
 from syncd.operations.row_status import (
     QuarantinedVersion,
     RowFacts,
@@ -30,7 +30,7 @@ from syncd.parquet.batch_conversion import REASON_COLUMN
 from syncd.s3.parquet_reader import find_key
 from syncd.settings import StreamSettings
 from syncd.tables.column_mapping import map_columns
-from syncd.tables.row_identity import RowIdentity, resolve_identity
+from syncd.tables.sort_order import RowIdentity, resolve_identity
 from watermarks.batch import BatchId, BatchKind, BatchLink
 from watermarks.cursor import START_CURSOR, Cursor, parse_instant
 from watermarks.document import Watermark

@@ -15,8 +15,8 @@ from syncd.extract.plan_body import build_queries
 from syncd.extract.plan_rules import PlanSpan
 from syncd.lake.manifest import Manifest
 from syncd.lake.window_reads import PART_BYTES
-from syncd.operations.change_impact import MAX_COUNTED_LINKS, read_links
 from syncd.operations.operator_access import OperatorAccess, PassPreviewer
+from syncd.operations.reloadable_files import MAX_COUNTED_LINKS, read_links
 from syncd.settings import StreamSettings
 from syncd.tables.column_mapping import map_columns
 from watermarks.batch import BatchDraft, BatchId, BatchKind, BatchLink, Plan

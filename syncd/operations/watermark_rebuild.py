@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 from itertools import islice, pairwise
 
-from syncd.operations.change_impact import read_links
 from syncd.operations.consistency_check import LedgerComparison, compare_with_ledger
-from syncd.operations.reloadable_files import find_files_start
-from syncd.ports.evidence import LedgerReader, LedgerRecord
+from syncd.operations.reloadable_files import find_files_start, read_links
+from syncd.ports.source import LedgerReader, LedgerRecord
 from watermarks.batch import BatchLink
 from watermarks.codec import REBUILD_HINT
 from watermarks.document import Watermark

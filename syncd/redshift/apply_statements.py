@@ -5,7 +5,7 @@ from typing import Final
 
 from syncd.errors import SchemaDrift
 from syncd.lake.batch_number import batch_to_number
-from syncd.lake.tombstones import Tombstones
+from syncd.lake.manifest import Tombstones
 from syncd.redshift.column_types import typed_constant
 from syncd.redshift.load_sql import JOIN_ALIAS, PLACE_COLUMN, LoadSqlBuilder, is_replay
 from syncd.redshift.order_ranges import join_ranges, order_range_condition

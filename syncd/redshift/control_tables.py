@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Self
 
 from syncd.lake.batch_number import batch_from_number, batch_to_number
-from syncd.ports.evidence import LedgerRecord
+from syncd.ports.source import LedgerRecord
 from syncd.redshift.quoting import TableRef, text_literal
 from watermarks.batch import BatchId, BatchLink
 from watermarks.loading import LedgerKey, LoadCycle

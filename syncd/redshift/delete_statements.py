@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from syncd.lake.batch_number import batch_to_number
-from syncd.lake.tombstones import Tombstones
+from syncd.lake.manifest import Tombstones
 from syncd.redshift.apply_statements import mark_deleted_assignments
 from syncd.redshift.load_sql import JOIN_ALIAS, PLACE_COLUMN, LoadSqlBuilder
 from syncd.redshift.quoting import BATCH_COLUMN, batch_number_sql, column_ref, quote_name, value_literal

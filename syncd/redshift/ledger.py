@@ -3,7 +3,7 @@
 from collections.abc import Callable, Container, Iterator
 
 from syncd.lake.manifest import is_tombstone_batch
-from syncd.ports.evidence import LedgerRecord
+from syncd.ports.source import LedgerRecord
 from syncd.redshift.control_tables import ControlTables, parse_entries
 from syncd.redshift.quoting import TableRef
 from syncd.redshift.session import WarehouseSession

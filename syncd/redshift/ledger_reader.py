@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from syncd.lake.batch_number import batch_from_number
-from syncd.ports.evidence import LedgerRecord
+from syncd.ports.source import LedgerRecord
 from syncd.redshift.control_tables import ControlTables, LedgerTables, parse_entries
 from syncd.redshift.error_table import ObjectMissing
 from syncd.redshift.quoting import TableRef

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from syncd.lake import batch_number
-from syncd.lake.manifest import Manifest
-from syncd.lake.tombstones import Tombstones
+from syncd.lake.manifest import Manifest, Tombstones
 from syncd.redshift.quoting import (
     BATCH_COLUMN,
     TableRef,
@@ -19,7 +18,7 @@ from syncd.redshift.quoting import (
 )
 from syncd.redshift.scratch_tables import ScratchLoad, ScratchRows
 from syncd.redshift.target_table import VALID_TO, ExistingTable
-from syncd.tables.row_identity import RowIdentity
+from syncd.tables.sort_order import RowIdentity
 from watermarks.batch import BatchId, BatchKind, BatchLink
 
 PLACE_COLUMN: Final = quote_name("_syncd_place")

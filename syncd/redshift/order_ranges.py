@@ -8,7 +8,7 @@ from typing import Final, Self
 from syncd.lake.manifest import Manifest, is_automatic_reread, is_tombstone_batch, windows_from_link
 from syncd.redshift.quoting import is_comparable, quote_name, value_literal
 from syncd.redshift.target_table import ExistingTable
-from syncd.tables.row_identity import RowIdentity
+from syncd.tables.sort_order import RowIdentity
 from watermarks.batch import BatchId, BatchLink
 from watermarks.cursor import START_CURSOR, Cursor, CursorValue, NotComparable, OrderedByDatabase, ValueKind
 from watermarks.window import Window

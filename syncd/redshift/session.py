@@ -11,7 +11,7 @@ from redshift_connector.error import Error
 
 from syncd.errors import TransactionConflict, WarehouseDown
 from syncd.ports.request_stats import CallObserver, WarehouseQueried
-from syncd.redshift.driver import DriverSocket, RedshiftDriver
+from syncd.redshift.driver import WATCHDOG, DriverSocket, RedshiftDriver
 from syncd.redshift.error_table import (
     PROTOCOL_ERRORS,
     SessionAddress,
@@ -21,7 +21,6 @@ from syncd.redshift.error_table import (
     mask_secrets,
     server_error_fields,
 )
-from syncd.redshift.watchdog import WATCHDOG
 from watermarks.errors import HintedError
 
 CLOSE_TIMEOUT_SECONDS: Final = 2.0

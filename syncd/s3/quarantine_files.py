@@ -17,10 +17,10 @@ from syncd.lake.quarantine import (
     WHOLE_ROW_LABEL,
     QuarantinedFile,
     QuarantinedRow,
+    RestoreRequest,
     parse_quarantine_reasons,
     unchangeable_columns,
 )
-from syncd.lake.restorer import RestoreRequest
 from syncd.lake.window_reads import PART_BYTES, Part, ReadResult
 from syncd.parquet.batch_conversion import REASON_COLUMN, Conversion
 from syncd.s3.lake_client import S3Lake

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 from urllib.parse import quote, unquote, urlsplit
 
-from syncd.host.host_errors import NotReady
+from syncd.errors import NotReady
 
 if TYPE_CHECKING:
     import pymysql

@@ -1,16 +1,18 @@
-"""Identity, start and end of a server process."""
+"""Processes of a sandbox: identity, launch and end; and the loopback ports they get."""
 
 import contextlib
 import os
 import platform
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from syncd.concurrency.polling import wait_until
+from syncd.concurrency.primitives import wait_until
+from syncd.errors import NotReady
 
 PROC: Final = Path("/proc")
 MARKER_VARIABLE: Final = "SYNCD_SANDBOX_SERVICE"
@@ -133,3 +135,42 @@ def _run_program(*argv: str) -> str:
 def _reap(pid: int) -> None:
     with contextlib.suppress(ChildProcessError):  # not a child of ours: its parent reaps it
         os.waitpid(pid, os.WNOHANG)
+
+
+LOOPBACK: Final = "127.0.0.1"
+
+
+class PortBusy(NotReady):
+    pass
+
+
+def choose_port(*, requested: int | None, previous: int | None) -> int:
+    """Return the requested port, else the previous one if it is free, else any free one.
+
+    Raises:
+        PortBusy: the requested port is taken.
+    """
+    if requested is not None:
+        if not is_port_free(requested):
+            raise PortBusy(
+                f"port {requested} on {LOOPBACK} is used by another program",
+                hint="Choose another port, or none for any free one.",
+            )
+        return requested
+    if previous is not None and is_port_free(previous):
+        return previous
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return int(probe.getsockname()[1])
+
+
+def is_port_free(port: int) -> bool:
+    """Return True if a server could listen on the port now."""
+    with socket.socket() as probe:
+        # As servers do: connections that linger after the end of their server do not count.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+    return True

@@ -11,9 +11,8 @@ from syncd.host.directories import LOCK_WAIT_SECONDS
 from syncd.sandbox.mysql import MySqlAddress
 from syncd.sandbox.mysqld import EXTERNAL_MYSQL_VARIABLE, OwnMySql
 from syncd.sandbox.s3 import EXTERNAL_S3_VARIABLE, OwnS3, S3Address, external_address
-from syncd.sandbox.sandbox_dirs import find_paths
+from syncd.sandbox.sandbox_dirs import find_paths, read_state
 from syncd.sandbox.service import ExternalService, SandboxService
-from syncd.sandbox.state_file import read_state
 from syncd.sandbox.supervisor import ServiceStatus, Supervisor, check_services, stop_services
 from syncd.sandbox.warehouse import OwnRedshift, RedshiftAddress
 from watermarks.errors import HintedError

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from syncd.errors import LakeDown
 from syncd.host.directories import make_writable
-from syncd.sandbox.ports import LOOPBACK
+from syncd.sandbox.process import LOOPBACK
 from watermarks.errors import HintedError
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs
 from xml.etree import ElementTree as ET
 
-from syncd.sandbox.ports import LOOPBACK
+from syncd.sandbox.process import LOOPBACK
 from syncd.sandbox.s3 import REGION
 
 CHANGING_METHODS: Final = frozenset({"PUT", "POST", "DELETE"})

@@ -8,13 +8,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from syncd.concurrency.polling import wait_until
+from syncd.concurrency.primitives import wait_until
+from syncd.errors import NotReady, NotWritable
 from syncd.host.directories import LOCK_WAIT_SECONDS, hold_lock, make_writable
-from syncd.host.host_errors import NotReady, NotWritable
-from syncd.sandbox.ports import choose_port, is_port_free
-from syncd.sandbox.process import ProcessId, find_marked, launch
+from syncd.sandbox.process import ProcessId, choose_port, find_marked, is_port_free, launch
+from syncd.sandbox.sandbox_dirs import ServiceRecord, read_state, write_state
 from syncd.sandbox.service import SandboxService
-from syncd.sandbox.state_file import ServiceRecord, read_state, write_state
 
 START_TIMEOUT_SECONDS: Final = 60.0
 STOP_TIMEOUT_SECONDS: Final = 30.0

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from syncd.errors import WarehouseDown
 from syncd.host.directories import make_writable
-from syncd.sandbox.ports import LOOPBACK
+from syncd.sandbox.process import LOOPBACK
 from syncd.sandbox.s3 import S3Address
 from syncd.sandbox.sandbox_dirs import read_secret, write_once
 from watermarks.errors import HintedError

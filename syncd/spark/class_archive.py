@@ -10,8 +10,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
+from syncd.errors import NotWritable
 from syncd.host.directories import make_writable
-from syncd.host.host_errors import NotWritable
 
 CACHE_HINT: Final = "Make the directory writable, or set SYNCD_CACHE to another one."
 _DRAFT_PREFIX: Final = "draft-"

@@ -10,7 +10,7 @@ from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, Final, Never
 
 from syncd import errors
-from syncd.concurrency.polling import wait_until
+from syncd.concurrency.primitives import wait_until
 from syncd.concurrency.resource_pool import NO_PASS, PoolShare, ResourcePool
 from syncd.concurrency.running_pass import RunningPass, run_in_thread
 from syncd.lake.window_reads import Part, ReadRequest, ReadResult, WindowQuery

@@ -122,7 +122,7 @@ class OrderColumn:
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> Self:
-        typed = {"kind": ValueKind(fields["kind"]), "travel": TransferType(fields["travel"])}
+        typed: dict[str, Any] = {"kind": ValueKind(fields["kind"]), "travel": TransferType(fields["travel"])}
         return cls(**{**fields, **typed})
 
 

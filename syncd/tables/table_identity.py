@@ -79,5 +79,6 @@ class TableIncarnation:
 
 def find_replacing_batch(body: Mapping[str, Any]) -> BatchId | None:
     """Return the batch that first met another table than before, from the body of a plan."""
-    batch = (body.get(_PLAN_FIELD) or {}).get("remade")
+    fields: Mapping[str, Any] = body.get(_PLAN_FIELD) or {}
+    batch: str | None = fields.get("remade")
     return BatchId.from_text(batch) if batch else None

@@ -13,9 +13,8 @@ from syncd.datatypes.columns import ColumnMapping, TransferType
 from syncd.lake.quarantine import without_fail_policy
 from syncd.parquet.batch_conversion import Conversion
 from syncd.parquet.column_values import SOURCE_ARROW_TYPES, arrow_type
-from syncd.verify.compared_columns import ComparisonSubject
+from syncd.verify.compared_columns import ComparisonSubject, KeyRange
 from syncd.verify.digest_forms import MAX_COMPARED_BYTES
-from syncd.verify.key_ranges import KeyRange
 from syncd.verify.result import Difference, DifferenceKind
 from syncd.verify.sides import Row, SourceRowDigest, TargetRowDigest
 from syncd.verify.target_side import fetch_expressions

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol
 
-from syncd.verify.compared_columns import ComparisonBounds
-from syncd.verify.key_ranges import KeyRange
+from syncd.verify.compared_columns import ComparisonBounds, KeyRange
 from syncd.verify.result import Difference
 from watermarks.cursor import Cursor
 

@@ -12,9 +12,8 @@ from syncd.mysql.sql import (
     select_list,
     upto_condition,
 )
-from syncd.verify.compared_columns import ComparisonBounds, ComparisonSubject
+from syncd.verify.compared_columns import ComparisonBounds, ComparisonSubject, KeyRange, key_range_condition
 from syncd.verify.digest_forms import hash_sql
-from syncd.verify.key_ranges import KeyRange, key_range_condition
 from syncd.verify.sides import RangeDigest, Row, SourceRowDigest, to_range_digest
 from watermarks.cursor import Cursor
 

@@ -16,9 +16,15 @@ from syncd.redshift.quoting import (
     version_order,
 )
 from syncd.redshift.target_table import DELETED_AT, VALID_TO
-from syncd.verify.compared_columns import ComparisonBounds, ComparisonSubject
+from syncd.verify.compared_columns import (
+    ComparisonBounds,
+    ComparisonSubject,
+    KeyRange,
+    TargetKeyColumn,
+    key_range_condition,
+    range_number_sql,
+)
 from syncd.verify.digest_forms import HEX_PIECE_BYTES, hash_sql, hex_piece_count
-from syncd.verify.key_ranges import KeyRange, TargetKeyColumn, key_range_condition, range_number_sql
 from syncd.verify.sides import EMPTY_DIGEST, RangeDigest, Row, TargetRowDigest, TargetSession, to_range_digest
 from watermarks.cursor import Cursor, CursorValue, ValueKind
 

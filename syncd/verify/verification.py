@@ -10,8 +10,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from syncd.errors import WarehouseBehind
 from syncd.settings import Deletes
-from syncd.verify.compared_columns import ComparisonBounds
-from syncd.verify.key_ranges import KeyRange
+from syncd.verify.compared_columns import ComparisonBounds, KeyRange
 from syncd.verify.result import ComparisonResult, Difference, DifferenceKind
 from syncd.verify.sides import EMPTY_DIGEST, RangeDigest, SidePairFactory, SourceRowDigest, TargetRowDigest
 from watermarks.cursor import START_CURSOR, Cursor

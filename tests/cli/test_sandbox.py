@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from syncd.host.directories import hold_lock
-from syncd.sandbox.ports import LOOPBACK
-from syncd.sandbox.process import find_marked
+from syncd.sandbox.process import LOOPBACK, find_marked
 
 ENVIRON = {name: value for name, value in os.environ.items() if not name.startswith("SYNCD_")}
 

@@ -11,8 +11,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from docs.generate.manual import render_manual
 from syncd.cli.main import COMMANDS, syncd
-from syncd.cli.manual import render_manual
 
 ROOT = Path(__file__).parents[2]
 PAGES = "\n".join(page.read_text() for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")))

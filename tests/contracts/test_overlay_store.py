@@ -2,8 +2,7 @@ import pytest
 
 from watermarks.errors import AlreadyExists, StaleRevision
 from watermarks.store import Store
-from watermarks.stores.memory import MemoryStore
-from watermarks.stores.overlay import OverlayStore
+from watermarks.stores.memory import MemoryStore, OverlayStore
 from watermarks.testing import StoreContract
 
 

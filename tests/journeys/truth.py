@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 
-from syncd.sandbox.demo.demo_tables import DemoTable
-from syncd.sandbox.demo.equality_check import compare_table
+from syncd.sandbox.demo.equality_check import DemoTable, compare_table
 from syncd.sandbox.running_sandbox import Sandbox
 from syncd.sandbox.shop.schema import TABLES
 from syncd.settings import Mode

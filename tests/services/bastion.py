@@ -9,7 +9,7 @@ from typing import Final, Self, TypeAlias, TypeVar, cast
 
 import asyncssh
 
-from syncd.sandbox.ports import LOOPBACK
+from syncd.sandbox.process import LOOPBACK
 from syncd.settings import TunnelSettings
 
 USER: Final = "ops"

@@ -6,7 +6,7 @@ import threading
 from types import TracebackType
 from typing import Final, Literal, Self
 
-from syncd.sandbox.ports import LOOPBACK
+from syncd.sandbox.process import LOOPBACK
 
 Way = Literal["up", "down"]
 PIECE: Final = 65_536

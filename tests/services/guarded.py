@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
-from syncd.sandbox.ports import LOOPBACK
+from syncd.sandbox.process import LOOPBACK
 from syncd.sandbox.running_sandbox import Sandbox
 from syncd.settings import Secret, SourceSettings, Tls
 from tests.services.certificates import DAY, Authority

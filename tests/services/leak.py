@@ -7,7 +7,7 @@ import threading
 from types import TracebackType
 from typing import Final, Self
 
-from syncd.sandbox.ports import LOOPBACK
+from syncd.sandbox.process import LOOPBACK
 
 _RESET: Final = struct.pack("ii", 1, 0)
 

@@ -16,8 +16,7 @@ from syncd.extract.delete_batches import DeletedKeys, find_delete_manifest
 from syncd.lake.batch_number import batch_to_number
 from syncd.lake.column_history import EarlierBatches
 from syncd.lake.keys import batch_prefix, part_key
-from syncd.lake.manifest import Manifest
-from syncd.lake.tombstones import Tombstones
+from syncd.lake.manifest import Manifest, Tombstones
 from syncd.lake.window_reads import Part, ReadResult
 from syncd.parquet.batch_conversion import file_schema
 from syncd.parquet.part_writer import ROW_GROUP_ROWS, PartWriter
@@ -27,7 +26,7 @@ from syncd.settings import MetadataColumn, Mode, StreamSettings, TargetSettings
 from syncd.tables.column_changes import describe_columns
 from syncd.tables.column_defaults import AddedColumn
 from syncd.tables.column_mapping import fold_name, map_columns
-from syncd.tables.row_identity import resolve_identity
+from syncd.tables.sort_order import resolve_identity
 from tests.builders import RUN, make_process
 from watermarks.batch import BatchDraft, BatchId, BatchKind, BatchLink, BatchOutput, Plan, PlanBasis, SnapshotProgress
 from watermarks.cursor import START_CURSOR, Cursor

@@ -12,9 +12,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from syncd.app import PassOptions, StageService, open_store
+from syncd.app.lake_access import open_store
+from syncd.app.pass_factory import PassOptions
+from syncd.app.stage_services import StageService
 from syncd.config.check import read_settings
-from syncd.lake.restorer import RestoreRequest
+from syncd.lake.quarantine import RestoreRequest
 from syncd.s3.part_files import PartsWriter
 from tests.services.victim import Point, StoppingStore
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from syncd.sandbox.ports import LOOPBACK
+from syncd.sandbox.process import LOOPBACK
 
 ASKED: Final = bytes.fromhex("00000008 04d2162f")
 PIECE: Final = 65_536

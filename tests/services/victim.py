@@ -14,7 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from syncd.app import PassOptions, SourceResources, StageService, open_store
+from syncd.app.lake_access import open_store
+from syncd.app.pass_factory import PassOptions
+from syncd.app.source_access import SourceResources
+from syncd.app.stage_services import StageService
 from syncd.concurrency.running_pass import RunningPass
 from syncd.config.check import read_settings
 from syncd.lake.window_reads import ReadRequest, ReadResult

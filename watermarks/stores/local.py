@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from watermarks.errors import AlreadyExists, HintedError, Misuse, OutcomeUnknown, StaleRevision, StoreUnavailable
-from watermarks.store import Revision, StoredObject
-from watermarks.stores.keys import can_start_key, check_key, is_key
+from watermarks.store import Revision, StoredObject, can_start_key, check_key, is_key
 
 HIDDEN_DIRECTORY: Final = ".store"
 """Directory at the root for locks and for files being written; it holds no documents."""

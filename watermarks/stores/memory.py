@@ -1,12 +1,11 @@
-"""Store in memory, for tests; the simplest implementation of the contract."""
+"""Stores in memory: for tests, and as an overlay that keeps writes away from another store."""
 
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from watermarks.errors import AlreadyExists, StaleRevision
-from watermarks.store import Revision, StoredObject
-from watermarks.stores.keys import check_key
+from watermarks.store import Revision, Store, StoredObject, check_key
 
 
 @dataclass(slots=True)
@@ -46,4 +45,43 @@ class MemoryStore:
         self._writes += 1
         revision = Revision(str(self._writes))
         self._objects[key] = StoredObject(body=bytes(body), revision=revision)
+        return revision
+
+
+class OverlayStore:
+    """In-memory layer above a store. Its writes are visible only here.
+
+    Both layers judge a condition: an object of the store below refuses a write as the store itself would.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._written: dict[str, StoredObject] = {}
+        self._writes = 0
+        self._lock = threading.Lock()
+
+    def read(self, key: str) -> StoredObject | None:
+        return self._written.get(key) or self._store.read(key)
+
+    def create(self, key: str, body: bytes) -> Revision:
+        with self._lock:
+            if self.read(key) is not None:
+                raise AlreadyExists(f"{key} exists")
+            return self._write(key, body)
+
+    def replace(self, key: str, body: bytes, *, expected: Revision) -> Revision:
+        with self._lock:
+            stored = self.read(key)
+            if stored is None or stored.revision != expected:
+                raise StaleRevision(f"{key} was changed or removed since it was read")
+            return self._write(key, body)
+
+    def list(self, prefix: str) -> Iterator[str]:
+        written = (key for key in tuple(self._written) if key.startswith(prefix))
+        yield from sorted({*written, *self._store.list(prefix)})
+
+    def _write(self, key: str, body: bytes) -> Revision:
+        self._writes += 1
+        revision = Revision(f"unwritten-{self._writes}")
+        self._written[key] = StoredObject(body=bytes(body), revision=revision)
         return revision

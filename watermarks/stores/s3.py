@@ -18,8 +18,7 @@ from botocore.utils import parse_timestamp
 from urllib3.exceptions import HTTPError  # a part of botocore, which lets some of them through while a body is read
 
 from watermarks.errors import AlreadyExists, HintedError, Misuse, OutcomeUnknown, Stale, StaleRevision, StoreUnavailable
-from watermarks.store import Revision, StoredObject
-from watermarks.stores.keys import can_start_key, check_key, is_key
+from watermarks.store import Revision, StoredObject, can_start_key, check_key, is_key
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -16,8 +16,8 @@ from watermarks.operator import Operator
 
 if TYPE_CHECKING:
     from syncd.app.operator_context import OperatorContext
-    from syncd.operations.change_impact import BatchCount
     from syncd.operations.mark_change import ChangePreview, MarkChange
+    from syncd.operations.reloadable_files import BatchCount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.cli.options import common_options, consent_options, selection_options
+from syncd.cli.option_types import common_options, consent_options, selection_options
 from syncd.cli.output import error_to_json, print_message, show_json
 from syncd.cli.stream_selection import (
     SelectedStream,
@@ -149,7 +149,7 @@ def _rebuild_stream(
     context: "OperatorContext", selected: SelectedStream, options: dict[str, Any], *, write: bool
 ) -> RebuildOutcome:
     from syncd.operations.watermark_rebuild import read_history_state
-    from watermarks.stores.overlay import OverlayStore
+    from watermarks.stores.memory import OverlayStore
 
     store = context.store if write else OverlayStore(context.store)
     journal = Journal(store, Watermark, clock=context.clock)

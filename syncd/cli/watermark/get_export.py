@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.cli.options import common_options, selection_options
+from syncd.cli.option_types import common_options, selection_options
 from syncd.cli.output import error_to_json, show_json, show_table
 from syncd.cli.stream_selection import (
     SelectedStream,
@@ -90,7 +90,7 @@ def _explain_unproven(context: "OperatorContext", stream: StreamName, watermark:
 
 def _list_files(context: "OperatorContext", stream: StreamName, watermark: Watermark) -> list[dict[str, Any]]:
     from syncd.lake.manifest import Manifest
-    from syncd.operations.change_impact import read_links
+    from syncd.operations.reloadable_files import read_links
     from watermarks.batch import BatchKind
     from watermarks.extraction import BatchChain
     from watermarks.progress import BEFORE_FIRST_BATCH

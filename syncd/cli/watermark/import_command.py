@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.cli.option_types import InstantType
-from syncd.cli.options import common_options, consent_options, selection_options, wait_option
+from syncd.cli.option_types import InstantType, common_options, consent_options, selection_options, wait_option
 from syncd.cli.output import print_message, show_json
 from syncd.cli.stream_selection import (
     SelectedStream,

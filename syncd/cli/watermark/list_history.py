@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from syncd.cli.options import common_options, selection_options
+from syncd.cli.option_types import common_options, selection_options
 from syncd.cli.output import error_to_json, show_json, show_table
 from syncd.cli.stream_selection import (
     SelectedStream,

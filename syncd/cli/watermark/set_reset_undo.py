@@ -6,8 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncd.cli.option_types import BatchType, InstantType, PresetType
-from syncd.cli.options import common_options, consent_options, selection_options, stage_options
+from syncd.cli.option_types import (
+    BatchType,
+    InstantType,
+    PresetType,
+    common_options,
+    consent_options,
+    selection_options,
+    stage_options,
+)
 from syncd.cli.stream_selection import SelectedStream, open_operator_context, select_streams
 from syncd.cli.watermark.change_flow import change_marks
 from syncd.cli.watermark.system_default import change_default

@@ -3,15 +3,15 @@
 from datetime import datetime
 
 from syncd.observe.board_view import BoardView, StreamState, StreamView
-from syncd.observe.dashboard.markup import Markup, join_markup, tag
-from syncd.observe.dashboard.page_frame import html_document, small_text
-from syncd.observe.dashboard.recent_runs import batches_table, passes_table
-from syncd.observe.dashboard.sparkline import sparkline
+from syncd.observe.dashboard.page_frame import Markup, html_document, join_markup, small_text, tag
 from syncd.observe.dashboard.stream_parts import (
     NONE,
+    batches_table,
     completeness_cells,
     css_class,
+    passes_table,
     running_texts,
+    sparkline,
     state_pill,
     stream_link,
     time_element,

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from syncd.events import BatchesLoaded, BatchExtracted, PassEnded, StreamEvent
 from syncd.host.directories import hold_lock, make_writable
-from syncd.sandbox.demo.demo_tables import DEMO_TABLES, render_configuration
-from syncd.sandbox.demo.drain import DrainMonitor
-from syncd.sandbox.demo.equality_check import TableComparison, compare_table
+from syncd.sandbox.demo.demo_daemon import DrainMonitor
+from syncd.sandbox.demo.equality_check import DEMO_TABLES, TableComparison, compare_table, render_configuration
 from syncd.sandbox.running_sandbox import Sandbox
 from syncd.sandbox.sandbox_dirs import write_private
 from syncd.sandbox.shop.shop_setup import ensure_shop

@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from syncd.sandbox.ports import LOOPBACK
+from syncd.sandbox.process import LOOPBACK
 
 _LINGER_RESET: Final = struct.pack("ii", 1, 0)
 _HOP_BY_HOP_HEADERS: Final = frozenset({"connection", "keep-alive", "proxy-connection", "transfer-encoding", "expect"})

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Final, Self
 
-from syncd.sandbox.ports import LOOPBACK
+from syncd.sandbox.process import LOOPBACK
 
 CHUNK_BYTES: Final = 65_536
 _LINGER_RESET: Final = struct.pack("ii", 1, 0)  # close by reset instead of FIN

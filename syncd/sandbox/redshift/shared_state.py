@@ -9,7 +9,7 @@ from syncd.sandbox.redshift.cluster import PostgresCluster
 from syncd.sandbox.redshift.copy.load_log import CopyLog
 from syncd.sandbox.redshift.copy.s3_files import CopyStorage
 from syncd.sandbox.redshift.faults import FaultInjector
-from syncd.sandbox.redshift.sql.identifiers import LongNames
+from syncd.sandbox.redshift.sql.tokens import LongNames
 from syncd.sandbox.redshift.sql.translate import TypeNumbers
 from syncd.sandbox.redshift.wire import MessageStream
 

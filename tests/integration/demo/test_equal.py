@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from syncd.sandbox.demo.demo_tables import DEMO_TABLES
 from syncd.sandbox.demo.demonstration import Demo, StopCondition
-from syncd.sandbox.demo.equality_check import compare_table, normalize_value
+from syncd.sandbox.demo.equality_check import DEMO_TABLES, compare_table, normalize_value
 from syncd.sandbox.running_sandbox import Sandbox
 from tests.integration.demo.conftest import Watching
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from syncd.app import StageService
 from syncd.app.operator_context import OperatorContext
+from syncd.app.stage_services import StageService
 from syncd.app.warehouse_access import WarehouseResources
 from syncd.concurrency.response_monitor import ResponseMonitor
 from syncd.concurrency.running_pass import StageSlot

@@ -9,7 +9,7 @@ import pytest
 
 from syncd.ports.preflight import CheckedSide, CheckSheet, CheckStatus
 from syncd.s3.preflight import RACE_COUNT, check_lake
-from syncd.sandbox.ports import LOOPBACK
+from syncd.sandbox.process import LOOPBACK
 from tests.integration.doctor.conftest import PASSWORD, Ward
 
 pytestmark = pytest.mark.services

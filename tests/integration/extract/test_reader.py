@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from syncd.concurrency.polling import wait_until
+from syncd.concurrency.primitives import wait_until
 from syncd.errors import LakeDown, LakeUnfit, RowOutsideWindow, SchemaDrift, SourceDown, SourceReplaced, SourceUnfit
 from syncd.lake.window_reads import Part, ReadRequest, WindowQuery
 from syncd.s3.lake_client import S3Lake

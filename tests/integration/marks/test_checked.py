@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from syncd.errors import SchemaDrift
-from syncd.ports.evidence import LedgerRecord
+from syncd.ports.source import LedgerRecord
 from syncd.redshift.ledger_reader import WarehouseLedgerReader
 from syncd.redshift.load_batches import LoadedFilesGone
 from syncd.settings import Mode

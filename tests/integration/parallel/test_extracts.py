@@ -12,7 +12,8 @@ from uuid import uuid4
 
 import pytest
 
-from syncd.app import PassOptions, StageService
+from syncd.app.pass_factory import PassOptions
+from syncd.app.stage_services import StageService
 from syncd.config.check import read_settings
 from syncd.errors import PassAlreadyRunning, PassStopped
 from syncd.extract.extract_pass import ExtractState

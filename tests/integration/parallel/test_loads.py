@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from syncd.app import PassOptions
+from syncd.app.pass_factory import PassOptions
 from syncd.errors import PassStopped
 from syncd.events import LoadRetried
 from syncd.load.load_pass import LoadState

@@ -14,7 +14,7 @@ from syncd.mysql.connection_pool import QUERY_KIND, PooledSource, SourceConnecti
 from syncd.mysql.replica_horizon import ReplicaOnlyHorizons
 from syncd.mysql.shared_horizon import ServerHorizons
 from syncd.mysql.source import MySqlSource
-from syncd.s3.note_store import StoredHorizonNotes
+from syncd.s3.state_stores import StoredHorizonNotes
 from syncd.sandbox.running_sandbox import Sandbox
 from syncd.settings import StreamSettings
 from tests.integration.planner.chains import Rows, Stream, Told

@@ -13,9 +13,9 @@ import pytest
 from syncd.mysql.connection import connect
 from syncd.mysql.shared_horizon import ServerHorizons
 from syncd.ports.source import Horizon, HorizonRequest, TableName
-from syncd.s3.note_store import StoredHorizonNotes
+from syncd.s3.state_stores import StoredHorizonNotes
 from syncd.settings import Secret, SourceSettings, Tls
-from syncd.tables.wall_clock import truncate_to_step
+from syncd.tables.order_clock import truncate_to_step
 from tests.services.clients import Client, eventually
 from tests.services.load import TABLES, Load, Versions
 from watermarks.stores.memory import MemoryStore

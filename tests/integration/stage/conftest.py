@@ -12,7 +12,9 @@ from uuid import uuid4
 
 import pytest
 
-from syncd.app import PassOptions, SourceResources, StageService
+from syncd.app.pass_factory import PassOptions
+from syncd.app.source_access import SourceResources
+from syncd.app.stage_services import StageService
 from syncd.concurrency.running_pass import RunningPass
 from syncd.config.check import read_settings
 from syncd.events import StreamEvent

@@ -12,7 +12,7 @@ from syncd.lake.window_reads import ReadRequest, ReadResult, WindowQuery
 from syncd.mysql.sql import identity_sql
 from syncd.s3.lake_client import S3Lake
 from syncd.sandbox.faults.tcp import TcpProxy
-from syncd.sandbox.ports import LOOPBACK
+from syncd.sandbox.process import LOOPBACK
 from syncd.settings import StreamSettings, Tls
 from syncd.spark.reader import SparkReader
 from syncd.spark.spark_session import WarmSparkSession

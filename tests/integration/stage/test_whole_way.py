@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from syncd.app import PassOptions
+from syncd.app.pass_factory import PassOptions
 from syncd.config.check import read_settings
 from syncd.events import RowsQuarantined, StreamEvent
 from syncd.extract.extract_pass import ExtractOutcome

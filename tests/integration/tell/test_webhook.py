@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 
-from syncd.concurrency.polling import wait_until
+from syncd.concurrency.primitives import wait_until
 from syncd.errors import SchemaDrift
 from syncd.events import PassEnded
 from syncd.observe.board import Board, configured_streams
-from syncd.observe.incident_notifier import IncidentNotifier, NotificationRecipient
+from syncd.observe.incident_notifier import UNDELIVERED_RETRY_SECONDS, IncidentNotifier, NotificationRecipient
 from syncd.observe.incidents import IncidentDetector
-from syncd.observe.notifications import UNDELIVERED_RETRY_SECONDS
 from syncd.observe.webhook import MAX_TRIES, NoticeRefused, NotificationQueue, Webhook, WebhookUnavailable
 from syncd.settings import (
     Channel,

@@ -11,7 +11,9 @@ from uuid import uuid4
 import pytest
 from click.testing import CliRunner, Result
 
-from syncd.app import PassOptions, SourceResources, StageService
+from syncd.app.pass_factory import PassOptions
+from syncd.app.source_access import SourceResources
+from syncd.app.stage_services import StageService
 from syncd.app.verification_setup import ComparisonOptions, StreamVerifier
 from syncd.cli.main import syncd
 from syncd.config.check import read_settings

@@ -11,7 +11,7 @@ from syncd.errors import CommitUnknown, TransactionConflict, WarehouseDown, Ware
 from syncd.ports.request_stats import ExternalCall, WarehouseQueried
 from syncd.redshift.session import WarehouseSession
 from syncd.sandbox.faults.tcp import TcpProxy
-from syncd.sandbox.ports import LOOPBACK
+from syncd.sandbox.process import LOOPBACK
 from syncd.sandbox.redshift import FaultTiming, RedshiftStandIn
 from syncd.settings import Secret
 from tests.integration.warehouse.conftest import Sessions

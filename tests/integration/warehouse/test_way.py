@@ -12,7 +12,7 @@ import pytest
 
 from syncd.errors import CommitUnknown, ConfigError, WarehouseDown, WarehouseUnfit
 from syncd.redshift.connection import connect, connection_to
-from syncd.sandbox.ports import LOOPBACK
+from syncd.sandbox.process import LOOPBACK
 from syncd.sandbox.redshift import FaultTiming, RedshiftStandIn
 from syncd.settings import Tls, WarehouseSettings
 from tests.integration.warehouse.conftest import settings_of

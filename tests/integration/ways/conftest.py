@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from syncd.sandbox.ports import LOOPBACK
+from syncd.sandbox.process import LOOPBACK
 from syncd.sandbox.running_sandbox import Sandbox
 from tests.services.bastion import BastionServer
 from tests.services.guarded import Guarded, guard, sandbox_of

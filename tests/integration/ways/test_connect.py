@@ -12,7 +12,7 @@ import pytest
 from syncd.errors import SourceDown, SourceUnfit
 from syncd.mysql.connection import connect, map_driver_errors
 from syncd.sandbox.faults.tcp import TcpProxy
-from syncd.sandbox.ports import LOOPBACK
+from syncd.sandbox.process import LOOPBACK
 from syncd.settings import Secret, SourceSettings, Tls
 from tests.services.guarded import Guarded
 from tests.services.leak import LeakyWire

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from syncd.concurrency.polling import wait_until
+from syncd.concurrency.primitives import wait_until
 from syncd.errors import ConfigError, SourceUnfit
 from syncd.mysql.connection import Connection, connect
-from syncd.sandbox.ports import LOOPBACK
+from syncd.sandbox.process import LOOPBACK
 from syncd.sandbox.running_sandbox import Sandbox
 from syncd.settings import Tls
 from tests.services.certificates import Authority

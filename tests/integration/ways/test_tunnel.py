@@ -14,10 +14,10 @@ from time import monotonic
 import asyncssh
 import pytest
 
-from syncd.concurrency.polling import wait_until
+from syncd.concurrency.primitives import wait_until
 from syncd.errors import SourceDown, SourceUnfit
 from syncd.sandbox.faults.tcp import TcpProxy
-from syncd.sandbox.ports import LOOPBACK
+from syncd.sandbox.process import LOOPBACK
 from syncd.ssh.tunnel import SshTunnel, TunnelTimeouts
 from tests.services.bastion import BastionServer
 

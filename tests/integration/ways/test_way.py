@@ -7,7 +7,7 @@ import pytest
 
 from syncd.errors import SourceDown, SourceUnfit
 from syncd.mysql.connection import map_driver_errors, open_connection_factory
-from syncd.sandbox.ports import LOOPBACK
+from syncd.sandbox.process import LOOPBACK
 from syncd.settings import SourceSettings, Tls
 from tests.services.bastion import BastionServer
 from tests.services.guarded import Guarded

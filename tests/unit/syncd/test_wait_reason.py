@@ -2,7 +2,7 @@ import copy
 import json
 import pickle
 
-from syncd.wait_reason import WaitKind, WaitReason, wait_kind, with_context
+from syncd.events import WaitKind, WaitReason, wait_kind, with_context
 
 BUSY = WaitReason("99 threads run at db", WaitKind.THROTTLED)
 

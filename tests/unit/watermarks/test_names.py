@@ -23,7 +23,7 @@ from watermarks.names import (
     trace_prefixes,
     unescape_name,
 )
-from watermarks.stores.keys import MAX_KEY_BYTES, check_key
+from watermarks.store import MAX_KEY_BYTES, check_key
 
 ORDERS = StreamName(source="main", database="shop", table="orders")
 SPOKEN = {

@@ -7,9 +7,8 @@ from typing import Final
 
 from syncd.sandbox.redshift.copy.s3_files import LOCATION_PATTERN
 from syncd.sandbox.redshift.refusal import NOT_SUPPORTED, Refusal, not_in_stand_in, not_supported, syntax_error
-from syncd.sandbox.redshift.sql.identifiers import LongNames
 from syncd.sandbox.redshift.sql.plan import StatementPlan
-from syncd.sandbox.redshift.sql.tokens import TokenKind, TokenReader
+from syncd.sandbox.redshift.sql.tokens import LongNames, TokenKind, TokenReader
 
 NOT_FOR_PARQUET_OPTIONS: Final = frozenset(
     """

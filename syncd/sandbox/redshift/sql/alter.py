@@ -6,12 +6,11 @@ from typing import Final
 from syncd.sandbox.redshift.backend import quote_array, quote_literal
 from syncd.sandbox.redshift.refusal import NOT_SUPPORTED, Refusal, not_in_stand_in, not_supported, syntax_error
 from syncd.sandbox.redshift.sql.create import declare_key
-from syncd.sandbox.redshift.sql.identifiers import LongNames
 from syncd.sandbox.redshift.sql.plan import StatementContext, StatementPlan
 from syncd.sandbox.redshift.sql.sql_types import SqlType, read_type
 from syncd.sandbox.redshift.sql.statement_editor import postgres_name
 from syncd.sandbox.redshift.sql.table_definition import ColumnDefinition, read_column, read_encoding, skip_reference
-from syncd.sandbox.redshift.sql.tokens import TokenReader
+from syncd.sandbox.redshift.sql.tokens import LongNames, TokenReader
 
 
 def plan_drop(reader: TokenReader, names: LongNames) -> StatementPlan:

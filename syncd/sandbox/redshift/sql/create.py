@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 
 from syncd.sandbox.redshift.backend import quote_array, quote_literal
 from syncd.sandbox.redshift.refusal import Refusal, not_in_stand_in, not_supported
-from syncd.sandbox.redshift.sql.identifiers import LongNames
 from syncd.sandbox.redshift.sql.plan import StatementContext, StatementPlan
 from syncd.sandbox.redshift.sql.queries import check_query
 from syncd.sandbox.redshift.sql.statement_editor import StatementRewriter, postgres_name
@@ -15,7 +14,7 @@ from syncd.sandbox.redshift.sql.table_definition import (
     read_layout,
     skip_reference,
 )
-from syncd.sandbox.redshift.sql.tokens import TokenReader
+from syncd.sandbox.redshift.sql.tokens import LongNames, TokenReader
 
 MAX_COLUMNS = 1600
 

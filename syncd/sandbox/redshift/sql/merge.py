@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 
 from syncd.sandbox.redshift.refusal import INTERNAL, Refusal, not_in_stand_in, not_supported, syntax_error
-from syncd.sandbox.redshift.sql.identifiers import LongNames
 from syncd.sandbox.redshift.sql.plan import StatementContext, StatementPlan
 from syncd.sandbox.redshift.sql.queries import check_query
 from syncd.sandbox.redshift.sql.statement_editor import StatementRewriter, postgres_name
-from syncd.sandbox.redshift.sql.tokens import TokenKind, TokenReader
+from syncd.sandbox.redshift.sql.tokens import LongNames, TokenKind, TokenReader
 
 SOURCE_READS_TARGET_MESSAGE = "Source view/subquery in Merge statement cannot reference target table."
 TWO_PARTS = 2

@@ -8,7 +8,7 @@ from syncd.sandbox.redshift.backend import PostgresConnection, quote_literal
 from syncd.sandbox.redshift.copy.load_log import CopyLog
 from syncd.sandbox.redshift.copy.s3_files import CopyStorage
 from syncd.sandbox.redshift.refusal import Refusal
-from syncd.sandbox.redshift.sql.identifiers import LongNames
+from syncd.sandbox.redshift.sql.tokens import LongNames
 
 LATE_MARK: Final = "\x01"
 

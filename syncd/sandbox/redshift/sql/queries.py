@@ -10,9 +10,8 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from syncd.sandbox.redshift.refusal import SYNTAX_ERROR, Refusal, not_in_stand_in, not_supported, syntax_error
-from syncd.sandbox.redshift.sql.identifiers import RESERVED_WORDS, SYSTEM_COLUMNS, LongNames, fold_name
 from syncd.sandbox.redshift.sql.statement_editor import postgres_name
-from syncd.sandbox.redshift.sql.tokens import StandInDialect
+from syncd.sandbox.redshift.sql.tokens import RESERVED_WORDS, SYSTEM_COLUMNS, LongNames, StandInDialect, fold_name
 
 WRITE_NODES: Final = (exp.Insert, exp.Update, exp.Delete)
 ALLOWED_NODES: Final = (exp.Select, exp.SetOperation, exp.Subquery, *WRITE_NODES)

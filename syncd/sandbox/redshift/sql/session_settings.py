@@ -5,10 +5,9 @@ from typing import Final
 
 from syncd.sandbox.redshift.backend import quote_literal
 from syncd.sandbox.redshift.refusal import Refusal, not_in_stand_in, syntax_error
-from syncd.sandbox.redshift.sql.identifiers import LongNames, fold_name
 from syncd.sandbox.redshift.sql.plan import StatementPlan
 from syncd.sandbox.redshift.sql.statement_editor import postgres_name
-from syncd.sandbox.redshift.sql.tokens import Token, TokenKind, TokenReader
+from syncd.sandbox.redshift.sql.tokens import LongNames, Token, TokenKind, TokenReader, fold_name
 
 OFF_VALUES: Final = frozenset({"off", "false", "0", "no", "f", "n", "of", "default"})
 ON_VALUES: Final = frozenset({"on", "true", "1", "yes", "t", "y"})

@@ -8,7 +8,6 @@ from typing import Final
 from syncd.sandbox.redshift.copy import copy_text
 from syncd.sandbox.redshift.refusal import Refusal, not_in_stand_in, not_supported, syntax_error
 from syncd.sandbox.redshift.sql import alter, create, merge
-from syncd.sandbox.redshift.sql.identifiers import LongNames
 from syncd.sandbox.redshift.sql.plan import StatementContext, StatementPlan
 from syncd.sandbox.redshift.sql.queries import check_query
 from syncd.sandbox.redshift.sql.session_settings import plan_reset, plan_set, plan_show
@@ -18,7 +17,7 @@ from syncd.sandbox.redshift.sql.statement_editor import (
     refuse_unsupported_windows,
     rewrite_statement,
 )
-from syncd.sandbox.redshift.sql.tokens import Token, TokenReader, tokenize
+from syncd.sandbox.redshift.sql.tokens import LongNames, Token, TokenReader, tokenize
 
 MAX_STATEMENT_BYTES: Final = 16 * 1024 * 1024
 UPDATE_CLAUSES: Final = ("UPDATE", "SET", "FROM", "WHERE")

@@ -5,10 +5,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from syncd.sandbox.redshift.refusal import Refusal, not_in_stand_in, not_supported, syntax_error
-from syncd.sandbox.redshift.sql.identifiers import SYSTEM_COLUMNS, LongNames
 from syncd.sandbox.redshift.sql.sql_types import SqlType, read_type
 from syncd.sandbox.redshift.sql.statement_editor import StatementRewriter
-from syncd.sandbox.redshift.sql.tokens import TokenReader
+from syncd.sandbox.redshift.sql.tokens import SYSTEM_COLUMNS, LongNames, TokenReader
 
 ENCODINGS: Final = frozenset(
     """

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from syncd.sandbox.redshift.refusal import INTERNAL, NOT_SUPPORTED, NULL_VALUE_ERROR, Refusal, format_detail
-from syncd.sandbox.redshift.sql.identifiers import LongNames
 from syncd.sandbox.redshift.sql.plan import StatementPlan
+from syncd.sandbox.redshift.sql.tokens import LongNames
 from syncd.sandbox.redshift.wire import ResultField
 
 SUPER_TYPE_NUMBER: Final = 4000

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from syncd.concurrency.lease_heartbeat import RENEWALS_PER_TTL, Heartbeat, next_beat_at
+from syncd.concurrency.stage_claim import RENEWALS_PER_TTL, Heartbeat, next_beat_at
 from tests.builders import Here
 from watermarks.errors import Misuse, OutcomeUnknown, StoreUnavailable
 from watermarks.lease import LeaseEnded, ProcessLease

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
-from syncd.app import PassOptions
+from syncd.app.pass_factory import PassOptions
 from syncd.config.check import build_settings
 from syncd.config.yaml_reader import parse_document
 from syncd.daemon.daemon_loop import DaemonLoop

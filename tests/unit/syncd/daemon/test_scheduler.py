@@ -11,8 +11,7 @@ import pytest
 from syncd.config.check import build_settings
 from syncd.config.yaml_reader import parse_document
 from syncd.daemon.scheduler import LEDGER_CHECK_INTERVAL_SECONDS, Scheduler
-from syncd.daemon.stage_task import StageTask, TaskKey
-from syncd.daemon.task_timing import LOAD_CHECK_INTERVAL_SECONDS
+from syncd.daemon.stage_task import LOAD_CHECK_INTERVAL_SECONDS, StageTask, TaskKey
 from syncd.errors import ConfigError, HorizonNotKnown, LakeDown, SchemaDrift, SourceDown, WarehouseDown
 from syncd.events import ClockReading
 from syncd.extract.extract_pass import ExtractOutcome

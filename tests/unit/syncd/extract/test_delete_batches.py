@@ -9,8 +9,7 @@ import pytest
 from syncd.datatypes.columns import ColumnMapping
 from syncd.datatypes.source_table import SourceColumn, SourceIndex, SourceTable
 from syncd.extract.delete_batches import DeletedKeys, find_delete_manifest
-from syncd.lake.manifest import Manifest
-from syncd.lake.tombstones import Tombstones
+from syncd.lake.manifest import Manifest, Tombstones
 from syncd.lake.window_reads import Part
 from syncd.settings import StreamSettings
 from tests.builders import NOON, ORDERS, RUN

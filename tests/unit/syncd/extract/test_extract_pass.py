@@ -26,7 +26,16 @@ from syncd.errors import (
     SourceReplaced,
     TableAltered,
 )
-from syncd.events import BatchAbandoned, BatchExtracted, OrphansSwept, StreamEvent, StreamFailed, TableReplaced
+from syncd.events import (
+    BatchAbandoned,
+    BatchExtracted,
+    OrphansSwept,
+    StreamEvent,
+    StreamFailed,
+    TableReplaced,
+    WaitKind,
+    wait_kind,
+)
 from syncd.extract.batch_producer import ExtractProducer
 from syncd.extract.extract_pass import ExtractOutcome, ExtractPass, ExtractState, PassProducer
 from syncd.lake.column_history import EarlierBatches
@@ -34,8 +43,7 @@ from syncd.lake.manifest import Manifest
 from syncd.lake.removal_records import ListedObject
 from syncd.lake.window_reads import OrderField, Part, ReadRequest, ReadResult, WindowQuery
 from syncd.settings import StreamSettings, TargetSettings
-from syncd.tables.row_identity import RowIdentity
-from syncd.wait_reason import WaitKind, wait_kind
+from syncd.tables.sort_order import RowIdentity
 from tests.builders import NOON, ORDERS, RUN, at, make_increment, make_plan, make_process
 from watermarks.batch import BatchDraft, BatchId, BatchKind, Plan, PlanBasis
 from watermarks.cursor import START_CURSOR

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from syncd.events import WaitKind, wait_kind
 from syncd.horizon import (
     NO_CONNECTION,
     HorizonNotes,
@@ -17,7 +18,6 @@ from syncd.horizon.notes import MAX_BREAKS, MAX_CANDIDATES, merge_breaks
 from syncd.horizon.readings import STAMP_TO_TIMER_GAP
 from syncd.horizon.rule import FULL_NOTES_RETENTION
 from syncd.ports.source import Horizon, HorizonRequest, ServerTimeBreak, TableName
-from syncd.wait_reason import WaitKind, wait_kind
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ORDERS = TableName(database="shop", table="orders")

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from syncd.errors import DirectoryBusy
 from syncd.host.directories import hold_lock
-from syncd.host.host_errors import DirectoryBusy
 
 HOLDER = """
 import sys

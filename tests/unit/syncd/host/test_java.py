@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from syncd.host.host_errors import JavaTooOld, NoJava
+from syncd.errors import JavaTooOld, NoJava
 from syncd.host.java import find_java
 
 

@@ -9,11 +9,10 @@ import pytest
 from syncd.errors import WarehouseDown
 from syncd.events import ColumnIncomplete
 from syncd.observe.board import Board
-from syncd.observe.dashboard.history_page import history_error_page, history_page
-from syncd.observe.dashboard.markup import Markup, tag
 from syncd.observe.dashboard.overview_page import overview_page
-from syncd.observe.dashboard.sparkline import sparkline
-from syncd.observe.dashboard.stream_page import stream_page
+from syncd.observe.dashboard.page_frame import Markup, tag
+from syncd.observe.dashboard.stream_page import history_error_page, history_page, stream_page
+from syncd.observe.dashboard.stream_parts import sparkline
 from syncd.observe.formatting import format_bytes, format_cursor, format_duration, format_number, format_time_until
 from syncd.observe.stream_state import ConfiguredStream
 from tests.builders import NOON, ORDERS, at

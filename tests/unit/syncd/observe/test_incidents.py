@@ -8,9 +8,10 @@ import pytest
 
 from syncd.error_classes import IncidentCause, classify_error
 from syncd.errors import SchemaDrift, SourceDown, SourceUnfit, TransactionConflict, WarehouseDown
-from syncd.events import LoadRetried, PassBegan, PassEnded, PassHeldBack, StreamEvent
+from syncd.events import LoadRetried, PassBegan, PassEnded, PassHeldBack, StreamEvent, WaitKind, WaitReason
 from syncd.observe.board import Board
 from syncd.observe.causes import CAUSE_SENTENCES, affected_party, classify_reason
+from syncd.observe.incident_notifier import UNDELIVERED_RETRY_SECONDS, ReminderSchedule, encode_notice, notice_document
 from syncd.observe.incidents import (
     Incident,
     IncidentDetector,
@@ -19,10 +20,8 @@ from syncd.observe.incidents import (
     IncidentState,
     IncidentUpdate,
 )
-from syncd.observe.notifications import UNDELIVERED_RETRY_SECONDS, ReminderSchedule, encode_notice, notice_document
 from syncd.observe.stream_state import ConfiguredStream
 from syncd.settings import Channel
-from syncd.wait_reason import WaitKind, WaitReason
 from tests.builders import NOON, at
 from watermarks.document import Stage
 from watermarks.errors import HintedError, NotOwner

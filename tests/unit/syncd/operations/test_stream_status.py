@@ -9,7 +9,7 @@ from syncd.cli.views.formats import format_duration
 from syncd.horizon import HorizonNotes
 from syncd.operations.stream_status import QuarantineCount, StreamCondition, StreamStatus, cursor_to_instant
 from syncd.settings import EpochUnit, Schedule, StreamSettings, TargetSettings
-from syncd.tables.wall_clock import parse_zone
+from syncd.tables.order_clock import parse_zone
 from tests.builders import NOON, at, make_chain, make_watermark
 from watermarks.batch import SnapshotProgress
 from watermarks.cursor import START_CURSOR, Cursor

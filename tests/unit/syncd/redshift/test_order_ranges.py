@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from syncd.redshift.column_types import TargetType
 from syncd.redshift.order_ranges import EarlierRowRanges, OrderRange, are_disjoint, order_range_condition
 from syncd.redshift.target_table import ExistingColumn, ExistingTable
-from syncd.tables.row_identity import RowIdentity
+from syncd.tables.sort_order import RowIdentity
 from tests.builders import make_link
 from watermarks.batch import BatchId, BatchKind, BatchLink, SnapshotProgress
 from watermarks.cursor import START_CURSOR, Cursor

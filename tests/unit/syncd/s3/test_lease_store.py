@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from syncd.app import LEASE_TTL_SECONDS, StageService, open_store
-from syncd.concurrency.lease_heartbeat import RENEWALS_PER_TTL
+from syncd.app.lake_access import open_store
+from syncd.app.process_resources import LEASE_TTL_SECONDS
+from syncd.app.stage_services import StageService
+from syncd.concurrency.stage_claim import RENEWALS_PER_TTL
 from syncd.s3.lake_client import S3Lake
-from syncd.s3.lease_store import LeaseStore
+from syncd.s3.state_stores import LeaseStore
 from syncd.settings import LakeSettings, Settings
 from tests.builders import Here
 from tests.services.mute import Mute

@@ -16,8 +16,7 @@ from syncd.datatypes.columns import ColumnMapping, Policies, Policy, TransferTyp
 from syncd.datatypes.source_table import SourceColumn, SourceTable
 from syncd.lake.batch_number import BATCH_COLUMN
 from syncd.lake.manifest import Manifest
-from syncd.lake.quarantine import QuarantinedFile
-from syncd.lake.restorer import RestoreRequest
+from syncd.lake.quarantine import QuarantinedFile, RestoreRequest
 from syncd.lake.window_reads import Part
 from syncd.parquet.batch_conversion import REASON_COLUMN, Conversion, file_schema
 from syncd.parquet.column_values import SOURCE_ARROW_TYPES
@@ -28,7 +27,7 @@ from syncd.s3.part_files import PartsWriter
 from syncd.s3.quarantine_files import LakeQuarantineRestorer
 from syncd.settings import StreamSettings
 from syncd.tables.column_mapping import map_columns
-from syncd.tables.row_identity import RowIdentity
+from syncd.tables.sort_order import RowIdentity
 from watermarks.batch import BatchId
 from watermarks.cursor import START_CURSOR
 from watermarks.document import Stage

@@ -1,7 +1,7 @@
 from typing import Any
 
 from syncd.events import BatchesLoaded, BatchExtracted, PassBegan, PassEnded
-from syncd.sandbox.demo.drain import DrainMonitor
+from syncd.sandbox.demo.demo_daemon import DrainMonitor
 from syncd.settings import Mode, StreamSettings
 from watermarks.batch import BatchId
 from watermarks.cursor import START_CURSOR

@@ -1,6 +1,6 @@
 import pytest
 
-from syncd.host.host_errors import NotReady
+from syncd.errors import NotReady
 from syncd.sandbox.mysql import MySqlAddress, version_name
 
 

@@ -2,7 +2,7 @@ import socket
 
 import pytest
 
-from syncd.sandbox.ports import LOOPBACK, PortBusy, choose_port, is_port_free
+from syncd.sandbox.process import LOOPBACK, PortBusy, choose_port, is_port_free
 
 
 def test_a_free_port_is_found() -> None:

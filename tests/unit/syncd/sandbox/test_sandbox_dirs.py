@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
+from syncd.errors import NotWritable
 from syncd.host.directories import find_cache, make_writable, remove_leftovers
-from syncd.host.host_errors import NotWritable
 from syncd.sandbox.sandbox_dirs import find_paths
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from syncd.sandbox.process import ProcessId
-from syncd.sandbox.state_file import STATE_FILE, ServiceRecord, read_state, write_state
+from syncd.sandbox.sandbox_dirs import STATE_FILE, ServiceRecord, read_state, write_state
 
 RECORDS = {
     "mysql": ServiceRecord(

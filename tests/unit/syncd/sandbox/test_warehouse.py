@@ -7,7 +7,7 @@ import warnings
 import pytest
 
 from syncd.sandbox import warehouse
-from syncd.sandbox.ports import LOOPBACK
+from syncd.sandbox.process import LOOPBACK
 from syncd.sandbox.warehouse import RedshiftAddress
 
 

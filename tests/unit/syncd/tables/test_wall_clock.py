@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from syncd.errors import ConfigError
-from syncd.tables.wall_clock import lowest_wall_time, parse_zone, truncate_to_step, wall_time_after
+from syncd.tables.order_clock import lowest_wall_time, parse_zone, truncate_to_step, wall_time_after
 
 HOURS = range(30)
 

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from syncd.errors import WarehouseBehind
 from syncd.settings import Deletes
 from syncd.verify import verification
-from syncd.verify.compared_columns import ComparisonBounds
-from syncd.verify.key_ranges import KeyRange
+from syncd.verify.compared_columns import ComparisonBounds, KeyRange
 from syncd.verify.result import ComparisonResult, ComparisonState, Difference, DifferenceKind
 from syncd.verify.sides import RangeDigest, SidePair, SourceRowDigest, TargetRowDigest
 from syncd.verify.verification import Sample, Verification

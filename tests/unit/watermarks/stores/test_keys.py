@@ -1,7 +1,7 @@
 import pytest
 
 from watermarks.errors import Misuse
-from watermarks.stores.keys import MAX_KEY_BYTES, can_start_key, check_key, is_key
+from watermarks.store import MAX_KEY_BYTES, can_start_key, check_key, is_key
 
 
 @pytest.mark.parametrize("key", ["a", "a/b", "_system.json", ".hidden", "a/..b", "k" * MAX_KEY_BYTES, "\U0001f511"])

@@ -1,5 +1,6 @@
-"""Notes as documents of the lake: of a server's horizon, and of tables that only grow."""
+"""Stores of the lake's state beside documents: leases, and notes of the horizon."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -8,7 +9,7 @@ from syncd.horizon.key_gaps import SeenKey, from_bytes, to_bytes
 from syncd.horizon.notes import merge_breaks
 from watermarks.errors import OutcomeUnknown, Stale, Transient
 from watermarks.names import StreamName, escape_name
-from watermarks.store import Revision, Store
+from watermarks.store import Revision, Store, StoredObject
 
 MAX_WRITE_TRIES: Final = 3
 """Attempts to write notes of a break; other notes are as well written with the next poll."""
@@ -107,3 +108,35 @@ class StoredGrowthNotes:
         self.read()
         self._cached = seen
         self._document.write(to_bytes(seen))
+
+
+OWNERS_PREFIX = "owners/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseStore:
+    """Owners' objects use a client that gives up soon, as the next heartbeat is as good; the rest a patient one."""
+
+    quick: Store
+    patient: Store
+
+    def read(self, key: str) -> StoredObject | None:
+        try:
+            return self._store_for(key).read(key)
+        except Transient:
+            if not key.startswith(OWNERS_PREFIX):
+                raise
+            # A process that takes a claim reads the owner too, and has no next heartbeat; its connection may be dead.
+            return self.quick.read(key)
+
+    def create(self, key: str, body: bytes) -> Revision:
+        return self._store_for(key).create(key, body)
+
+    def replace(self, key: str, body: bytes, *, expected: Revision) -> Revision:
+        return self._store_for(key).replace(key, body, expected=expected)
+
+    def list(self, prefix: str) -> Iterator[str]:
+        return self.patient.list(prefix)
+
+    def _store_for(self, key: str) -> Store:
+        return self.quick if key.startswith(OWNERS_PREFIX) else self.patient

@@ -1,8 +1,10 @@
-"""Cached property that is computed once for each object, in any number of threads."""
+"""Small helpers for threads: values computed once, polling, parallel map."""
 
 import threading
-from collections.abc import Callable
-from typing import Generic, Self, TypeVar, overload
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, Generic, Self, TypeVar, overload
 
 T = TypeVar("T")
 
@@ -33,3 +35,24 @@ class locked_cached_property(Generic[T]):  # noqa: N801  # a decorator, as `cach
                 values[self._name] = self._make(instance)
             value: T = values[self._name]
             return value
+
+
+def wait_until(done: Callable[[], bool], *, timeout_seconds: float, interval_seconds: float = 0.02) -> bool:
+    """Check a condition at intervals until the timeout; return whether it became true."""
+    deadline = time.monotonic() + timeout_seconds
+    while not done():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(interval_seconds)
+    return True
+
+
+R = TypeVar("R")
+
+PARALLEL_REQUESTS: Final = 16
+
+
+def map_in_parallel(function: Callable[[T], R], items: Iterable[T], *, workers: int = PARALLEL_REQUESTS) -> list[R]:
+    """Return the results in the order of the items; the first error is raised once all calls have ended."""
+    with ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(function, items))

@@ -1,12 +1,14 @@
 """Manual page, generated from the commands.
 
-python -m syncd.cli.manual > docs/man/syncd.1
+python -m docs.generate.manual > docs/man/syncd.1
 """
 
 import sys
 from collections.abc import Iterator
 
 import click
+
+from syncd.cli.main import syncd
 
 _ENVIRONMENT = (
     ("SYNCD_CONFIG", "configuration file, instead of syncd.yaml in the working directory"),
@@ -23,8 +25,6 @@ _EXIT_STATUSES = (
 
 def render_manual() -> str:
     """Render the page in roff."""
-    from syncd.cli.main import syncd
-
     context = click.Context(syncd, info_name="syncd")
     lines = [
         '.TH SYNCD 1 "" "syncd" "User Commands"',
