@@ -5,9 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 MINIO := v0.0.0-20260212201848-7aac2a2c5b7c
+SELECTED ?= not long and not slow
 export HYPOTHESIS_STORAGE_DIRECTORY ?= .cache/hypothesis
 
-.PHONY: help setup demo check test test-services test-stage test-sessions test-long test-live bench-watermarks bench-sandbox bench-standin bench-extract bench-start bench-load bench-convert bench-daemon bench-latency bench-status bench-verify tour life docs reference real-mysql format schema man constraints clean
+.PHONY: help setup demo check test test-all test-services test-stage test-sessions test-long test-live bench-watermarks bench-sandbox bench-standin bench-extract bench-start bench-load bench-convert bench-daemon bench-latency bench-status bench-verify tour life docs reference real-mysql format schema man constraints clean
 
 help:           ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 20
@@ -43,16 +44,20 @@ test: $(READY)  ## what every change must pass, under ten minutes
 	$(BIN)/pytest -m 'simulation and not long' -n 2 --dist worksteal tests/property
 
 test-services: $(READY) ## the sandbox and the Redshift stand-in, through their own servers
-	$(BIN)/pytest -n 2 --dist loadfile tests/standin tests/live tests/integration --ignore=tests/integration/stage --ignore=tests/integration/parallel --ignore=tests/integration/demo
+	$(BIN)/pytest -n 2 --dist loadfile -m '$(SELECTED)' tests/standin tests/live tests/integration --ignore=tests/integration/stage --ignore=tests/integration/parallel --ignore=tests/integration/demo
 	@$(MAKE) --no-print-directory -j2 -O test-stage test-sessions
 
 test-stage: $(READY)  # a process has one session of Spark, as PySpark has one context
-	$(BIN)/pytest tests/integration/stage
+	$(BIN)/pytest -m '$(SELECTED)' tests/integration/stage
 
 test-sessions: $(READY)  # whole sessions, as users have them, each a process of its own
-	$(BIN)/pytest tests/journeys
-	$(BIN)/pytest tests/integration/demo
-	$(BIN)/pytest tests/integration/parallel
+	$(BIN)/pytest -m '$(SELECTED)' tests/journeys
+	$(BIN)/pytest -m '$(SELECTED)' tests/integration/demo
+	$(BIN)/pytest -m '$(SELECTED)' tests/integration/parallel
+
+test-all: $(READY) ## what CI runs, and the slow tests that it leaves out: before an issue is resolved
+	@$(MAKE) --no-print-directory check test
+	@$(MAKE) --no-print-directory test-services SELECTED='not long'
 
 test-long: $(READY) ## the long proofs: ten thousand lives of the protocol, every planted fault, MinIO, each benchmark
 	@if command -v go >/dev/null; then $(MAKE) .cache/bin/minio; else echo 'no Go here: the races on MinIO are skipped'; fi
@@ -123,7 +128,7 @@ schema: $(READY) ## renew the JSON Schema of the configuration from its model an
 
 man: $(READY)   ## renew the manual page from the commands
 	@mkdir -p docs/man
-	$(BIN)/python -m syncd.cli.manual > man.new
+	$(BIN)/python -m docs.generate.manual > man.new
 	@mv man.new docs/man/syncd.1
 
 tour: $(READY)  ## play the first hour on the sandbox, and renew the page that shows it

@@ -73,6 +73,7 @@ def test_a_table_that_is_added_is_kept_too_after_a_reload(place: Place, daemon: 
     place.comes_equal()
 
 
+@pytest.mark.slow
 def test_a_killed_jvm_is_followed_by_another(place: Place, daemon: DaemonProcess) -> None:
     place.insert(place.tables[0], 1)
     place.comes_equal()

@@ -109,6 +109,7 @@ def test_a_killed_daemon_is_followed_by_the_other_and_each_batch_lands_once(
     assert claim.is_released
 
 
+@pytest.mark.slow
 def test_a_daemon_that_slept_wakes_as_another_owner_and_goes_on(
     prepared: Prepare, pair: Pair, warehouse: Reader
 ) -> None:
@@ -134,6 +135,7 @@ def test_a_daemon_that_slept_wakes_as_another_owner_and_goes_on(
     assert warehouse.rows(orders) == rows_of(3)
 
 
+@pytest.mark.slow
 def test_a_source_that_is_away_is_asked_by_few_and_the_loader_works_on(
     prepared: Prepare, pair: Pair, warehouse: Reader
 ) -> None:

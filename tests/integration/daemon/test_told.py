@@ -54,6 +54,7 @@ def test_everybody_is_told(place: Place, tmp_path: Path) -> None:
     assert TOKEN not in daemon.said
 
 
+@pytest.mark.slow
 def test_whoever_keeps_a_promise_from_being_kept_is_named_until_it_is_over(place: Place) -> None:
     with running(says(200)) as hook, place.box.mysql.connect(database="shop") as writer:
         place.daemon_words = f"stop_timeout: 20s, notify: ['{hook.url.value}']"

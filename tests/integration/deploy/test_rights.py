@@ -120,6 +120,7 @@ def world(box: Sandbox, tmp_path: Path) -> World:
     return made
 
 
+@pytest.mark.slow
 def test_the_grants_at_the_source_prove_what_is_complete_and_without_them_nothing_is_proven(world: World) -> None:
     assert world.planned()["proven"] is True
 
@@ -187,6 +188,7 @@ def unneeded(policy: str, asked_for: set[tuple[str, str]]) -> list[tuple[str, st
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("box", ["mariadb"], indirect=True)
 def test_a_whole_run_needs_every_right_that_is_granted_and_no_other(world: World) -> None:
     s3 = world.box.s3.endpoint

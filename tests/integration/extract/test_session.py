@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from syncd.concurrency.polling import wait_until
+from syncd.concurrency.primitives import wait_until
 from syncd.errors import ReaderDown
 from syncd.settings import SparkSettings
 from syncd.spark.spark_session import WarmSparkSession
@@ -51,7 +51,7 @@ import threading
 from datetime import timedelta
 from syncd.spark import spark_session as module
 from syncd.spark.spark_session import WarmSparkSession
-from syncd.concurrency.polling import wait_until
+from syncd.concurrency.primitives import wait_until
 from syncd.errors import ReaderDown
 from syncd.settings import SparkSettings
 now = [0.0]
@@ -130,7 +130,7 @@ import os, sys, threading
 from pathlib import Path
 from syncd.spark import pyspark_gateway as gateway, spark_session as module
 from syncd.spark.spark_session import WarmSparkSession
-from syncd.concurrency.polling import wait_until
+from syncd.concurrency.primitives import wait_until
 from syncd.errors import ReaderDown
 from syncd.settings import SparkSettings
 session, begun = WarmSparkSession(SparkSettings()), Path(sys.argv[1])
@@ -265,6 +265,7 @@ def test_a_killed_parent_takes_its_jvm_along() -> None:
         assert wait_until(lambda: not members_of(started), timeout_seconds=300)
 
 
+@pytest.mark.slow
 def test_an_idle_session_ends_and_the_next_job_starts_another_without_a_word() -> None:
     done = subprocess.run(
         [sys.executable, "-c", LIFE], capture_output=True, text=True, check=False, timeout=900, env=os.environ
@@ -273,6 +274,7 @@ def test_an_idle_session_ends_and_the_next_job_starts_another_without_a_word() -
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.slow
 def test_a_session_that_was_prepared_and_never_used_is_let_go_and_a_failed_start_is_no_later_ones() -> None:
     done = subprocess.run(
         [sys.executable, "-c", UNUSED], capture_output=True, text=True, check=False, timeout=900, env=os.environ
@@ -281,6 +283,7 @@ def test_a_session_that_was_prepared_and_never_used_is_let_go_and_a_failed_start
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.slow
 def test_a_jvm_that_stands_still_before_it_has_a_session_is_ended_and_the_next_job_has_another() -> None:
     """All passes wait for that one start: each would be ended for its length, and the next would wait for it again."""
     done = subprocess.run(
@@ -290,6 +293,7 @@ def test_a_jvm_that_stands_still_before_it_has_a_session_is_ended_and_the_next_j
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_session_that_was_started_for_little_makes_way_for_a_full_one_within_one_run() -> None:
     done = subprocess.run(
         [sys.executable, "-c", GROWS], capture_output=True, text=True, check=False, timeout=900, env=os.environ
@@ -306,6 +310,7 @@ def test_a_jvm_that_ran_out_of_heap_says_so_and_the_next_job_has_another() -> No
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_session_that_spark_ended_by_itself_is_let_go_and_the_next_job_has_another() -> None:
     """A cluster that is away for some minutes ends the applications in it: no job came through in that JVM again."""
     done = subprocess.run(

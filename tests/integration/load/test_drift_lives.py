@@ -128,6 +128,7 @@ class Life:
         pytest.fail("the stream stops again and again, whatever is done as it says")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [Mode.UPSERT, Mode.APPEND, Mode.HISTORY])
 @pytest.mark.parametrize("seed", range(3))
 def test_whatever_becomes_of_columns_rows_hold_what_they_hold_at_the_source(

@@ -66,6 +66,7 @@ def rounds(server: RedshiftStandIn, one: Loader, streams: list[Batches], *, apar
     return sum(isinstance(event, LoadRetried) for loader in loaders for event in loader.events)
 
 
+@pytest.mark.slow
 def test_streams_with_ledgers_of_their_own_never_make_each_other_begin_again(
     server: RedshiftStandIn, prepared: Prepare, loader: Loader
 ) -> None:

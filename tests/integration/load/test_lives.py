@@ -35,6 +35,7 @@ def play(prepared: Callable[..., Prepared], loader: Loader, warehouse: Reader, s
     return life
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_target_holds_what_its_batches_come_to(
     prepared: Callable[..., Prepared], loader: Loader, warehouse: Reader, seed: int

@@ -146,6 +146,7 @@ def test_where_all_rows_are_refused_it_is_the_table_that_is_wrong(
     assert not loader.put_aside
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bad", "said"), [(1_200, "none of 5 rows"), (DEFAULT_MAX_REFUSED_ROWS + 1, "more than 200 rows")]
 )
@@ -183,6 +184,7 @@ def test_as_many_rows_of_a_file_are_put_aside_as_the_configuration_allows(
     assert [(batch, rows) for batch, rows, _ in loader.put_aside] == [("1-1", 3)]
 
 
+@pytest.mark.slow
 def test_however_many_files_hold_a_row_that_no_copy_takes_all_others_land_in_one_pass(
     prepared: Prepare, loader: Loader, warehouse: Reader
 ) -> None:
@@ -227,6 +229,7 @@ def test_of_several_documents_the_one_that_is_refused_is_found(
     assert found["_syncd_reason"].startswith("two: ")
 
 
+@pytest.mark.slow
 def test_a_file_is_sifted_and_divided_row_group_by_row_group(
     prepared: Prepare, loader: Loader, warehouse: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -123,6 +123,7 @@ def play(prepared: Callable[..., Prepared], loader: Loader, warehouse: Reader, m
     return played
 
 
+@pytest.mark.slow
 def test_what_was_asked_for_is_what_is_in_the_warehouse(play: Play) -> None:
     play(random.Random(3).sample(orders(), 4))
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from syncd.app import PassOptions, StageService
+from syncd.app.pass_factory import PassOptions
+from syncd.app.stage_services import StageService
 from syncd.config.check import read_settings
 from syncd.extract.extract_pass import ExtractOutcome
 from syncd.s3.lake_client import S3Lake
@@ -303,6 +304,7 @@ def test_a_replay_killed_anywhere_and_run_again_brings_each_row_back_once(
     whole(orders, loader, warehouse)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", ["after create plans", "a part stands", "before create batches"])
 def test_a_paused_replay_that_wakes_after_another_took_over_changes_nothing(
     travelling: Travel, command: Make, loader: Loader, warehouse: Reader, point: str

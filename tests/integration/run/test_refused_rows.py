@@ -61,6 +61,7 @@ def test_the_run_that_lands_a_batch_without_some_of_its_rows_says_so_once(orders
     assert [strict(syncd), strict(syncd)] == [(7, 4, 2), (0, 0, 0)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", POINTS)
 def test_what_a_killed_landing_put_aside_is_told_by_the_run_that_moves_the_mark(
     orders: Prepared, command: Make, warehouse: Reader, kill: Callable[[str], None], place: str

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import redshift_connector
 
-from syncd.concurrency.polling import wait_until
+from syncd.concurrency.primitives import wait_until
 from syncd.sandbox.process import ProcessId, find_marked
 from syncd.sandbox.running_sandbox import Sandbox
 from syncd.sandbox.shop.shop_setup import ensure_shop
@@ -80,6 +80,7 @@ def play(directory: Path, environ: dict[str, str], rounds: int) -> None:
     assert marked(box.directory) == []
 
 
+@pytest.mark.slow
 def test_two_rounds(tmp_path: Path, environ: dict[str, str]) -> None:
     play(tmp_path / "box", environ, rounds=2)
 
@@ -89,6 +90,7 @@ def test_twenty_rounds(tmp_path: Path, environ: dict[str, str]) -> None:
     play(tmp_path / "box", environ, rounds=20)
 
 
+@pytest.mark.slow
 def test_rounds_of_mysql_itself(own: Sandbox) -> None:
     for number in range(3):
         with own.mysql.connect() as connection, connection.cursor() as cursor:

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from syncd.concurrency.polling import wait_until
+from syncd.concurrency.primitives import wait_until
 from syncd.errors import LakeDown, SourceDown
-from syncd.sandbox.ports import LOOPBACK
-from syncd.sandbox.process import ProcessId
+from syncd.sandbox.process import LOOPBACK, ProcessId
 from syncd.sandbox.running_sandbox import Sandbox
-from syncd.sandbox.state_file import STATE_FILE, read_state
+from syncd.sandbox.sandbox_dirs import STATE_FILE, read_state
 from syncd.sandbox.supervisor import ServiceState, stop_services
 
 pytestmark = pytest.mark.services
@@ -188,6 +187,7 @@ def read_up_to(process: subprocess.Popen[str], word: str) -> None:
     assert any(word in line for line in process.stderr)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ["initialising", "mysql answers", "filling"])
 def test_an_up_killed_on_its_way_is_made_good_by_the_next(
     tmp_path: Path, environ: dict[str, str], remains: Remains, word: str

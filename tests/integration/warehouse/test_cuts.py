@@ -90,6 +90,7 @@ def places(lengths: dict[Way, int], *, last: int) -> Iterator[tuple[Way, int]]:
         yield from ((way, after) for after in range(end - last, end + 1))
 
 
+@pytest.mark.slow
 def test_line_cut_at_some_bytes_and_at_each_of_the_last(landing: Landing, lengths: dict[Way, int]) -> None:
     ended = [landing.cut(way, after) for way, after in places(lengths, last=30)]
 
