@@ -58,7 +58,7 @@ def test_a_table_of_another_stream_is_refused(adopted: Make) -> None:
 
     assert (told["exit"], told["state"]) == (2, "failed")
     other = f"another stream: mysql/shop.owned of s3://{bucket}/{lake}"
-    assert told["error"]["message"] == f"public.owned is kept equal to {other}"
+    assert told["error"]["message"] == f"public.owned is the target of {other}"
     assert one.pair.keys() == []
 
 

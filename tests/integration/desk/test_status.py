@@ -149,7 +149,7 @@ def test_a_source_that_nobody_polls_any_more_is_told_once(syncd: Make, two_lande
     told = {one["table"]: one for one in json.loads(made("status", "--json").out)["streams"]}
 
     assert text.count("source shop was polled last at 2026-09-21 14:21:41 UTC, ") == 1
-    assert "a daemon or a schedule that calls `syncd run`" in text
+    assert "the daemon or the schedule of `syncd run`" in text
     assert told[f"shop.{other.table}"]["overdue"] is True
     assert {one["polled_at"] for one in told.values()} == {"2026-09-21T14:21:41.000000Z"}
 

@@ -334,7 +334,7 @@ def test_what_a_killed_jvm_leaves_is_put_away_and_another_one_starts(tmp_path: P
 def test_a_process_has_one_session_and_a_second_one_says_so(session: WarmSparkSession) -> None:
     session.run(lambda spark: spark.range(3).count(), within=300)
 
-    with pytest.raises(ReaderDown, match="another session"):
+    with pytest.raises(ReaderDown, match="another Spark session"):
         WarmSparkSession(SparkSettings()).run(lambda spark: spark.range(3).count(), within=300)
 
     assert session.run(lambda spark: spark.range(3).count(), within=300) == 3

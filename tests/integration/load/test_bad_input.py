@@ -183,7 +183,7 @@ def mend_chain(loader: Loader, link: BatchLink) -> None:
     digest = BatchLink.from_bytes(stored.body, location="test", stream=link.stream, batch=link.id).digest
 
     def changed(state: Any) -> Any:
-        return replace(state, extracted=replace(state.extracted, chain=digest))
+        return replace(state, extract_progress=replace(state.extract_progress, last_link_digest=digest))
 
     loader.journal.commit(link.stream.stem, changed, ChangeNote(change=ChangeKind.SET, author="ann", reason="a test"))
 
@@ -523,7 +523,7 @@ def test_refused_connections_are_waited_out_and_then_told(
 
     stops(loader, orders.prepared, WarehouseDown, "resume-cluster")
 
-    assert len([event for event in loader.events if type(event).__name__ == "LandingRetried"]) == LOAD_ATTEMPTS - 1
+    assert len([event for event in loader.events if type(event).__name__ == "LoadRetried"]) == LOAD_ATTEMPTS - 1
     server.faults.accept_connections()
     server.faults.wait_listening()
     loader.load(orders.prepared)

@@ -863,7 +863,7 @@ def test_a_growing_table_tells_no_time_to_a_run(server: Server) -> None:
     lab = stream(server, cursor="id")
     rows = lab.rows(ExtractRequest(until=NEW_YEAR))
 
-    with pytest.raises(ConfigError, match="holds no time"):
+    with pytest.raises(ConfigError, match="tells no time"):
         lab.run(rows)
 
 

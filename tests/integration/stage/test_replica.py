@@ -277,7 +277,7 @@ def test_a_server_that_follows_nobody_is_no_replica_of_the_primary_that_is_named
     outcome = lane.run("fine")
 
     assert isinstance(outcome.error, SourceUnfit)
-    assert "is no replica" in outcome.error.message
+    assert "is not a replica" in outcome.error.message
     assert outcome.rows == 0
 
     lane.options = ""
