@@ -440,7 +440,9 @@ def test_first_poll_waits_for_transactions_by_name_and_not_for_ever(
     stamp = stamp_of(writer)
     polls = Polls(server)
 
-    with pytest.raises(SourceUnfit, match=r"complete rows of shop\.t are not known after .*: waits for transaction \d+, user syncd"):
+    with pytest.raises(
+        SourceUnfit, match=r"complete rows of shop\.t are not known after .*: waits for transaction \d+, user syncd"
+    ):
         polls.horizons.wait_for_horizons([HorizonRequest(table=T)], within=timedelta(seconds=0.5))
 
     assert polls.of(mark=stamp - timedelta(hours=1)).bound == stamp - timedelta(hours=1)
