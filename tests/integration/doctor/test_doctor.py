@@ -36,10 +36,10 @@ def test_where_all_is_well_it_says_so_and_leaves_nothing(ward: Ward) -> None:
     with ward.box.redshift.connect() as connection, connection.cursor() as cursor:
         cursor.execute("SELECT tablename FROM pg_tables WHERE tablename LIKE 'syncd%'")
         assert list(cursor.fetchall()) == []
-    line = next(line for line in DOCS.splitlines() if line.startswith("- `doctor`"))
+    entry = next(entry for entry in DOCS.split("\n- ") if entry.startswith("`doctor`"))
     told: dict[str, Any] = json.loads(done.out)
     for name in (*told, *told["checks"][0]):
-        assert f"`{name}`" in line
+        assert f"`{name}`" in entry
 
 
 @BOTH
