@@ -24,7 +24,7 @@ from syncd.redshift.split_file import AcceptedRowsFile, FileRefusals, RefusedFil
 from syncd.redshift.target_resolver import LoadTarget
 from syncd.redshift.target_table import ExistingTable
 from syncd.s3.lake_client import S3Lake
-from syncd.s3.parquet_reader import open_part
+from syncd.s3.parquet_reader import ParquetPart
 from watermarks.batch import BatchLink
 from watermarks.errors import HintedError
 
@@ -82,12 +82,10 @@ class RefusedRowFinder:
         self, try_load: TryLoad, part: Part, columns: Sequence[ColumnMapping], error: RowRefused
     ) -> Iterator[RefusedFileRow]:
         """Yield the refused rows of a file, one row group after another, so that only one is in memory."""
-        file = open_part(self._lake, part)
         limit = self._target.settings.max_refused
         first = count = 0
-        for group in range(file.num_row_groups):
-            rows = file.read_row_group(group)
-            if not group and _all_samples_refused(try_load, rows):
+        for rows in ParquetPart(self._lake, part).read_row_groups():
+            if not first and _all_samples_refused(try_load, rows):
                 raise self._not_quarantined_error(error, f"none of {SAMPLE_ROWS} rows of {part.key} is accepted")
             for row, refusal in _bisect(try_load, rows):
                 count += 1

@@ -15,7 +15,7 @@ from syncd.lake.window_reads import Part
 from syncd.parquet.batch_conversion import REASON_COLUMN
 from syncd.parquet.part_writer import DigestingFile, PartWriter, WrittenPart
 from syncd.s3.lake_client import ObjectUpload, S3Lake
-from syncd.s3.parquet_reader import open_part
+from syncd.s3.parquet_reader import ParquetPart
 from syncd.s3.part_files import make_part
 
 
@@ -49,14 +49,12 @@ def split_file(
 ) -> SplitFile:
     """Write the rows of a file to two new files, row group by row group."""
     reasons = {row.row_number: row.reason for row in refusals.rows}
-    file = open_part(lake, refusals.part)
     first = 0
     with (
         AcceptedRowsFile(lake.new_object(accepted_key), mappings) as accepted,
         RefusedRowsFile(lake.new_object(refused_key)) as refused,
     ):
-        for group in range(file.num_row_groups):
-            rows = file.read_row_group(group)
+        for rows in ParquetPart(lake, refusals.part).read_row_groups():
             in_group = {row - first: reasons[row] for row in reasons if first <= row < first + rows.num_rows}
             is_accepted = np.ones(rows.num_rows, bool)
             is_accepted[list(in_group)] = False

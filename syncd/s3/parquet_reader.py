@@ -3,7 +3,7 @@
 import contextlib
 import hashlib
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -57,9 +57,30 @@ class RangedFile(io.RawIOBase):
         return found
 
 
-def open_part(lake: S3Lake, part: Part) -> pq.ParquetFile:
-    """Open a part for reading row group by row group; memory holds at most one of them."""
-    return pq.ParquetFile(pa.PythonFile(RangedFile(lake, part), mode="r"), pre_buffer=False)
+class ParquetPart:
+    """A part that is read row group by row group; memory holds at most one of them.
+
+    Arrow's own threads never read it: they would release the bytes of a Python file after the last row is returned,
+    and a process that ends at that moment is aborted.
+    """
+
+    def __init__(self, lake: S3Lake, part: Part) -> None:
+        self._file = pq.ParquetFile(pa.PythonFile(RangedFile(lake, part), mode="r"), pre_buffer=False)
+
+    @property
+    def metadata(self) -> pq.FileMetaData:
+        return self._file.metadata
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._file.schema_arrow
+
+    def read_row_group(self, number: int, *, columns: Sequence[str] | None = None) -> pa.Table:
+        return self._file.read_row_group(number, columns=columns, use_threads=False)
+
+    def read_row_groups(self) -> Iterator[pa.Table]:
+        """Yield all rows, one row group after another."""
+        return map(self.read_row_group, range(self.metadata.num_row_groups))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +101,7 @@ def read_content(lake: S3Lake, part: Part) -> FileContent:
     for first in range(0, part.bytes, PIECE_BYTES):
         digest.update(lake.read_range(part.key, first, min(first + PIECE_BYTES, part.bytes)))
     try:
-        rows = open_part(lake, part).metadata.num_rows
+        rows = ParquetPart(lake, part).metadata.num_rows
     except (pa.ArrowInvalid, OSError) as error:
         raise StateUnreadable(f"{part.key} is no Parquet file: {error}") from error
     return FileContent(sha256=digest.hexdigest(), rows=rows)
@@ -105,14 +126,14 @@ def find_key(
     Raises:
         Misuse: a value of the key is not of its column's type.
     """
-    file = open_part(lake, part)
-    schema = file.schema_arrow
+    file = ParquetPart(lake, part)
+    schema = file.schema
     if not set(key) <= set(schema.names):
         return
     wanted = {name: _to_scalar(name, text, schema.field(name).type) for name, text in key.items()}
     columns = [name for name in (*key, *extra_columns) if name in schema.names]
     before = 0
-    for number in range(file.num_row_groups):
+    for number in range(file.metadata.num_row_groups):
         group = file.metadata.row_group(number)
         if _may_hold(group, wanted):
             yield from _matching_rows(file.read_row_group(number, columns=columns), wanted, before)

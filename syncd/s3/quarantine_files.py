@@ -24,7 +24,7 @@ from syncd.lake.quarantine import (
 from syncd.lake.window_reads import PART_BYTES, Part, ReadResult
 from syncd.parquet.batch_conversion import REASON_COLUMN, Conversion
 from syncd.s3.lake_client import S3Lake
-from syncd.s3.parquet_reader import open_part
+from syncd.s3.parquet_reader import ParquetPart
 from syncd.s3.part_files import PartsWriter
 from watermarks.document import Stage
 from watermarks.errors import HintedError
@@ -92,9 +92,8 @@ class LakeQuarantineRestorer:
                 self._lake.delete_objects([part.key for part in writer.done])
 
     def _rows(self, part: Part) -> Iterator[pa.RecordBatch]:
-        parquet = open_part(self._lake, part)
-        for group in range(parquet.num_row_groups):
-            yield from parquet.read_row_group(group).to_batches()
+        for rows in ParquetPart(self._lake, part).read_row_groups():
+            yield from rows.to_batches()
 
     def read_refused_rows(self, file: QuarantinedFile, manifest: Manifest) -> Iterator[QuarantinedRow]:
         """Yield the rows of a file, each with its reasons."""

@@ -2,9 +2,10 @@
 
 import hashlib
 import io
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +23,7 @@ from syncd.parquet.batch_conversion import REASON_COLUMN, Conversion, file_schem
 from syncd.parquet.column_values import SOURCE_ARROW_TYPES
 from syncd.redshift.split_file import FileRefusals, RefusedFileRow, split_file
 from syncd.s3.lake_client import WrittenObject
-from syncd.s3.parquet_reader import open_part
+from syncd.s3.parquet_reader import ParquetPart, RangedFile, find_key
 from syncd.s3.part_files import PartsWriter
 from syncd.s3.quarantine_files import LakeQuarantineRestorer
 from syncd.settings import StreamSettings
@@ -231,8 +232,34 @@ def test_a_file_is_read_by_what_is_asked_for() -> None:
         key="k", etag="", bytes=len(sink.getvalue()), rows=400_000, sha256="", low=START_CURSOR, high=START_CURSOR
     )
 
-    file = open_part(lake, part)  # type: ignore[arg-type]  # as above
+    file = ParquetPart(lake, part)  # type: ignore[arg-type]  # as above
     group = file.read_row_group(7)
 
     assert group.equals(table.slice(280_000, 40_000))
     assert sum(lake.pieces) < part.bytes / 4
+
+
+class ReleasedBytes(bytes):
+    """Bytes that note the thread in which they are released."""
+
+    threads: ClassVar[set[int]] = set()
+
+    def __del__(self) -> None:
+        self.threads.add(threading.get_ident())
+
+
+def test_bytes_of_a_file_are_released_by_the_reading_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread of Arrow that releases bytes while the interpreter ends aborts the process."""
+    lake, read = HeldLake(), RangedFile.read
+    monkeypatch.setattr(RangedFile, "read", lambda self, size=-1: ReleasedBytes(read(self, size)))
+    names = [f"c{number}" for number in range(12)]
+    sink = io.BytesIO()
+    pq.write_table(pa.table({name: [str(row) for row in range(50)] for name in names}), sink)
+    lake.objects["k"] = sink.getvalue()
+    part = Part(key="k", etag="", bytes=len(sink.getvalue()), rows=50, sha256="", low=START_CURSOR, high=START_CURSOR)
+
+    for _ in range(20):
+        assert [rows.num_rows for rows in ParquetPart(lake, part).read_row_groups()] == [50]  # type: ignore[arg-type]  # as above
+        assert [hit.row_number for hit in find_key(lake, part, {"c1": "7"})] == [7]  # type: ignore[arg-type]  # as above
+
+    assert ReleasedBytes.threads == {threading.get_ident()}
