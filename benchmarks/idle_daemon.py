@@ -74,7 +74,7 @@ def main() -> None:
         config, log = configured(box, Path(scratch), streams), Path(scratch) / "log"
         command = [sys.executable, "-m", "syncd", "daemon", "--config", str(config)]
         with log.open("w") as out:
-            daemon = subprocess.Popen(command, stderr=out, env={**os.environ, **box.s3.environ})  # noqa: S603
+            daemon = subprocess.Popen(command, stderr=out, env={**os.environ, **box.s3.environ})  # noqa: S603  # our own command
         try:
             while begun(log) < streams:
                 assert daemon.poll() is None, log.read_text()[-2000:]

@@ -125,7 +125,7 @@ def main() -> None:
         config = configured(box, Path(scratch), tables)
         command = [sys.executable, "-m", "syncd", "daemon", "--config", str(config)]
         with (Path(scratch) / "log").open("w") as out:
-            daemon = subprocess.Popen(command, stderr=out, env={**os.environ, **box.s3.environ})  # noqa: S603
+            daemon = subprocess.Popen(command, stderr=out, env={**os.environ, **box.s3.environ})  # noqa: S603  # our own command
         watcher = Watcher(box, tables)
         try:
             while any(watcher.newest(table) is None for table in tables):

@@ -233,7 +233,6 @@ class Table(Defaults):
     distkey: NonEmptyText | None = None
     sortkey: NameList = ()
     encode: dict[NonEmptyText, Encoding] = Field(default_factory=dict)
-    first_query: NonEmptyText | None = None
 
     @model_validator(mode="after")
     def _require_consistent_keys(self) -> "Table":

@@ -47,7 +47,7 @@ class TlsFront:
         return LOOPBACK, self.port
 
     def _start(self, work: object, *args: object) -> None:
-        thread = threading.Thread(target=work, args=args, daemon=True)  # type: ignore[arg-type]
+        thread = threading.Thread(target=work, args=args, daemon=True)  # type: ignore[arg-type]  # each thread has its own arguments
         self._threads.append(thread)
         thread.start()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import boto3
 import pytest
 
+import watermarks
 from tests.builders import at
 from tests.services.moto_server import moto_server
 from watermarks import Journal, Stage, Watermark
@@ -80,8 +81,6 @@ def test_every_link_of_a_page_leads_somewhere(page: str) -> None:
 
 
 def test_every_name_that_the_library_offers_is_there() -> None:
-    import watermarks  # noqa: PLC0415
-
     assert watermarks.__all__ == sorted(
         watermarks.__all__, key=lambda name: (not name.isupper(), name[0].islower(), name)
     )

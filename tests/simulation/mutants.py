@@ -212,4 +212,4 @@ if __name__ == "__main__":
     for wanted in sys.argv[1:] or MUTANTS:
         began = time.monotonic()
         found = caught(wanted, examples=1000)
-        print(f"{wanted:32} {time.monotonic() - began:6.1f} s  {found or 'NOT CAUGHT'}", flush=True)  # noqa: T201
+        print(f"{wanted:32} {time.monotonic() - began:6.1f} s  {found or 'NOT CAUGHT'}", flush=True)  # noqa: T201  # a script that prints its results

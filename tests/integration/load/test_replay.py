@@ -15,6 +15,7 @@ from tests.services.prepared import ID, NAME, UPDATE_AT, Prepared, json_column, 
 from tests.services.travelling import Travelling
 from watermarks.batch import BatchKind
 from watermarks.document import Stage
+from watermarks.operator import Operator
 from watermarks.store import StoredObject
 from watermarks.stores.s3 import S3Store
 from watermarks.window import Window
@@ -222,8 +223,6 @@ def test_in_append_a_row_comes_back_beside_the_others_of_its_range(
 def test_a_replay_comes_back_again_when_everything_is_landed_anew(
     travelling: Travel, loader: Loader, replayer: Replayer, warehouse: Reader
 ) -> None:
-    from watermarks.operator import Operator  # noqa: PLC0415
-
     orders = travelling()
     orders.increment(row(1, 1, note=LONG), row(2, 2, note="b"))
     orders.increment(row(2, 3, name="newer", note=LONG))

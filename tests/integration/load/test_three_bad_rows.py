@@ -77,7 +77,7 @@ def test_of_very_many_rows_three_are_put_aside_and_come_back_once_they_are_mende
     landed = loader.load(orders)
     seconds, processor = time.monotonic() - began, time.process_time() - used
     trials = sum(sieve.trial_count for sieve in loader.sieves)
-    print(f"\n{rows:,} rows, {kind}: {seconds:.1f} s, {processor:.1f} s of this processor, {trials} trials")  # noqa: T201
+    print(f"\n{rows:,} rows, {kind}: {seconds:.1f} s, {processor:.1f} s of this processor, {trials} trials")  # noqa: T201  # a long proof prints what it measured
     record_property("trials", trials)
 
     assert landed.rows == rows - 3

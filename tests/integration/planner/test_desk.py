@@ -17,7 +17,7 @@ pytestmark = pytest.mark.services
 
 
 def desk_of(server: Server, **more: object) -> tuple[OperatorContext, StreamSettings]:
-    stream = StreamSettings(source="lab", database="lab", table="t", **more)  # type: ignore[arg-type]
+    stream = StreamSettings(source="lab", database="lab", table="t", **more)  # type: ignore[arg-type]  # each test passes fields of its own
     settings = Settings(
         sources=(replace(server.settings, zone="UTC"),), lake=LakeSettings(bucket="b"), streams=(stream,)
     )

@@ -38,7 +38,7 @@ def make(server: Server, columns: str, table: str = "s", options: str = "ENGINE=
 
 
 def wanted(**more: object) -> StreamSettings:
-    return replace(StreamSettings(source="lab", database="lab", table="s", settle=timedelta(0)), **more)  # type: ignore[arg-type]
+    return replace(StreamSettings(source="lab", database="lab", table="s", settle=timedelta(0)), **more)  # type: ignore[arg-type]  # each test passes fields of its own
 
 
 def test_a_table_is_told_with_its_columns_and_indexes(server: Server) -> None:
@@ -308,12 +308,12 @@ def test_a_column_added_between_plan_and_read_makes_a_new_plan(server: Server) -
     propose = rows.propose_batch
 
     def altered(watermark: object) -> object:
-        draft = propose(watermark)  # type: ignore[arg-type]
+        draft = propose(watermark)  # type: ignore[arg-type]  # a bound method that the test replaces
         if len(rows.drafts) == 1:
             run_sql(server, "ALTER TABLE s ADD COLUMN more INT")
         return draft
 
-    rows.propose_batch = altered  # type: ignore[method-assign,assignment]
+    rows.propose_batch = altered  # type: ignore[method-assign,assignment]  # the test replaces the method
     stream.run(rows)
 
     assert [turn.state for turn in stream.turns] == [BatchState.ABANDONED, BatchState.DONE, None]
@@ -341,13 +341,13 @@ def test_an_index_altered_between_plan_and_read_makes_a_new_plan(server: Server,
     propose = rows.propose_batch
 
     def altered(watermark: object) -> object:
-        draft = propose(watermark)  # type: ignore[arg-type]
+        draft = propose(watermark)  # type: ignore[arg-type]  # a bound method that the test replaces
         if len(rows.drafts) == 2:
             hidden = "IGNORED" if server.name == "mariadb" else "INVISIBLE"
             run_sql(server, f"ALTER TABLE s {statement.format(hidden=hidden)}")
         return draft
 
-    rows.propose_batch = altered  # type: ignore[method-assign,assignment]
+    rows.propose_batch = altered  # type: ignore[method-assign,assignment]  # the test replaces the method
     stream.run(rows)
 
     assert [turn.state for turn in stream.turns] == [BatchState.NOOP, BatchState.ABANDONED, BatchState.DONE, None]

@@ -97,7 +97,7 @@ def test_a_cycle_costs_the_same_at_any_age(age: int) -> None:
     half = LoadProgress(last_batch=BatchId(1, age))
     ledger = Asked()
 
-    cycle = LoadCycle(stream=STREAM, epoch=1, load_progress=half, extract_progress=extracted, due_links=(), chain=None)  # type: ignore[arg-type]
+    cycle = LoadCycle(stream=STREAM, epoch=1, load_progress=half, extract_progress=extracted, due_links=(), chain=None)  # type: ignore[arg-type]  # a cycle without links reads no chain
     assert not list(cycle.links_to_load(ledger))
 
     assert ledger.questions < 20

@@ -53,7 +53,7 @@ class Desk:
 
             def landed(state: Watermark | None, link: object = link) -> Watermark:
                 assert state
-                return state.with_loaded_batch(link, rows=3, run=RUN, now=NOON)  # type: ignore[arg-type]
+                return state.with_loaded_batch(link, rows=3, run=RUN, now=NOON)  # type: ignore[arg-type]  # the batch exists at this point
 
             self.journal.commit(ORDERS.stem, landed, ChangeNote(change=ChangeKind.LOAD, author="p1"))
 

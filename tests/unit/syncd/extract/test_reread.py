@@ -81,7 +81,7 @@ def test_how_far_a_clock_went_back_a_person_says_by_a_mark_of_their_own() -> Non
         ((ServerTimeBreak(id="far", clock_reset_to=NOON + 5 * MINUTE), OTHER), False, NOON - MINUTE),
     ],
 )
-def test_how_far_back(breaks: tuple[ServerTimeBreak, ...], stranger: bool, since: datetime) -> None:  # noqa: FBT001
+def test_how_far_back(breaks: tuple[ServerTimeBreak, ...], stranger: bool, since: datetime) -> None:  # noqa: FBT001  # pytest passes the cases
     assert RereadReason(breaks=breaks, newest_link_is_foreign=stranger).reread_since(NOON, allowance=MINUTE) == since
 
 

@@ -90,7 +90,7 @@ def test_who_asks_during_a_poll_is_answered_by_the_next_one_and_by_one_for_all()
     shared.poller.meanwhile = wait
     first = run_in_thread(lambda: shared.of("orders"), name="first")
     assert polling.wait(10)
-    later = [run_in_thread(lambda name=name: shared.of(name), name=name) for name in ("a", "b", "c")]  # type: ignore[misc]
+    later = [run_in_thread(lambda name=name: shared.of(name), name=name) for name in ("a", "b", "c")]  # type: ignore[misc]  # mypy infers no type for a lambda's default
     assert eventually(lambda: shared.asking == 4)
     go_on.set()
 
@@ -129,7 +129,7 @@ def test_a_server_that_is_away_is_waited_for_once_by_all_who_asked_meanwhile() -
     first = run_in_thread(lambda: shared.of("orders"), name="first")
     assert polling.wait(10)
     shared.poller.broken = True
-    later = [run_in_thread(lambda name=name: shared.of(name), name=name) for name in ("a", "b", "c")]  # type: ignore[misc]
+    later = [run_in_thread(lambda name=name: shared.of(name), name=name) for name in ("a", "b", "c")]  # type: ignore[misc]  # mypy infers no type for a lambda's default
     assert eventually(lambda: shared.asking == 4)
     go_on.set()
 

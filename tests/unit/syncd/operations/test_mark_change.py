@@ -62,7 +62,7 @@ class Desk:
             for batch in self.state.required_extract_progress.batch_ids(after=self.state.load_progress.last_batch)
         ]
         for link in links:
-            self.commit(lambda state, link=link: state.with_loaded_batch(link, rows=3, run=RUN, now=NOON))  # type: ignore[misc]
+            self.commit(lambda state, link=link: state.with_loaded_batch(link, rows=3, run=RUN, now=NOON))  # type: ignore[misc]  # mypy infers no type for a lambda's default
         self.names = [name for link in links for name in link.files]
         self.files = Files(set(self.names))
         self.person = Operator(journal=self.journal, author="ann", reason="again")

@@ -26,7 +26,7 @@ NOW = NOON + timedelta(seconds=100)
 
 
 def stands(state: Watermark | None, settings: StreamSettings = ORDERS, **more: object) -> StreamStatus:
-    return StreamStatus.from_watermark(state, settings, zone=UTC, now=NOW, **more)  # type: ignore[arg-type]
+    return StreamStatus.from_watermark(state, settings, zone=UTC, now=NOW, **more)  # type: ignore[arg-type]  # each test passes fields of its own
 
 
 def test_the_target_is_complete_up_to_the_loaded_mark() -> None:
@@ -72,7 +72,7 @@ def test_what_was_left_out_is_never_called_proven() -> None:
 def test_a_mark_tells_a_time_only_where_it_is_one(
     cursor: Cursor, settings: dict[str, object], zone: str | None, instant: datetime | None
 ) -> None:
-    found = cursor_to_instant(cursor, replace(ORDERS, **settings), zone=parse_zone(zone) if zone else None)  # type: ignore[arg-type]
+    found = cursor_to_instant(cursor, replace(ORDERS, **settings), zone=parse_zone(zone) if zone else None)  # type: ignore[arg-type]  # each test passes fields of its own
 
     assert found == instant
 

@@ -273,7 +273,7 @@ class Loose:
 
 
 def session_with(error: BaseException) -> WarehouseSession:
-    return WarehouseSession(Broken(error), Loose(), address=SITE, silence=timedelta(seconds=5))  # type: ignore[arg-type]
+    return WarehouseSession(Broken(error), Loose(), address=SITE, silence=timedelta(seconds=5))  # type: ignore[arg-type]  # a connection that only fails
 
 
 def every_error_of_the_driver() -> Iterator[type[Exception]]:

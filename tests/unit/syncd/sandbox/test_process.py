@@ -35,7 +35,7 @@ def test_a_later_process_of_the_same_number_is_another_one(change: dict[str, str
     me = ProcessId.from_pid(os.getpid())
     assert me is not None
 
-    stale = replace(me, **change)  # type: ignore[arg-type]
+    stale = replace(me, **change)  # type: ignore[arg-type]  # each case changes another field
 
     assert not stale.is_alive()
 

@@ -12,7 +12,7 @@ from syncd.spark.jdbc import (
 
 def source(**further: object) -> SourceSettings:
     given: dict[str, object] = {"name": "s", "host": "db", "user": "sync", "password": Secret("geheim")}
-    return SourceSettings(**{**given, **further})  # type: ignore[arg-type]
+    return SourceSettings(**{**given, **further})  # type: ignore[arg-type]  # each test passes fields of its own
 
 
 @pytest.mark.parametrize("driver", ["mysql", "mariadb"])

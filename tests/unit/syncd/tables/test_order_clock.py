@@ -13,7 +13,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
 FOLD = datetime(2026, 10, 25, 1, 0, tzinfo=UTC)
 """When Berlin turns its clocks back, from three to two."""
 
-instants = st.datetimes(datetime(1971, 1, 1), datetime(2037, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
+instants = st.datetimes(datetime(1971, 1, 1), datetime(2037, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001  # wall times of a server have no zone
 clocks = st.one_of(
     st.builds(
         OrderClock,
@@ -64,10 +64,10 @@ def test_where_no_clock_is_turned_back_a_range_ends_where_the_next_begins(clock:
 def test_far_from_a_turn_of_clocks_the_horizon_is_the_wall_clock() -> None:
     clock = OrderClock(kind=ValueKind.WALL, steps_per_second=1, zone=BERLIN)
 
-    assert clock.floor_value(datetime(2026, 7, 1, 10, 0, 0, 900_000, tzinfo=UTC)).raw == datetime(2026, 7, 1, 12)  # noqa: DTZ001
+    assert clock.floor_value(datetime(2026, 7, 1, 10, 0, 0, 900_000, tzinfo=UTC)).raw == datetime(2026, 7, 1, 12)  # noqa: DTZ001  # wall times of a server have no zone
 
 
 def test_a_wall_time_that_repeats_means_its_first_instant() -> None:
     clock = OrderClock(kind=ValueKind.WALL, steps_per_second=1, zone=BERLIN)
 
-    assert clock.to_instant(CursorValue(ValueKind.WALL, datetime(2026, 10, 25, 2, 30))) == FOLD - timedelta(minutes=30)  # noqa: DTZ001
+    assert clock.to_instant(CursorValue(ValueKind.WALL, datetime(2026, 10, 25, 2, 30))) == FOLD - timedelta(minutes=30)  # noqa: DTZ001  # wall times of a server have no zone

@@ -29,8 +29,8 @@ def column(kind: str, **more: Any) -> OrderColumn:
         (column("double"), 0.1, "0.1e0"),
         (column("double"), 1e22, "1e+22"),
         (column("date"), datetime(987, 1, 2, tzinfo=UTC).date(), "DATE'0987-01-02'"),
-        (column("datetime"), datetime(2026, 1, 31, 23, 59, 59), "TIMESTAMP'2026-01-31 23:59:59'"),  # noqa: DTZ001
-        (column("datetime", fraction=3), datetime(2026, 1, 31), "TIMESTAMP'2026-01-31 00:00:00.000'"),  # noqa: DTZ001
+        (column("datetime"), datetime(2026, 1, 31, 23, 59, 59), "TIMESTAMP'2026-01-31 23:59:59'"),  # noqa: DTZ001  # wall times of a server have no zone
+        (column("datetime", fraction=3), datetime(2026, 1, 31), "TIMESTAMP'2026-01-31 00:00:00.000'"),  # noqa: DTZ001  # wall times of a server have no zone
         (
             column("timestamp", fraction=6),
             datetime(2026, 1, 31, 0, 0, 0, 1, UTC),
@@ -58,7 +58,7 @@ def test_a_literal_is_of_its_columns_type(of: OrderColumn, plain: Any, literal: 
         (column("int"), 7, 7),
         (column("int"), "0000000007", 7),
         (column("decimal"), "1.50", Decimal("1.50")),
-        (column("datetime", fraction=2), "2026-01-31 01:02:03.45", datetime(2026, 1, 31, 1, 2, 3, 450_000)),  # noqa: DTZ001
+        (column("datetime", fraction=2), "2026-01-31 01:02:03.45", datetime(2026, 1, 31, 1, 2, 3, 450_000)),  # noqa: DTZ001  # wall times of a server have no zone
         (column("timestamp"), "2026-01-31 01:02:03", datetime(2026, 1, 31, 1, 2, 3, tzinfo=UTC)),
         (column("time", fraction=3), "-12:00:00.250", -timedelta(hours=12, milliseconds=250)),
         (column("time", fraction=3), b"-12:00:00.250", -timedelta(hours=12, milliseconds=250)),

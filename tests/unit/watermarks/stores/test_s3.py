@@ -153,7 +153,7 @@ def blank(found: type[Exception]) -> Exception:
     Exception.__init__(error, found.__name__)
     vars(error).update(url="", partial=1, expected=2, length=b"1", response=Wire())  # what some need to be printed
     if isinstance(error, boto.ClientError):
-        error.response = {"Error": {"Code": "Odd", "Message": "why"}, "ResponseMetadata": {"HTTPStatusCode": 400}}  # type: ignore[typeddict-item]
+        error.response = {"Error": {"Code": "Odd", "Message": "why"}, "ResponseMetadata": {"HTTPStatusCode": 400}}  # type: ignore[typeddict-item]  # an answer without the fields that a server may leave out
     return error
 
 
