@@ -189,7 +189,7 @@ def test_every_section_of_the_file_is_covered() -> None:
 def test_a_key_changes_the_settings(section: str, key: str) -> None:
     _, path, values = SECTIONS[section]
     file = deepcopy(BASE)
-    parents = [file]
+    parents: list[Any] = [file]
     for name in path[:-1]:
         parents.append(parents[-1][name])
     if section in PLACEHOLDERS:
