@@ -11,7 +11,8 @@ from redshift_connector.error import Error
 
 from syncd.errors import TransactionConflict, WarehouseDown
 from syncd.ports.request_stats import CallObserver, WarehouseQueried
-from syncd.redshift.driver import WATCHDOG, DriverSocket, RedshiftDriver
+from syncd.redshift.answer_timeout import WATCHDOG
+from syncd.redshift.driver import DriverSocket, RedshiftDriver
 from syncd.redshift.error_table import (
     PROTOCOL_ERRORS,
     SessionAddress,

@@ -12,7 +12,8 @@ import boto3
 import pytest
 
 from syncd.errors import ConfigError, WarehouseDown, WarehouseUnfit
-from syncd.redshift.connection import connect, get_login
+from syncd.redshift.connection import connect
+from syncd.redshift.login import get_login
 from syncd.sandbox.process import LOOPBACK
 from syncd.sandbox.redshift import RedshiftStandIn
 from syncd.settings import IamLogin, WarehouseSettings
