@@ -18,6 +18,7 @@ ELSEWHERE = {"reload", "--watch", "jars"}
 """Commands that talk to a daemon, go on for ever, or fetch from afar: they have tests of their own."""
 
 
+@pytest.mark.slow
 def done(*words: str) -> tuple[int, str]:
     """A command in this process: its exit code, and what it said."""
     found = CliRunner().invoke(syncd, [*words])

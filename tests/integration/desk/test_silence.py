@@ -75,6 +75,7 @@ def mute() -> Iterator[Mute]:
         yield mute
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

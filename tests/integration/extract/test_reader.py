@@ -66,6 +66,7 @@ def told_by_pymysql(orders: Orders) -> dict[str, list[Any]]:
         return dict(zip(names, map(list, zip(*cursor.fetchall(), strict=True)), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["mysql", pytest.param("mariadb", marks=pytest.mark.long)])
 def test_every_row_arrives_as_pymysql_reads_it(
     driver: str, reader_of: ReaderOf, orders: Orders, lake: S3Lake, nonce: str

@@ -15,6 +15,7 @@ from syncd.sandbox.redshift import RedshiftStandIn
 from syncd.sandbox.redshift.faults import COMMIT_PATTERN, COPY_PATTERN, FaultTiming
 from syncd.settings import Deletes, Mode
 from tests.builders import RUN
+from tests.fast_cases import fast_first
 from tests.integration.load.conftest import Loader, Reader
 from tests.services.landed import Batches
 from tests.services.prepared import Prepared, moment, row
@@ -91,7 +92,7 @@ def drop_at(weather: Weather, server: RedshiftStandIn, numbers: list[int]) -> No
             assert fault.reached.is_set(), (number, when)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", fast_first(MODES))
 def test_a_line_dropped_at_a_statement_is_settled(
     prepared: Prepare, loader: Loader, warehouse: Reader, server: RedshiftStandIn, mode: Mode
 ) -> None:
@@ -152,6 +153,7 @@ def impatient(loader: Loader) -> None:
     loader.sessions = ReusableSession(SessionOpener(lambda: connect(settings, session_name="impatient")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statement", ["lock", COPY_PATTERN, COMMIT_PATTERN])
 def test_a_warehouse_that_freezes_is_left_by_the_watchdog_and_met_again(
     weather: Weather, server: RedshiftStandIn, statement: str

@@ -16,6 +16,7 @@ from syncd.sandbox.redshift import RedshiftStandIn
 from syncd.sandbox.redshift.faults import COMMIT_PATTERN, FaultTiming
 from syncd.settings import Deletes, MetadataColumn, Mode
 from tests.builders import RUN
+from tests.fast_cases import fast_first
 from tests.integration.load.conftest import Loader, Reader
 from tests.services.clients import eventually
 from tests.services.landed import Batches
@@ -151,7 +152,7 @@ def points_of(statements: int, *, chosen: int | None) -> list[str]:
     return every if chosen is None else [every[len(every) * place // chosen] for place in range(chosen)]
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", fast_first(MODES))
 def test_a_landing_killed_at_any_point_lands_once(story: Callable[[Mode], Story], mode: Mode) -> None:
     play(story, mode, chosen=SAMPLE)
 
@@ -176,7 +177,9 @@ def play(story: Callable[[Mode], Story], mode: Mode, *, chosen: int | None) -> N
 FEW, MANY = 6, 200
 
 
-@pytest.mark.parametrize("kills", [FEW, pytest.param(MANY, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "kills", [pytest.param(FEW, marks=pytest.mark.slow), pytest.param(MANY, marks=pytest.mark.long)]
+)
 def test_landings_killed_at_random_instants_land_once(story: Callable[[Mode], Story], kills: int) -> None:
     """Each stream has several loaders killed, one after another, before one is left alone."""
     chance = random.Random(kills)
@@ -227,11 +230,16 @@ POINTS_OF_PAUSE = {
 
 
 PAUSES = [*POINTS_OF_PAUSE, "before put", "before create history {landed}"]
-OFTEN = {"before its transaction", "before the ledger", "before COMMIT", "before create history {landed}"}
+PAUSE_MARKS: dict[str, Any] = {
+    "before COMMIT": (),
+    **dict.fromkeys(
+        ("before its transaction", "before the ledger", "before create history {landed}"), pytest.mark.slow
+    ),
+}
 
 
 @pytest.mark.parametrize(
-    "place", [pytest.param(place, marks=() if place in OFTEN else pytest.mark.long) for place in PAUSES]
+    "place", [pytest.param(place, marks=PAUSE_MARKS.get(place, pytest.mark.long)) for place in PAUSES]
 )
 def test_a_paused_loader_that_wakes_after_a_takeover_lands_nothing(story: Callable[[Mode], Story], place: str) -> None:
     told = story(Mode.UPSERT)

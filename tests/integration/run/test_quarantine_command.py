@@ -282,7 +282,7 @@ def whole(orders: Travelling, loader: Loader, warehouse: Reader) -> None:
 
 
 @pytest.mark.parametrize(
-    "point", [pytest.param(point, marks=() if point in FEW else pytest.mark.long) for point in POINTS]
+    "point", [pytest.param(point, marks=pytest.mark.slow if point in FEW else pytest.mark.long) for point in POINTS]
 )
 def test_a_replay_killed_anywhere_and_run_again_brings_each_row_back_once(
     travelling: Travel, command: Make, loader: Loader, warehouse: Reader, point: str
