@@ -48,7 +48,6 @@ def test_what_is_written_arrives_on_both_sides_by_itself(place: Place, daemon: D
     place.comes_equal()
 
 
-@pytest.mark.slow
 def test_a_file_changed_for_the_worse_is_refused_and_work_goes_on(place: Place, daemon: DaemonProcess) -> None:
     place.write(more=WORSE)
 
@@ -64,6 +63,7 @@ def test_a_file_changed_for_the_worse_is_refused_and_work_goes_on(place: Place, 
     place.comes_equal()
 
 
+@pytest.mark.slow
 def test_a_table_that_is_added_is_kept_too_after_a_reload(place: Place, daemon: DaemonProcess) -> None:
     place.table(rows=2)
 

@@ -18,7 +18,6 @@ ELSEWHERE = {"reload", "--watch", "jars"}
 """Commands that talk to a daemon, go on for ever, or fetch from afar: they have tests of their own."""
 
 
-@pytest.mark.slow
 def done(*words: str) -> tuple[int, str]:
     """A command in this process: its exit code, and what it said."""
     found = CliRunner().invoke(syncd, [*words])
@@ -26,6 +25,7 @@ def done(*words: str) -> tuple[int, str]:
     return (exit_code_for(error) if isinstance(error, HintedError) else found.exit_code), f"{found.output} {error!r}"
 
 
+@pytest.mark.slow
 def test_every_command_of_the_page_does_what_it_is_there_for(
     prepared: Callable[..., Prepared], command: Callable[..., Command]
 ) -> None:

@@ -75,7 +75,6 @@ def mute() -> Iterator[Mute]:
         yield mute
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
@@ -105,6 +104,7 @@ def test_a_lake_that_keeps_silent_is_said_soon_and_waited_for_once(
     assert mute.calls <= 100, "two attempts of each that were on their way at once"
 
 
+@pytest.mark.slow
 def test_a_source_that_keeps_silent_is_waited_for_once(cut: Cut, mute: Mute, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SOURCE, WITHIN)
     cut.mysql = f"127.0.0.1:{mute.port}"

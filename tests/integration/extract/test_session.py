@@ -294,7 +294,6 @@ def test_a_jvm_that_stands_still_before_it_has_a_session_is_ended_and_the_next_j
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_a_session_that_was_started_for_little_makes_way_for_a_full_one_within_one_run() -> None:
     done = subprocess.run(
         [sys.executable, "-c", GROWS], capture_output=True, text=True, check=False, timeout=900, env=os.environ
@@ -303,6 +302,7 @@ def test_a_session_that_was_started_for_little_makes_way_for_a_full_one_within_o
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.slow
 def test_a_jvm_that_ran_out_of_heap_says_so_and_the_next_job_has_another() -> None:
     done = subprocess.run(
         [sys.executable, "-c", HEAP], capture_output=True, text=True, check=False, timeout=900, env=os.environ
