@@ -155,11 +155,12 @@ NOTHING_LOADED: Final = LoadResult()
 class Loading:
     """Load stage of one stream into one target, while this process holds its claim."""
 
-    def __init__(self, journal: Journal[Watermark], held: HeldClaim, target: Target) -> None:
+    def __init__(self, journal: Journal[Watermark], held: HeldClaim, get_target: Callable[[], Target]) -> None:
+        """Begin; `get_target` is called for each transaction, and never where there is nothing to load."""
         self.chain = BatchChain(journal, held.stream)
         self._journal = journal
         self._held = held
-        self._target = target
+        self._get_target = get_target
         self._document = HeldWatermark(journal, held)
         self._is_fenced = False
         self._last_loaded_link: BatchLink | None = None
@@ -266,7 +267,7 @@ class Loading:
 
     def _load(self, cycle: LoadCycle) -> Mapping[BatchId, BatchLoadResult]:
         try:
-            by_batch = self._target.load(cycle)
+            by_batch = self._get_target().load(cycle)
         except FenceLost:
             self._is_fenced = False  # our claim still holds, or the next entry would say so: raise the fence again
             raise

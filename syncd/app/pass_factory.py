@@ -4,11 +4,11 @@ import os
 import threading
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import partial
+from functools import cache, partial
 
 from syncd.app.lake_access import new_nonce
 from syncd.app.process_resources import ProcessResources
-from syncd.app.warehouse_access import MAX_ROWS_PER_LOAD, LazyTarget
+from syncd.app.warehouse_access import MAX_ROWS_PER_LOAD
 from syncd.concurrency.primitives import locked_cached_property
 from syncd.concurrency.running_pass import RunningPass
 from syncd.concurrency.stage_claim import ClaimKeeper, release_claims
@@ -100,8 +100,10 @@ class PassFactory:
             notes=self._growth_notes_for(stream),
         )
 
-    def producer(self, planner: Planner, settings: StreamSettings, running_pass: RunningPass) -> ExtractProducer:
-        stream = settings.stream_name
+    def extract_producer(
+        self, settings: StreamSettings, options: PassOptions, running_pass: RunningPass
+    ) -> ExtractProducer:
+        stream, planner = settings.stream_name, self.planner(settings, options, running_pass)
         return ExtractProducer(
             stream=stream,
             settings=settings,
@@ -125,7 +127,7 @@ class PassFactory:
 
         lake, stream = self._resources.lake, settings.stream_name
         return RepairProducer(
-            executor=self.producer(self.planner(settings, options, running_pass), settings, running_pass),
+            executor=self.extract_producer(settings, options, running_pass),
             source=self._resources.source_resources(settings.source).pooled_source(running_pass),
             settings=settings,
             repair=repair,
@@ -176,7 +178,7 @@ class PassFactory:
         return LoadPass(
             self._stage_pass(stream, Stage.LOAD, options),
             journal=self._resources.journal,
-            target=LazyTarget(lambda: warehouse.make_target(stream, settings, target, sessions)),
+            get_target=cache(partial(warehouse.make_target, stream, settings, target, sessions)),
             rows_per_transaction=MAX_ROWS_PER_LOAD,
             appends=settings.mode is Mode.APPEND,
             is_in_ledger=lambda key: warehouse.ledger_holds(key, sessions),

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from types import TracebackType
 
 from syncd.app.pass_factory import PassFactory, PassOptions
@@ -11,6 +12,7 @@ from syncd.concurrency.primitives import locked_cached_property
 from syncd.concurrency.running_pass import RunningPass
 from syncd.errors import to_hinted_error
 from syncd.events import StreamFailed
+from syncd.extract.batch_producer import ExtractProducer
 from syncd.extract.extract_pass import ExtractOutcome, PassProducer
 from syncd.load.load_pass import LoadOutcome
 from syncd.load.quarantine_listing import Quarantine
@@ -50,7 +52,7 @@ class StageService(ProcessResources):
 
     def extract(self, settings: StreamSettings, options: PassOptions) -> ExtractOutcome:
         """Run one extract pass of a stream; errors are part of the outcome."""
-        outcome = self._run_extract(settings, lambda running: self._extract(settings, options, running))
+        outcome = self._run_pass(settings, options, partial(self._factory.extract_producer, settings, options))
         complete = latest_known(outcome.complete_before, self._mark_instant(settings, outcome.mark))
         outcome = replace(outcome, complete_before=complete)
         with self._guard:
@@ -62,7 +64,13 @@ class StageService(ProcessResources):
         stream = settings.stream_name
         try:
             with self.slot(stream, Stage.LOAD).begin_pass() as running:
-                outcome = self._load(settings, options)
+                load_pass = self._factory.load_pass(settings, options)
+                limit = options.request.limit
+                if options.dry_run:
+                    outcome = load_pass.preview(limit=limit)
+                else:
+                    run = self._factory.new_run(options)
+                    outcome = load_pass.execute(run, limit=limit, compare=options.compare_ledger)
                 outcome = replace(outcome, error=running.attribute_error(outcome.error) if outcome.error else None)
         except Exception as error:  # noqa: BLE001  # a bastion or bucket may be unreachable; or a bug
             return LoadOutcome(stream=stream, error=self._report_failure(stream, error))
@@ -73,20 +81,15 @@ class StageService(ProcessResources):
     ) -> ExtractOutcome:
         """Make batches of quarantined rows that the policies accept by now; `will_load` checks the target first."""
 
-        def run(_running: RunningPass) -> ExtractOutcome:
+        def make_producer(_running: RunningPass) -> PassProducer:
             quarantine = self.quarantine(settings)
-            producer = self._factory.replay_producer(settings, quarantine, batch=batch, will_load=will_load)
-            return self._run_pass(settings, producer, options)
+            return self._factory.replay_producer(settings, quarantine, batch=batch, will_load=will_load)
 
-        return self._run_extract(settings, run)
+        return self._run_pass(settings, options, make_producer)
 
     def repair_rows(self, settings: StreamSettings, options: PassOptions, repair: RepairPlan) -> ExtractOutcome:
         """Make batches of the rows in which source and target differ, and of the keys that the source has not."""
-
-        def run(running: RunningPass) -> ExtractOutcome:
-            return self._run_pass(settings, self._factory.repair_producer(settings, options, repair, running), options)
-
-        return self._run_extract(settings, run)
+        return self._run_pass(settings, options, partial(self._factory.repair_producer, settings, options, repair))
 
     def find_closed_position(self, settings: StreamSettings, options: PassOptions) -> SourceBound:
         """Return the position below which a table is complete at its source now, without reading a row.
@@ -113,39 +116,30 @@ class StageService(ProcessResources):
     def quarantine(self, settings: StreamSettings) -> Quarantine:
         return Quarantine(stream=settings.stream_name, journal=self.journal, parts=self.lake)
 
-    def _run_extract(self, settings: StreamSettings, act: Callable[[RunningPass], ExtractOutcome]) -> ExtractOutcome:
+    def _run_pass(
+        self, settings: StreamSettings, options: PassOptions, make_producer: Callable[[RunningPass], PassProducer]
+    ) -> ExtractOutcome:
+        """Run an extract pass over the batches of a producer."""
         stream = settings.stream_name
         try:
             with self.slot(stream, Stage.EXTRACT).begin_pass() as running:
-                outcome = act(running)
+                producer = make_producer(running)
+                extract_pass = self._factory.extract_pass(stream, producer, options)
+                if options.dry_run:
+                    outcome = extract_pass.preview()
+                elif options.skip_if_at_rest and isinstance(producer, ExtractProducer):
+                    outcome = self._factory.idle_streams.run_unless_idle(
+                        extract_pass,
+                        self._factory.new_run(options),
+                        stream=stream,
+                        settings=settings,
+                        planner=producer.planner,
+                    )
+                else:
+                    outcome = extract_pass.execute(self._factory.new_run(options))
                 return replace(outcome, error=running.attribute_error(outcome.error) if outcome.error else None)
         except Exception as error:  # noqa: BLE001  # a bastion or bucket may be unreachable; or a bug
             return ExtractOutcome(stream=stream, error=self._report_failure(stream, error))
-
-    def _extract(self, settings: StreamSettings, options: PassOptions, running: RunningPass) -> ExtractOutcome:
-        planner = self._factory.planner(settings, options, running)
-        producer = self._factory.producer(planner, settings, running)
-        if not options.skip_if_at_rest or options.dry_run:
-            return self._run_pass(settings, producer, options)
-        stream = settings.stream_name
-        return self._factory.idle_streams.run_unless_idle(
-            self._factory.extract_pass(stream, producer, options),
-            self._factory.new_run(options),
-            stream=stream,
-            settings=settings,
-            planner=planner,
-        )
-
-    def _run_pass(self, settings: StreamSettings, producer: PassProducer, options: PassOptions) -> ExtractOutcome:
-        extract_pass = self._factory.extract_pass(settings.stream_name, producer, options)
-        return extract_pass.preview() if options.dry_run else extract_pass.execute(self._factory.new_run(options))
-
-    def _load(self, settings: StreamSettings, options: PassOptions) -> LoadOutcome:
-        load_pass = self._factory.load_pass(settings, options)
-        limit = options.request.limit
-        if options.dry_run:
-            return load_pass.preview(limit=limit)
-        return load_pass.execute(self._factory.new_run(options), limit=limit, compare=options.compare_ledger)
 
     def _report_failure(self, stream: StreamName, error: Exception) -> HintedError:
         failure = to_hinted_error(error)

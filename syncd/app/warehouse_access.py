@@ -1,7 +1,6 @@
 """Resources of one warehouse: sessions, ledger and the targets of streams."""
 
 import threading
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from syncd.app.lake_access import ResourceOwner, new_nonce
@@ -17,11 +16,12 @@ from syncd.settings import (
     TargetSettings,
     WarehouseSettings,
 )
-from watermarks.batch import BatchId
-from watermarks.loading import BatchLoadResult, LedgerKey, LoadCycle, Target
+from watermarks.loading import LedgerKey, Target
 from watermarks.names import StreamName
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from syncd.app.process_resources import ProcessResources
     from syncd.concurrency.running_pass import RunningPass
     from syncd.redshift.aws import LakeCredentials
@@ -172,18 +172,3 @@ class WarehouseResources(ResourceOwner):
     def _credentials(self) -> str:
         role = self.settings.iam_role
         return self._lake_keys.copy_clause() if role is None else role_clause(role)
-
-
-class LazyTarget:
-    """Target that is made with the first load, so that a pass without batches opens no session."""
-
-    def __init__(self, make: Callable[[], Target]) -> None:
-        self._make = make
-        self._target: Target | None = None
-
-    def load(self, cycle: LoadCycle) -> Mapping[BatchId, BatchLoadResult]:
-        return self._get_target().load(cycle)
-
-    def _get_target(self) -> Target:
-        self._target = self._target or self._make()
-        return self._target

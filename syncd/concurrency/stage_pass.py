@@ -1,6 +1,7 @@
 """Common frame of a pass of either stage: claim, timing, failures and the time of the next attempt."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -20,6 +21,15 @@ FIRST_RETRY_DELAY: Final = timedelta(seconds=10)
 MAX_RETRY_DELAY: Final = timedelta(minutes=15)
 
 
+@dataclass(slots=True)
+class PassEnd:
+    """End of a pass; complete once the pass is over."""
+
+    error: HintedError | None = None
+    """The error that ended the pass, if any."""
+    seconds: float = 0.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagePass:
     """The parts that a pass of one stage over one stream needs in both stages.
@@ -36,19 +46,20 @@ class StagePass:
     explain_interruption: Callable[[HintedError], HintedError] = lambda error: error
     """Returns the error of a pass that was ended from outside, given the error that the end caused."""
 
-    def run(self, act: Callable[[], None]) -> tuple[HintedError | None, float]:
-        """Run a pass; return the error that ended it, if any, and its seconds.
+    @contextmanager
+    def time_and_catch(self) -> Generator[PassEnd]:
+        """Time a pass, and catch and report the error that ends it.
 
         A bug of ours is an error like any other: one stream must not stop the others.
         """
-        began, failure = self.clock.monotonic(), None
+        end, began = PassEnd(), self.clock.monotonic()
         try:
-            act()
+            yield end
         except Exception as error:  # noqa: BLE001  # see above
-            failure = to_hinted_error(error)
+            end.error = failure = to_hinted_error(error)
             if not isinstance(failure, NotOwner):  # the process that has the stage goes on with it
                 self.emit(StreamFailed(stream=self.stream, error=failure.message, hint=failure.hint))
-        return failure, self.clock.monotonic() - began
+        end.seconds = self.clock.monotonic() - began
 
     def record_failure(
         self, error: Exception, record: Callable[[str, Callable[[int], FailureRecord]], None]

@@ -48,7 +48,7 @@ class ExtractProducer:
         self.stream: Final = stream
         self._settings = settings
         self._source = source
-        self._planner = planner
+        self.planner: Final = planner
         self._map_columns = map_columns
         self._reader = reader
         self._parts = parts
@@ -62,11 +62,11 @@ class ExtractProducer:
 
     @property
     def wait_reason(self) -> str:
-        return self._backlog_reason or self._planner.wait_reason
+        return self._backlog_reason or self.planner.wait_reason
 
     @property
     def complete_before(self) -> datetime | None:
-        return self._planner.complete_before
+        return self.planner.complete_before
 
     def preview(self, watermark: Watermark) -> BatchDraft | None:
         """Return the draft of the next batch; if nothing moves until it is proposed, no probe runs again."""
@@ -85,11 +85,11 @@ class ExtractProducer:
         if preview and preview[0] == _proposal_basis(watermark):
             return preview[1]
         self._backlog_reason = _find_backlog(watermark, self._settings)
-        return None if self._backlog_reason else self._planner.propose(watermark)
+        return None if self._backlog_reason else self.planner.propose(watermark)
 
     def is_plan_current(self, plan: Plan) -> bool:
         # A replay that was planned and not carried out reads nothing of MySQL: the next replay takes its rows.
-        return plan.draft.kind is not BatchKind.REPLAY and self._planner.is_plan_current(plan)
+        return plan.draft.kind is not BatchKind.REPLAY and self.planner.is_plan_current(plan)
 
     def write_files(self, plan: Plan) -> BatchOutput:
         draft = plan.draft
@@ -113,9 +113,9 @@ class ExtractProducer:
     def _build_request(self, plan: Plan, mappings: tuple[ColumnMapping, ...], identity: RowIdentity) -> ReadRequest:
         draft = plan.draft
         return ReadRequest(
-            queries=self._planner.queries(plan, mappings),
+            queries=self.planner.queries(plan, mappings),
             columns=mappings,
-            order=self._planner.order_fields(plan, mappings),
+            order=self.planner.order_fields(plan, mappings),
             policies=self._settings.policies,
             server_identity=draft.basis.source_identity,
             part_prefix=batch_prefix(plan),
@@ -173,7 +173,7 @@ class ExtractProducer:
             ServerChanged: it leads to another server.
         """
         self._source.discard_connections()
-        if not self._planner.is_plan_current(plan):
+        if not self.planner.is_plan_current(plan):
             raise ServerChanged(
                 f"another server answers than the one that batch {plan.id} was planned for",
                 hint="Run again: the batch is planned anew, for the present server.",

@@ -1,11 +1,10 @@
 """One pass of the extract stage over one stream: preview, claim, extract batch after batch."""
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
-from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from syncd.concurrency.stage_pass import StagePass
@@ -146,19 +145,35 @@ class ExtractPass:
 
     def preview(self) -> ExtractOutcome:
         """Return the next batch without writing anything."""
-        return self._run(self._preview)
+        self._outcome = ExtractOutcome(stream=self._stream)
+        with self._stage.time_and_catch() as end:
+            watermark, plan = self._read_watermark()
+            draft = plan.draft if plan else self._producer.preview(watermark)
+            if draft is None:
+                self._note_idle()
+            else:
+                self._outcome = replace(self._outcome, preview={"sealed": plan is not None, **draft.to_fields()})
+        return replace(self._outcome, error=end.error, seconds=end.seconds)
 
     def execute(self, run: Run) -> ExtractOutcome:
         """Extract until nothing is due; an error, a bug too, is part of the outcome.
 
         A stream with nothing to do is left as it is: no claim, no entry, no Spark session.
         """
-        return self._run(partial(self._execute, run))
-
-    def _run(self, act: Callable[[], None]) -> ExtractOutcome:
         self._outcome = ExtractOutcome(stream=self._stream)
-        error, seconds = self._stage.run(act)
-        return replace(self._outcome, error=error, seconds=seconds)
+        with self._stage.time_and_catch() as end:
+            watermark, plan = self._read_watermark()
+            draft = plan.draft if plan else self._producer.preview(watermark)
+            if draft is not None:
+                progress, claim_keeper = watermark.required_extract_progress, self._stage.claim_keeper
+                self._next_batch = progress.next_batch
+                self._orphan_sweeper.begin(progress.last_batch, plan)
+                if not claim_keeper.is_owned_by_other:  # a pass that only waits for the owner needs no reader
+                    self._producer.prepare(draft)
+                with claim_keeper.hold(self._stage.get_process()) as held, self._begin_extraction(held) as extraction:
+                    self._extract_batches(extraction, run)
+            self._note_idle()
+        return replace(self._outcome, error=end.error, seconds=end.seconds)
 
     def _read_watermark(self) -> tuple[Watermark, Plan | None]:
         """Read the document, and the plan that a process may have sealed for the next number."""
@@ -176,37 +191,18 @@ class ExtractPass:
         )
         return watermark, self._chain.read_plan(progress.next_batch)
 
-    def _preview(self) -> None:
-        watermark, plan = self._read_watermark()
-        draft = plan.draft if plan else self._producer.preview(watermark)
-        if draft is None:
-            self._note_idle()
-        else:
-            self._outcome = replace(self._outcome, preview={"sealed": plan is not None, **draft.to_fields()})
-
-    def _execute(self, run: Run) -> None:
-        watermark, plan = self._read_watermark()
-        draft = plan.draft if plan else self._producer.preview(watermark)
-        if draft is not None:
-            progress = watermark.required_extract_progress
-            self._next_batch = progress.next_batch
-            self._orphan_sweeper.begin(progress.last_batch, plan)
-            if not self._stage.claim_keeper.is_owned_by_other:  # a pass that only waits for the owner needs no reader
-                self._producer.prepare(draft)
-            with self._stage.claim_keeper.hold(self._stage.get_process()) as held:
-                self._extract(held, run)
-        self._note_idle()
-
     def _note_idle(self) -> None:
         """Note why nothing more is due now."""
         self._outcome = replace(
             self._outcome, wait_reason=self._producer.wait_reason, complete_before=self._producer.complete_before
         )
 
-    def _extract(self, held: HeldClaim, run: Run) -> None:
+    @contextmanager
+    def _begin_extraction(self, held: HeldClaim) -> Generator[Extraction]:
+        """Begin to extract under a claim; record the error that ends it, and sweep the files that it leaves."""
         extraction = Extraction(self._journal, held, self._producer)
         try:
-            self._extract_batches(extraction, run)
+            yield extraction
         except StateUnreadable:
             raise  # nothing must be written at all
         except NotOwner:

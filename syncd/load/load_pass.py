@@ -5,11 +5,11 @@ It needs the lake and the warehouse, and nothing of the source.
 
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
-from functools import partial
 from itertools import count
 from typing import Final
 
@@ -86,7 +86,7 @@ class LoadPass:
         stage: StagePass,
         *,
         journal: Journal[Watermark],
-        target: Target,
+        get_target: Callable[[], Target],
         rows_per_transaction: int,
         appends: bool = False,
         is_in_ledger: Callable[[LedgerKey], bool] = lambda _key: True,
@@ -94,6 +94,7 @@ class LoadPass:
     ) -> None:
         """Create a pass whose transactions take batches of `rows_per_transaction` rows, one batch at least.
 
+        `get_target` is called only when there is something to load, so that other passes open no session.
         `is_in_ledger` tells by a cheap query whether the warehouse's ledger has a batch; it is called where nothing is
         due.
         """
@@ -102,7 +103,7 @@ class LoadPass:
         self._emit = stage.emit
         self._clock = stage.clock
         self._journal = journal
-        self._target = target
+        self._get_target = get_target
         self._rows_per_transaction = rows_per_transaction
         self._appends = appends
         self._is_in_ledger = is_in_ledger
@@ -115,28 +116,34 @@ class LoadPass:
 
         An error is part of the outcome. With `compare` the warehouse's ledger is read even though nothing is due.
         """
-        return self._run(partial(self._execute, run, limit=limit, compare=compare))
+        self._outcome = LoadOutcome(stream=self._stream)
+        with self._stage.time_and_catch() as end:
+            version = self._journal.read_version(self._stream.stem)
+            due = self._find_due_batches(version.state if version else None)
+            compare = compare or (not due and version is not None and self._is_ledger_behind(version.state))
+            if due or compare:
+                most = None if limit is None else sum(1 for _ in self._read_links_within(limit, due))
+                claim_keeper = self._stage.claim_keeper
+                with claim_keeper.hold(self._stage.get_process()) as held, self._begin_loading(held) as loading:
+                    self._load_batches(run, loading, most=most, compare=compare, since=version)
+        return replace(self._outcome, error=end.error, seconds=end.seconds)
 
     def preview(self, *, limit: int | None = None) -> LoadOutcome:
         """Return the batches that `execute` would load now. Nothing is written, and the warehouse is not asked."""
-        return self._run(partial(self._preview, limit=limit))
-
-    def _run(self, act: Callable[[], None]) -> LoadOutcome:
         self._outcome = LoadOutcome(stream=self._stream)
-        error, seconds = self._stage.run(act)
-        return replace(self._outcome, error=error, seconds=seconds)
-
-    def _preview(self, *, limit: int | None) -> None:
-        links = tuple(self._read_links_within(limit, self._find_due_batches(self._journal.read(self._stream.stem))))
-        if links:
-            preview = {
-                "first": str(links[0].id),
-                "last": str(links[-1].id),
-                "batches": len(links),
-                "rows": sum(link.rows for link in links),
-                "files": sum(len(link.files) for link in links),
-            }
-            self._outcome = replace(self._outcome, preview=preview)
+        with self._stage.time_and_catch() as end:
+            due = self._find_due_batches(self._journal.read(self._stream.stem))
+            links = tuple(self._read_links_within(limit, due))
+            if links:
+                preview = {
+                    "first": str(links[0].id),
+                    "last": str(links[-1].id),
+                    "batches": len(links),
+                    "rows": sum(link.rows for link in links),
+                    "files": sum(len(link.files) for link in links),
+                }
+                self._outcome = replace(self._outcome, preview=preview)
+        return replace(self._outcome, error=end.error, seconds=end.seconds)
 
     def _read_links_within(self, limit: int | None, due: Iterable[BatchId]) -> Iterator[BatchLink]:
         """Read the first due batches whose rows keep to the limit; one at least."""
@@ -148,23 +155,6 @@ class LoadPass:
             if number and limit is not None and rows > limit:
                 return
             yield link
-
-    def _execute(self, run: Run, *, limit: int | None, compare: bool) -> None:
-        version = self._journal.read_version(self._stream.stem)
-        due = self._find_due_batches(version.state if version else None)
-        compare = compare or (not due and version is not None and self._is_ledger_behind(version.state))
-        if not due and not compare:
-            return
-        most = None if limit is None else sum(1 for _ in self._read_links_within(limit, due))
-        with self._stage.claim_keeper.hold(self._stage.get_process()) as held:
-            loading = self._loading_for(held)
-            try:
-                self._load_batches(run, loading, most=most, compare=compare, since=version)
-            except (NotOwner, StateUnreadable):
-                raise  # the document is another process's by now, or must not be written at all
-            except Exception as error:  # noqa: BLE001  # a bug is recorded as any failure is
-                failure = self._stage.record_failure(error, loading.record_failure)
-                raise failure from failure.__cause__
 
     def _is_ledger_behind(self, watermark: Watermark) -> bool:
         """Return whether the ledger lacks the newest loaded batch; an unreachable warehouse counts as no."""
@@ -185,10 +175,19 @@ class LoadPass:
         first = self._journal.read(self._stream.default_stream.stem)
         return first.extract_progress if first else None
 
-    def _loading_for(self, held: HeldClaim) -> Loading:
+    @contextmanager
+    def _begin_loading(self, held: HeldClaim) -> Generator[Loading]:
+        """Begin to load under a claim, or go on under the one of the last pass; record the error that ends it."""
         if self._held_loading is None or self._held_loading[0] != held:
-            self._held_loading = held, Loading(self._journal, held, self._target)
-        return self._held_loading[1]
+            self._held_loading = held, Loading(self._journal, held, self._get_target)
+        loading = self._held_loading[1]
+        try:
+            yield loading
+        except (NotOwner, StateUnreadable):
+            raise  # the document is another process's by now, or must not be written at all
+        except Exception as error:  # noqa: BLE001  # a bug is recorded as any failure is
+            failure = self._stage.record_failure(error, loading.record_failure)
+            raise failure from failure.__cause__
 
     def _find_due_batches(self, watermark: Watermark | None) -> tuple[BatchId, ...]:
         """Return the batches that wait, according to the documents."""

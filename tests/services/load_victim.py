@@ -172,20 +172,15 @@ def load_run(
     clock, patience = SystemClock(), timedelta(seconds=job.get("patience", 0))
     claiming = ClaimKeeper(stream, Stage.LOAD, journal, clock=clock, max_wait=patience, pause=pause)
     stage = StagePass(stream=stream, get_process=owner, claim_keeper=claiming, clock=clock, emit=lambda _event: None)
-    run = LoadPass(
-        stage,
-        journal=journal,
-        target=RedshiftTarget(
-            place,
-            sessions=sessions,
-            lake_files=lists,
-            amendments=amendments,
-            make_finder=lambda: RefusedRowFinder(place, lake=lake, amendments=amendments, nonce=new_nonce),
-            nonce=new_nonce,
-        ),
-        rows_per_transaction=MOST_ROWS,
-        pause=pause,
+    target = RedshiftTarget(
+        place,
+        sessions=sessions,
+        lake_files=lists,
+        amendments=amendments,
+        make_finder=lambda: RefusedRowFinder(place, lake=lake, amendments=amendments, nonce=new_nonce),
+        nonce=new_nonce,
     )
+    run = LoadPass(stage, journal=journal, get_target=lambda: target, rows_per_transaction=MOST_ROWS, pause=pause)
     return run, claiming, sessions
 
 

@@ -235,7 +235,7 @@ class Worker:
     def _landing(self, held: HeldClaim) -> Iterator[None]:
         warehouse = self.world.warehouses[held.stream.target]
         twin = TargetTwin(warehouse, held.process, self.world.files, some=self.world.some)
-        landing = Loading(self.world.journal, held, twin)
+        landing = Loading(self.world.journal, held, lambda: twin)
         while True:
             try:
                 landing.load_next_batches(

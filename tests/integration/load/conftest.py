@@ -125,7 +125,7 @@ class Loader:
         pause: Callable[[float], None] = lambda _seconds: None,
         **more: Any,
     ) -> LoadPass:
-        clock = SystemClock()
+        clock, target = SystemClock(), self.target(prepared, **more)
         claiming = ClaimKeeper(prepared.stream, Stage.LOAD, self.journal, clock=clock, max_wait=patience, pause=pause)
         self.claims.append(claiming)
         stage = StagePass(
@@ -138,7 +138,7 @@ class Loader:
         return LoadPass(
             stage,
             journal=self.journal,
-            target=self.target(prepared, **more),
+            get_target=lambda: target,
             rows_per_transaction=10_000_000,
             appends=prepared.settings.mode is Mode.APPEND,
             pause=pause,

@@ -127,7 +127,8 @@ def landing_of(loader: Loader, batches: Batches) -> Loading:
     """Of a process that has held the claim for a while."""
     process = make_process(loader.journal.store, f"kept{next(numbers)}")
     held = process.acquire(batches.prepared.stream, Stage.LOAD, loader.journal)
-    landing = Loading(loader.journal, held, loader.target(batches.prepared))
+    target = loader.target(batches.prepared)
+    landing = Loading(loader.journal, held, lambda: target)
     landing.load_next_batches(RUN, max_batches=1000, check_ledger=False)
     return landing
 

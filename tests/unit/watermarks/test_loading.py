@@ -79,7 +79,7 @@ class Lake:
         self.extracts = hold(self.process, self.journal)
         self.extraction(*range(1, self.batches + 1))
         self.held = hold(self.process, self.journal, Stage.LOAD, self.stream)
-        self.landing = Loading(self.journal, self.held, self.ledger)
+        self.landing = Loading(self.journal, self.held, lambda: self.ledger)
         self.person = Operator(journal=self.journal, author="ann", reason="a test")
 
     def extraction(self, *seconds: int) -> None:
@@ -164,9 +164,9 @@ def test_the_time_that_a_cycle_takes_is_counted_once_for_all_its_batches() -> No
             clock.advance(2.0)
             return super().load(cycle)
 
-    Loading(lake.journal, lake.held, Slow()).load_next_batches(RUN, max_batches=2, check_ledger=False)
+    Loading(lake.journal, lake.held, Slow).load_next_batches(RUN, max_batches=2, check_ledger=False)
     assert lake.state().load_progress.counts.milliseconds == 2000
-    Loading(lake.journal, lake.held, Slow(fence=1)).load_next_batches(RUN, max_batches=2, check_ledger=False)
+    Loading(lake.journal, lake.held, lambda: Slow(fence=1)).load_next_batches(RUN, max_batches=2, check_ledger=False)
 
     assert lake.state().load_progress.counts.milliseconds == 4000
 
@@ -405,7 +405,7 @@ def test_a_link_that_does_not_follow_what_landed_before_is_refused(process: str)
     assert stored
     other = replace(lake.landing.chain.require_link(BatchId(1, 2)), previous="f" * 64)
     lake.store.replace(key, other.to_bytes(), expected=stored.revision)
-    landing = lake.landing if process == "the same" else Loading(lake.journal, lake.held, lake.ledger)
+    landing = lake.landing if process == "the same" else Loading(lake.journal, lake.held, lambda: lake.ledger)
 
     with pytest.raises(ChainBroken, match="1-2"):
         landing.load_next_batches(RUN, max_batches=1, check_ledger=False)
@@ -418,7 +418,7 @@ def test_a_target_waits_for_the_first_extraction_of_its_stream() -> None:
     journal = Journal(store, Watermark)
     held = hold(make_process(store), journal, Stage.LOAD, SECOND)
 
-    assert Loading(journal, held, Ledger()).load_next_batches(RUN, max_batches=1, check_ledger=False) is NOTHING_LOADED
+    assert Loading(journal, held, Ledger).load_next_batches(RUN, max_batches=1, check_ledger=False) is NOTHING_LOADED
 
 
 def test_a_stage_held_without_a_watermark_is_named() -> None:
@@ -426,7 +426,7 @@ def test_a_stage_held_without_a_watermark_is_named() -> None:
     held = replace(lake.held, stream=type(ORDERS)(source="shop", database="shop", table="other"))
 
     with pytest.raises(StateMissing, match="has no watermark"):
-        Loading(lake.journal, held, lake.ledger).load_next_batches(RUN, max_batches=1, check_ledger=False)
+        Loading(lake.journal, held, lambda: lake.ledger).load_next_batches(RUN, max_batches=1, check_ledger=False)
 
 
 def test_a_failure_is_an_entry_and_moves_nothing() -> None:
@@ -446,7 +446,7 @@ def test_a_failure_is_an_entry_and_moves_nothing() -> None:
 def test_two_targets_land_one_chain_apart() -> None:
     lake, other = Lake(), Ledger()
     held = hold(lake.process, lake.journal, Stage.LOAD, SECOND)
-    second = Loading(lake.journal, held, other)
+    second = Loading(lake.journal, held, lambda: other)
 
     lake.turn(most=1)
     second.load_next_batches(Run(id="r9"), max_batches=2, check_ledger=False)

@@ -43,7 +43,7 @@ class Twin:
 def landing(store: MemoryStore, journal: Journal[Watermark], twin: Twin, stream: StreamName = STREAM) -> Loading:
     process = ProcessLease(store, "l", clock=ManualClock())
     process.renew()
-    return Loading(journal, process.acquire(stream, Stage.LOAD, journal), twin)
+    return Loading(journal, process.acquire(stream, Stage.LOAD, journal), lambda: twin)
 
 
 def drain(one: Loading) -> None:
@@ -191,7 +191,7 @@ def test_what_a_ledger_lost_is_read_once_however_many_transactions_land_it() -> 
     held = make_process(store, "e").acquire(STREAM, Stage.EXTRACT, journal)
     extract(journal, held, *(at(second, second) for second in range(1, lost + 1)))
     twin = Few()
-    one = Loading(journal, make_process(store, "l").acquire(STREAM, Stage.LOAD, journal), twin)
+    one = Loading(journal, make_process(store, "l").acquire(STREAM, Stage.LOAD, journal), lambda: twin)
     while one.load_next_batches(RUN, max_batches=1000, check_ledger=False).links:
         pass
     twin.ledger.clear()
