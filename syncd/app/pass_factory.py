@@ -110,7 +110,7 @@ class PassFactory:
             source=planner.source,
             planner=planner,
             map_columns=map_columns,
-            reader=self._resources.make_pass_reader(self._resources.source_resources(settings.source), running_pass),
+            make_reader=partial(self._resources.make_reader, settings.source, running_pass),
             parts=self._resources.lake,
             earlier_batches=EarlierBatches(
                 read_link=BatchChain(self._resources.journal, stream).read_link,

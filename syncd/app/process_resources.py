@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from syncd.app.lake_access import ResourceOwner, open_lake, open_quick_lake, open_store
-from syncd.app.source_access import PassReader, SourceResources
+from syncd.app.source_access import SourceResources
 from syncd.app.warehouse_access import WarehouseResources
 from syncd.concurrency.primitives import locked_cached_property
 from syncd.concurrency.response_monitor import ResponseMonitor, ignore_response
@@ -138,8 +138,9 @@ class ProcessResources(ResourceOwner):
                 self._warehouses[name] = self._stack.enter_context(warehouse)
             return self._warehouses[name]
 
-    def make_pass_reader(self, source: SourceResources, running_pass: RunningPass) -> "BatchReader":
-        return PassReader(lambda: source.spark_reader, running_pass)
+    def make_reader(self, source: str, running_pass: RunningPass) -> "BatchReader":
+        """Return the reader of a source for one pass."""
+        return self.source_resources(source).spark_reader(running_pass)
 
     # The lease.
 

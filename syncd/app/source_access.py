@@ -10,7 +10,6 @@ from syncd.app.lake_access import ResourceOwner
 from syncd.concurrency.primitives import locked_cached_property
 from syncd.concurrency.resource_pool import NO_PASS, ResourcePool
 from syncd.concurrency.running_pass import RunningPass
-from syncd.lake.window_reads import ReadRequest, ReadResult
 from syncd.mysql.connection import ConnectionFactory, open_connection_factory
 from syncd.mysql.connection_pool import MAX_CONNECTION_AGE_SECONDS, PooledSource, SourceConnectionPool
 from syncd.mysql.replica_horizon import ReplicaOnlyHorizons, ReplicatedHorizons
@@ -22,6 +21,7 @@ from syncd.settings import SourceSettings
 
 if TYPE_CHECKING:
     from syncd.app.process_resources import ProcessResources
+    from syncd.datatypes.columns import ColumnMapping
     from syncd.spark.reader import SparkReader
 
 
@@ -37,6 +37,8 @@ class SourceResources(ResourceOwner):
         self.settings: Final = settings
         self._process = process
         self._is_sequential = is_sequential
+        self._wide_mappings: set[tuple[ColumnMapping, ...]] = set()
+        """Column mappings with wide rows, which all readers of this source share."""
 
     @locked_cached_property
     def connection_factory(self) -> ConnectionFactory:
@@ -106,9 +108,8 @@ class SourceResources(ResourceOwner):
         self._stack.callback(horizons.close)
         return horizons
 
-    @locked_cached_property
-    def spark_reader(self) -> "SparkReader":
-        """Reader of the rows of all passes."""
+    def spark_reader(self, running_pass: RunningPass) -> "SparkReader":
+        """Return the reader of the rows for one pass; Spark starts with its first use."""
         from syncd.spark.jdbc import choose_driver  # noqa: PLC0415  # only passes with rows need Spark
         from syncd.spark.reader import SparkReader  # noqa: PLC0415  # as above
 
@@ -120,6 +121,8 @@ class SourceResources(ResourceOwner):
             proxy=self.connection_factory.proxy,
             pool=self.connection_pool,
             kill_statements=self.end_reading,
+            wide_mappings=self._wide_mappings,
+            running_pass=running_pass,
         )
 
     def end_reading(self, nonce: str) -> None:
@@ -150,17 +153,3 @@ class PassHorizons:
 
     def current(self, table: TableName) -> Horizon:
         return self._running_pass.run_detached(lambda: self._horizons.read_snapshot_horizon(table), name="horizon")
-
-
-class PassReader:
-    """Reader for one pass; Spark starts with the first read."""
-
-    def __init__(self, make_reader: "Callable[[], SparkReader]", running_pass: RunningPass) -> None:
-        self._make_reader = make_reader
-        self._running_pass = running_pass
-
-    def prepare(self, *, little: bool) -> None:
-        self._make_reader().prepare(little=little)
-
-    def read(self, reading: ReadRequest, *, tell: Callable[[int], None] = lambda _rows: None) -> ReadResult:
-        return self._make_reader().read(reading, tell=tell, running_pass=self._running_pass)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import cached_property
 from itertools import islice
 from typing import Final
 
@@ -39,7 +40,7 @@ class ExtractProducer:
         source: SourceDatabase,
         planner: Planner,
         map_columns: Callable[[SourceTable, StreamSettings], tuple[ColumnMapping, ...]],
-        reader: BatchReader,
+        make_reader: Callable[[], BatchReader],
         parts: PartStore,
         earlier_batches: EarlierBatches,
         nonce: Callable[[], str],
@@ -50,7 +51,7 @@ class ExtractProducer:
         self._source = source
         self.planner: Final = planner
         self._map_columns = map_columns
-        self._reader = reader
+        self._make_reader = make_reader
         self._parts = parts
         self._earlier_batches = earlier_batches
         self._nonce = nonce
@@ -59,6 +60,11 @@ class ExtractProducer:
         """The draft of the last preview, and the progress that it depends on."""
         self._backlog_reason = ""
         self._last_read = ReadResult(parts=())
+
+    @cached_property
+    def _reader(self) -> BatchReader:
+        """The reader, made late: most passes find nothing to read, and its libraries take long to load."""
+        return self._make_reader()
 
     @property
     def wait_reason(self) -> str:

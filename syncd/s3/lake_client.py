@@ -7,6 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -32,7 +33,12 @@ from watermarks.stores.s3 import (
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
-    from mypy_boto3_s3.type_defs import ErrorTypeDef, ObjectIdentifierTypeDef
+    from mypy_boto3_s3.type_defs import (
+        CompleteMultipartUploadOutputTypeDef,
+        ErrorTypeDef,
+        ObjectIdentifierTypeDef,
+        PutObjectOutputTypeDef,
+    )
 
 PIECE_BYTES: Final = 8 << 20
 """Size of one upload request; S3 takes at most 10,000 pieces, and only the last may be under 5 MiB."""
@@ -329,7 +335,12 @@ class ObjectUpload:
         rest = bytes(self._filling)
         self._filling.clear()
         try:
-            etag = self._put_whole(rest) if self._upload_id is None else self._complete(rest)
+            store = self._put_request(rest) if self._upload_id is None else self._completion_request(rest)
+            try:
+                with self._map_errors():
+                    etag = store()["ETag"]
+            except LakeDown as error:
+                etag = self._confirm_stored(error)
         except HintedError:
             self.abort()
             raise
@@ -365,35 +376,26 @@ class ObjectUpload:
         with self._map_errors():
             return sent.result()
 
-    def _put_whole(self, body: bytes) -> str:
+    def _put_request(self, body: bytes) -> "Callable[[], PutObjectOutputTypeDef]":
+        """Return the request that stores the object in one piece."""
         digest = base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
-        try:
-            with self._map_errors():
-                answer = self._lake.client.put_object(
-                    **self._object_args, Body=body, ContentMD5=digest, IfNoneMatch="*"
-                )
-        except LakeDown as error:
-            return self._confirm_stored(error)
-        return answer["ETag"]
+        return partial(self._lake.client.put_object, **self._object_args, Body=body, ContentMD5=digest, IfNoneMatch="*")
 
-    def _complete(self, rest: bytes) -> str:
+    def _completion_request(self, rest: bytes) -> "Callable[[], CompleteMultipartUploadOutputTypeDef]":
+        """Send the rest and wait for all pieces; return the request that makes them one object."""
         if rest:
             self._send_piece(rest)
         parts = [
             {"ETag": self._wait_for_piece(sent), "PartNumber": number} for number, sent in enumerate(self._pieces, 1)
         ]
         assert self._upload_id is not None
-        try:
-            with self._map_errors():
-                answer = self._lake.client.complete_multipart_upload(
-                    **self._object_args,
-                    UploadId=self._upload_id,
-                    MultipartUpload={"Parts": cast("Any", parts)},
-                    IfNoneMatch="*",
-                )
-        except LakeDown as error:
-            return self._confirm_stored(error)
-        return answer["ETag"]
+        return partial(
+            self._lake.client.complete_multipart_upload,
+            **self._object_args,
+            UploadId=self._upload_id,
+            MultipartUpload={"Parts": cast("Any", parts)},
+            IfNoneMatch="*",
+        )
 
     def _confirm_stored(self, error: LakeDown) -> str:
         """Return the ETag of the object if it is stored after all."""

@@ -63,21 +63,16 @@ class PartsWriter:
             self._writer = PartWriter(self._object, self.mappings, batch=self.batch, refused=self.refused)
         self._writer.write(batch, span)
         if self._writer.bytes_written + self._writer.bytes_waiting // COMPRESSION_FACTOR >= self.part_bytes:
-            self._close()
+            self.finish()
 
     def finish(self) -> list[Part]:
-        """Finish the last part; return all that are stored."""
-        if self._writer is not None:
-            self._close()
+        """Store the part that is being written, if there is one; return all that are stored."""
+        if self._writer is not None and self._object is not None:
+            written, stored = self._writer.close(), self._object.finish()
+            assert stored.bytes == written.bytes
+            self.done.append(make_part(self._object.key, written, stored))
+            self._object = self._writer = None
         return self.done
-
-    def _close(self) -> None:
-        assert self._writer is not None
-        assert self._object is not None
-        written, stored = self._writer.close(), self._object.finish()
-        assert stored.bytes == written.bytes
-        self.done.append(make_part(self._object.key, written, stored))
-        self._object = self._writer = None
 
     def abort(self) -> None:
         """Abandon the part that is not finished; the caller deletes those that are stored."""

@@ -25,8 +25,8 @@ from syncd.spark.jdbc import (
     prepare_trust_store,
 )
 from syncd.spark.pyspark_gateway import narrow_row_session
-from syncd.spark.spark_session import LeftoverTasks, WarmSparkSession
-from syncd.spark.task import RESULT_COLUMN, ReadTaskSpec, rename_fields, write_window
+from syncd.spark.spark_session import SparkJob, WarmSparkSession
+from syncd.spark.task import RESULT_COLUMN, ReadTaskSpec, WindowWriter, rename_fields
 from watermarks.errors import HintedError, Misuse
 
 if TYPE_CHECKING:
@@ -59,13 +59,12 @@ class _Wave:
     first_window: int
     """Number of the first of them in its batch."""
     queries: Sequence[WindowQuery]
-    running_pass: RunningPass
-    on_leftover_tasks: Callable[[LeftoverTasks], None]
-    """Receives the tasks that outlive their job."""
+    on_cancel: Callable[[SparkJob[Any]], None]
+    """Receives the job before it is cancelled."""
 
 
 class SparkReader:
-    """Reader of the windows of one source, within its connection limit; for any number of threads."""
+    """Reader of the windows of one source for one pass, within the connection limit of the source."""
 
     def __init__(
         self,
@@ -77,10 +76,13 @@ class SparkReader:
         proxy: Callable[[], tuple[str, int] | None] = lambda: None,
         pool: "ResourcePool[Any] | None" = None,
         kill_statements: "Callable[[str], None]" = lambda _nonce: None,
+        wide_mappings: "set[tuple[ColumnMapping, ...]] | None" = None,
+        running_pass: RunningPass = NO_PASS,
     ) -> None:
         """Create the reader; `proxy` returns the SOCKS proxy to the source, if there is one, before each read.
 
-        `kill_statements` ends the statements of a cancelled read at the server.
+        `kill_statements` ends the statements of a cancelled read at the server. `wide_mappings` are the column
+        mappings whose rows are measured, because one of them was wide; all readers of a source share and extend them.
         """
         self._session = session
         self._source = source
@@ -89,24 +91,18 @@ class SparkReader:
         self._proxy = proxy
         self._pool: ResourcePool[Any] = ResourcePool(source.max_connections) if pool is None else pool
         self._kill_statements = kill_statements
-        self._wide_mappings: set[tuple[ColumnMapping, ...]] = set()
-        """Column mappings whose rows are measured, because one of them was wide."""
+        self._wide_mappings = set[tuple["ColumnMapping", ...]]() if wide_mappings is None else wide_mappings
+        self._running_pass = running_pass
 
     def prepare(self, *, little: bool) -> None:
         self._session.prepare(little=little)
 
-    def read(
-        self,
-        reading: ReadRequest,
-        *,
-        tell: Callable[[int], None] = lambda _rows: None,
-        running_pass: RunningPass = NO_PASS,
-    ) -> ReadResult:
+    def read(self, reading: ReadRequest, *, tell: Callable[[int], None] = lambda _rows: None) -> ReadResult:
         """Read every window completely and write its rows to parts; see the port `BatchReader`."""
         results: list[dict[str, Any]] = []
         rows = 0
         try:
-            for wave in self._waves(reading, running_pass):
+            for wave in self._waves(reading):
                 results += self._read_wave(reading, wave, kept_keys=_part_keys(results))
                 rows = sum(part["rows"] for one in results for part in one["parts"])
                 tell(rows)
@@ -119,28 +115,27 @@ class SparkReader:
             problem_counts=dict(sum((Counter(one["troubles"]) for one in results), Counter[str]())),
         )
 
-    def _waves(self, reading: ReadRequest, running_pass: RunningPass) -> Iterator["_Wave"]:
+    def _waves(self, reading: ReadRequest) -> Iterator[_Wave]:
         """Yield as many windows as there are free connections and slots: none waits in Spark, and all end in time."""
         queries, first = reading.queries, 0
         while first < len(queries):
-            slots = self._session.slots(little=reading.is_small, running_pass=running_pass)
+            slots = self._session.slots(little=reading.is_small, running_pass=self._running_pass)
             # First the connections, then the slots: a holder of slots waits for nothing, so it returns them.
             with (
-                self._pool.acquire_for_reading(min(len(queries) - first, slots.size), running_pass) as places,
-                slots.acquire_for_reading(places.count, running_pass) as tasks,
+                self._pool.acquire_for_reading(min(len(queries) - first, slots.size), self._running_pass) as places,
+                slots.acquire_for_reading(places.count, self._running_pass) as tasks,
             ):
                 places.shrink(tasks.count)
                 wave = _Wave(
                     first_window=first,
                     queries=queries[first : first + places.count],
-                    running_pass=running_pass,
-                    on_leftover_tasks=partial(self._release_after_tasks, reading.nonce, places, tasks),
+                    on_cancel=partial(self._release_after_tasks, reading.nonce, places, tasks),
                 )
                 yield wave
             first += len(wave.queries)
 
     def _release_after_tasks(
-        self, nonce: str, places: PoolShare[Any], slots: PoolShare[Never], tasks: LeftoverTasks
+        self, nonce: str, places: PoolShare[Any], slots: PoolShare[Never], job: SparkJob[Any]
     ) -> None:
         """Keep the connections and slots of a cancelled job until its last task and statement have ended.
 
@@ -151,33 +146,26 @@ class SparkReader:
 
         def watch() -> None:
             try:
-                wait_until(lambda: not tasks.running_count, timeout_seconds=TASK_EXIT_GRACE_SECONDS)
+                wait_until(lambda: not job.running_task_count, timeout_seconds=TASK_EXIT_GRACE_SECONDS)
                 with suppress(HintedError):  # a server that does not answer does not run the statement for long
                     self._kill_statements(nonce)
-                wait_until(lambda: not tasks.running_count, timeout_seconds=self._source.silence.total_seconds())
+                wait_until(lambda: not job.running_task_count, timeout_seconds=self._source.silence.total_seconds())
             finally:
                 for each in leave:
                     each()
 
         run_in_thread(watch, name="reading-ends")
 
-    def _read_wave(self, reading: ReadRequest, wave: "_Wave", *, kept_keys: frozenset[str]) -> list[dict[str, Any]]:
-        spec = self._task_spec(reading, wave)
+    def _read_wave(self, reading: ReadRequest, wave: _Wave, *, kept_keys: frozenset[str]) -> list[dict[str, Any]]:
         # The MariaDB driver takes rows of any length.
         narrow = self._driver == "mysql" and reading.columns not in self._wide_mappings
-
-        def job(spark: "SparkSession") -> list[dict[str, Any]]:
-            frame = self._make_frame(narrow_row_session(spark) if narrow else spark, reading, wave, narrow=narrow)
-            return _run_tasks(frame, spec)
-
-        within = self._source.longest_read.total_seconds() + READ_TIMEOUT_MARGIN_SECONDS
         try:
             results = self._session.run(
-                job,
-                within=within,
+                partial(self._run_tasks, reading, wave, narrow=narrow),
+                within=self._source.longest_read.total_seconds() + READ_TIMEOUT_MARGIN_SECONDS,
                 little=reading.is_small,
-                running_pass=wave.running_pass,
-                on_leftover_tasks=wave.on_leftover_tasks,
+                running_pass=self._running_pass,
+                on_cancel=wave.on_cancel,
             )
         except HintedError:
             raise
@@ -194,7 +182,21 @@ class SparkReader:
             raise errors.ReaderDown(f"{len(results)} of {len(wave.queries)} windows returned a result")
         return results
 
-    def _task_spec(self, reading: ReadRequest, wave: "_Wave") -> ReadTaskSpec:
+    def _run_tasks(
+        self, reading: ReadRequest, wave: _Wave, spark: "SparkSession", *, narrow: bool
+    ) -> list[dict[str, Any]]:
+        """Read the windows of a wave, one task for each, and return the results of the tasks."""
+        frame = self._make_frame(narrow_row_session(spark) if narrow else spark, reading, wave, narrow=narrow)
+        spec, names = self._task_spec(reading, wave), frame.columns
+        if not all(map(_PLAIN_NAME.fullmatch, names)):
+            # PySpark looks up columns by name, and interprets a dot, a star or a backtick in it.
+            frame = frame.toDF(*(f"c{place}" for place in range(len(names))))
+        rows = frame.mapInArrow(
+            lambda batches: WindowWriter(spec).write(rename_fields(batches, names)), f"{RESULT_COLUMN} string"
+        ).collect()
+        return [json.loads(row[0]) for row in rows]
+
+    def _task_spec(self, reading: ReadRequest, wave: _Wave) -> ReadTaskSpec:
         return ReadTaskSpec(
             windows=tuple(query.window for query in wave.queries),
             first_window=wave.first_window,
@@ -211,7 +213,7 @@ class SparkReader:
             lake=self._lake.settings,
         )
 
-    def _make_frame(self, spark: "SparkSession", reading: ReadRequest, wave: "_Wave", *, narrow: bool) -> "DataFrame":
+    def _make_frame(self, spark: "SparkSession", reading: ReadRequest, wave: _Wave, *, narrow: bool) -> "DataFrame":
         properties = build_connection_properties(
             self._source,
             driver=self._driver,
@@ -245,17 +247,6 @@ class SparkReader:
                         if mine in found.key and found.key not in kept_keys
                     ]
                 )
-
-
-def _run_tasks(frame: "DataFrame", spec: ReadTaskSpec) -> list[dict[str, Any]]:
-    names = frame.columns
-    if not all(map(_PLAIN_NAME.fullmatch, names)):
-        # PySpark looks up columns by name, and interprets a dot, a star or a backtick in it.
-        frame = frame.toDF(*(f"c{place}" for place in range(len(names))))
-    rows = frame.mapInArrow(
-        lambda batches: write_window(spec, rename_fields(batches, names)), f"{RESULT_COLUMN} string"
-    ).collect()
-    return [json.loads(row[0]) for row in rows]
 
 
 def _part_keys(results: Sequence[dict[str, Any]]) -> frozenset[str]:

@@ -5,10 +5,11 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Never, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Never, TypeVar
 
 from syncd.concurrency.resource_pool import NO_PASS, ResourcePool
 from syncd.concurrency.running_pass import RunningPass, run_in_thread
@@ -28,8 +29,6 @@ from syncd.spark.pyspark_gateway import (
 )
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from pyspark.sql import SparkSession
 
     from syncd.spark.jvm import Jvm
@@ -87,6 +86,52 @@ LOCAL_CONF: Final[Mapping[str, str]] = {
 JAVA_OPTIONS: Final = ("-XX:+UseSerialGC", "-XX:-UsePerfData")
 QUICK_START_OPTION: Final = "-XX:TieredStopAtLevel=1"
 """Compile with the fast compiler only: halves the startup time, and the speed of long work."""
+
+
+class SparkJob(threading.Thread, Generic[T]):
+    """One job of one pass, in a thread of its own."""
+
+    def __init__(
+        self, work: "Callable[[SparkSession], T]", spark: "SparkSession", *, is_session_over: Callable[[], bool]
+    ) -> None:
+        self._tag = uuid.uuid4().hex
+        super().__init__(name=f"spark-{self._tag[:6]}", daemon=True)
+        self._work = work
+        self._spark = spark
+        self._is_session_over = is_session_over
+        self.outcome: Final = Future[T]()
+
+    def run(self) -> None:
+        """Run the work, as a thread does; its result or error is the outcome."""
+        try:
+            # The tag applies to this thread only: PySpark pins a Java thread to each Python thread.
+            self._spark.sparkContext.addJobTag(self._tag)
+            self.outcome.set_result(self._work(self._spark))
+        except BaseException as error:  # noqa: BLE001  # the waiting thread raises it
+            self.outcome.set_exception(error)
+
+    def cancel(self, *, within: float) -> bool:
+        """Cancel the job; return whether it ended within so many seconds. Its tasks may run on for a while."""
+        # In another thread, since a JVM that hangs never answers.
+        threading.Thread(target=lambda: self._spark.sparkContext.cancelJobsWithTag(self._tag), daemon=True).start()
+        self.join(within)
+        return self.outcome.done()
+
+    @property
+    def running_task_count(self) -> int:
+        """Return the number of tasks that still run; a job that has not noticed its cancellation counts as one."""
+        if self._is_session_over():
+            return 0
+        if not self.outcome.done():
+            return 1
+        try:
+            tracker: Any = self._spark.sparkContext._jsc.statusTracker()  # noqa: SLF001  # there is no public way
+            jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForTag(self._tag)]
+            stages = [stage for job in jobs if job is not None for stage in job.stageIds()]
+            found = [tracker.getStageInfo(stage) for stage in stages]
+            return sum(int(stage.numActiveTasks()) for stage in found if stage is not None)
+        except Exception:  # noqa: BLE001  # a JVM that ends meanwhile may raise anything, and has no tasks
+            return 0
 
 
 class WarmSparkSession:
@@ -158,17 +203,17 @@ class WarmSparkSession:
 
     def run(
         self,
-        job: "Callable[[SparkSession], T]",
+        work: "Callable[[SparkSession], T]",
         *,
         within: float,
         little: bool = True,
         running_pass: RunningPass = NO_PASS,
-        on_leftover_tasks: "Callable[[LeftoverTasks], None]" = lambda _tasks: None,
+        on_cancel: Callable[[SparkJob[Any]], None] = lambda _job: None,
     ) -> T:
-        """Run a job; cancel it after `within` seconds, or when its pass is ended.
+        """Run work as a job; cancel it after `within` seconds, or when its pass is ended.
 
-        A session that was started for a small job is replaced for a larger one. `on_leftover_tasks` receives the
-        tasks of a cancelled job, which may run on for a while.
+        A session that was started for a small job is replaced for a larger one. `on_cancel` receives a job before it
+        is cancelled: its tasks may run on for a while.
 
         Raises:
             ReaderDown: there is no session, or it ended.
@@ -177,7 +222,10 @@ class WarmSparkSession:
         """
         spark = self._enter(little, running_pass)
         try:
-            return self._run_with_deadline(spark, job, within, running_pass, on_leftover_tasks)
+            job = SparkJob(work, spark, is_session_over=lambda: self._spark is not spark)
+            job.start()
+            with self._cancel_if_unfinished(job, spark, on_cancel):
+                return running_pass.wait_for(job.outcome, timeout_seconds=within)
         except (TimeoutError, PassStopped):
             raise  # a JVM that did not react to the cancellation was killed
         except Exception as error:
@@ -189,6 +237,26 @@ class WarmSparkSession:
             with self._guard:
                 self._busy -= 1
                 self._last_used = self._now()
+
+    @contextmanager
+    def _cancel_if_unfinished(
+        self, job: SparkJob[T], spark: "SparkSession", on_cancel: Callable[[SparkJob[Any]], None]
+    ) -> Generator[None]:
+        """Cancel a job that still runs at the end of the `with`, and kill a JVM that does not react."""
+        try:
+            yield
+        finally:
+            if not job.outcome.done():
+                on_cancel(job)
+                if not job.cancel(within=CANCEL_TIMEOUT_SECONDS):
+                    self._kill_unless_shared(spark)
+
+    def _kill_unless_shared(self, spark: "SparkSession") -> None:
+        """Kill the JVM of a session, unless other jobs run there."""
+        with self._guard:
+            if self._jvm is not None and self._spark is spark and self._busy == 1:
+                self._jvm.kill()
+                self.stop()
 
     def _explain_failure(self, spark: "SparkSession", error: Exception) -> ReaderDown | None:
         """Return the cause of a failed job if it is Spark; None if it is the job. Stop a session that is lost."""
@@ -354,64 +422,3 @@ class WarmSparkSession:
             "spark.driver.extraJavaOptions": " ".join([*JAVA_OPTIONS, *([QUICK_START_OPTION] if self._quick else [])]),
             **settings.conf,
         }
-
-    def _run_with_deadline(
-        self,
-        spark: "SparkSession",
-        job: "Callable[[SparkSession], T]",
-        within: float,
-        running_pass: RunningPass,
-        on_leftover_tasks: "Callable[[LeftoverTasks], None]",
-    ) -> T:
-        tag = uuid.uuid4().hex
-
-        def work() -> T:
-            # The tag applies to this thread only: PySpark pins a Java thread to each Python thread.
-            spark.sparkContext.addJobTag(tag)
-            return job(spark)
-
-        outcome = run_in_thread(work, name=f"spark-{tag[:6]}")
-        try:
-            return running_pass.wait_for(outcome, timeout_seconds=within)
-        except BaseException:
-            if not outcome.done():
-                on_leftover_tasks(LeftoverTasks(spark, tag, outcome, is_session_over=lambda: self._spark is not spark))
-                self._cancel(spark, tag, outcome)
-            raise
-
-    def _cancel(self, spark: "SparkSession", tag: str, outcome: "Future[Any]") -> None:
-        """Cancel a job; kill a JVM that does not react, unless other jobs run there."""
-        threading.Thread(target=lambda: spark.sparkContext.cancelJobsWithTag(tag), daemon=True).start()
-        try:
-            outcome.exception(CANCEL_TIMEOUT_SECONDS)
-        except TimeoutError:
-            with self._guard:
-                if self._jvm is not None and self._spark is spark and self._busy == 1:
-                    self._jvm.kill()
-                    self.stop()
-
-
-@dataclass(frozen=True, slots=True, kw_only=False)
-class LeftoverTasks:
-    """Tasks of a cancelled job that may still run."""
-
-    spark: "SparkSession"
-    tag: str
-    outcome: "Future[Any]"
-    is_session_over: Callable[[], bool]
-
-    @property
-    def running_count(self) -> int:
-        """Return the number of running tasks; a job that has not noticed its end counts as one."""
-        if self.is_session_over():
-            return 0
-        if not self.outcome.done():
-            return 1
-        try:
-            tracker: Any = self.spark.sparkContext._jsc.statusTracker()  # noqa: SLF001  # there is no public way
-            jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForTag(self.tag)]
-            stages = [stage for job in jobs if job is not None for stage in job.stageIds()]
-            found = [tracker.getStageInfo(stage) for stage in stages]
-            return sum(int(stage.numActiveTasks()) for stage in found if stage is not None)
-        except Exception:  # noqa: BLE001  # a JVM that ends meanwhile may raise anything, and has no tasks
-            return 0

@@ -54,28 +54,6 @@ def rename_fields(batches: Iterable[pa.RecordBatch], names: list[str]) -> Iterat
     return (batch if batch.schema.names == names else batch.rename_columns(names) for batch in batches)
 
 
-def write_window(work: ReadTaskSpec, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write the rows of this task's window and yield the result.
-
-    Errors are returned as data: through Spark they would arrive as text.
-    """
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    partition, attempt = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
-    window = _WindowWriter(work, partition, attempt)
-    try:
-        result = window.write(batches)
-    except HintedError as error:
-        window.abort()
-        result = {"error": type(error).__name__, "message": error.message, "hint": error.hint}
-    except Exception:
-        # The stream from the JVM broke, or this is a bug: Spark reports both.
-        window.abort()
-        raise
-    yield pa.record_batch({RESULT_COLUMN: pa.array([json.dumps(result)])})
-
-
 def merge_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the same rows in larger batches: work per batch costs as much for a small one."""
     waiting, rows, size = list[pa.RecordBatch](), 0, 0
@@ -99,10 +77,14 @@ def _cached_lake(settings: LakeSettings) -> S3Lake:
     return lake
 
 
-class _WindowWriter:
-    """Writer of the parts of one window, one after the other, and of its refused rows."""
+class WindowWriter:
+    """Writer of the parts of this task's window, one after the other, and of its refused rows."""
 
-    def __init__(self, work: ReadTaskSpec, partition: int, attempt: int) -> None:
+    def __init__(self, work: ReadTaskSpec) -> None:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        partition, attempt = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
         number = work.first_window + partition
         keys = work.keys | {field.name for field in work.order}
         self._conversion = Conversion(work.columns, work.policies, keys)
@@ -121,22 +103,39 @@ class _WindowWriter:
         self._cursor = work.cursor_field
         self._troubles: Counter[str] = Counter()
 
-    def write(self, batches: Iterable[pa.RecordBatch]) -> dict[str, Any]:
-        for batch in merge_batches(batches):
-            span = self._check.check(batch)
-            done = self._conversion.convert(batch)
-            self._troubles.update(done.troubles)
-            if self._cursor is not None and (nulls := batch.column(self._cursor).null_count):
-                self._troubles[NULL_CURSOR_COUNT] += nulls
-            self._parts.write(done.batch, span if done.refused is None else self._check.span(done.source_batch))
-            if done.refused is not None:
-                self._refused_parts.write(done.refused, None)
-        return {
-            "parts": [part.to_fields() for part in self._parts.finish()],
-            "quarantined": [part.to_fields() for part in self._refused_parts.finish()],
-            "troubles": dict(self._troubles),
-        }
+    def write(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write the rows of the window and yield the result.
 
-    def abort(self) -> None:
+        Errors are returned as data: through Spark they would arrive as text.
+        """
+        result: dict[str, Any]
+        try:
+            for batch in merge_batches(batches):
+                self._write_batch(batch)
+            result = {
+                "parts": [part.to_fields() for part in self._parts.finish()],
+                "quarantined": [part.to_fields() for part in self._refused_parts.finish()],
+                "troubles": dict(self._troubles),
+            }
+        except HintedError as error:
+            self._abort()
+            result = {"error": type(error).__name__, "message": error.message, "hint": error.hint}
+        except Exception:
+            # The stream from the JVM broke, or this is a bug: Spark reports both.
+            self._abort()
+            raise
+        yield pa.record_batch({RESULT_COLUMN: pa.array([json.dumps(result)])})
+
+    def _write_batch(self, batch: pa.RecordBatch) -> None:
+        span = self._check.check(batch)
+        done = self._conversion.convert(batch)
+        self._troubles.update(done.troubles)
+        if self._cursor is not None and (nulls := batch.column(self._cursor).null_count):
+            self._troubles[NULL_CURSOR_COUNT] += nulls
+        self._parts.write(done.batch, span if done.refused is None else self._check.span(done.source_batch))
+        if done.refused is not None:
+            self._refused_parts.write(done.refused, None)
+
+    def _abort(self) -> None:
         self._parts.abort()
         self._refused_parts.abort()

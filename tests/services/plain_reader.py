@@ -13,7 +13,7 @@ from syncd.lake.window_reads import Part, ReadRequest, ReadResult, WindowQuery
 from syncd.mysql.connection import connect
 from syncd.parquet.column_values import SOURCE_ARROW_TYPES
 from syncd.settings import LakeSettings, SourceSettings
-from syncd.spark.task import RESULT_COLUMN, ReadTaskSpec, write_window
+from syncd.spark.task import RESULT_COLUMN, ReadTaskSpec, WindowWriter
 
 AT_ONCE = 20_000
 
@@ -58,7 +58,7 @@ class PlainReader:
             part_bytes=reading.part_bytes,
             lake=self.lake,
         )
-        [answer] = write_window(work, self._batches(reading, query.sql, tell))
+        [answer] = WindowWriter(work).write(self._batches(reading, query.sql, tell))
         told: dict[str, Any] = json.loads(answer.column(RESULT_COLUMN)[0].as_py())
         assert "error" not in told, told
         return told

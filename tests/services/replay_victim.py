@@ -21,7 +21,7 @@ from syncd.s3.part_files import PartsWriter
 from tests.services.victim import Point, StoppingStore
 
 if TYPE_CHECKING:
-    from syncd.lake.window_reads import ReadResult
+    from syncd.lake.window_reads import Part, ReadResult
     from syncd.s3.lake_client import S3Lake
     from syncd.s3.quarantine_files import LakeQuarantineRestorer
     from watermarks.store import Store
@@ -41,13 +41,15 @@ class StoppingRestorer:
 
     def restore(self, restoring: RestoreRequest) -> "ReadResult":
         self.point.reached("before restoring")
-        close = PartsWriter._close
+        finish = PartsWriter.finish
 
-        def closed(writer: PartsWriter) -> None:
-            close(writer)
-            self.point.reached("a part stands")
+        def finished(writer: PartsWriter) -> "list[Part]":
+            parts = finish(writer)
+            if parts:
+                self.point.reached("a part stands")
+            return parts
 
-        setattr(PartsWriter, "_close", closed)  # noqa: B010  # mypy knows it as a method
+        setattr(PartsWriter, "finish", finished)  # noqa: B010  # mypy knows it as a method
         done = self.inner.restore(restoring)
         self.point.reached("after restoring")
         return done

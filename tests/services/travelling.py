@@ -13,7 +13,7 @@ from syncd.lake.batch_number import batch_to_number
 from syncd.lake.keys import batch_prefix, batch_quarantine_prefix
 from syncd.lake.window_reads import Part, ReadResult
 from syncd.parquet.column_values import SOURCE_ARROW_TYPES
-from syncd.spark.task import RESULT_COLUMN, ReadTaskSpec, write_window
+from syncd.spark.task import RESULT_COLUMN, ReadTaskSpec, WindowWriter
 from tests.services.prepared import Prepared, Row, numbers
 from watermarks.batch import Plan
 
@@ -46,7 +46,7 @@ class Travelling(Prepared):
         )
         arriving = self.arriving if self.arriving is not None else [self.travelled(rows)] if rows else []
         self.arriving = None
-        [answer] = write_window(work, arriving)
+        [answer] = WindowWriter(work).write(arriving)
         told = json.loads(answer.column(RESULT_COLUMN)[0].as_py())
         assert "error" not in told, told
         return ReadResult(

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 
 from syncd.app.lake_access import open_store
 from syncd.app.pass_factory import PassOptions
-from syncd.app.source_access import SourceResources
 from syncd.app.stage_services import StageService
 from syncd.concurrency.running_pass import RunningPass
 from syncd.config.check import read_settings
@@ -120,8 +119,8 @@ class StoppingService(StageService):
 
     point: Point
 
-    def make_pass_reader(self, server: SourceResources, running_pass: RunningPass) -> "BatchReader":
-        return StoppingReader(super().make_pass_reader(server, running_pass), self.point, self.lake)
+    def make_reader(self, source: str, running_pass: RunningPass) -> "BatchReader":
+        return StoppingReader(super().make_reader(source, running_pass), self.point, self.lake)
 
 
 def main() -> None:

@@ -13,7 +13,6 @@ from uuid import uuid4
 import pytest
 
 from syncd.app.pass_factory import PassOptions
-from syncd.app.source_access import SourceResources
 from syncd.app.stage_services import StageService
 from syncd.concurrency.running_pass import RunningPass
 from syncd.config.check import read_settings
@@ -42,8 +41,8 @@ class WarmService(StageService):
     def session(self) -> WarmSparkSession:
         return self.shared
 
-    def make_pass_reader(self, server: SourceResources, running_pass: RunningPass) -> "BatchReader":
-        return self.wrap(super().make_pass_reader(server, running_pass))
+    def make_reader(self, source: str, running_pass: RunningPass) -> "BatchReader":
+        return self.wrap(super().make_reader(source, running_pass))
 
 
 @dataclass

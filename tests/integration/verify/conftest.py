@@ -12,7 +12,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from syncd.app.pass_factory import PassOptions
-from syncd.app.source_access import SourceResources
 from syncd.app.stage_services import StageService
 from syncd.app.verification_setup import ComparisonOptions, StreamVerifier
 from syncd.cli.main import syncd
@@ -41,8 +40,8 @@ class PlainService(StageService):
 
     wrap: "Callable[[BatchReader], BatchReader]" = staticmethod(lambda reader: reader)
 
-    def make_pass_reader(self, server: SourceResources, running_pass: "RunningPass") -> "BatchReader":
-        return self.wrap(PlainReader(server.settings, self.settings.lake))
+    def make_reader(self, source: str, running_pass: "RunningPass") -> "BatchReader":
+        return self.wrap(PlainReader(self.settings.source(source), self.settings.lake))
 
 
 @dataclass

@@ -232,7 +232,7 @@ class Bench:
             source=self.shop,
             planner=cast("Planner", self.planning),
             map_columns=lambda _table, _settings: (ID, UPDATE_AT),
-            reader=self.reader,
+            make_reader=lambda: self.reader,
             parts=self.lake,
             earlier_batches=EarlierBatches(
                 read_link=BatchChain(self.journal, ORDERS).read_link, get_progress=lambda: self.state().extract_progress
