@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from datetime import timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from syncd.app.lake_access import ResourceOwner
@@ -11,10 +10,9 @@ from syncd.concurrency.primitives import locked_cached_property
 from syncd.concurrency.resource_pool import NO_PASS, ResourcePool
 from syncd.concurrency.running_pass import RunningPass
 from syncd.mysql.connection import ConnectionFactory, open_connection_factory
-from syncd.mysql.connection_pool import MAX_CONNECTION_AGE_SECONDS, PooledSource, SourceConnectionPool
 from syncd.mysql.replica_horizon import ReplicaOnlyHorizons, ReplicatedHorizons
 from syncd.mysql.shared_horizon import POLL_SHARED_SECONDS, ServerHorizons
-from syncd.mysql.source import MySqlSource
+from syncd.mysql.source import MAX_CONNECTION_AGE_SECONDS, MySqlSource, SourceConnectionPool
 from syncd.ports.source import Horizon, HorizonRequest, TableName
 from syncd.s3.state_stores import StoredHorizonNotes
 from syncd.settings import SourceSettings
@@ -51,18 +49,15 @@ class SourceResources(ResourceOwner):
         """Pool of all connections to the source."""
         return self._make_pool(self.settings.max_connections, kept=0 if self._is_sequential else 1)
 
-    def pooled_source(self, running_pass: RunningPass = NO_PASS) -> PooledSource:
+    def pooled_source(self, running_pass: RunningPass = NO_PASS) -> MySqlSource:
         """Return the source for the queries of one pass."""
-        return PooledSource(
-            self.connection_pool,
-            self._source_factory(self.settings, self.connection_factory),
+        return MySqlSource(
+            self.settings,
+            self.connection_factory.open_connection,
+            pool=self.connection_pool,
             running_pass=running_pass,
+            meter=self._process.meter,
         )
-
-    def _source_factory(
-        self, settings: SourceSettings, connection_factory: ConnectionFactory
-    ) -> Callable[[], MySqlSource]:
-        return partial(MySqlSource, settings, connection_factory.open_connection, meter=self._process.meter)
 
     def pass_horizons(self, running_pass: RunningPass) -> "PassHorizons":
         return PassHorizons(self._shared_horizons, running_pass)
@@ -80,7 +75,7 @@ class SourceResources(ResourceOwner):
             open_connection_factory(primary, response_monitor=self._process.watch_or_skip)
         )
         pool = self._make_pool(PRIMARY_CONNECTIONS)
-        at_primary = PooledSource(pool, self._source_factory(primary, factory))
+        at_primary = MySqlSource(primary, factory.open_connection, pool=pool, meter=self._process.meter)
         return ReplicatedHorizons(
             self._make_server_horizons(primary, factory, pool), primary=at_primary, replica=self.pooled_source()
         )
@@ -130,7 +125,8 @@ class SourceResources(ResourceOwner):
 
         The connection is not from the pool: the statements may occupy all of it.
         """
-        with closing(self._source_factory(self.settings, self.connection_factory)()) as source:
+        opener = self.connection_factory.open_connection
+        with closing(MySqlSource(self.settings, opener, meter=self._process.meter)) as source:
             source.kill_statements(nonce)
 
 

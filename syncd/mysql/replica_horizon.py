@@ -8,7 +8,6 @@ from typing import Final
 
 from syncd.datatypes.mysql_quoting import decode_text
 from syncd.errors import ServerChanged, SourceDown, SourceUnfit
-from syncd.mysql.connection_pool import PooledSource
 from syncd.mysql.horizon_poll import NotPrimaryServer
 from syncd.mysql.replica import (
     RIGHT_MISSING_CODE,
@@ -17,7 +16,7 @@ from syncd.mysql.replica import (
     read_replication,
     wait_until_caught_up,
 )
-from syncd.mysql.source import MySqlSource
+from syncd.mysql.source import MySqlSource, SourceConnection
 from syncd.mysql.sql import SERVER_CLOCK_SQL, parse_server_clock, visible_tables_sql
 from syncd.ports.source import Horizon, HorizonProvider, HorizonRequest, TableName
 
@@ -36,7 +35,7 @@ class ReplicatedHorizons:
     that this primary does not show.
     """
 
-    def __init__(self, horizons: HorizonProvider, *, primary: PooledSource, replica: PooledSource) -> None:
+    def __init__(self, horizons: HorizonProvider, *, primary: MySqlSource, replica: MySqlSource) -> None:
         self._horizons = horizons
         self._primary = primary
         self._replica = replica
@@ -116,7 +115,7 @@ class ReplicaOnlyHorizons:
     applied rows by each stream's delay, as wherever nothing can be proven.
     """
 
-    def __init__(self, horizons: HorizonProvider, source: PooledSource) -> None:
+    def __init__(self, horizons: HorizonProvider, source: MySqlSource) -> None:
         self._horizons = horizons
         self._source = source
 
@@ -144,10 +143,10 @@ class ReplicaOnlyHorizons:
 
     def read_snapshot_horizon(self, table: TableName) -> Horizon:
         """Return the instant before which every commit is visible; on a server that is no replica, now."""
-        with self._source.borrow() as source:
-            identity = source.get_server_info().identity
-            t0 = _read_clock(source)
-            found = _read_replication_if_allowed(source)
+        with self._source.borrow() as connection:
+            identity = connection.get_server_info().identity
+            t0 = _read_clock(connection)
+            found = _read_replication_if_allowed(connection)
         if found is None or found.channel.startswith(GROUP_CHANNEL_PREFIX):
             return Horizon(bound=t0, proven=True, t0=t0, identity=identity)
         return _delayed_horizon(
@@ -157,11 +156,11 @@ class ReplicaOnlyHorizons:
     def _read_applied_horizons(
         self, requests: Sequence[HorizonRequest], error: NotPrimaryServer
     ) -> Mapping[TableName, Horizon]:
-        with self._source.borrow() as source:
-            identity = source.get_server_info().identity
-            t0 = _read_clock(source)
-            found = source.run(read_replication)
-            answered = {identity, source.identity}
+        with self._source.borrow() as connection:
+            identity = connection.get_server_info().identity
+            t0 = _read_clock(connection)
+            found = connection.run(read_replication)
+            answered = {identity, connection.identity}
         if strange := answered - {error.facts["identity"]}:
             self._source.discard_connections()
             raise ServerChanged(
@@ -174,13 +173,13 @@ class ReplicaOnlyHorizons:
         return {each.table: _delayed_horizon(each, t0, found, lag, identity=identity) for each in requests}
 
 
-def _read_clock(source: PooledSource | MySqlSource) -> datetime:
+def _read_clock(source: MySqlSource | SourceConnection) -> datetime:
     return parse_server_clock(source.fetch_rows(SERVER_CLOCK_SQL))
 
 
-def _read_replication_if_allowed(source: MySqlSource) -> Replication | None:
+def _read_replication_if_allowed(connection: SourceConnection) -> Replication | None:
     try:
-        return source.run(read_replication)
+        return connection.run(read_replication)
     except SourceUnfit as error:
         if error.facts.get("code") != RIGHT_MISSING_CODE:
             raise

@@ -12,8 +12,8 @@ from syncd.errors import HorizonNotKnown, ServerChanged, SourceDown
 from syncd.horizon import HorizonNotes, HorizonPoll, Visibility, compute_horizons
 from syncd.horizon.notes import HorizonNotesStore
 from syncd.mysql.connection import OpenConnection, map_driver_errors
-from syncd.mysql.connection_pool import MAX_CONNECTION_AGE_SECONDS
 from syncd.mysql.horizon_poll import NotPrimaryServer, Poller
+from syncd.mysql.source import MAX_CONNECTION_AGE_SECONDS
 from syncd.ports.request_stats import CallObserver, HorizonLagMeasured, SourceQueried, SourceQueryPurpose, ignore_call
 from syncd.ports.source import Horizon, HorizonRequest, TableName
 from syncd.settings import SourceSettings
@@ -23,7 +23,7 @@ from watermarks.errors import HintedError
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from syncd.mysql.connection_pool import SourceConnectionPool
+    from syncd.mysql.source import SourceConnectionPool
 
 POLLER_KIND: Final = "polls"
 POLL_SHARED_SECONDS: Final = 0.1

@@ -9,7 +9,7 @@ import pytest
 
 from syncd.extract.plan_rules import ExtractRequest, IdleState
 from syncd.extract.planner import Planner
-from syncd.mysql.source import MySqlSource
+from syncd.mysql.source import SourceConnection
 from syncd.ports.source import ServerTimeBreak
 from syncd.settings import NullCursor
 from tests.integration.planner.chains import Stream
@@ -50,13 +50,13 @@ def test_it_is_told_by_two_questions_and_complete_up_to_the_horizon_of_now(
 ) -> None:
     resting.lab.horizons.bound = LATER + timedelta(hours=1)
     asked = list[str]()
-    real = MySqlSource._query
+    real = SourceConnection.fetch_rows
 
-    def counted(self: MySqlSource, sql: str, database: str | None) -> Any:
+    def counted(self: SourceConnection, sql: str, *, database: str | None = None) -> Any:
         asked.append(sql)
-        return real(self, sql, database)
+        return real(self, sql, database=database)
 
-    monkeypatch.setattr(MySqlSource, "_query", counted)
+    monkeypatch.setattr(SourceConnection, "fetch_rows", counted)
     planner = resting.planner
 
     assert planner.is_still_idle(resting.rest)

@@ -10,10 +10,9 @@ import pytest
 from syncd.concurrency.resource_pool import NO_PASS, ResourcePool
 from syncd.errors import ServerChanged, SourceReplaced
 from syncd.mysql.connection import Connection, connect
-from syncd.mysql.connection_pool import QUERY_KIND, PooledSource, SourceConnectionPool
 from syncd.mysql.replica_horizon import ReplicaOnlyHorizons
 from syncd.mysql.shared_horizon import ServerHorizons
-from syncd.mysql.source import MySqlSource
+from syncd.mysql.source import QUERY_KIND, MySqlSource, SourceConnection, SourceConnectionPool
 from syncd.s3.state_stores import StoredHorizonNotes
 from syncd.sandbox.running_sandbox import Sandbox
 from syncd.settings import StreamSettings
@@ -42,14 +41,14 @@ class Address:
     def open(self) -> Connection:
         return connect(self.at.settings)
 
-    def source(self) -> PooledSource:
+    def source(self) -> MySqlSource:
         """For one pass."""
-        return PooledSource(self.places, lambda: MySqlSource(self.at.settings, self.open))
+        return MySqlSource(self.at.settings, self.open, pool=self.places)
 
     def cut_questions(self) -> None:
         """Lose the connection for questions, and no other: the next one is opened where the address leads by then."""
         found = self.places.acquire(NO_PASS, kind=QUERY_KIND)
-        assert isinstance(found, MySqlSource)
+        assert isinstance(found, SourceConnection)
         [(number,)] = found.fetch_rows("SELECT CONNECTION_ID()")
         self.places.put_idle(found, kind=QUERY_KIND)
         run_sql(self.at, f"KILL {number}")
@@ -90,8 +89,9 @@ class Moving:
 
     def _require_met(self, plan: Plan) -> None:
         """Every reading asks whom it meets, before the first row."""
-        with closing(self.address.source()._make_source()) as source:  # as Spark does, over a connection of its own
-            if plan.draft.basis.source_identity != source.get_server_info().identity:
+        # As Spark does, over a connection of its own.
+        with closing(SourceConnection(self.address.at.settings, self.address.open)) as connection:
+            if plan.draft.basis.source_identity != connection.get_server_info().identity:
                 raise SourceReplaced("not the server that the plan was made for")
 
 

@@ -13,11 +13,10 @@ from syncd.concurrency.primitives import wait_until
 from syncd.concurrency.resource_pool import ResourcePool
 from syncd.errors import ServerChanged, SourceDown, SourceUnfit
 from syncd.mysql.connection import Connection, connect
-from syncd.mysql.connection_pool import PooledSource, SourceConnectionPool
 from syncd.mysql.replica import read_log_end, read_replication, wait_until_caught_up
 from syncd.mysql.replica_horizon import ReplicaOnlyHorizons, ReplicatedHorizons
 from syncd.mysql.shared_horizon import ServerHorizons
-from syncd.mysql.source import MySqlSource
+from syncd.mysql.source import MySqlSource, SourceConnectionPool
 from syncd.ports.source import HorizonRequest, TableName
 from syncd.s3.state_stores import StoredHorizonNotes
 from syncd.settings import SourceSettings
@@ -93,9 +92,9 @@ def three(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield made
 
 
-def lent(settings: SourceSettings) -> tuple[PooledSource, SourceConnectionPool]:
+def lent(settings: SourceSettings) -> tuple[MySqlSource, SourceConnectionPool]:
     places: SourceConnectionPool = ResourcePool(4)
-    return PooledSource(places, lambda: MySqlSource(settings, lambda: connect(settings))), places
+    return MySqlSource(settings, lambda: connect(settings), pool=places), places
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -158,9 +157,7 @@ def test_nothing_is_proven_of_a_table_that_the_primary_which_is_named_does_not_h
     three.write("east")
     three.write("west")
     places: SourceConnectionPool = ResourcePool(2)
-    primary = PooledSource(
-        places, lambda: MySqlSource(three.primaries["east"], lambda: connect(three.primaries["east"]))
-    )
+    primary = MySqlSource(three.primaries["east"], lambda: connect(three.primaries["east"]), pool=places)
     replica, below = lent(three.replica)
     notes = StoredHorizonNotes(MemoryStore(), "shop")
     polls = ServerHorizons(three.primaries["east"], lambda: connect(three.primaries["east"]), notes, pool=places)
@@ -188,7 +185,7 @@ def test_the_primary_that_was_polled_is_the_one_whose_log_is_waited_for(three: T
         return connect(three.primaries[at[0]])
 
     places: SourceConnectionPool = ResourcePool(2)
-    primary = PooledSource(places, lambda: MySqlSource(three.primaries["east"], open_))
+    primary = MySqlSource(three.primaries["east"], open_, pool=places)
     replica, below = lent(three.replica)
     polls = ServerHorizons(
         three.primaries["east"], open_, StoredHorizonNotes(MemoryStore(), "shop"), pool=places, shared_seconds=0

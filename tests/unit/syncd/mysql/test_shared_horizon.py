@@ -23,7 +23,7 @@ from watermarks.testing import ManualClock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from syncd.mysql.connection_pool import SourceConnectionPool
+    from syncd.mysql.source import SourceConnectionPool
 
 BEGAN = datetime(2026, 11, 19, tzinfo=UTC)
 
