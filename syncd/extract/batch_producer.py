@@ -77,7 +77,8 @@ class ExtractProducer:
     def preview(self, watermark: Watermark) -> BatchDraft | None:
         """Return the draft of the next batch; if nothing moves until it is proposed, no probe runs again."""
         self._preview = None
-        draft = self.propose_batch(watermark)
+        self._backlog_reason = _find_backlog(watermark, self._settings)
+        draft = None if self._backlog_reason else self.planner.propose(watermark)
         self._preview = (_proposal_basis(watermark), draft) if draft else None
         return draft
 
@@ -87,11 +88,13 @@ class ExtractProducer:
             self._reader.prepare(little=is_small(draft))
 
     def propose_batch(self, watermark: Watermark) -> BatchDraft | None:
+        """Return the draft of the last preview, once and only if nothing has moved; otherwise a new one."""
         preview, self._preview = self._preview, None
         if preview and preview[0] == _proposal_basis(watermark):
             return preview[1]
-        self._backlog_reason = _find_backlog(watermark, self._settings)
-        return None if self._backlog_reason else self.planner.propose(watermark)
+        draft = self.preview(watermark)
+        self._preview = None
+        return draft
 
     def is_plan_current(self, plan: Plan) -> bool:
         # A replay that was planned and not carried out reads nothing of MySQL: the next replay takes its rows.

@@ -1,6 +1,5 @@
 """Probes: short statements that find the positions of rows, each along one index."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -24,9 +23,6 @@ from syncd.tables.sort_order import StreamOrder
 from watermarks.cursor import START_CURSOR, Cursor
 from watermarks.window import Window
 
-ConditionAfter = Callable[[Cursor], str]
-"""Makes the condition of the rows after a position."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexPath:
@@ -44,13 +40,17 @@ class IndexPath:
     def from_key(cls, order: StreamOrder) -> "IndexPath":
         return cls(order=order, columns=order.key, index=order.key_index)
 
-    def rows_after(self, low: Cursor) -> str:
-        """Return the condition of all rows after a position."""
-        return after_condition(self.columns, low)
+    def rows_after(self, low: Cursor, *, top: Cursor | None = None) -> str:
+        """Return the condition of the rows after a position, up to `top` if there is one."""
+        return after_condition(self.columns, low) if top is None else window_condition(self.columns, Window(low, top))
 
-    def rows_up_to(self, top: Cursor) -> ConditionAfter:
-        """Return a maker of the condition of the rows after a position up to `top`."""
-        return lambda low: window_condition(self.columns, Window(low, top))
+    def nth_position_sql(self, where: str, number: int) -> str:
+        """Return the probe for the position of the n-th row of a condition, counted from 1."""
+        return probe_sql(self.order, self.columns, self.index, where, rows=number)
+
+    def last_position_sql(self, where: str, *, before: int = 0) -> str:
+        """Return the probe for the position of the last row of a condition, or of the row so many rows before it."""
+        return last_position_sql(self.order, self.columns, self.index, where, before=before)
 
 
 @dataclass(kw_only=True)
@@ -63,53 +63,61 @@ class Prober:
     _checked_paths: set[tuple[str, str, str]] = field(default_factory=set[tuple[str, str, str]])
 
     def find_bounds(
-        self, path: IndexPath, low: Cursor, where: ConditionAfter, *, rows: int, windows: int | None = None
+        self, path: IndexPath, low: Cursor, *, top: Cursor | None = None, rows: int, windows: int | None = None
     ) -> WindowBounds:
-        """Find the ends of windows that hold so many rows after a position; each probe begins where the last one ended.
+        """Find the ends of windows that hold so many rows after a position, up to `top` if there is one.
+
+        Each probe begins where the last one ended.
 
         Raises:
             ValueRefused: a row that the server puts after a position compares as equal or lower here.
         """
+        if top is not None and not may_hold_rows(top, low):
+            return WindowBounds(low=low)
         each = window_rows(rows, self.windows) if windows is None else -(-rows // windows)
         ends, counted = list[Cursor](), 0
         for step in split_rows(rows, window_size=each):
             begin = ends[-1] if ends else low
-            end = self._probe(path, where(begin), rows=step)
+            where = path.rows_after(begin, top=top)
+            end = self.find_position(path, path.nth_position_sql(where, step))
             if end is None:
-                rest = self.find_last(path, where(begin))
+                rest = self.find_position(path, path.last_position_sql(where))
                 if rest is None:
                     return WindowBounds(low=low, ends=tuple(ends), rows=counted)
                 _require_progress(path, begin, rest)
                 # Few rows are worth another probe, since their reader starts quicker.
-                probes_again = not counted and step > FEWEST_ROWS
-                is_small = probes_again and self._probe(path, where(begin), rows=FEWEST_ROWS) is None
+                few_sql = path.nth_position_sql(where, FEWEST_ROWS)
+                is_small = not counted and step > FEWEST_ROWS and self.find_position(path, few_sql) is None
                 return WindowBounds(low=low, ends=(*ends, rest), rows=counted + (FEWEST_ROWS if is_small else step))
             _require_progress(path, begin, end)
             ends.append(end)
             counted += step
         return WindowBounds(low=low, ends=tuple(ends), rows=counted, has_more=True)
 
-    def find_all_bounds(self, path: IndexPath, low: Cursor, where: ConditionAfter, *, rows: int) -> WindowBounds:
-        """Find the ends of windows up to the last row of the condition, however many rows there are."""
-        bounds = self.find_bounds(path, low, where, rows=rows)
+    def find_all_bounds(self, path: IndexPath, low: Cursor, *, top: Cursor | None = None, rows: int) -> WindowBounds:
+        """Find the ends of windows up to `top` or the last row, however many rows there are."""
+        bounds = self.find_bounds(path, low, top=top, rows=rows)
         while bounds.has_more:
-            more = self.find_bounds(path, bounds.high, where, rows=rows)
+            more = self.find_bounds(path, bounds.high, top=top, rows=rows)
             bounds = replace(more, low=low, ends=(*bounds.ends, *more.ends), rows=bounds.rows + more.rows)
         return bounds
 
-    def find_bounds_up_to(self, path: IndexPath, low: Cursor, top: Cursor, *, rows: int) -> WindowBounds:
-        """Find the ends of windows that hold so many rows after a position up to `top`."""
-        if not may_hold_rows(top, low):
-            return WindowBounds(low=low)
-        return self.find_bounds(path, low, path.rows_up_to(top), rows=rows)
-
     def find_tail_start(self, path: IndexPath, top: Cursor, *, rows: int) -> Cursor:
         """Return the position after which so many rows lie up to `top`; the start where there are fewer."""
-        return self.find_last(path, path.rows_up_to(top)(START_CURSOR), before=rows) or START_CURSOR
+        sql = path.last_position_sql(path.rows_after(START_CURSOR, top=top), before=rows)
+        return self.find_position(path, sql) or START_CURSOR
 
-    def find_last(self, path: IndexPath, where: str, *, before: int = 0) -> Cursor | None:
-        """Return the position of the last row of a condition, or of the row so many rows before it."""
-        return self._query_position(path, last_position_sql(path.order, path.columns, path.index, where, before=before))
+    def find_position(self, path: IndexPath, sql: str) -> Cursor | None:
+        """Return the position that a probe along the path finds; None where there is no such row.
+
+        Raises:
+            SourceUnfit: the server would not read the probe's rows by the path's index.
+        """
+        self._require_index(path, sql)
+        rows = self.source.fetch_rows(sql)
+        if not rows:
+            return None
+        return Cursor(tuple(column.parse_value(raw) for column, raw in zip(path.columns, rows[0], strict=True)))
 
     def require_no_nulls(self, order: StreamOrder) -> None:
         """Check that every row has a position.
@@ -133,17 +141,6 @@ class Prober:
         [(minutes,)] = self.source.fetch_rows(SERVER_ZONE_SQL)
         offset = int(str(minutes or 0))
         return f"{'-' if offset < 0 else '+'}{abs(offset) // 60:02d}:{abs(offset) % 60:02d}"
-
-    def _probe(self, path: IndexPath, where: str, *, rows: int) -> Cursor | None:
-        """Return the position of the row after so many rows of a condition; None where there are fewer."""
-        return self._query_position(path, probe_sql(path.order, path.columns, path.index, where, rows=rows))
-
-    def _query_position(self, path: IndexPath, sql: str) -> Cursor | None:
-        self._require_index(path, sql)
-        rows = self.source.fetch_rows(sql)
-        if not rows:
-            return None
-        return Cursor(tuple(column.parse_value(raw) for column, raw in zip(path.columns, rows[0], strict=True)))
 
     def _require_index(self, path: IndexPath, sql: str) -> None:
         order = path.order

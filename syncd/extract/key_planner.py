@@ -74,7 +74,8 @@ class KeyPlanner:
         return Proposal(draft=replace(proposal.draft, body={**proposal.draft.body, "witness": witness}))
 
     def find_last_key(self, context: ProposalContext) -> Cursor | None:
-        return self.prober.find_last(IndexPath.from_order(context.order), "TRUE")
+        path = IndexPath.from_order(context.order)
+        return self.prober.find_position(path, path.last_position_sql("TRUE"))
 
     def find_top_key(self, context: ProposalContext, last: Cursor | None) -> tuple[ProposalContext, Cursor | None]:
         """Return the highest key below which no row can still come, and the context with the horizon that proves it."""
@@ -127,7 +128,7 @@ class KeyPlanner:
         if context.mode is PlanMode.BEGIN and context.settings.first_run is FirstRun.FROM:
             return self._plan_start_at(context, require_start(context.settings), top)
         path = IndexPath.from_order(context.order)
-        bounds = self.prober.find_bounds_up_to(path, context.mark, top, rows=context.max_rows)
+        bounds = self.prober.find_bounds(path, context.mark, top=top, rows=context.max_rows)
         return Proposal(draft=plan_increment(context.facts, context.order, bounds) if bounds.ends else None)
 
     def _plan_start_at(self, context: ProposalContext, instant: datetime, top: Cursor) -> Proposal:

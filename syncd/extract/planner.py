@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from syncd.datatypes.columns import ColumnMapping
 from syncd.datatypes.mysql_quoting import decode_text
@@ -37,14 +37,12 @@ from syncd.ports.source import Horizon, HorizonProvider, SourceBound, SourceData
 from syncd.settings import FirstRun, StreamSettings
 from syncd.tables.order_clock import OrderClock, parse_zone
 from syncd.tables.sort_order import StreamOrder, must_check_nulls, resolve_order
-from watermarks.batch import BatchDraft, Plan
+from watermarks.batch import BatchDraft, BatchId, Plan
 from watermarks.cursor import START_CURSOR, Cursor, format_instant
 from watermarks.document import Watermark
 from watermarks.extraction import BatchChain
 from watermarks.progress import ExtractProgress
 
-if TYPE_CHECKING:
-    from watermarks.batch import BatchId
 
 IDLE_HORIZON_MAX_AGE_SECONDS: Final = 1.0
 """Greatest age of the horizon of a stream at rest: many such streams share one poll."""
@@ -118,36 +116,48 @@ class Planner:
             SchemaDrift: the table was made anew, or its key changed.
             ValueRefused: a row has no place in the order, and no policy allows that.
         """
+        progress = watermark.required_extract_progress
         self.wait_reason, self.idle_state = "", None
+        self._run_start = self._run_start or (progress.last_batch, progress.counts.rows)
+        run_start, rows_before = self._run_start
+        rows = rows_left(self.settings, self.request, done=progress.counts.rows - rows_before)
+        if rows <= 0:
+            return None
         try:
-            proposal = self._propose(watermark.required_extract_progress)
+            if reason := self.source.find_overload():
+                self.wait_reason = reason
+                return None
+            table = self.source.describe_table(self.settings.database, self.settings.table)
+            mode = choose_plan_mode(progress, self.settings)
+            if mode is PlanMode.WHOLE:
+                proposal = self._plan_whole_table(progress, table, run_start=run_start)
+            else:
+                context = self._read_context(progress, table, mode, max_rows=rows, run_start=run_start)
+                clock = context.order.clock
+                proposal = self._keys.plan(context) if clock is None else self._plan_by_time(context, clock)
         except ServerChanged as error:
             proposal = Proposal(wait_reason=error.message)
         self.wait_reason, self.idle_state = proposal.wait_reason, proposal.idle_state
         self.complete_before = proposal.complete_before or self.complete_before
         return proposal.draft
 
-    def _propose(self, progress: ExtractProgress) -> Proposal:
-        self._run_start = self._run_start or (progress.last_batch, progress.counts.rows)
-        run_start, rows_before = self._run_start
-        rows = rows_left(self.settings, self.request, done=progress.counts.rows - rows_before)
-        if rows <= 0:
-            return Proposal()
-        if reason := self.source.find_overload():
-            return Proposal(wait_reason=reason)
-        table = self.source.describe_table(self.settings.database, self.settings.table)
+    def _plan_whole_table(self, progress: ExtractProgress, table: SourceTable, *, run_start: BatchId) -> Proposal:
         facts = self._read_facts(table, progress.cursor)
-        mode = choose_plan_mode(progress, self.settings)
-        if mode is PlanMode.WHOLE:
-            require_no_bounds(self.request, self.settings)
-            return self._whole_tables.plan(progress, facts, table, run_start=run_start)
+        require_no_bounds(self.request, self.settings)
+        return self._whole_tables.plan(progress, facts, table, run_start=run_start)
+
+    def _read_context(
+        self, progress: ExtractProgress, table: SourceTable, mode: PlanMode, *, max_rows: int, run_start: BatchId
+    ) -> ProposalContext:
+        """Return the facts of a proposal, once the order of the stream has been checked."""
+        facts = self._read_facts(table, progress.cursor)
         order = self._resolve_order(table)
         self._order_checker.require_same_order(order, progress, mode)
         if must_check_nulls(order, self.settings):
             self._prober.require_no_nulls(order)
         if mode is PlanMode.BEGIN:
             self._apply_default_start()
-        context = ProposalContext(
+        return ProposalContext(
             progress=progress,
             table=table,
             facts=facts,
@@ -155,10 +165,9 @@ class Planner:
             settings=self.settings,
             request=self.request,
             mode=mode,
-            max_rows=rows,
+            max_rows=max_rows,
             run_start=run_start,
         )
-        return self._keys.plan(context) if order.clock is None else self._plan_by_time(context, order.clock)
 
     def _plan_by_time(self, context: ProposalContext, clock: OrderClock) -> Proposal:
         horizon = self._horizon_reader.read_horizon(context, clock)

@@ -78,7 +78,7 @@ class AheadPlanner:
             return None
         path = IndexPath.from_order(context.order)
         low = self._scan_start(context, scan, clock, top)
-        bounds = self.prober.find_bounds(path, low, path.rows_after, rows=context.max_rows, windows=1)
+        bounds = self.prober.find_bounds(path, low, rows=context.max_rows, windows=1)
         if not bounds.has_more:
             # The top is reached. Rows that go on changing wait as long again, or this would never end.
             self._checked_at = horizon.t0

@@ -139,7 +139,7 @@ class RereadPlanner:
 
     def _plan(self, context: ProposalContext, reason: RereadReason, low: Cursor, top: Cursor) -> Proposal:
         path = IndexPath.from_order(context.order)
-        bounds = self.prober.find_all_bounds(path, low, path.rows_up_to(top), rows=context.settings.batch_rows)
+        bounds = self.prober.find_all_bounds(path, low, top=top, rows=context.settings.batch_rows)
         return Proposal(draft=plan_reread(context.facts, context.order, bounds, reason.fields()))
 
     def _reread_start(self, context: ProposalContext, clock: OrderClock, reason: RereadReason) -> Cursor:

@@ -69,7 +69,7 @@ class SnapshotPlanner:
 
     def _plan_chunk(self, context: ProposalContext, reached: Cursor, horizon: Cursor, *, proven: bool) -> BatchDraft:
         path = IndexPath.from_key(context.order)
-        bounds = self.prober.find_bounds(path, reached, path.rows_after, rows=context.max_rows)
+        bounds = self.prober.find_bounds(path, reached, rows=context.max_rows)
         nulls = context.settings.null_cursor is NullCursor.SNAPSHOT_ONLY
         return plan_chunk(context.facts, context.order, bounds, horizon, proven=proven, include_nulls=nulls)
 
@@ -108,7 +108,7 @@ class IncrementPlanner:
         self._run_goal = self._run_goal or bound
         top = Cursor((clock.floor_value(min(bound, self._run_goal)),))
         path = IndexPath.from_order(context.order)
-        bounds = self.prober.find_bounds_up_to(path, context.mark, top, rows=context.max_rows)
+        bounds = self.prober.find_bounds(path, context.mark, top=top, rows=context.max_rows)
         if not bounds.ends and _must_report_table(context) and may_hold_rows(top, context.mark):
             bounds = replace(bounds, ends=(top,))
         if bounds.ends:
@@ -128,7 +128,7 @@ class IncrementPlanner:
         low = self._range_position(context) or Cursor((clock.ceil_value(since),))
         end, complete_to = Cursor((clock.end_value(until),)), Cursor((clock.floor_value(bound),))
         path = IndexPath.from_order(context.order)
-        bounds = self.prober.find_bounds_up_to(path, low, min(end, complete_to), rows=context.max_rows)
+        bounds = self.prober.find_bounds(path, low, top=min(end, complete_to), rows=context.max_rows)
         if context.settings.mode is Mode.APPEND and complete_to >= end:
             bounds = extend_to_end(bounds, end)
         if bounds.ends:

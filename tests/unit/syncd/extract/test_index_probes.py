@@ -8,7 +8,6 @@ import pytest
 from syncd.datatypes.source_table import ServerInfo, SourceColumn, SourceIndex, SourceTable
 from syncd.errors import ValueRefused
 from syncd.extract.index_probes import IndexPath, Prober
-from syncd.mysql.sql import after_condition
 from syncd.settings import StreamSettings
 from syncd.tables.sort_order import StreamOrder, resolve_order
 from watermarks.cursor import START_CURSOR, Cursor
@@ -69,7 +68,7 @@ def test_a_window_that_ends_where_it_begins_is_refused() -> None:
     prober = Prober(source=Scripted([[("?",)]]), windows=1)
 
     with pytest.raises(ValueRefused, match=r"shop\.codes goes no further than"):
-        prober.find_bounds(path, Cursor.from_values("?"), lambda low: after_condition(path.columns, low), rows=10)
+        prober.find_bounds(path, Cursor.from_values("?"), rows=10)
 
 
 def test_a_batch_that_would_never_end_is_refused() -> None:
@@ -77,9 +76,7 @@ def test_a_batch_that_would_never_end_is_refused() -> None:
     source = Scripted([[("a",)], [("?",)], [("?",)], [("?",)]])
 
     with pytest.raises(ValueRefused, match="no further"):
-        Prober(source=source, windows=1).find_all_bounds(
-            path, START_CURSOR, lambda low: after_condition(path.columns, low), rows=10
-        )
+        Prober(source=source, windows=1).find_all_bounds(path, START_CURSOR, rows=10)
     assert len(source.asked) == 3
 
 
@@ -87,9 +84,7 @@ def test_the_rest_of_the_rows_has_to_lie_behind_what_was_read() -> None:
     path = IndexPath.from_key(order())
 
     with pytest.raises(ValueRefused, match="no further"):
-        Prober(source=Scripted([[], [("?",)]]), windows=1).find_bounds(
-            path, Cursor.from_values("?"), lambda low: after_condition(path.columns, low), rows=10
-        )
+        Prober(source=Scripted([[], [("?",)]]), windows=1).find_bounds(path, Cursor.from_values("?"), rows=10)
 
 
 @pytest.mark.parametrize(("answer", "rows"), [([], 50_000), ([("k",)], 500_000)])
@@ -98,9 +93,7 @@ def test_a_batch_of_few_rows_is_known_as_such(answer: list[tuple[object, ...]], 
     path = IndexPath.from_key(order())
     source = Scripted([[], [("z",)], answer])
 
-    found = Prober(source=source, windows=2).find_bounds(
-        path, START_CURSOR, lambda low: after_condition(path.columns, low), rows=1_000_000
-    )
+    found = Prober(source=source, windows=2).find_bounds(path, START_CURSOR, rows=1_000_000)
 
     assert (found.rows, found.high) == (rows, Cursor.from_values("z"))
 
@@ -109,8 +102,6 @@ def test_the_last_window_of_a_batch_of_many_rows_is_not_asked_twice() -> None:
     path = IndexPath.from_key(order())
     source = Scripted([[("m",)], [], [("z",)]])
 
-    found = Prober(source=source, windows=2).find_bounds(
-        path, START_CURSOR, lambda low: after_condition(path.columns, low), rows=1_000_000
-    )
+    found = Prober(source=source, windows=2).find_bounds(path, START_CURSOR, rows=1_000_000)
 
     assert (found.rows, len(source.asked)) == (1_000_000, 3)
