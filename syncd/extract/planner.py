@@ -28,8 +28,8 @@ from syncd.extract.plan_rules import (
 )
 from syncd.extract.read_ahead import AheadPlanner
 from syncd.extract.reread import RereadPlanner
+from syncd.extract.snapshot_and_increment_planner import IncrementPlanner, SnapshotPlanner, WholeTablePlanner
 from syncd.extract.table_replacement import RemadeTableDetector
-from syncd.extract.time_planner import IncrementPlanner, SnapshotPlanner, WholeTablePlanner
 from syncd.horizon.key_gaps import InMemorySeenKeys, SeenKeyStore
 from syncd.lake.window_reads import OrderField, WindowQuery
 from syncd.mysql.sql import new_rows_check_sql
@@ -42,7 +42,6 @@ from watermarks.cursor import START_CURSOR, Cursor, format_instant
 from watermarks.document import Watermark
 from watermarks.extraction import BatchChain
 from watermarks.progress import ExtractProgress
-
 
 IDLE_HORIZON_MAX_AGE_SECONDS: Final = 1.0
 """Greatest age of the horizon of a stream at rest: many such streams share one poll."""

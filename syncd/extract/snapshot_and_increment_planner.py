@@ -1,4 +1,8 @@
-"""Plans of streams by time: first passes chunk by chunk, increments from mark to mark, ranges, and whole tables."""
+"""Plans of streams that are read by time, such as by `update_at`.
+
+The first snapshot is read in chunks along the key, then increments from mark to mark, and a range on request. Whole
+tables, which have no order, are planned here too.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
