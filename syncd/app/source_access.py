@@ -1,6 +1,6 @@
 """Resources of one source: connections, horizons and the reader of its rows."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
