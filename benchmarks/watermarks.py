@@ -40,13 +40,9 @@ class Counting(MemoryStore):
         self.requests["GET"] += 1
         return super().read(key)
 
-    def create(self, key: str, body: bytes) -> Revision:
+    def put(self, key: str, body: bytes, *, expected: Revision | None) -> Revision:
         self.requests["PUT"] += 1
-        return super().create(key, body)
-
-    def replace(self, key: str, body: bytes, *, expected: Revision) -> Revision:
-        self.requests["PUT"] += 1
-        return super().replace(key, body, expected=expected)
+        return super().put(key, body, expected=expected)
 
     def list(self, prefix: str) -> Iterator[str]:
         self.requests["LIST"] += 1

@@ -13,9 +13,8 @@ from typing import Final, Protocol
 from watermarks.batch import BatchDraft, BatchId, BatchKind, BatchLink, BatchOutput, Plan
 from watermarks.batch_states import BatchEvent, BatchState, next_state
 from watermarks.document import FailureRecord, Stage, Watermark
-from watermarks.held_watermark import HeldWatermark
 from watermarks.history import ChangeKind, Journal, StateMissing
-from watermarks.lease import HeldClaim
+from watermarks.lease import HeldClaim, HeldWatermark
 from watermarks.names import StreamName, link_key, plan_key
 from watermarks.progress import ExtractProgress, Run
 from watermarks.store import put_once

@@ -27,7 +27,7 @@ from watermarks.codec import (
 from watermarks.cursor import format_instant
 from watermarks.errors import HintedError, NotOwner, OutcomeUnknown, Stale, StateUnreadable, Transient
 from watermarks.names import StreamName, document_key, history_key, history_prefix, trace_prefixes
-from watermarks.store import PutResult, Revision, Store, put_once
+from watermarks.store import Revision, Store, put_once
 
 HISTORY_ENTRY_FORMAT_NAME: Final = "watermarks/entry"
 FORMAT_VERSION: Final = 1
@@ -266,25 +266,23 @@ class Journal(Generic[D]):
             if wanted is None:
                 return seen.state if seen else None
             entry = self._make_entry(wanted, seen, note, nonce)
-            put = self._write_entry(entry)
+            key = history_key(stem, entry.revision)
+            try:
+                put = put_once(self.store, key, entry.to_bytes())
+            except OutcomeUnknown as error:
+                attempt = CommitAttempt(revision=entry.revision, nonce=nonce)
+                raise OutcomeUnknown(error.message, hint=error.hint, attempt=attempt) from error
             if put.is_ours:
                 self._write_document(seen, entry)
                 return self._parse_state(entry)
-            at = history_key(stem, entry.revision)
-            self._roll_forward(seen, HistoryEntry.from_bytes(put.body, location=at, stem=stem, revision=entry.revision))
+            other = HistoryEntry.from_bytes(put.body, location=key, stem=stem, revision=entry.revision)
+            self._roll_forward(seen, other)
             if retry_of and self._is_own_entry(stem, entry.revision, nonce):
                 return self.read_newest(stem)
         raise TooMuchContention(
             f"{stem}: other writers changed it during each of {MAX_COMMIT_ATTEMPTS} attempts",
             hint="Try again in a moment.",
         )
-
-    def _write_entry(self, entry: HistoryEntry) -> PutResult:
-        try:
-            return put_once(self.store, history_key(entry.document, entry.revision), entry.to_bytes())
-        except OutcomeUnknown as error:
-            attempt = CommitAttempt(revision=entry.revision, nonce=entry.nonce)
-            raise OutcomeUnknown(error.message, hint=error.hint, attempt=attempt) from error
 
     def _is_own_entry(self, stem: str, revision: int, nonce: str) -> bool:
         entry = self.read_entry(stem, revision)
@@ -307,7 +305,7 @@ class Journal(Generic[D]):
             put_once(self.store, key, body)
         elif stored.body != body:
             self._require_not_newer(stem, stored.body, newest)
-            self.store.replace(key, body, expected=stored.revision)
+            self.store.put(key, body, expected=stored.revision)
         return state
 
     def _require_not_newer(self, stem: str, body: bytes, newest: int) -> None:
@@ -406,10 +404,7 @@ class Journal(Generic[D]):
         """Write the document of an existing entry. If this fails, the next writer does it."""
         key, body = document_key(entry.document), entry.document_bytes()
         try:
-            if seen is None:
-                self.store.create(key, body)
-            else:
-                self.store.replace(key, body, expected=seen.revision)
+            self.store.put(key, body, expected=seen.revision if seen else None)
         except (Stale, OutcomeUnknown, Transient):
             # The entry is committed: the next writer finds it and rolls the document forward.
             return

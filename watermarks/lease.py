@@ -5,7 +5,8 @@ streams cost one renewal. A process takes a claim over when the owner's object h
 not changed for its time to live on the taker's own monotonic clock: no two clocks
 are compared. A takeover ends the old owner's object, raises the claim's epoch and
 writes the epoch into the document's history, in this order. Every later write of
-the old owner meets a higher epoch.
+the old owner meets a higher epoch: a stage changes its watermark only through
+`HeldWatermark`, which refuses a state of another epoch.
 """
 
 from collections.abc import Callable
@@ -15,11 +16,11 @@ from typing import Final, Self
 from watermarks.clock import Clock, SystemClock
 from watermarks.codec import ForeignDocument, encode, read_document
 from watermarks.document import Stage, Watermark
-from watermarks.errors import AlreadyExists, NotOwner, OutcomeUnknown, StaleRevision
-from watermarks.history import ChangeKind, ChangeNote, Fenced, Journal, new_nonce
+from watermarks.errors import AlreadyExists, NotOwner, OutcomeUnknown, StaleRevision, Transient
+from watermarks.history import ChangeKind, ChangeNote, DocumentVersion, Fenced, Journal, StateMissing, new_nonce
 from watermarks.host import Host, LocalHost, ProcessLocation
 from watermarks.names import StreamName, claim_key, owner_key
-from watermarks.store import PutResult, Revision, Store, put_once
+from watermarks.store import Revision, Store, StoredObject, put_once
 
 OWNER_FORMAT: Final = "watermarks/owner"
 CLAIM_FORMAT: Final = "watermarks/claim"
@@ -145,13 +146,19 @@ class ProcessLease:
         store: Store,
         name: str | None = None,
         *,
+        owner_store: Store | None = None,
         ttl_seconds: float = 30.0,
         clock: Clock | None = None,
         host: Host | None = None,
         make_nonce: Callable[[], str] = new_nonce,
     ) -> None:
-        """Prepare a lease. A name is valid for one start of a process; the default has host, pid and a random part."""
+        """Prepare a lease. A name is valid for one start of a process; the default has host, pid and a random part.
+
+        `owner_store` is another client of the same store, for the owners' objects. It may give up soon, as the next
+        heartbeat is as good; claims need a patient one.
+        """
         self._store = store
+        self._owner_store = owner_store or store
         self._clock = clock or SystemClock()
         self._host = host or LocalHost()
         self._make_nonce = make_nonce
@@ -177,15 +184,12 @@ class ProcessLease:
         key = owner_key(self.name)
         renewed = replace(self._owner, heartbeat=self._owner.heartbeat + 1)
         try:
-            if self._revision is None:
-                self._revision = self._store.create(key, renewed.to_bytes())
-            else:
-                self._revision = self._store.replace(key, renewed.to_bytes(), expected=self._revision)
+            self._revision = self._owner_store.put(key, renewed.to_bytes(), expected=self._revision)
         except (AlreadyExists, StaleRevision):
-            self._adopt_stored_owner(key)
+            self._adopt_stored_owner()
             return
         except OutcomeUnknown:
-            self._adopt_stored_owner(key)
+            self._adopt_stored_owner()
             if self._owner.heartbeat < renewed.heartbeat:
                 raise
             return
@@ -199,18 +203,23 @@ class ProcessLease:
             LeaseEnded: this process itself was ended.
         """
         self.require_alive()
-        claim = self._take_claim(stream, stage, journal)
-
-        def update(state: Watermark | None) -> Watermark | None:
-            state = state or Watermark.new(stream, created_at=journal.clock.now())
-            current = state.epochs.get(stage, 0)
-            if current > claim.epoch:
-                raise Fenced(f"{stage} of {stream} is at epoch {current}, ours is {claim.epoch}")
-            return None if current == claim.epoch else state.with_epoch(stage, claim.epoch)
-
+        stored = self._store.read(claim_key(stream, stage))
+        previous = Claim.from_bytes(stored.body, stream=stream, stage=stage) if stored else None
+        if previous and previous.owner == self.name and not previous.is_released:
+            claim = previous
+        else:
+            claim = self._prepare_takeover(stream, stage, previous, journal)
+            put = put_once(self._store, claim.key, claim.to_bytes(), expected=stored.revision if stored else None)
+            if not put.is_ours:
+                other = Claim.from_bytes(put.body, stream=stream, stage=stage)
+                raise OtherOwner(f"{other.owner} claimed {stage} of {stream} first", hint="Try again later.")
         # The claim is written before the entry: an epoch that no entry carries has written nothing yet.
         note = ChangeNote(change=ChangeKind.TAKE, author=claim.owner, stage=stage, epoch=claim.epoch)
-        journal.commit(stream.stem, update, note)
+        journal.commit(
+            stream.stem,
+            lambda state: _raise_epoch(state or Watermark.new(stream, created_at=journal.clock.now()), claim),
+            note,
+        )
         self.require_alive()
         return HeldClaim(stream=stream, stage=stage, epoch=claim.epoch, process=self.name)
 
@@ -221,7 +230,17 @@ class ProcessLease:
             return
         claim = Claim.from_bytes(stored.body, stream=held.stream, stage=held.stage)
         if (claim.owner, claim.epoch, claim.is_released) == (self.name, held.epoch, False):
-            self._replace_claim(replace(claim, is_released=True, nonce=self._make_nonce()), expected=stored.revision)
+            released = replace(claim, is_released=True, nonce=self._make_nonce())
+            put_once(self._store, released.key, released.to_bytes(), expected=stored.revision)
+
+    def read_owner(self, process: str) -> StoredObject | None:
+        """Return the object of an owner, this process or another; None if it has not renewed its lease yet."""
+        key = owner_key(process)
+        try:
+            return self._owner_store.read(key)
+        except Transient:
+            # A process that takes a claim reads the owner too, and has no next heartbeat; its connection may be dead.
+            return self._owner_store.read(key)
 
     def require_alive(self) -> None:
         """Refuse to continue if this process never renewed its lease or was ended.
@@ -229,14 +248,15 @@ class ProcessLease:
         Raises:
             NotOwner: this is the case.
         """
-        stored = self._store.read(owner_key(self.name))
+        stored = self.read_owner(self.name)
         if stored is None:
             raise NotOwner(f"process {self.name} has not renewed its lease yet", hint="Renew before claiming.")
         self._require_own(LeaseOwner.from_bytes(stored.body, location=owner_key(self.name)))
 
-    def _adopt_stored_owner(self, key: str) -> None:
+    def _adopt_stored_owner(self) -> None:
         """Read the stored object after a renewal that was refused or not answered."""
-        stored = self._store.read(key)
+        key = owner_key(self.name)
+        stored = self.read_owner(self.name)
         if stored is None:
             if self._revision is None:
                 return  # not created yet: the next call creates it
@@ -259,49 +279,26 @@ class ProcessLease:
                 f"{owner_key(self.name)} belongs to another process", hint="Give every process a name of its own."
             )
 
-    def _take_claim(self, stream: StreamName, stage: Stage, journal: Journal[Watermark]) -> Claim:
-        key = claim_key(stream, stage)
-        stored = self._store.read(key)
-        claim = Claim.from_bytes(stored.body, stream=stream, stage=stage) if stored else None
-        if claim and claim.owner == self.name and not claim.is_released:
-            return claim
-        if claim and not claim.is_released:
-            self._end_owner(claim)
+    def _prepare_takeover(
+        self, stream: StreamName, stage: Stage, previous: Claim | None, journal: Journal[Watermark]
+    ) -> Claim:
+        """End the owner of the previous claim, and return the claim that follows it."""
+        if previous and not previous.is_released:
+            self._end_owner(previous)
         # The history has the epochs even if the claim was deleted, or an older one restored.
         state = journal.read_newest(stream.stem)
-        highest = max(claim.epoch if claim else 0, state.epochs.get(stage, 0) if state else 0)
-        mine = Claim(stream=stream, stage=stage, owner=self.name, epoch=highest + 1, nonce=self._make_nonce())
-        kept = (
-            self._replace_claim(mine, expected=stored.revision)
-            if stored
-            else put_once(self._store, key, mine.to_bytes())
-        )
-        return self._require_won(kept, stream, stage)
-
-    def _require_won(self, result: PutResult, stream: StreamName, stage: Stage) -> Claim:
-        claim = Claim.from_bytes(result.body, stream=stream, stage=stage)
-        if not result.is_ours:
-            raise OtherOwner(f"{claim.owner} claimed {stage} of {stream} first", hint="Try again later.")
-        return claim
-
-    def _replace_claim(self, claim: Claim, *, expected: Revision) -> PutResult:
-        """Replace a claim once; compare what is stored after a write that was refused or not answered."""
-        body = claim.to_bytes()
-        try:
-            return PutResult(body=body, revision=self._store.replace(claim.key, body, expected=expected), is_ours=True)
-        except (StaleRevision, OutcomeUnknown) as error:
-            stored = self._store.read(claim.key)
-            if stored is None:
-                raise ForeignDocument(f"{claim.key} is missing", hint="Does something else delete claims?") from error
-            return PutResult(body=stored.body, revision=stored.revision, is_ours=stored.body == body)
+        highest = max(previous.epoch if previous else 0, state.epochs.get(stage, 0) if state else 0)
+        return Claim(stream=stream, stage=stage, owner=self.name, epoch=highest + 1, nonce=self._make_nonce())
 
     def _end_owner(self, claim: Claim) -> None:
         """End the owner of a claim if it is certainly dead or did not renew for its time to live."""
         key = owner_key(claim.owner)
-        stored = self._store.read(key)
+        stored = self.read_owner(claim.owner)
         if stored is None:
             if self._is_silent(claim.owner, None, self._owner.ttl_ms):
-                put_once(self._store, key, replace(self._owner, process=claim.owner, ended_by=self.name).to_bytes())
+                put_once(
+                    self._owner_store, key, replace(self._owner, process=claim.owner, ended_by=self.name).to_bytes()
+                )
             raise OtherOwner(
                 f"{claim.owner} holds {claim.stage} of {claim.stream}",
                 hint="It has not renewed its lease yet: wait.",
@@ -318,7 +315,7 @@ class ProcessLease:
                 owner=claim.owner,
             )
         try:
-            self._store.replace(key, replace(owner, ended_by=self.name).to_bytes(), expected=stored.revision)
+            self._owner_store.put(key, replace(owner, ended_by=self.name).to_bytes(), expected=stored.revision)
         except StaleRevision as error:
             raise OtherOwner(f"{claim.owner} has just renewed its lease", hint="It is alive: wait.") from error
 
@@ -330,3 +327,74 @@ class ProcessLease:
             self._observations[process] = _OwnerObservation(revision=revision, since=now)
             return False
         return (now - seen.since) * 1000 >= ttl_ms
+
+
+def _raise_epoch(state: Watermark, claim: Claim) -> Watermark | None:
+    """Return the state with the epoch of a claim; None if it already has it."""
+    current = state.epochs.get(claim.stage, 0)
+    if current > claim.epoch:
+        raise Fenced(f"{claim.stage} of {claim.stream} is at epoch {current}, ours is {claim.epoch}")
+    return None if current == claim.epoch else state.with_epoch(claim.stage, claim.epoch)
+
+
+class HeldWatermark:
+    """Watermark of a stream of which this process holds a stage; it is written under the epoch of the claim only."""
+
+    def __init__(self, journal: Journal[Watermark], held: HeldClaim) -> None:
+        self._journal = journal
+        self._held = held
+        self._stem = held.stream.stem
+
+    def read(self) -> Watermark:
+        """Return the watermark; it may lag, but not behind the entry of this process's own takeover.
+
+        Raises:
+            Fenced: another process has taken the stage over.
+        """
+        state = self._journal.read(self._stem)
+        if state is not None and self.is_behind_claim(state):
+            state = self._journal.read_newest(self._stem)
+        return self.require_owned(state)
+
+    def is_behind_claim(self, state: Watermark) -> bool:
+        return state.epochs.get(self._held.stage, 0) < self._held.epoch
+
+    def require_owned(self, state: Watermark | None) -> Watermark:
+        """Refuse a state that is missing or that another process owns.
+
+        Raises:
+            Fenced: another process has taken the stage over.
+        """
+        if state is None:
+            raise StateMissing(f"{self._held.stream} has no watermark, but its stage is held")
+        require_epoch(state, self._held.stage, self._held.epoch)
+        return state
+
+    def commit(
+        self,
+        update: Callable[[Watermark], Watermark | None],
+        change: ChangeKind,
+        *,
+        reason: str = "",
+        last_seen: DocumentVersion[Watermark] | None = None,
+    ) -> Watermark | None:
+        """Change the watermark in the name of the stage; see `Journal.commit`."""
+        held = self._held
+        note = ChangeNote(change=change, author=held.process, reason=reason, stage=held.stage, epoch=held.epoch)
+        return self._journal.commit(
+            self._stem, lambda state: update(self.require_owned(state)), note, last_seen=last_seen
+        )
+
+
+def require_epoch(state: Watermark, stage: Stage, epoch: int) -> None:
+    """Refuse to write for a stage that another process has taken over.
+
+    Raises:
+        Fenced: the document carries another epoch than ours.
+    """
+    current = state.epochs.get(stage, 0)
+    if current != epoch:
+        raise Fenced(
+            f"{stage} of {state.stream} is at epoch {current}, ours is {epoch}",
+            hint="Another process has taken it over and does the work.",
+        )

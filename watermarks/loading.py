@@ -14,9 +14,8 @@ from watermarks.batch import BatchId, BatchLink, ChainBroken
 from watermarks.document import FailureRecord, Stage, Watermark
 from watermarks.errors import DataInDoubt, Stale
 from watermarks.extraction import BatchChain
-from watermarks.held_watermark import HeldWatermark
 from watermarks.history import ChangeKind, DocumentVersion, Fenced, Journal, StateMissing
-from watermarks.lease import HeldClaim
+from watermarks.lease import HeldClaim, HeldWatermark
 from watermarks.names import StreamName
 from watermarks.progress import BEFORE_FIRST_BATCH, ExtractProgress, LoadProgress, Run
 

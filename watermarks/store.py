@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NewType, Protocol
 
-from watermarks.errors import AlreadyExists, Misuse, OutcomeUnknown, Transient
+from watermarks.codec import ForeignDocument
+from watermarks.errors import AlreadyExists, Misuse, OutcomeUnknown, StaleRevision, Transient
 
 Revision = NewType("Revision", str)
-"""Identity of one state of one key, such as an ETag; opaque, for `replace` only."""
+"""Identity of one state of one key, such as an ETag; opaque, for `put` only."""
 
 MAX_PUT_ATTEMPTS: Final = 5
 
@@ -36,22 +37,13 @@ class Store(Protocol):
         """
         ...
 
-    def create(self, key: str, body: bytes) -> Revision:
-        """Write a key that does not exist.
+    def put(self, key: str, body: bytes, *, expected: Revision | None) -> Revision:
+        """Write a key whose state is still the one that was read; None means that it must not exist.
 
         Raises:
-            AlreadyExists: the key exists. It may come from this very write,
+            AlreadyExists: nothing was expected, and the key exists. It may come from this very write,
                 sent again below the caller: compare before giving up.
-            OutcomeUnknown: the write may have happened, or may happen later.
-            StoreUnavailable: nothing was written.
-        """
-        ...
-
-    def replace(self, key: str, body: bytes, *, expected: Revision) -> Revision:
-        """Write a key whose state is still the one that was read.
-
-        Raises:
-            StaleRevision: it has another state or is missing (compare as above).
+            StaleRevision: the key has another state or is missing (compare as above).
             OutcomeUnknown: the write may have happened, or may happen later.
             StoreUnavailable: nothing was written.
         """
@@ -68,28 +60,32 @@ class Store(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutResult:
-    """Content of a write-once key: ours, or that of another writer that came first."""
+    """Content of a key after `put_once`: ours, or what else the store has."""
 
     body: bytes
     revision: Revision | None
     is_ours: bool
 
 
-def put_once(store: Store, key: str, body: bytes) -> PutResult:
-    """Write a key unless it exists, and return its content.
+def put_once(store: Store, key: str, body: bytes, *, expected: Revision | None = None) -> PutResult:
+    """Write a key unless it exists, or unless it has changed since it was read, and return its content.
 
     The body must have a nonce of its writer: only then do equal bytes prove that
     a refused or unanswered write was ours.
 
     Raises:
+        ForeignDocument: a key with an expected state is missing.
         OutcomeUnknown: the store answered neither the write nor the read after it.
         StoreUnavailable: nothing was written.
     """
     for attempt in range(MAX_PUT_ATTEMPTS):
         try:
-            return PutResult(body=body, revision=store.create(key, body), is_ours=True)
-        except (AlreadyExists, OutcomeUnknown):
+            return PutResult(body=body, revision=store.put(key, body, expected=expected), is_ours=True)
+        except (AlreadyExists, StaleRevision, OutcomeUnknown) as error:
             stored = _read_after_put(store, key)
+            if stored is None and expected is not None:
+                folder = key.partition("/")[0]
+                raise ForeignDocument(f"{key} is missing", hint=f"Does something else delete {folder}?") from error
         except Transient as error:
             # This attempt wrote nothing; an earlier one may still arrive.
             if attempt:

@@ -49,7 +49,11 @@ class StoreOperation(StrEnum):
 
     READ = "read"
     CREATE = "create"
+    """A put of a key that must not exist."""
+
     REPLACE = "replace"
+    """A put of a key whose state must be the one that was read."""
+
     LIST = "list"
 
 
@@ -147,13 +151,9 @@ class FaultyStore:
         self._next_fault(StoreOperation.READ, key)
         return self.inner.read(key)
 
-    def create(self, key: str, body: bytes) -> Revision:
-        return self._write(self._next_fault(StoreOperation.CREATE, key), key, lambda: self.inner.create(key, body))
-
-    def replace(self, key: str, body: bytes, *, expected: Revision) -> Revision:
-        return self._write(
-            self._next_fault(StoreOperation.REPLACE, key), key, lambda: self.inner.replace(key, body, expected=expected)
-        )
+    def put(self, key: str, body: bytes, *, expected: Revision | None) -> Revision:
+        operation = StoreOperation.CREATE if expected is None else StoreOperation.REPLACE
+        return self._write(self._next_fault(operation, key), key, lambda: self.inner.put(key, body, expected=expected))
 
     def list(self, prefix: str) -> Iterator[str]:
         stale = self._next_fault(StoreOperation.LIST, prefix) is StoreFault.STALE_LIST
@@ -237,59 +237,59 @@ class StoreContract:
 
     @pytest.mark.parametrize("body", [b"{}", b"", BINARY, LARGE], ids=["json", "empty", "binary", "1 MiB"])
     def test_what_was_created_is_read_back_byte_for_byte(self, store: Store, body: bytes) -> None:
-        revision = store.create("a/doc.json", body)
+        revision = store.put("a/doc.json", body, expected=None)
 
         assert store.read("a/doc.json") == StoredObject(body=body, revision=revision)
 
     def test_a_key_is_created_once(self, store: Store) -> None:
-        first = store.create("a", b"first")
+        first = store.put("a", b"first", expected=None)
 
         with pytest.raises(AlreadyExists):
-            store.create("a", b"second")
+            store.put("a", b"second", expected=None)
 
         assert store.read("a") == StoredObject(body=b"first", revision=first)
 
     def test_a_document_is_replaced_again_and_again(self, store: Store) -> None:
-        revisions = [store.create("a", b"0")]
+        revisions = [store.put("a", b"0", expected=None)]
 
         for number in range(1, 6):
-            revisions.append(store.replace("a", str(number).encode(), expected=revisions[-1]))
+            revisions.append(store.put("a", str(number).encode(), expected=revisions[-1]))
 
         assert store.read("a") == StoredObject(body=b"5", revision=revisions[-1])
         assert len(set(revisions)) == len(revisions)
 
     def test_the_revision_that_was_read_is_good_for_replacing(self, store: Store) -> None:
-        store.create("a", b"first")
+        store.put("a", b"first", expected=None)
         stored = store.read("a")
         assert stored is not None
 
-        store.replace("a", b"second", expected=stored.revision)
+        store.put("a", b"second", expected=stored.revision)
 
         assert _body(store, "a") == b"second"
 
     def test_an_older_revision_replaces_nothing(self, store: Store) -> None:
-        first = store.create("a", b"first")
-        second = store.replace("a", b"second", expected=first)
+        first = store.put("a", b"first", expected=None)
+        second = store.put("a", b"second", expected=first)
 
         with pytest.raises(StaleRevision):
-            store.replace("a", b"third", expected=first)
+            store.put("a", b"third", expected=first)
 
         assert store.read("a") == StoredObject(body=b"second", revision=second)
 
     def test_the_revision_of_another_key_replaces_nothing(self, store: Store) -> None:
-        store.create("a", b"this")
-        other = store.create("b", b"that")
+        store.put("a", b"this", expected=None)
+        other = store.put("b", b"that", expected=None)
 
         with pytest.raises(StaleRevision):
-            store.replace("a", b"new", expected=other)
+            store.put("a", b"new", expected=other)
 
         assert _body(store, "a") == b"this"
 
     def test_replacing_what_is_missing_makes_nothing(self, store: Store) -> None:
-        seen = store.create("a", b"here")
+        seen = store.put("a", b"here", expected=None)
 
         with pytest.raises(StaleRevision):
-            store.replace("b", b"new", expected=seen)
+            store.put("b", b"new", expected=seen)
 
         assert store.read("b") is None
         assert [*store.list("")] == ["a"]
@@ -300,7 +300,7 @@ class StoreContract:
 
     def test_a_prefix_is_a_string_and_not_a_folder(self, store: Store) -> None:
         for key in ("a/bc", "a/b/2", "b", "a/c", "ab/b", "a/b.json", "a/b/1"):
-            store.create(key, b"x")
+            store.put(key, b"x", expected=None)
 
         assert [*store.list("a/b")] == ["a/b.json", "a/b/1", "a/b/2", "a/bc"]
         assert [*store.list("a/b/")] == ["a/b/1", "a/b/2"]
@@ -309,27 +309,27 @@ class StoreContract:
 
     def test_a_stream_is_not_taken_for_its_neighbour(self, store: Store) -> None:
         for stream in ("shop.orders", "shop.orders_old", "shop.orders-2", "shop.order"):
-            store.create(f"plans/{stream}/1-1.json", b"x")
+            store.put(f"plans/{stream}/1-1.json", b"x", expected=None)
 
         assert [*store.list("plans/shop.orders/")] == ["plans/shop.orders/1-1.json"]
 
     @pytest.mark.parametrize("prefix", ["/", "//", "../", "a//", "./", "z"])
     def test_a_prefix_of_no_key_lists_nothing(self, store: Store, prefix: str) -> None:
-        store.create("a/b", b"x")
+        store.put("a/b", b"x", expected=None)
 
         assert [*store.list(prefix)] == []
 
     def test_keys_come_in_order_of_code_points(self, store: Store) -> None:
         """Not in that of UTF-16, with U+1F511 before U+FB01, nor of any language."""
         for key in (*ODD_KEYS, "odd/B", "odd/a", "odd/Z", "odd/_"):
-            store.create(key, b"x")
+            store.put(key, b"x", expected=None)
 
         assert [*store.list("odd/")] == sorted((*ODD_KEYS, "odd/B", "odd/a", "odd/Z", "odd/_"))
 
     @pytest.mark.parametrize("key", ODD_KEYS)
     def test_any_text_is_a_key_of_its_own(self, store: Store, key: str) -> None:
-        revision = store.create(key, key.encode())
-        store.replace(key, b"replaced", expected=revision)
+        revision = store.put(key, key.encode(), expected=None)
+        store.put(key, b"replaced", expected=revision)
 
         assert _body(store, key) == b"replaced"
         assert [*store.list("")] == [key]
@@ -337,22 +337,22 @@ class StoreContract:
 
     @pytest.mark.parametrize("key", INVALID_KEYS, ids=lambda key: ascii(key[:20]))
     def test_what_some_store_could_not_hold_is_no_key_of_any(self, store: Store, key: str) -> None:
-        seen = store.create("here", b"x")
+        seen = store.put("here", b"x", expected=None)
 
         with pytest.raises(Misuse):
             store.read(key)
         with pytest.raises(Misuse):
-            store.create(key, b"x")
+            store.put(key, b"x", expected=None)
         with pytest.raises(Misuse):
-            store.replace(key, b"x", expected=seen)
+            store.put(key, b"x", expected=seen)
 
         assert [*store.list("")] == ["here"]
 
     def test_a_listing_gives_all_pages(self, store: Store) -> None:
         keys = [f"many/{number:05}" for number in range(self.listed_key_count)]
         with ThreadPoolExecutor(self.threads) as pool:
-            assert len({*pool.map(partial(store.create, body=b"x"), keys)}) > 0
-        store.create("many-more/1", b"x")
+            assert len({*pool.map(partial(store.put, body=b"x", expected=None), keys)}) > 0
+        store.put("many-more/1", b"x", expected=None)
 
         assert [*store.list("many/")] == keys
         assert [*store.list("many")] == ["many-more/1", *keys]
@@ -392,7 +392,7 @@ class StoreContract:
             assert _body(raced, f"race/{turn}") == bodies[won.index(True)]
 
     def test_of_many_replacers_one_wins_and_the_others_know(self, raced: Store) -> None:
-        seen = raced.create("race", b"start")
+        seen = raced.put("race", b"start", expected=None)
         for turn in range(self.rounds):
             bodies = [f"{turn}-{writer}".encode() for writer in range(self.threads)]
 
@@ -432,17 +432,17 @@ def read_lines(store: Store, key: str) -> list[str]:
 def _append(store: Store, key: str, line: str) -> None:
     stored = store.read(key)
     if stored is None:
-        store.create(key, f"{line}\n".encode())
+        store.put(key, f"{line}\n".encode(), expected=None)
     else:
-        store.replace(key, stored.body + f"{line}\n".encode(), expected=stored.revision)
+        store.put(key, stored.body + f"{line}\n".encode(), expected=stored.revision)
 
 
 def _create_attempt(store: Store, key: str, body: bytes) -> Callable[[], bool]:
-    return lambda: _succeeds(lambda: store.create(key, body), AlreadyExists)
+    return lambda: _succeeds(lambda: store.put(key, body, expected=None), AlreadyExists)
 
 
 def _replace_attempt(store: Store, key: str, body: bytes, seen: Revision) -> Callable[[], bool]:
-    return lambda: _succeeds(lambda: store.replace(key, body, expected=seen), StaleRevision)
+    return lambda: _succeeds(lambda: store.put(key, body, expected=seen), StaleRevision)
 
 
 def _succeeds(write: Write, refusal: type[Stale]) -> bool:

@@ -13,7 +13,6 @@ from syncd.concurrency.running_pass import RunningPass, StageSlot
 from syncd.concurrency.stage_claim import Heartbeat
 from syncd.events import EventListener
 from syncd.ports.request_stats import CallObserver, ignore_call
-from syncd.s3.state_stores import LeaseStore
 from syncd.settings import Settings
 from watermarks.clock import Clock, SystemClock
 from watermarks.document import Stage, Watermark
@@ -163,8 +162,12 @@ class ProcessResources(ResourceOwner):
         """Return this process by name; nothing is written before it owns something."""
         with self._guard:
             if self._process is None:
-                store = LeaseStore(quick=self._make_store(self.lease_lake), patient=self.store)
-                self._process = ProcessLease(store, clock=self.clock, ttl_seconds=self._lease_ttl_seconds)
+                self._process = ProcessLease(
+                    self.store,
+                    owner_store=self._make_store(self.lease_lake),
+                    clock=self.clock,
+                    ttl_seconds=self._lease_ttl_seconds,
+                )
             return self._process
 
     def _end_all_passes(self, why: str) -> None:

@@ -15,7 +15,8 @@ from watermarks.document import Stage, Watermark
 from watermarks.errors import HintedError, NotOwner, StateUnreadable
 from watermarks.history import Journal
 from watermarks.lease import HeldClaim, OtherOwner, ProcessLease
-from watermarks.names import StreamName, owner_key
+from watermarks.names import StreamName
+from watermarks.store import StoredObject
 
 CLAIM_POLL_SECONDS: Final = 0.5
 PARALLEL_RELEASES: Final = 16
@@ -59,10 +60,18 @@ class ClaimKeeper:
         Raises:
             OtherOwner: another process has it, and seems to be alive.
         """
+        deadline = self._clock.monotonic() + self._max_wait.total_seconds()
+        signs: list[StoredObject | None] = []
         try:
-            if self._kept is None or self._kept[0] is not process:
-                self._kept = process, self._wait_and_acquire(process)
-                self.is_owned_by_other = False
+            while self._kept is None or self._kept[0] is not process:
+                try:
+                    self._kept = process, process.acquire(self._stream, self._stage, self._journal)
+                    self.is_owned_by_other = False
+                except OtherOwner as error:
+                    if not self._should_wait(error, process, signs, deadline=deadline):
+                        self.is_owned_by_other = True
+                        raise
+                    self._pause(CLAIM_POLL_SECONDS)
             yield self._kept[1]
         except NotOwner:
             self.release()
@@ -75,25 +84,21 @@ class ClaimKeeper:
             process, held = kept
             process.release(held)
 
-    def _wait_and_acquire(self, process: ProcessLease) -> HeldClaim:
-        deadline = self._clock.monotonic() + self._max_wait.total_seconds()
-        last_sign, waits = None, False
-        while True:
-            try:
-                return process.acquire(self._stream, self._stage, self._journal)
-            except OtherOwner as error:
-                owner = error.facts.get("owner")
-                sign = self._journal.store.read(owner_key(owner)) if isinstance(owner, str) else None
-                alive = owner is None or (last_sign is not None and sign != last_sign)
-                if alive or self._clock.monotonic() >= deadline:
-                    self.is_owned_by_other = True
-                    raise
-                if not waits:
-                    waits = True
-                    most = self._max_wait.total_seconds()
-                    self._on_wait(f"{error.message}: waits for up to {most:g} s for it to show a sign, or to be gone")
-                last_sign = sign
-                self._pause(CLAIM_POLL_SECONDS)
+    def _should_wait(
+        self, error: OtherOwner, process: ProcessLease, signs: list[StoredObject | None], *, deadline: float
+    ) -> bool:
+        """Return True while the other owner may be gone; `signs` are its objects as they were read so far."""
+        owner = error.facts.get("owner")
+        if not isinstance(owner, str):
+            return False
+        signs.append(process.read_owner(owner))
+        is_alive = len(signs) > 1 and signs[-2] is not None and signs[-1] != signs[-2]
+        if is_alive or self._clock.monotonic() >= deadline:
+            return False
+        if len(signs) == 1:
+            most = self._max_wait.total_seconds()
+            self._on_wait(f"{error.message}: waits for up to {most:g} s for it to show a sign, or to be gone")
+        return True
 
 
 def release_claims(claims: Iterable[ClaimKeeper]) -> None:

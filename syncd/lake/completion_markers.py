@@ -147,7 +147,7 @@ class MarkerStore:
 
     def _create_hour_marker(self, hour: CompletionMarker) -> None:
         try:
-            self._store.create(hour_marker_key(hour.stream, hour.complete_until), hour.to_bytes())
+            self._store.put(hour_marker_key(hour.stream, hour.complete_until), hour.to_bytes(), expected=None)
         except AlreadyExists:
             return  # another process has written it
 
@@ -155,10 +155,7 @@ class MarkerStore:
         key = latest_marker_key(marker.stream)
         self._known.pop(marker.stream, None)
         try:
-            if seen is None:
-                revision = self._store.create(key, marker.to_bytes())
-            else:
-                revision = self._store.replace(key, marker.to_bytes(), expected=seen)
+            revision = self._store.put(key, marker.to_bytes(), expected=seen)
         except (Stale, OutcomeUnknown):
             return  # it may be another owner's or ours: the next pass reads it first
         self._known[marker.stream] = marker, revision

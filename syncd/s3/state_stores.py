@@ -1,6 +1,5 @@
-"""Stores of the lake's state beside documents: leases, and notes of the horizon."""
+"""Stores of notes in the lake: of the horizon, and of growing tables."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -9,7 +8,7 @@ from syncd.horizon.key_gaps import SeenKey, from_bytes, to_bytes
 from syncd.horizon.notes import merge_breaks
 from watermarks.errors import OutcomeUnknown, Stale, Transient
 from watermarks.names import StreamName, escape_name
-from watermarks.store import Revision, Store, StoredObject
+from watermarks.store import Revision, Store
 
 MAX_WRITE_TRIES: Final = 3
 """Attempts to write notes of a break; other notes are as well written with the next poll."""
@@ -33,10 +32,7 @@ class _NoteDocument:
     def write(self, body: bytes) -> bool:
         """Write the document if it is unchanged since it was read; return whether it was written."""
         try:
-            if self._revision is None:
-                self._revision = self.store.create(self.key, body)
-            else:
-                self._revision = self.store.replace(self.key, body, expected=self._revision)
+            self._revision = self.store.put(self.key, body, expected=self._revision)
         except (Stale, OutcomeUnknown, Transient):
             # Older notes, or another process's, are as right as these: read them before the next attempt.
             self.is_current = False
@@ -108,35 +104,3 @@ class StoredGrowthNotes:
         self.read()
         self._cached = seen
         self._document.write(to_bytes(seen))
-
-
-OWNERS_PREFIX = "owners/"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseStore:
-    """Owners' objects use a client that gives up soon, as the next heartbeat is as good; the rest a patient one."""
-
-    quick: Store
-    patient: Store
-
-    def read(self, key: str) -> StoredObject | None:
-        try:
-            return self._store_for(key).read(key)
-        except Transient:
-            if not key.startswith(OWNERS_PREFIX):
-                raise
-            # A process that takes a claim reads the owner too, and has no next heartbeat; its connection may be dead.
-            return self.quick.read(key)
-
-    def create(self, key: str, body: bytes) -> Revision:
-        return self._store_for(key).create(key, body)
-
-    def replace(self, key: str, body: bytes, *, expected: Revision) -> Revision:
-        return self._store_for(key).replace(key, body, expected=expected)
-
-    def list(self, prefix: str) -> Iterator[str]:
-        return self.patient.list(prefix)
-
-    def _store_for(self, key: str) -> Store:
-        return self.quick if key.startswith(OWNERS_PREFIX) else self.patient

@@ -19,11 +19,11 @@ def body(store: Store, key: str) -> bytes | None:
 
 def test_what_stands_is_read_and_nothing_is_written_there() -> None:
     below = MemoryStore()
-    revision = below.create("a/there", b"there")
+    revision = below.put("a/there", b"there", expected=None)
     store = OverlayStore(below)
 
-    store.replace("a/there", b"changed", expected=revision)
-    store.create("a/new", b"new")
+    store.put("a/there", b"changed", expected=revision)
+    store.put("a/new", b"new", expected=None)
 
     assert {key: body(store, key) for key in store.list("a/")} == {"a/new": b"new", "a/there": b"changed"}
     assert {key: body(below, key) for key in below.list("")} == {"a/there": b"there"}
@@ -31,11 +31,11 @@ def test_what_stands_is_read_and_nothing_is_written_there() -> None:
 
 def test_what_stands_below_is_in_the_way_as_it_would_be() -> None:
     below = MemoryStore()
-    seen = below.create("a", b"first")
+    seen = below.put("a", b"first", expected=None)
     store = OverlayStore(below)
-    below.replace("a", b"second", expected=seen)
+    below.put("a", b"second", expected=seen)
 
     with pytest.raises(AlreadyExists):
-        store.create("a", b"mine")
+        store.put("a", b"mine", expected=None)
     with pytest.raises(StaleRevision):
-        store.replace("a", b"mine", expected=seen)
+        store.put("a", b"mine", expected=seen)

@@ -55,7 +55,7 @@ def test_a_write_without_an_answer_is_in_doubt(line: Meddler, once: Store, key: 
     line.spoil(spoil)
 
     with pytest.raises(OutcomeUnknown):
-        once.create(key, b"mine")
+        once.put(key, b"mine", expected=None)
 
     assert body(once, key) == b"mine"
 
@@ -64,7 +64,7 @@ def test_a_write_that_never_arrived_is_in_doubt_too(line: Meddler, once: Store, 
     line.spoil(Spoil.REQUEST_LOST)
 
     with pytest.raises(OutcomeUnknown):
-        once.create(key, b"mine")
+        once.put(key, b"mine", expected=None)
 
     assert once.read(key) is None
 
@@ -73,7 +73,7 @@ def test_a_write_sent_again_below_us_may_be_refused_for_itself(line: Meddler, tw
     line.spoil(Spoil.ANSWER_LOST)
 
     with pytest.raises(AlreadyExists):
-        twice.create(key, b"mine")
+        twice.put(key, b"mine", expected=None)
 
     assert line.seen == [("PUT", Spoil.ANSWER_LOST), ("PUT", Spoil.NOTHING)]
     assert body(twice, key) == b"mine"
@@ -86,11 +86,11 @@ def test_put_once_recognises_a_write_sent_again_below_us(line: Meddler, twice: S
 
 
 def test_a_replacement_sent_again_below_us_may_be_stale_for_itself(line: Meddler, twice: Store, key: str) -> None:
-    seen = twice.create(key, b"first")
+    seen = twice.put(key, b"first", expected=None)
     line.spoil(Spoil.ANSWER_LOST)
 
     with pytest.raises(StaleRevision):
-        twice.replace(key, b"second", expected=seen)
+        twice.put(key, b"second", expected=seen)
 
     assert body(twice, key) == b"second"
 
@@ -98,14 +98,14 @@ def test_a_replacement_sent_again_below_us_may_be_stale_for_itself(line: Meddler
 def test_a_lost_request_is_sent_again_below_us(line: Meddler, twice: Store, key: str) -> None:
     line.spoil(Spoil.REQUEST_LOST)
 
-    revision = twice.create(key, b"mine")
+    revision = twice.put(key, b"mine", expected=None)
 
     assert twice.read(key) == StoredObject(body=b"mine", revision=revision)
 
 
 @pytest.mark.parametrize("spoil", [Spoil.ANSWER_LOST, Spoil.BODY_CUT, Spoil.BODY_DAMAGED, Spoil.ANSWER_WITHHELD])
 def test_an_answer_that_is_not_whole_is_not_read(line: Meddler, once: Store, key: str, spoil: Spoil) -> None:
-    once.create(key, b"a document of some length")
+    once.put(key, b"a document of some length", expected=None)
     line.spoil(spoil)
 
     with pytest.raises(StoreUnavailable):
@@ -116,7 +116,7 @@ def test_an_answer_that_is_not_whole_is_not_read(line: Meddler, once: Store, key
 
 @pytest.mark.parametrize("spoil", [Spoil.ANSWER_LOST, Spoil.BODY_CUT, Spoil.BODY_EMPTY])
 def test_a_listing_that_is_not_whole_is_no_listing(line: Meddler, once: Store, key: str, spoil: Spoil) -> None:
-    once.create(key, b"x")
+    once.put(key, b"x", expected=None)
     line.spoil(spoil)
 
     with pytest.raises(StoreUnavailable):
@@ -133,6 +133,6 @@ def test_nobody_at_the_port_means_that_nothing_was_sent(monkeypatch: pytest.Monk
     store = S3Store(create_s3_client(endpoint=f"http://127.0.0.1:{port}", max_attempts=2), bucket="lake")
 
     with pytest.raises(StoreUnavailable, match="EndpointConnectionError") as caught:
-        store.create("doc", b"x")
+        store.put("doc", b"x", expected=None)
 
     assert "Is the endpoint right" in caught.value.hint

@@ -68,11 +68,9 @@ class StoppingStore:
     def read(self, key: str) -> StoredObject | None:
         return self.inner.read(key)
 
-    def create(self, key: str, body: bytes) -> Revision:
-        return self.point.about("create", key, lambda: self.inner.create(key, body))
-
-    def replace(self, key: str, body: bytes, *, expected: Revision) -> Revision:
-        return self.point.about("replace", key, lambda: self.inner.replace(key, body, expected=expected))
+    def put(self, key: str, body: bytes, *, expected: Revision | None) -> Revision:
+        verb = "create" if expected is None else "replace"
+        return self.point.about(verb, key, lambda: self.inner.put(key, body, expected=expected))
 
     def list(self, prefix: str) -> Iterator[str]:
         return self.inner.list(prefix)

@@ -29,17 +29,15 @@ MUTANTS: dict[str, tuple[Edit, ...]] = {
     "document before entry": (
         Edit(
             "history.py",
-            "            put = self._write_entry(entry)\n            if put.is_ours:\n"
-            "                self._write_document(seen, entry)\n",
-            "            self._write_document(seen, entry)\n            put = self._write_entry(entry)\n"
-            "            if put.is_ours:\n",
+            "            try:\n                put = put_once(self.store, key, entry.to_bytes())\n",
+            "            self._write_document(seen, entry)\n"
+            "            try:\n                put = put_once(self.store, key, entry.to_bytes())\n",
         ),
     ),
     "no roll-forward": (
         Edit(
             "history.py",
-            "            self._roll_forward(seen, HistoryEntry.from_bytes("
-            "put.body, location=at, stem=stem, revision=entry.revision))\n",
+            "            self._roll_forward(seen, other)\n",
             "",
         ),
     ),
@@ -77,9 +75,7 @@ MUTANTS: dict[str, tuple[Edit, ...]] = {
         Edit("loading.py", "    if stored_epoch > epoch:\n", "    if stored_epoch < 0:\n"),
         Edit("loading.py", "    return stored_epoch != epoch\n", "    return stored_epoch < epoch\n"),
     ),
-    "entries of an older epoch": (
-        Edit("held_watermark.py", "    if current != epoch:\n", "    if current < epoch:\n"),
-    ),
+    "entries of an older epoch": (Edit("lease.py", "    if current != epoch:\n", "    if current < epoch:\n"),),
     "gap in seq": (
         Edit(
             "loading.py",
@@ -143,7 +139,7 @@ MUTANTS: dict[str, tuple[Edit, ...]] = {
     "old owner not ended": (
         Edit(
             "lease.py",
-            "            self._store.replace(key, replace(owner, ended_by=self.name).to_bytes(), expected=stored.revision)\n",
+            "            self._owner_store.put(key, replace(owner, ended_by=self.name).to_bytes(), expected=stored.revision)\n",
             "            pass\n",
         ),
     ),
@@ -151,7 +147,7 @@ MUTANTS: dict[str, tuple[Edit, ...]] = {
     "ledger not asked at rest": (Edit("loading.py", "if not pending and not check_ledger:", "if not pending:"),),
     "claim keeps its epoch": (Edit("lease.py", "epoch=highest + 1,", "epoch=max(1, highest),"),),
     "release keeps the epoch": (
-        Edit("lease.py", "epoch=highest + 1,", "epoch=highest + (not (claim and claim.is_released)),"),
+        Edit("lease.py", "epoch=highest + 1,", "epoch=highest + (not (previous and previous.is_released)),"),
     ),
     "silence of the living": (Edit("lease.py", "if seen is None or seen.revision != revision:", "if seen is None:"),),
     "load generation not compared": (

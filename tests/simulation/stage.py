@@ -115,17 +115,9 @@ class StagedStore:
         pause(Effect.READ)
         return self._inner.read(key)
 
-    def create(self, key: str, body: bytes) -> Revision:
+    def put(self, key: str, body: bytes, *, expected: Revision | None) -> Revision:
         def act() -> Revision:
-            revision = self._inner.create(key, body)
-            self._wrote(key, body)
-            return revision
-
-        return staged(Effect.WRITE, key, act, self._late)
-
-    def replace(self, key: str, body: bytes, *, expected: Revision) -> Revision:
-        def act() -> Revision:
-            revision = self._inner.replace(key, body, expected=expected)
+            revision = self._inner.put(key, body, expected=expected)
             self._wrote(key, body)
             return revision
 

@@ -77,9 +77,24 @@ class LocalStore:
             body = _read_file(path)
         return None if body is None else StoredObject(body=body, revision=_revision_of(body))
 
-    def create(self, key: str, body: bytes) -> Revision:
+    def put(self, key: str, body: bytes, *, expected: Revision | None) -> Revision:
         path = self._path(key)
-        with self._hold_lock(key) as scratch, self._write_scratch(key, scratch, body):
+        with self._hold_lock(key) as scratch:
+            if expected is None:
+                self._create(key, path, scratch, body)
+            else:
+                self._replace(key, path, scratch, body, expected)
+        return _revision_of(body)
+
+    def list(self, prefix: str) -> Iterator[str]:
+        folder, _, _ = prefix.rpartition("/")
+        if not can_start_key(prefix) or _is_hidden(folder):
+            return
+        with _map_os_errors(prefix, "listing"):
+            yield from _walk(self.root, folder, prefix)
+
+    def _create(self, key: str, path: Path, scratch: Path, body: bytes) -> None:
+        with self._write_scratch(key, scratch, body):
             with _map_os_errors(key, "making the folder"):
                 self._make_durable_folder(path.parent)
             with _map_publish_errors(key):
@@ -89,28 +104,15 @@ class LocalStore:
             _sync_published_name(key, path)
             if taken:
                 raise _key_taken_error(key, path)
-        return _revision_of(body)
 
-    def replace(self, key: str, body: bytes, *, expected: Revision) -> Revision:
-        path = self._path(key)
-        with self._hold_lock(key) as scratch:
-            with _map_os_errors(key, "comparing"):
-                stored = _read_file(path)
-            if stored is None or _revision_of(stored) != expected:
-                raise StaleRevision(
-                    f"{key} was {'removed' if stored is None else 'changed'} since it was read", key=key
-                )
-            with self._write_scratch(key, scratch, body), _map_publish_errors(key):
-                scratch.replace(path)
-            _sync_published_name(key, path)
-        return _revision_of(body)
-
-    def list(self, prefix: str) -> Iterator[str]:
-        folder, _, _ = prefix.rpartition("/")
-        if not can_start_key(prefix) or _is_hidden(folder):
-            return
-        with _map_os_errors(prefix, "listing"):
-            yield from _walk(self.root, folder, prefix)
+    def _replace(self, key: str, path: Path, scratch: Path, body: bytes, expected: Revision) -> None:
+        with _map_os_errors(key, "comparing"):
+            stored = _read_file(path)
+        if stored is None or _revision_of(stored) != expected:
+            raise StaleRevision(f"{key} was {'removed' if stored is None else 'changed'} since it was read", key=key)
+        with self._write_scratch(key, scratch, body), _map_publish_errors(key):
+            scratch.replace(path)
+        _sync_published_name(key, path)
 
     def _path(self, key: str) -> Path:
         check_key(key)

@@ -21,19 +21,10 @@ class MemoryStore:
         with self._lock:
             return self._objects.get(key)
 
-    def create(self, key: str, body: bytes) -> Revision:
+    def put(self, key: str, body: bytes, *, expected: Revision | None) -> Revision:
         check_key(key)
         with self._lock:
-            if key in self._objects:
-                raise AlreadyExists(f"{key} exists")
-            return self._write(key, body)
-
-    def replace(self, key: str, body: bytes, *, expected: Revision) -> Revision:
-        check_key(key)
-        with self._lock:
-            stored = self._objects.get(key)
-            if stored is None or stored.revision != expected:
-                raise StaleRevision(f"{key} was changed or removed since it was read")
+            _require_expected(key, self._objects.get(key), expected)
             return self._write(key, body)
 
     def list(self, prefix: str) -> Iterator[str]:
@@ -63,17 +54,9 @@ class OverlayStore:
     def read(self, key: str) -> StoredObject | None:
         return self._written.get(key) or self._store.read(key)
 
-    def create(self, key: str, body: bytes) -> Revision:
+    def put(self, key: str, body: bytes, *, expected: Revision | None) -> Revision:
         with self._lock:
-            if self.read(key) is not None:
-                raise AlreadyExists(f"{key} exists")
-            return self._write(key, body)
-
-    def replace(self, key: str, body: bytes, *, expected: Revision) -> Revision:
-        with self._lock:
-            stored = self.read(key)
-            if stored is None or stored.revision != expected:
-                raise StaleRevision(f"{key} was changed or removed since it was read")
+            _require_expected(key, self.read(key), expected)
             return self._write(key, body)
 
     def list(self, prefix: str) -> Iterator[str]:
@@ -85,3 +68,17 @@ class OverlayStore:
         revision = Revision(f"unwritten-{self._writes}")
         self._written[key] = StoredObject(body=bytes(body), revision=revision)
         return revision
+
+
+def _require_expected(key: str, stored: StoredObject | None, expected: Revision | None) -> None:
+    """Refuse a write of a key that does not have the state that its writer has read.
+
+    Raises:
+        AlreadyExists: the key exists, and none was expected.
+        StaleRevision: the key has another state or is missing.
+    """
+    if expected is None:
+        if stored is not None:
+            raise AlreadyExists(f"{key} exists")
+    elif stored is None or stored.revision != expected:
+        raise StaleRevision(f"{key} was changed or removed since it was read")

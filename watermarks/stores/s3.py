@@ -17,7 +17,7 @@ from botocore.parsers import ResponseParserError
 from botocore.utils import parse_timestamp
 from urllib3.exceptions import HTTPError  # a part of botocore, which lets some of them through while a body is read
 
-from watermarks.errors import AlreadyExists, HintedError, Misuse, OutcomeUnknown, Stale, StaleRevision, StoreUnavailable
+from watermarks.errors import AlreadyExists, HintedError, Misuse, OutcomeUnknown, StaleRevision, StoreUnavailable
 from watermarks.store import Revision, StoredObject, can_start_key, check_key, is_key
 
 if TYPE_CHECKING:
@@ -181,12 +181,26 @@ class S3Store:
             raise StoreUnavailable(f"{self._url_of(key)}: answer without ETag or length", hint=NO_CONNECTION_HINT)
         return StoredObject(body=body, revision=Revision(answer["ETag"]))
 
-    def create(self, key: str, body: bytes) -> Revision:
-        return self._put(key, body, {"IfNoneMatch": "*"}, AlreadyExists(f"{self._url_of(key)} exists", key=key))
-
-    def replace(self, key: str, body: bytes, *, expected: Revision) -> Revision:
-        refusal = StaleRevision(f"{self._url_of(key)} was changed or removed since it was read", key=key)
-        return self._put(key, body, {"IfMatch": expected}, refusal)
+    def put(self, key: str, body: bytes, *, expected: Revision | None) -> Revision:
+        name = self._object_key(key)
+        condition: dict[str, Any] = {"IfNoneMatch": "*"} if expected is None else {"IfMatch": expected}
+        with _track_attempts() as sent:
+            for pause in (*CONFLICT_PAUSES_SECONDS, None):
+                try:
+                    answer = self._client.put_object(
+                        Bucket=self._bucket, Key=name, Body=body, ContentType="application/json", **condition
+                    )
+                except S3_ERRORS as error:
+                    # S3 asks to repeat a write that met another one. The condition is sent again: if the
+                    # other write won, the next answer is a 412.
+                    if _error_code(error) in CONFLICT_CODES and pause is not None:
+                        self._pause(pause)
+                        continue
+                    raise self._map_write_error(error, key, expected, sent) from error
+                if _has_fields(answer, "ETag"):
+                    return Revision(answer["ETag"])
+                break
+        raise OutcomeUnknown(f"{self._url_of(key)}: written, but the answer has no ETag", hint=UNKNOWN_HINT, key=key)
 
     def list(self, prefix: str) -> Iterator[str]:
         if not can_start_key(prefix):
@@ -227,26 +241,6 @@ class S3Store:
             raise StoreUnavailable(f"{self._url_of(prefix)}: a listing does not say whether it is truncated")
         return page
 
-    def _put(self, key: str, body: bytes, condition: dict[str, Any], refusal: Stale) -> Revision:
-        name = self._object_key(key)
-        with _track_attempts() as sent:
-            for pause in (*CONFLICT_PAUSES_SECONDS, None):
-                try:
-                    answer = self._client.put_object(
-                        Bucket=self._bucket, Key=name, Body=body, ContentType="application/json", **condition
-                    )
-                except S3_ERRORS as error:
-                    # S3 asks to repeat a write that met another one. The condition is sent again: if the
-                    # other write won, the next answer is a 412.
-                    if _error_code(error) in CONFLICT_CODES and pause is not None:
-                        self._pause(pause)
-                        continue
-                    raise self._map_write_error(error, key, refusal, sent) from error
-                if _has_fields(answer, "ETag"):
-                    return Revision(answer["ETag"])
-                break
-        raise OutcomeUnknown(f"{self._url_of(key)}: written, but the answer has no ETag", hint=UNKNOWN_HINT, key=key)
-
     def _object_key(self, key: str) -> str:
         check_key(key)
         name = self._prefix + key
@@ -256,11 +250,15 @@ class S3Store:
     def _url_of(self, key: str) -> str:
         return f"s3://{self._bucket}/{self._prefix}{key}"
 
-    def _map_write_error(self, error: Exception, key: str, refusal: Stale, sent: "_WriteAttempts") -> HintedError:
-        if _http_status(error) == HTTPStatus.PRECONDITION_FAILED:
-            return refusal
-        if _error_code(error) == "NoSuchKey" and isinstance(refusal, StaleRevision):
-            return refusal
+    def _map_write_error(
+        self, error: Exception, key: str, expected: Revision | None, sent: "_WriteAttempts"
+    ) -> HintedError:
+        if expected is None and _http_status(error) == HTTPStatus.PRECONDITION_FAILED:
+            return AlreadyExists(f"{self._url_of(key)} exists", key=key)
+        if expected is not None and (
+            _http_status(error) == HTTPStatus.PRECONDITION_FAILED or _error_code(error) == "NoSuchKey"
+        ):
+            return StaleRevision(f"{self._url_of(key)} was changed or removed since it was read", key=key)
         if sent.may_be_applied or _may_be_applied(error):
             return OutcomeUnknown(
                 f"{self._url_of(key)}: {_describe_error(error)}",

@@ -181,9 +181,10 @@ def test_what_was_left_out_by_hand_stays(syncd: Make, two_landed: Prepared) -> N
 
 def test_every_target_counts(syncd: Make, two_landed: Prepared) -> None:
     other = two_landed.stream.with_target("second")
-    two_landed.journal.store.create(
+    two_landed.journal.store.put(
         f"watermarks/{other.stem}.json",
         Watermark.new(other, created_at=moment(1)).with_revision(1, updated_at=moment(1)).to_bytes(),
+        expected=None,
     )
 
     found = told(syncd(two_landed)("s3clean", "list", *NOW, "--json").out)

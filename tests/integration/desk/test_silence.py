@@ -173,6 +173,6 @@ def test_what_was_not_sent_is_not_said_to_be_in_doubt(lake: S3Lake, mute: Mute) 
         calls = mute.calls
 
         with pytest.raises(StoreUnavailable, match="gave no answer a moment ago"):
-            store.create("documents/a.json", b"{}")
+            store.put("documents/a.json", b"{}", expected=None)
 
     assert mute.calls == calls

@@ -132,7 +132,7 @@ def test_rows_in_quarantine_are_counted(syncd: Make, prepared: Prepare, loader: 
 
 def test_what_holds_the_horizon_is_told_with_the_time_of_the_poll(syncd: Make, two_landed: Prepared) -> None:
     notes = HorizonNotes(identity="server-1", t0=moment(500), first_stamps={"4711": moment(100)})
-    two_landed.journal.store.create("notes/shop.json", notes.to_bytes())
+    two_landed.journal.store.put("notes/shop.json", notes.to_bytes(), expected=None)
 
     done = syncd(two_landed)("status")
 
@@ -142,7 +142,7 @@ def test_what_holds_the_horizon_is_told_with_the_time_of_the_poll(syncd: Make, t
 def test_a_source_that_nobody_polls_any_more_is_told_once(syncd: Make, two_landed: Prepared, prepared: Prepare) -> None:
     other = prepared()
     notes = HorizonNotes(identity="server-1", t0=moment(500), local_time=moment(501))
-    two_landed.journal.store.create("notes/shop.json", notes.to_bytes())
+    two_landed.journal.store.put("notes/shop.json", notes.to_bytes(), expected=None)
     made = syncd(two_landed, other)
 
     text = made("status").out

@@ -146,17 +146,17 @@ def test_a_kill_at_the_entry_of_the_mark_loses_no_line(
     loader: Loader, orders: Prepared, monkeypatch: pytest.MonkeyPatch, *, made: bool, again: int
 ) -> None:
     orders.increment(row(2, 2))
-    create = S3Store.create
+    put = S3Store.put
 
-    def dies(store: S3Store, key: str, body: bytes) -> Revision:
+    def dies(store: S3Store, key: str, body: bytes, *, expected: Revision | None) -> Revision:
         if not (key.startswith("history/") and b'"change":"load"' in body.replace(b" ", b"")):
-            return create(store, key, body)
+            return put(store, key, body, expected=expected)
         if made:
-            create(store, key, body)
+            put(store, key, body, expected=expected)
         raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(S3Store, "create", dies)
+        patched.setattr(S3Store, "put", dies)
         with pytest.raises(Killed):
             loader.run(orders).execute(RUN)
     told = [event for event in loader.events if isinstance(event, ColumnIncomplete)]

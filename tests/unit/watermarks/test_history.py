@@ -31,13 +31,9 @@ class CountingStore(MemoryStore):
         self.asked.append(f"read {key}")
         return super().read(key)
 
-    def create(self, key: str, body: bytes) -> Revision:
-        self.asked.append(f"create {key}")
-        return super().create(key, body)
-
-    def replace(self, key: str, body: bytes, *, expected: Revision) -> Revision:
-        self.asked.append(f"replace {key}")
-        return super().replace(key, body, expected=expected)
+    def put(self, key: str, body: bytes, *, expected: Revision | None) -> Revision:
+        self.asked.append(f"{'create' if expected is None else 'replace'} {key}")
+        return super().put(key, body, expected=expected)
 
 
 def journal_on(store: Store) -> Journal[Watermark]:
@@ -61,7 +57,7 @@ def begun(*, revisions: int = 1) -> tuple[CountingStore, Journal[Watermark]]:
 def overwrite(store: MemoryStore, key: str, body: bytes) -> None:
     stored = store.read(key)
     assert stored
-    store.replace(key, body, expected=stored.revision)
+    store.put(key, body, expected=stored.revision)
 
 
 def remove(store: MemoryStore, *keys: str) -> None:
@@ -238,7 +234,7 @@ def test_a_store_that_says_nothing_leaves_the_outcome_open() -> None:
                 raise StoreUnavailable("no answer")
             return store.read(key)
 
-        def create(self, key: str, body: bytes) -> Revision:
+        def put(self, key: str, body: bytes, *, expected: Revision | None) -> Revision:
             raise OutcomeUnknown("no answer")
 
     with pytest.raises(OutcomeUnknown):
@@ -267,7 +263,7 @@ def test_a_document_that_is_gone_is_not_a_new_stream() -> None:
 )
 def test_a_stream_with_any_trace_is_not_new(trace: str) -> None:
     store = MemoryStore()
-    store.create(trace, b"x")
+    store.put(trace, b"x", expected=None)
 
     with pytest.raises(StateMissing, match=trace.replace(".", r"\.")):
         journal_on(store).read(STEM)
@@ -276,8 +272,8 @@ def test_a_stream_with_any_trace_is_not_new(trace: str) -> None:
 def test_a_neighbours_traces_are_not_ours() -> None:
     store = MemoryStore()
     for other in ("shop/shop.orders_old", "shop/shop.orders@wh2", "shop2/shop.orders"):
-        store.create(f"plans/{other}/1-1.json", b"x")
-        store.create(history_key(other, 1), b"x")
+        store.put(f"plans/{other}/1-1.json", b"x", expected=None)
+        store.put(history_key(other, 1), b"x", expected=None)
 
     assert journal_on(store).read(STEM) is None
 
@@ -296,11 +292,8 @@ def test_a_first_writer_seen_halfway_is_not_a_loss() -> None:
         def list(self, prefix: str) -> Iterator[str]:
             return inner.list(prefix)
 
-        def create(self, key: str, body: bytes) -> Revision:
-            return inner.create(key, body)
-
-        def replace(self, key: str, body: bytes, *, expected: Revision) -> Revision:
-            return inner.replace(key, body, expected=expected)
+        def put(self, key: str, body: bytes, *, expected: Revision | None) -> Revision:
+            return inner.put(key, body, expected=expected)
 
     done = journal_on(Meanwhile()).commit(STEM, epoch(2), TAKE)
 
@@ -321,8 +314,8 @@ def test_a_second_writer_seen_halfway_is_not_a_loss() -> None:
                 return None
             return inner.read(key)
 
-        def create(self, key: str, body: bytes) -> Revision:
-            return inner.create(key, body)
+        def put(self, key: str, body: bytes, *, expected: Revision | None) -> Revision:
+            return inner.put(key, body, expected=expected)
 
     state = journal_on(Meanwhile()).read(STEM)
 
@@ -343,7 +336,7 @@ def test_a_document_that_cannot_be_read_stops_every_change(body: bytes) -> None:
 
 def test_an_entry_that_cannot_be_read_moves_no_document() -> None:
     store, journal = begun()
-    store.create(history_key(STEM, 2), b"{")
+    store.put(history_key(STEM, 2), b"{", expected=None)
     before = store.read(DOCUMENT)
 
     with pytest.raises(DamagedDocument):
@@ -356,8 +349,8 @@ def test_an_entry_of_another_document_is_foreign() -> None:
     store, journal = begun(revisions=2)
     entry = store.read(history_key(STEM, 2))
     assert entry
-    store.create(history_key("shop/shop.lines", 2), entry.body)
-    store.create(history_key(STEM, 3), entry.body)
+    store.put(history_key("shop/shop.lines", 2), entry.body, expected=None)
+    store.put(history_key(STEM, 3), entry.body, expected=None)
 
     with pytest.raises(ForeignDocument, match=r"entry 2 of shop/shop\.orders"):
         journal.read_entry("shop/shop.lines", 2)
@@ -370,7 +363,7 @@ def test_an_entry_that_holds_another_revision_is_damaged() -> None:
     entry = journal.read_entry(STEM, 1)
     assert entry
     lying = replace(entry, revision=2)
-    store.create(history_key(STEM, 2), lying.to_bytes())
+    store.put(history_key(STEM, 2), lying.to_bytes(), expected=None)
 
     with pytest.raises(DamagedDocument, match="holds revision 1"):
         journal.read_newest(STEM)
@@ -380,7 +373,7 @@ def test_an_entry_that_holds_no_document_is_damaged() -> None:
     store, journal = begun()
     entry = journal.read_entry(STEM, 1)
     assert entry
-    store.create(history_key(STEM, 2), replace(entry, revision=2, after={"x": 1}).to_bytes())
+    store.put(history_key(STEM, 2), replace(entry, revision=2, after={"x": 1}).to_bytes(), expected=None)
 
     with pytest.raises(DamagedDocument):
         journal.read_newest(STEM)
@@ -436,7 +429,7 @@ def test_the_system_wide_default_has_a_history_of_its_own() -> None:
 
 def test_a_system_wide_default_that_is_gone_is_not_new() -> None:
     store = MemoryStore()
-    store.create("history/_system/4.json", b"x")
+    store.put("history/_system/4.json", b"x", expected=None)
 
     with pytest.raises(StateMissing):
         Journal(store, SystemDefault).read(SYSTEM_STEM)

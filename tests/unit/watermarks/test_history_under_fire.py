@@ -195,9 +195,10 @@ def test_an_entry_that_holds_no_document_is_damaged(to: dict[str, object]) -> No
     fields = parse_json_object(stored.body, location="x")
     for name in ("digest", "format", "format_version"):
         fields.pop(name)
-    store.create(
+    store.put(
         history_key(STREAM.stem, 3),
         encode(HISTORY_ENTRY_FORMAT_NAME, FORMAT_VERSION, {**fields, "revision": 3, "to": to}),
+        expected=None,
     )
 
     with pytest.raises(StateUnreadable):

@@ -7,9 +7,8 @@ from tests.builders import ORDERS, Here, hold, make_process, make_watermark
 from watermarks.codec import ForeignDocument
 from watermarks.document import Stage, Watermark
 from watermarks.errors import NotOwner, OutcomeUnknown, StoreUnavailable
-from watermarks.held_watermark import require_epoch
 from watermarks.history import ChangeKind, ChangeNote, Fenced, Journal
-from watermarks.lease import Claim, HeldClaim, LeaseEnded, LeaseOwner, OtherOwner, ProcessLease
+from watermarks.lease import Claim, HeldClaim, LeaseEnded, LeaseOwner, OtherOwner, ProcessLease, require_epoch
 from watermarks.names import claim_key, owner_key
 from watermarks.store import Store
 from watermarks.stores.memory import MemoryStore
@@ -334,7 +333,7 @@ def test_an_owner_without_an_object_is_ended_after_its_silence() -> None:
     """A process died between its claim and its first renewal, or somebody deleted its object."""
     two = Two()
     ghost = Claim(stream=ORDERS, stage=Stage.EXTRACT, owner="ghost", epoch=3, nonce="n")
-    two.store.create(CLAIM, ghost.to_bytes())
+    two.store.put(CLAIM, ghost.to_bytes(), expected=None)
 
     with pytest.raises(OtherOwner, match="ghost holds extract"):
         hold(two.second, two.journal)
@@ -418,7 +417,7 @@ def test_a_renewal_that_gets_no_answer_at_all_is_made_good_by_the_next() -> None
     line = FaultyStore(
         store,
         script_faults(StoreOperation.CREATE, key, StoreFault.LOST_ANSWER),
-        script_faults(StoreOperation.READ, key, StoreFault.DOWN),
+        script_faults(StoreOperation.READ, key, StoreFault.DOWN, StoreFault.DOWN),
     )
     process = ProcessLease(line, "p1", host=Here("p1"))
 
@@ -428,3 +427,46 @@ def test_a_renewal_that_gets_no_answer_at_all_is_made_good_by_the_next() -> None
     process.renew()
 
     assert process.acquire(ORDERS, Stage.EXTRACT, Journal(store, Watermark)).epoch == 1
+
+
+def test_owners_use_a_client_of_their_own_and_claims_the_one_of_all_other_documents() -> None:
+    owners, documents = MemoryStore(), MemoryStore()
+    journal = Journal(documents, Watermark)
+    first, second = (ProcessLease(documents, name, owner_store=owners, host=Here(name)) for name in ("p1", "p2"))
+    first.renew()
+    second.renew()
+
+    first.release(hold(first, journal))
+    second.renew()
+
+    assert hold(second, journal).epoch == 2
+    assert list(owners.list("")) == [owner_key("p1"), owner_key("p2")]
+    assert list(documents.list("claims/")) == [CLAIM]
+    assert not list(documents.list("owners/"))
+    assert first.read_owner("p2") == owners.read(owner_key("p2"))
+
+
+def test_an_owner_is_ended_through_the_client_of_the_owners() -> None:
+    owners, documents, host = MemoryStore(), MemoryStore(), Here("p2", dead=frozenset({"p1"}))
+    journal = Journal(documents, Watermark)
+    first = ProcessLease(documents, "p1", owner_store=owners, host=Here("p1"))
+    second = ProcessLease(documents, "p2", owner_store=owners, host=host)
+    first.renew()
+    second.renew()
+    hold(first, journal)
+
+    assert hold(second, journal).epoch == 2
+    with pytest.raises(LeaseEnded):
+        first.renew()
+
+
+def test_an_owner_that_cannot_be_read_is_read_once_more() -> None:
+    """A process that takes a claim has no next heartbeat, and its connection may be dead."""
+    two = Two()
+    key = owner_key("p1")
+    down = script_faults(StoreOperation.READ, key, StoreFault.DOWN, None, StoreFault.DOWN, StoreFault.DOWN)
+    process = ProcessLease(two.store, "p1", owner_store=FaultyStore(two.store, down), host=Here("p1"))
+
+    assert process.read_owner("p1") == two.store.read(key)
+    with pytest.raises(StoreUnavailable):
+        process.read_owner("p1")

@@ -404,7 +404,7 @@ def test_a_link_that_does_not_follow_what_landed_before_is_refused(process: str)
     stored = lake.store.read(key)
     assert stored
     other = replace(lake.landing.chain.require_link(BatchId(1, 2)), previous="f" * 64)
-    lake.store.replace(key, other.to_bytes(), expected=stored.revision)
+    lake.store.put(key, other.to_bytes(), expected=stored.revision)
     landing = lake.landing if process == "the same" else Loading(lake.journal, lake.held, lambda: lake.ledger)
 
     with pytest.raises(ChainBroken, match="1-2"):

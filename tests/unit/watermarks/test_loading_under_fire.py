@@ -162,11 +162,8 @@ class Counted:
         self.links += key.startswith("batches/")
         return self.inner.read(key)
 
-    def create(self, key: str, body: bytes) -> Revision:
-        return self.inner.create(key, body)
-
-    def replace(self, key: str, body: bytes, *, expected: Revision) -> Revision:
-        return self.inner.replace(key, body, expected=expected)
+    def put(self, key: str, body: bytes, *, expected: Revision | None) -> Revision:
+        return self.inner.put(key, body, expected=expected)
 
     def list(self, prefix: str) -> Iterator[str]:
         return self.inner.list(prefix)

@@ -1,5 +1,6 @@
 import pytest
 
+from watermarks.codec import ForeignDocument
 from watermarks.errors import AlreadyExists, OutcomeUnknown, StoreUnavailable
 from watermarks.store import MAX_PUT_ATTEMPTS, Revision, put_once
 from watermarks.stores.memory import MemoryStore
@@ -35,7 +36,7 @@ def test_a_late_write_of_ours_changes_nothing_any_more() -> None:
 
 def test_a_lost_refusal_is_found_to_be_one() -> None:
     inner = MemoryStore()
-    inner.create("a", THEIRS)
+    inner.put("a", THEIRS, expected=None)
 
     kept = put_once(FaultyStore(inner, script_faults(StoreOperation.CREATE, "a", StoreFault.LOST_ANSWER)), "a", MINE)
 
@@ -72,10 +73,52 @@ def test_a_question_without_an_answer_leaves_the_write_in_doubt() -> None:
     assert put_once(store, "a", MINE).is_ours
 
 
+@pytest.mark.parametrize("fault", [StoreFault.LOST_ANSWER, StoreFault.TWICE])
+def test_a_replacement_without_an_answer_is_recognised_as_ours(fault: StoreFault) -> None:
+    inner = MemoryStore()
+    seen = inner.put("a", THEIRS, expected=None)
+    store = FaultyStore(inner, script_faults(StoreOperation.REPLACE, "a", fault))
+
+    assert put_once(store, "a", MINE, expected=seen).is_ours
+    stored = inner.read("a")
+    assert stored
+    assert stored.body == MINE
+
+
+def test_a_replacement_that_never_arrived_is_not_ours() -> None:
+    inner = MemoryStore()
+    seen = inner.put("a", THEIRS, expected=None)
+    store = FaultyStore(inner, script_faults(StoreOperation.REPLACE, "a", StoreFault.LOST_REQUEST))
+
+    kept = put_once(store, "a", MINE, expected=seen)
+
+    assert (kept.body, kept.revision, kept.is_ours) == (THEIRS, seen, False)
+
+
+def test_a_key_that_has_changed_since_it_was_read_keeps_the_other_content() -> None:
+    store = MemoryStore()
+    seen = store.put("a", b"older", expected=None)
+    store.put("a", THEIRS, expected=seen)
+
+    kept = put_once(store, "a", MINE, expected=seen)
+
+    assert (kept.body, kept.is_ours) == (THEIRS, False)
+
+
+def test_a_key_that_was_read_and_is_missing_is_not_written_again() -> None:
+    store = MemoryStore()
+
+    with pytest.raises(ForeignDocument, match="claims/a is missing") as caught:
+        put_once(store, "claims/a", MINE, expected=Revision("1"))
+
+    assert caught.value.hint == "Does something else delete claims?"
+    assert store.read("claims/a") is None
+
+
 class Forgetful(MemoryStore):
     """Refuses every key as taken, and knows of none."""
 
-    def create(self, key: str, body: bytes) -> Revision:
+    def put(self, key: str, body: bytes, *, expected: Revision | None) -> Revision:
         raise AlreadyExists(f"{key} exists")
 
 

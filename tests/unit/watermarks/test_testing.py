@@ -54,12 +54,12 @@ def test_a_manual_clock_never_runs_back() -> None:
 @pytest.mark.parametrize("verb", list(StoreOperation))
 def test_a_store_that_is_down_changes_nothing(verb: StoreOperation) -> None:
     inner = MemoryStore()
-    seen = inner.create("a", b"first")
+    seen = inner.put("a", b"first", expected=None)
     store = FaultyStore(inner, lambda call: StoreFault.DOWN if call.operation is verb else None)
     acts: dict[StoreOperation, Callable[[], object]] = {
         StoreOperation.READ: lambda: store.read("a"),
-        StoreOperation.CREATE: lambda: store.create("b", b"x"),
-        StoreOperation.REPLACE: lambda: store.replace("a", b"second", expected=seen),
+        StoreOperation.CREATE: lambda: store.put("b", b"x", expected=None),
+        StoreOperation.REPLACE: lambda: store.put("a", b"second", expected=seen),
         StoreOperation.LIST: lambda: [*store.list("")],
     }
 
@@ -73,27 +73,27 @@ def test_a_lost_request_changes_nothing() -> None:
     store = FaultyStore(MemoryStore(), script_faults(StoreOperation.CREATE, "a", StoreFault.LOST_REQUEST))
 
     with pytest.raises(OutcomeUnknown):
-        store.create("a", b"first")
+        store.put("a", b"first", expected=None)
 
     assert store.read("a") is None
-    assert store.create("a", b"second")
+    assert store.put("a", b"second", expected=None)
 
 
 def test_a_lost_answer_hides_a_write() -> None:
     store = FaultyStore(MemoryStore(), script_faults(StoreOperation.CREATE, "a", StoreFault.LOST_ANSWER))
 
     with pytest.raises(OutcomeUnknown):
-        store.create("a", b"first")
+        store.put("a", b"first", expected=None)
 
     assert body(store, "a") == b"first"
 
 
 def test_a_lost_answer_hides_a_refusal() -> None:
     store = FaultyStore(MemoryStore(), script_faults(StoreOperation.CREATE, "a", None, StoreFault.LOST_ANSWER))
-    store.create("a", b"first")
+    store.put("a", b"first", expected=None)
 
     with pytest.raises(OutcomeUnknown):
-        store.create("a", b"second")
+        store.put("a", b"second", expected=None)
 
     assert body(store, "a") == b"first"
 
@@ -106,11 +106,11 @@ def test_a_write_sent_twice_gets_the_second_answer() -> None:
     )
 
     with pytest.raises(AlreadyExists):
-        store.create("a", b"first")
+        store.put("a", b"first", expected=None)
     there = store.read("a")
     assert there is not None
     with pytest.raises(StaleRevision):
-        store.replace("a", b"second", expected=there.revision)
+        store.put("a", b"second", expected=there.revision)
 
     assert body(store, "a") == b"second"
 
@@ -119,7 +119,7 @@ def test_a_late_write_arrives_when_told() -> None:
     store = FaultyStore(MemoryStore(), script_faults(StoreOperation.CREATE, "a", StoreFault.LATE, StoreFault.LATE))
     for content in (b"first", b"second"):
         with pytest.raises(OutcomeUnknown):
-            store.create("a", content)
+            store.put("a", content, expected=None)
     assert (store.delayed_write_count, store.read("a")) == (2, None)
 
     first, second = store.deliver_delayed_write(), store.deliver_delayed_write()
@@ -134,9 +134,9 @@ def test_a_stale_list_is_that_of_last_time() -> None:
     store = FaultyStore(
         MemoryStore(), script_faults(StoreOperation.LIST, "", StoreFault.STALE_LIST, None, StoreFault.STALE_LIST)
     )
-    store.create("a", b"x")
+    store.put("a", b"x", expected=None)
     never, fresh = [*store.list("")], [*store.list("")]
-    store.create("b", b"x")
+    store.put("b", b"x", expected=None)
 
     assert (never, fresh, [*store.list("")], [*store.list("")]) == ([], ["a"], ["a"], ["a", "b"])
 
@@ -145,7 +145,7 @@ def test_calls_are_counted_by_verb_and_key() -> None:
     calls: list[StoreCall] = []
     store = FaultyStore(MemoryStore(), calls.append)
     store.read("a")
-    store.create("a", b"x")
+    store.put("a", b"x", expected=None)
     store.read("b")
     store.read("a")
 

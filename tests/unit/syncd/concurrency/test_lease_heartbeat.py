@@ -44,11 +44,12 @@ class Refusing(MemoryStore):
         self.errors = list(errors)
         self.beats = threading.Semaphore(0)
 
-    def replace(self, key: str, body: bytes, *, expected: Revision) -> Revision:
-        if self.errors:
+    def put(self, key: str, body: bytes, *, expected: Revision | None) -> Revision:
+        if expected is not None and self.errors:
             raise self.errors.pop(0)
-        revision = super().replace(key, body, expected=expected)
-        self.beats.release()
+        revision = super().put(key, body, expected=expected)
+        if expected is not None:
+            self.beats.release()
         return revision
 
 

@@ -63,7 +63,7 @@ class Desk:
     def __post_init__(self) -> None:
         self.rests = IdleStreams(self.read, self.standing, clock=self.clock)
         for stream in (STREAM, *MANY):
-            self.store.create(document_key(stream.stem), b"read")
+            self.store.put(document_key(stream.stem), b"read", expected=None)
 
     def read(self, key: str) -> StoredObject | None:
         return None if key in self.gone else self.store.read(key)
@@ -79,7 +79,7 @@ class Desk:
 
     def change(self, stream: StreamName = STREAM) -> None:
         key = document_key(stream.stem)
-        self.store.replace(key, b"changed", expected=self.revision(key))
+        self.store.put(key, b"changed", expected=self.revision(key))
 
     def note(
         self,

@@ -128,8 +128,9 @@ class Failing(MemoryStore):
 
     left = 99
 
-    def create(self, key: str, body: bytes) -> Revision:
-        self.left -= 1
-        if self.left < 0:
-            raise StoreUnavailable("away")
-        return super().create(key, body)
+    def put(self, key: str, body: bytes, *, expected: Revision | None) -> Revision:
+        if expected is None:
+            self.left -= 1
+            if self.left < 0:
+                raise StoreUnavailable("away")
+        return super().put(key, body, expected=expected)

@@ -49,11 +49,8 @@ class Asked:
             raise StoreUnavailable("the lake is away")
         return self.inner.read(key)
 
-    def create(self, key: str, body: bytes) -> Revision:
-        return self.inner.create(key, body)
-
-    def replace(self, key: str, body: bytes, *, expected: Revision) -> Revision:
-        return self.inner.replace(key, body, expected=expected)
+    def put(self, key: str, body: bytes, *, expected: Revision | None) -> Revision:
+        return self.inner.put(key, body, expected=expected)
 
     def list(self, prefix: str) -> Iterator[str]:
         return self.inner.list(prefix)
@@ -63,7 +60,7 @@ def amended(*amendments: Amendment) -> Asked:
     """A store in which another process has left these."""
     store = Asked()
     for number, one in enumerate(amendments, start=1):
-        store.create(amendment_key(ORDERS, LINK.id, number), one.to_bytes())
+        store.put(amendment_key(ORDERS, LINK.id, number), one.to_bytes(), expected=None)
     return store
 
 
@@ -98,7 +95,7 @@ def test_an_amendment_that_came_after_the_batch_was_looked_at_is_found() -> None
     store = Asked()
     amendments = Amendments(store)
     assert not amendments.refresh([LINK])
-    store.create(amendment_key(ORDERS, LINK.id, 1), ONCE.to_bytes())
+    store.put(amendment_key(ORDERS, LINK.id, 1), ONCE.to_bytes(), expected=None)
 
     assert amendments.result_for(LINK, 9).refused_rows == 1
 

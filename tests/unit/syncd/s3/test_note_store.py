@@ -69,12 +69,11 @@ def test_a_break_that_one_process_saw_outlives_the_notes_of_another() -> None:
 class Ailing(MemoryStore):
     """Takes what it is given, or not, and gives no answer."""
 
-    def replace(self, key: str, body: bytes, *, expected: Revision) -> Revision:
-        super().replace(key, body, expected=expected)
+    def put(self, key: str, body: bytes, *, expected: Revision | None) -> Revision:
+        if expected is None:
+            raise StoreUnavailable("refused")
+        super().put(key, body, expected=expected)
         raise OutcomeUnknown("no answer")
-
-    def create(self, key: str, body: bytes) -> Revision:
-        raise StoreUnavailable("refused")
 
 
 def test_a_store_that_fails_does_not_stop_a_poll() -> None:
@@ -87,7 +86,7 @@ def test_a_store_that_fails_does_not_stop_a_poll() -> None:
 
 def test_an_unknown_outcome_is_looked_at_again() -> None:
     store = Ailing()
-    MemoryStore.create(store, "notes/shop.json", notes(1).to_bytes())
+    MemoryStore.put(store, "notes/shop.json", notes(1).to_bytes(), expected=None)
     kept = StoredHorizonNotes(store=store, source="shop")
 
     kept.save(notes(2))
@@ -98,7 +97,7 @@ def test_an_unknown_outcome_is_looked_at_again() -> None:
 
 def test_something_else_in_their_place_is_refused() -> None:
     store = MemoryStore()
-    store.create("notes/shop.json", b"{}")
+    store.put("notes/shop.json", b"{}", expected=None)
 
     with pytest.raises(StateUnreadable):
         StoredHorizonNotes(store=store, source="shop").load()

@@ -26,8 +26,8 @@ number, seen = int(there.body[:8]), there.revision
 print("ready", flush=True)
 while True:
     number += 1
-    seen = store.replace("doc", f"{number:08}".encode() * size, expected=seen)
-    store.create(f"kept/{number}", str(number).encode())
+    seen = store.put("doc", f"{number:08}".encode() * size, expected=seen)
+    store.put(f"kept/{number}", str(number).encode(), expected=None)
     print(number, flush=True)
 """
 HOLD_THE_LOCK = """
@@ -60,13 +60,13 @@ def scratch_of(store: LocalStore, key: str) -> Path:
 
 
 def test_a_document_is_a_plain_file_under_its_key(store: LocalStore) -> None:
-    store.create("watermarks/shop/orders.json", b'{"a": 1}\n')
+    store.put("watermarks/shop/orders.json", b'{"a": 1}\n', expected=None)
 
     assert (store.root / "watermarks" / "shop" / "orders.json").read_text() == '{"a": 1}\n'
 
 
 def test_a_document_follows_the_umask_as_any_file_does(store: LocalStore) -> None:
-    store.create("doc", b"x")
+    store.put("doc", b"x", expected=None)
     (store.root / "other").write_bytes(b"x")
 
     assert (store.root / "doc").stat().st_mode == (store.root / "other").stat().st_mode
@@ -82,7 +82,7 @@ def test_nothing_is_made_before_the_first_write(store: LocalStore) -> None:
 def test_a_relative_root_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     store = LocalStore(Path("documents"))
-    store.create("doc", b"x")
+    store.put("doc", b"x", expected=None)
 
     monkeypatch.chdir("/")
 
@@ -91,17 +91,17 @@ def test_a_relative_root_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.
 
 def test_two_objects_on_one_directory_are_one_store(store: LocalStore) -> None:
     other = LocalStore(store.root)
-    seen = store.create("doc", b"first")
+    seen = store.put("doc", b"first", expected=None)
 
-    other.replace("doc", b"second", expected=seen)
+    other.put("doc", b"second", expected=seen)
 
     with pytest.raises(StaleRevision):
-        store.replace("doc", b"third", expected=seen)
+        store.put("doc", b"third", expected=seen)
 
 
 def test_the_hidden_folder_is_neither_listed_nor_written(store: LocalStore) -> None:
-    store.create("doc", b"x")
-    store.create(".storefront", b"x")
+    store.put("doc", b"x", expected=None)
+    store.put(".storefront", b"x", expected=None)
 
     assert (store.root / HIDDEN_DIRECTORY).is_dir()
     assert [*store.list("")] == [".storefront", "doc"]
@@ -109,14 +109,14 @@ def test_the_hidden_folder_is_neither_listed_nor_written(store: LocalStore) -> N
     assert [*store.list(f"{HIDDEN_DIRECTORY}/")] == []
     for key in (HIDDEN_DIRECTORY, f"{HIDDEN_DIRECTORY}/00.lock"):
         with pytest.raises(Misuse, match="directory of the store's locks"):
-            store.create(key, b"x")
+            store.put(key, b"x", expected=None)
         with pytest.raises(Misuse, match="directory of the store's locks"):
             store.read(key)
 
 
 def test_writing_leaves_a_bounded_number_of_hidden_files(store: LocalStore) -> None:
     for number in range(300):
-        store.create(f"history/{number}", b"x")
+        store.put(f"history/{number}", b"x", expected=None)
 
     hidden = [path.name for path in (store.root / HIDDEN_DIRECTORY).iterdir()]
 
@@ -128,7 +128,7 @@ def test_a_listing_walks_only_folders_that_can_hold_the_prefix(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for key in ("history/a/1", "history/b/1", "plans/a/1", "history/ab/c/1"):
-        store.create(key, b"x")
+        store.put(key, b"x", expected=None)
     walked: list[str] = []
     scan = os.scandir
 
@@ -144,7 +144,7 @@ def test_a_listing_walks_only_folders_that_can_hold_the_prefix(
 
 
 def test_strangers_files_that_can_be_no_key_are_not_listed(store: LocalStore) -> None:
-    store.create("doc", b"x")
+    store.put("doc", b"x", expected=None)
     (store.root / "two\nlines").write_bytes(b"x")
     Path(os.fsdecode(os.fsencode(store.root) + b"/\xff")).write_bytes(b"x")
     (store.root / "nowhere").symlink_to("missing")
@@ -154,7 +154,7 @@ def test_strangers_files_that_can_be_no_key_are_not_listed(store: LocalStore) ->
 
 
 def test_reading_a_pipe_fails_and_does_not_wait(store: LocalStore) -> None:
-    store.create("doc", b"x")
+    store.put("doc", b"x", expected=None)
     os.mkfifo(store.root / "pipe")
 
     with pytest.raises(StoreUnavailable, match="not a plain file"):
@@ -162,50 +162,50 @@ def test_reading_a_pipe_fails_and_does_not_wait(store: LocalStore) -> None:
 
 
 def test_a_folder_of_documents_is_no_document(store: LocalStore) -> None:
-    seen = store.create("a/b", b"x")
+    seen = store.put("a/b", b"x", expected=None)
 
     assert store.read("a") is None
     with pytest.raises(Misuse, match="both a document and a folder"):
-        store.create("a", b"x")
+        store.put("a", b"x", expected=None)
     with pytest.raises(StaleRevision):
-        store.replace("a", b"x", expected=seen)
+        store.put("a", b"x", expected=seen)
 
 
 def test_a_document_is_no_folder_of_documents(store: LocalStore) -> None:
-    store.create("a", b"x")
+    store.put("a", b"x", expected=None)
 
     assert store.read("a/b") is None
     assert [*store.list("a/")] == []
     for key in ("a/b", "a/b/c"):
         with pytest.raises(Misuse, match="both a document and a folder"):
-            store.create(key, b"x")
+            store.put(key, b"x", expected=None)
 
 
 def test_a_name_too_long_for_the_file_system_is_a_misuse(store: LocalStore) -> None:
-    store.create("doc", b"x")
+    store.put("doc", b"x", expected=None)
 
-    for act in (lambda: store.read("n" * 300), lambda: store.create(f"{'n' * 300}/a", b"x")):
+    for act in (lambda: store.read("n" * 300), lambda: store.put(f"{'n' * 300}/a", b"x", expected=None)):
         with pytest.raises(Misuse, match="too long"):
             act()
 
 
 def test_a_folder_that_was_removed_is_made_again(store: LocalStore) -> None:
-    store.create("a/b/1", b"x")
+    store.put("a/b/1", b"x", expected=None)
     (store.root / "a/b/1").unlink()
     (store.root / "a/b").rmdir()
 
-    store.create("a/b/2", b"x")
+    store.put("a/b/2", b"x", expected=None)
 
     assert [*store.list("")] == ["a/b/2"]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_directory_of_another_user_is_named(store: LocalStore) -> None:
-    store.create("doc", b"x")
+    store.put("doc", b"x", expected=None)
     store.root.chmod(0o500)
 
     with pytest.raises(StoreUnavailable, match="permission denied") as caught:
-        store.create("other/doc", b"x")
+        store.put("other/doc", b"x", expected=None)
 
     store.root.chmod(0o700)
     assert "own the directory" in caught.value.hint
@@ -225,30 +225,30 @@ def test_a_directory_of_another_user_is_named(store: LocalStore) -> None:
 def test_what_fails_before_publishing_has_written_nothing(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch, code: int, hint: str
 ) -> None:
-    seen = store.create("doc", b"first")
-    store.create("a/doc", b"x")
+    seen = store.put("doc", b"first", expected=None)
+    store.put("a/doc", b"x", expected=None)
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", failing(code))
 
         with pytest.raises(StoreUnavailable) as created:
-            store.create("a/other", b"x")
+            store.put("a/other", b"x", expected=None)
         with pytest.raises(StoreUnavailable) as replaced:
-            store.replace("doc", b"second", expected=seen)
+            store.put("doc", b"second", expected=seen)
 
     assert hint in created.value.hint
     assert hint in replaced.value.hint
     assert [*store.list("")] == ["a/doc", "doc"]
     assert not scratch_of(store, "doc").exists()
-    assert store.replace("doc", b"second", expected=seen)
+    assert store.put("doc", b"second", expected=seen)
 
 
 def test_a_write_that_the_kernel_cuts_off_leaves_nothing(store: LocalStore) -> None:
-    seen = store.create("doc", b"first")
+    seen = store.put("doc", b"first", expected=None)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, hard))
     try:
         with pytest.raises(StoreUnavailable, match="too large") as caught:
-            store.replace("doc", b"x" * 1_000_000, expected=seen)
+            store.put("doc", b"x" * 1_000_000, expected=seen)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
@@ -274,18 +274,18 @@ def test_a_publication_is_refused_or_in_doubt(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch, verb: str, code: int, expected: type[Exception]
 ) -> None:
     """A refusal of the kernel says that nothing was done; an error of the disk or of the network says nothing."""
-    seen = store.create("doc", b"first")
+    seen = store.put("doc", b"first", expected=None)
     monkeypatch.setattr(os, "link", failing(code))
     monkeypatch.setattr(Path, "replace", failing(code))
 
     with pytest.raises(expected):
-        store.create("new", b"x") if verb == "link" else store.replace("doc", b"second", expected=seen)
+        store.put("new", b"x", expected=None) if verb == "link" else store.put("doc", b"second", expected=seen)
 
 
 @pytest.mark.parametrize("verb", ["create", "replace"])
 def test_a_name_that_may_not_last_is_in_doubt(store: LocalStore, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
-    seen = store.create("doc", b"first")
-    store.create("other", b"x")
+    seen = store.put("doc", b"first", expected=None)
+    store.put("other", b"x", expected=None)
     force = os.fsync
 
     def fail_for_folders(handle: int) -> None:
@@ -296,7 +296,7 @@ def test_a_name_that_may_not_last_is_in_doubt(store: LocalStore, monkeypatch: py
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", fail_for_folders)
         with pytest.raises(OutcomeUnknown, match="was written, but its folder"):
-            store.create("new", b"x") if verb == "create" else store.replace("doc", b"second", expected=seen)
+            store.put("new", b"x", expected=None) if verb == "create" else store.put("doc", b"second", expected=seen)
 
     there = store.read("new" if verb == "create" else "doc")
     assert there is not None
@@ -315,32 +315,32 @@ def test_every_byte_and_every_name_is_forced_before_the_answer(
 
     monkeypatch.setattr(os, "fsync", note)
 
-    seen = store.create("a/b/doc", b"first")
+    seen = store.put("a/b/doc", b"first", expected=None)
 
     root, scratch = Path(store.root.name), scratch_of(store, "a/b/doc").relative_to(store.root.parent)
     assert set(forced) == {Path(), root, root / "a", root / "a/b", scratch}
     assert forced.index(scratch) < forced.index(root / "a/b")
 
     forced.clear()
-    store.replace("a/b/doc", b"second", expected=seen)
+    store.put("a/b/doc", b"second", expected=seen)
 
     assert forced == [scratch, root / "a/b"]
 
 
 def test_a_taken_name_is_forced_before_its_refusal(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """The caller may find its own document there, published by a life that was killed before it could force it."""
-    store.create("a/doc", b"first")
+    store.put("a/doc", b"first", expected=None)
     monkeypatch.setattr("watermarks.stores.local._sync_folder", failing(errno.EIO))
 
     with pytest.raises(OutcomeUnknown):
-        store.create("a/doc", b"first")
+        store.put("a/doc", b"first", expected=None)
 
 
 def test_a_scratch_file_left_by_a_kill_is_replaced(store: LocalStore) -> None:
-    store.create("doc", b"first")
+    store.put("doc", b"first", expected=None)
     scratch_of(store, "other").write_bytes(b"half")
 
-    store.create("other", b"whole")
+    store.put("other", b"whole", expected=None)
 
     assert (store.root / "other").read_bytes() == b"whole"
     assert not scratch_of(store, "other").exists()
@@ -348,16 +348,16 @@ def test_a_scratch_file_left_by_a_kill_is_replaced(store: LocalStore) -> None:
 
 def test_a_scratch_file_that_is_a_document_already_is_not_written_over(store: LocalStore) -> None:
     """A kill between the link and the removal leaves one file with two names."""
-    seen = store.create("doc", b"first")
+    seen = store.put("doc", b"first", expected=None)
     scratch_of(store, "doc").hardlink_to(store.root / "doc")
 
     with pytest.raises(AlreadyExists):
-        store.create("doc", b"second, and longer")
+        store.put("doc", b"second, and longer", expected=None)
     assert (store.root / "doc").read_bytes() == b"first"
 
     scratch_of(store, "doc").hardlink_to(store.root / "doc")
     reader = (store.root / "doc").open("rb")
-    store.replace("doc", b"third", expected=seen)
+    store.put("doc", b"third", expected=seen)
 
     with reader:
         assert reader.read() == b"first"
@@ -365,20 +365,20 @@ def test_a_scratch_file_that_is_a_document_already_is_not_written_over(store: Lo
 
 
 def test_a_lock_held_elsewhere_is_waited_for_and_then_named(store: LocalStore) -> None:
-    seen = store.create("doc", b"first")
+    seen = store.put("doc", b"first", expected=None)
 
     with lock_of(store, "doc").open("r+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(StoreUnavailable, match=r"held the lock for 0\.05 s"):
-            store.replace("doc", b"second", expected=seen)
+            store.put("doc", b"second", expected=seen)
         assert store.read("doc") is not None
 
-    store.replace("doc", b"second", expected=seen)
+    store.put("doc", b"second", expected=seen)
 
 
 def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
     store = LocalStore(tmp_path, lock_timeout_seconds=20)
-    seen = store.create("doc", b"first")
+    seen = store.put("doc", b"first", expected=None)
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD_THE_LOCK, str(lock_of(store, "doc"))],
         stdin=subprocess.PIPE,
@@ -391,7 +391,7 @@ def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
         written = threading.Event()
 
         def write() -> None:
-            store.replace("doc", b"second", expected=seen)
+            store.put("doc", b"second", expected=seen)
             written.set()
 
         writer = threading.Thread(target=write)
@@ -405,7 +405,7 @@ def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
 
 
 def test_a_child_that_was_forked_does_not_keep_the_lock(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = store.create("doc", b"first")
+    seen = store.put("doc", b"first", expected=None)
     copies: list[int] = []
     take = fcntl.flock
 
@@ -416,23 +416,23 @@ def test_a_child_that_was_forked_does_not_keep_the_lock(store: LocalStore, monke
 
     with monkeypatch.context() as patched:
         patched.setattr(fcntl, "flock", take_and_copy)
-        seen = store.replace("doc", b"second", expected=seen)
+        seen = store.put("doc", b"second", expected=seen)
 
-    store.replace("doc", b"third", expected=seen)
+    store.put("doc", b"third", expected=seen)
     for copy in copies:
         os.close(copy)
     assert len(copies) == 1
 
 
 def test_a_revision_is_the_digest_of_the_content(store: LocalStore) -> None:
-    assert store.create("doc", b"{}") == Revision(hashlib.sha256(b"{}").hexdigest())
+    assert store.put("doc", b"{}", expected=None) == Revision(hashlib.sha256(b"{}").hexdigest())
 
 
 def test_a_kill_at_any_point_leaves_whole_documents_and_no_lock(tmp_path: Path) -> None:
     """Forty lives, each killed so many writes and a little while after it began."""
     size = 20_000
     store = LocalStore(tmp_path, lock_timeout_seconds=5)
-    store.create("doc", b"00000000" * size)
+    store.put("doc", b"00000000" * size, expected=None)
     number = 0
     for turn in range(40):
         said = _killed_after(turn % 4, turn // 4 * 0.0005, tmp_path, size)
@@ -442,7 +442,7 @@ def test_a_kill_at_any_point_leaves_whole_documents_and_no_lock(tmp_path: Path) 
         assert int(there.body[:8]) - (said or number) in (0, 1)
         number = int(there.body[:8]) + 1
         assert there.body == f"{number - 1:08}".encode() * size
-        store.replace("doc", f"{number:08}".encode() * size, expected=there.revision)
+        store.put("doc", f"{number:08}".encode() * size, expected=there.revision)
 
     kept = {key: store.read(key) for key in store.list("kept/")}
     assert kept

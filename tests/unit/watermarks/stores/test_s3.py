@@ -110,11 +110,11 @@ WRITTEN = answer(200, ETag='"4567"')
 
 
 def create(case: Case) -> object:
-    return case.store.create("doc", b"{}")
+    return case.store.put("doc", b"{}", expected=None)
 
 
 def replace(case: Case) -> object:
-    return case.store.replace("doc", b"{}", expected=SEEN)
+    return case.store.put("doc", b"{}", expected=SEEN)
 
 
 def read(case: Case) -> object:
@@ -382,7 +382,7 @@ def test_what_is_no_document_of_this_store_is_not_listed(environment: None) -> N
 
 def test_a_prefix_takes_part_in_the_length_of_a_key(environment: None) -> None:
     with pytest.raises(Misuse, match="1024"):
-        Case(prefix="p" * 20).store.create("k" * 1010, b"x")
+        Case(prefix="p" * 20).store.put("k" * 1010, b"x", expected=None)
 
 
 @pytest.mark.parametrize("prefix", ["../up", "a//b", "a/./b"])

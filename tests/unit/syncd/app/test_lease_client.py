@@ -11,7 +11,6 @@ from syncd.app.process_resources import LEASE_TTL_SECONDS
 from syncd.app.stage_services import StageService
 from syncd.concurrency.stage_claim import RENEWALS_PER_TTL
 from syncd.s3.lake_client import S3Lake
-from syncd.s3.state_stores import LeaseStore
 from syncd.settings import LakeSettings, Settings
 from tests.builders import Here
 from tests.services.mute import Mute
@@ -34,9 +33,7 @@ def settings(mute: Mute) -> LakeSettings:
 
 def test_a_renewal_gives_a_dead_connection_up_at_once_and_sends_nothing_twice(mute: Mute) -> None:
     quick = S3Lake.from_settings_with_timeout(settings(mute), timeout_seconds=0.2, attempts=1)
-    process = ProcessLease(
-        LeaseStore(quick=open_store(quick), patient=MemoryStore()), "p1", ttl_seconds=1.2, host=Here("p1")
-    )
+    process = ProcessLease(MemoryStore(), "p1", owner_store=open_store(quick), ttl_seconds=1.2, host=Here("p1"))
 
     with pytest.raises((OutcomeUnknown, StoreUnavailable)):
         process.renew()
@@ -55,17 +52,3 @@ def test_leases_have_a_client_of_their_own_whose_waits_are_short(mute: Mute) -> 
         assert max(config.connect_timeout, config.read_timeout) <= LEASE_TTL_SECONDS / 6
         assert config.retries["total_max_attempts"] == 1
         assert LEASE_TTL_SECONDS / RENEWALS_PER_TTL + LEASE_TTL_SECONDS / 6 < LEASE_TTL_SECONDS / 2
-
-
-def test_claims_are_as_patient_as_all_other_documents() -> None:
-    quick, patient = MemoryStore(), MemoryStore()
-    store = LeaseStore(quick=quick, patient=patient)
-
-    revision = store.create("owners/p1.json", b"1")
-    store.replace("owners/p1.json", b"2", expected=revision)
-    store.create("claims/shop/orders/extract.json", b"3")
-
-    assert list(quick.list("")) == ["owners/p1.json"]
-    assert list(patient.list("")) == ["claims/shop/orders/extract.json"]
-    assert store.read("owners/p1.json") == quick.read("owners/p1.json")
-    assert store.read("claims/shop/orders/extract.json") == patient.read("claims/shop/orders/extract.json")
