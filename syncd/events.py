@@ -161,7 +161,7 @@ class ColumnIncomplete(StreamEvent):
 
     @property
     def description(self) -> str:
-        holds = "may not be what the source holds" if self.kept else "is NULL"
+        holds = "may differ from the source" if self.kept else "is NULL"
         return f"{self.column} {holds} in rows read before {self.since}: {self.why}. {self.hint}"
 
 
@@ -177,8 +177,9 @@ class TableReplaced(StreamEvent):
     @property
     def description(self) -> str:
         return (
-            f"the table is another one since {self.since} (RENAME, a restore, or OPTIMIZE and an ALTER that copies it,"
-            f" which look the same): rows of the new table below the mark of that time are not read. {self.hint}"
+            f"the table was replaced before batch {self.since} (by RENAME or a restore; OPTIMIZE or an ALTER"
+            " that copies"
+            f" the table looks the same): rows of the new table below the mark of that time were not read. {self.hint}"
         )
 
 

@@ -21,4 +21,4 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     close = closest_name(word, names) or closest_name(word, [name.rpartition(".")[2] for name in names])
     question = f"Do you mean {close}? " if close else ""
     more = f" and {len(names) - MAX_LISTED_NAMES} more" if len(names) > MAX_LISTED_NAMES else ""
-    return f"{question}There are: {', '.join(names[:MAX_LISTED_NAMES]) or 'none'}{more}."
+    return f"{question}Available: {', '.join(names[:MAX_LISTED_NAMES]) or 'none'}{more}."

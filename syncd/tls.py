@@ -54,7 +54,7 @@ def make_verifying_context(ca: Path | None, *, extra_authorities: Path | None = 
     try:
         context = ssl.create_default_context(cafile=None if ca is None else str(ca))
     except ssl.SSLError as error:
-        raise ConfigError(f"{ca} holds no certificate", hint="Set `ca:` to a PEM file of the authority.") from error
+        raise ConfigError(f"{ca} contains no certificate", hint="Set `ca:` to a PEM file of the authority.") from error
     except OSError as error:
         raise ConfigError(
             f"{ca} cannot be read: {error.strerror}", hint="Check `ca:` and the file's permissions."

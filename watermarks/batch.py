@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, Self
 
-from watermarks.codec import FieldReader, ForeignDocument, document_digest, encode, read_document
+from watermarks.codec import MISPLACED_HINT, FieldReader, ForeignDocument, document_digest, encode, read_document
 from watermarks.cursor import Cursor, format_instant
 from watermarks.errors import DataInDoubt, Misuse
 from watermarks.names import StreamName
@@ -48,7 +48,7 @@ class BatchId:
 
     def __post_init__(self) -> None:
         if self.generation < 1 or self.seq < 0:
-            raise BadBatch(f"there is no batch {self.generation}-{self.seq}")
+            raise BadBatch(f"{self.generation}-{self.seq} is not a valid batch number")
 
     def __str__(self) -> str:
         return f"{self.generation}-{self.seq}"
@@ -133,20 +133,22 @@ class BatchDraft:
         match self.kind:
             case BatchKind.INCREMENT:
                 if not self.windows or Window.join(self.windows) != Window(self.basis.mark, self.high):
-                    raise BadBatch(f"an increment covers ({self.basis.mark}, {self.high}], not {self.windows}")
+                    raise BadBatch(f"an increment must cover ({self.basis.mark}, {self.high}], not {self.windows}")
             case BatchKind.SNAPSHOT:
                 if self.snapshot is None:
-                    raise BadBatch("a chunk of a snapshot needs the progress of the snapshot")
+                    raise BadBatch("a snapshot batch has no snapshot progress")
                 mark = self.snapshot.horizon if self.snapshot.done else self.basis.mark
                 if self.high != mark:
-                    raise BadBatch(f"this chunk leaves the mark at {mark}, not at {self.high}")
+                    raise BadBatch(f"the mark after this snapshot batch must be {mark}, not {self.high}")
             case _:
                 if self.high != self.basis.mark:
-                    raise BadBatch(f"a batch of kind {self.kind} does not move the mark")
+                    raise BadBatch(f"a batch of kind {self.kind} must not move the mark")
         if (self.kind is BatchKind.REPLAY) is (self.origin is None):
-            raise BadBatch("a replay, and no other kind of batch, names the batch that first read its rows")
+            raise BadBatch(
+                "a replay must name the batch that first read its rows, and no other kind of batch may name one"
+            )
         if self.snapshot is not None and self.kind is not BatchKind.SNAPSHOT:
-            raise BadBatch(f"a batch of kind {self.kind} does not belong to a snapshot")
+            raise BadBatch(f"a batch of kind {self.kind} must not have snapshot progress")
 
     def to_fields(self) -> dict[str, Any]:
         return {
@@ -354,4 +356,4 @@ class BatchLink:
 def _require_identity(reader: FieldReader, stream: StreamName, batch: BatchId, *, location: str) -> None:
     owner, number = reader.text("stream"), reader.text("id")
     if (owner, number) != (stream.chain_stem, str(batch)):
-        raise ForeignDocument(f"{location} is batch {number} of {owner}", hint="Was it copied or moved by hand?")
+        raise ForeignDocument(f"{location} contains batch {number} of {owner}", hint=MISPLACED_HINT)

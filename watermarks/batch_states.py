@@ -56,8 +56,8 @@ def next_state(state: BatchState, event: BatchEvent) -> BatchState:
     if after is None:
         possible = [str(e) for s, e in TRANSITIONS if s is state]
         raise IllegalTransition(
-            f"a batch that is {state} cannot {event}",
-            hint=f"It can {' or '.join(possible)}." if possible else f"{state.capitalize()} is a final state.",
+            f"event '{event}' is not possible for a batch in state '{state}'",
+            hint=f"Possible events: {', '.join(possible)}." if possible else f"{state.capitalize()} is a final state.",
             state=state,
             event=event,
         )

@@ -24,6 +24,9 @@ T = TypeVar("T")
 _DIGEST: Final = "digest"
 REBUILD_HINT: Final = "Rebuild it from its history: syncd watermark rebuild"
 RESTORE_HINT: Final = "Restore it from the bucket's versions; no other copy exists."
+MISPLACED_HINT: Final = (
+    "Restore the original from the bucket's versions: the object was probably copied or moved by hand."
+)
 
 
 class DamagedDocument(StateUnreadable):
@@ -101,7 +104,7 @@ def decode(body: bytes, form: str, version: int, *, location: str) -> dict[str, 
     fields = parse_json_object(body, location=location)
     if fields.get("format") != form:
         raise ForeignDocument(
-            f"{location} is of format {fields.get('format')!r:.60}, not {form!r}",
+            f"{location} has format {fields.get('format')!r:.60}, expected {form!r}",
             hint="Import a document of the earlier tool with: syncd watermark import",
         )
     found_version = fields.get("format_version")
@@ -109,7 +112,7 @@ def decode(body: bytes, form: str, version: int, *, location: str) -> dict[str, 
         raise _damaged(location, f"{location} has no format version")
     if found_version > version:
         raise DocumentTooNew(
-            f"{location} has version {found_version} of its format, this library knows up to {version}",
+            f"{location} has format version {found_version}; this syncd reads versions up to {version}",
             hint="Upgrade syncd.",
         )
     claimed = fields.pop(_DIGEST, None)
@@ -140,19 +143,19 @@ def parse_json_object(body: bytes, *, location: str) -> dict[str, Any]:
         problem = "is empty" if not body.strip() else f"is not valid JSON ({error})"
         raise _damaged(location, f"{location} {problem}") from error
     if not isinstance(value, dict):
-        raise _damaged(location, f"{location} is no JSON object")
+        raise _damaged(location, f"{location} is not a JSON object")
     return cast("dict[str, Any]", value)
 
 
 def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
-        raise ValueError("it has a key twice")
+        raise ValueError("it contains a key twice")
     return fields
 
 
 def _reject_constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no JSON")
+    raise ValueError(f"{text} is not valid JSON")
 
 
 class FieldReader:
@@ -195,7 +198,7 @@ class FieldReader:
         items = self.items(name)
         for item in items:
             if not isinstance(item, str):
-                raise self._damaged(f": {name} holds {str(item)[:60]!r}, not text")
+                raise self._damaged(f": {name} contains {str(item)[:60]!r}, not text")
         return tuple(items)
 
     def mapping(self, name: str) -> dict[str, Any]:
@@ -254,7 +257,7 @@ def raise_as_damaged(location: str) -> Generator[None]:
     except StateUnreadable:
         raise
     except (Misuse, DataInDoubt, ValueError) as error:
-        raise _damaged(location, f"{location} holds an invalid value: {error}") from error
+        raise _damaged(location, f"{location} contains an invalid value: {error}") from error
 
 
 @contextmanager

@@ -186,7 +186,10 @@ class CursorValue:
             OrderedByDatabase: only the database can order them.
         """
         if self.kind is not other.kind:
-            raise NotComparable(f"{self} and {other} are of different kinds", hint="Did the cursor or the key change?")
+            raise NotComparable(
+                f"cannot compare {self} with {other}: they are of different kinds",
+                hint="Check whether `cursor` or `key` changed.",
+            )
         if self.kind is ValueKind.COLLATED:
             raise OrderedByDatabase(f"only the database can order {self} and {other}", hint="Compare them in SQL.")
         # Python orders str by code points, bytes byte by byte, and both datetimes are naive or both in UTC.
@@ -209,7 +212,7 @@ def _infer_kind(raw: PythonValue) -> ValueKind:
         return ValueKind.INSTANT if raw.tzinfo else ValueKind.WALL
     kind = _KIND_BY_TYPE.get(type(raw))
     if kind is None:
-        raise BadCursor(f"{str(raw)[:80]!r} of type {type(raw).__name__} has no place in a cursor")
+        raise BadCursor(f"{str(raw)[:80]!r} of type {type(raw).__name__} cannot be part of a cursor")
     return kind
 
 

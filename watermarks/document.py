@@ -9,6 +9,7 @@ from typing import Any, Final, Self
 
 from watermarks.batch import BatchId, BatchLink, SnapshotProgress
 from watermarks.codec import (
+    MISPLACED_HINT,
     REBUILD_HINT,
     DamagedDocument,
     FieldReader,
@@ -89,16 +90,20 @@ class Watermark:
         last = load.last_batch
         if bool(self.stream.target) is not (extract is None):
             raise InconsistentMarks(
-                f"{self.stream}: only the document of the default target has extract progress, and it must have it"
+                f"{self.stream}: the document of the default target, and no other, must contain extract progress"
             )
         if extract and len(extract.closed_generations) != extract.generation - 1:
             raise InconsistentMarks(
-                f"{self.stream}: generation {extract.generation} follows generations that are not closed"
+                f"{self.stream} is at generation {extract.generation}, but not all earlier generations are closed"
             )
         if load.base > last:
-            raise InconsistentMarks(f"{self.stream}: batch {last} is loaded, but loading began at {load.base}")
+            raise InconsistentMarks(
+                f"{self.stream}: the last loaded batch is {last}, but loading began after {load.base}"
+            )
         if extract and (last > extract.last_batch or last.seq > extract.last_seq_of(last.generation)):
-            raise InconsistentMarks(f"{self.stream}: batch {last} is loaded, the chain ends at {extract.last_batch}")
+            raise InconsistentMarks(
+                f"{self.stream}: batch {last} is loaded, but the chain ends at {extract.last_batch}"
+            )
 
     @classmethod
     def new(cls, stream: StreamName, *, created_at: datetime) -> Self:
@@ -118,7 +123,9 @@ class Watermark:
             InconsistentMarks: this is the document of a further target.
         """
         if self.extract_progress is None:
-            raise InconsistentMarks(f"{self.stream} is a further target: its chain is {self.stream.default_stream}'s")
+            raise InconsistentMarks(
+                f"{self.stream} is a further target: it shares the chain of {self.stream.default_stream}"
+            )
         return self.extract_progress
 
     def with_revision(self, revision: int, *, updated_at: datetime) -> Self:
@@ -222,9 +229,7 @@ class Watermark:
         with raise_as_damaged(location), FieldReader(fields, location=location) as read:
             stream = StreamName.from_stem(read.text("stream"))
             if stream.stem != stem:
-                raise ForeignDocument(
-                    f"{location} is the watermark of {stream}", hint="Was it copied or moved by hand?"
-                )
+                raise ForeignDocument(f"{location} contains the watermark of {stream}", hint=MISPLACED_HINT)
             watermark = cls(
                 stream=stream,
                 revision=read.number("revision"),
@@ -386,7 +391,7 @@ def _earlier_loads_from_json(span: Any) -> EarlierLoads:  # noqa: ANN401  # any 
                 load_generation=generation, after=BatchId.from_text(after), up_to=BatchId.from_text(upto)
             )
         case _:
-            raise DamagedDocument(f"earlier_landings holds {str(span)[:60]!r}", hint=REBUILD_HINT)
+            raise DamagedDocument(f"earlier_landings contains the invalid entry {str(span)[:60]!r}", hint=REBUILD_HINT)
 
 
 def _skipped_batches_from_json(span: Any) -> SkippedBatches:  # noqa: ANN401  # any JSON value
@@ -394,7 +399,7 @@ def _skipped_batches_from_json(span: Any) -> SkippedBatches:  # noqa: ANN401  # 
         case [str(after), str(upto)]:
             return SkippedBatches(after=BatchId.from_text(after), up_to=BatchId.from_text(upto))
         case _:
-            raise DamagedDocument(f"skipped_batches holds {str(span)[:60]!r}", hint=REBUILD_HINT)
+            raise DamagedDocument(f"skipped_batches contains the invalid entry {str(span)[:60]!r}", hint=REBUILD_HINT)
 
 
 def _failure_to_fields(failure: FailureRecord) -> dict[str, Any]:

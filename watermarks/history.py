@@ -16,6 +16,7 @@ from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 from watermarks.clock import Clock, SystemClock
 from watermarks.codec import (
+    MISPLACED_HINT,
     REBUILD_HINT,
     DamagedDocument,
     ForeignDocument,
@@ -32,7 +33,9 @@ from watermarks.store import Revision, Store, put_once
 HISTORY_ENTRY_FORMAT_NAME: Final = "watermarks/entry"
 FORMAT_VERSION: Final = 1
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,17}")
-RESTORE_HISTORY_HINT: Final = "Restore history/ from the bucket's versions; do not start over while traces exist."
+RESTORE_HISTORY_HINT: Final = (
+    "Restore history/ from the bucket's versions. Do not start over while other objects of the stream exist."
+)
 AUDIT_HINT: Final = "Audit the history: syncd audit"
 MAX_COMMIT_ATTEMPTS: Final = 50
 """Limit for retries of a change because other writers came first; far more than any real load needs."""
@@ -136,9 +139,7 @@ class HistoryEntry:
         with read_document(body, HISTORY_ENTRY_FORMAT_NAME, FORMAT_VERSION, location=location) as read:
             document, number = read.text("document"), read.number("revision")
             if (document, number) != (stem, revision):
-                raise ForeignDocument(
-                    f"{location} is entry {number} of {document}", hint="Was it copied or moved by hand?"
-                )
+                raise ForeignDocument(f"{location} contains entry {number} of {document}", hint=MISPLACED_HINT)
             return cls(
                 document=stem,
                 revision=revision,
@@ -161,7 +162,7 @@ class HistoryEntry:
         fields = {name: value for name, value in self.after.items() if name != "digest"}
         form, version = fields.pop("format", None), fields.pop("format_version", None)
         if not isinstance(form, str) or not isinstance(version, int):
-            raise DamagedDocument(f"entry {self.revision} of {self.document} holds no document", hint=AUDIT_HINT)
+            raise DamagedDocument(f"entry {self.revision} of {self.document} contains no document", hint=AUDIT_HINT)
         return encode(form, version, fields)
 
 
@@ -298,7 +299,10 @@ class Journal(Generic[D]):
         stored = self.store.read(key)  # read first: a concurrent write then makes the replacement fail and is kept
         newest = self.last_revision(stem)
         if newest == 0:
-            raise StateMissing(f"{stem} has no history", hint="Without history nothing can be rebuilt.")
+            raise StateMissing(
+                f"{stem} has no history",
+                hint="A rebuild needs the history: restore history/ from the bucket's versions.",
+            )
         entry = self._require_entry(stem, newest)
         state, body = self._parse_state(entry), entry.document_bytes()
         if stored is None:
@@ -316,7 +320,7 @@ class Journal(Generic[D]):
             return
         if revision > newest:
             raise StateMissing(
-                f"{key} is at revision {revision}, its history ends at {newest}",
+                f"{key} is at revision {revision}, but its history ends at revision {newest}",
                 hint="Restore history/ from the bucket's versions.",
             )
 
@@ -385,7 +389,7 @@ class Journal(Generic[D]):
         at = history_key(entry.document, entry.revision)
         state = self._document_type.from_bytes(entry.document_bytes(), location=at, stem=entry.document)
         if state.revision != entry.revision:
-            raise DamagedDocument(f"{at} holds revision {state.revision}", hint=AUDIT_HINT)
+            raise DamagedDocument(f"{at} contains revision {state.revision}", hint=AUDIT_HINT)
         return state
 
     def _roll_forward_if_behind(self, stem: str, seen: DocumentVersion[D] | None) -> bool:

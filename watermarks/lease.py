@@ -109,7 +109,7 @@ class Claim:
         with read_document(body, CLAIM_FORMAT, FORMAT_VERSION, location=at) as read:
             claimed_stream, claimed_stage = read.text("stream"), read.text("stage")
             if (claimed_stream, claimed_stage) != (stream.stem, stage):
-                raise ForeignDocument(f"{at} is the claim of {claimed_stage} on {claimed_stream}")
+                raise ForeignDocument(f"{at} contains the claim on {claimed_stage} of {claimed_stream}")
             return cls(
                 stream=stream,
                 stage=stage,
@@ -261,8 +261,8 @@ class ProcessLease:
             if self._revision is None:
                 return  # not created yet: the next call creates it
             raise LeaseEnded(
-                f"{key} is missing, although it was renewed: this process may have been ended",
-                hint="Does something else delete owners? The process starts again by itself.",
+                f"{key} is missing, although this process renewed it: another process may have ended the lease",
+                hint="The process starts again by itself. If this repeats, check what else deletes owner objects.",
             )
         owner = LeaseOwner.from_bytes(stored.body, location=key)
         self._require_own(owner)
@@ -271,8 +271,8 @@ class ProcessLease:
     def _require_own(self, stored: LeaseOwner) -> None:
         if stored.ended_by is not None:
             raise LeaseEnded(
-                f"process {self.name} did not renew its lease in time, {stored.ended_by} ended it",
-                hint="Was this process paused, or the store unreachable? It starts again by itself.",
+                f"process {self.name} did not renew its lease in time, and {stored.ended_by} ended it",
+                hint="The process starts again by itself. Check whether it was paused or the store was unreachable.",
             )
         if stored.process_location != self._owner.process_location:
             raise ForeignDocument(
@@ -301,7 +301,7 @@ class ProcessLease:
                 )
             raise OtherOwner(
                 f"{claim.owner} holds {claim.stage} of {claim.stream}",
-                hint="It has not renewed its lease yet: wait.",
+                hint="It has not renewed its lease yet: try again later.",
                 owner=claim.owner,
             )
         owner = LeaseOwner.from_bytes(stored.body, location=key)
@@ -317,7 +317,9 @@ class ProcessLease:
         try:
             self._owner_store.put(key, replace(owner, ended_by=self.name).to_bytes(), expected=stored.revision)
         except StaleRevision as error:
-            raise OtherOwner(f"{claim.owner} has just renewed its lease", hint="It is alive: wait.") from error
+            raise OtherOwner(
+                f"{claim.owner} has just renewed its lease", hint="It is still running: try again later."
+            ) from error
 
     def _is_silent(self, process: str, revision: Revision | None, ttl_ms: int) -> bool:
         """Return True if the object is unchanged for its time to live, counted from our first read of it."""
@@ -333,7 +335,7 @@ def _raise_epoch(state: Watermark, claim: Claim) -> Watermark | None:
     """Return the state with the epoch of a claim; None if it already has it."""
     current = state.epochs.get(claim.stage, 0)
     if current > claim.epoch:
-        raise Fenced(f"{claim.stage} of {claim.stream} is at epoch {current}, ours is {claim.epoch}")
+        raise Fenced(f"{claim.stage} of {claim.stream} is at epoch {current}, this process has epoch {claim.epoch}")
     return None if current == claim.epoch else state.with_epoch(claim.stage, claim.epoch)
 
 
@@ -366,7 +368,9 @@ class HeldWatermark:
             Fenced: another process has taken the stage over.
         """
         if state is None:
-            raise StateMissing(f"{self._held.stream} has no watermark, but its stage is held")
+            raise StateMissing(
+                f"{self._held.stream} has no watermark, although a process owns its {self._held.stage} stage"
+            )
         require_epoch(state, self._held.stage, self._held.epoch)
         return state
 
@@ -395,6 +399,6 @@ def require_epoch(state: Watermark, stage: Stage, epoch: int) -> None:
     current = state.epochs.get(stage, 0)
     if current != epoch:
         raise Fenced(
-            f"{stage} of {state.stream} is at epoch {current}, ours is {epoch}",
+            f"{stage} of {state.stream} is at epoch {current}, this process has epoch {epoch}",
             hint="Another process has taken it over and does the work.",
         )

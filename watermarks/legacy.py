@@ -96,7 +96,7 @@ def read_legacy_watermark(body: bytes, *, location: str) -> LegacyWatermark:
         return _read_states_form(read, text)
     if "last_mysql_data_timestamp" in fields and "mysql_status" in fields:
         return _read_flat_form(read, text)
-    raise ForeignDocument(f"{location} is no document of the earlier tool", hint=_UNSUPPORTED_HINT)
+    raise ForeignDocument(f"{location} is not a document of the earlier tool", hint=_UNSUPPORTED_HINT)
 
 
 def read_legacy_system_watermark(body: bytes, *, location: str) -> LegacyWatermark:
@@ -108,7 +108,7 @@ def read_legacy_system_watermark(body: bytes, *, location: str) -> LegacyWaterma
     try:
         text = body.decode()
     except UnicodeDecodeError as error:
-        raise DamagedDocument(f"{location} is no text", hint=_UNSUPPORTED_HINT) from error
+        raise DamagedDocument(f"{location} is not text", hint=_UNSUPPORTED_HINT) from error
     return LegacyWatermark(
         form=LegacyForm.SYSTEM,
         table=None,
@@ -146,7 +146,8 @@ def _read_flat_form(reader: "_LegacyFieldReader", text: str) -> LegacyWatermark:
 def _read_states_form(reader: "_LegacyFieldReader", text: str) -> LegacyWatermark:
     if (version := reader.text("version")) != LegacyForm.STATES:
         raise ForeignDocument(
-            f"{reader.at} has version {version!r} of the older form, only 2.0 is known", hint=_UNSUPPORTED_HINT
+            f"{reader.at} has version {version!r} of the older format; only version 2.0 is supported",
+            hint=_UNSUPPORTED_HINT,
         )
     mysql, redshift = reader.mapping("mysql_state"), reader.mapping("redshift_state")
     return LegacyWatermark(
@@ -169,7 +170,7 @@ def _parse_moment(text: str, *, location: str) -> datetime:
     match = _MOMENT.fullmatch(text)
     if match is None:
         raise DamagedDocument(
-            f"{location}: {text[:60]!r} is no date and time", hint="Set the mark by hand: syncd watermark set"
+            f"{location}: {text[:60]!r} is not a date and time", hint="Set the mark by hand: syncd watermark set"
         )
     date, time, fraction, zone = match.groups()
     offset = "+00:00" if zone in {None, "Z", "UTC"} else zone
@@ -177,7 +178,7 @@ def _parse_moment(text: str, *, location: str) -> datetime:
         # Digits beyond microseconds are cut: an earlier mark reads rows again, a later one would lose rows.
         return datetime.fromisoformat(f"{date}T{time}{(fraction or '')[:7]}{offset}").astimezone(UTC)
     except (ValueError, OverflowError) as error:
-        raise DamagedDocument(f"{location}: {text[:60]!r} is no valid date and time") from error
+        raise DamagedDocument(f"{location}: {text[:60]!r} is not a valid date and time") from error
 
 
 class _LegacyFieldReader:

@@ -122,12 +122,13 @@ def require_fence(stored_epoch: int, epoch: int, *, was_raised: bool) -> bool:
     """
     if stored_epoch > epoch:
         raise Fenced(
-            f"the target's fence is at epoch {stored_epoch}, ours is {epoch}",
-            hint="Another process has taken over and does the work.",
+            f"the target's fence is at epoch {stored_epoch}, this process has epoch {epoch}",
+            hint="Another process has taken over the stage and continues the work.",
         )
     if stored_epoch < epoch and was_raised:
         raise FenceLost(
-            f"the target's fence is at epoch {stored_epoch}, ours is {epoch}", hint="Was the warehouse restored?"
+            f"the target's fence is at epoch {stored_epoch}, this process has epoch {epoch}",
+            hint="The warehouse was probably restored. The next load raises the fence again.",
         )
     return stored_epoch != epoch
 
@@ -261,7 +262,7 @@ class Loading:
         if state is None:
             if load.last_batch == BEFORE_FIRST_BATCH:
                 return ExtractProgress()  # not extracted yet
-            raise StateMissing(f"{stream} has no watermark", hint="Extract first.")
+            raise StateMissing(f"{stream} has no watermark", hint="Extract the stream first.")
         return state.required_extract_progress
 
     def _load(self, cycle: LoadCycle) -> Mapping[BatchId, BatchLoadResult]:
@@ -276,8 +277,8 @@ class Loading:
             self._document.require_owned(self._journal.read_newest(self._held.stream.stem))
             raise FenceAhead(
                 error.message,
-                hint="No process has taken over: the lake was emptied or restored, and the warehouse was not. Drop the"
-                " fence's table; the ledger still tells which batches are loaded.",
+                hint="The lake was emptied or restored and the warehouse was not; no other process has taken over."
+                " Drop the fence table. The ledger still shows which batches are loaded.",
             ) from error
         self._is_fenced = True
         return by_batch
@@ -332,5 +333,5 @@ def _require_chained(previous: BatchLink | None, link: BatchLink, extract: Extra
     if is_broken or (link.id == extract.last_batch and link.digest != extract.last_link_digest):
         raise ChainBroken(
             f"batch {link.id} of {link.stream} is not the one that was extracted",
-            hint="Was it edited by hand? Restore it from the bucket's versions.",
+            hint="Restore it from the bucket's versions; it may have been edited by hand.",
         )

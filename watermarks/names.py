@@ -65,7 +65,8 @@ class StreamName:
             raise BadName(f"no source can be named {SYSTEM_STEM!r}", hint="Give the source another name.")
         if len(self.stem.encode()) > MAX_STEM_BYTES:
             raise BadName(
-                f"the names of {self} take {len(self.stem.encode())} bytes of a key, {MAX_STEM_BYTES} are allowed",
+                f"the names of {self} take {len(self.stem.encode())} bytes in a key; at most {MAX_STEM_BYTES}"
+                " are allowed",
                 hint="Give the source or the target a shorter name in the configuration.",
             )
 

@@ -88,7 +88,7 @@ class Operator:
             Misuse: neither mark is given, or `load_after` is no batch of the chain.
         """
         if extract_cursor is None and load_after is None:
-            raise Misuse(f"no mark of {stream} was given", hint="Name a cursor to read from, or a batch to load after.")
+            raise Misuse(f"no mark of {stream} was given", hint="Give a cursor to read from, or a batch to load after.")
         if load_after is not None and load_after != BEFORE_FIRST_BATCH:
             self._require_link(stream, load_after)
 
@@ -112,7 +112,7 @@ class Operator:
         """
         self._require_state(stream)
         if not (reset_extract or reset_load):
-            raise Misuse(f"no mark of {stream} was given", hint="Name the extracted mark, the loaded mark, or both.")
+            raise Misuse(f"no mark of {stream} was given", hint="Give the extracted mark, the loaded mark, or both.")
 
         def update(state: Watermark) -> Watermark:
             extract, load = state.extract_progress, state.load_progress
@@ -194,12 +194,12 @@ class Operator:
         chain = self._require_state(stream.default_stream).required_extract_progress
         starts_generation = batch.seq == 0 and batch.generation in {*chain.closed_generations, chain.generation}
         if not (starts_generation or chain.has_batch(batch)):
-            raise Misuse(f"{batch} is no batch of {stream}", hint=f"The chain ends at {chain.last_batch}.")
+            raise Misuse(f"{stream} has no batch {batch}", hint=f"The chain ends at {chain.last_batch}.")
 
     def _require_state(self, stream: StreamName) -> Watermark:
         state = self.journal.read_newest(stream.stem)
         if state is None:
-            raise Misuse(f"{stream} has never run", hint="Is the name right? See: syncd watermark list")
+            raise Misuse(f"{stream} has never run", hint="Check the name: syncd watermark list")
         return state
 
     def _change(

@@ -140,11 +140,11 @@ class ExtractProgress:
         if link.id != self.next_batch:
             raise BatchOutOfOrder(
                 f"batch {link.id} does not follow {self.last_batch}",
-                hint="See the changes between: syncd watermark history",
+                hint="See the changes of the mark: syncd watermark history",
             )
         if link.previous != self.last_link_digest:
             raise ChainBroken(
-                f"batch {link.id} follows {link.previous}, the newest link is {self.last_link_digest}",
+                f"batch {link.id} follows {link.previous}, but the newest link is {self.last_link_digest}",
                 hint="Audit the chain: syncd audit",
             )
         self._require_consistent_link(link)
@@ -173,7 +173,7 @@ class ExtractProgress:
             raise DataInDoubt(f"batch {link.id} of kind {link.kind} would move the mark to {link.high}")
         horizon = self.snapshot.horizon if self.snapshot else None
         if link.snapshot and horizon is not None and link.snapshot.horizon != horizon:
-            raise DataInDoubt(f"batch {link.id} has horizon {link.snapshot.horizon}, its snapshot has {horizon}")
+            raise DataInDoubt(f"batch {link.id} has horizon {link.snapshot.horizon}, but its snapshot has {horizon}")
 
     def with_new_generation(self, cursor: Cursor, *, snapshot: SnapshotProgress | None) -> Self:
         """Start a new generation at a cursor chosen by a person, and close the old one where it stands."""
@@ -261,7 +261,7 @@ class LoadProgress:
     def with_loaded_batch(self, link: BatchLink, *, rows: int, run: Run, now: datetime) -> Self:
         """Advance by one batch; the caller ensures that no pending batch lies between."""
         if link.id <= self.last_batch:
-            raise BatchOutOfOrder(f"batch {link.id} is already loaded, {self.last_batch} is the last")
+            raise BatchOutOfOrder(f"batch {link.id} is already loaded: the last loaded batch is {self.last_batch}")
         return replace(
             self,
             last_batch=link.id,
@@ -274,7 +274,7 @@ class LoadProgress:
     def with_batches_skipped(self, up_to: BatchId) -> Self:
         """Leave out the pending batches up to one for good."""
         if up_to <= self.last_batch:
-            raise BatchOutOfOrder(f"batch {up_to} is already loaded, {self.last_batch} is the last")
+            raise BatchOutOfOrder(f"batch {up_to} is already loaded: the last loaded batch is {self.last_batch}")
         return replace(
             self,
             last_batch=up_to,
@@ -303,8 +303,9 @@ class LoadProgress:
         is_reloading = self.base < self.last_batch < earlier.last_batch
         if is_reloading and any(self.last_batch < span.up_to for span in earlier.skipped_batches):
             raise BatchOutOfOrder(
-                f"{self.last_batch} of {earlier.last_batch} is loaded again, and batches behind it were left out",
-                hint="Load up to them with syncd run --load-only --limit, then leave them out again.",
+                f"a reload is at batch {self.last_batch} of {earlier.last_batch}, and batches ahead of it were"
+                " skipped before",
+                hint="Load up to these batches with syncd run --load-only --limit, then skip them again.",
             )
         base = self.last_batch if is_reloading else earlier.last_batch
         return replace(

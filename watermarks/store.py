@@ -85,7 +85,7 @@ def put_once(store: Store, key: str, body: bytes, *, expected: Revision | None =
             stored = _read_after_put(store, key)
             if stored is None and expected is not None:
                 folder = key.partition("/")[0]
-                raise ForeignDocument(f"{key} is missing", hint=f"Does something else delete {folder}?") from error
+                raise ForeignDocument(f"{key} is missing", hint=f"Check what else deletes {folder}.") from error
         except Transient as error:
             # This attempt wrote nothing; an earlier one may still arrive.
             if attempt:
@@ -95,7 +95,7 @@ def put_once(store: Store, key: str, body: bytes, *, expected: Revision | None =
             return PutResult(body=stored.body, revision=stored.revision, is_ours=stored.body == body)
     raise OutcomeUnknown(
         f"{key} was written {MAX_PUT_ATTEMPTS} times without a refusal, but does not exist",
-        hint="Is the store reachable, and does it honour If-None-Match?",
+        hint="Check that the store is reachable and honours If-None-Match.",
     )
 
 
@@ -109,7 +109,7 @@ def _read_after_put(store: Store, key: str) -> StoredObject | None:
 def _unsettled_error(key: str, error: Transient) -> OutcomeUnknown:
     return OutcomeUnknown(
         f"{key}: the write got no answer, and reading it failed: {error.message}",
-        hint=error.hint or "It may exist or not; the next attempt finds out.",
+        hint=error.hint or "The object may or may not exist; the next attempt finds out.",
     )
 
 
@@ -147,17 +147,17 @@ def _find_fault(key: str) -> str:
     if not key:
         return "is empty"
     if key.startswith("/"):
-        return "starts at the root of a file system"
+        return "starts with a slash"
     if "" in names:
-        return "holds an empty name"
+        return "contains an empty name"
     if "." in names or ".." in names:
-        return "climbs between folders"
+        return "contains the name . or .."
     return _find_text_fault(key)
 
 
 def _find_text_fault(key: str) -> str:
     if any(char < " " or char == "\x7f" for char in key):
-        return "holds a control character"
+        return "contains a control character"
     try:
         length = len(key.encode())
     except UnicodeEncodeError:

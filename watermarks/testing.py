@@ -166,11 +166,11 @@ class FaultyStore:
         call = StoreCall(operation=operation, key=key, number=self._calls[operation, key])
         fault = next((fault for script in self._scripts if (fault := script(call)) is not None), None)
         if fault is StoreFault.DOWN:
-            raise StoreUnavailable(f"{key}: the script says that the store is down", key=key)
+            raise StoreUnavailable(f"{key}: injected fault: the store is down", key=key)
         if fault is not None and fault not in POSSIBLE_FAULTS[operation]:
             raise Misuse(
-                f"{operation} cannot meet {fault!r}",
-                hint=f"It can meet: {', '.join(sorted(POSSIBLE_FAULTS[operation]))}.",
+                f"the fault {fault!r} is not possible for {operation}",
+                hint=f"Possible faults: {', '.join(sorted(POSSIBLE_FAULTS[operation]))}.",
             )
         return fault
 
@@ -193,7 +193,7 @@ class FaultyStore:
                 raise AssertionError(fault)
             case _:
                 assert_never(fault)
-        raise OutcomeUnknown(f"{key}: the script says {fault}", key=key)
+        raise OutcomeUnknown(f"{key}: injected fault: {fault}", key=key)
 
 
 BINARY: Final = bytes(range(256))

@@ -63,7 +63,7 @@ class Doctor:
             if thread.is_alive():
                 seconds = f"{self._timeout.total_seconds():.0f} s"
                 sheet.add_failure(
-                    "time", f"no answer within {seconds}", "Is there a route to it, or a firewall in between?"
+                    "time", f"no answer within {seconds}", "Check the route to it and the firewalls in between."
                 )
 
     def _check_host(self, sheet: CheckSheet) -> None:
@@ -104,7 +104,7 @@ class Doctor:
             if region and "," not in bucket_region and bucket_region and region != bucket_region:
                 sheet.add_failure(
                     "region",
-                    f"it is in {region} and the bucket in {bucket_region}: COPY of Parquet needs both in one region",
+                    f"it is in {region}, the bucket in {bucket_region}: COPY of Parquet needs both in the same region",
                     "",
                 )
             address = self._settings.lake.address

@@ -176,7 +176,7 @@ class ProcessResources(ResourceOwner):
             slots = tuple(self._slots.values())
         for slot in slots:
             detail = f" ({why})" if why else ""
-            slot.end(f"this process did not renew its lease in time and another one has ended it{detail}")
+            slot.end(f"this process did not renew its lease in time, and another process has ended the lease{detail}")
         self._on_lease_lost()
 
     def slot(self, stream: StreamName, stage: Stage) -> StageSlot:

@@ -101,7 +101,7 @@ class StageService(ProcessResources):
             return self._factory.planner(settings, options, running).find_closed_position()
 
     def end_pass(
-        self, stream: StreamName, stage: Stage, *, why: str = "it was asked to", overran: bool = False
+        self, stream: StreamName, stage: Stage, *, why: str = "a stop was requested", overran: bool = False
     ) -> bool:
         """Interrupt the running pass of a stage, from any thread; return whether there was one.
 

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from syncd.s3.lake_client import S3Lake
     from syncd.verify.row_diff import QuarantinedVersions
 
-NOT_LOADED_REASON: Final = "its first pass is not loaded yet, and until then nothing is promised"
-READ_WHOLE_REASON: Final = "it is read whole each time: changes since the last read cannot be told from errors"
+NOT_LOADED_REASON: Final = "its first pass is not loaded yet, so there is nothing to compare"
+READ_WHOLE_REASON: Final = "it is read whole each time: changes since the last read cannot be distinguished from errors"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,8 +191,8 @@ class StreamVerifier(SideAccess):
         found = self.find_target_columns(settings)
         if found is None:
             raise WarehouseUnfit(
-                f"table {table} does not exist, and rows of {settings.name} were loaded into it",
-                hint=f"Was it dropped? To fill it again: syncd watermark reset -t {settings.name} --redshift-only",
+                f"table {table} does not exist, although rows of {settings.name} were loaded into it",
+                hint=f"To create and fill it again: syncd watermark reset -t {settings.name} --redshift-only",
             )
         return found
 
@@ -207,7 +207,9 @@ class StreamVerifier(SideAccess):
     def _require_loaded_state(self, settings: StreamSettings) -> Watermark:
         state = self.journal.read(settings.stream_name.stem)
         if state is None or state.load_progress.cursor == START_CURSOR:
-            raise ConfigError(f"{settings.name}: its mark was reset during the comparison", hint="Verify again.")
+            raise ConfigError(
+                f"the mark of {settings.name} was reset during the comparison", hint="Run the command again."
+            )
         return state
 
     @staticmethod

@@ -110,11 +110,11 @@ def _reply_exit_code(answer: dict[str, Any]) -> ExitCode:
 
 def _describe_reply(answer: dict[str, Any]) -> str:
     if answer.get("pending"):
-        return "asked, and not done yet"
+        return "requested, not done yet"
     if answer["error"]:
         return "refused, the current settings stay in force"
     changed = "read again" if answer["changed"] else "nothing has changed"
-    return f"{changed}; `daemon:` comes into force with the next start" if answer["needs_restart"] else changed
+    return f"{changed}; changes under `daemon:` take effect at the next start" if answer["needs_restart"] else changed
 
 
 def _background_services(

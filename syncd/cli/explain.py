@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def explain(table: str, key: tuple[str, ...], **options: Any) -> None:  # noqa: ANN401  # options of click arrive by name
     """Show where the row with this key is, and why.
 
-    Searches MySQL, the lake and the warehouse; where one does not answer, the others do. Writes nothing.
+    Searches MySQL, the lake and the warehouse. A system that does not answer is left out. Writes nothing.
 
     Exit 7: the row is in doubt.
     """
@@ -47,7 +47,7 @@ def explain(table: str, key: tuple[str, ...], **options: Any) -> None:  # noqa: 
 def _parse_key(key: tuple[str, ...]) -> dict[str, str]:
     pairs = [text.partition("=") for text in key]
     if any(not column or not equals for column, equals, _ in pairs):
-        raise click.UsageError("write the key as COLUMN=VALUE, once for each of its columns")
+        raise click.UsageError("write the key as COLUMN=VALUE, once for each column of the key")
     if len({column for column, _, _ in pairs}) != len(pairs):
         raise click.UsageError("a column of the key is given twice")
     return {column: value for column, _, value in pairs}

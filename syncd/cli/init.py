@@ -86,7 +86,7 @@ def init(  # each is an option
 
 def _require_absent(path: Path) -> None:
     if path.exists():
-        raise ConfigError(f"{path} exists already, and is never overwritten", hint="Name another file: -o FILE.")
+        raise ConfigError(f"{path} already exists and is never overwritten", hint="Name another file: -o FILE.")
 
 
 def _write_new_file(path: Path, text: str) -> None:

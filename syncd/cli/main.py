@@ -31,7 +31,7 @@ COMMANDS: Final = {
         "syncd.cli.plan",
         "Show what a run would do: windows, rows, bytes, files, COPYs, DDL and durations. Writes nothing.",
     ),
-    "quarantine": ("syncd.cli.quarantine", "List the rows that were put aside, show them, and bring them back."),
+    "quarantine": ("syncd.cli.quarantine", "List, show and replay the rows in quarantine."),
     "reload": ("syncd.cli.daemon", "Tell the daemons of this file on this machine to read it again."),
     "run": ("syncd.cli.run", "Bring the lake up to date with MySQL, and Redshift with the lake, once."),
     "runs": ("syncd.cli.runs", "Show the last runs that did something or failed, the newest first."),

@@ -149,7 +149,7 @@ def selection_options(command: Command) -> Command:
         type=TableNameType(),
         multiple=True,
         metavar="TABLE",
-        help="A table; repeat it for more.",
+        help="A table; repeat the option for more tables.",
     )
     return some(every(command))
 
@@ -160,14 +160,18 @@ def wait_option(default: str, help_: str) -> Callable[[Command], Command]:
 
 def stage_options(command: Command) -> Command:
     """Add the options that restrict a change to one stage."""
-    extract = click.option("--mysql-only", is_flag=True, help="Change only where MySQL is read.")
-    load = click.option("--redshift-only", is_flag=True, help="Change only where S3 is loaded into Redshift.")
+    extract = click.option(
+        "--mysql-only", is_flag=True, help="Change only the extracted mark: where reading MySQL continues."
+    )
+    load = click.option(
+        "--redshift-only", is_flag=True, help="Change only the loaded mark: where loading into Redshift continues."
+    )
     return extract(load(command))
 
 
 def consent_options(command: Command) -> Command:
     """Add the options by which an operator previews, confirms and explains a change."""
-    reason = click.option("--reason", default="", help="The reason; it is kept in the history.")
+    reason = click.option("--reason", default="", help="Reason of the change, kept in the history.")
     yes = click.option("--yes", "--force", "yes", is_flag=True, help="Do not ask for confirmation.")
-    dry_run = click.option("--dry-run", is_flag=True, help="Show the effect, and change nothing.")
+    dry_run = click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
     return reason(yes(dry_run(command)))

@@ -53,7 +53,7 @@ def _quarantine_options(command: Command) -> Command:
 @quarantine.command(name="list")
 @_quarantine_options
 def list_(**options: Any) -> None:  # noqa: ANN401  # options of click arrive by name
-    """List the files in quarantine: their rows, and whether these were brought back."""
+    """List the files in quarantine: their rows, and whether they were replayed."""
     settings, streams = _select_streams(options)
     listings: list[tuple[StreamSettings, QuarantineListing]] = []
     errors: list[tuple[StreamSettings, HintedError]] = []
@@ -100,13 +100,16 @@ def _read_rows(
 
 
 @quarantine.command()
-@click.option("--extract-only", is_flag=True, help="Create the batches, and leave their load to a later run.")
-@click.option("--dry-run", is_flag=True, help="Show which batch would be brought back first, and write nothing.")
+@click.option("--extract-only", is_flag=True, help="Only create the batches; a later run loads them.")
+@click.option("--dry-run", is_flag=True, help="Show which batch would be replayed first, and write nothing.")
 @click.option("--strict", is_flag=True, help="Exit 7 when rows stay in quarantine.")
 @wait_option("60s", "How long to wait for the lease of a process that may be dead.")
 @_quarantine_options
 def replay(**options: Any) -> None:  # noqa: ANN401  # as above
-    """Bring back the rows that now pass; each once, and never over a newer version."""
+    """Load the quarantined rows that are accepted now.
+
+    Each row is loaded once, and never replaces a newer version of the row.
+    """
     from syncd.app.pass_factory import PassOptions
 
     settings, streams = _select_streams(options)

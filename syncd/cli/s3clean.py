@@ -40,8 +40,10 @@ def _file_options(command: Command) -> Command:
             "--lake-only", is_flag=True, help="Trust the loaded marks, without reading the warehouse's ledger."
         ),
         click.option("--show-files", is_flag=True, help="List the files."),
-        click.option("--quarantined", is_flag=True, help="Quarantine files whose rows were brought back and loaded."),
-        click.option("--orphans", is_flag=True, help="Files that belong to no batch, and never will."),
+        click.option("--quarantined", is_flag=True, help="Quarantine files whose rows were replayed and loaded."),
+        click.option(
+            "--orphans", is_flag=True, help="Files that belong to no batch: leftovers of interrupted attempts."
+        ),
         click.option("--loaded", is_flag=True, help="Files of batches that are loaded into every target."),
         click.option(
             "--older-than",
@@ -74,7 +76,7 @@ def list_(**options: Any) -> None:  # noqa: ANN401  # options of click arrive by
 @s3clean.command()
 @click.option("--versions", is_flag=True, help="Also remove all object versions of the files.")
 @click.option("--yes", "--force", "yes", is_flag=True, help="Remove the files; without it, nothing is removed.")
-@click.option("--reason", default="", help="The reason; it is kept in the record of removed files.")
+@click.option("--reason", default="", help="Reason of the removal, kept in the record of removed files.")
 @_file_options
 @common_options
 def clean(**options: Any) -> None:  # noqa: ANN401  # as above
@@ -179,11 +181,9 @@ def _count_versions(context: "OperatorContext", results: Sequence[StreamResult[C
 
 def _report_versions(versions: BucketVersions, options: dict[str, Any]) -> None:
     if versions.keeps_versions is None:
-        print_message(
-            "it is not known whether the bucket keeps versions of removed objects: allow s3:GetBucketVersioning"
-        )
+        print_message("whether the bucket keeps versions of removed objects is unknown: allow s3:GetBucketVersioning")
     elif versions.keeps_versions and not options["versions"]:
         count = "versions" if versions.count is None else f"{versions.count:,} versions"
         print_message(
-            f"the bucket keeps {count} of these files, and they are billed; to remove them for ever, add --versions"
+            f"the bucket keeps {count} of these files, which are billed; to remove them permanently, add --versions"
         )

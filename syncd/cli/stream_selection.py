@@ -130,7 +130,7 @@ def _find_stream(configured: Sequence[SelectedStream], name: str) -> SelectedStr
         return matches[0]
     if matches:
         stems = ", ".join(one.stream.stem for one in matches)
-        raise ConfigError(f"{name} means {len(matches)} tables: {stems}", hint="Write source/database.table.")
+        raise ConfigError(f"{name} matches {len(matches)} tables: {stems}", hint="Write source/database.table.")
     if "/" not in name:
         raise ConfigError(f"no table {name} is configured", hint=did_you_mean(name, [one.name for one in configured]))
     try:

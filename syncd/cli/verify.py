@@ -31,7 +31,12 @@ MAX_REPAIR_ROWS: Final = 50_000
 @click.command()
 @selection_options
 @click.option("--sample", type=PercentType(), metavar="P%", help="Compare this share of the ranges, chosen at random.")
-@click.option("--seed", type=int, metavar="N", help="With --sample: choose the ranges that this number chose before.")
+@click.option(
+    "--seed",
+    type=int,
+    metavar="N",
+    help="With --sample: seed of the random choice; the same seed chooses the same ranges.",
+)
 @click.option(
     "--limit", type=click.IntRange(min=0), default=100, show_default=True, metavar="N", help="Differences to show."
 )
@@ -132,7 +137,7 @@ def _describe_repair(repair: "RepairPlan", result: "ComparisonResult") -> str:
         steps.append(f"{format_count(deleted, 'deleted row')} will be removed from the target")
     text = ", ".join(steps)
     remaining = result.counts.total() - len(result.differences)
-    return f"{text}; {remaining:,} more need another repair" if remaining else text
+    return f"{text}; {remaining:,} more rows need another repair" if remaining else text
 
 
 def _exit(outcomes: Sequence[VerifyOutcome], *, debug: bool) -> None:

@@ -98,7 +98,9 @@ class ResponseMonitor:
         """
         if (skipped := self._find_skipped(side)) is not None and skipped[1] is not None:
             error = skipped[1]
-            raise type(error)(f"{error.message}; it was not asked again so soon", hint=error.hint, **error.facts)
+            raise type(error)(
+                f"{error.message}; no new request was sent so soon after this error", hint=error.hint, **error.facts
+            )
         with self._track_request(side, skip_later=True):
             yield
 

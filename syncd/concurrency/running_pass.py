@@ -64,7 +64,7 @@ class RunningPass:
     def stop_error(self) -> PassStopped:
         return self._error_type(
             f"{self._name} was ended: {self._reason}",
-            hint="Its finished work is kept; the next pass goes on from there.",
+            hint="Its finished work is kept; the next pass continues from there.",
         )
 
     def attribute_error(self, error: HintedError) -> HintedError:

@@ -97,7 +97,7 @@ class ClaimKeeper:
             return False
         if len(signs) == 1:
             most = self._max_wait.total_seconds()
-            self._on_wait(f"{error.message}: waits for up to {most:g} s for it to show a sign, or to be gone")
+            self._on_wait(f"{error.message}: waiting up to {most:g} s for a sign that its process is alive")
         return True
 
 

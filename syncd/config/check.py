@@ -185,7 +185,7 @@ def _resolve_names(
         if full_name is not None:
             yield full_name
         elif word not in table_names:
-            remedy = f"There are: {', '.join(full_names)}."
+            remedy = f"Available: {', '.join(full_names)}."
             document.report_mistake(("tables", name, "after"), f"no table {word!r} is configured", remedy)
 
 

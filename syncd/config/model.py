@@ -237,7 +237,7 @@ class Table(Defaults):
     @model_validator(mode="after")
     def _require_consistent_keys(self) -> "Table":
         if self.cursor == "none" and self.mode is not Mode.REPLACE:
-            raise ValueError("a table without a cursor is read completely by each run: set `mode: replace`")
+            raise ValueError("a table without a cursor is read completely in each run: set `mode: replace`")
         if self.mode is Mode.REPLACE and self.cursor != "none":
             raise ValueError("`mode: replace` reads the whole table in each run: set `cursor: none`")
         if self.mode is Mode.HISTORY and self.cursor == "id":

@@ -41,13 +41,13 @@ class ReloadResult:
 def reload_pending(*, waited_seconds: float, is_stopping: bool = False) -> ReloadResult:
     """Return the result of a reload that the loop has not begun; it reads the file once it is free, unless it stops."""
     hint = (
-        "It is stopping: the next start reads the file."
+        "The daemon is stopping: it reads the file at its next start."
         if is_stopping
-        else "It reads the file as soon as it is free, and logs the result. Does the lake answer? It releases its"
-        " leases there first."
+        else "The daemon reads the file as soon as it is free, and logs the result. It releases its leases in the lake"
+        " first: check that the lake answers."
     )
     return ReloadResult(
-        error=f"the daemon has not read the file yet: it was asked {waited_seconds:g} s ago and is busy",
+        error=f"the daemon is busy and has not read the file yet; the reload was requested {waited_seconds:g} s ago",
         hint=hint,
         is_pending=True,
     )

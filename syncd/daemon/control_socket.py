@@ -98,7 +98,8 @@ def send_command(config: Path, command: str) -> list[dict[str, Any]]:
     if not answers:
         raise ConfigError(
             f"no daemon of {config} answers on this machine",
-            hint="Start one: syncd daemon. Does it use another file, another user or a container of its own?",
+            hint="Start one: syncd daemon. One that runs with another file, as another user or in a container"
+            " is not found.",
         )
     return answers
 

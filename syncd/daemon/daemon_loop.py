@@ -284,12 +284,12 @@ class DaemonLoop:
             self._report(f"the configuration is invalid and the current one stays in force: {result.error}")
         elif result.changed:
             self._pending_settings = after
-            self._report("the configuration was read; it comes into force when the running passes have ended")
+            self._report("the configuration was read; it takes effect when the running passes have ended")
         else:
             self._scheduler.retry_now(now.monotonic)
             self._report("the configuration was read: nothing has changed")
         if result.needs_restart:
-            self._report("changes under `daemon:` other than stop_timeout come into force with the next start")
+            self._report("changes under `daemon:` other than stop_timeout take effect at the next start")
         answer.set_result(result)
 
     def _on_lease_lost(self, pool_number: int) -> None:
@@ -297,7 +297,7 @@ class DaemonLoop:
         if pool_number == self._pool_number and self._pending_settings is None and not self._shutdown.has_started:
             self._pending_settings = self._settings
             self._restart_not_before = self._pool_started_at + self._restart_interval_seconds
-            self._report("this process did not renew its lease in time and lost it: it continues under a new name")
+            self._report("this process lost its lease, which it did not renew in time; it continues under a new name")
 
     def _restart(self, settings: Settings, *, before: Scheduler | None) -> None:
         if before is not None:

@@ -45,7 +45,7 @@ class EventDispatcher:
     def _report_failure(self, number: int, error: Exception) -> None:
         if number not in self._reported_readers:
             self._reported_readers.add(number)
-            self._report(f"a reader of events fails and misses events: {type(error).__name__}")
+            self._report(f"an event sink fails and misses events: {type(error).__name__}")
 
 
 class EventSinks:

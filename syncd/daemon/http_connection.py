@@ -166,7 +166,7 @@ def read_request(sock: socket.socket) -> HttpRequest | None:
     while b"\r\n\r\n" not in head and b"\n\n" not in head:
         if len(head) > MAX_HEAD_BYTES:
             raise BadRequest(
-                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the head of a request has at most {MAX_HEAD_BYTES} bytes"
+                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the request head is longer than {MAX_HEAD_BYTES} bytes"
             )
         received = sock.recv(4_096)
         if not received:
@@ -179,28 +179,32 @@ def _parse_request(head: bytes) -> HttpRequest:
     reader = io.BytesIO(head)
     words = reader.readline().decode("latin-1").split()
     if len(words) != REQUEST_LINE_WORDS or not words[2].startswith("HTTP/1."):
-        raise BadRequest(HTTPStatus.BAD_REQUEST, "this is no HTTP/1 request")
+        raise BadRequest(HTTPStatus.BAD_REQUEST, "the request is not HTTP/1")
     if len(words[1]) > MAX_TARGET_CHARS:
-        raise BadRequest(HTTPStatus.REQUEST_URI_TOO_LONG, f"a path has at most {MAX_TARGET_CHARS} characters")
+        raise BadRequest(HTTPStatus.REQUEST_URI_TOO_LONG, f"the path is longer than {MAX_TARGET_CHARS} characters")
     try:
         headers = parse_headers(reader)
     except HTTPException as error:
-        raise BadRequest(HTTPStatus.BAD_REQUEST, "the headers cannot be parsed") from error
+        raise BadRequest(HTTPStatus.BAD_REQUEST, "the request headers cannot be parsed") from error
     return HttpRequest(method=words[0], target=words[1], headers=headers)
 
 
 def _respond(request: HttpRequest, routes: Routes, auth: RequestAuth) -> HttpResponse:
     if request.method not in {"GET", "HEAD"}:
-        answer = error_response(HTTPStatus.METHOD_NOT_ALLOWED, "everything here is read-only", as_json=False)
+        answer = error_response(
+            HTTPStatus.METHOD_NOT_ALLOWED, "this server is read-only: use GET or HEAD", as_json=False
+        )
         return _with_headers(answer, {"Allow": "GET, HEAD"})
     if not request.target.startswith("/"):
-        raise BadRequest(HTTPStatus.BAD_REQUEST, "the target is no path", "This server is no proxy.")
+        raise BadRequest(HTTPStatus.BAD_REQUEST, "the request target must be a path", "This server is not a proxy.")
     if not auth.is_host_allowed(request.headers.get("Host")):
-        hint = "Call it localhost, or set `daemon.token`."
-        raise BadRequest(HTTPStatus.MISDIRECTED_REQUEST, "this server has no such name", hint)
+        hint = "Use the host name localhost, or set `daemon.token`."
+        raise BadRequest(
+            HTTPStatus.MISDIRECTED_REQUEST, "this server does not accept the host name of the request", hint
+        )
     trusted = auth.is_authorized(request.headers.get("Authorization"))
     if not trusted and request.target.partition("?")[0] not in PUBLIC_PATHS:
-        hint = "Send it as `Authorization: Bearer ...`; a browser asks for it as a password, of any user."
+        hint = "Send it as `Authorization: Bearer ...`; in a browser, enter it as the password, with any user name."
         answer = error_response(HTTPStatus.UNAUTHORIZED, "a token is required", hint, as_json=False)
         return _with_headers(answer, {"WWW-Authenticate": 'Basic realm="syncd", charset="UTF-8"'})
     try:

@@ -96,7 +96,7 @@ class Routes:
                 return self._stream_pages(name, rest, query)
             case _:
                 raise UnknownPath(
-                    "this path does not exist", hint="There are: / /api/streams /metrics /healthz /readyz"
+                    "this path does not exist", hint="Available paths: / /api/streams /metrics /healthz /readyz"
                 )
 
     def _stream_api(self, name: str, rest: list[str], query: "_Query") -> HttpResponse:
@@ -116,7 +116,7 @@ class Routes:
                 )
             case _:
                 raise UnknownPath(
-                    "this path does not exist", hint="There are: /api/streams/NAME and /api/streams/NAME/history"
+                    "this path does not exist", hint="Available paths: /api/streams/NAME and /api/streams/NAME/history"
                 )
 
     def _stream_pages(self, name: str, rest: list[str], query: "_Query") -> HttpResponse:
@@ -135,7 +135,9 @@ class Routes:
                     page = history_error_page(view.stream, error.message, error.hint)
                     return _html_response(page, status=HTTPStatus.SERVICE_UNAVAILABLE)
             case _:
-                raise UnknownPath("this path does not exist", hint="There are: /streams/NAME and /streams/NAME/history")
+                raise UnknownPath(
+                    "this path does not exist", hint="Available paths: /streams/NAME and /streams/NAME/history"
+                )
 
     def _find_stream(self, quoted_name: str) -> tuple[StreamView, datetime]:
         board, name = self._board.view(), unquote(quoted_name)
@@ -171,7 +173,7 @@ class _Query:
         if not text:
             return default
         if not (text.isascii() and text.isdigit() and len(text) < 18 and int(text)):  # noqa: PLR2004  # more than any revision
-            raise InvalidParameter(f"{name} must be a number from 1 on", hint=f"Such as: ?{name}=20")
+            raise InvalidParameter(f"{name} must be a whole number above 0", hint=f"For example: ?{name}=20")
         return int(text)
 
 

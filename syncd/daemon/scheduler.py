@@ -157,14 +157,14 @@ class Scheduler:
         for name in task.settings.schedule.after if task.stage is Stage.EXTRACT else ():
             first = self._extract_tasks_by_name.get(name)
             if first is not None and self._comes_first(first, task, now):
-                return HeldTask(task=task, reason=f"comes after {name}")
+                return HeldTask(task=task, reason=f"waits for {name}, which runs first")
         system = task.systems[0]
         slots = self._slots.by_system[system]
         if running[system] < slots:
             return None
         if now - task.due < REPORT_WAIT_AFTER_SECONDS:
             return HeldTask(task=task, reason="")
-        return HeldTask(task=task, reason=f"waits for a slot: {system} takes {slots} passes at once")
+        return HeldTask(task=task, reason=f"waits for a slot: {system} allows {slots} passes at once")
 
     def _comes_first(self, first: StageTask, task: StageTask, now: float) -> bool:
         """Return whether a task waits for another one that its `after` names.

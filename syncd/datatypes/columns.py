@@ -100,7 +100,10 @@ class Policies:
             policy = self.policy_for(problem)
             if policy not in allowed:
                 names = ", ".join(sorted(allowed))
-                raise ConfigError(f"{problem} cannot be {policy}", hint=f"Choose one of {names} for {problem}.")
+                raise ConfigError(
+                    f"the policy of the policy of {problem} cannot be {policy}",
+                    hint=f"Choose one of {names} for {problem}.",
+                )
 
     def policy_for(self, problem: ValueProblem) -> Policy:
         return {

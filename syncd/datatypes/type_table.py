@@ -294,7 +294,8 @@ TYPE_RULES: Final[tuple[TypeRule, ...]] = (
         "TINYINT, BOOL, TINYINT UNSIGNED",
         "tinyint",
         _SMALLINT,
-        note="TINYINT(1) holds -128 to 127, so it is a number unless the configuration calls it boolean.",
+        note="TINYINT(1) has the range -128 to 127, so it is a number unless the configuration lists it under"
+        " `boolean`.",
     ),
     _rule("SMALLINT", "smallint", _SMALLINT, applies_to=lambda c: not c.is_unsigned),
     _rule("SMALLINT UNSIGNED", "smallint", _INTEGER),
@@ -311,20 +312,21 @@ TYPE_RULES: Final[tuple[TypeRule, ...]] = (
     _rule("BIT(1)", "bit", _BOOLEAN, applies_to=lambda c: c.precision == 1),
     _rule("BIT(2) to BIT(63)", "bit", _BIGINT, applies_to=lambda c: (c.precision or MAX_BIT_LENGTH) < MAX_BIT_LENGTH),
     _rule("BIT(64)", "bit", _map_unsigned_bigint),
-    _rule("YEAR", "year", _SMALLINT, note="The year 0000 is 0."),
+    _rule("YEAR", "year", _SMALLINT, note="The year 0000 is stored as 0."),
     _rule(
         "DECIMAL to 38 digits",
         "decimal",
         _map_decimal,
         applies_to=_fits_decimal,
-        note="Up to 18 digits without a fraction are transferred as an integer, others as text. Redshift does not hold"
-        " the largest numbers of 19 digits, so these are declared with 20.",
+        note="Up to 18 digits without a fraction are transferred as an integer, others as text. A DECIMAL(19)"
+        " of Redshift"
+        " cannot contain the largest numbers of 19 digits, so these columns are declared with 20.",
     ),
     _rule(
         "DECIMAL of more digits, or 38 after the point",
         "decimal",
         _map_long_decimal,
-        note="Exceeds Redshift's DECIMAL: the text that MySQL prints.",
+        note="Too large for Redshift's DECIMAL: stored as the text that MySQL prints.",
     ),
     _rule(
         "FLOAT, DOUBLE",
@@ -344,13 +346,13 @@ TYPE_RULES: Final[tuple[TypeRule, ...]] = (
         "datetime timestamp",
         _calendar_mapper(ParquetType(physical=PhysicalType.INT64, meaning=LogicalType.TIMESTAMP_MICROS), "TIMESTAMP"),
         note="A DATETIME keeps its wall clock, a TIMESTAMP is in UTC. Files mark both as UTC, since COPY reads"
-        " unmarked ones wrong.",
+        " unmarked values incorrectly.",
     ),
     _rule(
         "TIME",
         "time",
         lambda _: _map_printed(18, select=_PLAIN),
-        note="Reaches from -838:59:59 to 838:59:59, which no type of Redshift does; COPY fills no TIME.",
+        note="No type of Redshift has its range, -838:59:59 to 838:59:59, and COPY cannot fill a TIME column.",
     ),
     _rule(
         "CHAR, VARCHAR, NCHAR, NVARCHAR",
@@ -372,19 +374,20 @@ TYPE_RULES: Final[tuple[TypeRule, ...]] = (
         _map_members,
         note="The member's name; index 0, which replaces an invalid value, is the empty text.",
     ),
-    _rule("SET", "set", _map_members, note="The members' names with commas between."),
+    _rule("SET", "set", _map_members, note="The names of its members, separated by commas."),
     _rule(
         "JSON",
         "json",
         _map_json,
         note="The text that MySQL prints; where that is longer than the server's `max_allowed_packet`, MySQL gives"
-        " NULL, which falls under `oversize`. COPY fills a VARBYTE of a scratch table, JSON_PARSE makes SUPER of it.",
+        " NULL, which falls under `oversize`. COPY fills a VARBYTE column of a scratch table, and JSON_PARSE"
+        " converts it to SUPER.",
     ),
     _rule(
         "BINARY, VARBINARY",
         "binary varbinary",
         _bytes_mapper(lambda c: c.length or c.octets or 0),
-        note="BINARY with the zero bytes that fill it.",
+        note="A BINARY value keeps the zero bytes at its end.",
     ),
     _rule(
         "TINYBLOB, BLOB, MEDIUMBLOB, LONGBLOB",
@@ -402,7 +405,7 @@ TYPE_RULES: Final[tuple[TypeRule, ...]] = (
         "VECTOR",
         "vector",
         _bytes_mapper(_vector_byte_length, whole=True),
-        note="Its floats, four bytes each, lowest byte first.",
+        note="Its FLOAT values, four bytes each, lowest byte first.",
     ),
     _rule("INET4 (MariaDB)", "inet4", lambda _: _map_printed(15)),
     _rule("INET6 (MariaDB)", "inet6", lambda _: _map_printed(45)),

@@ -184,8 +184,8 @@ class ExtractProducer:
         self._source.discard_connections()
         if not self.planner.is_plan_current(plan):
             raise ServerChanged(
-                f"another server answers than the one that batch {plan.id} was planned for",
-                hint="Run again: the batch is planned anew, for the present server.",
+                f"batch {plan.id} was planned for another server than the one that answers now",
+                hint="Run again: the batch is then planned again, for the present server.",
             ) from cause
 
     def _require_unaltered(self, plan: Plan) -> SourceTable:
@@ -197,8 +197,8 @@ class ExtractProducer:
         table = self._source.describe_table(self._settings.database, self._settings.table)
         if table.fingerprint != plan.draft.basis.schema:
             raise TableAltered(
-                f"{table} was altered after batch {plan.id} of it was planned",
-                hint="Run again: the batch is planned anew, with the present columns.",
+                f"{table} was altered after batch {plan.id} was planned",
+                hint="Run again: the batch is then planned again, with the present columns.",
             )
         return table
 
@@ -221,7 +221,7 @@ def _find_backlog(watermark: Watermark, settings: StreamSettings) -> str:
     if sum(1 for _ in islice(batches, most)) < most:
         return ""
     return WaitReason(
-        f"{most:,} batches or more wait to be loaded, and max_pending allows no more:"
+        f"{most:,} batches or more wait to be loaded, and max_pending allows no more; to load them:"
         f" syncd run -t {settings.name} --load-only",
         WaitKind.LOAD_BACKLOG,
     )

@@ -47,7 +47,7 @@ class DeletedKeys:
         if not self.identity.key:
             raise Misuse(f"{self.table} is read whole: rows deleted at the source go with the next batch")
         if cursor is not None and not (upto and is_comparable(upto[0])):
-            raise Misuse(f"deleted rows of {self.table} need a bound by {cursor}")
+            raise Misuse(f"deleted rows of {self.table} need an upper bound of {cursor}")
 
     @property
     def identity(self) -> RowIdentity:

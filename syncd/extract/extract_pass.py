@@ -239,7 +239,7 @@ class ExtractPass:
                 abandoned = failed_reads = 0
             if abandoned > MAX_ABANDONED_IN_A_ROW:
                 raise PlansKeepExpiring(
-                    f"{abandoned} plans of {self._stream} in a row were out of date before they were carried out",
+                    f"{abandoned} plans of {self._stream} in a row were out of date before they could be executed",
                     hint="Check whether the table is being altered, or two servers answer at one address.",
                 )
             self._next_batch = result.watermark.required_extract_progress.next_batch

@@ -65,8 +65,8 @@ class HorizonReader:
         self.source.discard_connections()
         raise ServerChanged(
             f"two servers answer: {table} would be read from {identity},"
-            f" but its open transactions are those of {horizon.identity}",
-            hint="The next run asks both again. Does the source's address lead to several servers?",
+            f" but its open transactions were listed by {horizon.identity}",
+            hint="Check whether the address of the source leads to several servers. The next run tries again.",
         )
 
     def _read_horizon(self, context: ProposalContext, clock: OrderClock | None, *, max_age_seconds: float) -> Horizon:

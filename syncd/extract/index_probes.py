@@ -165,7 +165,8 @@ def _require_progress(path: IndexPath, begin: Cursor, end: Cursor) -> None:
         order = path.order
         columns = ", ".join(column.name for column in path.columns)
         raise ValueRefused(
-            f"{order.table_name} goes no further than {begin}: its next row has the position {end}",
-            hint=f"See which row is next by {columns} and what it holds there, or name another unique key of the table"
-            " in the stream's `key`.",
+            f"{order.table_name} cannot be read beyond {begin}: the position of its next row, {end}, is not higher",
+            hint=f"Check the values of the next row in the order of {columns}, or name another unique key of"
+            " the table in"
+            " the stream's `key`.",
         )

@@ -206,7 +206,7 @@ def build_start_search(
     """
     if len(order.columns) != 1 or order.columns[0].kind is not ValueKind.INT:
         raise ConfigError(
-            f"{table} is read by its key, which is not a single number: no instant has a position in it",
+            f"{table} is read by its key, which is not a single number: an instant cannot be converted into a position",
             hint="Begin with `first_run: snapshot` or `now`.",
         )
     column, clock = resolve_birth_column(table, settings, zone=zone)

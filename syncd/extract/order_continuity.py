@@ -72,8 +72,8 @@ def _require_valid_positions(order: StreamOrder, mark: Cursor, reached: Cursor) 
         if kinds != [column.kind for column in columns[: len(kinds)]]:
             raise _schema_drift(
                 order,
-                f"{cursor} is no position of {order.table_name} by ({_join_names(columns)}):"
-                " its order column or key has changed",
+                f"the position {cursor} does not fit {order.table_name}, which is read by ({_join_names(columns)}):"
+                " the order column or key has changed",
             )
 
 
@@ -104,17 +104,17 @@ def _current_columns(order: StreamOrder, body: Mapping[str, Any]) -> Sequence[Or
 def _describe_changes(before: Sequence[OrderColumn], now: Sequence[OrderColumn]) -> Iterator[str]:
     for old, new in zip_longest(before, now):
         if old is None or new is None or old.name.casefold() != new.name.casefold():
-            yield f"its order is ({_join_names(now)}) now"
+            yield f"its order is now ({_join_names(now)})"
             return
     for old, new in zip(before, now, strict=True):
         if old.kind is not new.kind:
-            yield f"values of {new.name} are {new.kind} now, and were {old.kind}"
+            yield f"the kind of {new.name} changed from {old.kind} to {new.kind}"
         if _normalize_collation(old) != _normalize_collation(new):
-            yield f"{new.name} is sorted by {new.collation} now, and was by {old.collation}"
+            yield f"the collation of {new.name} changed from {old.collation} to {new.collation}"
         if new.fraction < old.fraction:
-            yield f"{new.name} has {new.fraction} digits after its point now, and had {old.fraction}"
+            yield f"the fractional digits of {new.name} changed from {old.fraction} to {new.fraction}"
         if old.members is not None and not _begins_with(new.members, old.members):
-            yield f"the members of {new.name} are others now, or in another order"
+            yield f"the members of {new.name} or their order changed"
 
 
 def _normalize_collation(column: OrderColumn) -> str | None:
@@ -134,6 +134,6 @@ def _join_names(columns: Sequence[OrderColumn]) -> str:
 def _schema_drift(order: StreamOrder, message: str) -> SchemaDrift:
     return SchemaDrift(
         message,
-        hint="Take the change back, or begin a new generation: syncd watermark reset "
+        hint="Revert the change in MySQL, or read the table again from its start: syncd watermark reset "
         f"-t {order.table_name} --mysql-only --reason 'the order changed'",
     )

@@ -243,7 +243,7 @@ def require_start(settings: StreamSettings) -> datetime:
 
 def require_range(request: ExtractRequest) -> tuple[datetime, datetime]:
     if request.since is None or request.until is None:
-        raise ConfigError("a range needs two ends", hint="Give both: --from INSTANT --until INSTANT")
+        raise ConfigError("the range has only one end", hint="Give both ends: --from INSTANT --until INSTANT")
     return request.since, request.until
 
 
@@ -269,7 +269,7 @@ def require_no_time_range(request: ExtractRequest, settings: StreamSettings) -> 
     if request.since is None and request.until is None:
         return
     raise ConfigError(
-        f"{settings.name} is read by its key, which tells no time",
+        f"{settings.name} is read in the order of its key, so a range of time cannot be read",
         hint="Leave out --from and --until; to begin at a key: syncd watermark set --id",
     )
 

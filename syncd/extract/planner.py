@@ -242,8 +242,8 @@ class Planner:
         if top is None:
             held = f": {horizon.reason}" if horizon.reason else ""
             raise HorizonNotKnown(
-                f"the position up to which {table} is complete is not known yet{held}",
-                hint="Try again once that is over; or begin with a first pass: syncd run.",
+                f"it is not known yet up to which position {table} is complete{held}",
+                hint="Try again later, or begin with a first pass: syncd run.",
             )
         identity = context.facts.identity
         return SourceBound(cursor=top, proven=horizon.proven, reason=horizon.reason, source_identity=identity)

@@ -133,7 +133,9 @@ class RereadPlanner:
     def plan_by_key(self, context: ProposalContext, reason: RereadReason, top: Cursor | None) -> Proposal:
         """Propose to read the last keys before the mark again: another server may have given their numbers again."""
         if top is None or may_hold_rows(context.mark, top):
-            return Proposal(wait_reason="another server answers; its last rows are read again once they are complete")
+            return Proposal(
+                wait_reason="another server answers now: its last rows will be read again once they are complete"
+            )
         path, rows = IndexPath.from_order(context.order), context.settings.batch_rows
         return self._plan(context, reason, self.prober.find_tail_start(path, context.mark, rows=rows), context.mark)
 
@@ -146,9 +148,10 @@ class RereadPlanner:
         if reason.clock_offset_unknown:
             raise SourceReplaced(
                 "the server's clock went back by an unknown time, perhaps together with this machine's clock: rows"
-                f" stamped since may lie below the mark of {context.table}, {context.mark}",
-                hint="Take the earliest time that the server showed since, less its longest transaction, and read from"
-                f" there on: syncd watermark set -t {context.table} --mysql-only --timestamp INSTANT"
+                f" written since then may be below the mark of {context.table}, {context.mark}",
+                hint="Take the earliest time that the server's clock showed since then, subtract its longest"
+                " transaction,"
+                f" and read from there: syncd watermark set -t {context.table} --mysql-only --timestamp INSTANT"
                 " --reason 'the clocks went back'",
             )
         since = reason.reread_since(clock.to_instant(context.final_mark.values[0]), allowance=self.margin)
@@ -166,13 +169,13 @@ def _wait_for_server_clock(context: ProposalContext, clock: OrderClock, reason: 
         since = clock.to_instant(low.values[0])
         raise SourceReplaced(
             f"the server's clock went back: it shows {horizon.t0:%Y-%m-%d %H:%M:%S} UTC,"
-            f" and {context.table} is read up to {context.final_mark}",
-            hint=f"Once it has passed that, everything from {low} on is read again. To go on now: "
+            f" but {context.table} was already read up to {context.final_mark}",
+            hint=f"Once the clock has passed that, everything from {low} on is read again. To continue now: "
             f"syncd watermark set -t {context.table} --mysql-only --timestamp '{since:%Y-%m-%d %H:%M:%S.%f}'"
             " --reason 'the clock went back'",
         )
     return Proposal(
         wait_reason=with_context(
-            f"another server answers; rows from {low} on are read again once they are complete", horizon.reason
+            f"another server answers now: rows from {low} on will be read again once they are complete", horizon.reason
         )
     )

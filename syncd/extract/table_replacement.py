@@ -56,7 +56,7 @@ def require_same_numbers(source: SourceDatabase, table: SourceTable, mark: Curso
     """
     if mark and (following := find_restarted_number(source, table, mark, last)):
         raise _table_remade_error(
-            f"{table} counts from {following} again, although its rows are read up to {mark}", table
+            f"the AUTO_INCREMENT of {table} is back at {following}, although rows were read up to {mark}", table
         )
 
 
@@ -95,7 +95,7 @@ def require_same_rows(
     number = read_table_id(source, table) if witness["id"] is not None else None
     is_same_table = number is not None and number == witness["id"]
     if number is not None and not is_same_table and _was_created_at_same_time(table, before, identity=identity):
-        raise _table_remade_error(f"{table} was emptied since it was read up to {position}", table)
+        raise _table_remade_error(f"{table} was emptied after it was read up to {position}", table)
     row = _read_row_digests(source, order, table, position)
     if row is not None:
         changed = [row[name] != digest for name, digest in witness["row"].items() if name in row]
@@ -105,8 +105,8 @@ def require_same_rows(
             return
     elif is_same_table:
         return
-    problem = "is gone" if row is None else "is another one"
-    raise _table_remade_error(f"the row of {table} at {position}, up to which it is read, {problem}", table)
+    problem = "is gone" if row is None else "is a different row now"
+    raise _table_remade_error(f"the last row read from {table}, at {position}, {problem}", table)
 
 
 def read_table_id(source: SourceDatabase, table: SourceTable) -> str | None:
@@ -138,9 +138,9 @@ def _creation_text(table: SourceTable) -> str | None:
 
 def _table_remade_error(message: str, table: SourceTable) -> SchemaDrift:
     return SchemaDrift(
-        f"{message}: was it emptied or made anew?",
-        hint=f"Read it from its start: syncd watermark reset -t {table} --mysql-only --reason 'made anew'. "
-        "(With the privilege PROCESS syncd can tell that from a row that was only deleted or changed.)",
+        f"{message}: the table may have been emptied or created again",
+        hint=f"Read it from its start: syncd watermark reset -t {table} --mysql-only --reason 'created again'. "
+        "(With the privilege PROCESS, syncd recognises a row that was only deleted or changed.)",
     )
 
 

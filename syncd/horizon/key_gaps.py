@@ -91,7 +91,7 @@ def from_bytes(body: bytes, *, at: str) -> tuple[SeenKey, ...]:
         try:
             seen = tuple(map(_seen_from_fields, read.items("seen")))
         except (TypeError, LookupError) as error:
-            raise DamagedDocument(f"{at} holds a value of the wrong shape") from error
+            raise DamagedDocument(f"{at} contains a value of the wrong type") from error
     read.require_all_read()
     return seen
 

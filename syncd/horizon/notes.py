@@ -131,7 +131,7 @@ def _map_shape_errors(at: str) -> Generator[None]:
     try:
         yield
     except (TypeError, AttributeError, LookupError) as error:
-        raise DamagedDocument(f"{at} holds a value of the wrong shape") from error
+        raise DamagedDocument(f"{at} contains a value of the wrong type") from error
 
 
 class HorizonNotesStore(Protocol):

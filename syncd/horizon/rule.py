@@ -64,7 +64,9 @@ def _compute_answers(
         }, before
     writers = _first_stamps(readings, known)
     holds = (*_statement_holds(readings, known), *_transaction_holds(readings, writers, known))
-    unseen = [HorizonHold(since=None, description="an unseen writer", tables=_unseen_tables(requests, readings))]
+    unseen = [
+        HorizonHold(since=None, description="a writer that is not visible", tables=_unseen_tables(requests, readings))
+    ]
     horizons = {
         each.table: _table_horizon(each, readings, (*unseen, *holds), known, is_doubted=is_break_open)
         for each in requests

@@ -72,7 +72,7 @@ def hold_lock(directory: Path, *, within: float = LOCK_WAIT_SECONDS) -> Iterator
     try:
         if not wait_until(lambda: _try_lock(handle), timeout_seconds=within):
             raise DirectoryBusy(
-                f"another command has been at work in {directory} for {within:.0f} s",
+                f"another command has been using {directory} for {within:.0f} s",
                 hint="Wait for it to end, or use another --dir.",
             )
         yield

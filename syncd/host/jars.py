@@ -153,7 +153,7 @@ def _run_bounded(command: list[str], environ: Mapping[str, str]) -> str:
         try:
             return ivy.communicate(timeout=FETCH_TIMEOUT_SECONDS)[0]
         except subprocess.TimeoutExpired:
-            return f"no end after {FETCH_TIMEOUT_SECONDS:.0f} s"
+            return f"it did not end within {FETCH_TIMEOUT_SECONDS:.0f} s"
         finally:
             if ivy.poll() is None:
                 ivy.send_signal(signal.SIGKILL)

@@ -48,5 +48,5 @@ def _major_version(java: str, environ: Mapping[str, str]) -> int:
         raise NoJava(f"{java} does not run: {error}", hint=_INSTALL_HINT) from error
     found = _VERSION.search(completed.stderr)
     if completed.returncode != 0 or found is None:
-        raise NoJava(f"{java} -version does not name a version", hint=_INSTALL_HINT)
+        raise NoJava(f"{java} -version shows no version", hint=_INSTALL_HINT)
     return int(found[1])

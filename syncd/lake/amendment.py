@@ -74,7 +74,7 @@ class Amendment:
                     refused_parts=tuple(map(Part.from_fields, read.items("refused"))),
                 )
             except (KeyError, TypeError, ValueError) as error:
-                raise StateUnreadable(f"{at} is no amendment: {error!r}") from error
+                raise StateUnreadable(f"{at} is not an amendment: {error!r}") from error
 
 
 def apply_amendments(manifest: Manifest, amendments: Sequence[Amendment]) -> Manifest:

@@ -60,7 +60,7 @@ def incomplete_column_events(
             continue
         if replaced_in is not None and after < replaced_in <= link.id:
             hint = _refill_hint(stream, link, timed=True, appends=appends, reason="another table")
-            find = f"To find and mend them: syncd verify -t {stream.table_name} --repair --yes."
+            find = f"To find and repair them: syncd verify -t {stream.table_name} --repair --yes."
             yield TableReplaced(stream=stream, since=replaced_in, hint=f"{find} {hint}")
         manifest = Manifest.from_link(link)
         timed = manifest.identity.cursor is not None
@@ -84,7 +84,7 @@ def remade_table_events(plan: Plan) -> Iterator[TableReplaced]:
 
 
 def _refill_hint(stream: StreamName, link: BatchLink, *, timed: bool, appends: bool, reason: str) -> str:
-    loss = ", which takes out older versions, and what is gone at the source" if appends else ""
+    loss = ", which removes older versions of these rows and rows that were deleted at the source" if appends else ""
     if timed:
         return _reread_hint(stream, link.made_at, loss=loss)
     return f"To read them again{loss}: syncd watermark reset -t {stream.table_name} --mysql-only --reason '{reason}'"

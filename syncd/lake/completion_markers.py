@@ -68,7 +68,10 @@ class CompletionMarker:
         try:
             fields: dict[str, Any] = json.loads(body)
             if (fields["format"], fields["format_version"], fields["stream"]) != (FORMAT, FORMAT_VERSION, str(stream)):
-                raise MarkerUnreadable(f"the marker of {stream} has another format", hint="Did a newer syncd write it?")
+                raise MarkerUnreadable(
+                    f"the marker of {stream} has another format",
+                    hint="A newer syncd may have written it: use that version.",
+                )
             return cls(
                 stream=stream,
                 complete_until=parse_instant(fields["complete"]),

@@ -162,7 +162,7 @@ class ReplayNote:
         """
         with read_document(body, FORMAT, VERSION, location=at) as read:
             if (found := (read.text("stream"), read.text("id"))) != (stream.chain_stem, str(batch)):
-                raise ForeignDocument(f"{at} is about batch {found[1]} of {found[0]}")
+                raise ForeignDocument(f"{at} belongs to batch {found[1]} of {found[0]}")
             replay_batch = BatchId.from_text(read.text("by"))
             return cls(stream=stream.default_stream, batch=batch, replay_batch=replay_batch, nonce=read.text("nonce"))
 

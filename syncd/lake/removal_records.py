@@ -68,7 +68,7 @@ class RemovalRecord:
         """
         with read_document(body, FORMAT, VERSION, location=at) as read:
             if (found := read.text("stream")) != stream.chain_stem:
-                raise ForeignDocument(f"{at} is about {found}")
+                raise ForeignDocument(f"{at} belongs to {found}")
             sizes = read.mapping("files")
             files = FieldReader(sizes, location=at)
             return cls(

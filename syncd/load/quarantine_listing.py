@@ -134,7 +134,9 @@ class Quarantine:
             if batch is None:
                 yield UnreferencedFile(key=key, reason="its key has no batch number")
             elif extracted.has_batch(batch):
-                yield UnreferencedFile(key=key, reason=f"batch {batch} does not name it: an attempt has left it")
+                yield UnreferencedFile(
+                    key=key, reason=f"batch {batch} does not name it: it was left by an interrupted attempt"
+                )
             else:
                 yield UnreferencedFile(
                     key=key, reason=f"batch {batch} is not extracted: a process may be working on it"

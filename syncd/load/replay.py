@@ -42,7 +42,7 @@ def require_replayable(settings: StreamSettings) -> None:
     name = settings.name
     if settings.mode is Mode.REPLACE:
         raise ConfigError(
-            f"{name} is replaced as a whole, together with its rows in quarantine: they cannot be replayed",
+            f"rows of {name} in quarantine cannot be replayed: each run replaces the whole table",
             hint=f"Read the table again, with the present policies: syncd run -t {name}",
         )
     target = settings.target
@@ -53,7 +53,7 @@ def require_replayable(settings: StreamSettings) -> None:
 def missing_batch_number_error(name: str) -> ConfigError:
     """Return the error for a target table without batch numbers."""
     return ConfigError(
-        f"the target of {name} has no column {BATCH_COLUMN}: nothing tells whether it holds a newer version of a row",
+        f"the target of {name} has no column {BATCH_COLUMN}, so it may contain newer versions of the rows",
         hint="Read the rows again from MySQL, with the present policies; their range is in `syncd quarantine list"
         f" -t {name}`: syncd run -t {name} --from INSTANT --until INSTANT",
     )
@@ -98,7 +98,7 @@ class ReplayProducer:
     @property
     def wait_reason(self) -> str:
         rows = sum(self._staying_rows_by_key.values())
-        return f"{rows:,} row{'s' * (rows != 1)} in quarantine still cannot pass, and stay there" if rows else ""
+        return f"{rows:,} row{'s' * (rows != 1)} still cannot be loaded, and stay in quarantine" if rows else ""
 
     @property
     def complete_before(self) -> datetime | None:
@@ -129,7 +129,7 @@ class ReplayProducer:
         waiting = [file for file in self._quarantine.batch_files(batch, extracted) if file.replayed_by is None]
         if missing := [file.part.key for file in waiting if file.part.key in self._missing_keys]:
             raise QuarantinedRowsMissing(
-                f"{missing[0]} is gone, although batch {batch} names it",
+                f"{missing[0]} is missing, although batch {batch} names it",
                 hint="Restore it from the bucket's versions; other batches can be replayed alone, with --batch.",
             )
         link = self._quarantine.chain.require_link(batch)

@@ -98,7 +98,7 @@ def propose_table(
     size = "an unknown number of rows" if sample.rows is None else f"about {sample.rows:,} rows"
     if choice.order is None or (choice.column is None and small):
         if not small:
-            reason = f"{size}, and no order to read them by. {choice.obstacle}".strip()
+            reason = f"{size}, and no order in which to read them. {choice.obstacle}".strip()
             return TableProposal(table=name, omitted_reason=reason)
         reasons = (f"{size}: small enough to be read whole each night", *_to_reasons(choice.obstacle))
         entry = {"cursor": "none", "mode": Mode.REPLACE.value, "every": NIGHTLY}
@@ -110,7 +110,7 @@ def propose_table(
 
 def _propose_append(name: str, table: SourceTable, choice: OrderChoice, size: str) -> TableProposal:
     entry = {"cursor": "id", "mode": Mode.APPEND.value, "sortkey": list(table.primary_key)}
-    reason = f"{size}; {table.primary_key[0]} is AUTO_INCREMENT, and no column holds the time of the last change"
+    reason = f"{size}; {table.primary_key[0]} is AUTO_INCREMENT, and no column contains the time of the last change"
     doubt = "that rows never change once they are written: changes would not be seen"
     return TableProposal(table=name, entry=entry, reasons=(reason, *_to_reasons(choice.obstacle)), doubts=(doubt,))
 
@@ -178,7 +178,7 @@ def _describe_doubts(choice: OrderChoice, sample: TableSample, *, is_zone_config
     if choice.stamp is StampKind.WALL and not is_zone_configured:
         doubts.append(f"in which zone {column.name} is written: set `zone` at the source")
     if column.data_type.endswith("int"):
-        doubts.append(f"what {column.name} counts: seconds are a guess")
+        doubts.append(f"in which unit {column.name} counts: seconds are assumed")
     if sample.unproven:
         doubts.append(sample.unproven)
     return doubts

@@ -105,7 +105,7 @@ class _SourceCheck:
             )
             return self._sheet.add_pass("tls", f"{status.get('Ssl_version', '')} {cipher}{unverified}".strip())
         if is_loopback_host(self._settings.host) and self._settings.tunnel is None:
-            return self._sheet.add_pass("tls", "none, and nothing leaves this machine")
+            return self._sheet.add_pass("tls", "none; the connection stays on this machine")
         if self._settings.tls in {Tls.PREFER, Tls.DISABLE}:
             return self._sheet.add_warning("tls", "rows and password are sent unencrypted", "source: {tls: verify}")
         return self._sheet.add_failure("tls", "the session is not encrypted")

@@ -75,7 +75,8 @@ class ReplicatedHorizons:
         if strange := {horizon.identity for horizon in horizons.values()} - {log.identity}:
             self._primary.discard_connections()
             raise ServerChanged(
-                f"two servers answer as the primary: {min(strange)} was polled, the binary log is of {log.identity}",
+                f"two servers answer as the primary: {min(strange)} listed its transactions, {log.identity} its"
+                " binary log",
                 hint="The next pass polls again.",
             )
         caught_up = self._replica.run(partial(wait_until_caught_up, log=log))
@@ -164,7 +165,8 @@ class ReplicaOnlyHorizons:
         if strange := answered - {error.facts["identity"]}:
             self._source.discard_connections()
             raise ServerChanged(
-                f"two servers answer: {error.facts['identity']} is no primary, {strange.pop()} reported its lag",
+                f"two servers answer: {error.facts['identity']} is not a primary, {strange.pop()} reported its"
+                " replication lag",
                 hint="The next pass polls again.",
             )
         if found is None:
@@ -191,7 +193,7 @@ def _require_lag(replication: Replication) -> timedelta:
         return replication.lag
     why = f": {replication.error.rstrip('.')}" if replication.error else ""
     raise SourceDown(
-        f"the replica does not know how far behind {replication.host} it is{why}",
+        f"the replica of {replication.host} reports no lag{why}",
         hint="Check SHOW REPLICA STATUS on it, then run START REPLICA, or RESET REPLICA ALL if it is the primary now.",
     )
 
@@ -200,8 +202,9 @@ def _horizon_of_table_missing_at_primary(request: HorizonRequest, horizon: Horiz
     """Return an unproven horizon: the writers and ids of a table written elsewhere are unknown."""
     behind = _require_lag(slowest) + request.settle
     reason = (
-        f"not proven: the server named as source.primary shows no {request.table}: if it is written at another one,"
-        f" give it a source of its own, otherwise GRANT SELECT there; stays {behind.total_seconds():.0f} s behind"
+        f"not proven: table {request.table} is not visible at source.primary: if it is written on another server,"
+        f" configure a separate source for it, otherwise GRANT SELECT there; stays {behind.total_seconds():.0f}"
+        " s behind"
     )
     return replace(horizon, bound=horizon.t0 - behind, proven=False, reason=reason, holder="", max_complete_id=None)
 

@@ -239,6 +239,6 @@ def _copy_error(failure: HintedError | None) -> HintedError:
 
 def _not_known_error(table: TableName, horizon: Horizon, within: timedelta) -> HorizonNotKnown:
     return HorizonNotKnown(
-        f"the complete rows of {table} are not known after {within.total_seconds():.0f} s: {horizon.reason}",
+        f"it is still unknown after {within.total_seconds():.0f} s up to where {table} is complete: {horizon.reason}",
         hint="End that transaction, or wait longer with --wait.",
     )

@@ -220,7 +220,7 @@ class MySqlSource:
         if before not in {None, now}:
             self._pool.close()
             raise ServerChanged(
-                f"the source is now server {now}, it was {before} before", hint="The next pass starts over."
+                f"the source was server {before} and is now server {now}", hint="The next pass starts over."
             )
 
     def discard_connections(self) -> None:
@@ -342,7 +342,7 @@ def find_overload_reason(connection: Connection, server: ServerInfo, settings: S
     if max_lag is None or replication is None:
         return None
     if replication.lag is None:
-        return WaitReason(f"the replica {settings.host} does not know how far behind it is", WaitKind.THROTTLED)
+        return WaitReason(f"the replica {settings.host} reports no lag", WaitKind.THROTTLED)
     if replication.lag > max_lag:
         text = f"the replica {settings.host} is {replication.lag} behind, more than {max_lag}"
         return WaitReason(text, WaitKind.THROTTLED)

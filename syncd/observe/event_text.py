@@ -57,7 +57,7 @@ def describe_event(event: StreamEvent) -> str:  # noqa: PLR0911  # a case each
         case RowsArrived():
             return f"read {format_count(event.rows, 'row')} of batch {event.batch}"
         case LedgerBehind():
-            return f"the warehouse had lost {format_count(event.batches, 'batch')}: loading again"
+            return f"the warehouse lost {format_count(event.batches, 'batch')}: loading them again"
         case StreamFailed():
             return f"failed: {event.error}"
         case PassDue():

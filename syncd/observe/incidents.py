@@ -199,5 +199,7 @@ def _broken_promise_message(tracker: StreamTracker, within: timedelta, cause: In
     if cause not in {IncidentCause.HELD_TRANSACTION, IncidentCause.THROTTLED} or not reason:
         reason = CAUSE_SENTENCES[cause]
     table = tracker.configured.stream.table_name
-    state = f"complete up to {format_instant(reached.upto)}" if reached else "not known to be complete up to any time"
-    return f"{table} is {state}, and was promised within {format_duration(within)}: {reason}"
+    state = (
+        f"complete up to {format_instant(reached.upto)}" if reached else "not known to be complete up to any instant"
+    )
+    return f"{table} is {state}, but its fresh_within is {format_duration(within)}: {reason}"

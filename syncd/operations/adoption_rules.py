@@ -119,11 +119,11 @@ def require_importable(settings: StreamSettings) -> None:
         raise ConfigError(f"{name} has no warehouse", hint="Add `warehouse:` to the configuration.")
     if settings.cursor == CURSOR_NONE or settings.mode is Mode.REPLACE:
         raise ConfigError(
-            f"{name} is read whole each time: it has no mark to import", hint=f"Just run it: syncd run -t {name}"
+            f"{name} is read whole each time: it has no mark to import", hint=f"It needs no import: syncd run -t {name}"
         )
     if settings.mode is Mode.HISTORY:
         raise ConfigError(
-            f"{name} keeps history, and only the columns of syncd tell which rows are versions of which",
+            f"{name} keeps history, which cannot be imported: only columns of syncd identify the versions of a row",
             hint="Import it with `mode: upsert`, or let syncd create a table of its own: configure another `target`.",
         )
 
@@ -138,13 +138,13 @@ def limit_from_document(order: StreamOrder, document: LegacyDocument) -> MarkLim
     """
     legacy, clock = document.legacy, order.clock
     table = order.table_name
-    hint = f"Without the document the target's last row decides: syncd watermark import -t {table}"
+    hint = f"To take the mark from the target's last row instead: syncd watermark import -t {table}"
     if clock is None:
         if legacy.last_id is None or [column.kind for column in order.columns] != [ValueKind.INT]:
-            raise Misuse(f"{document.location} has no key, and {table} is read by its key", hint=hint)
+            raise Misuse(f"{document.location} contains no key, but {table} is read by its key", hint=hint)
         return MarkLimit(cursor=Cursor.from_values(legacy.last_id), basis=MarkBasis.DOCUMENT)
     if legacy.timestamp is None:
-        raise Misuse(f"{document.location} has no time up to which {table} was read", hint=hint)
+        raise Misuse(f"{document.location} contains no time up to which {table} was read", hint=hint)
     return MarkLimit(cursor=Cursor((_column_value(clock, legacy.timestamp + _MICROSECOND),)), basis=MarkBasis.DOCUMENT)
 
 
@@ -204,7 +204,7 @@ def require_equal(check: ImportCheck, settings: StreamSettings) -> None:
     lower = ""
     if check.earliest_difference is not None and settings.cursor != CURSOR_BY_KEY:
         at = f"{check.earliest_difference:%Y-%m-%d %H:%M:%S.%f}".removesuffix(".000000")
-        lower = f" Or set the mark below them all: syncd watermark import -t {name} --timestamp '{at}'"
+        lower = f" Or set the mark below all of them: syncd watermark import -t {name} --timestamp '{at}'"
     raise TargetDiffers(
         f"{check.target} differs from {name} at the source: {summary}, among {check.comparison.rows:,} rows",
         hint=mend + lower,

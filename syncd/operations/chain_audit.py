@@ -36,13 +36,13 @@ PARALLEL_CONTENT_READS: Final = 2
 
 CONSEQUENCE_BY_SUBJECT: Final[Mapping[str, str]] = {
     "history": "it is unknown who moved which mark here, and a lost watermark can be rebuilt only up to this entry",
-    "chain": "nothing proves any more that these batches hold what was read, and that none is missing",
+    "chain": "it is no longer proven that these batches contain what was read, and that none is missing",
     "marks": "rows between the two positions may be missing in every target, or be read again",
     "files": "a target that is rebuilt from the lake would lack these rows",
     "plans": "it is unknown for which range, server and schema the batch was read",
     "windows": "rows between the two positions may never have been read",
     "document": "the next writer brings the document up to its history; until then readers see an older state",
-    "content": "a load of this file would load something else than was read",
+    "content": "a load of this file would load other data than was read",
 }
 """Consequence of a finding, by its subject."""
 
@@ -125,7 +125,7 @@ class Audit:
             elif plan is None:
                 yield _finding("plans", f"{plan_key(self.stream, batch)} is missing")
             elif plan.digest != links[batch].plan:
-                yield _finding("plans", f"batch {batch} was made by another plan than the one in the lake")
+                yield _finding("plans", f"batch {batch} was made from another plan than the one in the lake")
 
     def _check_quarantine_files(self, links: Links) -> Iterator[Inconsistency]:
         """Check the files of quarantine that links name."""
@@ -166,9 +166,9 @@ def _check_content(part: Part, read_content: "Callable[[Part], FileContent]") ->
         yield _finding("content", error.message)
         return
     if content.sha256 != part.sha256:
-        yield _finding("content", f"{part.key} holds other bytes than were written")
+        yield _finding("content", f"{part.key} does not contain the bytes that were written")
     if content.rows != part.rows:
-        yield _finding("content", f"{part.key} holds {content.rows:,} rows, its manifest says {part.rows:,}")
+        yield _finding("content", f"{part.key} contains {content.rows:,} rows, but its manifest says {part.rows:,}")
 
 
 def _link_parts(link: BatchLink, *, quarantined: bool = False) -> Iterable[Part]:
@@ -195,13 +195,14 @@ def _check_windows(state: Watermark, links: Links, plans: Plans) -> Iterator[Inc
             continue
         if mark is not None and link.kind is not BatchKind.ABANDONED and plan.draft.basis.mark != mark:
             yield _gap_finding(
-                batch, f"batch {batch} begins at {plan.draft.basis.mark}, the batch before it ended at {mark}"
+                batch, f"batch {batch} begins at {plan.draft.basis.mark}, but the batch before it ended at {mark}"
             )
         windows = plan.draft.windows
         if link.snapshot is not None and link.kind is BatchKind.SNAPSHOT:
             if windows and windows[0].low != reached:
                 yield _gap_finding(
-                    batch, f"chunk {batch} begins at {windows[0].low}, the chunk before it ended at {reached}"
+                    batch,
+                    f"snapshot batch {batch} begins at {windows[0].low}, but the one before it ended at {reached}",
                 )
             reached = START_CURSOR if link.snapshot.done else link.snapshot.reached_key
         mark = link.high

@@ -120,7 +120,7 @@ class FileRemoval:
         """
         if list(_manual_marks(read_states(self.journal, proposal.stream))) != list(_manual_marks(proposal.states)):
             raise ChangedMeanwhile(
-                f"the marks of {proposal.stream} were changed since this was shown: nothing more was removed",
+                f"the marks of {proposal.stream} were changed since the preview: nothing more was removed",
                 hint="See the change: syncd watermark history. Then list again: syncd s3clean list.",
             )
 

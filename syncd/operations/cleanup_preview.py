@@ -131,7 +131,7 @@ class CleaningSearch:
                 if not state.load_progress.expects_in_ledger(batch):
                     return f"an operator skipped it{target}, and it was never loaded"
             if proven is not None and batch not in proven:
-                return "the warehouse's ledger does not hold its batch"
+                return "the warehouse's ledger does not list its batch"
             return None
 
         return not_loaded_reason
@@ -162,7 +162,9 @@ def _parse_stream_name(key: str) -> StreamName:
     try:
         return StreamName.from_stem(key.removeprefix("watermarks/").removesuffix(".json"))
     except BadName as error:
-        raise StateUnreadable(f"{key} is no key of a watermark", hint="Was the object put there by hand?") from error
+        raise StateUnreadable(
+            f"{key} is not the key of a watermark", hint="If the object was put there by hand, remove it."
+        ) from error
 
 
 def _read_required_state(journal: Journal[Watermark], stream: StreamName) -> Watermark:

@@ -124,7 +124,9 @@ def _decide_closed_batch_files(
         return
     for file in files:
         if link is not None and file.key in link.files:
-            yield _make_kept(file, f"batch {batch} names it, though its generation was closed before")
+            yield _make_kept(
+                file, f"batch {batch} names it, although its generation was closed before that batch ended"
+            )
         else:
             yield _decide_unnamed_file(basis, batch, file)
 
@@ -159,7 +161,7 @@ def decide_quarantine_files(
         if key in named:
             continue
         if batch is None or not basis.extracted.has_batch(batch):
-            yield _make_kept(file, "no batch of the chain names it, and a later one may")
+            yield _make_kept(file, "no batch of the chain names it yet, and a later one may")
         else:
             yield (
                 _make_removable(file, RemovalReason.ORPHAN, batch)

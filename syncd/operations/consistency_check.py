@@ -139,13 +139,13 @@ class MarkCheck:
         broken: list[str] = []
         for newer, older in pairwise(ids):
             if newer in links and older in links and links[newer].previous != links[older].digest:
-                broken.append(f"batch {newer} names another predecessor than {older}")
+                broken.append(f"batch {newer} does not name batch {older} as its predecessor")
         if ids and ids[0] in links and links[ids[0]].digest != state.required_extract_progress.last_link_digest:
-            broken.append(f"the newest batch {ids[0]} is not the one that the mark was moved for")
+            broken.append(f"the newest batch, {ids[0]}, is not the one for which the mark was moved")
         if is_whole and ids and ids[-1] in links and links[ids[-1]].previous is not None:
-            broken.append(f"batch {ids[-1]} is the first, and names a predecessor")
+            broken.append(f"batch {ids[-1]} is the first, but names a predecessor")
         for message in broken:
-            self._add_finding("chain", f"{message}: was it edited by hand?")
+            self._add_finding("chain", f"{message}: a link may have been edited by hand")
 
     # The marks: they are where the newest links end.
 
@@ -154,11 +154,11 @@ class MarkCheck:
         rebuild = f"syncd watermark rebuild -t {self.stream.table_name}"
         newest = links.get(extracted.last_batch)
         if newest is not None and newest.high != extracted.cursor:
-            message = f"the mark is at {extracted.cursor}, batch {newest.id} ends at {newest.high}"
+            message = f"the mark is at {extracted.cursor}, but batch {newest.id} ends at {newest.high}"
             self._add_finding("marks", message, rebuild)
         last = links.get(loaded.last_batch)
         if last is not None and loaded.last_batch > loaded.base and last.high != loaded.cursor:
-            message = f"the loaded mark is at {loaded.cursor}, batch {last.id} ends at {last.high}"
+            message = f"the loaded mark is at {loaded.cursor}, but batch {last.id} ends at {last.high}"
             self._add_finding("marks", message, rebuild)
         if not is_whole:
             return
@@ -167,7 +167,9 @@ class MarkCheck:
             ("files", sum(len(link.files) for link in links.values()), extracted.counts.files),
         ):
             if named != counted:
-                self._add_finding("marks", f"{counted} {what} are counted, the manifests name {named}", rebuild)
+                self._add_finding(
+                    "marks", f"the watermark counts {counted} {what}, but the manifests name {named}", rebuild
+                )
 
     # The files: each is as its manifest says.
 
@@ -225,22 +227,24 @@ class MarkCheck:
         load = f"syncd run -t {self.stream.table_name} --load-only"
         reset = f"syncd watermark reset -t {self.stream.table_name} --redshift-only"
         if compared.lost:
-            message = f"it lacks {_format_batches(compared.lost)}, loaded according to the mark: was it restored?"
+            message = (
+                f"it lacks {_format_batches(compared.lost)}, loaded according to the mark: it may have been restored"
+            )
             self._add_finding("ledger", message, load)
         if compared.ahead:
-            message = f"it holds {_format_batches(compared.ahead)}, which the loaded mark does not know yet"
+            message = f"it lists {_format_batches(compared.ahead)}, loaded after the loaded mark"
             self._add_finding("ledger", message, load)
         for batch, record in records.items():
             if batch in links and record.manifest != links[batch].digest:
-                self._add_finding("ledger", f"batch {batch} was loaded by another manifest than the one in the lake")
+                self._add_finding("ledger", f"batch {batch} was loaded from another manifest than the one in the lake")
         if others := {record.table for record in records.values()} - {ledger.table}:
             self._add_finding(
                 "target",
-                f"batches were loaded into {', '.join(sorted(others))}, the configuration names {ledger.table}",
+                f"batches were loaded into {', '.join(sorted(others))}, but the configuration names {ledger.table}",
                 f"name the same table again in the configuration, or: {reset} --reason 'another target'",
             )
         if any(record.rows for record in records.values()) and not ledger.target_exists():
-            message = f"{ledger.table} is missing, and rows were loaded into it"
+            message = f"{ledger.table} is missing, although rows were loaded into it"
             self._add_finding("target", message, f"{reset} --reason 'the target is gone'")
         return len(entries)
 

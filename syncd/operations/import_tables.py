@@ -121,7 +121,7 @@ class ImportInspector:
         if others := ledger.find_other_streams():
             raise ConfigError(
                 f"{ledger.table} is the target of another stream: {', '.join(others)}",
-                hint="Two streams in one table undo each other: configure another `target`.",
+                hint="Two streams must not load into one table: configure another `target`.",
             )
 
     def _require_target(self, settings: StreamSettings) -> "ExistingTable":
@@ -142,7 +142,7 @@ class ImportInspector:
             names = ", ".join(column.name for column in lacking)
             statements = " ".join(f"{statement};" for statement in add_column_statements(subject.target, lacking))
             raise SchemaDrift(
-                f"{subject.target} has no column {names}, and the source has: imported rows would lack its values",
+                f"{subject.target} has no column {names}, which the source has: imported rows would lack its values",
                 hint=f"{statements}  Fill the columns there, and import again.",
             )
         wanted_names = {column.name for column in wanted}
@@ -168,7 +168,7 @@ class ImportInspector:
         name = subject.settings.name
         if not columns:
             raise Misuse(
-                f"positions of {name} cannot be compared in the target: its last row there is unknown",
+                f"the last row of {name} in the target is unknown, because its positions cannot be compared there",
                 hint=f"Let syncd load the table itself: syncd run -t {name}, with another `target`.",
             )
         high = Cursor(upper_limit.cursor.values[: len(columns)])

@@ -67,12 +67,12 @@ def _find_below(lake: "S3Lake", prefix: str, stream: StreamName) -> LegacyDocume
     table = stream.table_name
     if not fit:
         raise Misuse(
-            f"{lake.address_of(prefix)} holds no document of {table}",
-            hint="Name the object itself. Without a document the target's last row decides: leave out --from",
+            f"{lake.address_of(prefix)} contains no document of {table}",
+            hint="Name the object itself, or leave out --from to take the mark from the target's last row.",
         )
     locations = ", ".join(document.location for document in fit)
     raise Misuse(
-        f"{lake.address_of(prefix)} holds {len(fit)} documents of {table}: {locations}", hint="Name one of them."
+        f"{lake.address_of(prefix)} contains {len(fit)} documents of {table}: {locations}", hint="Name one of them."
     )
 
 

@@ -80,8 +80,8 @@ def apply_change(previewed: ChangePreview, operator: Operator, change: MarkChang
     state = operator.journal.read_newest(previewed.stream.stem)
     if (state.last_manual_revision if state else 0) != previewed.before.last_manual_revision:
         raise ChangedMeanwhile(
-            f"another operator has changed {previewed.stream} since this was shown: nothing was done",
-            hint="See what: syncd watermark history. Then ask again.",
+            f"another operator has changed {previewed.stream} since the preview: nothing was done",
+            hint="See the change: syncd watermark history. Then run the command again.",
         )
     before, _ = _simulate(previewed.reloadable_files, previewed.stream, operator, change)
     made = _apply_with_retries(operator, change)
@@ -138,5 +138,5 @@ def require_known_stream(state: Watermark | None, stream: StreamName) -> Waterma
         Misuse: there is none, so the stream has never run.
     """
     if state is None:
-        raise Misuse(f"{stream} has never run", hint="Is the name right? See: syncd watermark list")
+        raise Misuse(f"{stream} has never run", hint="Check the name: syncd watermark list")
     return state

@@ -59,7 +59,10 @@ class CursorShape:
         values = self._parse_key(key)
         if self.clock is None:
             if timestamp is not None:
-                raise Misuse("this table is read by its key, which is no time", hint="Name a key: --id")
+                raise Misuse(
+                    "this table is read in the order of its key, so an instant is not a position",
+                    hint="Give a key: --id",
+                )
             return Cursor(values)
         if timestamp is not None:
             stamp = self.clock.ceil_value(timestamp)
@@ -67,8 +70,8 @@ class CursorShape:
             stamp = mark.values[0]
         else:
             raise Misuse(
-                "a key alone is no position here, and there is no mark to take the instant from",
-                hint="Add --timestamp: rows are read in the order of their time, then their key.",
+                "a key without an instant is not a position here, and there is no mark to take the instant from",
+                hint="Add --timestamp: rows are read in the order of time, then key.",
             )
         same = mark.values[:1] == (stamp,)
         return Cursor((stamp, *(values or (mark.values[1:] if same else ()))))
@@ -76,7 +79,7 @@ class CursorShape:
     def _parse_key(self, texts: Sequence[str]) -> tuple[CursorValue, ...]:
         if len(texts) > len(self.key):
             known = ", ".join(self.key) or "columns that only MySQL knows"
-            raise Misuse(f"{len(texts)} key values were given, the key consists of {known}")
+            raise Misuse(f"{len(texts)} key values were given, but the key consists of {known}")
         return tuple(CursorValue.from_text(f"{kind}:{text}") for kind, text in zip(self.key, texts, strict=False))
 
 

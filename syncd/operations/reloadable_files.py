@@ -134,7 +134,8 @@ class ReloadableFiles:
         removed = find_removal_records(self.lake, stream, set(missing[last]))
         why = next((f": {record.description}" for record in removed.values()), "")
         return ReloadFilesMissing(
-            f"{len(missing)} of the batches to load again have no files any more, the last of them {last}{why}",
+            f"the files of {len(missing)} of the batches to load again are missing; the last of these is batch"
+            f" {last}{why}",
             hint=f"Read the table again: syncd watermark reset -t {stream.table_name} --mysql-only. Or load the batches"
             f" after it: syncd watermark set -t {stream.table_name} --redshift-only --after {last}",
             batches=[str(batch) for batch in sorted(missing)],
@@ -156,8 +157,8 @@ def require_rows_in_lake(journal: Journal[Watermark], before: Watermark, after: 
     if not starts_over or rereads or find_files_start(journal, before) == START_CURSOR:
         return
     raise RowsNotInLake(
-        f"{before.stream} was imported with rows that another tool had loaded: no file holds them, so they cannot load"
-        " again",
+        f"{before.stream} was imported with rows that another tool had loaded: no file contains them, so they cannot be"
+        " loaded again",
         hint=f"Read the table again, and load all of it: syncd watermark reset -t {before.stream.table_name}",
     )
 

@@ -129,8 +129,8 @@ class RepairProducer:
         if is_from_other_server(chain, identity):
             name = self.settings.name
             raise ServerChanged(
-                f"another server answers than the one that {name} was read from: rows that it may have below the mark"
-                " are read again before any repair",
+                f"{name} was read from another server than the one that answers now: rows below the mark must be read"
+                " again before a repair",
                 hint=f"Run it first, then compare again: syncd run -t {name}",
             )
 

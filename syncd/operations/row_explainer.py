@@ -111,8 +111,8 @@ class RowExplainer:
         names = {mapping.column: mapping.name for mapping in columns}
         target_key = {names.get(column, column): text for column, text in key.items()}
         if set(target_key) != set(identity.key):
-            wanted = " ".join(f"{name}=..." for name in identity.key) or "nothing: it has no key"
-            raise Misuse(f"the key of {self.settings.name} is {wanted}", hint="Name each column of it once.")
+            wanted = " ".join(f"{name}=..." for name in identity.key) or "empty"
+            raise Misuse(f"the key of {self.settings.name} is {wanted}", hint="Name each column of the key once.")
         return target_key
 
     def _describe_table(self, state: Watermark) -> tuple[Sequence[ColumnMapping], RowIdentity]:
@@ -144,7 +144,7 @@ class RowExplainer:
         except (ConfigError, Misuse):
             raise
         except HintedError as error:
-            return SourceRow(problem=f"MySQL could not be asked: {error.message}")
+            return SourceRow(problem=f"MySQL could not be queried: {error.message}")
         return SourceRow(was_asked=True, exists=cursor is not None, cursor=cursor, problem="")
 
     def _is_above(self, source: SourceRow, state: Watermark) -> bool:
@@ -167,7 +167,7 @@ class RowExplainer:
         high = Cursor.from_texts(windows[-1][1]) if windows else None
         bound = parse_instant(horizon["bound"]) if horizon.get("bound") else None
         is_held = at is not None and bound is not None and at >= bound
-        return (horizon.get("reason") or "the newest moments are never read" if is_held else ""), high
+        return (horizon.get("reason") or "rows of the last moments are never read" if is_held else ""), high
 
     @staticmethod
     def _first_pass_start(state: Watermark) -> Cursor:
@@ -184,7 +184,7 @@ class RowExplainer:
         except ConfigError:
             raise
         except HintedError as error:
-            return TargetRow(problem=f"the warehouse could not be asked: {error.message}")
+            return TargetRow(problem=f"the warehouse could not be queried: {error.message}")
 
     def _loaded_at(self, state: Watermark, batch: BatchId) -> str:
         """Return when the loaded mark reached a batch, by a binary search in its history."""

@@ -58,7 +58,7 @@ class SourceRow:
     was_asked: bool = False
     exists: bool = False
     cursor: Cursor | None = None
-    problem: str = "MySQL was not asked"
+    problem: str = "MySQL was not queried"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class TargetRow:
     batch: BatchId | None = None
     """The batch that read the version in the target; None where the target does not tell."""
     deleted_at: str | None = None
-    problem: str = "the warehouse was not asked"
+    problem: str = "the warehouse was not queried"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,13 +200,13 @@ def _explain_loaded(facts: RowFacts, newest: RowVersion, in_file: str) -> RowExp
     if target.rows == 0:
         return _explain_missing(facts, f"{batch_loaded}, but the target has no such row")
     if target.batch is not None and target.batch > newest.first_read_by:
-        reason = f"the target has a newer version, read by batch {target.batch}; {in_file} before"
+        reason = f"the target has a newer version, read by batch {target.batch}; before that, {in_file}"
         return RowExplanation(status=RowStatus.LOADED, reason=reason)
     if target.batch is not None and target.batch < newest.first_read_by:
-        return _explain_doubt(facts, f"{batch_loaded}, but the target has the version of {target.batch}")
+        return _explain_doubt(facts, f"{batch_loaded}, but the target has the version of batch {target.batch}")
     reason = f"{in_file}, and loaded it{at}"
     if facts.source.was_asked and not facts.source.exists:
-        reason = f"{reason}; MySQL has no such row any more, and the target keeps it"
+        reason = f"{reason}; MySQL no longer has the row, but the target still has it"
         return RowExplanation(status=RowStatus.LOADED, reason=reason, next_step=_compare_hint(facts))
     return RowExplanation(status=RowStatus.LOADED, reason=reason)
 
@@ -214,7 +214,7 @@ def _explain_loaded(facts: RowFacts, newest: RowVersion, in_file: str) -> RowExp
 def _explain_missing(facts: RowFacts, reason: str) -> RowExplanation:
     if not facts.source.was_asked or facts.source.exists:
         return _explain_doubt(facts, reason)
-    reason = f"{reason}, and MySQL has none either: it was removed from both"
+    reason = f"{reason}, and MySQL has none either: it was removed from both sides sides"
     return RowExplanation(status=RowStatus.DELETED, reason=reason)
 
 
@@ -223,7 +223,7 @@ def _explain_doubt(facts: RowFacts, reason: str) -> RowExplanation:
 
 
 def _compare_hint(facts: RowFacts) -> str:
-    return f"syncd verify -t {facts.table} finds such rows, and with --repair says what repairs them"
+    return f"to find such rows: syncd verify -t {facts.table}; with --repair, it also shows how to repair them"
 
 
 def _explain_unseen(facts: RowFacts) -> RowExplanation:
@@ -235,9 +235,9 @@ def _explain_unseen(facts: RowFacts) -> RowExplanation:
         files = "its file was cleaned, or was not searched" if some_unsearched else "no file has it"
         return RowExplanation(status=RowStatus.LOADED, reason=f"the target has it{by}; {files}")
     if source.was_asked and not source.exists:
-        newest_files = "" if facts.all_files_checked else ", nor have the newest files"
+        newest_files = "" if facts.all_files_checked else ", nor do the searched files"
         reason = f"MySQL has no such row{newest_files}: it was never read"
-        return RowExplanation(status=RowStatus.NEVER_SEEN, reason=reason, next_step="is the key right?")
+        return RowExplanation(status=RowStatus.NEVER_SEEN, reason=reason, next_step="check the key")
     position, mark = _format_first_value(source.cursor), _format_first_value(facts.mark)
     if source.cursor is not None and facts.stream_start and not _is_above(source.cursor, facts.stream_start):
         reason = f"it is at {position} in MySQL, and the stream begins at {_format_first_value(facts.stream_start)}"
@@ -249,7 +249,9 @@ def _explain_unseen(facts: RowFacts) -> RowExplanation:
         return RowExplanation(status=RowStatus.UNKNOWN, reason=reason, next_step="search all: --all-files")
     if not source.was_asked:
         reason = f"no file has it, and {source.problem}"
-        return RowExplanation(status=RowStatus.UNKNOWN, reason=reason, next_step="ask again with MySQL")
+        return RowExplanation(
+            status=RowStatus.UNKNOWN, reason=reason, next_step="run the command again when MySQL answers"
+        )
     return _explain_doubt(facts, f"MySQL has it at {position}, at or below the mark {mark}, and no file has it")
 
 

@@ -20,8 +20,8 @@ from watermarks.progress import ExtractProgress, RunStrategy
 
 MAX_PLANS_READ: Final = 16
 """Plans that are searched for a horizon: plans of reads by key, and of deletes, have none."""
-NEVER_READ: Final = "it has never read anything"
-IMPORTED_NOT_READ: Final = "it was imported from another tool, and has read nothing since"
+NEVER_READ: Final = "nothing has been read yet"
+IMPORTED_NOT_READ: Final = "it was imported from another tool, and nothing has been read since"
 OVERDUE_AFTER_INTERVALS: Final = 2
 OVERDUE_GRACE: Final = timedelta(minutes=1)
 """A source without a poll for so many intervals, and this grace for long passes, is overdue."""
@@ -232,7 +232,7 @@ def _describe_reasons(
         again = f", attempt {failure.attempt}" if failure.attempt > 1 else ""
         yield f"{stage} failed{again}: {failure.message}"
     if pending >= settings.max_pending:
-        yield f"{pending:,} batches wait to be loaded (max_pending): no more are read"
+        yield f"{pending:,} batches wait to be loaded (max_pending), so no more are read"
     elif pending and Stage.LOAD not in state.failures:
         yield f"{pending:,} {'batch waits' if pending == 1 else 'batches wait'} to be loaded"
     if quarantined.rows:
@@ -241,7 +241,7 @@ def _describe_reasons(
         reached = ", ".join(str(value.raw) for value in half.snapshot.reached_key.values)
         yield f"its first pass is at key {reached}"
     if half.strategy is RunStrategy.MANUAL and not _is_imported(state):
-        yield "its mark was set by hand, and nothing is read since (who and why: syncd watermark history)"
+        yield "its mark was set by hand, and nothing has been read since (who and why: syncd watermark history)"
     if loaded.skipped_batches:
         yield "skipped by an operator: " + ", ".join(
             f"batches after {span.after} up to {span.up_to}" for span in loaded.skipped_batches
@@ -287,7 +287,7 @@ def find_unproven_reason(
     horizon: Mapping[str, Any] = body.get("horizon") or {}
     doubt = "" if horizon.get("proven", True) else str(horizon.get("reason", "")).removeprefix("not proven: ")
     replaced_in = find_replacing_batch(body)
-    replaced = f"the table is another one since {replaced_in}" if replaced_in else ""
+    replaced = f"the table was replaced before batch {replaced_in}" if replaced_in else ""
     reason = "; ".join(filter(None, (replaced, doubt)))
     return UnprovenReason(reason=reason, table_replaced_in=None if doubt else replaced_in) if reason else None
 

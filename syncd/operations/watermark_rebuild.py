@@ -47,7 +47,7 @@ def read_history_state(journal: Journal[Watermark], stream: StreamName) -> Histo
     """
     newest = journal.last_revision(stream.stem)
     if newest == 0:
-        raise StateMissing(f"{stream} has no history", hint="Is the name right? See: syncd watermark list")
+        raise StateMissing(f"{stream} has no history", hint="Check the name: syncd watermark list")
     entries = list(islice(journal.read_entries(stream.stem, newest_revision=newest), CHECKED_ENTRIES))
     for newer, older in pairwise(entries):
         if newer.before["digest"] != older.after["digest"]:
@@ -143,7 +143,7 @@ def _require_same_manifest(link: BatchLink, evidence: LedgerRecord | None) -> No
     if evidence is not None and evidence.manifest != link.digest:
         table = link.stream.table_name
         raise LedgerOfAnotherChain(
-            f"{link.stream}: the ledger holds {link.id} of another chain than the lake does",
-            hint="Was the lake restored, or begun anew? Then the target's rows are not those of this chain: DROP TABLE"
-            f" {evidence.table}; then, to load all of it again: syncd watermark reset -t {table} --redshift-only",
+            f"{link.stream}: batch {link.id} of the ledger is not batch {link.id} of the lake: their manifests differ",
+            hint="The lake was probably restored or started again, so the target contains rows of an older chain: DROP"
+            f" TABLE {evidence.table}; then, to load all of it again: syncd watermark reset -t {table} --redshift-only",
         )

@@ -94,7 +94,7 @@ class WindowCheck:
         first = int(np.flatnonzero(~inside)[0])
         at = ", ".join(f"{f.name}={format_value(batch.column(f.name)[first])}" for f in self.order)
         return RowOutsideWindow(
-            f"{int((~inside).sum())} rows lie outside of the window {window}, the first at {at}",
+            f"{int((~inside).sum())} rows lie outside the window {window}, the first at {at}",
             hint="Check whether values of an order or key column sort differently, for example in another collation.",
         )
 

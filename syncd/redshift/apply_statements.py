@@ -69,7 +69,7 @@ def _discard_outdated_rows(sql: LoadSqlBuilder, *, versions: bool) -> Iterator[s
     replays = [(load, link) for load in sql.replay_loads for link in load.links if is_replay(link)]
     if replays and not sql.has_batch_numbers:
         raise SchemaDrift(
-            f"{sql.table} has no column _syncd_batch, which tells which of two versions is newer",
+            f"{sql.table} has no column _syncd_batch, so the newer of two versions of a row is unknown",
             hint=f"ALTER TABLE {sql.table.sql} ADD COLUMN {BATCH_COLUMN} BIGINT;  Then, to number the existing rows:"
             f" syncd watermark reset -t {replays[0][1].stream.table_name} --redshift-only",
         )

@@ -99,7 +99,9 @@ def _map_error(purpose: str, error: ClientError | BotoCoreError, permission: str
         return WarehouseUnfit(f"{purpose}: AWS refuses: {code}: {message}", hint=hint, code=code)
     if hint := _configuration_hint(error):
         return WarehouseUnfit(f"{purpose}: {error}", hint=hint)
-    return WarehouseDown(f"{purpose}: AWS does not answer: {error}", hint="Is AWS reachable from this machine?")
+    return WarehouseDown(
+        f"{purpose}: AWS does not answer: {error}", hint="Check that AWS is reachable from this machine."
+    )
 
 
 def _configuration_hint(error: Exception) -> str:

@@ -132,5 +132,5 @@ def _greeting_error(error: Exception, address: SessionAddress, *, late: bool) ->
     if isinstance(error, OSError):
         return connection_lost(error, address, during="during login")
     return WarehouseDown(
-        f"{address} does not answer as Redshift does: {error}", hint="Are host and port right in `warehouse.url`?"
+        f"{address} does not answer as Redshift does: {error}", hint="Check host and port in `warehouse.url`."
     )

@@ -55,7 +55,9 @@ class DriverSocket:
             ConnectionEnded: fewer came, or the size cannot be a message of Redshift.
         """
         if not 0 <= size <= MAX_MESSAGE_BYTES:
-            raise ConnectionEnded(f"a message of {size} bytes was announced, which is not Redshift's protocol")
+            raise ConnectionEnded(
+                f"the server announced a message of {size} bytes, which is not possible in Redshift's protocol"
+            )
         data = self._reader.read(size)
         if len(data) != size:
             raise ConnectionEnded("the server ended the connection")
@@ -201,9 +203,7 @@ def _start_tls(
             f"{address} does not encrypt",
             hint="Turn TLS on there, or set `tls: disable` to send rows and password unencrypted.",
         )
-    raise WarehouseDown(
-        f"{address} does not answer as Redshift does", hint="Are host and port right in `warehouse.url`?"
-    )
+    raise WarehouseDown(f"{address} does not answer as Redshift does", hint="Check host and port in `warehouse.url`.")
 
 
 def _shutdown(sock: socket.socket) -> None:

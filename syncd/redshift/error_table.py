@@ -137,7 +137,8 @@ ERROR_RULES: Final = (
 _FILE_ERROR: Final = re.compile(r"duplicate parquet", re.IGNORECASE)
 
 UNREACHABLE_HINT: Final = (
-    "Is the warehouse running and reachable from this machine? To resume a paused cluster: aws redshift resume-cluster"
+    "Check that the warehouse is running and reachable from here. To resume a paused cluster: aws redshift"
+    " resume-cluster"
 )
 
 _ERROR_HINTS: Final = {
@@ -155,9 +156,9 @@ _ERROR_HINTS: Final = {
     r'schema "?(?P<schema>[^"\s]+)"? does not exist': (
         "CREATE SCHEMA {schema} AUTHORIZATION {user};  or correct `warehouse.schema`."
     ),
-    r"database \S+ does not exist": "Is the database name at the end of `warehouse.url` right?",
+    r"database \S+ does not exist": "Check the database name at the end of `warehouse.url`.",
     r"password authentication failed|28000": (
-        "Does the user exist, and is the password right? ALTER USER {user} PASSWORD '...';"
+        "Check the user and the password. To set a new one: ALTER USER {user} PASSWORD '...';"
     ),
     r"not authorized to (?:assume|get credentials)|assumerole": (
         "Attach the role of `warehouse.iam_role` to the cluster or namespace, and let it trust redshift.amazonaws.com."
@@ -166,9 +167,9 @@ _ERROR_HINTS: Final = {
         "Let the role of `warehouse.iam_role` read the lake: s3:GetObject, s3:ListBucket, and kms:Decrypt for a key."
     ),
     r"permanentredirect": "COPY of Parquet needs a bucket in the region of the warehouse.",
-    r"nosuchbucket": "Is the bucket name in `lake.url` right?",
+    r"nosuchbucket": "Check the bucket name in `lake.url`.",
     r'relation "?(?P<table>[^"\s]+)"? does not exist|(?:cannot find|no such) table': (
-        "Was it dropped or renamed? Is `warehouse.schema` right?"
+        "Check whether the table was dropped or renamed, and `warehouse.schema`."
     ),
     r"disk full|no space left": (
         'List the largest tables: SELECT "table", size FROM svv_table_info ORDER BY size DESC LIMIT 10;  Or resize it.'
@@ -242,7 +243,7 @@ def _describe_cause(error: BaseException) -> str:
 def commit_unknown(address: SessionAddress, reason: str) -> CommitUnknown:
     """Return the error for a COMMIT that was sent and not answered."""
     return CommitUnknown(
-        f"{address}: {reason} during COMMIT; it is not known whether the transaction was committed",
+        f"{address}: {reason} during COMMIT; it is unknown whether the transaction was committed",
         hint="Run it again: the loader reads the ledger first and loads no batch twice.",
     )
 

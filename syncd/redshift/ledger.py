@@ -52,9 +52,12 @@ class StreamLedger:
             entry = self._entries.get(self._cycle.ledger_key(link.id))
             if entry is not None and entry.manifest != link.digest:
                 raise ForeignChain(
-                    f"{self._cycle.stream}: the ledger holds {link.id} of another chain than the lake does",
+                    f"{self._cycle.stream}: batch {link.id} of the ledger is not batch {link.id} of the lake:"
+                    " manifests differ",
                     # Rows of the other chain may carry higher numbers, and would win over new ones.
-                    hint=f"Was the lake emptied and begun anew? Then DROP TABLE {entry.table}; {self._reload_hint}",
+                    hint="The lake was probably emptied and started again, so the target contains rows of an"
+                    " older chain:"
+                    f" DROP TABLE {entry.table}; {self._reload_hint}",
                 )
 
     def __contains__(self, key: object) -> bool:
@@ -101,11 +104,11 @@ class StreamLedger:
         queries = (self._control_tables.other_streams_query(ledger, table) for ledger in self._control_tables.ledgers)
         others = dict.fromkeys(f"{stream} of {lake}" for sql in queries for lake, stream in self._session.rows(sql))
         raise TargetTableChanged(
-            f"{table} holds rows with the numbers of another stream's batches"
+            f"{table} contains rows with batch numbers of another stream"
             + (f" ({', '.join(others)})" if others else "")
-            + f", and nothing of {self._cycle.stream} was loaded into it",
-            hint="Is another stream still loaded into it? Then give this one a `target` of its own. Was the stream"
-            " renamed, or its lake started again? Then make the rows older than all new ones:"
+            + f", although nothing of {self._cycle.stream} was loaded into it",
+            hint="If another stream is still loaded into it, configure another `target`. If the stream was renamed or"
+            " its lake was started again, make these rows older than all new ones:"
             f" {reset_batch_numbers_statement(table)};",
         )
 
@@ -124,12 +127,12 @@ class StreamLedger:
         entry = self._entries[self._cycle.ledger_key(newest)]
         if entry.table != str(table):
             raise TargetTableChanged(
-                f"{self._cycle.stream} was loaded into {entry.table} until now, the configuration names {table}",
-                hint=f"Name {entry.table} again. {self._reload_hint}",
+                f"{self._cycle.stream} was loaded into {entry.table} until now, but the configuration names {table}",
+                hint=f"Configure {entry.table} again. {self._reload_hint}",
             )
         if not exists:
             raise TargetTableChanged(
-                f"{table} does not exist, and {rows} rows were loaded into it", hint=self._reload_hint
+                f"{table} does not exist, although {rows} rows were loaded into it", hint=self._reload_hint
             )
 
     def require_rows(self, table: TableRef, *, removes_rows: Callable[[BatchLink, int], bool]) -> None:
@@ -153,7 +156,7 @@ class StreamLedger:
         counts = {batch: entries[key].rows for batch, key in keys.items() if key in entries}
         if counts and not any(removes_rows(link, counts.get(link.id, 0)) for link in self._links_since_rows(counts)):
             raise TargetTableChanged(
-                f"{table} is empty, and {sum(counts.values())} rows were loaded into it", hint=self._reload_hint
+                f"{table} is empty, although {sum(counts.values())} rows were loaded into it", hint=self._reload_hint
             )
 
     def _links_since_rows(self, batches_with_rows: Container[BatchId]) -> Iterator[BatchLink]:
@@ -174,8 +177,8 @@ class StreamLedger:
         if self._is_imported:
             stream = self._cycle.stream
             raise TargetTableChanged(
-                f"{problem}, and its rows of {stream} up to {self._cycle.load_progress.cursor} were imported",
-                hint=f"Name the table again; or read all of it: syncd watermark reset -t {stream.table}",
+                f"{problem}, although rows of {stream} up to {self._cycle.load_progress.cursor} were imported with it",
+                hint=f"Configure the imported table again, or read all rows: syncd watermark reset -t {stream.table}",
             )
 
     @property

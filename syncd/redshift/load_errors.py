@@ -156,7 +156,7 @@ def _build_error(error_class: type[HintedError], table: str, facts: dict[str, An
 
 def _describe_facts(facts: dict[str, Any]) -> str:
     if "size" in facts and "width" in facts:
-        return f"value of {facts['size']:,} bytes, the column holds {facts['width']:,}"
+        return f"value of {facts['size']:,} bytes, the column takes at most {facts['width']:,}"
     return str(facts["reason"])
 
 

@@ -160,8 +160,9 @@ class LoadTransaction:
         if count != load.rows:
             batches = " to ".join(dict.fromkeys(str(link.id) for link in (load.links[0], load.links[-1])))
             raise FileRefused(
-                f"{self._cycle.stream}: the files of {batches} hold {count} rows, their manifests say {load.rows}",
-                hint="Was a file replaced? To find it: syncd audit",
+                f"{self._cycle.stream}: the files of {batches} contain {count} rows, but their manifests say"
+                f" {load.rows}",
+                hint="A file was probably replaced. To find it: syncd audit",
             )
 
     def _make_sql(self, read: ReadBatches, ledger: StreamLedger) -> LoadSqlBuilder:

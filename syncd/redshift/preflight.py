@@ -55,11 +55,11 @@ def check_collation(session: WarehouseSession, sheet: CheckSheet) -> None:
     if session.rows("SELECT word FROM syncd_doctor_case WHERE word = 'A'"):
         sheet.add_failure(
             "collation",
-            "this database ignores the case of texts: of rows whose keys differ only in case, one would be lost",
+            "this database ignores the case of texts: of two rows whose keys differ only in case, one would be lost",
             "Load into a database that was created with COLLATE CASE_SENSITIVE, or only tables without text keys.",
         )
     else:
-        sheet.add_pass("collation", "texts are compared with their case")
+        sheet.add_pass("collation", "texts are compared case-sensitively")
 
 
 class _WarehouseCheck:
@@ -109,9 +109,9 @@ class _WarehouseCheck:
         if self._settings.tls is Tls.VERIFY:
             self._sheet.add_pass("tls", "encrypted, and the certificate is checked")
         elif is_loopback_host(self._settings.host) and self._settings.tunnel is None:
-            self._sheet.add_pass("tls", "none, and nothing leaves this machine")
+            self._sheet.add_pass("tls", "none; the connection stays on this machine")
         else:
-            self._sheet.add_warning("tls", "rows and password travel unencrypted", "warehouse: {tls: verify}")
+            self._sheet.add_warning("tls", "rows and password are sent unencrypted", "warehouse: {tls: verify}")
 
     def _read_clock(self) -> datetime:
         [(value,)] = self._session.rows(_CLOCK_QUERY)

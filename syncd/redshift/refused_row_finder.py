@@ -227,6 +227,6 @@ def _column_definitions(existing: ExistingTable) -> str:
 def _format_reason(error: RowRefused, column: str | None) -> str:
     """Return the reason for a reader who searches the row, with its column first where one is known."""
     if "size" in error.facts and "width" in error.facts:
-        return f"{column}: {error.facts['size']} bytes, the column holds {error.facts['width']}"
+        return f"{column}: {error.facts['size']} bytes, the column takes at most {error.facts['width']}"
     reason = str(error.facts.get("reason", error.message))
     return f"{column}: {reason}" if column else reason

@@ -223,7 +223,7 @@ class TableResolver:
         if dropped := [column for column in columns if column.name in loaded_columns - self._late_columns]:
             names = ", ".join(column.name for column in dropped)
             raise SchemaDrift(
-                f"{self._table} has no column {names} any more, and {link.id} was loaded with it",
+                f"{self._table} no longer has the column {names}, with which batch {link.id} was loaded",
                 hint=" ".join(f"{statement};" for statement in add_column_statements(self._table, dropped))
                 + f"  Then, to fill it again: syncd watermark reset -t {self._cycle.stream.table} --redshift-only",
             )

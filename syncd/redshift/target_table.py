@@ -135,8 +135,8 @@ def require_no_ended_versions(table: TableRef, existing: ExistingTable, mode: Mo
         return
     ended = f"DELETE FROM {table.sql} WHERE {quote_name(VALID_TO)} IS NOT NULL; " if mode is Mode.UPSERT else ""
     raise SchemaDrift(
-        f"{table} has the end of each version of a row, and the mode is {mode} now",
-        hint=f"Name `mode: history` again, or: {ended}ALTER TABLE {table.sql} DROP COLUMN {quote_name(VALID_TO)};",
+        f"{table} has the column {VALID_TO}, which only `mode: history` keeps, but the mode is now {mode}",
+        hint=f"Set `mode: history` again, or: {ended}ALTER TABLE {table.sql} DROP COLUMN {quote_name(VALID_TO)};",
     )
 
 
@@ -182,7 +182,7 @@ def _follows_source_type(standing: ExistingColumn, old: RequiredColumn, newest: 
 
 def _type_drift(table: TableRef, column: RequiredColumn, existing: ExistingTable) -> SchemaDrift:
     return SchemaDrift(
-        f"{table}.{column.name} is {existing.columns[column.name].type}, and the source's column is {column.type} now",
+        f"{table}.{column.name} is {existing.columns[column.name].type}, but the source's column is now {column.type}",
         hint=manual_type_change(table, column, existing),
     )
 
@@ -211,7 +211,7 @@ def _require_nullable_extra_columns(table: TableRef, existing: ExistingTable, fi
     for name, column in existing.columns.items():
         if column.not_null and not column.has_default and name not in filled_names and not name.startswith("_syncd_"):
             raise SchemaDrift(
-                f"{table}.{name} must not be NULL, and the source has no such column",
+                f"{table}.{name} is NOT NULL, but the source has no such column",
                 hint=f"ALTER TABLE {table.sql} DROP COLUMN {quote_name(name)};",
             )
 

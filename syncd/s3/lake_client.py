@@ -269,7 +269,7 @@ class S3Lake:
             if not page.get("IsTruncated"):
                 return
             if next(iter(markers.values())) not in page:
-                raise LakeDown(f"{self.address_of(prefix)}: a listing is truncated, and has no marker of its next page")
+                raise LakeDown(f"{self.address_of(prefix)}: a listing is truncated, but has no marker of its next page")
             further = {argument: page.get(name, "") for argument, name in markers.items()}
 
     def abort_uploads(self, prefix: str, *, mine: Callable[[str], bool]) -> int:

@@ -103,7 +103,7 @@ def read_content(lake: S3Lake, part: Part) -> FileContent:
     try:
         rows = ParquetPart(lake, part).metadata.num_rows
     except (pa.ArrowInvalid, OSError) as error:
-        raise StateUnreadable(f"{part.key} is no Parquet file: {error}") from error
+        raise StateUnreadable(f"{part.key} is not a Parquet file: {error}") from error
     return FileContent(sha256=digest.hexdigest(), rows=rows)
 
 
@@ -146,7 +146,7 @@ def _to_scalar(name: str, text: str, kind: pa.DataType) -> Any:  # noqa: ANN401 
             return pa.scalar(text.encode(), kind)
         return pa.scalar(text).cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise Misuse(f"{name} is of type {kind}, and {text!r} is no value of it") from error
+        raise Misuse(f"{text!r} is not a value of {name}, which is of type {kind}") from error
 
 
 def _may_hold(group: pq.RowGroupMetaData, wanted: Mapping[str, Any]) -> bool:

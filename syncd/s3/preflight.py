@@ -90,9 +90,9 @@ class _LakeCheck:
         configured = self._lake.client.meta.region_name
         if actual and actual != configured:
             return self._sheet.add_failure(
-                "region", f"the bucket is in {actual}, requests go to {configured}", f"lake: {{region: {actual}}}"
+                "region", f"the bucket is in {actual}, but requests go to {configured}", f"lake: {{region: {actual}}}"
             )
-        return self._sheet.add_pass("region", actual or f"{configured}, as far as the server tells")
+        return self._sheet.add_pass("region", actual or f"{configured}; the server does not report its region")
 
     def check_write(self) -> None:
         policy = f"All that is needed: {iam_policy(self._lake.settings)}"

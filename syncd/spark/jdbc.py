@@ -191,9 +191,9 @@ def _write_key_store(spark: "SparkSession", ca: Path, pem: bytes) -> str:
         for number, certificate in enumerate(certificates):
             store.setCertificateEntry(f"authority-{number}", certificate)
     except Py4JJavaError as error:
-        raise ConfigError(f"{ca} holds no certificates that Java reads", hint="It must be a PEM file.") from error
+        raise ConfigError(f"{ca} contains no certificates that Java can read", hint="It must be a PEM file.") from error
     if not len(certificates):
-        raise ConfigError(f"{ca} holds no certificate", hint="It must be a PEM file.")
+        raise ConfigError(f"{ca} contains no certificate", hint="It must be a PEM file.")
     folder = Path(spark.conf.get("spark.local.dir") or tempfile.gettempdir())
     path = folder / f"authorities-{hashlib.sha256(pem).hexdigest()[:16]}.p12"
     # Another read may open the file of the same authorities meanwhile, so it is replaced atomically.

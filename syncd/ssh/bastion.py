@@ -98,7 +98,7 @@ class Bastion:
             if "passphrase" in str(error).lower():
                 raise self._encrypted_key_error(path) from error
             raise self._unfit_error(
-                f"the key file {path} holds no valid SSH private key", hint="Fix `tunnel.key_file`."
+                f"the key file {path} contains no valid SSH private key", hint="Fix `tunnel.key_file`."
             ) from error
         return {"client_keys": [key], "agent_path": None}
 

@@ -23,10 +23,10 @@ from syncd.datatypes.source_table import SourceColumn
 from syncd.datatypes.type_table import UNSIGNED_BIGINT_DIGITS
 from watermarks.batch import BatchId
 
-REASON_NUMBERED: Final = "the server numbered its rows"
-REASON_RENAMED: Final = "it took the place of {} and may be that column under a new name"
+REASON_NUMBERED: Final = "the server assigned numbers to the existing rows"
+REASON_RENAMED: Final = "it replaced {} and may be that column under a new name"
 REASON_GENERATED: Final = "its values are generated"
-REASON_NO_IMPLICIT_DEFAULT: Final = "the implicit default of a {} NOT NULL column is not known"
+REASON_NO_IMPLICIT_DEFAULT: Final = "the implicit default of a {} NOT NULL column is unknown"
 
 # A constant in MariaDB's notation: a number, a text, bits or bytes. Any other text is an expression.
 _CONSTANT: Final = re.compile(
@@ -147,7 +147,7 @@ def make_added_column(mapping: ColumnMapping, value: object, policies: Policies,
     policy = policies.policy_for(text)
     if policy is Policy.NULL:
         return AddedColumn(since=since)
-    return AddedColumn(since=since, unknown_reason=f"its default has the problem {text}, whose policy is {policy}")
+    return AddedColumn(since=since, unknown_reason=f"its default value is a case of {text}, whose policy is {policy}")
 
 
 def _value_to_text(mapping: ColumnMapping, value: object) -> str | ValueProblem:

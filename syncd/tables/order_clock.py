@@ -43,7 +43,7 @@ def parse_zone(name: str) -> tzinfo:
 
 def _unknown_zone(name: str) -> ConfigError:
     return ConfigError(
-        f"source.zone is {name!r}, which is no time zone",
+        f"source.zone is {name!r}, which is not a time zone",
         hint="Set it to the session time zone of the writers, such as Europe/Berlin, +02:00 or UTC.",
     )
 

@@ -83,8 +83,8 @@ class OrderColumn:
         """
         if value.kind is not self.kind:
             raise BadCursor(
-                f"{value} is no position in column {self.name}, whose values are of kind {self.kind}",
-                hint="If the cursor, the key or a column's type changed, set the mark again: syncd watermark set",
+                f"{value} cannot be a position in column {self.name}, whose values are of kind {self.kind}",
+                hint="The cursor, the key or a column type may have changed. Set the mark again: syncd watermark set",
             )
         return _LITERALS[self.kind](self, value.raw)
 
@@ -100,8 +100,8 @@ class OrderColumn:
             return CursorValue(self.kind, _PARSERS[self.kind](raw))
         except (BadCursor, ValueError, TypeError, ArithmeticError) as error:
             raise ValueRefused(
-                f"column {self.name} holds {_format_raw(raw)!r}, which is no position in an order",
-                hint=f"Fix the rows where {self.name} is no valid date.",
+                f"column {self.name} contains {_format_raw(raw)!r}, which has no place in the order",
+                hint=f"Fix the rows where {self.name} is not a valid date.",
             ) from error
 
     def _decode_text(self, raw: bytes) -> str:
@@ -158,9 +158,9 @@ def _describe_order_mismatch(column: SourceColumn) -> str:
     Rows sorted differently would be after no position and before none: never read, and without an error.
     """
     if column.data_type == "char" and _NOPAD_MARKER in (column.collation or ""):
-        return f": {column.collation} sorts it with its padding, and compares it without"
+        return f": {column.collation} sorts its values with their padding, but compares them without it"
     if column.data_type == "set" and len(_MEMBER.findall(column.column_type)) == _SET_SIGN_BIT_MEMBERS:
-        return f": its member {_SET_SIGN_BIT_MEMBERS} sorts highest in an index, and below zero in a condition"
+        return f": its member {_SET_SIGN_BIT_MEMBERS} sorts highest in an index, but below zero in a condition"
     return ""
 
 

@@ -99,7 +99,8 @@ def resolve_birth_column(
     if len(candidates) != 1:
         names = ", ".join(column.name for column in candidates) or "none"
         raise ConfigError(
-            f"{table} is read by its key, and the column with the creation time of its rows is not clear: {names}",
+            f"{table} is read by its key, and one column must contain the creation time of its rows;"
+            f" candidates: {names}",
             hint="Name it: first_run: {from: INSTANT, by: COLUMN}. Or begin with `snapshot` or `now`.",
         )
     return make_order_column(candidates[0]), _resolve_clock(candidates[0], settings, zone)
@@ -149,14 +150,14 @@ def _unique_index(table: SourceTable, key: tuple[SourceColumn, ...]) -> str:
     shown, where = ", ".join(names), quote_table(table.database, table.name)
     if nullable := [column.name for column in key if column.nullable]:
         raise SourceUnfit(
-            f"key ({shown}) of {table} is no key: {', '.join(nullable)} may be NULL, and NULLs are never equal",
+            f"key ({shown}) of {table} cannot be used: {', '.join(nullable)} may be NULL, and NULLs are never equal",
             hint=f"ALTER TABLE {where} MODIFY {quote_name(nullable[0])} ... NOT NULL",
         )
     for index in table.indexes:
         if index.unique and index.whole and index.visible and index.columns == names:
             return index.name
     raise SourceUnfit(
-        f"key ({shown}) of {table} is not unique: no unique index holds exactly these columns in this order",
+        f"key ({shown}) of {table} is not unique: no unique index has exactly these columns in this order",
         hint=f"CREATE UNIQUE INDEX syncd_key ON {where} ({_quote_names(names)})",
     )
 
@@ -193,7 +194,7 @@ def _resolve_clock(stamp: SourceColumn, settings: StreamSettings, zone: tzinfo) 
             )
         return OrderClock(kind=ValueKind.INT, steps_per_second=STEPS_PER_SECOND[settings.cursor_unit])
     raise ConfigError(
-        f"cursor {stamp.name} of {settings.name} has type {stamp.column_type}, which holds no time",
+        f"cursor {stamp.name} of {settings.name} has type {stamp.column_type}, which is not a time",
         hint="An order column is a DATETIME, a TIMESTAMP, or an integer that counts s, ms or us since 1970.",
     )
 

@@ -82,7 +82,7 @@ def common_text_for(
         return UncomparableColumn(name=mapping.name, reason="the target has no such column yet")
     type_name = TargetType.from_text(mapping.redshift).name
     if type_name == "super":
-        return UncomparableColumn(name=mapping.name, reason="a document has no common text on both sides")
+        return UncomparableColumn(name=mapping.name, reason="MySQL and Redshift print the same document differently")
     nulls = policies.zero_dates is Policy.NULL and not is_key
     texts = _texts_for(
         _ColumnPair(column=column, mapping=mapping, target_type=target, nulls_zero_dates=nulls), type_name

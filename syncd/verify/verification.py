@@ -125,7 +125,7 @@ class Verification:
         if len(fresh) > MOST_FRESH:
             raise WarehouseBehind(
                 f"more than {MOST_FRESH:,} rows have changed since the loaded batches were read",
-                hint="Load first: syncd run. Then verify again.",
+                hint="Load these changes: syncd run. Then run the command again.",
             )
         if fresh:
             self._pair.target.exclude_keys(fresh)

@@ -22,21 +22,21 @@ FIRST_LOCK_PAUSE_SECONDS: Final = 0.001
 MAX_LOCK_PAUSE_SECONDS: Final = 0.02
 
 ERRNO_HINTS: Final = {
-    errno.EACCES: "Does this user own the directory and everything in it? See: ls -laR",
-    errno.EPERM: "Does this user own the directory, and does its file system have hard links?",
+    errno.EACCES: "Check that this user owns the directory and everything in it: ls -laR",
+    errno.EPERM: "Check that this user owns the directory, and that its file system has hard links.",
     errno.ENOSPC: "The disk is full: free some space, then try again.",
     errno.EDQUOT: "The quota of this user is used up: free some space, then try again.",
     errno.EFBIG: "The document is larger than this process may write. See: ulimit -f",
     errno.EROFS: "The file system is mounted read-only. See: mount",
-    errno.EIO: "The disk reports an error: see the kernel's log before trusting it again.",
+    errno.EIO: "The disk reports an error: check the log of the kernel before you use the disk again.",
     errno.EMFILE: "This process has too many files open: raise LimitNOFILE.",
-    errno.ENFILE: "This machine has too many files open.",
-    errno.ELOOP: "A symbolic link in the directory leads back into itself: remove it.",
+    errno.ENFILE: "This machine has too many files open: raise fs.file-max.",
+    errno.ELOOP: "A symbolic link in the directory points to itself: remove it.",
     errno.EXDEV: "The directory must be one file system: nothing may be mounted inside it.",
     errno.EOPNOTSUPP: "The file system must have hard links and locks; choose another directory.",
     errno.ENOLCK: "The file system must have locks; choose another directory.",
 }
-DEFAULT_HINT: Final = "Is the disk mounted and in order?"
+DEFAULT_HINT: Final = "Check that the disk is mounted and works."
 
 UNCHANGED_ERRNOS: Final = frozenset(
     {*ERRNO_HINTS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EMLINK, errno.ENAMETOOLONG}
@@ -95,7 +95,7 @@ class LocalStore:
 
     def _create(self, key: str, path: Path, scratch: Path, body: bytes) -> None:
         with self._write_scratch(key, scratch, body):
-            with _map_os_errors(key, "making the folder"):
+            with _map_os_errors(key, "making the folder of"):
                 self._make_durable_folder(path.parent)
             with _map_publish_errors(key):
                 taken = not _try_link(scratch, path)
@@ -117,7 +117,7 @@ class LocalStore:
     def _path(self, key: str) -> Path:
         check_key(key)
         if _is_hidden(key):
-            raise Misuse(f"{key} is in the directory of the store's locks", hint="Use another first name.", key=key)
+            raise Misuse(f"{key} is in the directory of the store's locks", hint="Use another directory.", key=key)
         return self.root / key
 
     @contextlib.contextmanager
@@ -148,7 +148,7 @@ class LocalStore:
                 if time.monotonic() >= deadline:
                     raise StoreUnavailable(
                         f"{key}: another process has held the lock for {self.lock_timeout_seconds:g} s",
-                        hint=f"Is a process stopped? See: fuser -v {self.root / HIDDEN_DIRECTORY}/*.lock",
+                        hint=f"Find that process; it may be suspended: fuser -v {self.root / HIDDEN_DIRECTORY}/*.lock",
                         key=key,
                     ) from None
             else:
@@ -240,7 +240,7 @@ def _sync_published_name(key: str, path: Path) -> None:
         _sync_folder(path.parent)
     except OSError as error:
         raise OutcomeUnknown(
-            f"{key} was written, but its folder could not be forced to the disk: {_describe_os_error(error)}",
+            f"{key} was written, but its folder could not be flushed to the disk: {_describe_os_error(error)}",
             hint=ERRNO_HINTS.get(error.errno or 0, DEFAULT_HINT),
             key=key,
         ) from error
@@ -272,7 +272,7 @@ def _key_taken_error(key: str, path: Path) -> HintedError:
 def _nested_key_error(key: str) -> Misuse:
     return Misuse(
         f"{key} cannot be both a document and a folder of documents",
-        hint="Choose keys of which none is a folder of another one.",
+        hint="Choose keys so that none is a folder of another one.",
         key=key,
     )
 
@@ -304,7 +304,9 @@ def _map_publish_errors(key: str) -> Generator[None]:
 def _to_store_error(key: str, action: str, error: OSError) -> HintedError:
     match error.errno:
         case errno.ENAMETOOLONG:
-            return Misuse(f"{key}: a name in it is too long for the file system", hint="Choose a shorter one.", key=key)
+            return Misuse(
+                f"{key}: a name in the key is too long for the file system", hint="Choose a shorter name.", key=key
+            )
         case errno.ENOTDIR | errno.EISDIR | errno.EEXIST:
             return _nested_key_error(key)
         case _:

@@ -50,14 +50,14 @@ REQUEST_BUILD_ERRORS: Final = (
 )  # fmt: skip
 """The request could not be built from its settings, so it was not sent."""
 
-NO_CONNECTION_HINT: Final = "Is the endpoint right, and is it reachable from this machine?"
+NO_CONNECTION_HINT: Final = "Check the endpoint, and that it is reachable from this machine."
 CREDENTIALS_HINT: Final = "Check the credentials of this process: aws sts get-caller-identity"
 REGION_HINT: Final = "The bucket is in another region: configure that region."
-UNKNOWN_HINT: Final = "It may exist or not: read it before writing again."
+UNKNOWN_HINT: Final = "The object may or may not exist: read it before writing it again."
 ERROR_CODE_HINTS: Final[Mapping[str, str]] = {
     "NoSuchBucket": "Create the bucket, or correct its name; a missing bucket never counts as an empty one.",
     "InvalidAccessKeyId": CREDENTIALS_HINT,
-    "SignatureDoesNotMatch": "Is the secret key right? Some proxies change a request after it was signed.",
+    "SignatureDoesNotMatch": "Check the secret key, and whether a proxy changes requests after they are signed.",
     "ExpiredToken": CREDENTIALS_HINT,
     "InvalidToken": CREDENTIALS_HINT,
     "TokenRefreshRequired": CREDENTIALS_HINT,
@@ -212,7 +212,8 @@ class S3Store:
                 if name <= last:
                     raise StoreUnavailable(
                         f"{self._url_of(prefix)}: listed {name!r} after {last!r}",
-                        hint="This endpoint does not list in order of code points, like a directory bucket.",
+                        hint="This endpoint, like a directory bucket, does not list keys in the order of code"
+                        " points: use another one.",
                     )
                 last = name
                 key = name.removeprefix(self._prefix)
@@ -351,7 +352,7 @@ def _hint_for(error: Exception, otherwise: str) -> str:
     if isinstance(error, CREDENTIAL_ERRORS):
         return CREDENTIALS_HINT
     if isinstance(error, boto.SSLError):
-        return "Does this machine trust the certificate of the endpoint? AWS_CA_BUNDLE names further authorities."
+        return "Make this machine trust the certificate of the endpoint: AWS_CA_BUNDLE names a file of authorities."
     return ERROR_CODE_HINTS.get(_error_code(error), otherwise)
 
 

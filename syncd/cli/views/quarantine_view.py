@@ -53,7 +53,8 @@ def show_quarantined_files(
         print_message(f"{stream.name}: {stray.key} is not a quarantine file: {stray.reason}")
     if waiting:
         print_message(
-            f"{waiting:,} rows wait. To see them: syncd quarantine show. Once they pass: syncd quarantine replay"
+            f"{waiting:,} rows wait. To see them: syncd quarantine show. Once they can be loaded: syncd"
+            " quarantine replay"
         )
 
 
@@ -178,7 +179,7 @@ def show_replays(
         if extracted.wait_reason:
             print_message(f"{stream.name}: {extracted.wait_reason}")
         if extracted.preview is not None:
-            print_message(f"{stream.name}: rows of batch {extracted.preview['origin']} would be brought back first")
+            print_message(f"{stream.name}: rows of batch {extracted.preview['origin']} would be replayed first")
         if loaded is not None and loaded.quarantined:
             print_message(f"{stream.name}: the warehouse refused {loaded.quarantined:,} rows, which are in quarantine")
 

@@ -137,7 +137,7 @@ def _describe_planned_extract(planned: Mapping[str, object]) -> str:
     count = len(windows) if isinstance(windows, Sequence) else 0
     known = ", planned by an earlier run," if planned["sealed"] else ""
     how = f"in {count} window{'s' * (count != 1)}" if count else "as a whole"
-    return f"the next batch{known} would be of kind {planned['kind']}, read {how}; for its rows: syncd plan"
+    return f"the next batch{known} would be of kind {planned['kind']}, read {how}; to estimate its rows: syncd plan"
 
 
 def _describe_planned_load(done: "LoadOutcome") -> str:

@@ -92,10 +92,12 @@ def describe_left_out(result: "ComparisonResult") -> Iterator[str]:
     """Yield a line for everything that the comparison left out, or compared in part only."""
     if result.kept_ghosts:
         verb = (
-            "was deleted at the source and stays" if result.kept_ghosts == 1 else "were deleted at the source and stay"
+            "was deleted at the source and stays in the target"
+            if result.kept_ghosts == 1
+            else "were deleted at the source and stay in the target"
         )
         rows = format_count(result.kept_ghosts, "row")
-        yield f"{rows} {verb}, because `deletes` is ignore; hard removes them, soft marks them"
+        yield f"{rows} {verb}, because `deletes` is `ignore`; `hard` would remove them, `soft` mark them"
     for reason, count in result.left_out.counts_by_reason.items():
         if count:
             yield f"{format_count(count, 'row')}: {_LEFT_OUT_TEXTS[reason]}"
@@ -115,8 +117,8 @@ def _describe_outcome(outcome: VerifyOutcome, limit: int) -> Iterator[str]:
         yield f"{more:,} more differences are not shown (--limit)"
     if outcome.stream.mode is Mode.UPSERT and count_differences(result)["doubled"]:
         yield (
-            "if `mode` was append before, doubled rows are versions that it kept. To load all files again,"
-            f" which leaves one of each: syncd watermark reset -t {outcome.stream.name} --redshift-only; or see"
+            "if `mode` was `append` before, doubled rows are versions kept by it. To load all files again, which keeps"
+            f" one version of each row: syncd watermark reset -t {outcome.stream.name} --redshift-only; or see"
             ' "When append becomes upsert" in docs/how-to/drift.md'
         )
     if result.seed is not None:
@@ -126,7 +128,7 @@ def _describe_outcome(outcome: VerifyOutcome, limit: int) -> Iterator[str]:
         reason = f": {result.unproven_reason}" if result.unproven_reason else ""
         yield f"the mark is not proven to be complete{reason}"
     if command := _proving_command(outcome):
-        yield f"both sides are equal up to the mark. To count it as proven, with the next rows: {command}"
+        yield f"both sides are equal up to the mark. To count this range as proven from the next rows on: {command}"
 
 
 def _proving_command(outcome: VerifyOutcome) -> str:

@@ -51,7 +51,7 @@ class WatermarkReading:
 
 @click.command()
 @selection_options
-@click.option("--show-files", is_flag=True, help="List the files, and the state of each.")
+@click.option("--show-files", is_flag=True, help="List the files with their states.")
 @common_options
 def get(**options: Any) -> None:  # noqa: ANN401  # options of click arrive by name
     """Show the watermark of a table; without a table, the system-wide default."""

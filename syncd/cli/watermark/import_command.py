@@ -34,18 +34,16 @@ if TYPE_CHECKING:
     metavar="PLACE",
     help="A document of s3-redshift-backup-tool, or a folder of them: a file, s3://BUCKET/KEY, s3://BUCKET/watermarks/.",
 )
-@click.option("--timestamp", type=InstantType(), help="Set the marks before the first row of this instant, or lower.")
+@click.option("--timestamp", type=InstantType(), help="Upper limit of the marks: before the first row of this instant.")
 @click.option(
     "--id",
     "--key",
     "key",
     multiple=True,
     metavar="VALUE",
-    help="Set the marks at this key, or lower; repeat it for each column.",
+    help="Upper limit of the marks: this key; repeat the option for each column of the key.",
 )
-@click.option(
-    "--with-differences", is_flag=True, help="Take the table over although rows differ, to repair them later."
-)
+@click.option("--with-differences", is_flag=True, help="Import the table although rows differ, to repair them later.")
 @wait_option("60s", "How long to wait for old transactions at the source.")
 @consent_options
 @common_options
@@ -53,8 +51,8 @@ def import_(**options: Any) -> None:  # noqa: ANN401  # options of click arrive 
     """Take over tables that another tool has loaded, without copying a row.
 
     Compares the target with the source up to the last row of the target, or up to the position in the document of the
-    earlier tool, and leaves out what can still change at the source. Where both sides are equal, sets the marks there,
-    and the next run reads newer rows. Where they differ, sets nothing, and exits with 7.
+    earlier tool, without the rows that can still change at the source. If both sides are equal, sets the marks there,
+    and the next run reads newer rows. If they differ, sets nothing, and exits with 7.
     """
     from syncd.app.operator_context import current_operator
     from syncd.app.preview import open_import_inspector

@@ -85,7 +85,7 @@ def show(table_import: TableImport) -> None:
     for line in _describe_comparison(check):
         click.echo(f"  {line}")
     if table_import.preview is None or table_import.is_already_imported:
-        click.echo("  both marks are there already" if table_import.is_already_imported else "  no mark is set")
+        click.echo("  both marks are already set there" if table_import.is_already_imported else "  no mark is set")
         return
     before, after = table_import.preview.before, table_import.preview.after
     read_before, read_after = (format_position(state.required_extract_progress.cursor) for state in (before, after))
@@ -99,8 +99,8 @@ def show(table_import: TableImport) -> None:
 
 
 _LIMIT_TEXTS: Final = {
-    "document": "the document was read up to there only",
-    "asked": "the command line says so",
+    "document": "the earlier tool read up to there, as its document shows",
+    "asked": "the command line sets this limit",
     "horizon": "newer rows can still change",
 }
 
@@ -112,7 +112,7 @@ def _describe_comparison(check: "ImportCheck") -> Iterator[str]:
     if check.extra_columns:
         yield f"only the target has {', '.join(check.extra_columns)}: rows loaded from now on have NULL there"
     if not check.source_bound.proven:
-        reason = check.source_bound.reason or "it gives no reason"
+        reason = check.source_bound.reason or "no reason given"
         yield f"the source is not proven to be complete up to there: {reason}"
 
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     "key",
     multiple=True,
     metavar="VALUE",
-    help="Read rows after this key; repeat it for each column.",
+    help="Read rows after this key; repeat the option for each column of the key.",
 )
 @click.option("--after", type=BatchType(), metavar="BATCH", help="Load the batches after this one, such as 1-42.")
 @stage_options
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 @consent_options
 @common_options
 def set_(**options: Any) -> None:  # noqa: ANN401  # options of click arrive by name
-    """Set where the reading of a table, its load, or both continue.
+    """Set the position from which a table is read, loaded, or both.
 
     \b
     Examples:
@@ -58,7 +58,7 @@ def set_(**options: Any) -> None:  # noqa: ANN401  # options of click arrive by 
       syncd watermark set -t orders --redshift-only --timestamp 2026-08-01
 
     Whole batches are loaded: with --timestamp those whose files were written after it, with --id those
-    that hold rows after that position. The others are skipped, and recorded as such.
+    that contain rows after that position. The others are skipped, and recorded as skipped.
     """
     instant = _requested_instant(options)
     with open_operator_context(options["config"]) as context:
@@ -192,7 +192,8 @@ def _requested_cursor(
         )
     if shape is None:
         raise SourceDown(
-            f"the types of positions of {selected.name} are not known, because MySQL does not answer: {answer.problem}",
+            f"the column types of a position of {selected.name} are unknown, because MySQL does not answer:"
+            f" {answer.problem}",
             hint="Retry once MySQL answers. With a mark and `zone` in the configuration, MySQL is not needed.",
         )
     return shape.parse_position(mark, timestamp=instant, key=key)

@@ -52,7 +52,7 @@ class StatementFault:
             TimeoutError: it did not happen in time.
         """
         if not self.reached.wait(timeout):
-            raise TimeoutError(f"no statement met the fault {self.deed} on {self.statement!r} in {timeout} s")
+            raise TimeoutError(f"no statement triggered the fault {self.deed} on {self.statement!r} in {timeout} s")
 
     def release(self) -> None:
         """Let a held statement go on."""

@@ -227,7 +227,8 @@ def _check_range(numbers: Any, bounds: tuple[int, int], column: TargetColumn, op
     found = pc.min_max(numbers).as_py()
     if found["min"] is not None and not bounds[0] <= found["min"] <= found["max"] <= bounds[1]:
         sentence = (
-            f"a value of column {column.name} lies outside the years 1 to 9999, where Redshift's word is in doubt"
+            f"a value of column {column.name} lies outside the years 1 to 9999, where the behaviour of Redshift"
+            " is unknown"
         )
         raise _value_error(DATA_ERROR, sentence, column, options)
 
@@ -290,7 +291,7 @@ def _value_to_json(value: Any, kind: Any) -> Any:
         return value
     if pa.types.is_map(kind):
         if not pa.types.is_string(kind.key_type):
-            raise not_in_stand_in("a map whose keys are no strings, in a SUPER value,")
+            raise not_in_stand_in("a map whose keys are not strings, in a SUPER value,")
         return {key: _value_to_json(inner, kind.item_type) for key, inner in value}
     if pa.types.is_struct(kind):
         return {inner.name: _value_to_json(value[inner.name], inner.type) for inner in kind}
