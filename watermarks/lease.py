@@ -400,5 +400,5 @@ def require_epoch(state: Watermark, stage: Stage, epoch: int) -> None:
     if current != epoch:
         raise Fenced(
             f"{stage} of {state.stream} is at epoch {current}, this process has epoch {epoch}",
-            hint="Another process has taken it over and does the work.",
+            hint="Another process has taken over the stage and continues the work.",
         )

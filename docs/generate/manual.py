@@ -17,10 +17,18 @@ _ENVIRONMENT = (
     ("NO_COLOR", "no colours, not even on a terminal"),
 )
 _EXIT_STATUSES = (
-    ("0", "done"), ("1", "a bug"), ("2", "usage or configuration"), ("4", "the source"), ("5", "the lake"),
-    ("6", "the warehouse"), ("7", "data in doubt, or verification failed"), ("8", "schema drift"),
-    ("11", "another process owns it"), ("12", "state that cannot be read"), ("130", "interrupted"),
-)  # fmt: skip
+    ("0", "done"),
+    ("1", "a bug in syncd"),
+    ("2", "wrong usage or configuration"),
+    ("4", "failure at the source (MySQL)"),
+    ("5", "failure at the lake (S3)"),
+    ("6", "failure at the warehouse (Redshift)"),
+    ("7", "data in doubt, or verification failed"),
+    ("8", "the schema changed and an operator must act"),
+    ("11", "another process owns the stream"),
+    ("12", "a watermark or other state cannot be read"),
+    ("130", "interrupted"),
+)
 
 
 def render_manual() -> str:

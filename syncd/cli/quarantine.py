@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def quarantine() -> None:
-    """List the rows that were put aside, show them, and bring them back."""
+    """List, show and replay the rows in quarantine."""
 
 
 @contextmanager

@@ -98,7 +98,7 @@ class ReplayProducer:
     @property
     def wait_reason(self) -> str:
         rows = sum(self._staying_rows_by_key.values())
-        return f"{rows:,} row{'s' * (rows != 1)} still cannot be loaded, and stay in quarantine" if rows else ""
+        return f"{rows:,} row{'s' * (rows != 1)} in quarantine still cannot be loaded" if rows else ""
 
     @property
     def complete_before(self) -> datetime | None:

@@ -58,7 +58,7 @@ class Busy:
         return Future()
 
 
-@pytest.mark.parametrize(("ending", "hint"), [(False, "as soon as it is free"), (True, "the next start reads")])
+@pytest.mark.parametrize(("ending", "hint"), [(False, "as soon as it is free"), (True, "at its next start")])
 def test_a_daemon_that_is_busy_was_asked_and_is_not_done_yet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, ending: bool, hint: str
 ) -> None:
@@ -70,8 +70,8 @@ def test_a_daemon_that_is_busy_was_asked_and_is_not_done_yet(
         told = CliRunner().invoke(command, ["reload", "-c", str(config)])
         document = CliRunner().invoke(command, ["reload", "-c", str(config), "--json"])
 
-    assert (told.exit_code, told.stdout) == (5, f"process {os.getpid()}: asked, and not done yet\n")
-    assert "error: the daemon has not read the file yet" in told.stderr
+    assert (told.exit_code, told.stdout) == (5, f"process {os.getpid()}: requested, not done yet\n")
+    assert "error: the daemon is busy and has not read the file yet" in told.stderr
     assert hint in told.stderr
     [answer] = json.loads(document.stdout)["daemons"]
     assert (document.exit_code, answer["pending"], answer["changed"]) == (5, True, False)

@@ -12,18 +12,21 @@ from watermarks.names import StreamName
 ORDERS = StreamName(source="mysql", database="shop", table="orders")
 
 
+NEXT = "shop.orders: the next batch"
+
+
 @pytest.mark.parametrize(
     ("windows", "sealed", "said"),
     [
         (
             0,
             False,
-            "shop.orders: the next batch would be of kind snapshot, read as a whole; for its rows: syncd plan\n",
+            f"{NEXT} would be of kind snapshot, read as a whole; to estimate its rows: syncd plan\n",
         ),
         (
             1,
             False,
-            "shop.orders: the next batch would be of kind snapshot, read in 1 window; for its rows: syncd plan\n",
+            f"{NEXT} would be of kind snapshot, read in 1 window; to estimate its rows: syncd plan\n",
         ),
         (
             3,

@@ -198,7 +198,7 @@ def test_a_command_at_work_in_the_same_directory_is_said(run: Run, tmp_path: Pat
 
     assert told.code == 11
     assert told.mishap == [
-        f"error: another command has been at work in {tmp_path}/box for 0 s",
+        f"error: another command has been using {tmp_path}/box for 0 s",
         "hint: Wait for it to end, or use another --dir.",
     ]
 

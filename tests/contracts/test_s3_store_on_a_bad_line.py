@@ -135,4 +135,4 @@ def test_nobody_at_the_port_means_that_nothing_was_sent(monkeypatch: pytest.Monk
     with pytest.raises(StoreUnavailable, match="EndpointConnectionError") as caught:
         store.put("doc", b"x", expected=None)
 
-    assert "Is the endpoint right" in caught.value.hint
+    assert "Check the endpoint" in caught.value.hint

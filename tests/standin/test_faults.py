@@ -231,5 +231,5 @@ def test_cleared_faults_never_happen(server: RedshiftStandIn, client: Client, ta
 
 
 def test_fault_that_does_not_come_is_told(server: RedshiftStandIn) -> None:
-    with pytest.raises(TimeoutError, match="no statement met"):
+    with pytest.raises(TimeoutError, match="no statement triggered"):
         server.faults.hold("^never").wait_reached(0.01)

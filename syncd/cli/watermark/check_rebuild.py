@@ -183,9 +183,11 @@ def _rebuild_from_ledger(
         )
     comparison = rebuilt.comparison
     if comparison.lost:
-        difference = f"{len(comparison.lost)} batches are loaded according to the mark, but not in the ledger"
+        lost = format_count(len(comparison.lost), "batch")
+        difference = f"{lost} loaded according to the mark, but not in the ledger"
     else:
-        difference = f"{len(comparison.ahead)} batches are in the ledger, but not loaded according to the mark"
+        ahead = format_count(len(comparison.ahead), "batch")
+        difference = f"{ahead} in the ledger, but not loaded according to the mark"
     proof = f"the ledger proves everything up to batch {comparison.proven_upto}: {difference}"
     return replace(outcome, ledger=proof, after=rebuilt.after)
 

@@ -66,7 +66,7 @@ BREAKS: Mapping[str, tuple[Break, str, str]] = {
     "a link was edited": (
         lambda orders: edited(orders, key(orders, "batches", "1-1"), nonce="x"),
         "chain",
-        "batch 1-2 names another predecessor than 1-1",
+        "batch 1-2 does not name batch 1-1 as its predecessor",
     ),
     "a plan is gone": (
         lambda orders: orders.lake.delete_objects([key(orders, "plans", "1-2")]),
@@ -76,7 +76,7 @@ BREAKS: Mapping[str, tuple[Break, str, str]] = {
     "a plan was edited": (
         lambda orders: edited(orders, key(orders, "plans", "1-1"), nonce="x"),
         "plans",
-        "batch 1-1 was made by another plan",
+        "batch 1-1 was made from another plan",
     ),
     "a file is gone": (
         lambda orders: orders.lake.delete_objects(link(orders, 3).files),

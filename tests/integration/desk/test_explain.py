@@ -45,7 +45,7 @@ def test_with_mysql_away_lake_and_warehouse_tell(syncd: Make, prepared: Prepare,
     assert made.wrote == set()
     assert (loaded["place"], loaded["versions"][0]["batch"], loaded["warehouse"]["batch"]) == ("loaded", "1-1", "1-1")
     assert loaded["landed_at"]
-    assert "MySQL could not be asked" in loaded["mysql"]["trouble"]
+    assert "MySQL could not be queried" in loaded["mysql"]["trouble"]
     assert [(seen["batch"], seen["cursor"][-8:]) for seen in newer["versions"]] == [
         ("1-2", "14:13:50"),
         ("1-1", "14:13:23"),
@@ -148,7 +148,7 @@ def test_a_row_that_waits_for_an_open_transaction_is_held_and_no_run_is_named_th
         (("42",), "write the key as COLUMN=VALUE"),
         (("id=1", "id=2"), "given twice"),
         (("name=x",), "the key of shop."),
-        (("id=many",), "is no value of it"),
+        (("id=many",), "is not a value of"),
     ],
 )
 def test_what_is_no_key_is_refused(syncd: Make, two_landed: Prepared, words: tuple[str, ...], said: str) -> None:

@@ -84,7 +84,7 @@ def test_a_target_that_is_gone_is_noticed(syncd: Make, landed: Prepared, warehou
     code, _, found = checked(syncd(landed))
 
     assert (code, list(found)) == (7, ["target"])
-    assert "is missing, and rows were loaded into it" in found["target"]
+    assert "is missing, although rows were loaded into it" in found["target"]
 
 
 def test_what_has_landed_can_be_cleaned(syncd: Make, landed: Prepared) -> None:

@@ -128,7 +128,7 @@ def test_whoever_needs_what_was_cleaned_is_told_by_whom(
         loader.load(two_landed)
 
     assert (checked["agrees"], checked["files"], checked["cleaned"]) == (True, 3, 2)
-    assert (reset.code, "no files any more, the last of them 1-2: it was cleaned by " in reset.err) == (7, True)
+    assert (reset.code, "are missing; the last of these is batch 1-2: it was cleaned by " in reset.err) == (7, True)
     assert "it was cleaned by " in caught.value.message
 
 
@@ -159,7 +159,7 @@ def test_what_the_ledger_does_not_hold_stays_whatever_the_mark_says(
     believed = told(syncd(two_landed)("s3clean", "list", *NOW, "--json", "--lake-only").out)
 
     assert found["goes"][0]["files"] == 1
-    assert {"reason": "the warehouse's ledger does not hold its batch", "files": 1} in found["stays"]
+    assert {"reason": "the warehouse's ledger does not list its batch", "files": 1} in found["stays"]
     assert believed["goes"][0]["files"] == 2
 
 
@@ -273,7 +273,7 @@ def test_files_that_are_cleaned_while_a_reset_is_thought_over_keep_it_from_being
 
     done = made("watermark", "reset", "-t", two_landed.table, "--redshift-only")
 
-    assert (done.code, "no files any more, the last of them 1-2: it was cleaned by ann" in done.err) == (7, True)
+    assert (done.code, "are missing; the last of these is batch 1-2: it was cleaned by ann" in done.err) == (7, True)
     assert data(two_landed) == {"1-3": 1}
     assert two_landed.journal.read_newest(two_landed.stream.stem) == before
 

@@ -156,7 +156,7 @@ def test_a_statement_with_limit_is_read_as_it_is(reader: SparkReader, orders: Or
 def test_a_row_outside_of_its_window_is_an_error(reader: SparkReader, orders: Orders, nonce: str) -> None:
     whole, half = Window(START_CURSOR, orders.ends[1]), Window(START_CURSOR, orders.ends[0])
 
-    with pytest.raises(RowOutsideWindow, match="outside of the window"):
+    with pytest.raises(RowOutsideWindow, match="outside the window"):
         reader.read(orders.reading(nonce, queries=(orders.query(whole, told=half),)))
 
 

@@ -91,7 +91,7 @@ def test_it_overwrites_nothing(box: Sandbox, tmp_path: Path) -> None:
     done = ran(box, path)
 
     assert done.returncode == 2
-    assert "exists already, and is never overwritten" in done.stderr
+    assert "already exists and is never overwritten" in done.stderr
     assert path.read_text() == "mine"
 
 

@@ -209,7 +209,7 @@ def test_a_column_that_may_have_been_renamed_is_told(prepared: Prepare, loader: 
 
     assert warehouse.rows(orders, "id, memo, note, paid") == [(1, "kept at the source", None, 7), (2, None, "own", 1)]
     [told] = outcome.incomplete_columns
-    assert "note is NULL in rows read before 1-2: it took the place of memo" in told
+    assert "note is NULL in rows read before 1-2: it replaced memo" in told
 
 
 def test_a_column_of_another_type_in_the_place_of_one_that_went_is_a_new_one(

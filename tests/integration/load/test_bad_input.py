@@ -163,7 +163,7 @@ def test_a_file_of_as_many_bytes_and_other_rows_is_found_by_their_count(
     put_link(hand, link, body=longer)
     mend_chain(loader, link)
 
-    error = stops(loader, orders.prepared, FileRefused, "hold 3 rows, their manifests say 2", "audit")
+    error = stops(loader, orders.prepared, FileRefused, "contain 3 rows, but their manifests say 2", "audit")
 
     assert "1-1" in error.message
     assert warehouse.ledger(orders.prepared) == []
@@ -335,7 +335,7 @@ def test_a_fence_of_an_owner_that_the_lake_does_not_know_stops_its_stream_alone_
     warehouse.client.run(f"update {fence} set epoch = 99")
     orders.add(row(5, 7))
 
-    stops(loader, orders.prepared, FenceAhead, "epoch 99", "Drop the fence's table")
+    stops(loader, orders.prepared, FenceAhead, "epoch 99", "Drop the fence table")
 
     goes_on(loader, other, warehouse)
     warehouse.client.run(f"drop table {fence}")
@@ -346,8 +346,8 @@ def test_a_fence_of_an_owner_that_the_lake_does_not_know_stops_its_stream_alone_
 TABLE_RUINS = {
     "drop table {}": "does not exist",
     "alter table {} rename to {}_old": "does not exist",
-    "delete from {}": "is empty, and 6 rows were loaded into it",
-    "truncate {}": "is empty, and 6 rows were loaded into it",
+    "delete from {}": "is empty, although 6 rows were loaded into it",
+    "truncate {}": "is empty, although 6 rows were loaded into it",
 }
 
 
@@ -412,7 +412,7 @@ def test_an_empty_table_in_which_nothing_landed_is_no_trouble(
 ALTERED = {
     "alter table {} drop column name": (
         SchemaDrift,
-        ("has no column name any more", "1-3 was loaded with it", "ADD COLUMN"),
+        ("no longer has the column name", "with which batch 1-3 was loaded", "ADD COLUMN"),
     ),
     "alter table {} drop column id": (SchemaDrift, ("has no column id any more", "reset")),
     "alter table {} rename column name to label": (SchemaDrift, ("has no column name any more",)),
@@ -566,7 +566,7 @@ def test_batches_of_a_lake_that_was_begun_anew_are_not_taken_for_those_that_land
     anew = Batches(prepared(table=orders.prepared.table))
     anew.add(*(row(key, key, name="anew") for key in (1, 2, 3, 4)))
 
-    doubt = stops(loader, anew.prepared, ForeignChain, "1-1", "another chain", "--redshift-only")
+    doubt = stops(loader, anew.prepared, ForeignChain, "1-1", "manifests differ", "--redshift-only")
     loader.end()
     [dropped] = re.findall(r"DROP TABLE [^;]+", doubt.hint)
     warehouse.client.run(dropped)

@@ -33,7 +33,7 @@ def test_it_is_told_once_with_what_finds_and_mends_it(prepared: Prepare, loader:
 
     [told] = loader.load(orders).incomplete_columns
 
-    assert told.startswith("the table is another one since 1-2 (RENAME, ")
+    assert told.startswith("the table was replaced before batch 1-2 (by RENAME ")
     assert f": syncd verify -t shop.{orders.table} --repair --yes. To read them again: syncd run -t" in told
     assert f"-t shop.{orders.table} --from 1970-01-01 --until 20" in told
     [event] = [event for event in loader.events if isinstance(event, TableReplaced)]
@@ -50,7 +50,7 @@ def test_a_later_batch_tells_it_where_the_first_was_left_out(prepared: Prepare, 
 
     [told] = loader.load(orders).incomplete_columns
 
-    assert "another one since 1-2 " in told
+    assert "replaced before batch 1-2 " in told
 
 
 def test_a_replay_between_tells_nothing_and_loses_nothing(prepared: Prepare, loader: Loader) -> None:
@@ -62,7 +62,7 @@ def test_a_replay_between_tells_nothing_and_loses_nothing(prepared: Prepare, loa
 
     [told] = loader.load(orders).incomplete_columns
 
-    assert "another one since 1-3 " in told
+    assert "replaced before batch 1-3 " in told
 
 
 def test_in_a_table_that_appends_the_price_of_reading_again_is_told(prepared: Prepare, loader: Loader) -> None:
@@ -71,4 +71,7 @@ def test_in_a_table_that_appends_the_price_of_reading_again_is_told(prepared: Pr
 
     [told] = loader.load(events).incomplete_columns
 
-    assert "To read them again, which takes out older versions, and what is gone at the source: syncd run" in told
+    assert (
+        "To read them again, which removes older versions of these rows and rows that were deleted at the"
+        " source: syncd run" in told
+    )

@@ -85,7 +85,7 @@ def test_without_anything_mended_a_replay_makes_no_batch_and_says_why(
 
     outcome = replayer.replay(orders)
 
-    assert (outcome.batches, outcome.wait_reason) == (0, "1 row in quarantine still cannot pass, and stay there")
+    assert (outcome.batches, outcome.wait_reason) == (0, "1 row in quarantine still cannot be loaded")
     after = loader.journal.read(orders.stream.stem)
     assert before
     assert after
@@ -240,7 +240,7 @@ def test_a_table_that_is_replaced_whole_is_read_again_instead(travelling: Travel
     countries = travelling(mode=Mode.REPLACE, cursor="none")
     countries.chunk(row(1, 1, note=LONG), done=True)
 
-    with pytest.raises(ConfigError, match="replaced as a whole") as caught:
+    with pytest.raises(ConfigError, match="replaces the whole table") as caught:
         replayer.replay(countries, policies=TRUNCATE)
 
     assert caught.value.hint.endswith(f"syncd run -t shop.{countries.table}")
@@ -315,7 +315,7 @@ def test_a_file_that_is_gone_is_told_so(travelling: Travel, loader: Loader, repl
     loader.lake.delete_objects([aside.part.key])
 
     [found] = replayer.look(orders, link.id).files
-    with pytest.raises(QuarantinedRowsMissing, match="is gone, although batch 1-1 names it"):
+    with pytest.raises(QuarantinedRowsMissing, match="is missing, although batch 1-1 names it"):
         replayer.replay(orders, policies=TRUNCATE, batch=link.id)
 
     assert (found.is_missing, found.stage) == (True, Stage.EXTRACT)

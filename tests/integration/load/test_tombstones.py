@@ -250,7 +250,7 @@ def test_without_a_bound_in_its_order_no_row_is_called_gone(orders: Prepare) -> 
     stream = orders(Mode.UPSERT, Deletes.HARD)
     stream.increment(row(1, 1))
 
-    with pytest.raises(Misuse, match="need a bound by update_at"):
+    with pytest.raises(Misuse, match="need an upper bound of update_at"):
         stream.bury(1, upto=Cursor(()))
 
 
@@ -353,7 +353,7 @@ def test_a_table_that_somebody_emptied_stops_its_stream_where_tombstones_took_no
     warehouse.client.run(f'delete from "{stream.table}"')
     stream.layout = {"deletes": now}
 
-    with pytest.raises(TargetTableChanged, match=r"is empty, and \d+ rows? were loaded into it"):
+    with pytest.raises(TargetTableChanged, match=r"is empty, although \d+ rows? were loaded into it"):
         loader.load(stream, compare=True)
 
 

@@ -213,7 +213,7 @@ REFUSED = (
     (("set", "--timestamp", "2026-01-01", "--preset", "now"), "exclude each other"),
     (("set", "--after", "1-1"), "use it with --redshift-only"),
     (("set", "--after", "one", "--redshift-only"), "is not the number of a batch"),
-    (("set", "--after", "1-9", "--redshift-only"), "1-9 is no batch of"),
+    (("set", "--after", "1-9", "--redshift-only"), "has no batch 1-9"),
     (("set", "--after", "1-1", "--id", "1", "--redshift-only"), "--after names a batch"),
     (("set", "--timestamp", "2999-01-01"), "is in the future"),
     (("set", "--timestamp", "soon"), "write an instant"),

@@ -121,13 +121,13 @@ BREAKS: Mapping[str, tuple[Callable[[Prepared, Reader], object], str, str, str]]
     "a manifest was damaged": (
         lambda orders, _: put(orders, batch(orders, "1-2"), b"{}"),
         "chain",
-        "is of format None",
+        "has format None",
         "restore it",
     ),
     "a manifest was edited with care": (
         lambda orders, _: sealed_anew(orders, batch(orders, "1-2"), nonce="other"),
         "chain",
-        "batch 1-3 names another predecessor than 1-2",
+        "batch 1-3 does not name batch 1-2 as its predecessor",
         "restore it",
     ),
     "the newest manifest was edited with care": (
@@ -151,19 +151,19 @@ BREAKS: Mapping[str, tuple[Callable[[Prepared, Reader], object], str, str, str]]
     "the ledger is of another manifest": (
         lambda _, reader: reader.client.run("update syncd_ledger set manifest = 'x' where batch = 1000000000001"),
         "ledger",
-        "batch 1-1 was loaded by another manifest",
+        "batch 1-1 was loaded from another manifest",
         "restore it",
     ),
     "the target is gone": (
         lambda orders, reader: reader.client.run(f'drop table "{orders.table}"'),
         "target",
-        "is missing, and rows were loaded into it",
+        "is missing, although rows were loaded into it",
         "--redshift-only",
     ),
     "the target has another name": (
         lambda orders, reader: reader.client.run(f'alter table "{orders.table}" rename to "{orders.table}_old"'),
         "target",
-        "is missing, and rows were loaded into it",
+        "is missing, although rows were loaded into it",
         "--redshift-only",
     ),
 }
@@ -205,9 +205,9 @@ def test_a_ledger_that_is_ahead_is_found_and_followed(
     before = state_of(orders).load_progress.last_batch
     done = made("rebuild", "--all", "--from-ledger", "--yes", "--json")
 
-    assert (found.code, "holds batch 1-3, which the loaded mark does not know yet" in found.out) == (7, True)
+    assert (found.code, "lists batch 1-3, loaded after the loaded mark" in found.out) == (7, True)
     assert (looked.code, wrote_looking, before) == (0, set(), BatchId(1, 2))
-    assert "1 batches are in the ledger, but not loaded by the mark" in looked.out
+    assert "1 batch in the ledger, but not loaded according to the mark" in looked.out
     assert "add --yes" in looked.err
     assert done.code == 0, done.err
     state = state_of(orders)
@@ -239,7 +239,7 @@ def test_a_ledger_of_a_chain_that_was_there_before_a_restore_is_not_followed(
     done = made("rebuild", "--all", "--from-ledger", "--yes")
 
     assert (looked.code, done.code) == (7, 7), done.out
-    assert "the ledger holds 1-4 of another chain than the lake does" in done.err
+    assert "batch 1-4 of the ledger is not batch 1-4 of the lake" in done.err
     assert f"syncd watermark reset -t shop.{orders.table} --redshift-only" in done.err
     assert state_of(orders).load_progress.last_batch == BatchId(1, 2)
 
@@ -254,7 +254,7 @@ def test_a_ledger_that_is_behind_is_followed_back_and_lands_the_rest_again(
     done = made("rebuild", "--all", "--from-ledger", "--yes")
 
     assert done.code == 0, done.err
-    assert "proves everything up to batch 1-1: 1 batches are loaded by the mark, but not in the ledger" in done.out
+    assert "proves everything up to batch 1-1: 1 batch loaded according to the mark, but not in the ledger" in done.out
     state = state_of(orders)
     assert (state.load_progress.last_batch, state.load_progress.load_generation) == (BatchId(1, 1), 2)
     loader.load(orders)

@@ -180,7 +180,7 @@ def test_a_question_that_hangs_ends_with_its_pass(shop: Callable[..., Shop]) -> 
         assert eventually(lambda: any("`locked`" in text for text in made.connections().values()), within=120)
 
         free = made.service.extract(named(made.settings, "free"), PassOptions())
-        made.end("locked", why="it was asked to")
+        made.end("locked", why="a stop was requested")
         came = made.threads.join()
 
     assert (free.error, free.rows) == (None, ROWS)

@@ -67,7 +67,7 @@ def test_an_instant_means_nothing_where_a_table_is_read_by_its_key(server: Serve
         shape = CursorShape.from_order(order)
 
     assert shape.parse_position(START_CURSOR, timestamp=None, key=["42"]) == Cursor.from_values(42)
-    with pytest.raises(Misuse, match="is no time"):
+    with pytest.raises(Misuse, match="is not a position"):
         shape.parse_position(START_CURSOR, timestamp=NEW_YEAR, key=[])
 
 

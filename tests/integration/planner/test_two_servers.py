@@ -209,5 +209,5 @@ def test_a_server_that_was_read_only_all_along_is_believed_of_itself_alone(movin
         finally:
             rows_of(connection, "SET GLOBAL read_only = 0")
 
-    assert "is no primary" in first
+    assert "is not a primary" in first
     assert "is read-only" in moving.failed[-1].message

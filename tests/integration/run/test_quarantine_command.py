@@ -121,7 +121,10 @@ def test_list_show_and_replay_tell_a_person_what_to_know(travelling: Travel, com
         [f"shop.{orders.table}", "1-1", "extract", "1", "waiting"],
         [f"shop.{orders.table}", "1-1", "load", "1", "waiting"],
     ]
-    assert "2 rows wait. To see them: syncd quarantine show. Once they pass: syncd quarantine replay" in listed.err
+    assert (
+        "2 rows wait. To see them: syncd quarantine show. Once they can be loaded: syncd quarantine replay"
+        in listed.err
+    )
     assert f"shop.{orders.table} batch 1-1, extract: note: oversize (70,000 bytes)" in shown.out
     assert f"note={'x' * 60}… (70,000 bytes)" in shown.out
     assert f"shop.{orders.table} batch 1-1, load: note: Cannot insert a NULL value" in shown.out

@@ -441,7 +441,8 @@ def test_first_poll_waits_for_transactions_by_name_and_not_for_ever(
     polls = Polls(server)
 
     with pytest.raises(
-        SourceUnfit, match=r"complete rows of shop\.t are not known after .*: waits for transaction \d+, user syncd"
+        SourceUnfit,
+        match=r"still unknown after .* up to where shop\.t is complete: waits for transaction \d+, user syncd",
     ):
         polls.horizons.wait_for_horizons([HorizonRequest(table=T)], within=timedelta(seconds=0.5))
 

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.services
 NOBODY_KNOWS = {"inet4", "inet6", "uuid", "vector"}
 """Types of which nothing is said of what they begin with."""
 FEWEST_COLUMNS = 60
-ANOTHER = "the table is another one since "
+ANOTHER = "the table was replaced before batch "
 NOTHING_MORE = ExtractRequest()
 
 

@@ -237,11 +237,11 @@ def test_rows_that_came_with_another_table_are_mended_and_from_a_mark_set_anew_i
 
     assert (was_proven, is_proven) == (True, False)
     assert [(one.kind, one.key) for one in first.differences] == [(DifferenceKind.LOST, {"id": 5000})]
-    assert (told["state"], told["unproven_because"]) == ("equal", "the table is another one since 1-2")
+    assert (told["state"], told["unproven_because"]) == ("equal", "the table was replaced before batch 1-2")
     assert sampled["next"] is None
-    assert "not proven to be complete: the table is another one since 1-2\n" in second.stderr
-    assert f"with the next rows: {told['next']}\n" in second.stderr
-    assert re.search("proven +no: the table is another one since 1-2\n", shown.stdout)
+    assert "not proven to be complete: the table was replaced before batch 1-2\n" in second.stderr
+    assert f"from the next rows on: {told['next']}\n" in second.stderr
+    assert re.search("proven +no: the table was replaced before batch 1-2\n", shown.stdout)
     assert done.exit_code == 0, done.output
     assert is_set.cursor == cursor
     assert re.search("proven +no: nothing has been read since the mark was set\n", shown_then.stdout)

@@ -175,7 +175,7 @@ def test_doubled_rows_lead_to_what_takes_out_the_versions_that_a_mode_before_kep
     found = pair.syncd("verify", "-t", "kept")
 
     assert (found.exit_code, found.stderr.count(": doubled")) == (7, 2)
-    assert "if `mode` was append" in found.stderr
+    assert "if `mode` was `append`" in found.stderr
     [command] = [line for line in found.stderr.splitlines() if "load all files again" in line]
     words = command.partition(": syncd ")[2].partition(";")[0].split()
     assert pair.syncd(*words, "--yes", "--reason", "a test").exit_code == 0

@@ -53,7 +53,9 @@ def test_value_too_wide_is_told_with_file_column_and_sizes(
     )
 
     assert isinstance(error, RowRefused)
-    assert error.message == f"shop.orders: file {key}, column note: value of 70,000 bytes, the column holds 65,535"
+    assert (
+        error.message == f"shop.orders: file {key}, column note: value of 70,000 bytes, the column takes at most 65,535"
+    )
     assert error.hint.endswith("syncd plan -t shop.orders")
     assert (error.facts["file"], error.facts["column"]) == (key, "note")
 
@@ -231,7 +233,8 @@ def test_a_provisioned_cluster_tells_by_the_view_that_is_open(
         zip(keys, ("note", "a", "note"), strict=True)
     )
     assert (
-        told[0].message == f"shop.orders: file {keys[0]}, column note: value of 70,000 bytes, the column holds 65,535"
+        told[0].message
+        == f"shop.orders: file {keys[0]}, column note: value of 70,000 bytes, the column takes at most 65,535"
     )
     assert "NUL byte" in told[2].message
 

@@ -148,7 +148,7 @@ def test_connection_lost_in_commit_leaves_the_outcome_unknown(  # noqa: PLR0917 
     session.run(f"insert into {table} values (1)")
     server.faults.drop(when=when)
 
-    with pytest.raises(CommitUnknown, match="not known whether the transaction was committed"):
+    with pytest.raises(CommitUnknown, match="unknown whether the transaction was committed"):
         session.commit()
 
     assert not session.is_alive

@@ -80,7 +80,7 @@ def test_a_file_that_is_no_certificate_is_a_mistake_of_the_configuration(guarded
     wrong = tmp_path / "ca.pem"
     wrong.write_text("no certificate")
 
-    with pytest.raises(ConfigError, match="holds no certificate"):
+    with pytest.raises(ConfigError, match="contains no certificate"):
         connect(guarded.settings(Tls.VERIFY, ca=wrong), address=guarded.at)
     with pytest.raises(ConfigError, match="cannot be read"):
         connect(guarded.settings(Tls.VERIFY, ca=tmp_path / "none.pem"), address=guarded.at)

@@ -311,7 +311,9 @@ def test_a_key_that_ssh_keygen_encrypted_is_refused_too(bastion: BastionServer) 
     assert "is encrypted" in refused(bastion).message
 
 
-@pytest.mark.parametrize(("text", "told"), [("not a key", "holds no valid SSH private key"), (None, "cannot be read")])
+@pytest.mark.parametrize(
+    ("text", "told"), [("not a key", "contains no valid SSH private key"), (None, "cannot be read")]
+)
 def test_a_file_that_is_no_key_is_named(bastion: BastionServer, text: str | None, told: str) -> None:
     if text is None:
         bastion.key_file.unlink()

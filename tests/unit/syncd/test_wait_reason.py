@@ -13,7 +13,7 @@ def test_a_reason_is_its_text_and_keeps_its_kind_in_copies() -> None:
     assert {wait_kind(each) for each in (BUSY, copy.deepcopy(BUSY), pickle.loads(pickle.dumps(BUSY)))} == {
         WaitKind.THROTTLED
     }
-    assert wait_kind("comes after orders") is None
+    assert wait_kind("waits for orders, which runs first") is None
 
 
 def test_a_context_before_a_reason_keeps_its_kind() -> None:

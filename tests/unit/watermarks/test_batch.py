@@ -102,7 +102,7 @@ def test_the_next_number_is_of_the_same_generation() -> None:
 
 @pytest.mark.parametrize(("generation", "seq"), [(0, 1), (-1, 1), (1, -1)])
 def test_there_is_no_batch_before_the_first(generation: int, seq: int) -> None:
-    with pytest.raises(BadBatch, match=f"there is no batch {generation}-{seq}"):
+    with pytest.raises(BadBatch, match=f"{generation}-{seq} is not a valid batch number"):
         BatchId(generation, seq)
 
 
@@ -159,7 +159,7 @@ def test_an_increment_may_be_read_in_abutting_windows() -> None:
     ],
 )
 def test_an_increment_covers_exactly_what_it_moves_the_mark_over(windows: tuple[Window, ...]) -> None:
-    with pytest.raises(BadBatch, match="an increment covers"):
+    with pytest.raises(BadBatch, match="an increment must cover"):
         BatchDraft(kind=BatchKind.INCREMENT, basis=make_world(at(1)), windows=windows, high=at(10))
 
 
@@ -187,12 +187,12 @@ def test_a_chunk_leaves_the_mark_until_the_pass_is_done() -> None:
 def test_a_chunk_that_moves_the_mark_elsewhere_is_refused(*, done: bool, high: Cursor) -> None:
     snapshot = SnapshotProgress(horizon=at(100), reached_key=at(7), done=done)
 
-    with pytest.raises(BadBatch, match="this chunk leaves the mark at"):
+    with pytest.raises(BadBatch, match="the mark after this snapshot batch must be"):
         BatchDraft(kind=BatchKind.SNAPSHOT, basis=make_world(), high=high, snapshot=snapshot)
 
 
 def test_a_chunk_says_how_far_the_pass_is() -> None:
-    with pytest.raises(BadBatch, match="needs the progress of the snapshot"):
+    with pytest.raises(BadBatch, match="has no snapshot progress"):
         BatchDraft(kind=BatchKind.SNAPSHOT, basis=make_world(), high=START_CURSOR)
 
 
@@ -201,7 +201,7 @@ def test_no_other_kind_moves_the_mark(kind: BatchKind) -> None:
     origin = BatchId(1, 1) if kind is BatchKind.REPLAY else None
 
     assert make_still(kind, at(5)).high == at(5)
-    with pytest.raises(BadBatch, match=f"a batch of kind {kind} does not move the mark"):
+    with pytest.raises(BadBatch, match=f"a batch of kind {kind} must not move the mark"):
         BatchDraft(kind=kind, basis=make_world(at(5)), high=at(6), origin=origin)
 
 
@@ -209,19 +209,19 @@ def test_no_other_kind_moves_the_mark(kind: BatchKind) -> None:
 def test_no_other_kind_is_part_of_a_first_pass(kind: BatchKind) -> None:
     snapshot = SnapshotProgress(horizon=at(100), reached_key=at(7), done=False)
 
-    with pytest.raises(BadBatch, match=f"a batch of kind {kind} does not belong to a snapshot"):
+    with pytest.raises(BadBatch, match=f"a batch of kind {kind} must not have snapshot progress"):
         replace(make_still(kind, at(5)), snapshot=snapshot)
 
 
 def test_an_increment_is_no_part_of_a_first_pass() -> None:
     snapshot = SnapshotProgress(horizon=at(100), reached_key=at(7), done=False)
 
-    with pytest.raises(BadBatch, match="does not belong to a snapshot"):
+    with pytest.raises(BadBatch, match="must not have snapshot progress"):
         replace(make_increment(START_CURSOR, high=at(1)), snapshot=snapshot)
 
 
 def test_a_replay_names_the_batch_that_first_read_its_rows() -> None:
-    with pytest.raises(BadBatch, match="a replay, and no other kind"):
+    with pytest.raises(BadBatch, match="a replay must name"):
         BatchDraft(kind=BatchKind.REPLAY, basis=make_world(), high=START_CURSOR)
 
 
@@ -232,7 +232,7 @@ def test_nothing_but_a_replay_names_an_origin(kind: BatchKind) -> None:
         BatchKind.SNAPSHOT: make_chunk(START_CURSOR, horizon=at(9)),
     }
 
-    with pytest.raises(BadBatch, match="a replay, and no other kind"):
+    with pytest.raises(BadBatch, match="a replay must name"):
         replace(drafts.get(kind) or make_still(kind, START_CURSOR), origin=BatchId(1, 1))
 
 
@@ -319,15 +319,15 @@ def test_a_batch_of_another_stream_or_number_is_foreign(found: Any) -> None:
     plan = make_plan(id=elsewhere, stream=found)
 
     for read, body in ((read_plan, plan.to_bytes()), (read_link, make_link(plan).to_bytes())):
-        with pytest.raises(ForeignDocument, match=f"is batch {elsewhere} of {found.chain_stem}") as caught:
+        with pytest.raises(ForeignDocument, match=f"contains batch {elsewhere} of {found.chain_stem}") as caught:
             read(body)
         assert "copied" in caught.value.hint
 
 
 def test_a_plan_is_no_link_and_a_link_no_plan() -> None:
-    with pytest.raises(ForeignDocument, match="is of format 'watermarks/plan'"):
+    with pytest.raises(ForeignDocument, match="has format 'watermarks/plan'"):
         read_link(make_plan().to_bytes())
-    with pytest.raises(ForeignDocument, match="is of format 'watermarks/batch'"):
+    with pytest.raises(ForeignDocument, match="has format 'watermarks/batch'"):
         read_plan(make_link().to_bytes())
 
 

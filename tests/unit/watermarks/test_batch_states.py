@@ -37,15 +37,17 @@ def test_an_event_moves_a_batch_as_the_table_says_or_is_refused_by_name(state: B
     if expected is not None:
         assert next_state(state, event) == expected
         return
-    with pytest.raises(IllegalTransition, match=f"^a batch that is {state} cannot {event}$") as caught:
+    with pytest.raises(
+        IllegalTransition, match=f"^event '{event}' is not possible for a batch in state '{state}'$"
+    ) as caught:
         next_state(state, event)
     assert caught.value.facts == {"state": state, "event": event}
 
 
 @pytest.mark.parametrize(("state", "hint"), [
-    (BatchState.PLANNED, "It can claim or abandon."),
-    (BatchState.CLAIMED, "It can finish or find nothing or fail or lose owner."),
-    (BatchState.FAILED, "It can retry or abandon."),
+    (BatchState.PLANNED, "Possible events: claim, abandon."),
+    (BatchState.CLAIMED, "Possible events: finish, find nothing, fail, lose owner."),
+    (BatchState.FAILED, "Possible events: retry, abandon."),
     (BatchState.DONE, "Done is a final state."),
     (BatchState.NOOP, "Noop is a final state."),
     (BatchState.ABANDONED, "Abandoned is a final state."),

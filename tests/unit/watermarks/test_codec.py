@@ -194,7 +194,7 @@ def test_a_byte_order_mark_is_damage() -> None:
 
 @pytest.mark.parametrize("body", [b"null", b"[]", b'"text"', b"42", b"true", b'[{"format": "watermarks/example"}]'])
 def test_json_that_is_no_object_is_damaged(body: bytes) -> None:
-    with pytest.raises(DamagedDocument, match="is no JSON object"):
+    with pytest.raises(DamagedDocument, match="is not a JSON object"):
         opened(body)
 
 
@@ -203,13 +203,13 @@ def test_json_that_is_no_object_is_damaged(body: bytes) -> None:
 )
 def test_a_key_that_stands_twice_is_damage(body: bytes) -> None:
     """Each reader would take another of the two."""
-    with pytest.raises(DamagedDocument, match="it has a key twice"):
+    with pytest.raises(DamagedDocument, match="it contains a key twice"):
         parse_json_object(body, location=AT)
 
 
 @pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
 def test_a_number_that_is_none_is_damage(constant: str) -> None:
-    with pytest.raises(DamagedDocument, match=f"{constant} is no JSON"):
+    with pytest.raises(DamagedDocument, match=f"{constant} is not valid JSON"):
         parse_json_object(f'{{"a": [{constant}]}}'.encode(), location=AT)
 
 
@@ -247,21 +247,21 @@ def test_deep_nesting_is_damage(depth: int) -> None:
 
 @pytest.mark.parametrize("form", [None, "", "watermarks/plan", "watermarks/example ", 1, ["watermarks/example"], {}])
 def test_another_format_is_foreign(form: object) -> None:
-    with pytest.raises(ForeignDocument, match=r"is of format .*, not 'watermarks/example'") as caught:
+    with pytest.raises(ForeignDocument, match=r"has format .*, expected 'watermarks/example'") as caught:
         opened(stored({**CONTENT, "format": form, "format_version": 1}))
 
     assert "syncd watermark import" in caught.value.hint
 
 
 def test_an_object_without_a_format_is_foreign() -> None:
-    with pytest.raises(ForeignDocument, match="is of format None"):
+    with pytest.raises(ForeignDocument, match="has format None"):
         opened(b"{}")
 
 
 @pytest.mark.parametrize("version", [2, 3, 10**30])
 def test_a_newer_version_is_refused_with_the_remedy(version: int) -> None:
     with pytest.raises(
-        DocumentTooNew, match=f"has version {version} of its format, this library knows up to 1"
+        DocumentTooNew, match=f"has format version {version}; this syncd reads versions up to 1"
     ) as caught:
         opened(encode(FORM, version, CONTENT))
 
@@ -403,7 +403,7 @@ def test_a_count_is_never_negative() -> None:
 
 @pytest.mark.parametrize("items", [[1], ["a", None], [["a"]]], ids=str)
 def test_a_list_of_texts_holds_nothing_else(items: list[object]) -> None:
-    with pytest.raises(DamagedDocument, match=f"{AT}: it holds .*, not text"):
+    with pytest.raises(DamagedDocument, match=f"{AT}: it contains .*, not text"):
         FieldReader({"it": items}, location=AT).texts("it")
 
 
@@ -435,7 +435,7 @@ def test_reading_leaves_the_object_as_it_was() -> None:
 
 @pytest.mark.parametrize("error", [BadCursor("'1' has no kind"), ValueError("'moon' is not a valid Kind")], ids=repr)
 def test_a_value_that_cannot_be_is_damage_of_its_document(error: Exception) -> None:
-    with pytest.raises(DamagedDocument, match=f"{AT} holds an invalid value: '") as caught, raise_as_damaged(AT):
+    with pytest.raises(DamagedDocument, match=f"{AT} contains an invalid value: '") as caught, raise_as_damaged(AT):
         raise error
 
     assert caught.value.__cause__ is error

@@ -174,7 +174,7 @@ def test_content_that_cannot_be_is_refused(change: dict[str, Any]) -> None:
 
 
 def test_more_loaded_than_extracted_is_refused() -> None:
-    with pytest.raises(InconsistentMarks, match="batch 1-4 is loaded, the chain ends at 1-3"):
+    with pytest.raises(InconsistentMarks, match="batch 1-4 is loaded, but the chain ends at 1-3"):
         replace(FULL, load_progress=replace(FULL.load_progress, last_batch=BatchId(1, 4)))
 
 

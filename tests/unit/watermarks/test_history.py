@@ -365,7 +365,7 @@ def test_an_entry_that_holds_another_revision_is_damaged() -> None:
     lying = replace(entry, revision=2)
     store.put(history_key(STEM, 2), lying.to_bytes(), expected=None)
 
-    with pytest.raises(DamagedDocument, match="holds revision 1"):
+    with pytest.raises(DamagedDocument, match="contains revision 1"):
         journal.read_newest(STEM)
 
 

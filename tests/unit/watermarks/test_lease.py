@@ -146,7 +146,7 @@ def test_a_paused_owner_that_wakes_finds_itself_ended() -> None:
         hold(two.first, two.journal)
     state = two.journal.read(ORDERS.stem)
     assert state
-    with pytest.raises(Fenced, match="at epoch 2, ours is 1"):
+    with pytest.raises(Fenced, match="at epoch 2, this process has epoch 1"):
         require_epoch(state, held.stage, held.epoch)
 
 
@@ -391,7 +391,7 @@ def test_a_taker_that_history_has_overtaken_is_fenced() -> None:
 
     line._scripts = (lambda call: overtaken(call.key) if call.operation is StoreOperation.CREATE else None,)
 
-    with pytest.raises(Fenced, match="at epoch 9, ours is 1"):
+    with pytest.raises(Fenced, match="at epoch 9, this process has epoch 1"):
         hold(slow, Journal(line, Watermark))
 
 
@@ -407,7 +407,7 @@ def test_objects_of_others_are_foreign(what: str) -> None:
     else:
         claim = two.store.read(CLAIM)
         assert claim
-        with pytest.raises(ForeignDocument, match="claim of extract"):
+        with pytest.raises(ForeignDocument, match="claim on extract"):
             Claim.from_bytes(claim.body, stream=ORDERS, stage=Stage.LOAD)
 
 

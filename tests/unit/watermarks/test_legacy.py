@@ -262,11 +262,11 @@ def test_quotes_and_blanks_around_the_system_wide_text_are_nothing(body: bytes) 
 )
 def test_what_is_no_moment_is_refused_by_name(text: str) -> None:
     """Never taken for no mark at all: that would read the whole table, or from a default of long ago."""
-    with pytest.raises(DamagedDocument, match=f"{AT}: '.*' is no (valid )?date and time"):
+    with pytest.raises(DamagedDocument, match=f"{AT}: '.*' is not a (valid )?date and time"):
         read_legacy_system_watermark(text.encode(), location=AT)
     if text:
         with pytest.raises(
-            DamagedDocument, match=f"{AT}: last_mysql_data_timestamp: '.*' is no (valid )?date and time"
+            DamagedDocument, match=f"{AT}: last_mysql_data_timestamp: '.*' is not a (valid )?date and time"
         ):
             read_legacy_watermark(edited("flat.json", last_mysql_data_timestamp=text), location=AT)
 
@@ -279,7 +279,7 @@ def test_a_refused_moment_comes_with_a_way_out() -> None:
 
 
 def test_a_system_wide_object_that_is_no_text_is_damaged() -> None:
-    with pytest.raises(DamagedDocument, match=f"{AT} is no text"):
+    with pytest.raises(DamagedDocument, match=f"{AT} is not text"):
         read_legacy_system_watermark(b"\xff\xfe2\x000\x00", location=AT)
 
 
@@ -361,7 +361,7 @@ def test_what_is_no_object_is_damaged(body: bytes) -> None:
     ids=str,
 )
 def test_what_fits_no_form_is_foreign(fields: "JsonObject") -> None:
-    with pytest.raises(ForeignDocument, match="is no document of the earlier tool") as caught:
+    with pytest.raises(ForeignDocument, match="is not a document of the earlier tool") as caught:
         read_legacy_watermark(json.dumps(fields).encode(), location=AT)
 
     assert "s3-redshift-backup-tool" in caught.value.hint
@@ -369,7 +369,7 @@ def test_what_fits_no_form_is_foreign(fields: "JsonObject") -> None:
 
 @pytest.mark.parametrize("version", ["2.1", "3.0", "1.0", "2", "", None, ...])
 def test_another_version_of_the_states_is_foreign(version: object) -> None:
-    with pytest.raises(ForeignDocument, match=f"{AT} has version .*, only 2.0 is known"):
+    with pytest.raises(ForeignDocument, match=f"{AT} has version .*; only version 2.0 is supported"):
         read_legacy_watermark(edited("states.json", version=version), location=AT)
 
 

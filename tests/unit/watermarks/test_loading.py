@@ -251,7 +251,7 @@ def test_a_fence_that_another_raised_stops_the_landing() -> None:
 
     lake.ledger.load = taken_over_first  # type: ignore[method-assign]  # another process is faster
 
-    with pytest.raises(Fenced, match="at epoch 2, ours is 1"):
+    with pytest.raises(Fenced, match="at epoch 2, this process has epoch 1"):
         lake.turn()
 
     assert lake.ledger.order == ["1-1"]
@@ -263,7 +263,7 @@ def test_a_fence_of_an_owner_that_history_does_not_know_is_no_takeover() -> None
     lake.turn(most=1)
     lake.ledger.fence = 9
 
-    with pytest.raises(FenceAhead, match="at epoch 9, ours is 1"):
+    with pytest.raises(FenceAhead, match="at epoch 9, this process has epoch 1"):
         lake.turn()
 
     assert lake.ledger.order == ["1-1"]

@@ -229,14 +229,14 @@ def test_a_stem_may_take_nine_hundred_bytes() -> None:
 
     assert len(longest.stem) == MAX_STEM_BYTES
     with pytest.raises(
-        BadName, match=f"take {MAX_STEM_BYTES + 1} bytes of a key, {MAX_STEM_BYTES} are allowed"
+        BadName, match=f"take {MAX_STEM_BYTES + 1} bytes in a key; at most {MAX_STEM_BYTES} are allowed"
     ) as caught:
         StreamName(source="s", database="d", table="t" * (room + 1))
     assert "shorter name" in caught.value.hint
 
 
 def test_a_name_counts_by_the_bytes_that_it_takes_in_a_key() -> None:
-    with pytest.raises(BadName, match="bytes of a key"):
+    with pytest.raises(BadName, match="bytes in a key"):
         StreamName(source="s", database="d", table="\u6587" * 100)
 
 

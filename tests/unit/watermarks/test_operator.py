@@ -134,7 +134,7 @@ def test_a_mark_can_be_set_before_the_first_run() -> None:
 def test_only_batches_of_the_chain_can_be_named(change: Callable[[Operator, BatchId], Watermark]) -> None:
     desk = Desk()
 
-    with pytest.raises(Misuse, match="1-9 is no batch of"):
+    with pytest.raises(Misuse, match="has no batch 1-9"):
         change(desk.person, BatchId(1, 9))
 
 

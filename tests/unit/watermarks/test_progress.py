@@ -166,7 +166,9 @@ def test_a_link_that_names_another_one_before_it_is_refused(previous: str | None
     half = grown(ExtractProgress(), None)
     link = replace(next_link(half), previous=previous)
 
-    with pytest.raises(ChainBroken, match=f"follows {previous}, the newest link is {half.last_link_digest}") as caught:
+    with pytest.raises(
+        ChainBroken, match=f"follows {previous}, but the newest link is {half.last_link_digest}"
+    ) as caught:
         half.with_link(link, run=FIRST_RUN, now=NOON)
 
     assert "syncd audit" in caught.value.hint
@@ -459,7 +461,7 @@ def test_rows_count_as_the_ledger_has_them() -> None:
 def test_a_landed_batch_is_not_landed_again(batch: BatchId) -> None:
     half = landed(LoadProgress(), BatchId(1, 1), BatchId(1, 2))
 
-    with pytest.raises(BatchOutOfOrder, match=f"batch {batch} is already loaded, 1-2 is the last"):
+    with pytest.raises(BatchOutOfOrder, match=f"batch {batch} is already loaded: the last loaded batch is 1-2"):
         half.with_loaded_batch(make_link(make_plan(id=batch)), rows=3, run=FIRST_RUN, now=NOON)
 
 

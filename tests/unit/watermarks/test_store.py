@@ -67,7 +67,7 @@ def test_a_question_without_an_answer_leaves_the_write_in_doubt() -> None:
         script_faults(StoreOperation.READ, "a", StoreFault.DOWN),
     )
 
-    with pytest.raises(OutcomeUnknown, match="the script says that the store is down"):
+    with pytest.raises(OutcomeUnknown, match="injected fault: the store is down"):
         put_once(store, "a", MINE)
 
     assert put_once(store, "a", MINE).is_ours

@@ -160,5 +160,5 @@ def test_calls_are_counted_by_verb_and_key() -> None:
 def test_a_fault_that_cannot_be_is_refused_by_name() -> None:
     store = FaultyStore(MemoryStore(), script_faults(StoreOperation.READ, "a", StoreFault.LATE))
 
-    with pytest.raises(Misuse, match="read cannot meet"):
+    with pytest.raises(Misuse, match="is not possible for read"):
         store.read("a")

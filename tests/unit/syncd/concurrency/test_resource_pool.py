@@ -134,7 +134,7 @@ def test_who_waits_is_ended_with_its_pass_and_leaves_no_gap() -> None:
         pass
     next_one = run_in_thread(lambda: places.acquire(other), name="next")
 
-    ended.end("it was asked to")
+    ended.end("a stop was requested")
     with pytest.raises(PassStopped, match=r"extract of shop\.orders was ended"):
         waits.result(10)
     places.release()

@@ -76,7 +76,7 @@ def test_the_end_of_one_pass_is_none_of_the_next() -> None:
 
     with lane.begin_pass() as first:
         first.cleanup.callback(lambda: given_back.append("first"))
-        assert lane.end("it was asked to")
+        assert lane.end("a stop was requested")
     with lane.begin_pass() as second:
         second.require_running()
 

@@ -102,7 +102,7 @@ def test_whoever_waits_for_an_owner_to_show_a_sign_says_so_once() -> None:
 
     told = _asked_for(MemoryStore(), pause=clock.advance, clock=clock, patience=5)
 
-    assert told == ["other holds load of mysql/shop.t0: waits for up to 5 s for it to show a sign, or to be gone"]
+    assert told == ["other holds load of mysql/shop.t0: waiting up to 5 s for a sign that its process is alive"]
 
 
 def test_whoever_waits_for_no_owner_says_nothing() -> None:

@@ -243,8 +243,8 @@ tables:
         ("{zero_dates: nul}", "Do you mean `null`?"),
         ("{first_run: snapsot}", "Do you mean `snapshot`?"),
         ("{mode: xyzzy}", ""),
-        ("{source: msql}", "Do you mean mysql? There are: mysql."),
-        ("{to: far}", "There are: none."),
+        ("{source: msql}", "Do you mean mysql? Available: mysql."),
+        ("{to: far}", "Available: none."),
         ("{Batch_Row: 5}", "Do you mean `batch_rows`?"),
     ],
 )

@@ -215,7 +215,7 @@ def test_a_reader_that_raises_harms_nobody(at_work: Callable[..., Any]) -> None:
     with at_work(settings_of("a: {every: 10ms}"), readers=[broken]) as some:
         some.until(lambda: some.passes("a") > 5)
 
-    assert some.said == ["a reader of events fails and misses events: BrokenPipeError"]
+    assert some.said == ["an event sink fails and misses events: BrokenPipeError"]
 
 
 def test_a_file_changed_for_the_worse_changes_nothing_and_says_so(at_work: Callable[..., Any]) -> None:

@@ -150,7 +150,7 @@ def test_a_stream_comes_after_those_it_names_where_both_are_due() -> None:
     some = play("a: {source: two, after: [shop.b], every: 1m}, b: {source: two, every: 2m}")
 
     assert some.begin() == ["b"]
-    assert some.held == ["shop.a: comes after shop.b"]
+    assert some.held == ["shop.a: waits for shop.b, which runs first"]
     some.end("b")
     assert some.begin() == ["a"]
     some.end("a")

@@ -171,8 +171,8 @@ def graves_state(journal: Journal[Watermark]) -> Watermark:
     ("settings", "upto", "why"),
     [
         ({"cursor": "none"}, Cursor.from_values(NIGHT), "read whole"),
-        ({}, START_CURSOR, "need a bound by update_at"),
-        ({}, Cursor.from_values("text"), "need a bound by update_at"),
+        ({}, START_CURSOR, "need an upper bound of update_at"),
+        ({}, Cursor.from_values("text"), "need an upper bound of update_at"),
     ],
 )
 def test_what_cannot_be_bound_is_not_buried(settings: dict[str, str], upto: Cursor, why: str) -> None:

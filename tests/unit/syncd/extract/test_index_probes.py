@@ -67,7 +67,7 @@ def test_a_window_that_ends_where_it_begins_is_refused() -> None:
     path = IndexPath.from_key(order())
     prober = Prober(source=Scripted([[("?",)]]), windows=1)
 
-    with pytest.raises(ValueRefused, match=r"shop\.codes goes no further than"):
+    with pytest.raises(ValueRefused, match=r"shop\.codes cannot be read beyond"):
         prober.find_bounds(path, Cursor.from_values("?"), rows=10)
 
 
@@ -75,7 +75,7 @@ def test_a_batch_that_would_never_end_is_refused() -> None:
     path = IndexPath.from_key(order())
     source = Scripted([[("a",)], [("?",)], [("?",)], [("?",)]])
 
-    with pytest.raises(ValueRefused, match="no further"):
+    with pytest.raises(ValueRefused, match="cannot be read beyond"):
         Prober(source=source, windows=1).find_all_bounds(path, START_CURSOR, rows=10)
     assert len(source.asked) == 3
 
@@ -83,7 +83,7 @@ def test_a_batch_that_would_never_end_is_refused() -> None:
 def test_the_rest_of_the_rows_has_to_lie_behind_what_was_read() -> None:
     path = IndexPath.from_key(order())
 
-    with pytest.raises(ValueRefused, match="no further"):
+    with pytest.raises(ValueRefused, match="cannot be read beyond"):
         Prober(source=Scripted([[], [("?",)]]), windows=1).find_bounds(path, Cursor.from_values("?"), rows=10)
 
 

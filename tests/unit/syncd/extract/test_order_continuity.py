@@ -76,16 +76,16 @@ def test_what_only_grows_is_the_same_order(before: SourceColumn, now: dict[str, 
 @pytest.mark.parametrize(
     ("before", "now", "told"),
     [
-        (TEXT, {"collation": "utf8_bin"}, "k is sorted by utf8_bin now, and was by utf8_general_ci"),
-        (TEXT, {"name": "other"}, r"\(update_at, k\), and its order is \(update_at, other\) now"),
-        (TEXT, {"data_type": "int", "column_type": "int", "charset": None, "collation": None}, "values of k"),
+        (TEXT, {"collation": "utf8_bin"}, "the collation of k changed from utf8_general_ci to utf8_bin"),
+        (TEXT, {"name": "other"}, r"\(update_at, k\), and its order is now \(update_at, other\)"),
+        (TEXT, {"data_type": "int", "column_type": "int", "charset": None, "collation": None}, "the kind of k changed"),
         (LISTED, {"column_type": "enum('b','a')"}, "members of k"),
         (LISTED, {"column_type": "enum('a')"}, "members of k"),
         (LISTED, {"column_type": "enum('a','bb')"}, "members of k"),
-        (LISTED, {"data_type": "int", "column_type": "int"}, "members of k"),
-        (NUMBER, {"column_type": "decimal(9,1)", "scale": 1}, "k has 1 digits"),
-        (STAMP, {"column_type": "datetime", "fraction": 0}, "update_at has 0 digits"),
-        (STAMP, {"name": "made_at"}, r"\(made_at, k\) now"),
+        (LISTED, {"data_type": "int", "column_type": "int"}, "of k"),
+        (NUMBER, {"column_type": "decimal(9,1)", "scale": 1}, "fractional digits of k changed from . to 1"),
+        (STAMP, {"column_type": "datetime", "fraction": 0}, "fractional digits of update_at changed from 3 to 0"),
+        (STAMP, {"name": "made_at"}, r"now \(made_at, k\)"),
     ],
 )
 def test_what_moves_rows_about_is_another_order(before: SourceColumn, now: dict[str, Any], told: str) -> None:

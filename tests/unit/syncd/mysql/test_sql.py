@@ -121,7 +121,7 @@ def test_texts_of_a_collation_are_bounded_at_both_ends_at_once() -> None:
 
 
 def test_a_cursor_of_another_order_makes_no_sql() -> None:
-    with pytest.raises(Exception, match="no position in column a"):
+    with pytest.raises(Exception, match="cannot be a position in column a"):
         after_condition(INTS, Cursor((CursorValue(ValueKind.TEXT, "1 OR 1=1"),)))
 
 

@@ -288,7 +288,7 @@ def test_the_message_of_a_broken_promise_says_who_holds_it() -> None:
     room.after(601)
 
     assert room.open().message == (
-        f"shop.orders is complete up to 2026-01-31 12:00:00Z, and was promised within 10 min: {HELD}"
+        f"shop.orders is complete up to 2026-01-31 12:00:00Z, but its fresh_within is 10 min: {HELD}"
     )
 
 
@@ -325,7 +325,9 @@ def test_every_cause_has_a_sentence_and_a_party() -> None:
 
 def test_an_error_without_a_group_is_a_bug() -> None:
     assert classify_error(HintedError("what?")) is IncidentCause.BUG
-    assert classify_reason("another server answers; its last rows are read again once they are complete") is None
+    assert (
+        classify_reason("another server answers now: its last rows will be read again once they are complete") is None
+    )
 
 
 def incident(**more: Any) -> Incident:

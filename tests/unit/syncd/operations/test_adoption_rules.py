@@ -99,7 +99,7 @@ def test_a_documents_key_stands_for_itself_where_the_table_is_read_by_it() -> No
 def test_a_document_that_says_nothing_of_the_order_is_refused(
     clock: OrderClock | None, document: LegacyDocument
 ) -> None:
-    with pytest.raises(Misuse, match="old has no"):
+    with pytest.raises(Misuse, match="old contains no"):
         limit_from_document(order(clock), document)
 
 

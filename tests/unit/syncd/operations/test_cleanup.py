@@ -113,7 +113,9 @@ def test_parts_without_a_link_are_orphans_once_their_generation_is_closed() -> N
 def test_what_a_link_names_that_came_too_late_to_count_stays() -> None:
     found = ground(link("1-3", key("1-3")), half=closed_at(2))
 
-    assert decided(found, *lying(key("1-3"))) == ["batch 1-3 names it, though its generation was closed before"]
+    assert decided(found, *lying(key("1-3"))) == [
+        "batch 1-3 names it, although its generation was closed before that batch ended"
+    ]
 
 
 def test_parts_that_nobody_planned_stay() -> None:

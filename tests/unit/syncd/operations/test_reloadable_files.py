@@ -74,7 +74,7 @@ def test_a_loaded_half_alone_is_not_reset() -> None:
     desk.take_over()
     desk.extract()
 
-    with pytest.raises(RowsNotInLake, match="no file holds them"):
+    with pytest.raises(RowsNotInLake, match="no file contains them"):
         desk.change(lambda person: person.reset_marks(ORDERS, reset_extract=False))
 
 

@@ -94,7 +94,7 @@ CASES: dict[str, tuple[dict[str, Any], RowStatus, str, str]] = {
     "an older version in the target": (
         {"target": target("1-1")},
         RowStatus.IN_DOUBT,
-        "the version of 1-1",
+        "the version of batch 1-1",
         "syncd verify",
     ),
     "not yet due": (
@@ -172,13 +172,13 @@ CASES: dict[str, tuple[dict[str, Any], RowStatus, str, str]] = {
     "buried, inserted again, and gone again": (
         {"source": source(None), "deleted_by": batch("1-1")},
         RowStatus.LOADED,
-        "MySQL has no such row any more, and the target keeps it",
+        "MySQL no longer has the row, but the target still has it",
         "syncd verify",
     ),
     "gone at the source alone": (
         {"source": source(None)},
         RowStatus.LOADED,
-        "MySQL has no such row any more, and the target keeps it",
+        "MySQL no longer has the row, but the target still has it",
         "syncd verify",
     ),
     "no such row": ({**NOT_SEEN, "source": source(None)}, RowStatus.NEVER_SEEN, "it was never read", "key"),

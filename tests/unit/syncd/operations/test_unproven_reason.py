@@ -13,7 +13,7 @@ from watermarks.progress import ExtractProgress
 PROVEN = {"horizon": {"proven": True, "reason": "held by somebody, 3 s"}}
 ASSUMED = {"horizon": {"proven": False, "reason": "not proven: no right; stays 60 s behind"}}
 REMADE = {"made": {"numbers": None, "looked": None, "remade": "2-3"}}
-ANOTHER = "the table is another one since 2-3"
+ANOTHER = "the table was replaced before batch 2-3"
 
 
 class Plans:

@@ -37,7 +37,7 @@ def test_what_comes_in_pieces_is_read_whole(ends: tuple[DriverSocket, socket.soc
 
 @pytest.mark.parametrize("size", [-1, MAX_MESSAGE_BYTES + 1])
 def test_a_length_that_cannot_be_is_not_waited_for(ends: tuple[DriverSocket, socket.socket], size: int) -> None:
-    with pytest.raises(ConnectionEnded, match="not Redshift's protocol"):
+    with pytest.raises(ConnectionEnded, match="not possible in Redshift's protocol"):
         ends[0].read(size)
 
 

@@ -79,5 +79,5 @@ def test_what_a_run_would_do_to_a_target_that_has_followed_its_source_is_nothing
 def test_what_a_run_would_do_to_a_target_that_has_not_is_told_with_its_statements() -> None:
     stands = ExistingTable(columns={"amount": ExistingColumn(type=TargetType.from_text("integer"))})
 
-    with pytest.raises(SchemaDrift, match=r"is INTEGER, and the source's column is VARCHAR\(36\) now"):
+    with pytest.raises(SchemaDrift, match=r"is INTEGER, but the source's column is now VARCHAR\(36\)"):
         preview_ddl(TABLE, stands, (manifest(WAS), manifest(IS)), SETTINGS, Mode.UPSERT, comment="")

@@ -87,7 +87,7 @@ def test_a_value_is_what_travelled(of: OrderColumn, raw: object, plain: Any) -> 
     ],
 )
 def test_what_is_no_position_is_refused_by_its_column(of: OrderColumn, raw: object) -> None:
-    with pytest.raises(ValueRefused, match="column k holds"):
+    with pytest.raises(ValueRefused, match="column k contains"):
         of.parse_value(raw)
 
 

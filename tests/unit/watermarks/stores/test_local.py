@@ -208,7 +208,7 @@ def test_a_directory_of_another_user_is_named(store: LocalStore) -> None:
         store.put("other/doc", b"x", expected=None)
 
     store.root.chmod(0o700)
-    assert "own the directory" in caught.value.hint
+    assert "owns the directory" in caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -217,8 +217,8 @@ def test_a_directory_of_another_user_is_named(store: LocalStore) -> None:
         (errno.ENOSPC, "disk is full"),
         (errno.EDQUOT, "quota"),
         (errno.EROFS, "read-only"),
-        (errno.EACCES, "own the directory"),
-        (errno.EIO, "kernel's log"),
+        (errno.EACCES, "owns the directory"),
+        (errno.EIO, "log of the kernel"),
         (errno.EBADF, "mounted"),
     ],
 )

@@ -248,7 +248,7 @@ def test_only_no_such_key_means_that_nothing_is_there(case: Case) -> None:
         (403, "AccessDenied", "s3:ListBucket"),
         (403, "", "s3:ListBucket"),
         (404, "NoSuchBucket", "never counts as an empty one"),
-        (404, "", "Is the endpoint right"),
+        (404, "", "Check the endpoint"),
         (403, "InvalidAccessKeyId", "get-caller-identity"),
         (403, "InvalidObjectState", "archive"),
         (500, "InternalError", ""),
