@@ -111,7 +111,7 @@ def test_a_key_that_was_read_and_is_missing_is_not_written_again() -> None:
     with pytest.raises(ForeignDocument, match="claims/a is missing") as caught:
         put_once(store, "claims/a", MINE, expected=Revision("1"))
 
-    assert caught.value.hint == "Does something else delete claims?"
+    assert caught.value.hint == "Check what else deletes claims."
     assert store.read("claims/a") is None
 
 
