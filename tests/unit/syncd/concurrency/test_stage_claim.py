@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from syncd.concurrency.stage_claim import PARALLEL_RELEASES, ClaimKeeper, release_claims
+from syncd.concurrency.stage_claim import CLAIM_POLL_SECONDS, PARALLEL_RELEASES, ClaimKeeper, release_claims
 from watermarks.clock import SystemClock
 from watermarks.document import Stage, Watermark
 from watermarks.errors import StoreUnavailable
@@ -109,3 +109,26 @@ def test_whoever_waits_for_no_owner_says_nothing() -> None:
     clock = ManualClock()
 
     assert _asked_for(MemoryStore(), pause=clock.advance, clock=clock, patience=0) == []
+
+
+def test_a_sign_of_the_owner_in_the_store_of_the_owners_ends_the_wait() -> None:
+    owners, documents, clock = MemoryStore(), MemoryStore(), ManualClock()
+    journal = Journal(documents, Watermark)
+    other, mine = (ProcessLease(documents, name, owner_store=owners, clock=clock) for name in ("other", "mine"))
+    other.renew()
+    mine.renew()
+    other.acquire(STREAMS[0], Stage.LOAD, journal)
+
+    def renew_meanwhile(seconds: float) -> None:
+        clock.advance(seconds)
+        other.renew()
+
+    claiming = ClaimKeeper(
+        STREAMS[0], Stage.LOAD, journal, clock=clock, max_wait=timedelta(seconds=20), pause=renew_meanwhile
+    )
+
+    with pytest.raises(OtherOwner), claiming.hold(mine):
+        pass
+
+    assert clock.monotonic() == CLAIM_POLL_SECONDS
+    assert claiming.is_owned_by_other
