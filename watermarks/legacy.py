@@ -22,7 +22,7 @@ from watermarks.names import StreamName
 _MOMENT: Final = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(\.\d{1,9})?\s*(Z|UTC|[+-]\d\d:?\d\d)?")
 _CURRENT: Final = frozenset({"format", "format_version", "digest", "revision"})
 """Fields of every current document and of no older one; one of them is enough to tell a current document."""
-_UNSUPPORTED_HINT: Final = "Only documents of the s3-redshift-backup-tool can be imported this way."
+_UNSUPPORTED_HINT: Final = "Only documents of s3-redshift-backup-tool can be imported this way."
 
 
 T = TypeVar("T")

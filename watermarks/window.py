@@ -30,7 +30,7 @@ class Window:
 
     def __post_init__(self) -> None:
         if _is_after(self.low, self.high):
-            raise BadWindow(f"a window cannot reach from {self.low} back to {self.high}")
+            raise BadWindow(f"a window cannot begin at {self.low} and end before it, at {self.high}")
 
     def __str__(self) -> str:
         return f"({self.low}, {self.high}]"
@@ -71,7 +71,7 @@ class Window:
             raise BadWindow("no windows to join")
         for left, right in pairwise(windows):
             if not left.abuts(right):
-                raise BadWindow(f"{left} and {right} do not abut")
+                raise BadWindow(f"window {right} does not begin where {left} ends")
         return cls(windows[0].low, windows[-1].high)
 
     def to_texts(self) -> list[list[str]]:

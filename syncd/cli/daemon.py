@@ -34,7 +34,7 @@ RELOAD_TIMEOUT_SECONDS: Final = 20.0
 @click.command()
 @config_option
 def daemon(config: Path) -> None:
-    """Keep every table up to date, each by its schedule, until SIGTERM or Ctrl-C."""
+    """Keep every table up to date on its schedule, until SIGTERM or Ctrl-C."""
     run_daemon(config)
 
 
@@ -84,7 +84,7 @@ def run_daemon(config: Path, *, ttl: float | None = None) -> None:
 @config_option
 @json_option
 def reload(config: Path, *, as_json: bool) -> None:
-    """Tell the daemons of this file on this machine to read it again.
+    """Let the daemons that run with this file on this machine read it again.
 
     A file with mistakes changes nothing: the mistakes are printed, and the current settings stay in force.
     """

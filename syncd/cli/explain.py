@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.option("--all-files", is_flag=True, help="Search all files, not only the newest 500, and show every version.")
 @common_options
 def explain(table: str, key: tuple[str, ...], **options: Any) -> None:  # noqa: ANN401  # options of click arrive by name
-    """Show where the row with this key is, and why.
+    """Show where the row with this key is, and the reason.
 
     Searches MySQL, the lake and the warehouse. A system that does not answer is left out. Writes nothing.
 
@@ -68,7 +68,7 @@ def _show(facts: "RowFacts", explanation: "RowExplanation") -> None:
         at = f" with {version.cursor}" if version.cursor else ""
         click.echo(f"  batch {version.batch} ({version.planned_at}){at}: row {version.row:,} of {version.file}")
     for row in facts.quarantined:
-        replay = f", brought back by batch {row.replayed_by}" if row.replayed_by else ""
+        replay = f", replayed by batch {row.replayed_by}" if row.replayed_by else ""
         click.echo(f"  quarantine of batch {row.batch}: {row.reason}{replay}: {row.file}")
 
 

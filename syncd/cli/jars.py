@@ -39,7 +39,7 @@ def fetch(names: tuple[str, ...], as_json: bool) -> None:
 @jars.command(name="list")
 @json_option
 def list_(as_json: bool) -> None:
-    """List the archives, and whether the cache holds them."""
+    """List the archives and their state in the cache."""
     from syncd.host.directories import find_jars
 
     _show(_select_artifacts(()), find_jars(os.environ), as_json=as_json)

@@ -63,7 +63,7 @@ def _file_options(command: Command) -> Command:
 @_file_options
 @common_options
 def list_(**options: Any) -> None:  # noqa: ANN401  # options of click arrive by name
-    """List the files that could be removed, and why others stay; by default of all kinds."""
+    """List the files that can be removed, and the reasons why others stay. Default: all kinds of files."""
     with open_operator_context(options["config"], read_only=True) as context:
         results = _propose_all(context, options, default=("loaded", "orphan", "replayed"))
     if options["as_json"]:

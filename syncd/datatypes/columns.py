@@ -101,7 +101,7 @@ class Policies:
             if policy not in allowed:
                 names = ", ".join(sorted(allowed))
                 raise ConfigError(
-                    f"the policy of the policy of {problem} cannot be {policy}",
+                    f"the policy of {problem} cannot be {policy}",
                     hint=f"Choose one of {names} for {problem}.",
                 )
 

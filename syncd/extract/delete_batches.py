@@ -45,7 +45,7 @@ class DeletedKeys:
         cursor = self.identity.cursor
         upto = self.tombstones.upto.values
         if not self.identity.key:
-            raise Misuse(f"{self.table} is read whole: rows deleted at the source go with the next batch")
+            raise Misuse(f"{self.table} is read whole: the next batch removes rows that were deleted at the source")
         if cursor is not None and not (upto and is_comparable(upto[0])):
             raise Misuse(f"deleted rows of {self.table} need an upper bound of {cursor}")
 

@@ -41,7 +41,7 @@ CONSEQUENCE_BY_SUBJECT: Final[Mapping[str, str]] = {
     "files": "a target that is rebuilt from the lake would lack these rows",
     "plans": "it is unknown for which range, server and schema the batch was read",
     "windows": "rows between the two positions may never have been read",
-    "document": "the next writer brings the document up to its history; until then readers see an older state",
+    "document": "the next writer updates the document from its history; until then readers see an older state",
     "content": "a load of this file would load other data than was read",
 }
 """Consequence of a finding, by its subject."""

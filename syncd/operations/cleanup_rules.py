@@ -98,7 +98,7 @@ def _decide_batch_files(basis: CleaningBasis, batch: BatchId, files: list[Listed
             _make_kept(file, "it belongs to the next batch, which a writer may be working on") for file in files
         )
     else:
-        yield from (_make_kept(file, f"there is no batch {batch}") for file in files)
+        yield from (_make_kept(file, f"batch {batch} does not exist") for file in files)
 
 
 def _decide_linked_files(basis: CleaningBasis, batch: BatchId, files: list[ListedObject]) -> Iterator[FileDecision]:

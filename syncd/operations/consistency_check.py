@@ -232,7 +232,7 @@ class MarkCheck:
             )
             self._add_finding("ledger", message, load)
         if compared.ahead:
-            message = f"it lists {_format_batches(compared.ahead)}, loaded after the loaded mark"
+            message = f"it lists {_format_batches(compared.ahead)}, beyond the loaded mark"
             self._add_finding("ledger", message, load)
         for batch, record in records.items():
             if batch in links and record.manifest != links[batch].digest:

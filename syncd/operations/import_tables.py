@@ -205,7 +205,7 @@ class ImportInspector:
         if isinstance(result.error, WarehouseBehind):
             raise WarehouseBehind(
                 f"{name}: {result.error.message}",
-                hint="Let the tool that loads it now bring it up to date once more, and import again then.",
+                hint="Let the tool that loads it now update it once more, then import again.",
             ) from result.error
         if result.error is not None:
             raise result.error

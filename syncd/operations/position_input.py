@@ -78,7 +78,7 @@ class CursorShape:
 
     def _parse_key(self, texts: Sequence[str]) -> tuple[CursorValue, ...]:
         if len(texts) > len(self.key):
-            known = ", ".join(self.key) or "columns that only MySQL knows"
+            known = ", ".join(self.key) or "columns that are unknown without MySQL"
             raise Misuse(f"{len(texts)} key values were given, but the key consists of {known}")
         return tuple(CursorValue.from_text(f"{kind}:{text}") for kind, text in zip(self.key, texts, strict=False))
 

@@ -214,7 +214,7 @@ def _explain_loaded(facts: RowFacts, newest: RowVersion, in_file: str) -> RowExp
 def _explain_missing(facts: RowFacts, reason: str) -> RowExplanation:
     if not facts.source.was_asked or facts.source.exists:
         return _explain_doubt(facts, reason)
-    reason = f"{reason}, and MySQL has none either: it was removed from both sides sides"
+    reason = f"{reason}, and MySQL has none either: it was removed from both sides"
     return RowExplanation(status=RowStatus.DELETED, reason=reason)
 
 

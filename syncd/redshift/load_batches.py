@@ -57,7 +57,7 @@ class ReloadCheck:
             if not self._lake_files.has_part(part):
                 removed = find_removal_records(self._lake_files, link.stream, {part.key}).get(part.key)
                 raise LoadedFilesGone(
-                    f"{link.stream}: the ledger has lost batch {lost[0]} and all later ones, and"
+                    f"{link.stream}: the ledger has lost the batches from {lost[0]} on, and"
                     f" {self._lake_files.address_of(part.key)} of {link.id} is missing or was replaced"
                     + (f": {removed.description}" if removed else ""),
                     hint="The warehouse was probably restored. Restore the file from the bucket's versions. Or"
@@ -114,7 +114,8 @@ def select_loaded(read: ReadBatches, mode: Mode, *, applies_deletes: bool) -> Re
     elif wholes := [link for link, manifest in read if manifest.is_whole_table and manifest.parts]:
         stream = wholes[0].stream
         raise SchemaDrift(
-            f"{stream}: batch {wholes[0].id} is the whole table without a key, but `mode: {mode}` needs a key",
+            f"{stream}: batch {wholes[0].id} contains the whole table, read without a key, but `mode: {mode}`"
+            " needs a key",
             hint="The mode was changed. Skip what was read without a key, and read the table again:"
             f" syncd watermark set -t {stream.table} --redshift-only --preset now; then"
             f" syncd watermark reset -t {stream.table} --mysql-only",

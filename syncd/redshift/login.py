@@ -87,7 +87,7 @@ def _read_secret_login(settings: WarehouseSettings, name: str) -> Login:
         user, password = content.get("username") or settings.user, content["password"]
     except (KeyError, ValueError, AttributeError, TypeError):
         # The cause would show the content of the secret.
-        raise WarehouseUnfit(f"the secret {name} holds no login", hint=_FORMAT_HINT) from None
+        raise WarehouseUnfit(f"the secret {name} contains no login", hint=_FORMAT_HINT) from None
     if not user or not isinstance(password, str):
-        raise WarehouseUnfit(f"the secret {name} holds no login", hint=_FORMAT_HINT)
+        raise WarehouseUnfit(f"the secret {name} contains no login", hint=_FORMAT_HINT)
     return Login(user=user, password=Secret(password))

@@ -396,7 +396,7 @@ class WarmSparkSession:
             spark = connect_session(jvm, local=self._settings.master.startswith("local"))
         except BaseException as error:
             is_late = time.monotonic() - started >= SESSION_START_TIMEOUT_SECONDS
-            reason = f"its JVM gave none within {SESSION_START_TIMEOUT_SECONDS:g} s" if is_late else jvm.output_tail
+            reason = f"its JVM started none within {SESSION_START_TIMEOUT_SECONDS:g} s" if is_late else jvm.output_tail
             jvm.kill()
             forget_session(None, jvm_gone=True)
             jvm.stop()

@@ -39,7 +39,7 @@ MAX_PARALLEL_READS: Final = 16
 @click.command("list")
 @common_options
 def list_(**options: Any) -> None:  # noqa: ANN401  # as above
-    """List the watermarks of all tables: the configured ones, and others that the lake holds."""
+    """List the watermarks of all tables: of configured tables, and of others in the lake."""
     with open_operator_context(options["config"], read_only=True) as context:
         read = partial(read_watermark, context, details=False)
         with ThreadPoolExecutor(MAX_PARALLEL_READS) as pool:

@@ -93,7 +93,7 @@ module.start_jvm = stuck
 try:
     session.run(count, within=300)
 except ReaderDown as error:
-    assert 'gave none within 2 s' in error.message, error.message
+    assert 'started none within 2 s' in error.message, error.message
 else:
     raise AssertionError('it came')
 module.SESSION_START_TIMEOUT_SECONDS = 120.0

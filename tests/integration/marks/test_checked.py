@@ -205,7 +205,7 @@ def test_a_ledger_that_is_ahead_is_found_and_followed(
     before = state_of(orders).load_progress.last_batch
     done = made("rebuild", "--all", "--from-ledger", "--yes", "--json")
 
-    assert (found.code, "lists batch 1-3, loaded after the loaded mark" in found.out) == (7, True)
+    assert (found.code, "lists batch 1-3, beyond the loaded mark" in found.out) == (7, True)
     assert (looked.code, wrote_looking, before) == (0, set(), BatchId(1, 2))
     assert "1 batch in the ledger, but not loaded according to the mark" in looked.out
     assert "add --yes" in looked.err

@@ -79,7 +79,7 @@ def test_secret_of_another_form_is_for_a_person_and_not_shown(
     name = f"form of {len(secret)}"
     kept(name, secret)
 
-    with pytest.raises(WarehouseUnfit, match="holds no login") as caught:
+    with pytest.raises(WarehouseUnfit, match="contains no login") as caught:
         get_login(replace(settings, secret=name))
 
     assert "hunter2" not in caught.value.message + caught.value.hint

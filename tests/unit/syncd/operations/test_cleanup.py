@@ -97,8 +97,8 @@ def test_parts_of_the_next_number_are_never_touched() -> None:
 
 def test_parts_of_a_number_that_nobody_knows_stay() -> None:
     assert decided(ground(), *lying(key("1-4"), key("3-1"))) == [
-        "there is no batch 1-4",
-        "there is no batch 3-1",
+        "batch 1-4 does not exist",
+        "batch 3-1 does not exist",
     ]
 
 
