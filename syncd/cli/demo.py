@@ -25,7 +25,9 @@ TERMINATION_SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
 
 @click.command()
 @click.option("--for", "seconds", type=DurationType(), metavar="DURATION", help="Duration; default: until Ctrl-C.")
-@click.option("--orders", type=click.IntRange(1), default=1000, show_default=True, help="Orders in a new shop.")
+@click.option(
+    "--orders", type=click.IntRange(1), default=1000, show_default=True, help="Number of orders in a new shop."
+)
 @click.option("--rate", type=click.FloatRange(0.1), default=20.0, show_default=True, help="Transactions per second.")
 @json_option
 @click.option(

@@ -38,7 +38,7 @@ _URL_WITH_PASSWORD: Final = re.compile(r"^(\w+://)([^:@/?#]*):(.*)@(?=[^@]*$)")
     type=click.Path(path_type=Path),
     default=DEFAULT_CONFIG_PATH,
     show_default=True,
-    help="The new file.",
+    help="The file to write; it must not exist.",
 )
 @json_option
 def init(  # each is an option

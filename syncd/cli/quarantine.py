@@ -67,7 +67,9 @@ def list_(**options: Any) -> None:  # noqa: ANN401  # options of click arrive by
 
 
 @quarantine.command()
-@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, metavar="N", help="Rows to show.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=20, show_default=True, metavar="N", help="Number of rows to show."
+)
 @click.option("--lines", is_flag=True, help="Print all rows, each as one line of JSON.")
 @_quarantine_options
 def show(**options: Any) -> None:  # noqa: ANN401  # as above

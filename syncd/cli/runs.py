@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @tables_option
-@click.option("--last", type=click.IntRange(min=1), default=20, show_default=True, metavar="N", help="Runs to show.")
+@click.option(
+    "--last", type=click.IntRange(min=1), default=20, show_default=True, metavar="N", help="Number of runs to show."
+)
 @common_options
 def runs(**options: Any) -> None:  # noqa: ANN401  # options of click arrive by name
     """Show the last runs that did something or failed, the newest first.

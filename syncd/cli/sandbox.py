@@ -48,7 +48,9 @@ _wait_option = click.option(
 @click.option("--mysql-port", type=click.IntRange(1, 65535), help="Default: any free port.")
 @click.option("--s3-port", type=click.IntRange(1, 65535), help="Default: any free port.")
 @click.option("--redshift-port", type=click.IntRange(1, 65535), help="Default: any free port.")
-@click.option("--orders", type=click.IntRange(0), default=1000, show_default=True, help="Orders in a new shop.")
+@click.option(
+    "--orders", type=click.IntRange(0), default=1000, show_default=True, help="Number of orders in a new shop."
+)
 @click.option("--seed", type=int, default=1, show_default=True, help="Seed of the rows of a new shop.")
 @_wait_option
 @_common_options

@@ -113,7 +113,7 @@ class RebuildOutcome:
 
 @click.command()
 @selection_options
-@click.option("--from-ledger", is_flag=True, help="Move the loaded mark to what the warehouse's ledger proves.")
+@click.option("--from-ledger", is_flag=True, help="Rebuild the loaded mark from the warehouse's ledger.")
 @consent_options
 @common_options
 def rebuild(**options: Any) -> None:  # noqa: ANN401  # as above

@@ -190,7 +190,7 @@ def _show_default(options: dict[str, Any]) -> None:
 
 @click.command()
 @selection_options
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="A new file for the documents.")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="The file to write; it must not exist.")
 @common_options
 def export(**options: Any) -> None:  # noqa: ANN401  # as above
     """Print the stored documents as one JSON object."""
