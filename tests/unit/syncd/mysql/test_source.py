@@ -162,7 +162,7 @@ def test_another_server_behind_the_address_is_an_error_once(server: FakeServer) 
     server.connections[0].errors.append(LOST)
     server.identity = "server-2"
 
-    with pytest.raises(ServerChanged, match="now server server-2, it was server-1"):
+    with pytest.raises(ServerChanged, match="server-1 and is now server server-2"):
         source.fetch_rows("SELECT 'b'")
 
     assert not any(each.open for each in server.connections)
