@@ -19,10 +19,10 @@ from syncd.sandbox.running_sandbox import Sandbox
 RECORDER: Final = Path(__file__).parent / "recorder"
 RUN_SECONDS: Final = 900.0
 """Seconds that a run may take on a busy machine."""
-MAX_EXTRACT_CALLS: Final = 74
-MAX_LOAD_CALLS: Final = 39
-MAX_FILES: Final = 26
-MAX_FOLDER_CHANGES: Final = 24
+MAX_EXTRACT_CALLS: Final = 50
+MAX_LOAD_CALLS: Final = 40
+MAX_FILES: Final = 20
+MAX_FOLDER_CHANGES: Final = 15
 
 Frame = tuple[str, str]
 """Module and qualified name of a function."""
